@@ -50,12 +50,12 @@ const char* name_of(ErrorCode code);
 
 }  // namespace roll
 
-// ROLL_TRY(const Spec spec, parse(text));            in a function returning Result
-// ROLL_CO_TRY(const Reply reply, co_await ask(job)); in a coroutine returning Task<Result>
+//   ROLL_TRY(const Spec spec, parse(text));             in a function that returns Result
+//   ROLL_CO_TRY(const Reply reply, co_await ask(job));  in a coroutine that returns Task<Result>
+//   ROLL_TRY_VOID(call());                              for a Result<void>
 //
-// Initializes the declaration with the value, or returns the Error. These are statements because
-// g++ 12 crashes on a statement expression that contains co_return.
-// ROLL_TRY_VOID(call()); does the same for Result<void>.
+// Each initializes the declaration with the expression's value, or returns its Error. They are
+// statements because g++ 12 crashes on a statement expression that contains co_return.
 #define ROLL_TRY(declaration, expression) \
     ROLL_TRY_(ROLL_CAT_(result_, __COUNTER__), return, declaration, expression)
 #define ROLL_CO_TRY(declaration, expression) \

@@ -1,5 +1,5 @@
-// Reads, atomically writes and maps files. Errors contain the path and errno's text; a full disk is
-// ErrorCode::Refused, a missing file NotFound.
+// Reads, atomically writes and maps files. Errors contain the path and errno's text. A full disk is
+// ErrorCode::Refused, a missing file ErrorCode::NotFound.
 #pragma once
 
 #include <cstddef>
@@ -51,17 +51,18 @@ class MappedFile {
     std::span<const std::byte> bytes_;
 };
 
-// Installs a SIGBUS handler. The kernel raises SIGBUS on reading a mapped page if the file shrank
-// or its disk fails; the handler replaces that page and all later ones by zeros and remembers the
-// file. Call it once before any thread starts. Results computed from mapped files are valid only
-// if check_mapped_reads() succeeds afterwards.
+// Installs a SIGBUS handler. The kernel raises SIGBUS when a mapped page is read whose file has
+// shrunk or whose disk fails. The handler replaces that page and all later pages of the mapping by
+// zeros, and remembers the file. Call it once before any thread starts. Results computed from
+// mapped files are valid only if check_mapped_reads() succeeds afterwards.
 void survive_failed_reads();
 
 // Fails, naming the file, if reading a MappedFile has failed since survive_failed_reads().
 Result<void> check_mapped_reads();
 
-// Like check_mapped_reads(), but also fails if the file of an open MappedFile has shrunk. This must
-// be checked because the kernel raises no signal if the page that was read still exists.
+// Like check_mapped_reads(), but also fails if the file of an open MappedFile has shrunk. The sizes
+// are compared because a read within the file's last page raises no signal, although the bytes
+// after the file's end are zeros.
 Result<void> check_mapped_files();
 
 }  // namespace roll

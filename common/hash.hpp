@@ -20,7 +20,7 @@ struct TextHash {
     std::size_t operator()(std::string_view text) const { return hash64(text); }
 };
 
-// Computes hash64() incrementally.
+// Computes the same value as hash64() from pieces of the data.
 class Hash64 {
   public:
     Hash64();

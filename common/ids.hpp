@@ -22,7 +22,7 @@ using WorkerId = Id<struct WorkerTag>;          // one incarnation of a roll-wor
 // The fencing token of an attempt: the incarnation of rolld that placed the attempt, and the
 // attempt's number within its job (1, 2, ...). Every message, directory name and record about the
 // attempt contains the token, because attempt numbers alone would repeat after the ledger is
-// restored from a backup. The token of a later placement compares greater.
+// restored from a backup. A later attempt of the job has a greater token.
 struct Token {
     std::uint64_t incarnation = 0;
     std::uint64_t attempt = 0;

@@ -1,6 +1,6 @@
-// Strict reading of JSON objects for messages and ledger rows: a missing field, a wrong type or an
+// Strict reading of JSON objects in messages and ledger rows. A missing field, a wrong type or an
 // unknown key is an Error that names the path. Job files have their own checker (common/spec),
-// which reports all problems at once.
+// which reports all problems of a file at once.
 #pragma once
 
 #include <algorithm>
@@ -17,19 +17,20 @@
 
 namespace roll {
 
-using Json = nlohmann::json;                 // sorts keys, so dump() is canonical
-using OrderedJson = nlohmann::ordered_json;  // keeps the order of keys, for people
+using Json = nlohmann::json;  // sorts keys, so that dump() has one result for equal values
+using OrderedJson = nlohmann::ordered_json;  // keeps the order of keys, for output that people read
 
 // Returns the value on one line. Replaces bytes that are not UTF-8 (e.g. from a log line) by U+FFFD
 // and never throws.
 std::string dump(const Json& json);
 
-// Fails with Corrupt if the text is not JSON (and names the byte) or is nested over 100 levels.
+// Fails with Corrupt if the text is not JSON or is nested over 100 levels. The error names the
+// byte.
 Result<Json> parse_json(std::string_view text);
 
-// Returns whether a value is exactly a T: an integer in T's range (not 1.0 or true), a list of
-// those, ... The library's own conversions are lenient: they wrap -1, truncate 2.5 and turn true
-// into 1.
+// Returns whether a JSON value is exactly a T: an integer in T's range (not 1.0 or true), a list of
+// such values, ... The library's own conversions are lenient: they wrap -1, truncate 2.5 and turn
+// true into 1.
 template <class T>
 bool holds(const Json& json) {
     if constexpr (std::is_same_v<T, bool>) {
@@ -49,7 +50,7 @@ bool holds(const Json& json) {
     }
 }
 
-// Reads the fields of one object and keeps the first error. finish() fails on fields not read.
+// Reads the fields of one object and keeps the first error. finish() fails if a field was not read.
 //
 //   JsonReader r(json, "heartbeat");
 //   hb.seq = r.get<std::uint64_t>("seq");
@@ -88,7 +89,7 @@ class JsonReader {
     T convert(const Json& field, const char* key) {
         try {
             if (holds<T>(field)) return field.get<T>();
-        } catch (const Json::exception&) {  // thrown by a T with its own from_json
+        } catch (const Json::exception&) {  // thrown by the from_json() of a T
         }
         note("field " + std::string(key) + " has the wrong type: " + field.dump().substr(0, 60));
         return T{};

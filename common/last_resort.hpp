@@ -1,4 +1,4 @@
-// Ends a program on an unexpected exception with one line on stderr instead of a core dump.
+// Ends a program that throws an unexpected exception, with one line on stderr and no core dump.
 #pragma once
 
 #include <cstdio>

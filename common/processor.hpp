@@ -1,5 +1,5 @@
 // Detects the processor's vector instructions. The trainer chooses its kernels and matrix products
-// by them; other programs report the choice.
+// by the result; other programs report that choice.
 #pragma once
 
 #include <string>
@@ -11,7 +11,8 @@ namespace roll {
 struct Processor {
     // Levels of vector instructions in ascending order; each level includes the levels before it.
     enum class Vectors { Default, Avx2, Avx512, Avx512Bf16, Amx };
-    // Method of bfloat16 products: widened to float32, in pairs (VDPBF16PS), or in AMX tiles.
+    // How bfloat16 products are computed: widened to float32, in pairs (VDPBF16PS), or in AMX
+    // tiles.
     enum class Bfloat16 { Widened, Pairs, Tiles };
 
     Vectors vectors = Vectors::Default;
@@ -21,8 +22,8 @@ struct Processor {
 
     // Returns whether oneDNN can multiply float32 matrices in blocks on this processor.
     bool has_blocks() const { return vectors != Vectors::Default; }
-    // Returns whether MKL computes float32 products. MKL is fastest for them on Intel processors,
-    // oneDNN's blocks are on others.
+    // Returns whether MKL computes float32 products: on Intel, where it is faster than oneDNN, and
+    // on processors on which oneDNN has no blocked product.
     bool takes_mkl() const { return intel || !has_blocks(); }
     Bfloat16 bfloat16() const;
 };
@@ -35,14 +36,14 @@ const char* name_of(Processor::Vectors vectors);
 // ROLL_PROCESSOR is malformed or exceeds what the processor supports.
 Result<Processor> find_processor();
 
-// Returns the result of find_processor(), detected once. Ends the program on an error.
+// Returns the result of find_processor(), which is called once. Ends the program on an error.
 const Processor& processor();
 
-// Describes the level and the method of each kind of matrix product, in one line.
+// Returns one line with the level and the method of each kind of matrix product.
 std::string processor_text(const Processor& processor);
 
-// If ROLL_PROCESSOR is set, sets the variables that limit LibTorch, oneDNN and MKL to the same
-// level. Call it before the first operator.
+// If ROLL_PROCESSOR is set, sets the environment variables that limit LibTorch, oneDNN and MKL to
+// the same level. Call it before the first tensor operation.
 void limit_libraries(const Processor& processor);
 
 }  // namespace roll

@@ -1,4 +1,4 @@
-// Wall-clock times in State, events and messages. Leases do not use these times; leases count on a
+// Wall-clock times, as used in State, events and messages. Leases do not use them: they count on a
 // steady clock (CLOCK_BOOTTIME in the worker, CLOCK_MONOTONIC in rolld).
 #pragma once
 

@@ -1,9 +1,12 @@
 // rolld's beacon: a file of two 512-byte records with a counter. A worker that has lost contact
-// reads it to tell a dead rolld (the counter stands still) from a network partition (it grows).
+// reads the file to tell a dead rolld (the counter stands still) from a network partition (the
+// counter grows).
 //
 // A record is JSON padded with spaces, followed by its checksum and a newline, so `cat` shows it.
-// Writes alternate between the two records, in place: a crash during a write leaves the other one
-// readable. Records contain no times. encode, decode and newest are pure. write and read block if
+// Writes alternate between the two records, in place. A crash during a write therefore leaves the
+// other record readable. Records contain no times.
+//
+// encode_beacon, decode_beacon and newest_beacon are pure. write_beacon and read_beacon block if
 // the file system hangs, so do not call them from an event loop.
 #pragma once
 
@@ -22,22 +25,23 @@ constexpr std::size_t kBeaconFileBytes = 2 * kBeaconRecordBytes;
 
 struct Beacon {
     std::string cluster;            // random id of the ledger, chosen at its creation
-    std::uint64_t incarnation = 0;  // rolld's incarnation
+    std::uint64_t incarnation = 0;  // the incarnation of the rolld that wrote the record
     std::string nonce;              // random id of this rolld process
     std::string host;
     std::string endpoint;
-    // Identifies the state directory, so that a copy of it differs; empty if unknown.
+    // Identifies the state directory. A copy of the directory has another value. Empty if unknown.
     std::string home{};
-    std::uint64_t counter = 0;  // ticks that this incarnation has published
-    // How long this rolld runs on while it cannot read this file, in ms; 0 means for ever.
+    std::uint64_t counter = 0;  // ticks published by this incarnation
+    // How long rolld keeps running while it cannot read its own beacon file, in ms; 0: for ever.
     std::int64_t patience_ms = 0;
     friend bool operator==(const Beacon&, const Beacon&) = default;
 };
 
-// Returns exactly kBeaconRecordBytes. Fails with InvalidArgument if the fields do not fit.
+// Returns a record of exactly kBeaconRecordBytes. Fails with InvalidArgument if the fields do not
+// fit.
 Result<std::string> encode_beacon(const Beacon& beacon);
 
-// Parses a record. Fails with Corrupt if the record is torn: wrong length, checksum or fields.
+// Parses a record. Fails with Corrupt if its length, checksum or fields are wrong (a torn write).
 Result<Beacon> decode_beacon(std::string_view record);
 
 // Returns the byte offset, within the file, of the record with this counter.

@@ -17,9 +17,9 @@ class Channel {
     virtual ~Channel() = default;
     // Sends a frame. Returns false if that is impossible now.
     virtual bool send(const std::string& frame) = 0;
-    // Returns the next frame; nullopt on a timeout or if the connection is closed.
+    // Returns the next frame; nullopt if none arrives in time or the connection is closed.
     virtual std::optional<std::string> receive(std::chrono::milliseconds timeout) = 0;
-    // Returns why no reply arrives; nullopt if the reason is unknown.
+    // Returns the known reason why no reply arrives; nullopt if there is none.
     virtual std::optional<Error> trouble() const = 0;
 };
 

@@ -1,4 +1,4 @@
-// CURVE key pairs in a state directory: NAME.key contains the secret key (mode 0600), NAME.pub the
+// CURVE key pairs in a state directory. NAME.key contains the secret key (mode 0600), NAME.pub the
 // public key, each as 40 characters of Z85 and a newline.
 #pragma once
 
@@ -22,15 +22,15 @@ CurveKeys make_curve_keys();
 Result<CurveKeys> load_curve_keys(const std::filesystem::path& directory, const std::string& name);
 Result<std::string> load_public_key(const std::filesystem::path& file);
 
-// Loads a pair, or creates it if it does not exist; concurrent calls get the same pair. A pair
-// created here is also added to the directory `authorized`, if given. A pair that was removed from
-// there later is not added again.
+// Loads a pair, or creates it if it does not exist. Concurrent calls get the same pair. The public
+// key of a pair that this call creates is also written to the directory `authorized`, if given. A
+// public key that the user removed from there later is not added again.
 Result<CurveKeys> load_or_make_curve_keys(const std::filesystem::path& directory,
                                           const std::string& name,
                                           const std::filesystem::path& authorized = {});
 
-// Returns the names of authorized keys by public key: NAME for the key in each NAME.pub of the
-// directory. Ignores files without a key. Returns an empty map if the directory cannot be read.
+// Returns the names of the authorized keys: for each NAME.pub in the directory, its public key and
+// NAME. Ignores files without a key. Returns an empty map if the directory cannot be read.
 std::map<std::string, std::string> read_authorized(const std::filesystem::path& directory);
 
 }  // namespace roll::io

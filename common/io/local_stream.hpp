@@ -41,8 +41,8 @@ Descriptor connect_unix(const std::string& path);
 // A client's end of the stream. Blocks the calling thread. Not thread-safe.
 class LocalStream {
   public:
-    // Connects to `path`. Returns nullopt if no process listens, or if the listener belongs to
-    // another user (root accepts any user).
+    // Connects to the socket at `path`. Returns nullopt if no process listens, or if the listener
+    // belongs to another user. root may connect to any user's socket.
     static std::optional<LocalStream> connect(const std::string& path);
 
     // Sends a frame. Returns false if the connection is closed.

@@ -1,4 +1,4 @@
-// Starts programs, without a shell, and finds their descendants.
+// Starts programs without a shell, and finds the descendants of a process.
 #pragma once
 
 #include <chrono>
@@ -17,31 +17,31 @@
 namespace roll::io {
 
 struct Spawn {
-    // The program comes first; it is searched in PATH unless it contains a '/'.
+    // The program, then its arguments. The program is searched in PATH unless it contains a '/'.
     std::vector<std::string> arguments;
     std::vector<std::string> environment;  // the whole environment as "NAME=value"
-    std::string directory{};               // working directory; empty keeps ours
-    // Pairs of our and the child's descriptor. Unlisted standard streams become /dev/null; all
-    // other descriptors are closed.
+    std::string directory{};               // working directory; empty for the caller's
+    // Pairs of the caller's descriptor and the child's descriptor. Standard streams that are not
+    // listed become /dev/null. All other descriptors are closed in the child.
     std::vector<std::pair<int, int>> descriptors{};
     std::optional<pid_t> group{};  // process group to join; 0 creates a new one
     bool new_session = false;
-    std::vector<int> cpus{};        // CPUs to run on; empty keeps ours
-    std::optional<mode_t> umask{};  // nullopt keeps ours
-    int death_signal = 0;           // signal to get when the spawning thread ends; 0 for none
-    int cgroup = -1;                // cgroup.procs to join, open for writing; -1 keeps our cgroup
-    // Makes the child process 1 of a new PID namespace with its own /proc: when it ends, the kernel
-    // kills all processes of the namespace first. Without CAP_SYS_ADMIN this also creates a user
-    // namespace, with the same uid.
+    std::vector<int> cpus{};        // CPUs to run on; empty for the caller's
+    std::optional<mode_t> umask{};  // nullopt for the caller's
+    int death_signal = 0;  // signal that the child gets when the spawning thread ends; 0 for none
+    int cgroup = -1;       // open cgroup.procs to join; -1: the caller's cgroup
+    // Makes the child PID 1 of a new PID namespace with its own /proc. When the child ends, the
+    // kernel kills all other processes of the namespace before the child can be reaped. Without
+    // CAP_SYS_ADMIN this also creates a user namespace, with the same uid.
     bool pid_namespace = false;
 };
 
-// Starts a program with default signal mask and handlers, and returns its pid once it runs. The
-// caller must waitpid() it. Fails with NotFound if the program or directory does not exist,
+// Starts a program with default signal mask and handlers. Returns its pid once exec has succeeded.
+// The caller must waitpid() it. Fails with NotFound if the program or directory does not exist,
 // InvalidArgument if it cannot be executed, Failed if the host denies `cgroup` or `pid_namespace`.
 Result<pid_t> spawn(const Spawn& spawn);
 
-// Returns this process's environment as Spawn takes it.
+// Returns this process's environment in the form of Spawn::environment.
 std::vector<std::string> current_environment();
 
 // Returns the path of the running program.
@@ -63,22 +63,24 @@ struct ProcessInfo {
 };
 std::optional<ProcessInfo> find_process(pid_t pid);
 
-// Returns false once the process has ended. Reaps it if it is a child of this process.
+// Returns false if the process has ended. Reaps it if it is a child of this process.
 bool is_alive(pid_t pid);
 
-// Returns the pid in a pid file if that process is alive and runs `program`.
+// Returns the pid that a pid file contains if that process is alive and runs `program`, else
+// nullopt.
 std::optional<pid_t> running(const std::filesystem::path& pid_file, const std::string& program);
 
 // Returns all live descendants of a process, in any process group or session.
 std::vector<ProcessInfo> descendants(pid_t ancestor);
 
-// Waits until the process ends; returns false on a timeout. The process need not be our child.
+// Waits until the process ends; returns false on a timeout. Works for any process, not only
+// children.
 bool wait_ended(pid_t pid, std::uint64_t started, std::chrono::milliseconds timeout);
 
-// Returns the id of this boot of the machine. Pids of another boot are meaningless.
+// Returns the id of this boot of the machine. A pid recorded under another boot id is meaningless.
 std::string boot_id();
 
-// Makes orphaned descendants of this process its children.
+// Makes this process a subreaper: orphaned descendants become its children.
 void become_subreaper();
 
 }  // namespace roll::io

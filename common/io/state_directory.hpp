@@ -14,8 +14,8 @@ class StateDirectory {
     // `root` must be an absolute path. Does not access the file system.
     explicit StateDirectory(std::filesystem::path root) : root_(std::move(root)) {}
 
-    // Returns `flag` (--dir) if not empty, else ROLL_DIR, else $XDG_STATE_HOME/roll, else
-    // ~/.local/state/roll.
+    // Returns the first that is set: `flag` (--dir), ROLL_DIR, $XDG_STATE_HOME/roll,
+    // /.local/state/roll.
     static Result<StateDirectory> find(const std::string& flag);
 
     const std::filesystem::path& root() const { return root_; }
@@ -34,27 +34,28 @@ class StateDirectory {
     std::filesystem::path local_file() const { return root_ / "local"; }
     std::filesystem::path worker() const { return root_ / "worker"; }
 
-    // Returns whether `rollctl keys add` made this directory: it has the public key of another
-    // user's rolld, but no rolld's key pair.
+    // Returns whether `rollctl keys add` made this directory. Such a directory has the public key
+    // of another user's rolld, but no key pair of a rolld.
     bool is_key_holders() const;
 
-    // Fails with Refused if is_key_holders(): a rolld started here would overwrite that public key,
-    // and the holder could no longer connect.
+    // Fails with Refused if is_key_holders(). A rolld started here would overwrite the public key
+    // of the other user's rolld, and the directory's owner could no longer connect to that rolld.
     Result<void> check_own() const;
 
     // Creates the directory and its key directories with mode 0700.
     Result<void> make() const;
 
-    // Returns rolld's default endpoint: ROOT/rolld.sock if that is short enough for a socket, else
-    // $XDG_RUNTIME_DIR/roll/HASH.sock, else /tmp/roll-UID/HASH.sock. Creates its directory.
+    // Returns rolld's default endpoint: ROOT/rolld.sock if a Unix socket's path may be that long,
+    // else $XDG_RUNTIME_DIR/roll/HASH.sock, else /tmp/roll-UID/HASH.sock. Creates the directory of
+    // the last two.
     Result<std::string> default_endpoint() const;
 
-    // Returns the socket for clients on this machine (local_stream.hpp), next to that of
-    // default_endpoint().
+    // Returns the path of the socket for clients on this machine (local_stream.hpp). It is next to
+    // the socket of default_endpoint().
     Result<std::string> local_socket() const;
 
-    // Returns the endpoint that rolld wrote. Fails with Unavailable, and the hint `rollctl up`, if
-    // rolld was never started here.
+    // Returns the endpoint that rolld wrote here at its start. Fails with Unavailable and the hint
+    // `rollctl up` if rolld was never started in this directory.
     Result<std::string> read_endpoint() const;
 
   private:

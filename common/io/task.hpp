@@ -1,6 +1,7 @@
-// Roll's coroutines run on one io_context in one thread. g++ 12 miscompiles some temporaries in
-// co_await, so the full expression around it may contain only names, literals, calls and
-// temporaries made by constructors.
+// Roll's coroutines, which run on one io_context in one thread.
+//
+// g++ 12 miscompiles some temporaries in an expression with co_await. Such an expression may
+// contain only names, literals, calls and temporaries made by constructors.
 #pragma once
 
 #include <exception>

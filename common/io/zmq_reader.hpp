@@ -26,8 +26,8 @@ class ZmqReader {
     ZmqReader(const ZmqReader&) = delete;
     ZmqReader& operator=(const ZmqReader&) = delete;
 
-    // Returns true once there is input, false after stop(). Lets other handlers of the context run
-    // first.
+    // Waits for input. Returns true once a message can be received, false after stop(). Lets other
+    // handlers of the context run first.
     Task<bool> readable();
     void stop();
 

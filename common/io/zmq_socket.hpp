@@ -1,7 +1,8 @@
 // A ZeroMQ socket. It never blocks on send or receive, never throws, and is not thread-safe.
 //
 // A peer may send frames of at most protocol::kFrameBytesMax; libzmq closes the connection of a
-// peer that sends more. Closing the socket drops messages that are not sent within a second.
+// peer that sends more. Messages that are not sent within a second after the socket is closed are
+// dropped.
 #pragma once
 
 #include <chrono>
@@ -30,8 +31,8 @@ class ZmqContext {
 enum class ZmqType { Dealer, Router, Reply };
 
 struct ZmqMessage {
-    std::vector<std::string> frames;  // a router's first frame is the sender's routing id
-    std::string user_id;              // the authenticator's name for the sender; may be empty
+    std::vector<std::string> frames;  // the first frame at a router is the sender's routing id
+    std::string user_id;              // name that the authenticator gave the sender; may be empty
 };
 
 class ZmqSocket {
@@ -43,8 +44,8 @@ class ZmqSocket {
     ZmqSocket(const ZmqSocket&) = delete;
     ZmqSocket& operator=(const ZmqSocket&) = delete;
 
-    // Makes the socket a CURVE server, which asks the authenticator (ZAP) about each peer under
-    // this domain. Call it before bind or connect.
+    // Makes the socket a CURVE server. libzmq asks the authenticator (ZAP) of `domain` whether each
+    // peer may connect. Call it before bind or connect.
     void set_curve_server(const CurveKeys& keys, const std::string& domain);
     void set_curve_client(const CurveKeys& keys, const std::string& server_public_key);
 
@@ -53,15 +54,15 @@ class ZmqSocket {
     Result<void> bind(const std::string& endpoint);
     void unbind(const std::string& endpoint);  // stops accepting new peers; connected peers stay
     Result<void> connect(const std::string& endpoint);
-    std::string bound_endpoint() const;  // has the actual port after a bind to "tcp://127.0.0.1:*"
+    std::string bound_endpoint() const;  // returns the actual port after bind("tcp://127.0.0.1:*")
 
     std::optional<ZmqMessage> receive();
-    // Queues a message. Returns false if that is impossible: unknown peer, or the queue is full.
+    // Queues a message. Returns false if the peer is unknown or the queue is full.
     bool send(const std::vector<std::string>& frames);
 
     bool input_ready() const;  // reads ZMQ_EVENTS, which also re-arms the descriptor
     bool wait_input(std::chrono::milliseconds timeout) const;
-    int descriptor() const;  // edge-triggered; see ZmqReader
+    int descriptor() const;  // edge-triggered, see ZmqReader
     void* get() const { return socket_; }
 
   private:

@@ -4,7 +4,7 @@
 //   request  {"v":1, "id":7, "op":"submit", "args":{...}}
 //   reply    {"v":1, "id":7, "ok":{...}}   or   {"v":1, "id":7, "error":{"code","message","hint"}}
 //
-// The table of operations, their arguments and replies is in docs/internals.md.
+// docs/internals.md has the table of operations with their arguments and replies.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 namespace roll::protocol {
 
 constexpr std::size_t kFrameBytesMax = 16u << 20;
-constexpr std::size_t kKeyBytesMax = 256;  // limit of a submission's idempotency key
+constexpr std::size_t kKeyBytesMax = 256;  // maximum size of a submission's idempotency key
 
 struct Request {
     std::uint64_t id = 0;
@@ -32,17 +32,18 @@ std::string encode_request(std::uint64_t id, const std::string& op, const Json& 
                            int version = kVersion);
 Result<Request> decode_request(std::string_view frame);
 
-// Returns the id of a frame that decode_request() rejected, to answer it; 0 if it has none.
+// Returns the id of a request that decode_request() rejected, for the error reply; 0 if it has
+// none.
 std::uint64_t request_id(std::string_view frame);
 
 // Encodes a reply in the client's protocol version.
 std::string encode_reply(std::uint64_t id, const Json& ok, int version = kVersion);
 std::string encode_reply(std::uint64_t id, const Error& error, int version = kVersion);
 
-// Returns the reply's `ok`, or its error as an Error. Fails with Corrupt if the frame is no reply
-// to `id`.
+// Returns the reply's `ok`, or its error as an Error. Fails with Corrupt if the frame is not a
+// reply to request `id`.
 Result<Json> decode_reply(std::string_view frame, std::uint64_t id);
 
-Json error_json(const Error& error);  // {"error": {"code", "message", "hint"}}
+Json error_json(const Error& error);  // returns {"error": {"code", "message", "hint"}}
 
 }  // namespace roll::protocol

@@ -16,10 +16,10 @@
 namespace roll::protocol {
 
 // Parses a frame. Fails with Refused unless its "v" is from kOldestVersion to kVersion, and with
-// Corrupt if the frame is no JSON object.
+// Corrupt if the frame is not a JSON object. `what` names the message in errors.
 Result<Json> parse_frame(std::string_view frame, const char* what);
 
-Json to_json(const AttemptKey& key);  // {"job": 7, "token": "3-1"}
+Json to_json(const AttemptKey& key);  // for example {"job": 7, "token": "3-1"}
 Result<AttemptKey> read_attempt_key(const Json& json, const std::string& path);
 Result<Token> read_token(const Json& json, const std::string& path);
 

@@ -1,5 +1,5 @@
-// Validates the progress reports of a job's program. A program may send anything; only reports
-// within these limits are passed on.
+// Checks the progress reports of a job's program. A program may send anything; roll-worker passes
+// on only reports within these limits.
 #pragma once
 
 #include <string_view>
@@ -8,8 +8,8 @@
 
 namespace roll::protocol {
 
-constexpr std::size_t kProgressBytesMax = 4096;  // maximum size of a program's own report
-// The same for one with roll-worker's data per rank.
+constexpr std::size_t kProgressBytesMax = 4096;  // maximum size of a report from the program
+// Maximum size of a report to which roll-worker has added its own data per rank.
 constexpr std::size_t kHeardBytesMax = 512u << 10;
 
 // Parses a report, which is an object of at most 8 levels. Fails with Corrupt if the text is

@@ -25,13 +25,13 @@ constexpr int kExitDiverged = 3;   // non-finite loss or gradient: no retry
 constexpr int kExitRefused = 4;    // the output cannot be written; not the machine's fault
 constexpr int kExitYielded = 75;   // stopped at a step boundary after a checkpoint
 constexpr int kExitPeerLost = 76;  // another rank died and broke a collective
-// Exit statuses that roll-worker gives to an attempt.
+// Exit statuses that roll-worker, not the program, gives to an attempt.
 constexpr int kExitUnfit = 77;      // the job's check of the node failed
 constexpr int kExitUnhealthy = 78;  // the site's check of the node failed
 constexpr int kExitHung = 79;       // no step for too long
 
-// The launch file, one per attempt and node: logs/attempt-N/launch-NODERANK.json. Programs get it
-// as `--launch FILE --rank R`.
+// The launch file. roll-worker writes one per attempt and node:
+// logs/attempt-N/launch-NODERANK.json. Programs get it as `--launch FILE --rank R`.
 struct Launch {
     AttemptKey attempt;
     std::string kind;
@@ -51,24 +51,25 @@ struct Launch {
 std::string encode(const Launch& launch);
 Result<Launch> decode_launch(std::string_view json);
 
-// The alternatives of Report, which the program sends.
-struct Ready {};  // this rank is up; the attempt has started once all ranks are ready
+// The messages that the program sends (see Report).
+struct Ready {};  // this rank is up; the attempt has started once all its ranks are
 // Progress for people to read: an object with step, steps, loss, tokens_per_second, eta_s, ...
 struct Progress {
     std::string json;
 };
-// Sent by each rank now and then, to detect stragglers and hangs.
+// Sent by each rank from time to time. roll-worker uses it to detect stragglers and hangs.
 struct StepDone {
     std::int64_t step = 0;
     std::int64_t steps = 0;   // total steps of the job
-    std::int64_t own_ms = 0;  // ms of a step without waiting for other ranks
+    std::int64_t own_ms = 0;  // duration of the step in ms, without waiting for other ranks
 };
-// A checkpoint is complete and synced, under a name that starts with ".".
+// A checkpoint is complete and synced to disk. Its directory still has a temporary name that starts
+// with ".".
 struct CheckpointStaged {
     std::int64_t step = 0;
     std::string directory;
-    std::uint64_t asked = 0;   // number of the SaveNow that this checkpoint answers; 0 if none
-    std::int64_t save_ms = 0;  // duration since the step boundary, in ms; 0 if unknown
+    std::uint64_t asked = 0;   // number of the SaveNow that this checkpoint answers; 0: none
+    std::int64_t save_ms = 0;  // time from the step boundary to now, in ms; 0: unknown
 };
 struct CheckpointPruned {
     std::int64_t step = 0;
@@ -87,10 +88,10 @@ using Report =
 std::string encode(const Report& report);  // one line without the newline
 Result<Report> decode_report(std::string_view line);
 
-// The alternatives of Command, which roll-worker sends. It also sends a stop as SIGTERM, for
-// programs that do not read stdin.
+// The messages that roll-worker sends (see Command). It sends a stop also as SIGTERM, for programs
+// that do not read stdin.
 //
-// The ledger has recorded this checkpoint, so older ones may be pruned.
+// RecordedStep: the ledger has recorded this checkpoint, so the program may delete older ones.
 struct RecordedStep {
     std::int64_t step = 0;
 };

@@ -10,14 +10,14 @@
 
 namespace roll::spec {
 
-// Returns whether a path begins with such a reference. Such a path does not exist yet.
+// Returns whether a path begins with a reference to an earlier job. Such a path does not exist yet.
 bool is_reference(const std::string& path);
 
-// Reports references to unknown jobs, and arrays or chains inside a chain.
+// Returns a problem for each reference to an unknown job, and for arrays or chains inside a chain.
 std::vector<Problem> check_chain(const JobSpec& first);
 
-// Returns the jobs of a chain, without `then` and with all references resolved. The first has the
-// id `id`, the others the next ids. Returns one job if there is no chain.
+// Returns the jobs of a chain, without `then` and with all references resolved. The first job gets
+// the id `id`, the others the next ids. Returns one job if `first` has no `then`.
 std::vector<JobSpec> chain_of(const JobSpec& first, JobId id);
 
 }  // namespace roll::spec

@@ -21,12 +21,13 @@ struct Cron {
 };
 
 // Parses five fields: minute, hour, day of the month, month, day of the week. Each is `*`, a
-// number, `1-5`, `*/15`, `8-18/2` or a list of these. Also takes @hourly, @daily, @weekly and
-// @monthly. Fails with InvalidArgument if malformed, or if no time ever matches.
+// number, `1-5`, `*/15`, `8-18/2` or a list of these. Also parses @hourly, @daily, @weekly and
+// @monthly. Fails with InvalidArgument if the text is malformed or matches no time.
 Result<Cron> parse_cron(std::string_view text);
 
-// Returns the first matching time after `time`; nullopt if there is none within 8 years. If both
-// the day of the month and the day of the week are restricted, either may match, as in every cron.
+// Returns the first matching time after `time`; nullopt if there is none within 8 years. If the
+// schedule restricts both the day of the month and the day of the week, a day matches if one of the
+// two matches, as in every cron.
 std::optional<Time> next_after(const Cron& cron, Time time);
 
 }  // namespace roll::spec

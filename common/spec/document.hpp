@@ -1,5 +1,5 @@
-// A job's document: its job file as JSON. The job's programs read it; rolld reads some parts. Peers
-// may send anything as a document, so it must be checked.
+// A job's document: its job file as JSON. The job's programs read all of it; rolld reads some
+// parts. Clients may send anything as a document, so it must be checked.
 #pragma once
 
 #include <string_view>
@@ -10,25 +10,25 @@
 
 namespace roll::spec {
 
-// Parses a document. Fails with InvalidArgument unless it is a JSON object of at most 90 levels (so
-// that a reply with the document stays below the 100 levels of a message).
+// Parses a document. Fails with InvalidArgument unless it is a JSON object of at most 90 levels. A
+// reply that contains the document then stays below the 100 levels of a message.
 Result<Json> read_document(std::string_view text);
 
-// Returns whether with_variant() (resources.hpp) finds exactly `count` variants; always true if
-// `count` is 0.
+// Returns whether the document has exactly `count` variants that with_variant() (resources.hpp) can
+// read. Always true if `count` is 0.
 bool has_variants(const Json& document, std::size_t count);
 
 // Maximum size of a document. A start order contains the document as a JSON string of up to twice
 // its length, and the order must fit into a message.
 constexpr std::size_t kDocumentBytesMax = 4u << 20;
-// Maximum length of one argument: execve's MAX_ARG_STRLEN without the final zero.
+// Maximum length of one argument of a program: execve's MAX_ARG_STRLEN without the final zero.
 constexpr std::size_t kArgumentBytesMax = (128u << 10) - 1;
-// Maximum size of all arguments. execve allows 2 MiB; the rest is for the variables that the worker
-// adds.
+// Maximum size of a program's arguments and environment. execve allows 2 MiB; the rest is for the
+// variables that the worker adds.
 constexpr std::size_t kArgumentsBytesMax = 3u << 19;
 
-// Reports fields that are too large for a start order or for execve, and programs without a name.
-// Copies nothing of the document.
+// Returns a problem for each field that is too large for a start order or for execve, and for a
+// command without a program. Does not copy the document.
 std::vector<Problem> undeliverable(const Json& document);
 
 // Checks that the documents of a submission can be parsed and have the structure that rolld relies

@@ -20,8 +20,10 @@ namespace roll::spec {
 
 enum class JobKind { Train, Resume, Tokenize, Convert, Merge, Command };
 
-// A dependency; a job starts once all of its `after` are met. Ok: `job` succeeded. Failed: it ended
-// without success. Any: it ended. Exported: it and its automatic export, if any, succeeded.
+// A dependency. A job starts once all of its `after` are met. Each condition refers to `job`:
+//
+// Ok: it succeeded. Failed: it ended without success. Any: it ended. Exported: it and its automatic
+// export, if it has one, succeeded.
 struct After {
     enum class Condition { Ok, Any, Failed, Exported };
     static constexpr std::size_t kConditions = 4;
@@ -31,22 +33,23 @@ struct After {
     friend bool operator==(const After&, const After&) = default;
 };
 
-// An array: one job per index in one submission. `output` and the document may contain "{index}".
+// An array submits one job per index at once. `output` and the document may contain "{index}".
 struct Array {
     std::string indices;  // "0-15", "1,4-9", "0-100:20"
-    int limit = 0;        // maximum number of tasks that run at once; 0 means all
-    int index = -1;       // this task's index; -1 until the tasks are made
+    int limit = 0;        // maximum number of tasks that run at once; 0: no limit
+    int index = -1;       // index of this task; -1 in the spec of the whole array
     friend bool operator==(const Array&, const Array&) = default;
 };
 constexpr int kArrayTasksMax = 10'000;
-constexpr std::size_t kSecretsMax = 32;  // maximum number per job
+constexpr std::size_t kSecretsMax = 32;  // maximum number of secrets per job
 
-// Returns the indices of a text such as "1,4-9,0-100:20" (without %N), ascending and distinct.
+// Returns the indices in a text such as "1,4-9,0-100:20", ascending and distinct. The text has no
+// limit of running tasks ("%4").
 Result<std::vector<int>> array_indices(std::string_view text);
-// Parses a text such as "0-15%4".
+// Parses a text such as "0-15%4" (at most 4 tasks run at once).
 Result<Array> parse_array(std::string_view text);
-// Returns the spec of task `index`: replaces "{index}" in the array's spec.
 struct JobSpec;
+// Returns the spec of the task `index` of `array`: a copy in which "{index}" is replaced.
 JobSpec array_task(const JobSpec& array, int index);
 
 struct JobSpec {
@@ -61,9 +64,9 @@ struct JobSpec {
     std::optional<Time> begin{};     // earliest start
     std::optional<Time> deadline{};  // time at which the job is cancelled if it has not ended
     std::optional<Array> array{};
-    std::string cron{};  // schedule (cron.hpp) on which copies of this job are queued and run
-    // Maximum time of a step before the attempt counts as hung; 0 means no limit, nullopt a limit
-    // that the worker learns from earlier steps.
+    std::string cron{};  // cron schedule (cron.hpp); each of its times queues a copy of this job
+    // Maximum time of a step before the attempt counts as hung; 0: no limit; nullopt: the worker
+    // learns a limit from the earlier steps.
     std::optional<std::chrono::seconds> hang_after{};
     std::string account{};  // account to charge; empty for the user's default
     // Absolute directory that the job writes to. May contain "{id}", which becomes the job's id.
@@ -86,7 +89,7 @@ struct JobSpec {
     friend bool operator==(const JobSpec&, const JobSpec&) = default;
 
     bool trains() const { return kind == JobKind::Train || kind == JobKind::Resume; }
-    // Shape 0 is `resources`; shapes 1, 2, ... are `variants`.
+    // Number of resource shapes. Shape 0 is `resources`; shapes 1, 2, ... are `variants`.
     int shapes() const { return 1 + static_cast<int>(variants.size()); }
     const Resources& shape(int index) const {
         return index == 0 ? resources : variants.at(static_cast<std::size_t>(index - 1));
@@ -100,7 +103,7 @@ struct Problem {
     std::string message;
 };
 
-// A job, or all problems of its file.
+// A job, or all problems of its file if it has any.
 struct ParsedJob {
     JobSpec spec;
     std::vector<Problem> problems;

@@ -1,7 +1,7 @@
 // The configuration of a decoder-only transformer, independent of model families. A family file
-// (schemas/families) maps a HuggingFace config to it.
+// (schemas/families) maps the keys of a HuggingFace config to its fields.
 //
-// Features that few models have are off by default (false, 0 or Plain) and then cost nothing.
+// Features that few models have are off by default (false, 0 or Plain) and then cost no time.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,15 @@
 
 namespace roll::spec {
 
-// How rotary frequencies are scaled for longer texts.
+// How rotary frequencies are scaled for texts longer than original_positions.
 // Linear divides all frequencies by `factor`.
 // Wavelength divides frequencies with fewer than low_factor rotations in original_positions, keeps
 // those with more than high_factor rotations, and interpolates between.
-// Yarn does the same, but interpolates by the frequency's index; the two indices at which these
-// rotations are reached are rounded outwards if `whole`. It multiplies queries and keys by
+// Yarn is like Wavelength, but interpolates by the frequency's index. If `whole` is set, it rounds
+// the two indices at which these rotations are reached outwards. It multiplies queries and keys by
 // `attention_factor`.
 // Long divides each frequency by its own factor: from `short_factors` in sequences of up to
-// original_positions, from `long_factors` in longer ones. It uses `attention_factor` too.
+// original_positions, from `long_factors` in longer ones. It also uses `attention_factor`.
 struct RopeScaling {
     enum class Kind { Plain, Linear, Wavelength, Yarn, Long };
     Kind kind = Kind::Plain;
@@ -31,8 +31,8 @@ struct RopeScaling {
     std::vector<double> short_factors = {};
     std::vector<double> long_factors = {};
 
-    // Returns the sequence length up to which the frequencies are the same; 0 if they are the same
-    // for every length.
+    // Returns the longest sequence length for which the frequencies do not depend on the length; 0
+    // if they never depend on it.
     std::int64_t same_up_to() const {
         return kind == Kind::Long ? static_cast<std::int64_t>(original_positions) : 0;
     }
@@ -43,7 +43,7 @@ struct RopeScaling {
 enum class Activation { Silu, GeluTanh };
 
 struct ModelConfig {
-    std::string family;  // name of the family file: an HF model_type
+    std::string family;  // name of the family file, which is a `model_type` of HuggingFace
     std::int64_t hidden = 0;
     std::int64_t layers = 0;
     std::int64_t heads = 0;
@@ -52,7 +52,7 @@ struct ModelConfig {
     std::int64_t intermediate = 0;
     std::int64_t vocab = 0;
     std::int64_t positions_max = 0;
-    bool tied = false;  // the output layer is the embedding
+    bool tied = false;  // the output layer uses the embedding's weight
     double rope_theta = 10000;
     double norm_eps = 1e-5;
     double init_std = 0.02;
@@ -64,15 +64,15 @@ struct ModelConfig {
     bool norm_adds_one = false;     // norms multiply by 1 + weight
     bool post_norms = false;        // norms after attention and feed-forward, before the residual
     double embedding_scale = 1;     // factor of the embedding's output
-    double attention_scale = 0;     // factor of the scores; 0 means 1 / sqrt(head_dim)
-    double attention_soft_cap = 0;  // scores become cap * tanh(score / cap); 0 means no cap
-    double logit_soft_cap = 0;      // the same for the output layer's logits
+    double attention_scale = 0;     // factor of the attention scores; 0: 1 / sqrt(head_dim)
+    double attention_soft_cap = 0;  // scores become cap * tanh(score / cap); 0: no cap
+    double logit_soft_cap = 0;  // cap of the output layer's logits in the same formula; 0: no cap
     // Number of positions that a position of a sliding layer sees, including itself.
     std::int64_t window = 0;
-    std::vector<bool> sliding_layers = {};  // empty: all layers slide if `window` is set
+    std::vector<bool> sliding_layers = {};  // which layers slide; empty: all if `window` is set
     Activation activation = Activation::Silu;
 
-    // Returns the window of one layer; 0 if it sees all earlier positions.
+    // Returns the window of one layer; 0 if the layer sees all earlier positions.
     std::int64_t window_of(std::int64_t layer) const {
         return sliding_layers.empty() || sliding_layers[static_cast<std::size_t>(layer)] ? window
                                                                                          : 0;

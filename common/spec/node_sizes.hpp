@@ -1,4 +1,4 @@
-// Limits of a node's size; the same as in schemas/job.schema.json.
+// Limits of a node's slots and GPUs. schemas/job.schema.json has the same limits.
 #pragma once
 
 namespace roll::spec {

@@ -1,5 +1,5 @@
-// An allocation queue (`rollctl alloc add`): a kind of Slurm allocation that rolld may order, with
-// limits.
+// An allocation queue (`rollctl alloc add`): one kind of Slurm allocation that rolld may order, and
+// limits on the orders.
 #pragma once
 
 #include <algorithm>
@@ -20,29 +20,29 @@ struct PilotQueue {
     std::string qos{};
     std::string constraint{};
     int nodes = 1;
-    int slots = 1;  // CPU slots per node: --cpus-per-task of its worker
-    int gpus = 0;   // GPUs per node: --gres=gpu:N
+    int slots = 1;  // CPU slots per node, for --cpus-per-task of its worker
+    int gpus = 0;   // GPUs per node, for --gres=gpu:N
     std::chrono::seconds time{};
-    std::vector<std::string> sbatch_args{};  // passed unchanged, after Roll's own arguments
+    std::vector<std::string> sbatch_args{};  // more arguments, passed after Roll's own
     std::vector<std::string> setup{};        // shell lines to run before the workers start
-    // Limits of ordered and running allocations; 0 means no limit.
+    // Limits of ordered and running allocations together; 0: no limit.
     int max_nodes = 0;
     int max_jobs = 10;
-    // Maximum over the queue's life; an allocation counts with its full time.
+    // Maximum total of all allocations of the queue. An allocation counts with its full time limit.
     int max_gpu_hours = 0;
     int backlog = 4;  // maximum number of allocations that are ordered but not yet granted
     // An allocation is ordered only if the waiting jobs would use at least this percentage of it.
     int min_percent = 0;
-    std::chrono::seconds idle{300};      // give an allocation back after this time without jobs
-    std::chrono::seconds handover{120};  // stop jobs this long before the end; at most time / 4
+    std::chrono::seconds idle{300};      // an allocation is given back after this time without jobs
+    std::chrono::seconds handover{120};  // jobs stop this long before the end; at most time / 4
     friend bool operator==(const PilotQueue&, const PilotQueue&) = default;
 
     // Returns how long before the end of an allocation its jobs are told to save and stop.
     std::chrono::seconds margin() const { return std::min(handover, time / 4); }
 };
 
-// Encode a queue as one JSON object and decode it. Decoding fails with a single InvalidArgument
-// that lists all problems.
+// Encode a queue as one JSON object, and decode it. Decoding fails with one InvalidArgument that
+// lists all problems.
 std::string to_json(const PilotQueue& queue);
 Result<PilotQueue> pilot_queue_from_json(std::string_view text);
 

@@ -14,37 +14,37 @@
 
 namespace roll::spec {
 
-// Limits of an account's or a user's jobs; nullopt means no limit.
+// Limits of the jobs of an account or a user; nullopt: no limit.
 struct Quota {
     std::optional<int> slots{};  // maximum number of slots of running jobs
     std::optional<int> gpus{};   // maximum number of GPUs of running jobs
-    // Maximum in total; a running job counts with its whole time limit.
+    // maximum in total; a running job counts with its whole time limit
     std::optional<int> gpu_hours{};
     std::optional<int> jobs{};  // maximum number of queued and running jobs
-    int borrow_slots = 0;       // slots beyond `slots` while no other account needs them
-    int borrow_gpus = 0;        // GPUs beyond `gpus` while no other account needs them
+    int borrow_slots = 0;       // slots in addition to `slots` while no other account needs them
+    int borrow_gpus = 0;        // GPUs in addition to `gpus` while no other account needs them
     friend bool operator==(const Quota&, const Quota&) = default;
 };
 
 struct Account {
     std::string parent{};  // parent account; empty if there is none
-    // Users who may use this account, which is also their default.
+    // Users who may charge this account. A job of such a user is charged to it by default.
     std::vector<std::string> users{};
-    int share = 1;  // weight among its siblings
+    int share = 1;  // weight in fair share among the accounts with the same parent
     Quota quota{};
     friend bool operator==(const Account&, const Account&) = default;
 };
 
 struct UserPolicy {
-    int share = 1;  // weight among the users of an account
+    int share = 1;  // weight in fair share among the users of an account
     Quota quota{};
     friend bool operator==(const UserPolicy&, const UserPolicy&) = default;
 };
 
-// Excludes a machine for `exclude_for` after `failures` infra failures of at least two jobs within
-// `within`.
+// Excludes a machine for the time `exclude_for` after `failures` infra failures, of at least two
+// different jobs, within the time `within`.
 struct BadNodes {
-    int failures = 3;  // 0 means never exclude
+    int failures = 3;  // 0: machines are never excluded
     std::chrono::seconds within{3600};
     std::chrono::seconds exclude_for{24 * 3600};
     friend bool operator==(const BadNodes&, const BadNodes&) = default;
@@ -53,17 +53,17 @@ struct BadNodes {
 struct Policy {
     bool backfill = true;
     std::chrono::seconds starve_after{48 *
-                                      3600};  // after this wait a job goes to the queue's front
-    std::chrono::seconds half_life{0};        // decay of past use in fair share; 0 turns it off
+                                      3600};  // a job that has waited this long goes to the front
+    std::chrono::seconds half_life{0};        // half-life of past use in fair share; 0: no decay
     bool preempt = false;
     std::chrono::seconds min_run{600};  // an attempt may be preempted only after this time
     BadNodes bad_nodes{};
     std::map<std::string, Account> accounts{};
-    std::map<std::string, UserPolicy> users{};  // "*" applies to all other users
+    std::map<std::string, UserPolicy> users{};  // policy by user name; "*" is for all other users
     friend bool operator==(const Policy&, const Policy&) = default;
 };
 
-// A policy, or all problems of its document.
+// A policy, or all problems of its document if it has any.
 struct ParsedPolicy {
     Policy policy;
     std::vector<Problem> problems;
@@ -74,7 +74,7 @@ ParsedPolicy parse_policy(std::string_view json_document);
 
 // Returns the account to charge for a user's jobs that name no account; empty if there is none.
 std::string default_account(const Policy& policy, const std::string& user);
-// Returns the user's policy: the named one, else that of "*", else the default.
+// Returns the policy of the user: the entry with that name, else the entry "*", else the default.
 const UserPolicy& policy_of(const Policy& policy, const std::string& user);
 
 // Encode and decode a policy for the ledger, with all fields.

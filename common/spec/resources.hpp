@@ -13,15 +13,16 @@ namespace roll::spec {
 
 struct Problem;
 
-// A job has nodes x (gpus_per_node if that is not 0, else slots_per_node) ranks.
+// Resources of an attempt. It has nodes x gpus_per_node ranks, or nodes x slots_per_node if
+// gpus_per_node is 0.
 struct Resources {
     int nodes = 1;
     int slots_per_node = 1;
     int gpus_per_node = 0;
-    std::chrono::seconds time{0};  // time limit per attempt; 0 means none
+    std::chrono::seconds time{0};  // time limit per attempt; 0: none
     int gpu_percent = 100;         // share of each GPU; below 100 only if gpus_per_node is 1
-    int segment = 0;               // each group of this many nodes is in one segment; 0 means any
-    int spares = 0;                // additional nodes, reserved to replace a failed one
+    int segment = 0;  // each group of this many nodes must be in one segment; 0: any segments
+    int spares = 0;   // additional nodes, held to replace nodes that fail
     friend auto operator<=>(const Resources&, const Resources&) = default;
 
     int ranks_per_node() const { return gpus_per_node > 0 ? gpus_per_node : slots_per_node; }
@@ -32,18 +33,19 @@ struct Resources {
     int gpu_hundredths() const { return workers() * gpus_per_node * gpu_percent; }
 };
 
-// Read `resources` of a job file that the schema has checked and completed. Variants take missing
-// keys from `resources`.
+// Read the `resources` of a job file that the schema has checked and filled with defaults. Keys
+// that a variant lacks come from `resources`.
 Resources read_resources(const Json& resources);
 std::vector<Resources> read_variants(const Json& resources);
-// Checks rules that the schema cannot express: fractions of a GPU, segments that divide the nodes.
+// Checks rules that the schema cannot express, such as fractions of a GPU and segments that do not
+// divide the number of nodes.
 std::vector<Problem> check_resources(const Json& resources);
 
 // Returns the job file with its `resources` replaced by variant `index` (1, 2, ...). Index 0
 // returns the file unchanged.
 Json with_variant(Json document, int index);
 
-// Format hundredths of GPUs as a number of GPUs: 2, 0.5.
+// Returns hundredths of GPUs as a number of GPUs: 200 is 2, 50 is 0.5.
 Json gpus_number(std::int64_t hundredths);
 std::string gpus_text(std::int64_t hundredths);
 

@@ -10,18 +10,19 @@
 
 namespace roll::spec {
 
-// How to treat a nonzero exit code. Stop: the job fails at once. Retry: the failure counts as
-// infra, not as the program's. AvoidNode: the same, and the job avoids that node.
+// How an attempt that ended with a nonzero exit code is treated. Stop: the job fails at once.
+// Retry: counts as an infra failure, not as the program's. AvoidNode: like Retry, and the job
+// avoids the node.
 enum class OnExit { Stop, Retry, AvoidNode };
 
-// The policy for an exit code or a line of the log.
+// The user's rule for an exit code or for a line of the log.
 struct Meaning {
     std::optional<OnExit> then{};
     std::string label{};  // label to give to the job
     friend bool operator==(const Meaning&, const Meaning&) = default;
 };
 struct OnLog {
-    std::string match;  // regular expression (common/pattern.hpp)
+    std::string match;  // regular expression (common/pattern.hpp) that a line of the log must match
     Meaning meaning{};
     friend bool operator==(const OnLog&, const OnLog&) = default;
 };
@@ -34,9 +35,9 @@ struct Retry {
     int app = 1;
     int timeout = 0;
     int preempted = 1000;
-    // Training: maximum consecutive failures without a new checkpoint; 0: no limit.
+    // Training: maximum number of failures in a row without a new checkpoint; 0: no limit.
     int no_progress = 3;
-    // Wait after the first failure; doubles with each further failure.
+    // Wait after the first failure. Each further failure doubles it.
     std::chrono::seconds backoff{1};
     std::chrono::seconds backoff_max{256};
     std::map<int, Meaning> on_exit{};

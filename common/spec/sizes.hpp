@@ -8,11 +8,12 @@
 
 namespace roll::spec {
 
-// Returns problems of sizes. Ignores missing keys and wrong types, which the schema's checker
-// reports.
+// Returns a problem for each pair of sizes that do not agree. Ignores missing keys and wrong types,
+// because the schema's checker reports those.
 std::vector<Problem> impossible_sizes(const Json& document);
 
-// Returns the dropout keys of a job's `model`. With model.from they override the model's config.
+// Returns the dropout keys of a job's `model` section. If model.from is set, they override the
+// dropouts in that model's config.
 Json dropouts_of(const Json& model);
 
 }  // namespace roll::spec

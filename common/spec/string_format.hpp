@@ -5,10 +5,10 @@
 
 namespace roll::spec {
 
-// Describes the strings of this format; empty if there is no such format.
+// Returns a description of the strings that have this format; empty if the format is unknown.
 std::string_view format_words(std::string_view format);
 
-// Returns whether the text has this format; true if there is no such format.
+// Returns whether the text has this format; true if the format is unknown.
 bool has_format(std::string_view format, std::string_view text);
 
 }  // namespace roll::spec

@@ -1,5 +1,5 @@
-// An existing file that is compared with new content. While the content is the same, nothing needs
-// to be written.
+// Compares new content with an existing file. As long as the two are equal, nothing needs to be
+// written.
 #pragma once
 
 #include <atomic>
@@ -25,17 +25,18 @@ class EarlierFile {
     EarlierFile& operator=(const EarlierFile&) = delete;
     ~EarlierFile();
 
-    // Returns true if the file contains these bytes at `offset` and all earlier calls returned
-    // true. On the first difference, calls `differs` once and passes all bytes that were the same
-    // so far to `write`.
+    // Compares `bytes` with the file at `offset`. Returns true if they are equal and all earlier
+    // calls returned true. On the first difference, calls `differs` once and then passes all bytes
+    // that were equal so far to `write`.
     Result<bool> holds(std::int64_t offset, std::span<const std::byte> bytes,
                        const std::function<Result<void>()>& differs, const Write& write);
 
-    // Passes all bytes that were the same to `write`.
+    // Passes all bytes that were equal so far to `write`.
     Result<void> give(const Write& write) const;
 
-    // Makes `path` a hard link to the file and fsyncs it, if the content equals the whole file
-    // (bytes never compared must be zero). Returns false if the content differs or linking fails.
+    // Makes `path` a hard link to the file and fsyncs it, if the compared content is the whole file
+    // (bytes that were never compared must be zero). Returns false if it is not, or if linking
+    // fails.
     bool become(const std::filesystem::path& path);
 
   private:

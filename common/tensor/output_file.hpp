@@ -24,8 +24,8 @@ class EarlierFile;
 // full disk fails with Refused.
 class OutputFile {
   public:
-    // Creates or truncates the file. If all content turns out to equal the file `earlier`, nothing
-    // is written and finish() makes `path` a hard link to it.
+    // Creates or truncates the file. If all content equals that of the file `earlier`, nothing is
+    // written and finish() makes `path` a hard link to `earlier`.
     static Result<OutputFile> create(const std::filesystem::path& path,
                                      const std::filesystem::path& earlier = {});
     OutputFile(OutputFile&& other) noexcept;
@@ -45,7 +45,7 @@ class OutputFile {
     Result<void> write_out(std::int64_t offset, std::span<const std::byte> bytes);
     int fd_ = -1;
     std::filesystem::path path_;
-    std::unique_ptr<EarlierFile> earlier_;  // may be null
+    std::unique_ptr<EarlierFile> earlier_;  // the file `earlier` of create(); may be null
 };
 
 }  // namespace roll::tensor

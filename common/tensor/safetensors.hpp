@@ -1,6 +1,5 @@
-// Reads safetensors files by mapping them. Returns no tensor before all checks that the format's
-// security audit demands have passed. Writes files byte for byte like the reference implementation
-// (Rust).
+// Reads safetensors files by mapping them. Returns tensors only after all checks that the format's
+// security audit demands have passed. Writes the same bytes as the reference implementation (Rust).
 //
 // A file is 8 bytes of little-endian header length, a JSON header padded with spaces to a multiple
 // of 8 bytes, then the tensors without gaps: widest type first, sorted by name within a type.
@@ -23,7 +22,7 @@ namespace roll::tensor {
 
 using Metadata = std::map<std::string, std::string>;
 
-constexpr std::int64_t kSafetensorsHeaderMax = 100'000'000;  // bytes, as in the reference
+constexpr std::int64_t kSafetensorsHeaderMax = 100'000'000;  // in bytes, as in the reference
 
 struct SafetensorsEntry {
     TensorInfo info;
@@ -31,15 +30,16 @@ struct SafetensorsEntry {
     std::int64_t end = 0;
 };
 
-// A parsed header. Entries are sorted by offset.
+// A parsed header. Entries are sorted by their offset in the file.
 struct SafetensorsHeader {
     Metadata metadata;
     std::vector<SafetensorsEntry> entries;
-    std::int64_t file_size = 0;  // bytes
+    std::int64_t file_size = 0;  // in bytes
 };
 
-// Parses the header of a file's bytes. Fails with Corrupt unless the tensors fill the file exactly:
-// no gap, overlap, extra bytes or duplicate names, and sizes that match the shapes.
+// Parses the header of a file, given all of its bytes. Fails with Corrupt unless the tensors fill
+// the file exactly (no gap, overlap, extra bytes or duplicate names) and have the sizes of their
+// shapes.
 Result<SafetensorsHeader> parse_safetensors(std::span<const std::byte> file);
 
 class SafetensorsFile {
@@ -58,9 +58,10 @@ class SafetensorsFile {
     std::vector<TensorView> tensors_;
 };
 
-// The start of a new file: `prefix` is the header with its length and padding; `header` has the
-// offset of each tensor. layout_safetensors() fails with InvalidArgument on a duplicate name or a
-// header over the limit.
+// The start of a new file. `prefix` is the header with its length and padding; `header` has the
+// offset of each tensor.
+//
+// layout_safetensors() fails with InvalidArgument on a duplicate name or a header over the limit.
 struct SafetensorsLayout {
     std::string prefix;
     SafetensorsHeader header;

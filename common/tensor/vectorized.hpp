@@ -1,9 +1,9 @@
-// ROLL_VECTORIZED compiles a function's loops for several vector units; the program chooses one at
-// run time. Results are the same on all: products are rounded before they are added (no FMA).
+// ROLL_VECTORIZED compiles a function's loops for several vector units; the program chooses one of
+// them at its start. The results are equal on all, because products are rounded before they are
+// added (no FMA).
 #pragma once
 
-// Not used with sanitizers, because the choice (an ifunc resolver) runs before they are
-// initialized.
+// Empty with sanitizers, because the choice (an ifunc resolver) runs before they are initialized.
 #if defined(__x86_64__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__)
 #define ROLL_VECTORIZED                               \

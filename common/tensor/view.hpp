@@ -21,7 +21,7 @@ struct TensorInfo {
     friend bool operator==(const TensorInfo&, const TensorInfo&) = default;
 };
 
-// A row-major, contiguous tensor. The file's owner owns the bytes, which may be unaligned.
+// A row-major, contiguous tensor. The owner of the file owns the bytes, which may be unaligned.
 struct TensorView {
     TensorInfo info;
     std::span<const std::byte> bytes;
@@ -40,8 +40,8 @@ StridedView strided(const TensorView& view);
 // Returns the strides of a contiguous tensor, in elements.
 std::vector<std::int64_t> row_major(const Shape& shape);
 
-// Return the size of a shape read from a file. Fail with Corrupt if a dimension is negative or the
-// size overflows.
+// Return the number of elements or bytes of a shape read from a file. Fail with Corrupt if a
+// dimension is negative or the size overflows.
 Result<std::int64_t> element_count(const Shape& shape);
 Result<std::int64_t> byte_count(DType dtype, const Shape& shape);
 
