@@ -102,8 +102,8 @@ Result<std::string> read_regular_file(const std::filesystem::path& path) {
 
 Result<void> write_file_atomically(const std::filesystem::path& path, std::string_view content) {
     std::filesystem::path temporary = path;
-    // The name has more than the pid, because a process in another PID namespace may have the same
-    // pid and write the same file.
+    // The name has a random number besides the pid, because a process in another PID namespace may
+    // have the same pid and write the same file.
     temporary +=
         "." + std::to_string(::getpid()) + "-" + std::to_string(std::random_device{}()) + ".tmp";
     if (const auto written = write_temporary(temporary, content); !written) {
@@ -136,8 +136,8 @@ Result<std::string> read_private_file(const std::filesystem::path& path) {
     return content;
 }
 
-// Creates the directories of a path that are missing. Tries the last one first, because usually
-// only the last one or two are missing.
+// Creates the missing directories of a path. Tries to create the last one first, because usually
+// its parent exists.
 Result<void> make_directories(const std::filesystem::path& path) {
     if (path.empty() || ::mkdir(path.c_str(), 0777) == 0) return {};
     if (errno == ENOENT && path.has_relative_path()) {
@@ -168,8 +168,8 @@ Result<void> rename_new(const std::filesystem::path& from, const std::filesystem
 
 namespace {
 
-// All mapped files, for the SIGBUS handler. The handler may lock the mutex, because only reads of
-// mapped pages raise the signal, and no thread reads one while it holds the mutex.
+// All mapped files, for the SIGBUS handler. The handler may lock the mutex, because only a read of
+// a mapped page raises SIGBUS, and no thread reads one while it holds the mutex.
 struct MappedFiles {
     struct Entry {
         std::size_t size = 0;
@@ -188,7 +188,7 @@ MappedFiles& mapped_files() {
 }
 
 // Replaces the page at `address` and all later pages of its mapped file by zeros. Returns false if
-// the address is in no mapped file.
+// no mapped file contains the address.
 bool replace_failed_pages(const std::byte* address) {
     MappedFiles& files = mapped_files();
     const std::lock_guard lock(files.mutex);
@@ -209,12 +209,13 @@ bool replace_failed_pages(const std::byte* address) {
 void on_failed_read(int /*signal*/, siginfo_t* info, void* /*context*/) {
     const int number = errno;
     if (!replace_failed_pages(static_cast<const std::byte*>(info->si_addr)))
-        ::signal(SIGBUS, SIG_DFL);  // so that the signal, which is raised again, ends the program
+        // Restore the default action, so that the signal, which is raised again, ends the program.
+        ::signal(SIGBUS, SIG_DFL);
     errno = number;
 }
 
-// Fails if the mapped file has shrunk. Succeeds if another file was renamed over it, because the
-// mapping keeps the old file.
+// Fails if the mapped file has shrunk. Succeeds if another file has replaced it under its name,
+// because the mapping keeps the old file.
 Result<void> check_size(const MappedFiles::Entry& entry) {
     struct stat info {};
     if (::stat(entry.path.c_str(), &info) != 0 || info.st_ino != entry.number ||

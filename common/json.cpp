@@ -10,8 +10,8 @@ const Json& null_json() {
     return kNull;
 }
 
-// Returns whether the text nests deeper than `most` levels. This check runs before parsing, because
-// a parser with a callback per value takes three times as long.
+// Returns whether the text nests deeper than `most` levels. The depth is checked before parsing,
+// because a parser that checks it in a callback per value takes three times as long.
 bool nests_deeper(std::string_view text, int most) {
     int depth = 0;
     bool quoted = false;

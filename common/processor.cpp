@@ -27,12 +27,12 @@ const Names& names_of(Vectors vectors) { return kNames[static_cast<std::size_t>(
 
 bool has_tiles() {
     unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-    constexpr unsigned kAmxBf16 = 1U << 22;  // clang 16 has no macro for it
+    constexpr unsigned kAmxBf16 = 1U << 22;  // clang 16 has no macro for this bit
     return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (edx & kAmxBf16) != 0;
 }
 
 bool has_f16c() {
-    constexpr unsigned kF16c = 1U << 29;  // clang 16: __builtin_cpu_supports has no "f16c"
+    constexpr unsigned kF16c = 1U << 29;  // __builtin_cpu_supports of clang 16 lacks "f16c"
     unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
     return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & kF16c) != 0;
 }
@@ -52,8 +52,8 @@ std::string variable(const char* name) {
     return value == nullptr ? "" : value;
 }
 
-// Returns the processor that ROLL_PROCESSOR selects. "amx" is also allowed on Avx512Bf16, because
-// oneDNN can multiply bfloat16 without tiles.
+// Returns the processor that `value` of ROLL_PROCESSOR selects. "amx" is also allowed if `here` has
+// only Avx512Bf16, because oneDNN can emulate the products without tiles.
 Result<Processor> forced_to(const std::string& value, const Processor& here) {
     const std::size_t dash = value.find('-');
     const std::string name = value.substr(0, dash);

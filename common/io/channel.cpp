@@ -13,8 +13,8 @@ Error no_daemon(const std::string& endpoint) {
     return {ErrorCode::Unavailable, "no rolld listens on " + endpoint, "rollctl up"};
 }
 
-// Returns whether no process listens on an ipc:// endpoint. Asks the kernel, because libzmq would
-// retry for ever.
+// Returns whether no process listens on an ipc:// endpoint. Connects to find out, because libzmq
+// would retry for ever instead of failing.
 bool nobody_listens(const std::string& endpoint) {
     constexpr std::string_view kIpc = "ipc://";
     if (!endpoint.starts_with(kIpc)) return false;
@@ -35,7 +35,7 @@ class ZmqChannel final : public Channel {
     std::optional<std::string> receive(std::chrono::milliseconds timeout) override {
         if (!socket_.wait_input(timeout)) return std::nullopt;
         auto message = socket_.receive();
-        // Return empty text, which answers no request.
+        // Return an empty frame, which the caller skips because it answers no request.
         if (!message || message->frames.empty()) return std::string();
         return std::move(message->frames.back());
     }

@@ -34,8 +34,8 @@ std::string public_of(const std::string& secret) {
     return buffer.data();
 }
 
-// Writes the public key, to NAME.pub last, so that a missing NAME.pub shows that the creation of
-// the pair was interrupted.
+// Writes the public key to the directory `authorized`, then to NAME.pub. A missing NAME.pub
+// therefore shows that the creation of the pair was interrupted.
 Result<void> publish(const std::string& public_key, const std::filesystem::path& directory,
                      const std::string& name, const std::filesystem::path& authorized) {
     if (!authorized.empty())
@@ -50,7 +50,8 @@ Result<CurveKeys> make_pair(const std::filesystem::path& directory, const std::s
     const std::filesystem::path temporary =
         directory / ("." + name + ".key." + std::to_string(::getpid()));
     ROLL_TRY_VOID(write_private_file(temporary, keys.secret_key + "\n"));
-    // If several processes create the pair at once, the first rename wins and the others load it.
+    // Several processes may create the pair at once. The first rename wins; the others load its
+    // pair.
     if (const auto renamed = rename_new(temporary, file); !renamed) {
         ::unlink(temporary.c_str());
         if (::access(file.c_str(), F_OK) == 0) return load_curve_keys(directory, name);

@@ -16,7 +16,7 @@ namespace roll::io {
 namespace {
 
 constexpr std::size_t kLengthBytes = 4;
-constexpr timeval kSendPatience{10, 0};  // send timeout if rolld does not read
+constexpr timeval kSendPatience{10, 0};  // how long send() waits for a rolld that does not read
 
 }  // namespace
 
@@ -87,7 +87,7 @@ bool LocalStream::send(const std::string& frame) {
         if (some > 0)
             sent += static_cast<std::size_t>(some);
         else if (errno != EINTR)
-            socket_.reset();  // part of the frame may have been sent, so the stream is unusable
+            socket_.reset();  // a part of the frame may have been sent, so close the stream
     }
     return !closed();
 }

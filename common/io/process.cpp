@@ -32,8 +32,8 @@ struct Failure {
     int number = 0;
 };
 
-// Everything the child needs, prepared before clone(). The child shares our memory until it calls
-// exec, so nothing is copied, and the child may only make system calls.
+// Everything that the child needs, prepared before clone(). The child shares our memory until it
+// calls exec and may therefore only make system calls.
 struct Prepared {
     const Spawn& spawn;
     std::vector<std::string> candidates{};  // paths to try, in order
@@ -42,9 +42,9 @@ struct Prepared {
     std::vector<std::pair<int, int>> descriptors{};
     pid_t parent = 0;
     int namespaces = 0;   // flags for clone()
-    std::string uid_map;  // for a new user namespace: maps our ids to themselves
+    std::string uid_map;  // text for uid_map of a new user namespace: keeps our uid
     std::string gid_map;
-    std::optional<Failure> failure{};  // set by the child
+    std::optional<Failure> failure{};  // why the child could not call exec; set by the child
 };
 
 std::vector<char*> pointers(const std::vector<std::string>& strings) {
@@ -77,8 +77,8 @@ std::vector<std::string> candidates_of(const Spawn& spawn) {
     ::_exit(127);
 }
 
-// Resets the handlers of all signals up to SIGSYS, and the signal mask. Skips the real-time signals
-// after SIGSYS, because Roll neither handles nor ignores those.
+// Resets the handlers of all signals up to SIGSYS, and the signal mask. The real-time signals after
+// SIGSYS need no reset, because Roll neither handles nor ignores them.
 void reset_signals() {
     for (int signal = 1; signal <= SIGSYS; ++signal) ::signal(signal, SIG_DFL);
     sigset_t none;
@@ -91,7 +91,7 @@ bool write_to(const char* path, const std::string& text) {
     return file >= 0 && ::write(file, text.data(), text.size()) == std::ssize(text);
 }
 
-// Sets up the id maps and a private /proc. Mounts that the host adds later still become visible.
+// Sets up the id maps and a private /proc. Mounts that the host adds later become visible here too.
 void enter_namespaces(Prepared& prepared) {
     if ((prepared.namespaces & CLONE_NEWUSER) != 0) {
         const bool mapped = write_to("/proc/self/setgroups", "deny") &&
@@ -121,7 +121,8 @@ void arrange_descriptors(Prepared& prepared) {
         if (::dup2(ours, theirs) < 0) give_up(prepared, Step::Descriptors);
 }
 
-// Pins the child to `cpus`. Ignores failures: if a CPU went offline, the program runs unpinned.
+// Pins the child to `cpus`. Ignores a failure: the program then runs on all CPUs, for example if a
+// CPU went offline.
 void pin(const std::vector<int>& cpus) {
     if (cpus.empty()) return;
     cpu_set_t set;
@@ -141,7 +142,8 @@ void pin(const std::vector<int>& cpus) {
     if (spawn.group && ::setpgid(0, *spawn.group) != 0) give_up(prepared, Step::Group);
     if (spawn.death_signal != 0) {
         ::prctl(PR_SET_PDEATHSIG, spawn.death_signal);
-        if (::getppid() != prepared.parent) ::_exit(127);  // the parent has already died
+        // The parent died before PR_SET_PDEATHSIG took effect.
+        if (::getppid() != prepared.parent) ::_exit(127);
     }
     arrange_descriptors(prepared);
     if (!spawn.directory.empty() && ::chdir(spawn.directory.c_str()) != 0)
@@ -157,8 +159,8 @@ void pin(const std::vector<int>& cpus) {
 
 int run_prepared(void* prepared) { run_child(*static_cast<Prepared*>(prepared)); }
 
-// Clones the child and returns once it has called exec or ended. Blocks all signals meanwhile, so
-// that none of our handlers runs in the child.
+// Clones the child, and returns once the child has called exec or ended. Blocks all signals in
+// between, so that none of our handlers runs in the child.
 pid_t start_child(Prepared& prepared) {
     alignas(64) std::array<char, 64 << 10> stack;
     sigset_t all;
@@ -199,7 +201,7 @@ std::string map_of(unsigned id) {
 }
 
 std::optional<ProcessInfo> parse_stat(const std::string& stat) {
-    // Find the last ')', because the name before it may contain any characters.
+    // Search the last ')', because the program's name in front of it may contain any characters.
     const auto name_end = stat.rfind(')');
     if (name_end == std::string::npos) return std::nullopt;
     ProcessInfo info;
@@ -281,8 +283,8 @@ std::optional<pid_t> running(const std::filesystem::path& pid_file, const std::s
     std::ifstream in(pid_file);
     pid_t pid = 0;
     if (!(in >> pid) || pid <= 0 || !is_alive(pid)) return std::nullopt;
-    // Compare the process's name, because the pid may have been reused. /proc/PID/exe cannot be
-    // compared, because the program's file may have been replaced by a new build.
+    // Compare the name of the process, because the pid may have been reused. /proc/PID/exe cannot
+    // be compared, because a new build may have replaced the program's file.
     std::ifstream comm("/proc/" + std::to_string(pid) + "/comm");
     std::string name;
     if (!std::getline(comm, name) || name == program) return pid;
@@ -312,7 +314,8 @@ std::vector<ProcessInfo> descendants(pid_t ancestor) {
 
 bool wait_ended(pid_t pid, std::uint64_t started, std::chrono::milliseconds timeout) {
     const Descriptor handle(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-    // Look the process up after opening the handle, so that both are about the same process.
+    // Read the process's start time after opening the handle. If it is equal, the handle is for
+    // this process.
     const auto info = find_process(pid);
     if (!handle || !info || info->started != started || info->state == 'Z') return true;
     pollfd waited{.fd = handle.get(), .events = POLLIN, .revents = 0};

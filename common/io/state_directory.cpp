@@ -15,7 +15,7 @@
 namespace roll::io {
 namespace {
 
-constexpr std::size_t kSocketPathMax = 100;  // sun_path has room for 107 characters
+constexpr std::size_t kSocketPathMax = 100;  // sun_path holds 107; local_socket() adds 4
 
 std::string variable(const char* name) {
     const char* value = std::getenv(name);
@@ -33,8 +33,8 @@ std::string without_newline(std::string text) {
     return text;
 }
 
-// Creates a directory with mode 0700. An existing one must belong to this user, because its owner
-// could replace the socket.
+// Creates a directory with mode 0700. Fails if it exists and belongs to another user, who could
+// replace the socket in it.
 Result<void> make_private(const std::filesystem::path& path) {
     ROLL_TRY_VOID(make_directories(path.parent_path()));
     if (::mkdir(path.c_str(), 0700) == 0) return {};
@@ -69,7 +69,7 @@ Result<StateDirectory> StateDirectory::find(const std::string& flag) {
     const auto absolute = std::filesystem::absolute(root, error);
     if (error) return fail(ErrorCode::InvalidArgument, "no state directory: " + error.message());
     auto path = absolute.lexically_normal();
-    if (!path.has_filename()) path = path.parent_path();  // remove the slash of "DIR/"
+    if (!path.has_filename()) path = path.parent_path();  // remove the final slash of "DIR/"
     return StateDirectory(path);
 }
 

@@ -15,15 +15,15 @@ ZmqReader::ZmqReader(asio::io_context& context, ZmqSocket socket)
       descriptor_(context, socket_.descriptor()) {}
 
 ZmqReader::~ZmqReader() {
-    descriptor_.release();  // libzmq closes it
+    descriptor_.release();  // libzmq closes the descriptor
 }
 
 Task<bool> ZmqReader::readable() {
     const auto token = asio::as_tuple(asio::use_awaitable);
     co_await asio::post(asio::use_awaitable);
     while (!stopped_ && !socket_.input_ready()) {
-        // Returns on an edge, or after look_again() or stop() called cancel(). Check for input in
-        // any case.
+        // Resumes when libzmq signals the descriptor, or after look_again() or stop(). The loop
+        // checks for input in each case.
         co_await descriptor_.async_wait(asio::posix::stream_descriptor::wait_read, token);
     }
     co_return !stopped_;

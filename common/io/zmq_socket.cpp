@@ -12,10 +12,10 @@ namespace roll::io {
 namespace {
 
 constexpr int kLingerMs = 1000;
-constexpr int kBacklog = 4096;  // after a restart a whole cluster connects at once
-constexpr int kFramesMax = 8;   // more frames than any of Roll's messages has
-// ZMQ_ZAP_ENFORCE_DOMAIN: rejects peers if no authenticator runs, instead of accepting them
-// unauthenticated. In libzmq since 4.3.1, but zmq.h defines the name for drafts only.
+constexpr int kBacklog = 4096;  // after a restart of rolld the whole cluster connects at once
+constexpr int kFramesMax = 8;   // none of Roll's messages has as many frames
+// ZMQ_ZAP_ENFORCE_DOMAIN: if no authenticator runs, reject peers instead of accepting them without
+// a check. In libzmq since 4.3.1, but zmq.h defines the name for drafts only.
 constexpr int kZapEnforceDomain = 93;
 
 int type_of(ZmqType type) {
@@ -27,7 +27,7 @@ int type_of(ZmqType type) {
     return ZMQ_DEALER;
 }
 
-// A received message part, closed on destruction.
+// A part of a received message. The destructor frees it.
 struct Part {
     zmq_msg_t message{};
     Part() { zmq_msg_init(&message); }
@@ -85,13 +85,14 @@ void ZmqSocket::set_curve_server(const CurveKeys& keys, const std::string& domai
     set(ZMQ_ZAP_DOMAIN, domain);
     set(kZapEnforceDomain, 1);
     set(ZMQ_BACKLOG, kBacklog);
-    // Let the kernel drop a vanished peer after 30 s. libzmq's own heartbeats are not used, because
-    // they are slow: each message of one connection walks the timers of all connections.
+    // Let the kernel close the connection of a vanished peer after 30 s. libzmq's own heartbeats
+    // are not used, because with them each message of one connection walks the timers of all
+    // connections.
     set(ZMQ_TCP_KEEPALIVE, 1);
     set(ZMQ_TCP_KEEPALIVE_IDLE, 10);
     set(ZMQ_TCP_KEEPALIVE_INTVL, 5);
     set(ZMQ_TCP_KEEPALIVE_CNT, 4);
-    set(ZMQ_TCP_MAXRT, 30'000);  // the same 30 s (in ms) if unacknowledged data is in flight
+    set(ZMQ_TCP_MAXRT, 30'000);  // the same 30 s, in ms, while sent data is unacknowledged
 }
 
 void ZmqSocket::set_curve_client(const CurveKeys& keys, const std::string& server_public_key) {
@@ -118,7 +119,7 @@ std::string ZmqSocket::bound_endpoint() const {
     std::string endpoint(512, '\0');
     std::size_t size = endpoint.size();
     ROLL_CHECK(zmq_getsockopt(socket_, ZMQ_LAST_ENDPOINT, endpoint.data(), &size) == 0);
-    endpoint.resize(size > 0 ? size - 1 : 0);  // `size` counts the final zero
+    endpoint.resize(size > 0 ? size - 1 : 0);  // zmq_getsockopt counts the final zero in `size`
     return endpoint;
 }
 

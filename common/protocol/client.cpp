@@ -15,7 +15,7 @@ ErrorCode code_of(std::string_view name) {
           ErrorCode::Unavailable, ErrorCode::Corrupt, ErrorCode::Failed}) {
         if (name == name_of(code)) return code;
     }
-    return ErrorCode::Failed;  // a code that only a newer rolld knows
+    return ErrorCode::Failed;  // a code that only a rolld newer than this client sends
 }
 
 Result<Error> read_error(const Json& json) {
@@ -28,7 +28,8 @@ Result<Error> read_error(const Json& json) {
     return error;
 }
 
-// A SAX parser that stops at the top-level field "id", to avoid parsing a reply of megabytes.
+// A SAX parser that stops at the top-level field "id". It avoids parsing the rest of a reply, which
+// may have megabytes.
 class IdFinder : public nlohmann::json_sax<Json> {
   public:
     std::uint64_t id = 0;
@@ -75,7 +76,8 @@ std::string encode(const Request& request) {
     return encode_request(request.id, request.op, request.args, request.version);
 }
 
-// Encodes a request as the text that dump() would write, without copying the arguments.
+// Encodes a request to the text that dump() would write, but does not copy the arguments into a new
+// JSON object.
 std::string encode_request(std::uint64_t id, const std::string& op, const Json& args, int version) {
     return fmt::format(R"({{"args":{},"id":{},"op":{},"v":{}}})", dump(args), id, dump(Json(op)),
                        version);
@@ -109,7 +111,7 @@ Json error_json(const Error& error) {
 }
 
 std::string encode_reply(std::uint64_t id, const Json& ok, int version) {
-    // Write the text that dump() would write, without copying a large value.
+    // This is the text that dump() would write, made without copying a large value.
     return fmt::format(R"({{"id":{},"ok":{},"v":{}}})", id, dump(ok), version);
 }
 

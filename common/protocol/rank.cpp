@@ -11,7 +11,7 @@ struct Overload : Fs... {
     using Fs::operator()...;
 };
 template <class... Fs>
-Overload(Fs...) -> Overload<Fs...>;  // clang before 17 needs this guide
+Overload(Fs...) -> Overload<Fs...>;  // clang before 17 needs this deduction guide
 
 Json report_json(const Report& report) {
     return std::visit(
@@ -67,7 +67,7 @@ Result<Report> read_report(const std::string& type, JsonReader& r) {
     if (type != "progress")
         return fail(ErrorCode::Corrupt, "report: unknown type " + type.substr(0, 40));
     Json told = r.raw("p");
-    if (told.is_object()) told.erase("ranks");  // reserved for roll-worker
+    if (told.is_object()) told.erase("ranks");  // only roll-worker may set this key
     const std::string text = dump(told);
     ROLL_TRY_VOID(read_progress(text, kProgressBytesMax));
     return Progress{text};

@@ -41,7 +41,7 @@ static JsonText text_of(const RunningAttempt& running) {
     return text;
 }
 
-// Checks the phase, and the outcome of an ended attempt.
+// Fails unless the phase is known and an ended attempt has a known outcome.
 static Result<void> check_phase(const RunningAttempt& running, const std::string& path) {
     if (std::ranges::find(kPhases, running.phase) == kPhases.end())
         return fail(ErrorCode::Corrupt, path + ": unknown phase " + running.phase.substr(0, 40));
@@ -94,7 +94,7 @@ static JsonText text_of(const StartOrder& order) {
     return text;
 }
 
-// Reads secrets. Error messages must not contain their values.
+// Reads the secrets of a start order. Error messages must not contain their values.
 static Result<std::map<std::string, std::string>> read_secrets(const Json& json,
                                                                const std::string& path) {
     std::map<std::string, std::string> secrets;
@@ -119,7 +119,8 @@ static Result<StartOrder> read_start(const Json& json, const std::string& path) 
     order.ranks_per_node = r.get<int>("ranks_per_node");
     order.slots = r.get<std::vector<int>>("slots");
     order.gpus = r.get<std::vector<int>>("gpus");
-    order.gpu_percent = r.get_or("gpu_percent", order.gpu_percent);  // missing from an older rolld
+    // A rolld that is older than this field does not send it.
+    order.gpu_percent = r.get_or("gpu_percent", order.gpu_percent);
     order.nonce = r.get<std::string>("nonce");
     order.time_limit_seconds = r.get_or<std::int64_t>("time_limit_seconds", 0);
     order.hang_after_seconds = r.get_or<std::int64_t>("hang_after_seconds", 0);
@@ -242,7 +243,8 @@ Result<Heartbeat> decode_heartbeat(std::string_view frame) {
     heartbeat.bound_below_lease = r.get<bool>("bound_below_lease");
     heartbeat.heard_recently = r.get<bool>("heard_recently");
     heartbeat.draining = r.get<bool>("draining");
-    heartbeat.beat_ms = r.get_or("beat_ms", heartbeat.beat_ms);  // missing from an older worker
+    // A worker that is older than this field does not send it.
+    heartbeat.beat_ms = r.get_or("beat_ms", heartbeat.beat_ms);
     heartbeat.segment = r.get_or("segment", std::string{});
     heartbeat.gpu_numa = r.get_or("gpu_numa", std::vector<int>{});
     heartbeat.wall = r.get_or("wall", std::string{});
@@ -262,8 +264,8 @@ Result<Heartbeat> decode_heartbeat(std::string_view frame) {
     return heartbeat;
 }
 
-// A "sequence" that occurs once in `before` is the heartbeat's own field, because `before` is a
-// valid frame.
+// `before` is a valid heartbeat. If "sequence": occurs only once in it, that is the heartbeat's own
+// field and not part of a string.
 std::optional<std::uint64_t> repeated(std::string_view before, std::string_view frame) {
     constexpr std::string_view kName = "\"sequence\":";
     constexpr std::string_view kDigits = "0123456789";

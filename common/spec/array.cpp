@@ -26,7 +26,8 @@ bool take_char(std::string_view& text, char c) {
     return true;
 }
 
-// Appends the indices of "4", "4-9" or "4-9:2". Returns false if malformed or too many.
+// Appends the indices of "4", "4-9" or "4-9:2". Returns false if the text is malformed or has too
+// many indices.
 bool add_range(std::string_view part, std::vector<int>& all) {
     const auto first = take_number(part);
     if (!first) return false;

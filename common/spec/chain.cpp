@@ -52,7 +52,7 @@ const JobSpec* named(const std::vector<JobSpec>& before, const std::string& name
     return found == before.rend() ? nullptr : &*found;
 }
 
-// Returns the directory of the model that a job makes; empty if it makes none.
+// Returns the directory of the model that the job makes; empty if it makes none.
 std::string result_of(const JobSpec& spec) {
     if (!spec.export_document.empty()) return spec.output + "/export/hf";
     const auto document = read_document(spec.document);
@@ -125,7 +125,8 @@ std::vector<Problem> check_chain(const JobSpec& first) {
 std::vector<JobSpec> chain_of(const JobSpec& first, JobId id) {
     std::vector<JobSpec> jobs = {first};
     jobs[0].then.clear();
-    // Skip a cron, which has no single id, because each of its jobs has its own.
+    // The output of a cron job keeps its "{id}", because each job that the cron queues has its own
+    // id.
     if (first.cron.empty()) resolve_id(jobs[0].output, id);
     for (JobSpec spec : first.then) {
         const After::Condition condition =

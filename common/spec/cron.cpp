@@ -23,7 +23,8 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
     }
 }
 
-// Adds "*", "5" or "1-5", each optionally with a step such as "/2". Returns false if malformed.
+// Adds the numbers of "*", "5" or "1-5", each optionally with a step such as "/2". Returns false if
+// the text is malformed.
 template <std::size_t N>
 bool add_part(std::string_view part, int low, int high, std::bitset<N>& set) {
     const auto halves = split(part, '/');
@@ -75,7 +76,7 @@ bool has_day(const Cron& cron, sys_days day) {
     return of_month && of_week;
 }
 
-// Returns the first matching minute of the day at or after `from`.
+// Returns the first matching minute of a day at or after `from`; nullopt if there is none.
 std::optional<minutes> in_day(const Cron& cron, minutes from) {
     for (minutes at = from; at < days(1); ++at) {
         const auto hour = static_cast<std::size_t>(at.count() / 60);

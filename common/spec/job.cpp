@@ -72,8 +72,8 @@ std::optional<JobKind> parse_kind(std::string_view name) {
 }
 
 JobSpec export_job(const JobSpec& parent, JobId parent_id) {
-    // The target is in the parent's directory, next to the checkpoints. The job's own output is
-    // export/, so that its logs do not overwrite the parent's.
+    // The converted model goes into the parent's directory, next to the checkpoints. The export
+    // job's own output is export/ in it, so that its logs do not overwrite the parent's.
     std::string parent_output = parent.output;
     replace_all(parent_output, "{id}", fmt::format("{}", parent_id.value));
 

@@ -25,7 +25,7 @@ Json put_meaning(const Meaning& meaning) {
     return json;
 }
 
-// Reads a Meaning from an object, or from a plain name as older programs wrote it.
+// Reads a Meaning from an object, or from a string such as "stop", which older programs wrote.
 Result<Meaning> read_meaning(const Json& json) {
     Meaning meaning;
     const Json label = json.is_object() ? json.value("label", Json()) : Json();
@@ -60,7 +60,8 @@ JsonText put_retry(const Retry& retry) {
         .add("on_log", on_log);
 }
 
-// Reads retry. A field that older programs did not write gets the value that keeps their behaviour.
+// Reads `retry`. A field that is missing, because an older program wrote the row, gets the value
+// with which that program behaved.
 Result<Retry> read_retry(const Json& json) {
     JsonReader reader(json, "job.retry");
     Retry retry;
@@ -129,7 +130,7 @@ JsonText text_of(const JobSpec& spec) {
         .add("source_job", spec.source_job ? Json(spec.source_job->value) : Json())
         .add("export_document", spec.export_document)
         .add("document", spec.document);
-    // Optional keys are written only if they are set.
+    // The fields from here on are written only if they are set.
     std::vector<JsonText> variants;
     for (const Resources& one : spec.variants) variants.push_back(text_of(one));
     if (!variants.empty()) text.add("variants", variants);

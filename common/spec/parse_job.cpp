@@ -42,8 +42,8 @@ void fill_tries(Json& document) {
     if (document["retry"].is_object()) document["retry"].emplace("app", 0);
 }
 
-// Turns the no_progress limit off if the job saves only at its end, because its progress is not
-// visible before.
+// Turns the no_progress limit off if the job saves only at its end, because then no attempt that
+// fails has saved a checkpoint.
 void fill_no_progress(Json& document) {
     const Json checkpoint = document.value("checkpoint", Json::object());
     const Json retry = document.value("retry", Json::object());
@@ -58,15 +58,15 @@ void fill_derived(Json& document, const std::string& base) {
         document["output"] =
             fmt::format("{}/runs/{}-{{id}}", base, document["name"].get<std::string>());
     }
-    // A job that keeps its best checkpoint exports that one by default.
+    // export.of defaults to "best" if the job keeps its best checkpoint.
     const Json::json_pointer best("/checkpoint/keep_best");
     Json* const how = document.contains("export") ? &document["export"] : nullptr;
     if (trains(document) && how != nullptr && how->is_object() && !how->contains("of"))
         (*how)["of"] = document.contains(best) && document[best] == true ? "best" : "last";
 }
 
-// Sets the model's own tokenizer as the default. Called after missing_inputs(), so that a missing
-// directory is reported only once.
+// Sets a missing tokenizer: that of model.from, else "bytes". Called after missing_inputs(), so
+// that a missing model directory is reported only once.
 void fill_tokenizer(Json& document) {
     const bool has_model = document.contains("model") && document["model"].is_object();
     if (!reads_text(document)) return;
@@ -79,14 +79,14 @@ void fill_tokenizer(Json& document) {
     if (document["tokenizer"] == "bytes" && !sized) model["vocab_size"] = 256;
 }
 
-// Returns problems that only train_spec() finds.
+// Returns the problem that train_spec() finds, although all other checks have passed.
 std::vector<Problem> unreadable(const Json& document) {
     if (!trains(document)) return {};
     const auto spec = train_spec(document.dump());
     return spec ? std::vector<Problem>() : std::vector<Problem>{{"", spec.error().message}};
 }
 
-// Checks that each variant fits the mesh. impossible_sizes() has reported other problems already.
+// Returns the problems of sizes with each variant in place of the job's own resources.
 std::vector<Problem> impossible_variants(const Json& document) {
     std::vector<Problem> problems;
     const Json variants = document["resources"].value("variants", Json::array());
@@ -206,8 +206,8 @@ JobSpec read_spec(Json& document) {
     return spec;
 }
 
-// Checks that convert.of is not "best" if the source is a directory, because a directory has no
-// recorded losses.
+// Fails if convert.of is "best" and the source is a directory, because a directory has no recorded
+// losses.
 std::vector<Problem> check_best(const Json& document) {
     const Json convert = document.value("convert", Json::object());
     if (convert.value("of", "last") != "best" || !convert.contains("source")) return {};
@@ -223,7 +223,7 @@ std::vector<Problem> check_cron(const JobSpec& spec) {
     return {{"cron", "cannot be used with after, array, deadline or then"}};
 }
 
-// Parses the jobs of `then`. Replaces their documents by documents with all defaults.
+// Parses the jobs of `then`. Replaces their documents by the documents with all defaults.
 std::vector<JobSpec> read_chain(Json& document, const std::string& base,
                                 std::vector<Problem>& problems) {
     std::vector<JobSpec> jobs;
@@ -242,8 +242,9 @@ std::vector<JobSpec> read_chain(Json& document, const std::string& base,
     return jobs;
 }
 
-// Reports missing input files. A resumed job may lack its original inputs, because its checkpoint
-// has the model and the tokenizer, and its token files have the text. The ranks check those files.
+// Returns a problem for each missing input file. Does not check a resumed job's original inputs,
+// because its checkpoint has the model and the tokenizer, and its token files have the text. The
+// ranks check those.
 std::vector<Problem> missing_inputs(const OrderedJson& schema, const Json& document) {
     std::vector<Problem> problems = missing_files(schema, document);
     if (document.value("kind", Json()) != "resume") return problems;
@@ -264,7 +265,8 @@ ParsedJob parse_job(std::string_view json_document, const std::string& base_dire
         return parsed;
     }
     parsed.problems = undeliverable(*json);
-    // Skip the other checks, whose messages could contain megabytes of text.
+    // The document is too large. Skip the other checks, because their messages could quote
+    // megabytes of it.
     if (!parsed.ok()) return parsed;
     const OrderedJson& schema = job_schema();
     parsed.problems = check(schema, *json);

@@ -24,7 +24,7 @@ std::string show(const Json& value) {
     return text;
 }
 
-// Returns a value as text, strings without quotes.
+// Returns a value as text. Strings have no quotes.
 std::string word(const Json& value) {
     return value.is_string() ? value.get<std::string>() : value.dump();
 }
@@ -44,7 +44,7 @@ std::vector<std::string> words_of(const OrderedJson& values) {
     return words;
 }
 
-// Returns the value of the key, or nullptr if this is no object or lacks the key.
+// Returns the value of `key`, or nullptr if `schema` is not an object or lacks the key.
 const OrderedJson* find(const OrderedJson& schema, const std::string& key) {
     const auto found = schema.find(key);
     return found == schema.end() ? nullptr : &*found;
@@ -60,7 +60,7 @@ std::vector<std::string> built_words(const OrderedJson& schema) {
     return words_of(schema[has_list(schema, "x-built") ? "x-built" : "enum"]);
 }
 
-// Returns a list such as "a, b, c and 12 more".
+// Returns the words as text, such as "a, b, c and 12 more".
 std::string list_of(std::vector<std::string> words) {
     constexpr std::size_t kMost = 40;
     const std::size_t more = words.size() - std::min(words.size(), kMost);
@@ -96,8 +96,8 @@ bool type_fits(const OrderedJson& schema, const Json& value) {
                                         [&](const auto& type) { return has_type(type, value); });
 }
 
-// Returns the branch of the schema's oneOf that fits the value's type, or the schema if it has
-// none.
+// Returns the branch of the schema's oneOf that has the value's type, or the schema itself if it
+// has no oneOf.
 const OrderedJson* branch(const OrderedJson& schema, const Json& value) {
     const auto branches = find(schema, "oneOf");
     if (!branches) return &schema;
@@ -131,7 +131,7 @@ std::string words_of_limits(const OrderedJson& schema) {
     return text;
 }
 
-// Returns the compiled pattern. Compiles each pattern only once, because that takes longer than the
+// Returns the compiled pattern. Keeps compiled patterns, because compiling takes longer than the
 // rest of a job's check.
 const boost::regex& compiled(const std::string& pattern) {
     static thread_local std::map<std::string, boost::regex> known;
@@ -139,7 +139,8 @@ const boost::regex& compiled(const std::string& pattern) {
     return found != known.end() ? found->second : known.emplace(pattern, pattern).first->second;
 }
 
-// Returns whether the text matches. `^` and `$` match only the ends of the text, not of its lines.
+// Returns whether the pattern matches the text. `^` and `$` match only at the ends of the text, not
+// at its lines.
 bool has_pattern(const std::string& pattern, const std::string& text) {
     return boost::regex_search(text, compiled(pattern), boost::match_single_line);
 }
@@ -186,7 +187,8 @@ class Checker {
         note_unknown(schema, path, unknown);
     }
 
-    // Reports missing keys that `rule` requires; `schema` describes their values.
+    // Reports the missing keys that `rule` requires. `schema` is used to describe their allowed
+    // values.
     void check_required(const OrderedJson& rule, const OrderedJson& schema, const Json& value,
                         const std::string& path) {
         if (!rule.contains("required")) return;
@@ -198,7 +200,8 @@ class Checker {
         }
     }
 
-    // Returns the path of the known key that an unknown key probably means.
+    // Returns the path of the known key that the unknown `key` probably means; nullopt if there is
+    // none.
     std::optional<std::string> meant(const std::vector<std::string>& siblings,
                                      const std::string& path, const std::string& key) const {
         if (auto elsewhere = path_of_key(root_, key)) return elsewhere;
@@ -206,8 +209,8 @@ class Checker {
         return std::nullopt;
     }
 
-    // Reports up to kFew unknown keys one by one. A file with more unknown keys probably belongs to
-    // another program; they are reported in two lines.
+    // Reports up to kFew unknown keys one by one. More unknown keys are reported in two lines,
+    // because the file was probably written for another program.
     void note_unknown(const OrderedJson& schema, const std::string& path,
                       const std::vector<std::string>& unknown) {
         constexpr std::size_t kFew = 4;
@@ -223,7 +226,7 @@ class Checker {
                 (known ? renamed : strange).push_back(known ? key + " -> " + *known : key);
             } else if (known) {
                 note(join(path, key), fmt::format("is an unknown key; did you mean {}?", *known));
-            } else {  // list the allowed keys only once
+            } else {  // only the first message lists the allowed keys
                 const std::string list =
                     std::exchange(siblings_told, true) ? "" : "; allowed: " + list_of(siblings);
                 note(join(path, key), "is an unknown key" + list);
@@ -333,8 +336,8 @@ class Checker {
         const OrderedJson& asked = schema["if"];
         Checker condition(asked);
         condition.check_object(asked, value, "");
-        // True if a key that `if` names is missing; then `if` does not hold (in JSON Schema it
-        // would).
+        // Whether a key that `if` names is missing. Roll then takes `else`; JSON Schema would take
+        // `then`.
         bool absent = false;
         if (asked.contains("properties")) {
             for (const auto& rule : asked["properties"].items())
@@ -348,8 +351,8 @@ class Checker {
     const OrderedJson& root_;
 };
 
-// Calls visit(key, schema, path) for every key, a mapping before its own keys. Stops and returns
-// true once visit() returns true.
+// Calls visit(key, schema, path) for every key of the schema, for a section before its own keys.
+// Stops and returns true once visit() returns true.
 template <class Visit>
 bool any_key(const OrderedJson& schema, const std::string& path, const Visit& visit) {
     if (!schema.is_object()) return false;
@@ -373,7 +376,8 @@ void fill_from(const OrderedJson& properties, Json& value) {
     }
 }
 
-// Returns whether the string is a path, and not one of the key's special words or a reference.
+// Returns whether the string is a path: not one of the key's special words, and no "{NAME.output}"
+// of a chain.
 bool is_path(const OrderedJson& rule, const Json& text) {
     if (!rule.contains("x-path") || is_reference(word(text))) return false;
     if (!rule.contains("x-words")) return true;
@@ -381,7 +385,7 @@ bool is_path(const OrderedJson& rule, const Json& text) {
     return std::find(words.begin(), words.end(), word(text)) == words.end();
 }
 
-// Calls visit(schema, value, path) for every string that the schema knows.
+// Calls visit(schema, value, path) for every string of `value` that the schema describes.
 template <class Value, class Visit>
 void for_each_string(const OrderedJson& schema, Value& value, const std::string& path,
                      const Visit& visit) {

@@ -14,7 +14,7 @@ std::optional<std::int64_t> number(const Json& document, const char* pointer) {
     const Json::json_pointer at(pointer);
     if (!document.contains(at) || !document[at].is_number_integer()) return std::nullopt;
     const auto value = document[at].get<std::int64_t>();
-    // The largest integer that the schema allows; products of two stay within 64 bits.
+    // The largest integer that the schema allows. A product of two such numbers fits 64 bits.
     constexpr std::int64_t kLargest = 1000000000;
     return value > 0 && value <= kLargest ? std::optional(value) : std::nullopt;
 }
@@ -25,12 +25,12 @@ std::optional<double> real(const Json& document, const char* pointer) {
     return document[at].get<double>();
 }
 
-// Returns dp, the data-parallel size, as given or derived. If the mesh does not fit the ranks, adds
-// a problem and returns nullopt.
+// Returns the data-parallel size: dp of the document, or else derived from the ranks. If the mesh
+// does not fit the ranks, adds a problem and returns nullopt.
 std::optional<std::int64_t> check_mesh(const Json& document, std::vector<Problem>& problems) {
     const auto nodes = number(document, "/resources/nodes");
     const auto part = real(document, "/resources/gpus_per_node");
-    const bool shares = part && *part > 0 && *part < 1;  // one rank runs on a fraction of a GPU
+    const bool shares = part && *part > 0 && *part < 1;  // true for one rank on a fraction of a GPU
     const auto gpus =
         shares ? std::optional<std::int64_t>(1) : number(document, "/resources/gpus_per_node");
     const auto slots = number(document, "/resources/slots_per_node");
@@ -96,7 +96,7 @@ void check_heads(const Json& document, std::vector<Problem>& problems) {
     }
 }
 
-// Keys of HuggingFace configs that a job may set together with model.from.
+// Keys of a HuggingFace config that a job may override although it uses model.from.
 constexpr std::array<std::string_view, 3> kDropouts{"attention_dropout", "residual_dropout",
                                                     "hidden_dropout"};
 

@@ -52,7 +52,7 @@ Result<E> pick(const char* path, const std::string& value, const Names<E, N>& na
                 fmt::format("{} {} is not supported yet; supported: {}", path, value, known));
 }
 
-// Returns a section, or an empty object if it is missing, because all keys of a section have
+// Returns a section of the document, or an empty object if it is missing, because all its keys have
 // defaults.
 const Json& section(JsonReader& reader, const char* key) {
     static const Json kEmpty = Json::object();
@@ -77,7 +77,8 @@ Result<ModelSource> read_model(const Json& json) {
     return model;
 }
 
-// Reads data.valid: a fraction of the training files, or named sets, each a fraction or files.
+// Reads data.valid: a fraction of the training files, or named sets that are each a fraction or a
+// list of files.
 Result<void> read_valid(const Json& json, DataSpec& data) {
     if (json.is_null()) return {};
     if (json.is_number()) {
@@ -121,8 +122,8 @@ Result<DataSpec> read_data(const Json& json) {
     return data;
 }
 
-// Sets the data up for objective sft: each line is a prompt and its completion, without attention
-// across lines.
+// Sets `data` up for objective sft: each line is a prompt with its completion, and attention stays
+// inside a line.
 Result<void> learn_completions(DataSpec& data) {
     std::vector<std::string> paths = data.train;
     for (const ValidFiles& set : data.valid_files)
@@ -138,7 +139,7 @@ Result<void> learn_completions(DataSpec& data) {
     return {};
 }
 
-// Reads the objective, and adjusts `spec.data` to it.
+// Reads the objective, and adjusts spec.data to the objective.
 Result<void> read_objective(const Json& json, TrainSpec& spec) {
     JsonReader reader(json, "job");
     const auto objective = reader.get_or<std::string>("objective", "pretrain");
@@ -148,7 +149,7 @@ Result<void> read_objective(const Json& json, TrainSpec& spec) {
     return {};
 }
 
-// Reads the mesh. If dp is missing, it is the world size divided by the other axes.
+// Reads the mesh. A missing dp is the world size divided by the other axes.
 Result<ParallelSpec> read_parallel(const Json& json, const Json& resources_json) {
     JsonReader resources(resources_json, "resources");
     const int nodes = resources.get_or("nodes", 1);

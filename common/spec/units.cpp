@@ -11,7 +11,7 @@
 namespace roll::spec {
 namespace {
 
-constexpr double kSecondsMax = 3.2e9;  // a century; anything longer is a mistake
+constexpr double kSecondsMax = 3.2e9;  // a century; a longer duration is a mistake
 
 struct Unit {
     std::string_view name;
@@ -33,7 +33,7 @@ constexpr std::array<Unit, 11> kSizes{{{"", 1},
 
 bool is_digit(char c) { return (c >= '0' && c <= '9') || c == '.'; }
 
-// Removes a leading number with its unit from `text` and returns the product.
+// Removes a leading number and its unit from `text`. Returns the number times the unit.
 template <std::size_t N>
 std::optional<double> take(std::string_view& text, const std::array<Unit, N>& units) {
     std::size_t end = 0;
@@ -55,8 +55,8 @@ std::optional<double> take(std::string_view& text, const std::array<Unit, N>& un
 }
 
 std::optional<double> parse_clock(const std::string& text) {
-    // Return early for most durations, such as "10s", because compiling the regex takes as long as
-    // submitting a job.
+    // Return early for durations without ':' or '-', which are most, because compiling the regex
+    // takes as long as submitting a job.
     if (text.find_first_of(":-") == std::string::npos) return std::nullopt;
     static const std::regex kClock(
         R"((?:(\d{1,5})-(\d{1,2})(?::(\d{1,2})(?::(\d{1,2}))?)?)|(?:(\d{1,6}):(\d{2}):(\d{2})))");

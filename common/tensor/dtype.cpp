@@ -51,15 +51,15 @@ float half_to_float(std::uint16_t h) {
     return std::bit_cast<float>(sign | (wide << 23U) | (mantissa << 13U));
 }
 
-// Converts to half precision, rounding to nearest even. For denormals, adds a float whose last bit
-// has the same weight as the result's last bit.
+// Converts to half precision and rounds to nearest even. For a denormal result, adds 0.5, whose
+// last bit has the same weight as the last bit of the result.
 std::uint16_t float_to_half(float f) {
     const std::uint32_t bits = std::bit_cast<std::uint32_t>(f);
     const std::uint32_t sign = (bits >> 16U) & 0x8000U;
     const std::uint32_t magnitude = bits & 0x7FFFFFFFU;
     if (magnitude > 0x7F800000U) return static_cast<std::uint16_t>(sign | 0x7E00U);
     if (magnitude >= 0x477FF000U) return static_cast<std::uint16_t>(sign | 0x7C00U);
-    if (magnitude < 0x38800000U) {  // below 2^-14: a denormal, in units of 2^-24
+    if (magnitude < 0x38800000U) {  // below 2^-14: the result is a denormal, in units of 2^-24
         const float aligned = std::bit_cast<float>(magnitude) + 0.5F;
         return static_cast<std::uint16_t>(
             sign | (std::bit_cast<std::uint32_t>(aligned) - std::bit_cast<std::uint32_t>(0.5F)));
@@ -94,7 +94,8 @@ struct F32 {
     static float widen(Bits b) { return b; }
     static Bits narrow(float f) { return f; }
 };
-// 8-bit types can only be read. E5M2 is the high byte of a half; E4M3 has no infinity.
+// The 8-bit types can only be read. A byte of E5M2 is the high byte of a half. E4M3 has no
+// infinity.
 struct F8E5M2 {
     using Bits = std::uint8_t;
     static float widen(Bits b) { return half_to_float(static_cast<std::uint16_t>(b << 8U)); }
@@ -111,7 +112,7 @@ struct F8E4M3 {
         return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(denormal));
     }
 };
-// Casts fp64 to 16-bit types through fp32, with two roundings, as torch does.
+// Casts fp64 to a 16-bit type through fp32 and rounds twice, as torch does.
 struct F64 {
     using Bits = double;
     static float widen(Bits b) { return static_cast<float>(b); }

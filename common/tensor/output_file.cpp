@@ -21,8 +21,8 @@ tl::unexpected<Error> error_of(int number, const char* what, const std::filesyst
         std::string(what) + " " + path.string() + ": " + std::generic_category().message(number));
 }
 
-// Starts writing each large piece to disk at once, and drops earlier written pages from the page
-// cache. This keeps the final fsync short and leaves other programs' files cached. The fsync
+// Starts writing a large piece to disk at once, and drops pages that were written earlier from the
+// page cache. The final fsync is then short, and other programs' files stay in the cache. The fsync
 // reports write errors.
 void write_behind(int fd, std::int64_t offset, std::int64_t size) {
     constexpr std::int64_t kWorthwhile = std::int64_t{1} << 20U;
@@ -96,7 +96,8 @@ Result<void> OutputFile::write_out(std::int64_t offset, std::span<const std::byt
 
 Result<void> OutputFile::finish() {
     if (earlier_ != nullptr && earlier_->become(path_)) return {};
-    if (earlier_ != nullptr && fd_ < 0) {  // the earlier file is longer, or cannot be linked
+    // All content was equal, but the earlier file is longer or cannot be linked.
+    if (earlier_ != nullptr && fd_ < 0) {
         ROLL_TRY_VOID(open());
         ROLL_TRY_VOID(earlier_->give([this](std::int64_t at, std::span<const std::byte> same) {
             return write_out(at, same);

@@ -19,9 +19,9 @@ tl::unexpected<Error> corrupt(std::string what) {
     return fail(ErrorCode::Corrupt, "safetensors: " + std::move(what));
 }
 
-// Counts keys, to detect duplicates: the JSON library silently overwrites a repeated key, so the
-// parsed objects then have fewer keys. Also limits the depth. (The library's parser callback could
-// do this, but takes time quadratic in an object's size.)
+// Counts the keys of a JSON text and limits its depth. A count that exceeds the keys of the parsed
+// objects shows a duplicate, which the JSON library overwrites silently. (The library's parser
+// callback could find it too, but takes time quadratic in an object's size.)
 class KeyCounter : public nlohmann::json_sax<Json> {
   public:
     std::size_t keys() const { return keys_; }
@@ -99,7 +99,8 @@ Result<SafetensorsEntry> parse_entry(const std::string& name, const Json& json) 
     return entry;
 }
 
-// Sorts the entries by offset, checks that they fill the file, and makes their offsets absolute.
+// Sorts the entries by offset, checks that they fill the file, and adds `data_begin` to their
+// offsets.
 Result<void> place_entries(SafetensorsHeader& header, std::int64_t data_begin) {
     std::sort(header.entries.begin(), header.entries.end(), [](const auto& a, const auto& b) {
         return std::tie(a.begin, a.end, a.info.name) < std::tie(b.begin, b.end, b.info.name);

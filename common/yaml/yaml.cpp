@@ -11,7 +11,7 @@ namespace roll::yaml {
 namespace {
 
 constexpr int kDepthMax = 50;
-constexpr int kNodesMax = 100000;  // maximum number of nodes after expanding aliases
+constexpr int kNodesMax = 100000;  // maximum number of nodes with all aliases expanded
 
 // Removes leading digits from `text` and returns their number.
 std::size_t take_digits(std::string_view& text) {
@@ -28,8 +28,8 @@ bool take_one_of(std::string_view& text, std::string_view allowed) {
 
 enum class Number { None, Integer, Real };
 
-// Classifies a scalar without std::regex, which recurses once per character of a scalar of any
-// length.
+// Returns the kind of number that a plain scalar is. Does not use std::regex, which recurses once
+// per character, because the scalar may be long.
 Number kind_of(std::string_view text) {
     take_one_of(text, "-+");
     const std::size_t before = take_digits(text);
@@ -129,7 +129,7 @@ class Reader {
     int nodes_ = 0;
 };
 
-// Adds the lines of all keys below `node`. Follows aliases within the limits of a job file.
+// Adds the lines of all keys below `node`. Follows aliases, up to the depth of a job file.
 void note_lines(const YAML::Node& node, const std::string& path, int depth,
                 std::map<std::string, int>& lines) {
     if (depth > kDepthMax) return;
