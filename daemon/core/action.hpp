@@ -1,6 +1,6 @@
 // The actions that rolld must still carry out. They are derived from State and never stored. After
-// a crash the same State yields the same actions again, so each action has the key of its attempt
-// and is idempotent.
+// a crash the same State yields the same actions again. Each action therefore names its attempt,
+// and carrying it out twice does no harm.
 #pragma once
 
 #include <variant>
@@ -39,7 +39,7 @@ struct GiveBackAllocation {
 };
 
 using Action = std::variant<StartMember, KeepMember, StopMember>;
-// Actions towards Slurm, idempotent by the order's name.
+// Actions towards Slurm. Each names its order, so that carrying it out twice does no harm.
 using SlurmAction = std::variant<OrderAllocation, WatchAllocation, GiveBackAllocation>;
 
 }  // namespace roll::core

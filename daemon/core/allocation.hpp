@@ -1,4 +1,5 @@
-// Slurm allocations in State: the queues that users permit, and allocations ordered or granted.
+// Slurm allocations in State: the allocation queues that users create, and the allocations that
+// rolld has ordered.
 #pragma once
 
 #include <cstdint>
@@ -12,51 +13,53 @@
 
 namespace roll::core {
 
-// Created by `rollctl alloc add`. A paused queue, or one being removed, orders nothing.
+// A queue from which rolld orders allocations, created by `rollctl alloc add`. A queue that is
+// paused or being removed orders none.
 struct AllocationQueue {
     spec::PilotQueue spec;
     bool paused = false;
-    std::string reason{};  // why it is paused, or the failure of its last order
+    std::string reason{};  // why the queue is paused, or why its last order failed
     bool removing = false;
-    // True once a pilot of the queue has joined. Until then the queue orders one allocation at a
-    // time.
+    // True once a worker of one of the queue's allocations has joined. Until then the queue orders
+    // one allocation at a time.
     bool proven = false;
-    int failures = 0;              // consecutive failures
-    Time not_before{};             // no order before this time, after a failure
-    std::int64_t gpu_seconds = 0;  // used by ended allocations
+    int failures = 0;              // orders that failed in a row
+    Time not_before{};             // after a failure: no order before this time
+    std::int64_t gpu_seconds = 0;  // GPU time used by the queue's ended allocations
     friend bool operator==(const AllocationQueue&, const AllocationQueue&) = default;
 };
 
 // Ordered -> Pending -> Granted -> erased. An allocation that Slurm requeues becomes Pending again
-// and is given back, because Slurm makes it wait for two minutes and a new order does not wait.
+// and is given back, because Slurm makes it wait for two minutes and a new order would not wait.
 enum class AllocationPhase { Ordered, Pending, Granted };
 
 struct Allocation {
     std::string queue;
-    std::uint64_t incarnation = 0;  // with the id, identifies the order in Slurm permanently
+    // Identifies the order in Slurm, together with the allocation's id; never changes.
+    std::uint64_t incarnation = 0;
     AllocationPhase phase = AllocationPhase::Ordered;
-    std::string slurm_job{};  // Slurm's job id; set from Pending on
+    std::string slurm_job{};  // Slurm's job id; empty while Ordered
     Time ordered_at{};
     Time granted_at{};
     Time ends_at{};
-    Time used_at{};                    // time of the last use, or when it became idle
+    Time used_at{};                    // when a job last ran in it, or when it became idle
     std::vector<std::string> nodes{};  // nodes of the workers that joined
     int joined = 0;                    // number of workers that joined
     bool releasing = false;
-    bool failed = false;   // it is released because it is of no use
+    bool failed = false;   // released because no worker of it could be used
     std::string reason{};  // why it is released
     friend bool operator==(const Allocation&, const Allocation&) = default;
 };
 
-// Returns the order's name within this ledger, "3.7".
+// Returns the order's name, which is unique within this ledger, e.g. "3.7".
 std::string order_name(AllocationId id, const Allocation& allocation);
 
-// State of an order in Slurm.
+// Phase of an order's job in Slurm.
 enum class SlurmPhase { Pending, Running, Ended };
 
-// The allocation that a roll-worker reports to run in.
+// The allocation in which a roll-worker says that it runs.
 struct Pilot {
-    AllocationId allocation;  // 0: belongs to another ledger
+    AllocationId allocation;  // 0 if the allocation belongs to another ledger
     std::uint64_t incarnation = 0;
     std::string slurm_job{};
     Time ends_at{};

@@ -1,4 +1,4 @@
-// The handlers of apply() and decide() for allocations, and queries used by the rules.
+// The functions of apply() and decide() for allocations, and queries that the rules use.
 #pragma once
 
 #include <map>
@@ -29,10 +29,12 @@ Result<Events> on(const State& s, const OrderSeen& in, Time now);
 Result<Events> on(const State& s, const OrderMissing& in, Time now);
 // clang-format on
 
-// Decides on the allocation in a worker's hello. Fails with Refused if it is not one of ours.
+// Returns the events for the allocation in a new worker's first heartbeat. Fails with Refused if
+// rolld did not order that allocation.
 Result<Events> welcome_pilot(const State& s, const Pilot& pilot, Time now);
 
-// Records that work on this worker has ended, so that its allocation may count as idle from now on.
+// Records that work on this worker has ended. Its allocation counts as idle from `at` on, unless
+// other work runs in it.
 void note_used(State& s, WorkerId worker, Time at);
 
 // Returns the number of live workers of an allocation.
@@ -42,15 +44,17 @@ int live_workers(const State& s, AllocationId id);
 // its allocations are alive.
 int most_alive(const AllocationQueue& queue, int alive);
 
-// Returns when a rule on allocations may act without other input.
+// Returns the earliest time at which a rule about allocations may act although no input arrives;
+// nullopt if there is none.
 std::optional<Time> allocation_wakeup(const State& s, Time now);
 
 void check_allocations(const State& s);
 
-// Returns whether the worker may get new work. With `excluded`, also if its machine is excluded.
+// Returns whether the worker may get new work. If `excluded` is set, ignores that its machine is
+// excluded.
 bool takes_work(const State& state, const Worker& worker, bool excluded = false);
 
-// Returns when jobs must leave the worker; nullopt if unknown.
+// Returns the time by which all jobs must have left the worker; nullopt if unknown.
 std::optional<Time> leaves_at(const State& state, const Worker& worker);
 
 // Returns the time at which each granted allocation is given back: the queue's `handover` before
@@ -58,7 +62,7 @@ std::optional<Time> leaves_at(const State& state, const Worker& worker);
 // time to save (save_margin).
 std::map<AllocationId, Time> go_back_at(const State& state);
 
-// True if a job started now can run its whole time before `leaves`.
+// Returns whether a job that starts now can use its whole time limit before `leaves`.
 bool has_time_for(const std::optional<Time>& leaves, const spec::Resources& wanted, Time now);
 
 }  // namespace roll::core

@@ -1,4 +1,4 @@
-// Shifts the times in State by a step of the system clock.
+// Corrects the times in State after a step of the system clock.
 #pragma once
 
 #include <chrono>
@@ -7,8 +7,9 @@
 
 namespace roll::core {
 
-// Shifts every recorded time by `step`, so that elapsed durations stay the same. Begin, deadline,
-// cron times and the end of an allocation reported by Slurm are wall clock times and stay.
+// Shifts every recorded time by `step`, so that the durations since then stay the same. Begin,
+// deadline, cron times and the end of an allocation as reported by Slurm do not change, because
+// they are meant as wall clock times.
 void move_instants(State& state, std::chrono::milliseconds step);
 
 }  // namespace roll::core

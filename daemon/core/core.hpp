@@ -1,4 +1,4 @@
-// The daemon's core: pure functions over State. No sockets, SQL, clock, floating point or
+// The daemon's core: pure functions over State. It uses no sockets, SQL, clock, floating point or
 // randomness.
 #pragma once
 
@@ -11,43 +11,43 @@
 
 namespace roll::core {
 
-// Judges one claim and returns its events. An Error is a refusal and changes nothing; an empty
-// result means nothing new. A claim about an attempt that is not current yields no events, not an
-// error; the answer to the worker reports the attempt as FENCED.
+// Judges one input and returns its events. An Error is a refusal, which changes nothing; an empty
+// result means that nothing is new. An input about an attempt that is not current yields no events
+// and no error, because the answer to the worker reports the attempt as FENCED.
 Result<Events> decide(const State& state, const Input& input, Time now);
 
-// Applies an event to State. Nothing else changes State, whether live or in replay. ROLL_CHECKs
+// Applies an event to State. State changes in no other way, neither live nor in replay. ROLL_CHECKs
 // that the event is legal.
 void apply(State& state, const Event& event);
 
-// Returns whether the worker has a member of the job's current attempt that has not ended.
-// Otherwise the worker's claims about the attempt are stale and answered with FENCED.
+// Returns whether the worker has a member of the job's current attempt that has not ended. If not,
+// what the worker says about the attempt is out of date and is answered with FENCED.
 bool is_current(const State& state, WorkerId worker, const AttemptKey& key);
 
-// A rule derives events from State; rules/ has one rule's policy per file. A turn runs the rules in
-// order, each on the result of the previous ones, until none returns events.
+// A rule derives events from State. The folder rules/ has one policy per file. A turn runs the
+// rules in order, each on the result of the previous ones, until none of them returns events.
 using Rule = Events (*)(const State& state, Time now);
 std::span<const Rule> rules();
 
-// Returns what each worker should be doing.
+// Returns what each worker must do: keep, start, stop or save attempts.
 std::vector<Action> actions(const State& state);
 
-// Returns the required Slurm operations, one entry per allocation.
+// Returns the Slurm operations that are required, one per allocation.
 std::vector<SlurmAction> slurm_actions(const State& state);
 
-// Returns the number of consecutive failures without a newer checkpoint if a training job's
-// attempt ends with `outcome`.
+// Returns how many attempts of a training job in a row will have failed without a newer checkpoint
+// than the attempt before, once the current attempt has ended with `outcome`.
 int stalled_after(const Job& job, Outcome outcome);
 
-// Returns the earliest time at which a rule may act without other input (a back-off ends, a time
-// limit is reached).
+// Returns the earliest time at which a rule may act although no input arrives, for example because
+// a back-off ends or a time limit is reached; nullopt if there is none.
 std::optional<Time> next_wakeup(const State& state, Time now);
 
-// ROLL_CHECKs the invariants of running attempts between turns. Cost: proportional to running
-// jobs.
+// ROLL_CHECKs the invariants of running attempts, between turns. Takes time proportional to the
+// running jobs.
 void check_running(const State& state);
-// Checks all invariants, including the index. Cost: proportional to all of State. For tests and
-// the simulator.
+// ROLL_CHECKs all invariants, including the index. Takes time proportional to the whole State, and
+// is meant for tests and the simulator.
 void check_invariants(const State& state);
 
 }  // namespace roll::core

@@ -1,4 +1,4 @@
-// Exponential decay in integer arithmetic, which gives the same result on every machine.
+// Exponential decay in integer arithmetic, so that the result is the same on every machine.
 #pragma once
 
 #include <chrono>
@@ -11,8 +11,8 @@ using Milliseconds = std::chrono::milliseconds;
 // Returns 2^(-elapsed / half_life) in units of 2^-32. With half_life = 0 nothing decays.
 std::uint64_t decay_factor(Milliseconds elapsed, Milliseconds half_life);
 
-// Returns `used` decayed over `elapsed`, plus the contribution of `rate` per millisecond,
-// decaying as it accrues: used f + rate H / ln 2 (1 - f), f = 2^(-elapsed / H).
+// Returns `used` after decaying for `elapsed`, plus what `rate` per millisecond has added in that
+// time, decayed since it was added: used f + rate H / ln 2 (1 - f), f = 2^(-elapsed / H).
 std::int64_t decayed(std::int64_t used, std::int64_t rate, Milliseconds elapsed,
                      Milliseconds half_life);
 

@@ -1,5 +1,5 @@
-// Indexes that the rules iterate instead of all jobs, maintained by apply(). So a turn's cost
-// depends on the open and changed jobs, not on all of State.
+// Indexes over State, which apply() maintains. The rules iterate them instead of all jobs. The cost
+// of a turn therefore depends on the number of open and changed jobs, not on the size of State.
 #pragma once
 
 #include <array>
@@ -21,17 +21,18 @@ namespace roll::core {
 struct Job;
 struct State;
 
-// Queued jobs that are equal for placement: if the first of a group does not fit, none does.
+// Key of queued jobs that are equal for placement: if the first job of a group does not fit, none
+// does.
 struct Group {
     spec::Resources resources{};
     std::vector<spec::Resources> variants{};
-    JobId array{};  // first job of its array; 0: none
+    JobId array{};  // first job of the jobs' array; 0: not in an array
     std::string account{};
     std::string user{};
     friend auto operator<=>(const Group&, const Group&) = default;
 };
 
-// Sort key: higher priority first, then the older job.
+// Sort key of ready jobs: higher priority first, then the older job.
 struct Turn {
     int priority = 0;
     JobId job;
@@ -42,19 +43,19 @@ struct Turn {
     }
 };
 
-// The ready jobs of a group in both orders in which placement visits them.
+// The ready jobs of one group, in the two orders in which placement visits them.
 struct Line {
     std::set<Turn> by_turn;
-    std::set<std::pair<Time, JobId>> by_age;  // by time since which only capacity is missing
+    std::set<std::pair<Time, JobId>> by_age;  // by the time since which the job lacks only capacity
     friend bool operator==(const Line&, const Line&) = default;
 };
 
-// The state of a condition on all jobs of an array.
+// The progress of a dependency condition on all jobs of an array.
 struct AllOf {
-    int left = 0;               // number of jobs that have not decided it yet
-    int failed = 0;             // number of jobs that can no longer meet it
-    Time met{};                 // when the last job met it
-    std::set<JobId> waiting{};  // jobs that depend on it
+    int left = 0;               // number of jobs whose end is still needed to decide the condition
+    int failed = 0;             // number of jobs that can no longer meet the condition
+    Time met{};                 // when the last job met the condition
+    std::set<JobId> waiting{};  // jobs that depend on this condition
     friend bool operator==(const AllOf&, const AllOf&) = default;
 };
 
@@ -64,27 +65,29 @@ struct Tasks {
     friend bool operator==(const Tasks&, const Tasks&) = default;
 };
 
-// Returns the jobs of an array whose counts depend on this job: itself, and the job that it
-// exports.
+// Returns the jobs of an array whose counts this job can change: the job itself, and the job that
+// it exports.
 std::vector<JobId> tasks_at(const State& state, JobId id);
 
 struct Index {
-    std::set<JobId> open;                        // jobs that have not ended
-    std::set<JobId> running;                     // jobs that have an attempt
-    std::map<Group, Line> ready;                 // jobs for which only capacity is missing
-    std::set<std::pair<Time, JobId>> sleeping;   // jobs that are queued and not due, by due time
-    std::set<std::pair<Time, JobId>> deadlines;  // jobs that have not ended, by next action time
-    std::set<JobId> doomed;                      // queued jobs that are to be cancelled
+    std::set<JobId> open;                       // jobs that have not ended
+    std::set<JobId> running;                    // jobs that have an attempt
+    std::map<Group, Line> ready;                // jobs for which only capacity is missing
+    std::set<std::pair<Time, JobId>> sleeping;  // jobs that are queued and not due, by due time
+    // Jobs that have not ended, by the time of their deadline.
+    std::set<std::pair<Time, JobId>> deadlines;
+    std::set<JobId> doomed;  // queued jobs that must be cancelled
     // Jobs that ended well and whose export is not queued yet.
     std::set<JobId> to_export;
-    // Job that has not ended -> the jobs that wait for it.
+    // key: a job that has not ended; value: the jobs that wait for it
     std::map<JobId, std::set<JobId>> dependents;
-    std::map<JobId, std::set<JobId>> inside;     // open group -> its jobs that have not ended
+    // Key: an open group; value: its jobs that have not ended.
+    std::map<JobId, std::set<JobId>> inside;
     std::set<JobId> closed;                      // closed groups that have not ended
     std::map<JobId, int> array_running;          // number of running jobs, by the array's first job
-    std::map<JobId, Tasks> arrays;               // by the array's first job
-    std::map<std::string, WorkerId> by_session;  // all workers
-    // Worker -> the jobs whose attempt holds resources of it.
+    std::map<JobId, Tasks> arrays;               // counts of an array, by its first job
+    std::map<std::string, WorkerId> by_session;  // all workers, by session
+    // Key: a worker; value: the jobs whose attempt holds resources of the worker.
     std::map<WorkerId, std::set<JobId>> by_worker;
     friend bool operator==(const Index&, const Index&) = default;
 };
@@ -92,25 +95,26 @@ struct Index {
 // Returns when a queued job may start: the later of its begin time and the end of its back-off.
 Time due_at(const Job& job);
 
-// Returns the time since which a ready job only lacks capacity: the latest of its submission, due
-// time, requeueing and the end of its dependencies.
+// Returns the time since which a ready job lacks only capacity: the latest of its submission, its
+// due time, its requeueing and the end of its dependencies.
 Time ready_since(const State& state, const Job& job, const Index& index);
 
-// Remove a job from the index before a change of the job, and add it again afterwards.
+// unfile() removes a job from the index, file() adds it. Call unfile() before a job changes and
+// file() afterwards.
 void unfile(State& state, JobId id);
 void file(State& state, JobId id);
 
-// Remove and add the places of the job's attempt, around a change of the places that it holds. Not
-// needed for changes of single members, which are many in a wide gang.
+// The same for the places of the job's attempt: call unfile_places() before the places change and
+// file_places() afterwards. A change inside a place needs neither, which saves time in a wide gang.
 void unfile_places(State& state, JobId id);
 void file_places(State& state, JobId id);
 
-// Returns the jobs whose attempt holds resources of the worker, even for a member that has ended.
+// Returns the jobs whose attempt holds resources of the worker, including members that have ended.
 const std::set<JobId>& jobs_on(const State& state, WorkerId worker);
-// True if a member that has not ended is on the worker.
+// Returns whether a member that has not ended is on the worker.
 bool is_busy(const State& state, WorkerId worker);
 
-// Builds the index of all jobs from scratch. file() must always lead to the same index.
+// Builds the index of all jobs from scratch. The result must equal the index that file() maintains.
 Index make_index(const State& state);
 
 }  // namespace roll::core

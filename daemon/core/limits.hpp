@@ -1,4 +1,4 @@
-// Quotas and fair shares of the policy, and arrays' limits, applied to running jobs and those
+// The limits that the policy and arrays set, and fair shares, applied to the jobs that run or were
 // started in this turn.
 #pragma once
 
@@ -14,9 +14,10 @@ namespace roll::core {
 
 // A limit that a job would exceed if it started now.
 struct Excess {
-    std::string rule;     // "array" or "quota"
-    std::string why;      // one sentence
-    std::string setting;  // "accounts.lab.gpus" in rolld.yaml; empty if raising it does not help
+    std::string rule;  // kind of limit: "array" or "quota"
+    std::string why;   // one sentence about the excess
+    // Setting in rolld.yaml, e.g. "accounts.lab.gpus"; empty if raising it does not help.
+    std::string setting;
     // What to change if the job exceeds the limit even with nothing else running; empty if the end
     // of other jobs suffices.
     std::string remedy{};
@@ -26,21 +27,24 @@ class Limits {
   public:
     Limits(const State& state, Time now);
 
-    // Returns the limit that this job would exceed with `wanted`, one of its variants; nullopt if
-    // it may start.
+    // Returns the limit that the job would exceed if it ran with `wanted`, one of its variants;
+    // nullopt if it may start.
     std::optional<Excess> excess(const Job& job, const spec::Resources& wanted) const;
-    // Counts the job with `wanted`; `sign` = -1 removes it.
+    // Counts the job as running with `wanted`; `sign` = -1 removes it again.
     void add(const Job& job, const spec::Resources& wanted, int sign = 1);
 
-    // Returns the job's fair-share key, smaller first: per level from the top, use of the account
-    // or user divided by its share. Empty without fair share.
+    // Returns the job's sort key for fair share; a smaller key comes first. The key has one number
+    // for each level of accounts from the top, and one for the user: the use divided by the share.
+    // Empty without fair share.
     std::vector<std::int64_t> rank(const Job& job) const;
 
-    // Returns whether an account of the job borrows, that is, uses more than its own quota.
+    // Returns whether an account of the running job borrows: it uses more than its own quota.
     bool borrows(const Job& job) const;
-    // Returns whether an account of the job would borrow if the job started in any allowed variant.
+    // Returns whether each variant in which the job may start now would make one of its accounts
+    // borrow. False if there is no such variant.
     bool would_borrow(const Job& job) const;
-    // Returns whether the job would stay within its accounts' own quotas.
+    // Returns whether the job would stay within the own quota of the first account that has one,
+    // from the job's account upwards. False if no account has one.
     bool owns(const Job& job) const;
 
   private:
@@ -48,8 +52,8 @@ class Limits {
         int slots = 0;
         int gpu_hundredths = 0;
         std::int64_t gpu_ms = 0;
-        std::int64_t gpu_ms_spent = 0;  // part of `gpu_ms` by ended attempts
-        std::int64_t used = 0;          // decayed use
+        std::int64_t gpu_ms_spent = 0;  // part of `gpu_ms` from ended attempts
+        std::int64_t used = 0;          // fair-share use, decayed
     };
     void add_to(Sum& sum, const spec::Resources& resources, int sign) const;
     bool is_over(const Job& job, const spec::Resources& wanted, bool started) const;
@@ -58,19 +62,19 @@ class Limits {
     const State& state_;
     std::map<std::string, Sum> accounts_{};
     std::map<std::string, Sum> users_{};
-    std::map<User, Sum> users_of_{};  // sums of users, per account
+    std::map<User, Sum> users_of_{};  // by account and user
     std::map<JobId, int> arrays_{};
 };
 
-// Returns the variants that the job may start with now: within the limits and finished before its
-// deadline.
+// Returns the variants in which the job may start now: it stays within the limits and can end
+// before its deadline.
 std::vector<int> allowed_shapes(const Job& job, const Limits& limits, Time now);
 
-// Returns the limit on jobs that a submission of `count` jobs by this user would exceed; nullopt
+// Returns the limit on the number of jobs that `count` more jobs of this user would exceed; nullopt
 // if none.
 std::optional<Excess> too_many_jobs(const State& state, const User& user, int count);
 
-// Returns a job's account and its ancestors, up to the topmost.
+// Returns `account` and its ancestors, the topmost last.
 std::vector<std::string> account_path(const spec::Policy& policy, const std::string& account);
 
 }  // namespace roll::core

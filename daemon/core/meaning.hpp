@@ -1,4 +1,4 @@
-// Applies retry.on_exit and retry.on_log to the end of an attempt.
+// Applies the user's rules retry.on_exit and retry.on_log to the end of an attempt.
 #pragma once
 
 #include <optional>
@@ -9,15 +9,15 @@
 
 namespace roll::core {
 
-// Returns the action after the end of the job's current attempt: the strictest one that its exit
-// code and logs select (stop, then avoid_node, then retry). nullopt: the outcome's default
-// applies.
+// Returns how to treat the end of the job's current attempt: the strictest action that its exit
+// code and logs select (stop, then avoid_node, then retry). nullopt if they select none; then the
+// outcome decides.
 std::optional<spec::OnExit> meaning_of(const Job& job, Outcome outcome);
 
-// Returns the labels that this end adds to the job.
+// Returns the labels that the end of the current attempt adds to the job.
 std::set<std::string> labels_of(const Job& job, Outcome outcome);
 
-// Returns the log pattern that stops the job; empty if none does.
+// Returns the retry.on_log pattern that stops the job; empty if none does.
 std::string stopping_pattern(const Job& job, Outcome outcome);
 
 }  // namespace roll::core

@@ -10,31 +10,31 @@
 
 namespace roll::core {
 
-// Sort key of that order: jobs that waited for the policy's `starve_after` come first, by age;
-// then jobs that need not borrow; then higher priority; then, with fair share, less use of the
-// account's and user's shares; then the older job. So after `starve_after` only jobs that became
-// ready earlier are ahead of a job.
+// Sort key of ready jobs. Jobs that have waited for the policy's `starve_after` come first, by age.
+// Then come jobs that need not borrow; then higher priority; then, with fair share, less use of the
+// account's and user's shares; then the older job. Once a job has waited for `starve_after`, only
+// jobs that became ready earlier are therefore ahead of it.
 struct Rank {
     bool fresh = true;  // the job has not waited for `starve_after`
-    Time since{};       // for a starving job
+    Time since{};       // age of a job that has waited for `starve_after`; else unset
     bool borrows = false;
     std::int64_t low_priority = 0;
-    std::vector<std::int64_t> use{};  // Limits::rank
+    std::vector<std::int64_t> use{};  // see Limits::rank
     JobId job;
     friend auto operator<=>(const Rank&, const Rank&) = default;
 };
 class Queue {
   public:
-    // `limits` must outlive this; what is added to it affects the order.
+    // `limits` must outlive this queue. Jobs that the caller adds to `limits` affect the order.
     Queue(const State& state, Time now, const Limits& limits);
 
     // Returns the next job to try; nullopt at the end.
     std::optional<JobId> next();
-    // Skips the rest of the last job's group.
+    // Skips the remaining jobs of the group of the job that next() returned.
     void drop() { last_ = nullptr; }
 
   private:
-    // Position within a group.
+    // Position of the next job within a group.
     struct Cursor {
         const Line* line = nullptr;
         std::set<std::pair<Time, JobId>>::const_iterator oldest{};

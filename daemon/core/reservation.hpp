@@ -1,10 +1,10 @@
 // Backfill (EASY): the first job that must wait gets a reservation. A later job may start only
-// where it cannot delay the first job, assuming that every job uses its whole time.
+// where it cannot delay the first job, assuming that every job uses its whole time limit.
 //
 // The reservation is the earliest time at which the first job fits if each running attempt ends at
-// its limit. A later job may take a place if it ends before that time, or if the first job then
-// fits beside it. If the time is unknown because attempts without a limit are in the way, the later
-// job may only take workers that the first job cannot use at all.
+// its limit. A later job may take resources if it ends before that time, or if the first job then
+// still fits. The time is unknown if attempts without a limit are in the way. Then the later job
+// may only take workers that the first job cannot use at all.
 #pragma once
 
 #include <chrono>
@@ -16,11 +16,11 @@
 
 namespace roll::core {
 
-// The time that a backfilled attempt is assumed to take beyond its limit: to start, and to save and
+// How much longer than its limit a backfilled attempt is assumed to take, to start, to save and to
 // stop.
 inline constexpr auto kBackfillSlack = std::chrono::seconds(30);
 
-// The places that an attempt holds, and the time until which it holds them (nullopt: unknown).
+// The places that an attempt holds, and the time until which it holds them; nullopt: unknown.
 struct Holder {
     std::optional<Time> until;
     std::vector<Place> places;
@@ -28,16 +28,17 @@ struct Holder {
 
 class Reservation {
   public:
-    // `free` is the capacity that is free now, `all` the whole capacity of the workers that the job
-    // may use. `held` lists the holders of the difference, possibly also on other workers.
+    // `free` is the capacity that is free now, and `all` is the whole capacity of the workers that
+    // the job may use. `held` lists the attempts that hold the difference. It may also contain
+    // places on other workers.
     Reservation(const spec::Resources& wanted, const Room& free, const Room& all,
                 std::vector<Holder> held);
 
-    // Returns the latest start of the job; nullopt if unknown.
+    // Returns the time at which the job starts at the latest; nullopt if unknown.
     std::optional<Time> at() const { return at_; }
 
-    // Returns places in `free` for a later job that starts now; empty if it would delay the first
-    // job.
+    // Returns places in `free` for a later job that starts now; empty if it does not fit or would
+    // delay the first job.
     std::vector<Place> places_beside(const spec::Resources& later, const Room& free, Time now,
                                      std::set<WorkerId> avoid);
     // Records that a later job was given `places`.
@@ -50,14 +51,14 @@ class Reservation {
 
     spec::Resources wanted_;
     std::optional<Time> at_{};
-    Room room_;  // free capacity at that time
+    Room room_;  // free capacity at the time at_
     std::set<WorkerId> fitting_{};
 };
 
-// Returns the latest end of an attempt, without the time for stopping; nullopt if it has no
-// limit. A stopping attempt has no known end time.
+// Returns when the job's attempt ends at the latest, without the time for stopping. nullopt if it
+// has no limit or is already stopping.
 std::optional<Time> latest_end(const Job& job, Time now);
-// Like latest_end() above, for an attempt with this limit that began at `began`.
+// Like latest_end() above, for an attempt with the time limit `limit` that began at `began`.
 std::optional<Time> latest_end(const spec::JobSpec& spec, std::chrono::seconds limit, Time began,
                                Time now);
 

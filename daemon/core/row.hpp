@@ -1,5 +1,5 @@
-// An event as stored in the ledger and displayed: its number, time, kind, and fields as a JSON
-// object.
+// An event as the ledger stores it and rollctl displays it: its number, time, kind, and fields as a
+// JSON object.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Estimates how long a training job takes to save, from its checkpoints. A job is told to stop that
-// long before it must be gone.
+// Estimates from past checkpoints how long a training job takes to save. A job that must be gone by
+// a certain time is told to stop that much earlier.
 #pragma once
 
 #include <chrono>
@@ -17,8 +17,9 @@ inline constexpr auto kSaveSlack = std::chrono::seconds(60);
 // the first save.
 std::chrono::milliseconds save_margin(const std::vector<std::int64_t>& save_ms);
 
-// Returns how long an attempt with this time limit runs before it is told to stop: the limit
-// minus the margin, which is at most a quarter of the limit. 0: no limit.
+// Returns how long an attempt with the time limit `limit` runs before it is told to stop: the limit
+// minus the save margin, which is at most a quarter of the limit. Returns 0 if `limit` is 0 (no
+// limit).
 std::chrono::milliseconds run_limit(std::chrono::milliseconds limit,
                                     const std::vector<std::int64_t>& save_ms);
 

@@ -1,4 +1,4 @@
-// The names of existing secrets. Their values are never in State (daemon/secrets).
+// The names of existing secrets. State never contains their values (daemon/secrets).
 #pragma once
 
 #include <compare>
@@ -13,8 +13,8 @@ namespace roll::core {
 struct State;
 
 struct SecretName {
-    std::string user;  // owner
-    std::string name;  // name of the environment variable
+    std::string user;  // user that owns the secret
+    std::string name;  // name of the environment variable with its value
     friend auto operator<=>(const SecretName&, const SecretName&) = default;
 };
 using SecretNames = std::set<SecretName>;

@@ -1,5 +1,6 @@
-// Excludes nodes where the job failed (Job::avoid) as long as other nodes could hold it, even if
-// those are busy. A node on which everything fails is free more often than others.
+// Keeps a job off the nodes where it failed (Job::avoid) if other nodes could hold it, even if
+// those are busy now. This matters because a node on which everything fails is free more often than
+// others.
 #pragma once
 
 #include <set>
@@ -12,8 +13,8 @@ namespace roll::core {
 // Returns the workers on nodes that the job avoids.
 std::set<WorkerId> avoided_workers(const State& state, const Job& job);
 
-// Returns the avoided workers that must not be used: all of them if the job fits on the rest of
-// `all` (the workers' whole capacity) in one of `shapes`, else none.
+// Returns the workers that the job must not use: all avoided workers if the job fits on the rest of
+// `all` (the whole capacity of the workers) in one of `shapes`, else none.
 std::set<WorkerId> shunned_workers(const State& state, const Job& job, const Room& all,
                                    const std::vector<int>& shapes);
 

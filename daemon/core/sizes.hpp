@@ -1,5 +1,5 @@
-// Limits on the sizes in a submission, as in schemas/job.schema.json. The command line checks job
-// files against the schema; these also check messages.
+// Limits on the sizes in a submission, as in schemas/job.schema.json. rollctl checks job files
+// against the schema; rolld checks messages with these functions.
 #pragma once
 
 #include "common/error.hpp"
@@ -7,10 +7,10 @@
 
 namespace roll::core {
 
-// Checks the sizes in a spec. Fails with InvalidArgument and names the key.
+// Checks the sizes in a spec. Fails with InvalidArgument and names the key that is too large.
 Result<void> check_sizes(const spec::JobSpec& spec);
 
-// Checks the total size of all jobs made from `spec`, because each of them holds the whole
+// Fails if `jobs` jobs made from `spec` would be too large together, because each holds the whole
 // document.
 Result<void> check_copies(const spec::JobSpec& spec, std::size_t jobs);
 

@@ -12,30 +12,32 @@
 namespace roll::core {
 
 struct Use {
-    int slots = 0;  // slots held by running attempts
+    int slots = 0;  // slots that running attempts hold
     int gpu_hundredths = 0;
-    int jobs = 0;                 // jobs that have not ended
-    std::int64_t gpu_ms = 0;      // GPUs x ms of ended attempts, each counted up to its time limit
-    std::int64_t gpu_ms_due = 0;  // GPUs x time limit in ms of attempts that hold GPUs now
-    std::int64_t decayed = 0;     // fair-share use as of `at`: weight x ms, decayed
+    int jobs = 0;  // jobs that have not ended
+    // GPUs x ms of ended attempts; an attempt counts at most its time limit.
+    std::int64_t gpu_ms = 0;
+    std::int64_t gpu_ms_due = 0;  // GPUs x time limit in ms of the attempts that hold GPUs now
+    std::int64_t decayed = 0;     // fair-share use (weight x ms), decayed until `at`
     Time at{};
     friend bool operator==(const Use&, const Use&) = default;
 };
 
-using User = std::pair<std::string, std::string>;  // account ("": none), user
+using User = std::pair<std::string, std::string>;  // account (may be empty) and user name
 
-// Weight of a job in fair share: a GPU counts as kGpuWeight slots.
+// How many slots a GPU counts in the weight of a job in fair share.
 inline constexpr int kGpuWeight = 16;
 std::int64_t weight(int slots, int gpu_hundredths);
 
-// Returns fair-share use at `now`, running attempts included.
+// Returns the fair-share use at `now`, including that of running attempts.
 std::int64_t use_at(const Use& use, Time now, std::chrono::seconds half_life);
 
-// Adds (`sign` = 1) or removes (-1) an attempt's resources.
+// Adds an attempt's resources to `use` (`sign` = 1) or removes them (`sign` = -1).
 void change(Use& use, const spec::Resources& resources, int sign, Time at,
             std::chrono::seconds half_life);
 
-// Returns GPUs x milliseconds charged to an attempt that holds `resources` for `held`.
+// Returns the GPUs x milliseconds that an attempt is charged for holding `resources` for the time
+// `held`.
 std::int64_t gpu_ms(const spec::Resources& resources, std::chrono::milliseconds held);
 
 }  // namespace roll::core

@@ -9,71 +9,74 @@
 
 namespace roll::core {
 
-// Time for the workers of a granted allocation to join; after it they are not expected any more.
+// How long a granted allocation is given for its workers to join. After this time, no more workers
+// of it are expected.
 inline constexpr auto kJoinGrace = std::chrono::minutes(10);
 inline constexpr const char* kTimeIsUp = "reached its time limit";
 inline constexpr const char* kDeadline = "reached its deadline";
 
-// Ends members whose worker is gone. Their processes are dead before rolld learns of it (leases).
+// Ends the members of lost workers. Their processes are already dead, because a worker's lease ends
+// before rolld counts the worker as lost.
 Events end_lost_members(const State& state, Time now);
 
-// Stops attempts that lost a member or exceeded their time limit, or whose job is cancelled. A gang
-// runs as a whole or not at all.
+// Stops attempts that lost a member or exceeded their time limit, and attempts of cancelled jobs. A
+// gang runs as a whole or not at all.
 Events stop_broken_attempts(const State& state, Time now);
 
 // Ends attempts whose members have all ended, and ends or requeues their jobs.
 Events settle_attempts(const State& state, Time now);
 
-// Excludes, for a while, machines on which attempts keep failing.
+// Excludes, for a time, machines on which attempts keep failing.
 Events exclude_machines(const State& state, Time now);
 
-// Ends queued jobs that were cancelled, whose dependency can no longer be met, or that cannot
-// finish before their deadline.
+// Ends queued jobs that were cancelled, that have a dependency that can no longer be met, or that
+// cannot end before their deadline.
 Events end_hopeless_jobs(const State& state, Time now);
 
-// Queues a convert job after each job that ended well and wants an export.
+// Queues a convert job for each job that ended well and asks for an export.
 Events queue_exports(const State& state, Time now);
 
-// Ends a closed group after its last job has ended. The group succeeds if all its jobs did.
+// Ends a closed group after its last job has ended. The group succeeds if all its jobs have
+// succeeded.
 Events end_closed_jobs(const State& state, Time now);
 
-// Queues a job at each time of a job with `cron`, unless it is held, the previous such job has
-// not ended, or a quota blocks it.
+// Queues a copy of each `cron` job at each of its times, unless the cron job is held, the previous
+// copy has not ended, or a quota blocks it.
 Events send_cron_jobs(const State& state, Time now);
 
-// Marks jobs as due whose begin time or back-off has passed.
+// Marks jobs as due when their begin time or back-off has passed.
 Events wake_jobs(const State& state, Time now);
 
-// Places gangs on free slots and GPUs in queue order. After the first gang that must wait, places
-// only gangs that cannot delay it (reservation.hpp).
+// Places gangs on free slots and GPUs in the order of the queue. After the first gang that must
+// wait, places only gangs that cannot delay it (reservation.hpp).
 Events place_jobs(const State& state, Time now);
 
-// The first job that must wait and its latest start; nullopt if unknown.
+// The first job that must wait, and the latest time of its start; nullopt if unknown.
 struct Promise {
     JobId job;
     std::optional<Time> at;
 };
 std::optional<Promise> promised(const State& state, Time now);
 
-// Stops jobs of lower priority if that lets the first waiting job run.
+// Stops jobs of lower priority if the first waiting job can then run.
 Events preempt_jobs(const State& state, Time now);
 
-// Releases allocations that are about to end, whose queue is being removed or whose workers do
-// not join.
+// Releases allocations that end soon, whose queue is being removed, or whose workers do not join.
 Events release_allocations(const State& state, Time now);
 
-// Stops jobs with a checkpoint on allocations that are being given back.
+// Stops jobs, with a checkpoint, in allocations that are being given back.
 Events hand_over_jobs(const State& state, Time now);
 
-// Orders allocations for the waiting jobs within the queues' limits, and releases unused ones.
+// Orders allocations for the waiting jobs within the limits of the queues, and releases unused
+// allocations.
 Events match_supply(const State& state, Time now);
 
 // Pauses queues whose orders keep failing, and removes queues marked for removal once they are
 // empty.
 Events settle_queues(const State& state, Time now);
 
-// Returns which limit the job's attempt has reached, its time limit or its deadline; empty if
-// none.
+// Returns a sentence about the limit that the job's attempt has reached, its time limit or its
+// deadline; empty if it has reached none.
 std::string time_is_up(const Job& job, Time now);
 
 }  // namespace roll::core
