@@ -1,4 +1,4 @@
-// Converts the actions that State requires into answers of the worker protocol. Pure.
+// Converts the actions that State requires into answers to workers. Pure.
 #pragma once
 
 #include <map>
@@ -11,22 +11,24 @@
 
 namespace roll::dispatch {
 
-// Returns the keep, start and stop orders of each worker. A worker without any has no entry.
-// `cluster` names the ledger. The nonces of the ranks' rendezvous derive from it, so that a start
-// order repeated by this or a restarted rolld names the same rendezvous.
+// Returns the keep, start, stop and save orders for each worker. A worker without orders has no
+// entry.
+//
+// `cluster` is the id of the ledger. The nonces that name the ranks' rendezvous derive from it, so
+// that a start order that is repeated, even by a restarted rolld, names the same rendezvous.
 std::map<WorkerId, protocol::Answer> orders(const core::State& state,
                                             std::span<const core::Action> owed,
                                             const std::string& cluster);
 
-// Adds to `answer` which checkpoints of the worker's `running` attempts are recorded, and which
+// Adds to `answer` which checkpoints of the attempts in `running` are recorded, and which of these
 // attempts are not current (FENCED).
 void add_verdicts(const core::State& state, WorkerId worker,
                   std::span<const protocol::RunningAttempt> running, protocol::Answer& answer);
 
-// Encodes `answer` in frames of at most `bytes_max` bytes. Start orders are split over the
-// frames; each frame names every attempt that the worker keeps, starts or stops, so that the
-// worker forgets none. A start order too large for its own frame is sent as a refusal. Requires
-// that everything but the start orders fits into one frame.
+// Encodes `answer` in frames of at most `bytes_max` bytes. Start orders are split over the frames.
+// Each frame names every attempt that the worker keeps, starts or stops, because the worker ends
+// attempts that a frame does not name. A start order that is too large for its own frame is sent as
+// a refusal. Requires that everything but the start orders fits into one frame.
 std::vector<std::string> frames(protocol::Answer answer, std::size_t bytes_max);
 
 }  // namespace roll::dispatch

@@ -1,8 +1,8 @@
-// Detects steps of the system clock, by comparing the wall clock with the monotonic clock.
+// Detects steps of the system clock by comparing the wall clock with the monotonic clock.
 //
-// State stores wall clock times; durations (time limits, back-offs, exclusions) are differences
-// of them. A step is reported to the core (Tick), which shifts all stored times by it, so that
-// durations follow the monotonic clock.
+// State stores wall clock times, and durations (time limits, back-offs, exclusions) are differences
+// of them. Each step is reported to the core (Tick). The core shifts all stored times by the step,
+// so that durations follow the monotonic clock.
 #pragma once
 
 #include <algorithm>
@@ -16,18 +16,19 @@ class ClockWatch {
   public:
     using Milliseconds = std::chrono::milliseconds;
 
-    // `steady`: a monotonic clock, the same in each call.
+    // `steady` is the time of a monotonic clock. Later calls must use the same clock.
     ClockWatch(Time wall, Milliseconds steady) : ahead_(wall.time_since_epoch() - steady) {}
 
     // Returns the step of the wall clock since the last settle(); 0 if it is less than a second.
     Milliseconds stepped(Time wall, Milliseconds steady) const {
         return step_of(wall.time_since_epoch() - steady - ahead_);
     }
-    // Call once the step is durable.
+    // Records that the core has applied the step. Call it once the step is durable.
     void settle(Milliseconds step) { ahead_ += step; }
 
-    // Used at rolld's start. Returns `now` minus `written`, the time of the ledger's last write, if
-    // that is negative; else 0, because only the wall clock measures the time while rolld is down.
+    // Used at rolld's start. `written` is the time of the ledger's last write. Returns `now` minus
+    // `written` if that is negative, because the clock was then set back. Otherwise returns 0,
+    // because a step forward looks the same as time in which rolld was down.
     static Milliseconds step_back(Time now, Time written) {
         return step_of(std::min(now - written, Milliseconds(0)));
     }

@@ -1,7 +1,8 @@
-// Runs one turn of the daemon: decides, applies and commits, and returns the required actions.
+// Runs one turn of the daemon: decides, applies and commits events, and returns the required
+// actions.
 //
-// step() runs to completion without suspending, and State is not visible outside before the
-// ledger holds it.
+// step() runs to completion without suspending. The outside sees a new State only after the ledger
+// has stored its events.
 #pragma once
 
 #include <functional>
@@ -13,13 +14,13 @@
 
 namespace roll::engine {
 
-// Makes events durable. Called by one thread.
+// The functions that make events durable. Only one thread calls them.
 struct Ledger {
-    // Returns after the events are durable. Fails with Refused if the volume is full; then nothing
-    // was written and later calls may succeed. Any other error is fatal, because what is on disk is
-    // unknown until a restart reads it.
+    // Returns once the events are durable. Fails with Refused if the volume is full; then nothing
+    // was written and later calls may succeed. Any other error is fatal, because only a restart can
+    // read what is on disk.
     std::function<Result<void>(std::span<const core::Event>, Time now)> commit;
-    // Returns State as the ledger holds it; used after a refused commit.
+    // Returns State as the ledger has stored it. Called after a refused commit.
     std::function<Result<core::State>()> load;
 };
 
@@ -27,11 +28,13 @@ struct Turn {
     std::vector<Result<core::Events>> replies;  // one per input, in order
     std::vector<core::Action> owed;
     std::size_t committed = 0;  // number of committed events
-    bool full = false;      // the ledger's volume is full: nothing was committed, step again soon
-    bool restless = false;  // the rules did not converge: a bug; the turn ended anyway
+    // The ledger's volume is full: nothing was committed, call step() again soon.
+    bool full = false;
+    // The rules still returned events after kRoundsMax rounds, which is a bug.
+    bool restless = false;
 };
 
-// Maximum number of rounds of the rules in a turn; two or three are usual.
+// Maximum number of rounds of the rules in a turn. Two or three are usual.
 inline constexpr int kRoundsMax = 32;
 
 class Engine {
@@ -41,10 +44,12 @@ class Engine {
           ledger_(std::move(ledger)),
           rules_(rules) {}
 
-    // Runs one turn. The number of rounds is limited; rules that keep enabling each other continue
-    // in the next turn. An Error is fatal. If the ledger's volume is full, the turn is undone:
-    // every input that would have changed something is answered with Refused, and running jobs
-    // continue.
+    // Runs one turn: the inputs in order, then the rules. Rules that still return events after
+    // kRoundsMax rounds continue in the next turn.
+    //
+    // If the ledger's volume is full, the turn is undone: each input that would have changed
+    // something is answered with Refused, and running jobs continue. Any other error of the ledger
+    // is returned and is fatal.
     Result<Turn> step(std::span<const core::Input> inputs, Time now);
 
     const core::State& state() const { return state_; }
@@ -55,7 +60,8 @@ class Engine {
                       Turn& turn);
 
     core::State state_;
-    std::optional<core::State> durable_{};  // while the volume is full: the ledger's State
+    // State as stored in the ledger; set while the volume is full.
+    std::optional<core::State> durable_{};
     Ledger ledger_;
     std::span<const core::Rule> rules_;
 };

@@ -1,12 +1,13 @@
-// Decides who may connect (ZAP over CURVE): the public keys in keys/authorized. Removing a file
-// also revokes existing connections at once, because each message is checked and the directory is
-// checked for changes in each turn.
+// Decides who may connect (ZAP over CURVE): the owners of the public keys in keys/authorized. Each
+// message is checked, and each turn checks whether the directory has changed. Removing a key
+// therefore also ends its existing connections at once.
 //
-// A key's file name determines its role: client.pub is rolld's owner, who may do everything;
-// client-NAME.pub is a user NAME, who controls only own jobs; worker*.pub are workers. On a Unix
-// socket the peer's uid (SO_PEERCRED) is also checked: other users are refused regardless of
-// their key. If the maximum number of connections is reached, clients are refused, but workers
-// are not.
+// The name of a key's file determines its role. client.pub is rolld's owner, who may do everything.
+// client-NAME.pub is the user NAME, who controls only their own jobs. worker*.pub are workers. On a
+// Unix socket the peer's uid (SO_PEERCRED) is also checked: users other than rolld's owner are
+// refused, whatever their key.
+//
+// At the maximum number of connections, new clients are refused, but workers are not.
 #pragma once
 
 #include <chrono>
@@ -28,20 +29,21 @@ enum class Role { None, Client, Operator, Worker };
 
 struct Identity {
     Role role = Role::None;
-    std::string user;  // name of a Client or an Operator
+    std::string user;  // user name of a Client or an Operator
     friend bool operator==(const Identity&, const Identity&) = default;
 };
 
-// Returns the identity for a file in keys/authorized. `owner` is the user that runs rolld.
+// Returns the identity that a file name in keys/authorized gives to a key. `owner` is the user that
+// runs rolld.
 Identity identity_of(const std::string& file, const std::string& owner);
 
-// Returns the uid that libzmq appends to a Unix socket's peer address, "localhost:UID:GID:PID";
-// nullopt for a network address.
+// Returns the peer's uid on a Unix socket, which libzmq appends to the peer's address:
+// "localhost:UID:GID:PID". nullopt for a network address.
 std::optional<uid_t> uid_of(const std::string& address);
 
 class Authenticator {
   public:
-    // `server` is the socket that will be bound.
+    // `server` is the socket whose peers are authenticated. It must not be bound yet.
     Authenticator(boost::asio::io_context& io, const io::ZmqContext& context,
                   const io::ZmqSocket& server, std::filesystem::path authorized,
                   std::size_t connections_max);
@@ -50,22 +52,24 @@ class Authenticator {
     void start();
     void stop();
 
+    // Frees memory of libzmq. Call it periodically.
+    //
     // For each peer libzmq keeps 32 KiB of pipes to the ZAP socket that it asked, until the peer
-    // disconnects. Replacing that socket regularly frees this memory for later peers. Call
-    // periodically.
+    // disconnects. This replaces the ZAP socket from time to time, so that the pipes of
+    // disconnected peers are freed with the old socket.
     void give_back_memory(std::chrono::steady_clock::time_point now);
 
     // Reads the keys again if the directory has changed.
     void refresh();
-    // Returns the identity of a key as of the last refresh(). `user_id` is the key itself, as
-    // answered to libzmq.
+    // Returns the identity of a key as of the last refresh(). `user_id` is the public key, which
+    // libzmq attaches to each message.
     Identity who(const std::string& user_id) const;
-    // Returns the identity of a local process of rolld's owner that has no key: Operator while
-    // client.pub exists.
+    // Returns the identity of a local process that runs as rolld's owner and has no key: Operator
+    // if client.pub exists.
     Identity owner() const;
 
   private:
-    // A ZAP socket; libzmq asks only the newest about new peers.
+    // A ZAP socket. libzmq asks only the newest one about new peers.
     struct Desk {
         explicit Desk(std::unique_ptr<io::ZmqReader> made) : reader(std::move(made)) {}
         std::unique_ptr<io::ZmqReader> reader;

@@ -1,4 +1,5 @@
-// Publishes rolld's beats from a separate thread, so that a hung volume never blocks the loop.
+// Publishes rolld's beats: each increments the counter in the beacon file. A separate thread
+// writes, so that a hung volume never blocks rolld's loop.
 #pragma once
 
 #include <atomic>
@@ -17,39 +18,39 @@ class BeaconWriter {
   public:
     using Clock = std::chrono::steady_clock;
 
-    // Writes the first record with counter 0. With an empty path no file is written, and each
-    // requested beat counts as published. Beats are at least `spacing` apart.
+    // Writes `first` as the first record, with counter 0. If `path` is empty, no file is written
+    // and each requested beat counts as published. Beats are at least `spacing` apart.
     BeaconWriter(std::filesystem::path path, io::Beacon first, std::chrono::milliseconds spacing);
     ~BeaconWriter();
     BeaconWriter(const BeaconWriter&) = delete;
     BeaconWriter& operator=(const BeaconWriter&) = delete;
 
     // Stops writing and waits up to `patience` for the thread's end. Returns false if the thread
-    // hangs with its volume; then the destructor would hang, too.
+    // still hangs in a call on its volume. Do not destroy the object then, because the destructor
+    // would hang, too.
     bool end(std::chrono::milliseconds patience);
 
-    // Requests one more beat. Ignored if it is too early after the last one or if that is still
+    // Requests one more beat. Ignored if the last beat was less than `spacing` ago or is still
     // being written.
     void beat();
 
-    // Returns the time until beat() has an effect; `spacing` if a beat is being written or is
-    // already overdue.
+    // Returns the time until a call of beat() is not ignored; `spacing` if that is the case now or
+    // if a beat is being written.
     std::chrono::milliseconds until_due() const;
 
-    // Call before a turn acts (leases rule 18). If the last look at the file is older than three
-    // seconds, this process may have been suspended while another rolld took over, so a new look
-    // is awaited. Waits at most two seconds, and not again while the volume hangs.
+    // Reads the beacon file if the last read is older than three seconds. Call it before a turn
+    // acts (leases rule 18), because this process may have been suspended while another rolld took
+    // over. Waits at most two seconds for the read, and not again while the volume hangs.
     void look_again();
 
-    // Returns the time since the start of the last successful look: one that read the file or
-    // found it missing.
+    // Returns the time since the start of the last read that either succeeded or found no file.
     std::chrono::nanoseconds unread_for() const;
 
-    // Number of beats whose write and sync have returned (leases rule 1).
+    // Returns the number of beats that are on disk: write and sync have returned (leases rule 1).
     std::uint64_t published() const { return published_; }
 
-    // True if the file shows a newer rolld of this cluster: this one must end and send nothing
-    // (rule 18).
+    // Returns whether the file shows a newer rolld of this ledger. This rolld must then end and
+    // send nothing (leases rule 18).
     bool superseded() const { return superseded_; }
 
   private:
@@ -58,20 +59,20 @@ class BeaconWriter {
     void write(const io::Beacon& record);
 
     std::filesystem::path path_;
-    io::Beacon record_;  // last record written; used by the writing thread only
+    io::Beacon record_;  // last record written; used only by the writing thread
     std::chrono::milliseconds spacing_;
     std::atomic<std::uint64_t> published_{0};
     std::atomic<bool> superseded_{false};
     mutable std::mutex mutex_;
     std::condition_variable changed_;
     std::condition_variable looked_;
-    bool wanted_ = true;  // a beat was requested; true at first for the first record
+    bool wanted_ = true;  // a beat was requested; true at first, for the first record
     bool look_wanted_ = false;
-    bool volume_hangs_ = false;  // a look timed out and is still running
+    bool volume_hangs_ = false;  // a read of the file timed out and still runs
     bool ended_ = false;
     bool gone_ = false;                   // the thread has ended
-    std::chrono::nanoseconds looked_at_;  // start of the last look that returned
-    std::chrono::nanoseconds read_at_;    // start of the last look that was successful
+    std::chrono::nanoseconds looked_at_;  // start of the last read that has returned
+    std::chrono::nanoseconds read_at_;    // start of the last read that succeeded or found no file
     Clock::time_point written_at_{};
     std::thread thread_;
 };

@@ -10,13 +10,13 @@ namespace roll::gateway {
 
 class Connections {
   public:
-    // Call before `server` is bound. `context` must outlive this.
+    // `context` must outlive this object, and `server` must not be bound yet.
     Connections(const io::ZmqContext& context, const io::ZmqSocket& server);
     ~Connections();
     Connections(const Connections&) = delete;
     Connections& operator=(const Connections&) = delete;
 
-    // Returns the current number, including unfinished handshakes. Never blocks.
+    // Returns the number of open connections, including unfinished handshakes. Never blocks.
     std::size_t open();
 
   private:

@@ -1,4 +1,4 @@
-// Detects workers on this machine that have certainly ended.
+// Detects that all workers have ended, from the locks of workers on this machine.
 #pragma once
 
 #include <filesystem>
@@ -7,9 +7,10 @@
 
 namespace roll::gateway {
 
-// Returns true if State has workers and none of them is a running process. Each must have a run
-// directory below `workers` (DIR/worker/NODE) whose lock is free. A worker without such a
-// directory, for example one started by Slurm, may be running.
+// Returns whether State has workers and none of them is a running process. `workers` is the
+// directory DIR/worker, in which each worker of this machine has a run directory NODE with a lock.
+// A worker has ended if its lock is free. A worker without a run directory, for example one started
+// by Slurm, may be running.
 bool all_have_ended(const core::State& state, const std::filesystem::path& workers);
 
 }  // namespace roll::gateway

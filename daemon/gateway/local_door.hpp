@@ -1,8 +1,8 @@
-// Serves local clients over a Unix socket. Such a client needs no libzmq, keys or handshake,
-// which shortens `rollctl submit` from 11 to 2 ms.
+// Serves local clients over a Unix socket. Such a client needs no libzmq, keys or handshake, which
+// shortens `rollctl submit` from 11 to 2 ms.
 //
-// The kernel reports the peer's uid (SO_PEERCRED); only rolld's user and root are admitted.
-// Frames and their limits are those of the ZeroMQ socket.
+// The kernel reports the peer's uid (SO_PEERCRED); only rolld's user and root are admitted. Frames
+// have the same format and limits as on the ZeroMQ socket.
 #pragma once
 
 #include <cstdint>
@@ -21,24 +21,24 @@
 namespace roll::gateway {
 
 struct LocalFrame {
-    std::uint64_t connection = 0;  // never 0
+    std::uint64_t connection = 0;  // number of the connection, never 0
     std::string bytes;
 };
 
 class LocalDoor {
   public:
-    // `heard` is called on the context after frames arrive. Beyond `connections_max`, connections
-    // are refused.
+    // `heard` is called on the context after frames have arrived. New connections are refused if
+    // `connections_max` are open.
     LocalDoor(boost::asio::io_context& io, std::size_t connections_max,
               std::function<void()> heard);
 
-    // Binds the socket and replaces the file of an earlier rolld. Fails with Refused if the socket
-    // cannot be created.
+    // Binds the socket. Replaces a socket file that an earlier rolld left. Fails with Refused if
+    // the socket cannot be created.
     Result<void> bind(const std::string& path);
 
-    // Returns the next frame in order of arrival; nullopt if there is none.
+    // Returns the frame that arrived first; nullopt if there is none.
     std::optional<LocalFrame> receive();
-    // Calls `heard` again if frames are left.
+    // Schedules another call of `heard` if frames are left.
     void ring();
 
     // Sends a frame. Drops it if the connection is closed or has too much unsent data.
@@ -50,7 +50,7 @@ class LocalDoor {
     struct Connection {
         explicit Connection(Protocol::socket made) : socket(std::move(made)) {}
         Protocol::socket socket;
-        std::string owed;  // data not yet accepted by the socket
+        std::string owed;  // data that the socket has not accepted yet
         bool writing = false;
     };
     io::Task<void> accept();

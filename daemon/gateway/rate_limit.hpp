@@ -1,5 +1,5 @@
-// A token bucket per user: refuses requests above a user's rate, so that one user does not slow
-// others. Pure: time comes as an argument.
+// A token bucket per user. It refuses requests above a user's rate, so that one user does not slow
+// others down. Pure: the time is an argument.
 #pragma once
 
 #include <chrono>
@@ -12,10 +12,11 @@ class RateLimit {
   public:
     using Instant = std::chrono::steady_clock::time_point;
 
-    // Allows `per_second` requests sustained and `burst` at once. 0 per second: no limit.
+    // Allows `per_second` requests per second over a long time and `burst` at once. If `per_second`
+    // is 0, there is no limit.
     RateLimit(double per_second, double burst) : per_second_(per_second), burst_(burst) {}
 
-    // Returns true and counts the request, or false if it exceeds the limit.
+    // Returns whether the user may make a request now. If so, counts the request.
     bool take(const std::string& user, Instant now);
 
     double per_second() const { return per_second_; }

@@ -1,8 +1,8 @@
-// Sessions of the workers that rolld hears, and the count of their silence. Pure: time comes as
-// arguments.
+// The sessions of the workers that rolld hears from, and how long each has been silent. Pure: time
+// comes as an argument.
 //
-// Silence is counted in beats that rolld published, not in time (leases rule 4), so a rolld that
-// was frozen, stalled or dead counts none.
+// Silence is counted in published beats (increments of the beacon's counter), not in time (leases
+// rule 4). A rolld that was frozen, stalled or dead therefore counts none.
 #pragma once
 
 #include <chrono>
@@ -26,87 +26,89 @@ namespace roll::gateway {
 using Instant = std::chrono::steady_clock::time_point;
 
 struct LeaseRules {
-    int lost_after_beats = 35;  // lease + fence + slack
+    int lost_after_beats = 35;  // a worker silent for this long is lost: lease + fence + slack
     int silent_after_beats = 3;
-    int silent_after_start_beats = 15;  // the lease; for a worker not heard since this start
+    int silent_after_start_beats = 15;  // the lease; if not heard from since rolld's start
     std::chrono::milliseconds company = std::chrono::seconds(2);
     std::chrono::milliseconds missing_grace = std::chrono::seconds(3);
-    // Time until a start order can no longer take effect, because a worker drops orders older than
-    // the lease (rule 15): 15 s plus clock drift.
+    // How long a start order may take effect after it was sent. A worker drops orders older than
+    // the lease (rule 15), so this is 15 s plus clock drift.
     std::chrono::milliseconds start_on_its_way = std::chrono::seconds(16);
-    // Time for which another rolld's beacon must be unchanged (rule 17): lease + beat; after a
-    // claim, volume delay + beat.
+    // How long another rolld's beacon must stay unchanged before this one takes over (rule 17):
+    // `stillness`, lease + beat, before the claim; `claim_wait`, volume delay + beat, after it.
     std::chrono::milliseconds stillness = std::chrono::seconds(16);
     std::chrono::milliseconds claim_wait = std::chrono::seconds(5);
-    // A rolld that cannot read its beacon for this long ends, because another may have taken
-    // over. 0: never.
+    // A rolld that cannot read its beacon for this long ends, because another rolld may have taken
+    // over. 0: it never ends for this reason.
     std::chrono::milliseconds volume_patience{0};
 };
 
-// Returns the number of beats after which a rolld that took over starts jobs (rule 19). The older
-// rolld may have run on for up to its `volume_patience`, and its workers may have run jobs for
-// lease + fence + slack after that.
+// Returns the number of beats after which a rolld that took over may start jobs (rule 19). The
+// older rolld may have kept running for up to its `volume_patience`, and its workers may have run
+// jobs for lease + fence + slack after that.
 std::uint64_t beats_to_adopt(const LeaseRules& rules);
 
-// Sender of a message: its connection and the key that authenticated it.
+// The sender of a message: its connection, and the key that authenticated it.
 struct Peer {
-    std::string route{};               // ZeroMQ routing id
-    std::string key{};                 // public key, Z85
-    int version = protocol::kVersion;  // protocol version of a client
-    std::uint64_t local = 0;           // its LocalDoor connection; 0: over ZeroMQ
+    std::string route{};               // routing id of the ZeroMQ connection
+    std::string key{};                 // public key in Z85
+    int version = protocol::kVersion;  // protocol version of a client's request
+    std::uint64_t local = 0;           // number of a connection of LocalDoor; 0: ZeroMQ
 };
 
 struct Session {
     Peer peer;
     protocol::Heartbeat last;
-    std::string frame;             // raw form of `last`; empty: not known
-    std::uint64_t renewed_at = 0;  // beacon counter from which its silence counts
-    std::int64_t counted = 0;      // beats of silence when the last heartbeat arrived
+    std::string frame;             // text from which `last` was parsed; empty: unknown
+    std::uint64_t renewed_at = 0;  // beacon counter when the lease was last renewed
+    std::int64_t counted = 0;      // beats of silence up to the arrival of the last heartbeat
     Instant heard_at{};
-    Instant renewed{};  // when the last renewing heartbeat arrived
-    // Attempts that should run there but are not reported, and since when.
+    Instant renewed{};  // when the last heartbeat that renewed the lease arrived
+    // Attempts that should run on the worker but are missing from heartbeats, and since when.
     std::map<AttemptKey, Instant> missing{};
-    std::map<AttemptKey, Instant> ordered{};  // attempt -> when its start order was last sent
-    std::set<AttemptKey> fenced{};            // attempts reported as running that are not current
-    std::optional<WorkerId> worker{};         // cached by worker_of()
+    std::map<AttemptKey, Instant> ordered{};  // by attempt: when its start order was last sent
+    std::set<AttemptKey> fenced{};     // attempts that the worker reports but that are not current
+    std::optional<WorkerId> worker{};  // result of worker_of(), cached
 };
 
 class Sessions {
   public:
-    // `cluster` names the ledger, as in pilot keys.
+    // `cluster` is the id of the ledger, which is part of the keys of Slurm orders.
     explicit Sessions(LeaseRules rules, std::string cluster = {})
         : rules_(rules),
           cluster_(std::move(cluster)) {}
 
-    // Records a heartbeat and returns its claims as inputs of the core. `published` is the current
-    // beacon counter, `frame` the raw form of the heartbeat.
+    // Records a heartbeat and returns the inputs for the core that follow from it. `published` is
+    // the current counter of the beacon, `frame` the text of the heartbeat.
     std::vector<core::Input> hear(const core::State& state, const Peer& peer,
                                   protocol::Heartbeat heartbeat, std::uint64_t published,
                                   Instant now, std::string_view frame = {});
 
-    // Like hear(), for a frame that equals the session's last one except for the sequence. Most
-    // frames do, and need no parsing. Returns nullopt if the frame must be parsed.
+    // Like hear(), for a frame that differs from the session's last one only in the sequence
+    // number, as most do. Does not parse the frame. Returns nullopt if hear() must parse it.
     std::optional<std::vector<core::Input>> hear_again(const core::State& state, const Peer& peer,
                                                        std::string_view frame,
                                                        std::uint64_t published, Instant now);
 
-    // Returns WorkerGone for workers of State whose silence exceeds the limit.
+    // Returns WorkerGone for each worker of State that has been silent for lost_after_beats.
     std::vector<core::Input> lost(const core::State& state, std::uint64_t published);
 
-    // Returns claims for workers of State that missed two heartbeats or were not heard since this
-    // start. Nothing is placed on them (rule 8). Checks at most once per second.
+    // Returns WorkerHeard{false} for each worker of State that missed two heartbeats. Nothing is
+    // placed on such a worker (rule 8). Checks at most once per second.
     std::vector<core::Input> quiet(const core::State& state, Instant now);
 
-    // Returns quiet workers that have been silent for a few beats, including workers whose
-    // heartbeats renew nothing. A worker not heard since this start counts after a lease. A worker
-    // that is heard leaves the set at once, so call this each turn.
+    // Returns the workers that are quiet in State and have been silent for a few beats. A worker
+    // whose heartbeats do not renew its lease counts as silent. A worker that has not been heard
+    // from since rolld's start counts after the lease. Call it in each turn, because a worker that
+    // is heard from leaves the set at once.
     const std::set<WorkerId>& silent(const core::State& state, std::uint64_t published);
 
-    // Returns true if a beat may be published: some worker reports that it hears rolld (rule 7).
+    // Returns whether a beat may be published: some worker reports that it hears rolld, so that
+    // rolld is not cut off from all workers (rule 7).
     bool has_company(Instant now);
 
-    // Keyed by session name. A worker of State without an entry has not been heard since this
-    // start.
+    // Keyed by session name. A worker that is in State but has no entry here has not been heard
+    // from since rolld started.
     using ByName = std::unordered_map<std::string, Session, TextHash, std::equal_to<>>;
     ByName& all() { return sessions_; }
     const ByName& all() const { return sessions_; }
@@ -114,11 +116,11 @@ class Sessions {
     // Drops sessions of workers that State no longer has.
     void forget_gone(const core::State& state);
 
-    // Returns the worker of State with this session.
+    // Returns the worker in State that has this session; nullopt if there is none.
     std::optional<WorkerId> worker_of(const core::State& state, std::string_view session);
 
-    // Returns the names of sessions heard since the last call, possibly repeated; each must be
-    // answered.
+    // Returns the names of the sessions that sent a heartbeat since the last call. Each must be
+    // answered. A name may occur several times.
     std::vector<std::string> take_owing() { return std::exchange(owing_, {}); }
 
   private:
@@ -130,18 +132,18 @@ class Sessions {
 
     LeaseRules rules_;
     std::string cluster_;
-    ByName sessions_;                                  // unordered: no result depends on the order
-    std::map<WorkerId, std::uint64_t> unheard_since_;  // beacon counter at which counting began
+    ByName sessions_;  // unordered, because no result depends on the order
+    std::map<WorkerId, std::uint64_t> unheard_since_;  // beacon counter when counting began
     std::vector<std::string> owing_;
-    std::string companion_;  // session that last satisfied has_company()
-    // Lower bounds for when a worker can become quiet or lost; the workers are checked only then.
-    // Each new heartbeat delays these times or brings `listen_at_` forward.
+    std::string companion_;  // session for which has_company() was last true
+    // The earliest times at which a worker can become quiet or lost. Workers are not checked
+    // before. A heartbeat can move only `listen_at_` to an earlier time.
     Instant listen_at_{};
-    std::uint64_t judge_at_ = 0;  // in beats of the beacon counter
+    std::uint64_t judge_at_ = 0;  // as a counter of the beacon
     std::set<WorkerId> silent_;
-    std::optional<std::uint64_t> silent_for_;  // beacon counter of the last check of all workers
+    std::optional<std::uint64_t> silent_for_;  // beacon counter at the last check of all workers
     std::pair<std::size_t, std::uint64_t>
-        tidied_for_;  // State's workers, and the next one's number
+        tidied_for_;  // the number of State's workers, and the number of the next worker
 };
 
 }  // namespace roll::gateway

@@ -1,4 +1,4 @@
-// The hash chain over the ledger's rows, and its check.
+// The hash chain over the ledger's rows: computes it and checks it.
 #pragma once
 
 #include <cstdint>
@@ -15,21 +15,22 @@
 
 namespace roll::ledger {
 
-// Returns XXH3-64 of (seq, at, kind, body), seeded with the hash of the previous row.
+// Returns the row's hash: XXH3-64 of (seq, at, kind, body), seeded with the hash of the previous
+// row.
 std::uint64_t chain(std::uint64_t before, const core::Row& row);
 
-// Returns the row in the first columns of a SELECT: seq, at, kind, body.
+// Returns the row that a SELECT of seq, at, kind, body has in its first columns.
 core::Row row_of(sqlite3_stmt* statement);
 
-// Returns a Corrupt error that says the file, the damage, and how to recover.
+// Returns a Corrupt error that names the file and the damage, and says how to recover.
 tl::unexpected<Error> damaged(const std::filesystem::path& path, const std::string& what);
 
-// Checks every row's hash from the first. `marked`, if given, must be one of the rows or the
-// newest row before a pruning. Returns the newest row.
+// Checks the hash of every row from the first. Fails with Corrupt unless `marked`, if given, is one
+// of the rows or the newest row before the ledger was pruned. Returns the newest row.
 Result<Mark> check_chain(sqlite3* database, const std::filesystem::path& path,
                          const std::optional<Mark>& marked);
 
-// Runs PRAGMA integrity_check.
+// Runs PRAGMA integrity_check. Fails with Corrupt if it finds damage.
 Result<void> check_pages(sqlite3* database, const std::filesystem::path& path);
 
 }  // namespace roll::ledger

@@ -1,4 +1,4 @@
-// The fields of each event by name, shared by the encoder and the decoder.
+// The names of the fields of each event, used by the encoder and the decoder.
 #pragma once
 
 #include "daemon/core/event.hpp"

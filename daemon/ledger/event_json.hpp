@@ -14,12 +14,13 @@ namespace roll::ledger {
 // Returns the event's kind: "job_submitted", "attempt_placed" and so on.
 const char* kind_of(const core::Event& event);
 
-// Returns the job that the event concerns; nullopt if none.
+// Returns the job that the event is about; nullopt if there is none.
 std::optional<JobId> job_of(const core::Event& event);
 
 std::string body_of(const core::Event& event);
 
-// Decodes a row. Fails with Corrupt for an unknown kind, or a missing, unknown or mistyped field.
+// Decodes a row. Fails with Corrupt if the kind is unknown, or if a field is missing, unknown or
+// has a wrong type.
 Result<core::Event> event_from(std::string_view kind, std::string_view body);
 
 }  // namespace roll::ledger

@@ -2,12 +2,13 @@
 //
 // WAL, synchronous=FULL, one transaction per append. SQLite does not notice all changed bytes: a
 // flipped byte of a payload passes integrity_check, and a flipped byte of the WAL silently drops
-// committed rows. So rows carry a hash chain, and `ledger.mark` holds the newest (seq, hash)
-// outside the database. Damage is found and reported at open; a damaged ledger is not served.
+// committed rows. Rows therefore carry a hash chain, and the file `ledger.mark` has the newest
+// (seq, hash) outside the database. Damage is found and reported at open; a damaged ledger is not
+// served.
 //
-// The mark is written in place after each commit and not synced. After a process crash it is
-// exact; after a power loss it may be old, but still matches a row of the chain. It cannot show
-// the loss of rows committed after the last mark that reached the disk.
+// The mark is written in place after each commit and not synced. After a process crash it is exact.
+// After a power loss it may be old, but still matches a row of the chain. It cannot show the loss
+// of rows committed after the last mark that reached the disk.
 //
 // Called by one thread. Requires that no other code opens the database file while SQLite has it
 // open, because closing a second descriptor would drop SQLite's locks.
@@ -31,37 +32,40 @@ using core::Row;
 
 class Ledger {
   public:
-    // Creates the ledger if there is none. Fails with Refused if another rolld has it or the
-    // file's format is newer, with Corrupt if it is damaged; the message names the file, the hint
-    // how to recover.
+    // Opens the ledger of a directory, or creates it if there is none. Fails with Refused if
+    // another rolld has it open or its format is newer, and with Corrupt if it is damaged. The
+    // error names the file and says how to recover.
     static Result<Ledger> open(const std::filesystem::path& directory);
 
     Ledger(Ledger&&) noexcept;
     Ledger& operator=(Ledger&&) noexcept;
     ~Ledger();
 
-    // Appends the events and returns after they are durable. Fails with Refused if the volume is
+    // Appends the events and returns once they are durable. Fails with Refused if the volume is
     // full; then nothing was written. After any other error the process must end and read the
     // ledger again.
     Result<void> append(std::span<const core::Event> events, Time at);
 
-    // Returns State, by applying all events; starts from the snapshot if it matches this chain.
+    // Returns State: the events applied in order. Starts from the snapshot if it belongs to this
+    // ledger's hash chain.
     Result<core::State> load() const;
     // Like load(), but without the snapshot.
     Result<core::State> fold() const;
 
-    // Writes a snapshot of `state` next to the ledger if enough events have accumulated since the
-    // last snapshot to make replay slow. `state` must be current. A child process writes it; with
-    // `now`, this process does, regardless of the number of events.
+    // Writes a snapshot of `state` next to the ledger if so many events were appended since the
+    // last snapshot that replaying them would be slow. `state` must be current. A child process
+    // writes it. If `now` is set, this process writes it, whatever the number of events.
     void keep_snapshot(const core::State& state, bool now = false);
 
-    // Returns at most `limit` events after `since`; only of `job` if given.
+    // Returns at most `limit` events after event `since`; if `job` is given, only events of that
+    // job.
     Result<std::vector<Row>> read(std::int64_t since, int limit, std::optional<JobId> job) const;
 
-    // Removes all events of jobs that ended before `cutoff` and that no other job needs, if these
-    // are at least a tenth of all events. `state` is the result of load(). Returns the number of
-    // removed jobs. Call before State is served: load() then returns State without these jobs,
-    // but with their resource use. Events keep their numbers.
+    // Removes all events of jobs that ended before `cutoff` and that no other job needs, if they
+    // are at least a tenth of all events. Returns the number of removed jobs.
+    //
+    // `state` is the result of load(). Call it before State is served. load() then returns State
+    // without these jobs, but with their resource use. The other events keep their numbers.
     Result<std::size_t> prune(const core::State& state, Time cutoff, Time now);
 
     std::int64_t newest() const;

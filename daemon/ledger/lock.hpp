@@ -1,4 +1,4 @@
-// The lock of a ledger: a separate file, because only SQLite may open the database file.
+// The lock of a ledger. It is a file of its own, because only SQLite may open the database file.
 #pragma once
 
 #include <filesystem>
@@ -10,8 +10,8 @@ namespace roll::ledger {
 
 class Lock {
   public:
-    // Takes DIRECTORY/ledger.lock for this object's lifetime. Fails with Refused if another rolld
-    // has it.
+    // Locks DIRECTORY/ledger.lock until this object is destroyed. Fails with Refused if another
+    // rolld holds the lock.
     static Result<Lock> take(const std::filesystem::path& directory);
     Lock(Lock&& other) noexcept;
     Lock& operator=(Lock&& other) noexcept;
@@ -24,11 +24,11 @@ class Lock {
     int fd_;
 };
 
-// Returns true if another process holds the lock of this directory.
+// Returns whether another process holds the lock of this directory.
 bool is_locked(const std::filesystem::path& directory);
 
-// Returns a name of the directory, derived from its lock file. A copy of the directory has another
-// name; a directory moved on its volume keeps its name. Empty without a lock file.
+// Returns an id of the directory, derived from its lock file. A copy of the directory has another
+// id; a directory that is moved on its volume keeps its id. Empty if there is no lock file.
 std::string identity(const std::filesystem::path& directory);
 
 }  // namespace roll::ledger

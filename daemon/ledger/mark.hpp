@@ -1,7 +1,7 @@
-// The high-water mark: the newest (seq, hash) of the chain, in its own file.
+// The mark: the newest (seq, hash) of the ledger's hash chain, in its own file.
 //
-// Two 64-byte slots with checksums, written alternately: a crash during a write leaves the other
-// one readable.
+// The file has two 64-byte slots with checksums, which are written alternately. A crash during a
+// write leaves the other slot readable.
 #pragma once
 
 #include <cstdint>
@@ -27,11 +27,11 @@ class MarkFile {
     MarkFile& operator=(const MarkFile&) = delete;
     ~MarkFile();
 
-    // Returns the newer valid slot; nullopt in a new file.
+    // Returns the newer of the valid slots; nullopt if no slot is valid.
     std::optional<Mark> read() const;
 
-    // Writes the mark. Returns false on failure, which is not fatal, because an older mark only
-    // proves less.
+    // Writes the mark. Returns false on failure. The failure is not fatal, because an older mark is
+    // still correct, although it protects fewer rows.
     bool write(const Mark& mark);
 
   private:

@@ -1,5 +1,5 @@
-// Versions of the database's format: numbered SQL files of schemas/ledger, applied in order,
-// never reverted.
+// Versions of the database's format. The numbered SQL files in schemas/ledger are applied in order
+// and never reverted.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace roll::ledger {
 
-// Returns the format of the database; 0 for an empty file.
+// Returns the format version of the database; 0 for an empty file.
 Result<int> format_of(sqlite3* database);
 
 // Upgrades the database to this program's format (PRAGMA user_version), each step in one

@@ -1,4 +1,4 @@
-// Selects the jobs that may be removed. Pure.
+// Selects the jobs that may be removed from the ledger. Pure.
 #pragma once
 
 #include <set>
@@ -7,12 +7,12 @@
 
 namespace roll::ledger {
 
-// Returns jobs that ended before `cutoff` and that no kept job refers to: as a dependency, a
-// source, or the other side of an automatic export. Keeps the newest job, so that no number is
-// reused.
+// Returns the jobs that ended before `cutoff` and that no kept job refers to as a dependency, as a
+// source, or as the training or export job of an automatic export. Never returns the newest job, so
+// that no number is reused.
 std::set<JobId> forgettable(const core::State& state, Time cutoff);
 
-// Returns events that carry over the resource use of removed jobs, for fair share and quotas of
+// Returns the events that keep the resource use of removed jobs, for fair share and quotas of
 // GPU-hours.
 core::Events carried_uses(const core::State& state);
 

@@ -1,7 +1,8 @@
-// A copy of State next to the ledger, so that a start applies only the events after it.
+// A snapshot: a copy of State next to the ledger, so that a start of rolld applies only the events
+// after it.
 //
-// A cache: it names the row of the hash chain at which it was taken. If it is damaged or belongs
-// to another chain or State layout, it is ignored and all events are applied.
+// It is a cache and names the row of the hash chain at which it was taken. If it is damaged, or
+// belongs to another chain or layout of State, it is ignored and all events are applied.
 #pragma once
 
 #include <filesystem>
@@ -15,12 +16,12 @@
 namespace roll::ledger {
 
 struct Snapshot {
-    Mark at;  // the newest row included in `state`
+    Mark at;  // newest row whose event is included in `state`
     core::State state;
 };
 
-// Writes a snapshot atomically. Does not sync it, because a snapshot left incomplete by a power
-// loss is detected as damaged.
+// Writes a snapshot atomically. Does not sync it, because reading detects a snapshot that a power
+// loss left incomplete.
 Result<void> write_snapshot(const std::filesystem::path& path, const Mark& at,
                             const core::State& state);
 
@@ -28,8 +29,8 @@ Result<void> write_snapshot(const std::filesystem::path& path, const Mark& at,
 // it, Corrupt if it is damaged.
 Result<Snapshot> read_snapshot(const std::filesystem::path& path);
 
-// Writes snapshots in a child process, which has a copy of State from the fork, so the caller
-// continues at once. One at a time.
+// Writes snapshots in a child process. The child has a copy of State from the fork, so that the
+// caller continues at once. Writes one snapshot at a time.
 class SnapshotWriter {
   public:
     SnapshotWriter() = default;
@@ -37,11 +38,11 @@ class SnapshotWriter {
     SnapshotWriter& operator=(SnapshotWriter&& other) noexcept;
     SnapshotWriter(const SnapshotWriter&) = delete;
     SnapshotWriter& operator=(const SnapshotWriter&) = delete;
-    ~SnapshotWriter();  // ends the child
+    ~SnapshotWriter();  // kills the child, if any
 
-    // Starts writing. Returns false if no process could be created.
+    // Starts writing a snapshot. Returns false if no child process could be created.
     bool start(const std::filesystem::path& path, const Mark& at, const core::State& state);
-    // True while a snapshot is being written.
+    // Returns whether a snapshot is being written. Reaps the child if it has ended.
     bool busy();
 
   private:

@@ -22,26 +22,27 @@ struct FinalizeStatement {
 using Database = std::unique_ptr<sqlite3, CloseDatabase>;
 using Statement = std::unique_ptr<sqlite3_stmt, FinalizeStatement>;
 
-// Returns Refused for a full volume, Corrupt for a damaged file, else Failed. The message names
-// the file.
+// Returns the error for a result code of SQLite: Refused for a full volume, Corrupt for a damaged
+// file, else Failed. The message names the file.
 Error sqlite_error(sqlite3* database, int code);
 
-// Opens a database. Closing it keeps its WAL, because rows lost by a damaged database may still be
-// readable there.
+// Opens a database. Closing it does not delete its WAL, because the WAL may still have rows that a
+// damaged database has lost.
 Result<Database> open_database(const std::filesystem::path& path);
-// Sets whether closing merges the WAL into the database, SQLite's default.
+// Sets whether closing the database merges its WAL into it and deletes the WAL, which is SQLite's
+// default.
 Result<void> merge_wal_at_close(sqlite3* database, bool merge);
 Result<void> execute(sqlite3* database, const std::string& sql);
 Result<Statement> prepare(sqlite3* database, std::string_view sql);
 
-// Returns true if there is a row, false at the end.
+// Executes the next step of a statement. Returns true if there is a row, false at the end.
 Result<bool> step(sqlite3_stmt* statement);
-// Runs a statement that returns no rows, and resets it for reuse.
+// Executes a statement that returns no rows, and resets it for reuse.
 Result<void> step_once(sqlite3_stmt* statement);
 
 void bind_value(sqlite3_stmt* statement, int index, std::int64_t value);
 void bind_value(sqlite3_stmt* statement, int index,
-                std::string_view text);  // `text` must outlive the step
+                std::string_view text);  // `text` must stay valid until the statement is executed
 std::string column_text(sqlite3_stmt* statement, int index);
 
 }  // namespace roll::ledger

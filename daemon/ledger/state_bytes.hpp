@@ -1,7 +1,7 @@
 // Converts State to bytes and back: every field except the index, which is rebuilt.
 //
-// Fields are found by reflection (Boost.PFR), so new fields of State are included automatically.
-// Each change of a field changes `layout()`; bytes of another layout are not read.
+// Fields are found by reflection (Boost.PFR), so that new fields of State are included
+// automatically. Each change of a field changes layout(). Bytes of another layout are not read.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,14 @@
 
 namespace roll::ledger {
 
-// Returns the layout of this program: a hash of its version and all field types in order, with
-// the enumerators' names.
+// Returns an id of this program's layout: a hash of the program's version and of all field types in
+// order, with the enumerators' names.
 std::uint64_t layout();
 
 std::string bytes_of(const core::State& state);
 
-// Reads State from bytes of this layout. Fails with Corrupt if there are too few or too many.
+// Reads State from bytes of this program's layout. Fails with Corrupt if there are too few or too
+// many bytes.
 Result<core::State> state_from(std::string_view bytes);
 
 }  // namespace roll::ledger

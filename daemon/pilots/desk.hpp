@@ -1,9 +1,10 @@
-// Reconciles allocations with Slurm, one errand (Slurm command) at a time: submits orders, polls
-// their state, cancels them. Pure: others run the errands (runner.hpp; in tests a fake Slurm).
+// Reconciles the allocations of State with Slurm: submits orders, polls their state and cancels
+// them. Each Slurm command is an errand, and only one runs at a time. Pure: the caller runs the
+// errands (runner.hpp; in tests a fake Slurm).
 //
-// Jobs are identified by our names, never by Slurm's ids alone. An order may be queued although
-// sbatch failed, so it is looked up before it is sent again. A job missing from squeue counts as
-// gone only after a while, and State requires that none of its workers is heard.
+// An order's job in Slurm is identified by the order's key, never by Slurm's id alone. An order may
+// be queued although sbatch failed, so it is looked up before it is sent again. A job that squeue
+// does not show counts as gone only after a while, and only if no worker in it is heard from.
 #pragma once
 
 #include <chrono>
@@ -22,19 +23,20 @@ namespace roll::pilots {
 
 struct DeskRules {
     std::chrono::milliseconds poll{20'000};  // time between two polls (squeue)
-    // Time between two polls for a while after a worker fell silent.
+    // Time between two polls while polling is fast, after a worker fell silent.
     std::chrono::milliseconds hurried{5'000};
-    // Duration of fast polling; by then the worker is lost or heard.
+    // How long polling stays fast. By then the worker is lost or heard from again.
     std::chrono::milliseconds hurry{60'000};
     // Time between two questions about the nodes of silent workers.
     std::chrono::milliseconds nodes{3'000};
-    std::chrono::milliseconds again{30'000};  // time between two scancel of the same job
-    // Time until an order that may have been sent counts as not sent.
+    std::chrono::milliseconds again{30'000};  // time between two calls of scancel for the same job
+    // Time after which an order that may have been sent is sent again if squeue does not show it.
     std::chrono::milliseconds unsure{60'000};
-    // Time until a job missing from squeue counts as gone.
+    // Time after which a job that squeue does not show counts as gone.
     std::chrono::milliseconds missing{60'000};
-    int missing_polls = 3;  // number of polls that must also lack it
-    // Time for a job to appear after an sbatch without an answer or after a start of rolld.
+    int missing_polls = 3;  // number of polls in a row that must not show the job, too
+    // How long a job may take to appear in squeue after an sbatch without a result, or after a
+    // start of rolld.
     std::chrono::milliseconds doubt{600'000};
 };
 
@@ -57,7 +59,8 @@ using Outcome = std::variant<Submitted, Polled, Cancelled, NodesTold>;
 
 class Desk {
   public:
-    // `cluster` names the ledger; `now` is rolld's start time.
+    // `cluster` is the id of this rolld's ledger, which is part of the keys of its orders in Slurm.
+    // `now` is the time of rolld's start.
     Desk(std::string cluster, DeskRules rules, Instant now)
         : cluster_(std::move(cluster)),
           rules_(rules),
@@ -65,36 +68,38 @@ class Desk {
           doubt_until_(now + rules.doubt),
           suspects_(rules.nodes, rules.hurry) {}
 
-    // Returns the errand to run now; nullopt if none is due or one is running. The errand counts as
-    // running from now on.
+    // Returns the errand to run now; nullopt if none is due or one is still running. The errand
+    // counts as running until take() gets its outcome.
     std::optional<Errand> next(const core::State& state, Instant now);
 
-    // Processes an errand's result. Returns claims for the core.
+    // Processes the outcome of an errand. Returns the inputs for the core that follow from it.
     std::vector<core::Input> take(const Outcome& outcome, const core::State& state, Instant now);
 
-    // Speeds up polling after a worker fell silent, because Slurm may already know that the
-    // worker's allocation is over. Only then is the silence of the last workers counted
-    // (only_gone_are_left).
+    // Makes polling faster for a while. Called after a worker fell silent, because Slurm may
+    // already know that the worker's allocation is over. The silence of the last workers is counted
+    // only if it is (see only_gone_are_left).
     void hurry(Instant now) { hurry_until_ = now + rules_.hurry; }
 
-    // Returns claims about silent workers whose nodes Slurm reports as down. Call each turn after
-    // all input is read.
+    // Returns a NodeDown for each silent worker whose node Slurm reports as down. Call it in each
+    // turn after all input is read.
     std::vector<core::Input> gone(const core::State& state, const std::set<WorkerId>& silent,
                                   Instant now);
 
-    // Returns claims that need no errand: orders that are no longer wanted and were never sent.
+    // Returns an input for each order that is no longer wanted and was never sent to Slurm. No
+    // Slurm command is needed to withdraw such an order.
     std::vector<core::Input> withdraw(const core::State& state) const;
 
-    // Returns the time at which next() may have an errand without any change; nullopt if there is
-    // nothing to watch.
+    // Returns the time at which next() may return an errand although nothing changes; nullopt if
+    // there is nothing to poll.
     std::optional<Instant> wakeup(const core::State& state) const;
 
-    // Returns true if every worker of State belongs to an allocation that Slurm reports as over.
-    // Then no worker could report that rolld is cut off, so the workers' silence must be counted.
+    // Returns whether every worker of State belongs to an allocation that Slurm reports as over. No
+    // worker can then report that it hears rolld, so the workers' silence must be counted without
+    // such a report.
     bool only_gone_are_left(const core::State& state) const;
 
-    // Returns, for display, Slurm's last state of an allocation, e.g. "PENDING (Resources)", and
-    // its last error.
+    // Returns, for display, what Slurm last said about an allocation, e.g. "PENDING (Resources)".
+    // trouble() is the error of the last errand, empty if it succeeded.
     std::string hearsay(AllocationId id) const;
     const std::string& trouble() const { return trouble_; }
 
@@ -122,18 +127,18 @@ class Desk {
     DeskRules rules_;
     Instant began_;
     bool busy_ = false;
-    std::optional<Instant> asked_{};         // start of the last squeue
-    std::optional<Instant> asked_before_{};  // start of the squeue before the last
-    std::optional<Instant> answered_{};      // start of the last successful squeue
+    std::optional<Instant> asked_{};         // start of the newest squeue
+    std::optional<Instant> asked_before_{};  // start of the squeue before that
+    std::optional<Instant> answered_{};      // start of the newest squeue that succeeded
     Instant hurry_until_{0};
-    Instant doubt_until_;  // until then squeue is polled even if State holds no allocation
-    std::map<AllocationId, Instant> sent_{};  // last attempt to send an order
+    Instant doubt_until_;  // until this time squeue is polled although State may hold no allocation
+    std::map<AllocationId, Instant> sent_{};  // when each order was last sent or may have been
     std::map<AllocationId, Absence> absent_{};
     std::set<AllocationId> over_{};  // allocations that Slurm last reported as over
     std::map<AllocationId, std::string> hearsay_{};
-    // Slurm job id -> our key, for jobs that State does not hold.
+    // Slurm job id and order key of jobs that State does not hold.
     std::map<std::string, std::string> strays_{};
-    std::map<std::string, Instant> cancelled_{};  // Slurm job id -> last scancel
+    std::map<std::string, Instant> cancelled_{};  // by Slurm job id: when scancel was last called
     Suspects suspects_;
     std::string trouble_{};
 };

@@ -1,5 +1,5 @@
-// Runs the desk's errands with the real commands, each in its own thread, because they block for
-// seconds and rolld's loop must not block.
+// Runs the errands of a Desk: calls Slurm's commands, each in its own thread, because they block
+// for seconds and rolld's loop must not block.
 #pragma once
 
 #include <functional>
@@ -12,14 +12,14 @@
 
 namespace roll::pilots {
 
-// Runs one errand. Blocks until the command has ended or its deadline has passed.
+// Runs one errand. Blocks until its command has ended or its deadline has passed.
 Outcome run_errand(const Errand& errand, const slurm::Site& site);
 
 class Runner {
   public:
-    // `done` is called on the context's thread.
+    // `done` gets the outcome of each errand. It is called on the context's thread.
     Runner(boost::asio::io_context& io, slurm::Site site, std::function<void(Outcome)> done);
-    // A running errand continues; its outcome is dropped.
+    // An errand that still runs continues, but its outcome is dropped.
     ~Runner();
     Runner(const Runner&) = delete;
     Runner& operator=(const Runner&) = delete;

@@ -1,9 +1,10 @@
-// Watches silent workers of pilots that hold jobs, and asks Slurm about their nodes.
+// Watches silent workers that run in Slurm allocations and hold training jobs, and asks Slurm about
+// their nodes.
 //
-// A worker counts as gone early only if two witnesses agree. The worker is silent, and since then
-// Slurm has confirmed in two ways: scontrol reports the worker's node down, and squeue reports that
-// the allocation lost the node. A worker that is heard again is removed with all that was noted
-// about it. Errors, truncated answers and unknown nodes are ignored.
+// Such a worker counts as gone before its silence limit only if two sources agree since it fell
+// silent: scontrol reports its node down, and squeue reports that its allocation lost a node. A
+// worker that is heard from again is forgotten with all that was noted about it. Errors, truncated
+// answers and nodes that Slurm does not know are ignored.
 #pragma once
 
 #include <chrono>
@@ -18,46 +19,49 @@
 
 namespace roll::pilots {
 
-using Instant = std::chrono::milliseconds;  // of a steady clock
+using Instant = std::chrono::milliseconds;  // time of a steady clock
 
 class Suspects {
   public:
-    // `spacing` is the time between two questions, `patience` the time for which to ask about a
+    // `spacing` is the time between two questions to scontrol, `patience` how long to ask about a
     // worker.
     Suspects(std::chrono::milliseconds spacing, std::chrono::milliseconds patience)
         : spacing_(spacing),
           patience_(patience) {}
 
-    // Updates the set of suspects. Call each turn after all input is read, with the silent
-    // workers.
+    // Updates the set of suspects: the silent workers that hold training jobs. Call it in each turn
+    // after all input is read.
     void watch(const core::State& state, const std::set<WorkerId>& silent, Instant now);
 
-    // Returns the nodes to ask about now in one question; empty if it is not time.
+    // Returns the nodes to ask scontrol about now, all in one question; empty if no question is
+    // due.
     std::vector<std::string> question(Instant now);
     std::optional<Instant> next_question() const;
 
     // Records scontrol's answer to the last question.
     void note(const std::vector<slurm::NodeRow>& rows);
 
-    // Returns true, once per worker, if scontrol reported the worker's node down and squeue has not
-    // been asked about its allocation since then.
+    // Returns true if squeue should be asked now: scontrol has reported a worker's node down since
+    // the last call, and squeue has not confirmed it.
     bool take_doubt();
 
-    // Returns the deadline for squeue to confirm a node reported down; nullopt if none is pending.
+    // Returns the time until which squeue may confirm that a node is down; nullopt if no
+    // confirmation is pending.
     std::optional<Instant> unproven_until() const;
 
-    // Records squeue's answer. `lost` is true if the allocation has lost at least one node.
+    // Records squeue's answer about an allocation. `lost` is true if the allocation has lost at
+    // least one node.
     void note(AllocationId allocation, bool lost);
 
-    // Returns claims for the workers that both scontrol and squeue report as lost.
+    // Returns a NodeDown for each worker whose node both scontrol and squeue report as lost.
     std::vector<core::Input> gone() const;
 
   private:
     struct Suspect {
-        std::string node;  // Slurm's name
+        std::string node;  // node name in Slurm
         AllocationId allocation;
         Instant until{};     // no more questions after this time
-        bool asked = false;  // included in a question that is running or answered
+        bool asked = false;  // a question about the node is running or was answered
         bool down = false;
         bool proven = false;
     };
@@ -65,7 +69,7 @@ class Suspects {
     std::chrono::milliseconds spacing_;
     std::chrono::milliseconds patience_;
     std::map<WorkerId, Suspect> all_{};
-    std::optional<Instant> asked_{};  // start of the last question
+    std::optional<Instant> asked_{};  // start of the newest question
     bool doubt_ = false;
 };
 

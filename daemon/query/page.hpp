@@ -1,4 +1,4 @@
-// Limits a page of a reply to the maximum message size.
+// Limits a page of a reply to the maximum size of a message.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,8 @@ namespace roll::query {
 
 class Page {
   public:
-    // Returns true if there is room for one more row. The first row is always accepted.
+    // Returns whether the page has room for one more row, and counts the row. The first row always
+    // has room.
     bool takes(const Json& row);
 
   private:

@@ -1,5 +1,5 @@
-// Parses the progress of a running attempt reported by a worker, for display. Workers are not
-// trusted: invalid parts are dropped.
+// Parses the progress of a running attempt, which a worker reported, for display. Workers are not
+// trusted, so invalid parts are dropped.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 namespace roll::query {
 
 struct Progress {
-    Json told = Json::object();  // reported by the program, with its GPU utilization
-    Json ranks = Json::array();  // [{rank, node, step, own_ms}]
+    Json told = Json::object();  // the program's report, with the GPU utilization added
+    Json ranks = Json::array();  // rows of {rank, node, step, own_ms}
 };
 Progress read_progress(const std::string& text, const std::string& node);
 

@@ -1,4 +1,4 @@
-// Builds the replies of the client protocol from State (docs/internals.md). Pure: shows only
+// Builds the replies of the client protocol from State (docs/internals.md). Pure. Shows only
 // committed state.
 #pragma once
 
@@ -18,27 +18,29 @@
 
 namespace roll::query {
 
-// Live information outside State, for display: progress of running jobs, when a worker was heard.
+// Information outside State, for display: the progress of running jobs, and when a worker was last
+// heard from.
 struct Told {
     std::string node;
-    std::string progress;  // progress of a member there; parsed when requested
+    std::string progress;  // progress of the job's member on the node; not parsed yet
 };
 struct Hearsay {
-    std::function<std::vector<Told>(JobId)> told{};  // one per member of the job's attempt
+    // Returns one entry per member of the job's attempt.
+    std::function<std::vector<Told>(JobId)> told{};
     std::map<WorkerId, std::int64_t> heard_ms_ago;
-    std::map<WorkerId, std::string> wall{};       // how its attempts are contained; empty: unknown
-    std::map<AllocationId, std::string> slurm{};  // last state shown by squeue
+    std::map<WorkerId, std::string> wall{};  // how the worker isolates its attempts; empty: unknown
+    std::map<AllocationId, std::string> slurm{};  // what squeue last showed
     std::string slurm_trouble{};
 };
 
-// Returns the job ids of a selector, ascending: `7`, `3-9` (those that exist), `1,4`, `last` (the
-// newest job submitted by a person, not an automatic export or a job of cron times), `all`,
-// `@me`, or a name with globs. Fails with NotFound if a word selects no job, with InvalidArgument
-// if it cannot be parsed.
+// Returns the job ids that a selector means, ascending. A selector is `7`, `3-9` (only the existing
+// jobs), `1,4`, `last`, `all`, `@me`, or a name with globs. `last` is the newest job that a person
+// submitted, which excludes automatic exports and jobs queued by cron. Fails with NotFound if a
+// word selects no job, with InvalidArgument if it cannot be parsed.
 Result<std::vector<JobId>> select(const core::State& state, const std::string& selector,
                                   const std::string& user);
 
-// Returns the smallest priority that puts `ids` ahead of all other queued jobs.
+// Returns the smallest priority with which `ids` come before all other queued jobs.
 int priority_before(const core::State& state, const std::vector<JobId>& ids);
 
 Json summary(const core::State& state, JobId id, const Hearsay& hearsay, Time now);
@@ -50,50 +52,55 @@ Json nodes(const core::State& state, const Hearsay& hearsay,
 Json allocations(const core::State& state, const Hearsay& hearsay, Time now);
 Json events(std::span<const core::Row> rows, std::int64_t since);
 
-// All rules that can hold a queued job. For each rule a test creates such a hold, applies the
-// remedy and sees the job start.
+// All rules that can hold a queued job. For each rule there is a test that creates such a hold,
+// applies the remedy and sees the job start.
 inline constexpr std::array kHoldRules = {"stopped", "hold",   "after",   "cron",     "begin",
                                           "retry",   "array",  "quota",   "adopting", "allocation",
                                           "workers", "silent", "segment", "room",     "reservation",
                                           "open",    "secret"};
 
-// One rule that holds a queued job, and its remedy. For a running job: a silent node.
+// A rule that holds a queued job, and the remedy. A running job can have one, too, for a silent
+// node.
 struct Hold {
     std::string rule;  // one of kHoldRules
     std::string why;
     std::string remedy;
-    std::vector<std::pair<std::string, std::string>> nodes{};  // reasons per node, for some nodes
-    // The hold ends by itself, without action by anyone.
+    // For some nodes: the node's name and why it cannot be used.
+    std::vector<std::pair<std::string, std::string>> nodes{};
+    // the hold ends by itself, without action by anyone
     bool comes = false;
 };
 std::vector<Hold> holds(const core::State& state, JobId id, Time now);
 Json holds_json(const std::vector<Hold>& holds);
-std::string condition_text(const spec::After& after);  // "ok:12"
+std::string condition_text(const spec::After& after);  // for example "ok:12"
 
-// Predicts a submission in this turn, for its first job: the nodes it would start on, or what
-// would hold it, and the queue that would order an allocation for it. Fails like the submission.
+// Predicts what a submission in this turn would lead to, for its first job: the nodes on which it
+// would start, or the holds, and the queue that would order an allocation for it. Fails with the
+// error of the submission if that would fail.
 Result<Json> forecast(core::State state, const core::Submit& submit, Time now);
 
-// Returns why no connected worker and no ordered allocation could ever run the queued job, ignoring
-// other holds; nullopt if one can. Cheap if the first workers can.
+// Returns the hold of a queued job that no connected worker and no allocation that may be ordered
+// could ever run; nullopt if one could. Ignores other holds. Cheap if one of the first workers
+// could run the job.
 std::optional<Hold> never(const core::State& state, JobId id, Time now);
 
-// Fails with Refused if never() returns a hold for a job of the submission. Otherwise fails if the
-// submission would fail.
+// Fails if the submission would fail. Also fails with Refused if never() returns a hold for one of
+// its jobs.
 Result<void> refuse_never(core::State state, const core::Submit& submit, Time now);
 
-// Returns one sentence why a queued job waits; empty if it does not.
+// Returns one sentence about why a queued job waits; empty if the job does not wait.
 std::string waiting(const core::State& state, JobId id, Time now);
 
-// Returns the hold by allocation queues for a job that no live worker can hold; nullopt without
-// queues.
+// Returns the hold that the allocation queues cause for a job that no live worker can hold; nullopt
+// if there are no queues.
 std::optional<Hold> supply_hold(const core::State& state, const spec::Resources& wanted, Time now);
 
-// Returns "allocation 3 of queue gpu" if an allocation that could hold such a job is on order;
-// else empty.
+// Returns a text such as "allocation 3 of queue gpu" if an allocation that could hold a job with
+// these resources is on order, else an empty text.
 std::string on_order(const core::State& state, const spec::Resources& wanted);
 
-// Returns why each worker cannot take a member of such a job now, for at most 64 workers.
+// Returns the name of each worker, and why it cannot take a member of the job now. Returns at most
+// 64 workers.
 std::vector<std::pair<std::string, std::string>> reasons_of_nodes(const core::State& state,
                                                                   const core::Job& job,
                                                                   const spec::Resources& wanted,

@@ -30,7 +30,7 @@ class Store {
     // name or value (allowed: 1 to kValueBytesMax bytes of UTF-8 without NUL), with Refused if the
     // user has too many secrets or the disk is full.
     Result<void> set(const core::SecretName& name, const std::string& value, Time now);
-    Result<void> remove(const core::SecretName& name);  // NotFound if there is none
+    Result<void> remove(const core::SecretName& name);  // fails with NotFound if there is none
 
     core::SecretNames names() const;
     std::optional<std::string> value(const core::SecretName& name) const;
@@ -49,7 +49,7 @@ class Store {
     Result<void> keep(Secrets secrets);
 
     std::filesystem::path directory_;
-    std::string key_{};  // empty: not created yet
+    std::string key_{};  // empty: the key file does not exist yet
     Secrets secrets_{};
 };
 

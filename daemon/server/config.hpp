@@ -9,11 +9,13 @@
 
 namespace roll::server {
 
-// Returns the policy in `path`. Fails with InvalidArgument and lists all problems of the file.
+// Returns the policy in the file `path`. Fails with InvalidArgument and lists all problems of the
+// file.
 Result<spec::Policy> read_config(const std::filesystem::path& path);
 
-// Reads `given`, else DIRECTORY/rolld.yaml, else for /var/lib/roll (a system installation)
-// /etc/roll/rolld.yaml; returns the defaults if there is none.
+// Reads the file `given` unless it is empty; else DIRECTORY/rolld.yaml; else, if DIRECTORY is
+// /var/lib/roll (a system installation), /etc/roll/rolld.yaml. Returns the default policy if
+// neither of the last two exists.
 Result<spec::Policy> find_config(const std::string& given, const std::filesystem::path& directory);
 
 }  // namespace roll::server

@@ -1,5 +1,6 @@
-// Tracks which job writes to which output directory. Two jobs that write to the same one would
-// mix their logs and checkpoints, so the second is refused unless it waits for the first.
+// Tracks which job writes to which output directory. Two jobs that write to the same directory at
+// once would mix their logs and checkpoints. The second is therefore refused unless it waits for
+// the first.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +16,17 @@ namespace roll::server {
 
 class Outputs {
   public:
-    // Fails with Refused if the output of `spec`, or of one of its array's tasks, is used by a job
-    // that has not ended and that `spec` does not wait for, or if tasks share an output. Outputs
-    // with "{id}" are not checked, because they are unique. `submission` names the submission,
-    // which may arrive twice in a turn.
+    // Fails with Refused if an output of `spec` is used by another job that has not ended and that
+    // `spec` does not wait for, or if tasks of its array share an output. An output with "{id}" is
+    // not checked, because it is unique. `submission` identifies the submission, because the same
+    // submission may arrive twice in a turn.
     Result<void> check(const core::State& state, const spec::JobSpec& spec,
                        const std::string& submission);
 
-    // Records a queued job. Cheap before the first check().
+    // Records the output of a queued job. Costs nothing before the first check().
     void note(JobId id, const core::Job& job);
-    // Forgets outputs that were checked in this turn and then refused.
+    // Forgets the outputs that were checked in this turn. Those of accepted jobs were recorded by
+    // note().
     void end_turn() { checked_.clear(); }
 
   private:
@@ -32,8 +34,9 @@ class Outputs {
     Result<void> check_one(const core::State& state, const spec::JobSpec& spec,
                            const std::string& output, const std::string& submission);
 
-    std::optional<std::unordered_map<std::uint64_t, JobId>> writers_{};  // by hash of the output
-    // Hash of an output checked in this turn -> the submission's name.
+    // Writers by the hash of the output; nullopt before the first check().
+    std::optional<std::unordered_map<std::uint64_t, JobId>> writers_{};
+    // Key: hash of an output that was checked in this turn; value: the submission.
     std::map<std::uint64_t, std::string> checked_{};
 };
 

@@ -21,7 +21,7 @@ struct Client {
     Peer peer;
     Identity who;
 };
-struct Waiting {  // a delayed `events` request
+struct Waiting {  // an `events` request that waits for new events
     Peer peer;
     std::uint64_t id = 0;
     std::int64_t since = 0;
@@ -29,11 +29,11 @@ struct Waiting {  // a delayed `events` request
     std::optional<JobId> job;
     Instant until{};
 };
-struct Asked {  // a request answered after this turn
+struct Asked {  // a request that is answered at the end of this turn
     std::vector<std::size_t> inputs;
     Peer peer;
     std::uint64_t id = 0;
-    std::function<Json(bool changed)> reply;  // `changed`: the inputs produced events
+    std::function<Json(bool changed)> reply;  // `changed` says whether the inputs produced events
 };
 
 }  // namespace roll::server

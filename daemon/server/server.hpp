@@ -1,8 +1,8 @@
-// rolld's loop: drain the socket, convert messages to inputs, run one engine turn, then answer,
-// so that nothing uncommitted is visible outside.
+// rolld's loop. Each turn reads the sockets, converts messages to inputs, runs the engine, and then
+// sends answers, so that nothing uncommitted is visible outside.
 //
-// Everything runs on one thread. run() returns on stop(), a client's `shutdown`, or an error that a
-// restart may fix.
+// Everything runs on one thread. run() returns after stop(), after a client's `shutdown`, or on an
+// error that a restart may fix.
 #pragma once
 
 #include <chrono>
@@ -47,7 +47,8 @@ using gateway::Sessions;
 
 pilots::Instant steady_ms();
 
-// Returns the user that a request acts for; an operator may name another user.
+// Returns the user for whom a request acts: `said` if an operator names another user, else the
+// sender.
 std::string acting_user(const Identity& who, const std::string& said);
 
 class Server {
@@ -56,13 +57,13 @@ class Server {
     static Result<std::unique_ptr<Server>> make(boost::asio::io_context& io, ServerOptions options,
                                                 ledger::Ledger ledger);
 
-    // Serves until it ends. Returns the error that ended it, if any.
+    // Serves until stop(), a `shutdown` request or a fatal error. Returns that error.
     Result<void> run();
     void stop();
-    // Ends the beacon's thread. Call after run(). Returns false if the beacon's volume hangs; then
-    // do not destroy this object.
+    // Ends the beacon's thread. Call it after run(). Returns false if the beacon's volume hangs. Do
+    // not destroy this object then, because the destructor would hang, too.
     bool let_go() { return beacon_.end(std::chrono::seconds(2)); }
-    void set_policy(spec::Policy policy);  // after rolld.yaml was read again
+    void set_policy(spec::Policy policy);  // called after rolld.yaml was read again
     std::string endpoint() const { return reader_.bound_endpoint(); }
 
   private:
@@ -132,17 +133,17 @@ class Server {
     pilots::Runner runner_;
     boost::asio::steady_timer timer_;
     engine::ClockWatch clock_;
-    std::vector<core::Input> inputs_{core::Tick{}};  // for the next turn, a Tick first
+    std::vector<core::Input> inputs_{core::Tick{}};  // inputs of the next turn; the first is a Tick
     std::vector<Asked> asked_{};
     Shares shares_;
     Outputs outputs_{};
     std::list<Waiting> waiting_{};
-    // Orders of the last turn, compared with the next turn's.
+    // Orders that the last turn sent to the workers. The next turn's orders are compared with them.
     std::map<WorkerId, protocol::Answer> orders_{};
     Time started_at_{};
     bool stopping_ = false;
     bool full_ = false;         // the ledger's volume was full in the last turn
-    bool withdrawing_ = false;  // a turn for withdraw() is scheduled
+    bool withdrawing_ = false;  // a turn is scheduled that withdraws unsent orders
     Result<void> ended_{};
 };
 

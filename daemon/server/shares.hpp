@@ -1,8 +1,8 @@
-// Bulk requests (cancel, close, hold, release, update of many jobs). A share of the jobs is
-// processed in each turn, so that turns stay short and workers and other clients are heard in
-// between. The answer is sent when all is committed. A client with a limited wait gets the
-// progress and a ticket to ask again. If rolld ends in between, some jobs are changed and nothing
-// is answered; repeating the request changes the rest.
+// Bulk requests (cancel, close, hold, release or update many jobs). Each turn processes a part of
+// the jobs, so that turns stay short and workers and other clients are served in between. The
+// answer is sent once all changes are committed. A client that waits only for a limited time gets
+// the progress and a ticket with which it can ask again. If rolld ends in between, some jobs are
+// changed and no answer is sent. Repeating the request then changes the rest.
 #pragma once
 
 #include <chrono>
@@ -22,17 +22,17 @@ namespace roll::server {
 // A client that waits for an answer.
 struct Waiter {
     gateway::Peer peer{};
-    std::uint64_t id = 0;  // request id
+    std::uint64_t id = 0;  // id of the client's request
     std::string user{};
-    std::optional<gateway::Instant> until{};  // end of the wait; nullopt: until all is done
+    std::optional<gateway::Instant> until{};  // end of the wait; nullopt: wait until all is done
 };
 
 struct Many {
     Waiter waiter{};
-    std::vector<JobId> jobs{};  // in the order of their inputs
+    std::vector<JobId> jobs{};  // jobs to process, in this order
     // Appends the inputs for one job.
     std::function<void(JobId, std::vector<core::Input>&)> add_inputs{};
-    Result<Json> answer{};  // replaced by the first refusal
+    Result<Json> answer{};  // the answer if no input is refused, else the first refusal
 };
 
 struct Settled {
@@ -44,24 +44,26 @@ class Shares {
   public:
     static constexpr std::size_t kInputsMin = 256;
 
-    // `inputs` limits the inputs per turn of all requests together, but each request gets those of
-    // at least one job. Tickets are numbered after `ticket`, which must be unique per run of rolld.
+    // `inputs` is the maximum number of inputs per turn, for all requests together. Each request
+    // may nevertheless add the inputs of one job. Tickets have the numbers after `ticket`, which
+    // must be unique per run of rolld.
     explicit Shares(std::size_t inputs = kInputsMin, std::uint64_t ticket = 0)
         : inputs_(inputs),
           ticket_(ticket) {}
 
     void ask(Many many);
-    // Waits for a request again. Fails with NotFound if no request of this user has the ticket, its
-    // result was delivered, or nobody has asked for it for a minute.
+    // Lets `waiter` wait for the request with this ticket. Fails with NotFound if no request of
+    // this user has the ticket, its result was already sent, or nobody has asked for the result for
+    // a minute.
     Result<void> ask_again(std::uint64_t ticket, Waiter waiter);
-    // True if no job is left to process.
+    // Returns whether no job is left to process.
     bool empty() const;
     void add_to(std::vector<core::Input>& turn);
-    // Returns the due answers: of requests finished in this turn, in the order of arrival, and of
-    // waiters whose time is over.
+    // Returns the answers that are due: first those of requests finished in this turn, in the order
+    // of arrival, and those of clients whose wait is over.
     std::vector<Settled> settle(const engine::Turn& turn, gateway::Instant now);
-    // Adapts the share to the duration of the last turn without its commit; the target is a few
-    // milliseconds.
+    // Adapts the number of inputs per turn to how long the last turn took without its commit. The
+    // goal is a few milliseconds.
     void pace(std::chrono::nanoseconds turn);
 
   private:
@@ -73,8 +75,9 @@ class Shares {
         bool awaited = true;
         bool over = false;
         gateway::Instant over_at{};
-        std::size_t done = 0, taken = 0;  // jobs; this turn processes those from `done` to `taken`
-        std::size_t first = 0, end = 0;   // range of the turn's inputs
+        // Counts of `jobs`: this turn processes those from `done` to `taken`.
+        std::size_t done = 0, taken = 0;
+        std::size_t first = 0, end = 0;  // range of this request's inputs in the turn
     };
     static Settled answer(Asked& asked);
 

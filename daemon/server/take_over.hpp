@@ -1,7 +1,7 @@
 // Decides from the beacon of another rolld whether this one may serve (leases rules 17 and 19).
 //
-// The ledger's lock excludes another rolld on this machine. A rolld on another machine, or one
-// that uses a copy of this ledger, is visible only in its beacon.
+// The ledger's lock excludes another rolld on this machine. A rolld on another machine, or one that
+// uses a copy of this ledger, is visible only in its beacon.
 #pragma once
 
 #include <cstdint>
@@ -10,16 +10,21 @@
 
 namespace roll::server {
 
-// Returns the first beacon record of this process.
+// Returns the first beacon record that this process writes.
 io::Beacon own_beacon(const ServerOptions& options, std::uint64_t incarnation);
 
-// Returns how to start. Fails with Refused if the ledger is older than the beacon, or if the beacon
-// belongs to a rolld elsewhere that is running. Also fails if that rolld is on another machine and
-// may be running, unless --take-over is set. A rolld with another state directory on this machine
-// counts as elsewhere; if its beacon is unchanged, this one takes over without --take-over. Taking
-// over claims the beacon and reads it back. Then jobs are only adopted, not started, for 35 beats
-// plus the time that the older rolld may continue without reading the beacon (`volume_patience`
-// becomes the longer of both). Blocks for a while if another machine's rolld wrote the beacon.
+// Returns how this rolld must start.
+//
+// Fails with Refused if the ledger is older than the beacon, or if the beacon belongs to a running
+// rolld elsewhere. Also fails if that rolld is on another machine and may be running, unless
+// --take-over is set. A rolld with another state directory on this machine counts as elsewhere. If
+// its beacon is unchanged, this rolld takes over without --take-over.
+//
+// Taking over means to write a claim to the beacon and to read it back. Jobs are then only adopted,
+// not started, for 35 beats plus the time for which the older rolld may continue without reading
+// the beacon. `volume_patience` becomes the longer of both rollds' values.
+//
+// Blocks for a while if a rolld on another machine wrote the beacon.
 Result<core::Started> claim_beacon(ServerOptions& options, const core::State& state);
 
 }  // namespace roll::server

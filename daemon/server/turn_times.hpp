@@ -1,4 +1,4 @@
-// Durations of rolld's turns, for operators who see late answers.
+// How long rolld's turns take, for operators who see late answers.
 #pragma once
 
 #include <array>
@@ -9,11 +9,11 @@
 
 namespace roll::server {
 
-// A histogram of durations: 8 buckets per power of two, from a microsecond to over an hour.
+// A histogram of durations. It has 8 buckets per power of two, from a microsecond to over an hour.
 class Durations {
   public:
     void add(std::chrono::nanoseconds took);
-    // Returns {count, p99_ms, longest_ms}; p99_ms is the upper end of its bucket.
+    // Returns {count, p99_ms, longest_ms}; p99_ms is the upper end of the 99th percentile's bucket.
     Json json() const;
 
   private:
@@ -23,9 +23,9 @@ class Durations {
 };
 
 struct TurnTimes {
-    Durations turns;    // engine time without disk
-    Durations commits;  // write and sync of a turn's events
-    // Commit time of the current turn; 0: nothing to write.
+    Durations turns;    // time in the engine, without the commit
+    Durations commits;  // time to write and sync the events of a turn
+    // Time of the current turn's commit; 0 if it had nothing to write.
     std::chrono::nanoseconds last_commit{0};
 };
 

@@ -14,7 +14,7 @@
 
 namespace roll::slurm {
 
-// A row of squeue --format=kQueueFormat. The free text is last, because it may contain the
+// A row of squeue --format=kQueueFormat. The comment is the last field, because it may contain the
 // separator.
 inline constexpr const char* kQueueFormat = "%i|%T|%r|%S|%e|%D|%N|%k";
 struct QueueRow {
@@ -22,7 +22,7 @@ struct QueueRow {
     std::string state;
     Phase phase = Phase::Unknown;
     std::string reason;                   // why the job is pending
-    std::optional<std::int64_t> start{};  // Unix seconds; an estimate for a pending job
+    std::optional<std::int64_t> start{};  // Unix seconds; for a pending job an estimate
     std::optional<std::int64_t> end{};
     int nodes = 0;
     std::string node_list{};
@@ -31,10 +31,10 @@ struct QueueRow {
 };
 Result<std::vector<QueueRow>> parse_queue(std::string_view text);
 
-// Parses the output of sbatch --parsable, "123" or "123;cluster". Returns the job's id.
+// Parses the output of sbatch --parsable, "123" or "123;cluster". Returns the id of the job.
 Result<std::string> parse_submitted(std::string_view text);
 
-// A row of sinfo --format=kPartitionFormat: one per node type of a partition.
+// A row of sinfo --format=kPartitionFormat. There is one row per node type of a partition.
 inline constexpr const char* kPartitionFormat = "%R|%a|%l|%D|%c|%G";
 struct PartitionRow {
     std::string name;
@@ -46,7 +46,8 @@ struct PartitionRow {
 };
 Result<std::vector<PartitionRow>> parse_partitions(std::string_view text);
 
-// A node in the output of `scontrol --oneliner show node`. Unknown nodes are skipped.
+// A node in the output of `scontrol --oneliner show node`. Nodes that Slurm does not know have no
+// row.
 struct NodeRow {
     std::string name;
     std::string state;
@@ -55,7 +56,7 @@ struct NodeRow {
 };
 Result<std::vector<NodeRow>> parse_nodes(std::string_view text);
 
-// Meaning of an sbatch result. Unknown: the job may have been queued.
+// What the result of sbatch means. Unknown: the job may have been queued.
 enum class Submission { Accepted, Refused, Unknown };
 Submission judge_submission(bool timed_out, int exit_code, std::string_view errors);
 

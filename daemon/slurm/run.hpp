@@ -1,5 +1,5 @@
-// Runs one Slurm command to its end or a deadline. Any command may hang, and all of them block for
-// seconds while slurmctld is unreachable.
+// Runs one Slurm command until it ends or a deadline passes. Any command may hang, and all of them
+// block for seconds while slurmctld cannot be reached.
 #pragma once
 
 #include <chrono>
@@ -11,13 +11,13 @@ namespace roll::slurm {
 
 struct Finished {
     bool timed_out = false;
-    int exit_code = 0;  // as in a shell; 127: the command could not be run
+    int exit_code = 0;  // exit code as in a shell; 127: the command could not be run
     std::string output{};
-    std::string errors{};  // first lines, without the command's name
+    std::string errors{};  // first lines of stderr, without the command's name
 };
 
-// Runs the command. Blocks until it ends or the deadline passes; then kills its process group. The
-// command is also killed if the calling thread ends.
+// Runs the command. Blocks until the command ends, or until the deadline passes and its process
+// group is killed. The command is also killed if the calling thread ends.
 Finished run(const Command& command, std::chrono::milliseconds deadline);
 
 }  // namespace roll::slurm
