@@ -34,7 +34,7 @@
 namespace roll {
 namespace {
 
-constexpr double kBurstSeconds = 4;  // burst size in seconds of a user's rate
+constexpr double kBurstSeconds = 4;  // burst of a user's requests, in seconds of the allowed rate
 
 struct Options {
     std::string dir;
@@ -55,10 +55,10 @@ struct Options {
     double slurm_poll = 20;
     std::string shared;
     std::string log_level = "info";
-    mode_t umask = 077;  // umask at start
+    mode_t umask = 077;  // umask at rolld's start
 };
 
-// Formats the message as a JSON string, because it may contain quotes and text from a peer.
+// Formats a log message as a JSON string, because it may contain quotes and text from a peer.
 class JsonText final : public spdlog::custom_flag_formatter {
   public:
     void format(const spdlog::details::log_msg& message, const std::tm&,
@@ -94,8 +94,8 @@ std::string random_name() {
     return to_hex(hash64(bytes));
 }
 
-// Returns the random name of the cluster, used in the beacon and in rendezvous. It is drawn once
-// and stored next to the ledger.
+// Returns the id of the ledger, which the beacon and the rendezvous use. It is chosen at random
+// once and stored next to the ledger.
 Result<std::string> cluster_name(const io::StateDirectory& directory) {
     const auto path = directory.root() / "cluster";
     const auto known = read_file(path);
@@ -111,8 +111,8 @@ Result<std::string> cluster_name(const io::StateDirectory& directory) {
     return name;
 }
 
-// Returns the directory read by workers on other nodes: the state directory, or, if the ledger is
-// on a local disk, a directory on a shared volume (--shared).
+// Returns the directory that workers on other nodes read: the state directory, or a directory on a
+// shared volume (--shared) if the ledger is on a local disk.
 io::StateDirectory shared_directory(const io::StateDirectory& directory, const Options& options) {
     if (options.shared.empty()) return directory;
     return io::StateDirectory(std::filesystem::absolute(options.shared));
@@ -128,8 +128,8 @@ Result<void> share_keys(const io::StateDirectory& directory, const io::StateDire
     return {};
 }
 
-// Returns the settings for pilots. They start the roll-worker next to this program, so this program
-// must be on a shared volume, too.
+// Returns the settings for orders to Slurm. Allocations start the roll-worker that is next to this
+// program, which must therefore be on a shared volume.
 Result<slurm::Site> pilot_site(const io::StateDirectory& directory, mode_t umask) {
     slurm::Site site;
     site.umask = umask;
@@ -141,7 +141,8 @@ Result<slurm::Site> pilot_site(const io::StateDirectory& directory, mode_t umask
     return site;
 }
 
-// Returns the address for workers and clients, with a wildcard replaced by this machine's name.
+// Returns the address that workers and clients connect to: `bound`, with a wildcard replaced by
+// this machine's name.
 std::string advertised(const std::string& bound) {
     for (const std::string wildcard : {"tcp://0.0.0.0:", "tcp://*:"}) {
         if (!bound.starts_with(wildcard)) continue;
@@ -190,7 +191,7 @@ Result<server::ServerOptions> server_options(const io::StateDirectory& directory
     return made;
 }
 
-// Removes jobs that ended longer ago than --keep-ended.
+// Removes the jobs that ended longer than --keep-ended ago from the ledger.
 Result<void> prune(ledger::Ledger& ledger, const std::string& keep) {
     if (keep.empty()) return {};
     ROLL_TRY(const std::chrono::seconds kept, spec::parse_duration(keep));
@@ -221,7 +222,7 @@ Result<void> back_up(const io::StateDirectory& directory, const std::string& tar
     return {};
 }
 
-// Puts a backup's ledger, or an empty one if `options.restore` is empty, in the ledger's place.
+// Replaces the ledger by a backup, or by an empty one if `options.restore` is empty.
 Result<void> restore(const io::StateDirectory& directory, const Options& options) {
     const std::string& backup = options.restore;
     const auto beacon = io::read_beacon(shared_directory(directory, options).beacon());
@@ -235,7 +236,7 @@ Result<void> restore(const io::StateDirectory& directory, const Options& options
     return {};
 }
 
-// Runs --check, --backup, --restore or --start-over; nullopt if none is given.
+// Carries out --check, --backup, --restore or --start-over. Returns nullopt if none is given.
 std::optional<Result<void>> keep_house(const Options& options) {
     const bool puts = options.start_over || !options.restore.empty();
     if (!options.check && options.backup.empty() && !puts) return std::nullopt;
@@ -254,7 +255,7 @@ void raise_file_limit() {
     ::setrlimit(RLIMIT_NOFILE, &files);
 }
 
-// Prints the error, if any. Returns the exit status.
+// Prints the error, if there is one. Returns the exit status.
 int tell(const Result<void>& done) {
     if (done) return 0;
     fmt::print(stderr, "rolld: {}\n", done.error().message);
@@ -262,8 +263,8 @@ int tell(const Result<void>& done) {
     return exit_code(done.error().code);
 }
 
-// Waits for the end of a killed rolld, which holds its ledger until the kernel has freed its
-// memory. Does not wait for a rolld that answers.
+// Waits until a rolld that was killed has ended. It holds the ledger's lock until the kernel has
+// freed its memory. Does not wait for a rolld that answers.
 void await_end_of_last(const io::StateDirectory& directory) {
     constexpr std::chrono::seconds kPatience{15};
     const auto deadline = std::chrono::steady_clock::now() + kPatience;
@@ -280,7 +281,7 @@ void await_end_of_last(const io::StateDirectory& directory) {
     }
 }
 
-// The pid file, written before the ledger is read, so that clients wait for this process.
+// The pid file. It is written before the ledger is read, so that clients wait for this process.
 class PidFile {
   public:
     explicit PidFile(std::filesystem::path path) : path_(std::move(path)) {}
@@ -306,7 +307,7 @@ Result<void> serve(const Options& options) {
     ROLL_TRY_VOID(directory.check_own());
     ROLL_TRY_VOID(directory.make());
     await_end_of_last(directory);
-    // Takes the lock before opening the log, which a running rolld may be writing.
+    // The lock is taken before the log is opened, because a running rolld may be writing that log.
     ROLL_TRY_VOID(ledger::Lock::take(directory.root()));
     ROLL_TRY_VOID(open_log(directory, options.log_level));
     ROLL_TRY(ledger::Ledger ledger, ledger::Ledger::open(directory.root()));
@@ -410,7 +411,8 @@ int run(int argc, char** argv) {
     }
     options.umask = ::umask(077);
     raise_file_limit();
-    // Logs to stderr until the log file is open; stdout is for requested output.
+    // Log to stderr until the log file is open, because stdout is for output that the user asked
+    // for.
     spdlog::set_default_logger(spdlog::stderr_logger_st("rolld"));
     const auto kept = keep_house(options);
     const auto served = kept ? *kept : serve(options);

@@ -10,8 +10,8 @@ using namespace std::chrono_literals;
 
 constexpr JobId kLastJob{~std::uint64_t{0}};
 
-// Returns the action that a member requires. After a take-over, an order to start is not repeated,
-// because the older rolld may have given the job to another worker.
+// Returns the action that a member's worker must carry out. After a take-over, start orders are not
+// repeated, because the older rolld may have given the job to another worker.
 Action owed(const State& state, AttemptPhase phase, const Place& place, const AttemptKey& key) {
     if (phase == AttemptPhase::Stopping) return StopMember{place.worker, key};
     if (place.up || state.adopting) return KeepMember{place.worker, key};
@@ -36,8 +36,8 @@ std::vector<Action> actions(const State& state) {
     return all;
 }
 
-// Wake when a queued job no longer fits in an allocation's remaining time, so its reservation can
-// be dropped.
+// Moves `wakeup` to the next time at which a queued job no longer fits into an allocation's
+// remaining time, because the job's reservation there can then be dropped.
 static void add_last_starts(const State& state, Time now, std::optional<Time>& wakeup) {
     std::set<std::chrono::seconds> times;
     for (const auto& [group, line] : state.index.ready) {
@@ -55,11 +55,11 @@ std::optional<Time> next_wakeup(const State& state, Time now) {
     std::optional<Time> wakeup;
     const Index& index = state.index;
     if (!index.sleeping.empty()) earliest(wakeup, index.sleeping.begin()->first, now);
-    // Skip past deadlines: they were handled, or belong to a running attempt that is already
-    // stopping.
+    // Skip deadlines that have passed. Their jobs have ended, or have a running attempt that is
+    // already stopping.
     const auto deadline = index.deadlines.lower_bound({now, JobId{}});
     if (deadline != index.deadlines.end()) earliest(wakeup, deadline->first + 1ms, now);
-    // Wake when a waiting job starts to starve or may preempt.
+    // Wake when a waiting job has waited for `starve_after`, or may preempt others.
     for (const auto& [group, line] : index.ready) {
         const auto next = line.by_age.upper_bound({now - state.policy.starve_after, kLastJob});
         if (next != line.by_age.end())

@@ -9,7 +9,8 @@ namespace roll::core {
 namespace {
 
 constexpr auto kBackoffFirst = std::chrono::seconds(30);
-constexpr int kBackoffDoublingsMax = 7;  // maximum number of doublings, which give about an hour
+// Maximum number of doublings of the back-off, which make it about an hour.
+constexpr int kBackoffDoublingsMax = 7;
 constexpr auto kSameEnd = std::chrono::seconds(5);
 
 Allocation& at(State& s, AllocationId id) {
@@ -33,8 +34,8 @@ tl::unexpected<Error> no_such_queue(const std::string& name) {
     return fail(ErrorCode::NotFound, "there is no allocation queue " + name, "rollctl alloc list");
 }
 
-// Returns true if some worker of the allocation may still run jobs. A draining worker with no job
-// left counts as done, even before its silence limit.
+// Returns whether some worker of the allocation may still run jobs. A draining worker without jobs
+// cannot, although it is not yet counted as lost.
 bool is_heard(const State& s, AllocationId id) {
     return std::ranges::any_of(s.workers, [&](const auto& item) {
         const auto& [worker_id, worker] = item;
@@ -42,7 +43,7 @@ bool is_heard(const State& s, AllocationId id) {
     });
 }
 
-// Removes the allocation's workers.
+// Adds the loss of each worker of the allocation.
 void lose_workers(const State& s, AllocationId allocation, const std::string& reason, Time now,
                   Events& events) {
     for (const auto& [id, worker] : s.workers) {
@@ -55,8 +56,8 @@ void add_end(const State& s, const AllocationEnded& end, Events& events) {
     events.push_back(end);
 }
 
-// Returns the event for an allocation that has ended. The allocation counts as failed if no worker
-// ever joined it and rolld did not release it.
+// Returns the event for an allocation that has ended. It counts as failed if no worker ever joined
+// and rolld did not release it.
 AllocationEnded ended(AllocationId id, const Allocation& a, const std::string& reason, Time now) {
     const bool failed = a.failed || (a.joined == 0 && !a.releasing);
     return {id, failed, a.reason.empty() ? reason : a.reason, now};
@@ -73,7 +74,7 @@ int live_workers(const State& s, AllocationId id) {
         s.workers, [&](const auto& item) { return item.second.allocation == id; }));
 }
 
-// Handlers of apply().
+// Functions of apply().
 
 void on(State& s, const QueueAdded& e) {
     ROLL_CHECK(!s.queues.contains(e.queue.name));
@@ -132,13 +133,14 @@ void on(State& s, const AllocationEnded& e) {
         queue.not_before = e.at + kBackoffFirst * (1 << doublings);
         if (!queue.paused) queue.reason = e.reason;
     }
-    if (allocation.granted_at != Time{}) {  // also if it was requeued meanwhile
+    if (allocation.granted_at != Time{}) {  // also true if it was requeued after the grant
         const Time until = std::min(e.at, allocation.ends_at);
         const auto used = std::chrono::ceil<std::chrono::seconds>(until - allocation.granted_at);
         queue.gpu_seconds +=
             std::max<std::int64_t>(used.count(), 0) * queue.spec.nodes * queue.spec.gpus;
     }
-    for (const std::string& node : allocation.nodes) {  // these names are never used again
+    // Node names of an allocation are never used again.
+    for (const std::string& node : allocation.nodes) {
         s.sessions.erase(node);
         s.generations.erase(node);
     }
@@ -166,7 +168,7 @@ void note_used(State& s, WorkerId worker, Time at) {
     if (allocation != s.allocations.end()) allocation->second.used_at = at;
 }
 
-// Handlers of decide().
+// Functions of decide().
 
 Result<Events> on(const State& s, const AddQueue& in, Time now) {
     if (const auto known = s.queues.find(in.queue.name); known != s.queues.end()) {
@@ -200,7 +202,8 @@ Result<Events> on(const State& s, const OrderAnswered& in, Time now) {
     return Events{ended(in.allocation, *a, in.reason, now)};
 }
 
-// Handles squeue's state of an order. The heartbeat of one of the order's workers takes precedence.
+// Handles squeue's report about an order. A report that the order has ended or was requeued is
+// ignored while one of its workers is heard from.
 Result<Events> on(const State& s, const OrderSeen& in, Time now) {
     const Allocation* a = find(s, in.allocation);
     if (a == nullptr || (!a->slurm_job.empty() && a->slurm_job != in.slurm_job)) return Events{};
@@ -254,8 +257,8 @@ Result<Events> welcome_pilot(const State& s, const Pilot& pilot, Time now) {
     return events;
 }
 
-// Returns the actions towards Slurm. An order that is no longer wanted may have reached Slurm, so
-// it is given back.
+// Returns the actions towards Slurm. An order that is no longer wanted is given back even if it was
+// not accepted, because it may have reached Slurm.
 std::vector<SlurmAction> slurm_actions(const State& s) {
     std::set<AllocationId> busy;
     for (const auto& [worker, jobs] : s.index.by_worker) {

@@ -17,10 +17,10 @@ auto& at(Map& map, const typename Map::key_type& id) {
     return found->second;
 }
 
-// Ranks how much an outcome explains an attempt's failure. A member that rolld or a lost peer
+// Returns how much an outcome explains an attempt's failure. A member that rolld or a lost peer
 // stopped explains less than a member that failed by itself.
 int blame(Outcome outcome, int exit_code) {
-    constexpr int kExitPeerLost = 76;  // docs/internals.md: exit statuses
+    constexpr int kExitPeerLost = 76;  // exit status of a rank that lost a peer (docs/internals.md)
     switch (outcome) {
         case Outcome::Done: return 0;
         case Outcome::Yielded:
@@ -47,7 +47,7 @@ void on(State& s, const IncarnationRaised& e) {
 void on(State& s, const AdoptingSet& e) { s.adopting = e.adopting; }
 Use& use_of(State& s, const Job& job) { return s.use[{job.spec.account, job.user}]; }
 
-// Sets the policy. The use until now decays with the previous half-life.
+// Sets the policy. The use up to now is decayed with the half-life of the previous policy.
 void on(State& s, const PolicySet& e) {
     for (auto& [user, use] : s.use) {
         use.decayed = use_at(use, e.at, s.policy.half_life);
@@ -55,7 +55,7 @@ void on(State& s, const PolicySet& e) {
     }
     s.policy = e.policy;
 }
-// Updates the index for jobs whose secrets may have changed.
+// Sets the names of the existing secrets, and updates the index of jobs that use one of them.
 void on(State& s, const SecretsKnown& e) {
     s.secrets = e.names;
     const std::set<JobId> open = s.index.open;
@@ -84,7 +84,7 @@ void on(State& s, const JobSubmitted& e) {
     job.array = e.array;
     job.due = due_at(job) <= e.at;
     ++use_of(s, job).jobs;
-    // The cron job may have been removed meanwhile (--keep-ended).
+    // The cron job may have been removed from the ledger (--keep-ended).
     if (const auto cron = s.jobs.find(e.cron); cron != s.jobs.end()) cron->second.cron_last = e.job;
     if (!e.key.empty()) s.keys[e.user][e.key] = e.job;
 }
@@ -179,7 +179,7 @@ void on(State& s, const MemberUp& e) {
     ROLL_CHECK(place != attempt.places.end() && !place->up && !place->ended);
     place->up = true;
 }
-void on(State&, const AttemptFenced&) {}  // recorded in the ledger only
+void on(State&, const AttemptFenced&) {}  // stored in the ledger only; State does not change
 void on(State& s, const AttemptEnded& e) {
     Job& job = current(s, e.attempt);
     EndedAttempt ended{.token = e.attempt.token, .placed_at = job.attempt->placed_at};
@@ -244,7 +244,7 @@ void on(State& s, const MachineExcluded& e) {
     machine.excluded_until = e.until;
     machine.reason = e.reason;
 }
-// Forgets the machine's faults, except those with a common cause, because they are needed to
+// Forgets the machine's faults. Keeps those with a common cause, because they are needed to
 // recognize that cause in later faults of other machines.
 void on(State& s, const MachineForgiven& e) {
     const auto found = s.machines.find(e.machine);

@@ -20,8 +20,8 @@ std::vector<int> part_of_a_gpu(const Free& free, int percent) {
     return {best};
 }
 
-// Returns `count` whole GPUs. Takes NUMA nodes with enough free GPUs first, beginning with the node
-// that has the fewest; then the other nodes, beginning with the node that has the most.
+// Returns `count` whole GPUs. Takes the NUMA node with the fewest free GPUs that suffice. If no
+// node has enough, takes the nodes with the most free GPUs first.
 std::vector<int> whole_gpus(const Free& free, int count) {
     std::map<int, std::vector<int>> by_node;
     for (int gpu = 0; gpu < std::ssize(free.gpus); ++gpu) {
@@ -44,11 +44,13 @@ std::vector<int> whole_gpus(const Free& free, int count) {
     return chosen;
 }
 
-// Chooses `count` slots, evenly distributed over the chosen GPUs and near them. If these are too
-// few, continues near GPUs with the least capacity left, so that a free GPU keeps its slots.
+// Chooses `count` slots near the chosen GPUs, evenly distributed over them. If these are too few,
+// continues with slots near the GPUs with the smallest free share, so that the slots of a free GPU
+// stay free.
 std::vector<int> slots_near(const Free& free, const std::vector<int>& gpus, int count) {
-    std::map<int, int> seen;  // slots chosen per GPU
-    // Whether the slot is far; its round if near, the GPU's remaining share if far; the slot.
+    std::map<int, int> seen;  // by GPU: number of slots seen so far
+    // Sort key of a slot: whether its GPU was not chosen; its position among the slots of its GPU,
+    // or the free share of a GPU that was not chosen; the slot.
     std::vector<std::tuple<bool, int, int>> order;
     for (const int slot : free.slots) {
         const int near = gpu_near(slot, free);

@@ -10,7 +10,7 @@ __extension__ using Wide = __int128;
 
 constexpr std::uint64_t kOne = std::uint64_t{1} << 32;
 constexpr std::uint64_t kOneOverLn2 = 6'196'328'019;  // 1 / ln 2, in units of 2^-32
-// 2^(-2^-i) for i = 1, 2, ..., in units of 2^-32.
+// element i - 1 is 2^(-2^-i), in units of 2^-32
 constexpr std::array<std::uint32_t, 24> kRoots = {
     0xb504f334, 0xd744fccb, 0xeac0c6e8, 0xf5257d15, 0xfa83b2db, 0xfd3e0c0d, 0xfe9e115c, 0xff4ecb59,
     0xffa75652, 0xffd3a752, 0xffe9d2b3, 0xfff4e91c, 0xfffa747f, 0xfffd3a3b, 0xfffe9d1d, 0xffff4e8e,
@@ -27,7 +27,8 @@ std::uint64_t decay_factor(Milliseconds elapsed, Milliseconds half_life) {
     const auto halves = elapsed / half_life;
     if (halves >= 32) return 0;
     const auto rest = static_cast<std::uint64_t>((elapsed % half_life).count());
-    // Each binary digit of rest / half_life after the point contributes a factor.
+    // The elapsed part of a half-life is a binary fraction. Each of its digits 1 contributes a
+    // factor.
     auto fraction = static_cast<std::uint64_t>((Wide(rest) << 32) / half_life.count());
     std::uint64_t factor = kOne;
     for (const std::uint32_t root : kRoots) {

@@ -21,7 +21,7 @@ tl::unexpected<Error> no_such_job(JobId id) {
                 "rollctl jobs -a");
 }
 
-// Returns the current attempt if the key's token is current, else nullptr.
+// Returns the job's current attempt if `key` has its token, else nullptr.
 const Attempt* current(const State& s, const AttemptKey& key) {
     const Job* job = find(s.jobs, key.job);
     return job && job->attempt && job->attempt->token == key.token ? &*job->attempt : nullptr;
@@ -60,8 +60,8 @@ Result<Events> on(const State& s, const SetPolicy& in, Time now) {
     return Events{PolicySet{in.policy, now}};
 }
 
-// Returns the account of a submission. Fails with NotFound if the account does not exist, with
-// Refused if the user may not use the account or the account is full.
+// Returns the account to charge for a submission. Fails with NotFound if there is no such account,
+// with Refused if the user may not use it or its limit of jobs is reached.
 Result<std::string> admit(const State& s, const Submit& in, int count) {
     const spec::Policy& policy = s.policy;
     std::string account = in.spec.account;
@@ -88,7 +88,7 @@ Result<Events> on(const State& s, const SetSecrets& in, Time) {
     return Events{SecretsKnown{in.names}};
 }
 
-// Checks that all secrets of a job of the submission exist.
+// Checks that the submitting user has all secrets that the job names.
 Result<void> check_secrets(const State& s, const Submit& in, const spec::JobSpec& spec) {
     if (const auto name = missing_secret(s, in.user, spec)) {
         return fail(ErrorCode::NotFound, in.user + " has no secret " + *name,
@@ -97,8 +97,8 @@ Result<void> check_secrets(const State& s, const Submit& in, const spec::JobSpec
     return {};
 }
 
-// Checks that the jobs in `afters` exist. Marks an `after` that names the first job of an array,
-// because it refers to all jobs of the array.
+// Checks that the jobs in `afters` exist. Sets `array` in each dependency that names the first job
+// of an array, because it is met by all jobs of the array.
 Result<void> check_after(const State& s, std::vector<spec::After>& afters) {
     for (spec::After& after : afters) {
         const Job* job = find(s.jobs, after.job);
@@ -108,7 +108,7 @@ Result<void> check_after(const State& s, std::vector<spec::After>& afters) {
     return {};
 }
 
-// Expands each dependency on an array to one dependency per job, as an older rolld stored them.
+// Replaces each dependency on an array by one dependency per job, as an older rolld stored them.
 std::vector<spec::After> each_by_itself(const State& s, const std::vector<spec::After>& afters) {
     std::vector<spec::After> all;
     for (const spec::After& after : afters) {
@@ -121,8 +121,8 @@ std::vector<spec::After> each_by_itself(const State& s, const std::vector<spec::
     return all;
 }
 
-// Returns the spec of each job of a submission: a single job, the jobs of a chain, or the tasks
-// of an array.
+// Returns the specs of the jobs of a submission: a single job, the jobs of a chain, or the tasks of
+// an array.
 Result<std::vector<spec::JobSpec>> tasks_of(const spec::JobSpec& spec, JobId first) {
     if (const auto problems = spec::check_chain(spec); !problems.empty())
         return fail(ErrorCode::InvalidArgument,
@@ -135,9 +135,8 @@ Result<std::vector<spec::JobSpec>> tasks_of(const spec::JobSpec& spec, JobId fir
     return tasks;
 }
 
-// Judges a submission whose key is that of the existing job `id`. Repeating a submission changes
-// nothing. Differences in priority and begin are ignored, because these may have been changed
-// meanwhile.
+// Decides on a submission whose key job `id` already has. A repeated submission changes nothing.
+// Priority and begin may differ, because they may have been changed since the first submission.
 Result<Events> repeated(const State& s, const Submit& in, JobId id) {
     const Job& job = s.jobs.at(id);
     ROLL_TRY(std::vector<spec::JobSpec> tasks, tasks_of(in.spec, id));
@@ -155,7 +154,7 @@ Result<Events> repeated(const State& s, const Submit& in, JobId id) {
                 "rollctl show " + std::to_string(id.value));
 }
 
-// Checks the group of a submission. A job may only be added to an open group of the same user.
+// Checks the job group that a submission names: it must be open and belong to the same user.
 Result<void> check_into(const State& s, const Submit& in) {
     const spec::JobSpec& spec = in.spec;
     const bool plain = spec.after.empty() && spec.then.empty() && !spec.array && spec.cron.empty();
@@ -180,7 +179,8 @@ Result<void> check_into(const State& s, const Submit& in) {
     return {};
 }
 
-// Checks that a job does not wait for the group that it is added to, because it would never start.
+// Checks that no job of the submission waits for the group that it is put into, because it would
+// never start.
 Result<void> check_circle(const State& s, const std::optional<JobId>& into,
                           const spec::JobSpec& spec) {
     if (!into || !lead_to(s, spec.after, *into)) return {};
@@ -193,7 +193,8 @@ Result<void> check_circle(const State& s, const std::optional<JobId>& into,
                 "submit the job without `into` or without `after`");
 }
 
-// Checks sizes and the jobs that the spec names. Marks the dependencies that refer to arrays.
+// Checks the sizes in a spec and the jobs that it names. Marks the dependencies that refer to
+// arrays.
 Result<void> check(const State& s, spec::JobSpec& spec) {
     ROLL_TRY_VOID(check_sizes(spec));
     if (!spec.cron.empty()) {
@@ -310,7 +311,7 @@ Result<Events> on(const State& s, const AskCheckpoint& in, Time) {
     return Events{CheckpointAsked{{in.job, job->attempt->token}, job->attempt->asked + 1, in.by}};
 }
 
-// Stops or resumes dispatch. Resuming also readmits machines that were excluded because of faults.
+// Stops or resumes dispatch. Resuming also ends the exclusion of machines.
 Result<Events> on(const State& s, const StopDispatch& in, Time) {
     Events events;
     if (s.stopped != in.why)
@@ -321,7 +322,7 @@ Result<Events> on(const State& s, const StopDispatch& in, Time) {
     return events;
 }
 
-// Drains or undrains nodes. Undraining a node also ends the exclusion of its machine.
+// Drains nodes, or ends their draining. The latter also ends the exclusion of their machines.
 Result<Events> on(const State& s, const Drain& in, Time) {
     Events events;
     const std::string machine = machine_of(in.node);
@@ -337,8 +338,8 @@ Result<Events> on(const State& s, const Drain& in, Time) {
 }
 
 // Registers a worker. A hello with a new session means that the node's roll-worker was restarted.
-// The new one killed the old one's processes before it registered, so the old worker is gone, and a
-// late message of the old worker must not bring it back.
+// The new process killed the processes of the old one before it registered. The old worker is
+// therefore lost, and a late message from it must not bring it back.
 Result<Events> on(const State& s, const WorkerHello& in, Time now) {
     if (in.slots < 0 || in.gpus < 0)
         return fail(ErrorCode::InvalidArgument, "a worker's slots and GPUs cannot be negative");
@@ -349,7 +350,7 @@ Result<Events> on(const State& s, const WorkerHello& in, Time now) {
             return fail(ErrorCode::Refused, "a newer roll-worker already runs as node " + in.node);
     }
     if (s.index.by_session.contains(in.session)) return Events{};
-    // Refuse a delayed hello of a process that has already been replaced.
+    // Refuse a hello that arrives late, from a process that was already replaced.
     const auto* newest = find(s.generations, in.node);
     if (newest && in.generation > 0 && in.generation < *newest)
         return fail(ErrorCode::Refused, "a newer roll-worker already runs as node " + in.node);
@@ -370,11 +371,12 @@ Result<Events> on(const State& s, const WorkerGone& in, Time now) {
     return Events{WorkerLost{in.worker, in.reason, now}};
 }
 
-// Handles Slurm's report that a node is down. The report may be wrong: the node's processes may run
-// until their lease and fence expire. Members of training jobs on the node end at once, because two
-// attempts at the same time are harmless: their output is named by token, and only the current
-// attempt's counts. Other jobs wait until the worker is lost. The worker gets no new work if it
-// returns.
+// Handles Slurm's report that the node of a silent worker is down.
+//
+// The report may be wrong: the node's processes may run until their lease and fence end. Members of
+// training jobs on the node end at once, because two attempts at the same time do no harm: their
+// output is named by token, and only the output of the current attempt counts. Other jobs wait
+// until the worker is lost. The worker gets no new work if it is heard from again.
 Result<Events> on(const State& s, const NodeDown& in, Time) {
     const Worker* worker = find(s.workers, in.worker);
     if (worker == nullptr || !worker->quiet) return Events{};
@@ -391,7 +393,7 @@ Result<Events> on(const State& s, const NodeDown& in, Time) {
 }
 
 // Records that a worker runs an attempt that is not current. The answer to the worker orders it to
-// kill the attempt (FENCED). The gateway reports each attempt once per worker.
+// kill the attempt (FENCED). The gateway sends this input once per attempt and worker.
 Result<Events> on(const State& s, const StaleClaim& in, Time now) {
     const Worker* worker = find(s.workers, in.worker);
     if (worker == nullptr || is_current(s, in.worker, in.attempt)) return Events{};
@@ -400,7 +402,8 @@ Result<Events> on(const State& s, const StaleClaim& in, Time now) {
 
 Result<Events> on(const State& s, const MemberStarted& in, Time now) {
     const Place* place = member(s, in.attempt, in.worker);
-    const bool lost = !s.workers.contains(in.worker);  // the worker was lost in this turn
+    // True if the worker was lost earlier in this turn.
+    const bool lost = !s.workers.contains(in.worker);
     if (place == nullptr || place->up || place->ended || lost) return Events{};
     const auto is_up = [&](const Place& p) { return p.up || p.ended || &p == place; };
     Events events{MemberUp{in.attempt, in.worker}};
@@ -421,8 +424,8 @@ Result<Events> on(const State& s, const MemberExited& in, Time) {
     return end_member(s, in.worker, in.attempt, in.outcome, in.exit_code, in.reason, in.matched);
 }
 
-// Handles a member that should run on the worker but does not. If it was never up, it may not have
-// received its start order, so the order is repeated.
+// Handles a member that should run on the worker but is missing from its heartbeats. A member that
+// was never up may not have received its start order, so the order is repeated.
 Result<Events> on(const State& s, const MemberUnknown& in, Time) {
     const Place* place = member(s, in.attempt, in.worker);
     if (place == nullptr) return Events{};
@@ -435,9 +438,9 @@ Result<Events> on(const State& s, const MemberUnknown& in, Time) {
                       "the worker no longer runs the attempt");
 }
 
-// Records a checkpoint. The steps of an attempt only grow. A record of an older attempt at the same
-// or a later step is replaced, because the current attempt did not start from that checkpoint, so
-// it was unusable.
+// Records a checkpoint. The steps of an attempt only grow. Checkpoints of older attempts at the
+// same or a later step are replaced, because they were not usable: the current attempt would have
+// started from them.
 Result<Events> on(const State& s, const CheckpointWritten& in, Time now) {
     if (member(s, in.attempt, in.worker) == nullptr) return Events{};
     for (const Checkpoint& c : s.jobs.at(in.attempt.job).checkpoints) {

@@ -12,7 +12,7 @@ Held holds(const AllOf* all) {
     return all->left > 0 ? Held::Not : Held::Yes;
 }
 
-// Evaluates a condition on a job in this phase.
+// Evaluates a condition on a job that is in `phase`.
 Held holds(spec::After::Condition condition, JobPhase phase) {
     if (!is_over(phase)) return Held::Not;
     const bool ok = phase == JobPhase::Done;
@@ -25,7 +25,7 @@ Held holds(spec::After::Condition condition, JobPhase phase) {
     return Held::Never;
 }
 
-// True if the job's end leaves an export to wait for.
+// Returns whether the job succeeded and has an export that dependents may wait for.
 bool exports(const Job& job) {
     return job.phase == JobPhase::Done && !job.spec.export_document.empty();
 }

@@ -17,8 +17,8 @@ Group group_of(const Job& job) {
     return group;
 }
 
-// Returns the last time at which a queued job may start, or until which a running job may run,
-// given its deadline.
+// Returns the time of the job's entry in `deadlines`: the last time at which it may start if
+// queued, or until which it may run.
 Time last_instant(const Job& job) {
     const bool queued = job.phase == JobPhase::Queued;
     return *job.spec.deadline - (queued ? job.spec.shortest_time() : std::chrono::seconds(0));
@@ -36,7 +36,7 @@ Time ended_at(const State& state, JobId id) {
     return job == state.jobs.end() ? Time{} : job->second.ended_at.value_or(Time{});
 }
 
-// Adds (`by` = 1) or removes (-1) one job of an array from the counts of each condition.
+// Adds one job of an array to the counts of each condition (`by` = 1), or removes it (`by` = -1).
 void count_task(const State& state, JobId id, const Job& job, int by, Index& index) {
     Tasks& tasks = index.arrays[job.array];
     tasks.count += by;
@@ -73,7 +73,7 @@ void add_queued(const State& state, JobId id, const Job& job, Index& index) {
         if (job.closed) index.closed.insert(id);
         return;
     }
-    // A cron job only queues others and never runs itself.
+    // A cron job only queues other jobs and never runs itself.
     const bool cron = !job.spec.cron.empty();
     if (!job.due || cron) index.sleeping.insert({due_at(job), id});
     const bool ready = !cron && job.due && !job.held && held == Held::Yes;
@@ -109,7 +109,7 @@ void add_places(JobId id, const Job& job, Index& index) {
     for (const Place& place : job.attempt->places) index.by_worker[place.worker].insert(id);
 }
 
-// Removes sets that become empty.
+// Removes `value` from the set of `key`. Removes the set if it becomes empty.
 template <class Map>
 void erase_from(Map& map, const typename Map::key_type& key,
                 const typename Map::mapped_type::key_type& value) {
@@ -175,9 +175,9 @@ static void file_anew(State& state, const std::set<JobId>& ids) {
     }
 }
 
-// Adds the job to the index. If the job has ended, also files its dependents again, because their
-// state depends on its outcome. Dependents of an array are filed again only once the condition on
-// the array is decided.
+// Adds the job to the index. If the job has ended, also updates its dependents, because its outcome
+// decides whether they may start. Dependents of an array are updated only once the condition on the
+// array is decided.
 void file(State& state, JobId id) {
     const std::vector<JobId> tasks = tasks_at(state, id);
     for (const JobId task : tasks) count_task(state, task, state.jobs.at(task), 1, state.index);

@@ -6,10 +6,10 @@
 namespace roll::core {
 namespace {
 
-// The used slots and the used hundredths of each GPU, by worker.
+// by worker: the slots in use, and the hundredths of each GPU in use
 using Taken = std::map<WorkerId, std::pair<std::set<int>, std::map<int, int>>>;
 
-// Checks that no slot or GPU share is assigned twice or does not exist.
+// Checks that each slot and GPU of the place exists, and that none is assigned twice.
 void check_place(const State& state, const Job& job, const Place& place, Taken& taken) {
     ROLL_CHECK(std::ssize(place.slots) == job.resources().slots_per_node);
     ROLL_CHECK(std::ssize(place.gpus) == job.resources().gpus_per_node);

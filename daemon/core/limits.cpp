@@ -7,9 +7,9 @@
 namespace roll::core {
 namespace {
 
-constexpr int kLookAhead = 16;  // running jobs are charged half_life / kLookAhead in advance
+constexpr int kLookAhead = 16;  // running jobs are charged in advance for half_life / kLookAhead
 
-constexpr int kWhole = 100;  // a whole GPU in hundredths
+constexpr int kWhole = 100;  // hundredths of a whole GPU
 
 constexpr const char* kWantLess = "reduce the job's `resources` and submit it again";
 
@@ -28,7 +28,7 @@ std::vector<std::string> account_path(const spec::Policy& policy, const std::str
     std::vector<std::string> path;
     for (auto at = policy.accounts.find(account); at != policy.accounts.end();
          at = policy.accounts.find(at->second.parent)) {
-        // Stop at a cycle, which rolld.yaml may not contain.
+        // Stop at a cycle of parents, which rolld.yaml may not contain.
         if (path.size() > policy.accounts.size()) break;
         path.push_back(at->first);
     }
@@ -72,7 +72,7 @@ namespace {
 template <class Sum>
 std::optional<Excess> over(const std::string& who, const std::string& path, const Sum& sum,
                            const spec::Quota& quota, const spec::Resources& wanted) {
-    // Compare in hundredths, because GPUs can be shared.
+    // Values are in hundredths of a slot or GPU, because a job may use a share of a GPU.
     const auto check = [&](const std::optional<int>& most, int borrow, std::int64_t now,
                            std::int64_t more, const char* what,
                            const char* key) -> std::optional<Excess> {
@@ -131,7 +131,7 @@ std::optional<Excess> Limits::excess(const Job& job, const spec::Resources& want
                 spec::policy_of(policy, job.user).quota, wanted);
 }
 
-// Returns use divided by share. Charges running jobs in advance, so that a user who has just
+// Returns use divided by share. Running jobs are charged in advance, so that a user who has just
 // received many resources waits.
 std::int64_t Limits::score(const Sum& sum, int share) const {
     const std::chrono::milliseconds ahead =
@@ -155,8 +155,9 @@ std::vector<std::int64_t> Limits::rank(const Job& job) const {
     return scores;
 }
 
-// Returns whether an account of the job exceeds the account's own quota of something that the job
-// wants. Counts the job itself unless it has already `started`.
+// Returns whether an account of the job uses more than the account's own quota, of slots if the job
+// wants slots, or of GPUs if the job wants GPUs. Adds `wanted` to the use unless the job has
+// already `started`.
 bool Limits::is_over(const Job& job, const spec::Resources& wanted, bool started) const {
     const int slots = wanted.slots(), gpus = wanted.gpu_hundredths();
     for (const std::string& name : account_path(state_.policy, job.spec.account)) {

@@ -10,16 +10,18 @@ namespace roll::core {
 namespace {
 
 constexpr std::size_t kFaultsMax = 64;
-// Faults this close together count as simultaneous. Longer than the silence limit.
+// Faults this close together count as simultaneous. It must exceed the time after which a silent
+// worker counts as lost.
 constexpr auto kSameTime = std::chrono::seconds(60);
 
-// True if the worker is draining or its allocation is being released.
+// Returns whether the worker is draining or its allocation is being released.
 bool was_to_go(const State& state, const Worker& worker) {
     const auto a = state.allocations.find(worker.allocation);
     return worker.draining || (a != state.allocations.end() && a->second.releasing);
 }
 
-// Returns the worker blamed for the attempt's failure; nullptr if it is lost.
+// Returns the worker on the node that is blamed for the attempt's failure; nullptr if that worker
+// is lost.
 const Worker* blamed_worker(const State& state, const Attempt& attempt) {
     const auto node = std::ranges::find(attempt.nodes, attempt.blamed);
     if (node == attempt.nodes.end()) return nullptr;
@@ -28,8 +30,8 @@ const Worker* blamed_worker(const State& state, const Attempt& attempt) {
     return worker == state.workers.end() ? nullptr : &worker->second;
 }
 
-// Appends the machine's faults of the same kind and time as `fault` to `beside`. Returns true if
-// there are any.
+// Appends to `beside` the machine's faults that have the same kind and about the same time as
+// `fault`. Returns whether there are any.
 bool add_beside(Machine& machine, const Fault& fault, std::vector<Fault*>& beside) {
     const std::size_t before = beside.size();
     for (Fault& other : machine.faults | std::views::reverse) {
@@ -39,10 +41,10 @@ bool add_beside(Machine& machine, const Fault& fault, std::vector<Fault*>& besid
     return beside.size() > before;
 }
 
-// Marks simultaneous faults of the same kind as common if they seem to have one cause: a power cut,
-// a network failure, jobs that fail everywhere. For lost workers, two machines at once are enough.
-// Failed attempts must affect at least three machines, and more than half of all, because two bad
-// machines may fail at once.
+// Marks simultaneous faults of one kind as common if they seem to have one cause, such as a power
+// cut, a network failure or jobs that fail everywhere. Lost workers have a common cause if two
+// machines are affected at once. Failed attempts have one only if at least three machines, and more
+// than half of all, are affected, because two bad machines may fail at once.
 void mark_common(State& state, const Fault& fault) {
     std::vector<Fault*> beside;
     std::ptrdiff_t hit = 0;
@@ -59,7 +61,8 @@ void note(State& state, const std::string& node, const Fault& fault) {
     mark_common(state, fault);
 }
 
-// Returns the first job of the job's array, or the job itself, because an array counts as one job.
+// Returns the first job of the job's array, or the job itself. Used because all jobs of an array
+// count as one job.
 JobId whole(const State& state, JobId id) {
     const auto job = state.jobs.find(id);
     return job == state.jobs.end() || job->second.array == JobId{} ? id : job->second.array;

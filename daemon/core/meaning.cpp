@@ -5,7 +5,8 @@
 namespace roll::core {
 namespace {
 
-// Returns the matching rules for an app or infra failure; the exit code's rule comes first.
+// Returns the user's rules that match an app or infra failure. The rule for the exit code comes
+// first.
 std::vector<const spec::Meaning*> all_meanings(const Job& job, Outcome outcome) {
     std::vector<const spec::Meaning*> all;
     const spec::Retry& retry = job.spec.retry;

@@ -11,7 +11,8 @@ Queue::Queue(const State& state, Time now, const Limits& limits)
     for (Cursor& cursor : cursors_) enter(&cursor);
 }
 
-// Inserts the next job of the group: starving jobs by age first, then the others by priority.
+// Inserts the group's next job into heads_: jobs that have waited for `starve_after` first, by age,
+// then the others by priority.
 void Queue::enter(Cursor* cursor) {
     const Line& line = *cursor->line;
     if (cursor->oldest != line.by_age.end() && starves(cursor->oldest->first)) {
@@ -31,7 +32,7 @@ void Queue::enter(Cursor* cursor) {
     }
 }
 
-// Sorts the queue again, because the jobs started meanwhile have changed shares and quotas.
+// Sorts heads_ again, because a job that was started has changed shares and quotas.
 void Queue::sort_anew() {
     if (state_.policy.half_life.count() == 0 && state_.policy.accounts.empty()) return;
     for (auto heads = std::exchange(heads_, {}); !heads.empty();) {
@@ -46,7 +47,7 @@ void Queue::sort_anew() {
 }
 
 std::optional<JobId> Queue::next() {
-    if (last_ != nullptr) {  // the last job was started
+    if (last_ != nullptr) {  // the caller has started the job that next() returned last
         enter(last_);
         sort_anew();
     }

@@ -61,8 +61,8 @@ bool Reservation::ends_before(const spec::Resources& later, Time now) const {
     return at_ && later.time.count() > 0 && now + later.time + kBackfillSlack <= *at_;
 }
 
-// Returns whether `later` on this worker would prevent the worker from holding a member of the
-// first job.
+// Returns whether the worker could no longer hold a member of the first job if it held one of
+// `later`.
 bool Reservation::costs(WorkerId worker, const spec::Resources& later) const {
     if (!fitting_.contains(worker)) return false;
     if (!at_) return true;
@@ -84,7 +84,7 @@ std::vector<Place> Reservation::places_beside(const spec::Resources& later, cons
     if (places.empty()) return places;
     const auto is_costly = [&](const Place& place) { return costly.contains(place.worker); };
     if (!at_) return std::ranges::any_of(places, is_costly) ? std::vector<Place>{} : places;
-    take(room_, places);  // now check whether the first job fits beside them
+    take(room_, places);  // check whether the first job still fits beside `places`
     const bool fits_beside = !find_places(wanted_, room_).empty();
     give(room_, places);
     if (!fits_beside) places.clear();

@@ -47,7 +47,7 @@ Room free_room(const State& state, Time now) {
     return room;
 }
 
-// Returns the number of free slots plus free GPUs, in hundredths.
+// Returns the sum of free slots and free GPUs, in hundredths.
 static int amount(const Free& free) {
     return std::accumulate(free.gpus.begin(), free.gpus.end(),
                            kWholeGpu * static_cast<int>(free.slots.size()));

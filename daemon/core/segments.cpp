@@ -9,7 +9,8 @@ namespace {
 
 using Workers = std::vector<WorkerId>;
 
-// Groups candidates by segment, in their order; drops those of unknown segments.
+// Groups the candidates by segment and keeps their order. Drops candidates whose segment is
+// unknown.
 std::map<std::string, Workers> by_segment(const std::vector<Candidate>& candidates,
                                           bool avoided_too) {
     std::map<std::string, Workers> segments;
@@ -20,7 +21,7 @@ std::map<std::string, Workers> by_segment(const std::vector<Candidate>& candidat
     return segments;
 }
 
-// Returns the smallest segment with at least `count` workers; nullptr if there is none.
+// Returns the segment with the fewest workers that has at least `count`; nullptr if there is none.
 const Workers* tightest(const std::map<std::string, Workers>& segments, std::size_t count) {
     const Workers* best = nullptr;
     for (const auto& [name, workers] : segments) {
@@ -30,7 +31,8 @@ const Workers* tightest(const std::map<std::string, Workers>& segments, std::siz
     return best;
 }
 
-// Chooses blocks of `size`, first from the segments with the most blocks.
+// Chooses `count` workers in blocks of `size` workers of one segment, first from the segments with
+// the most blocks.
 Workers blocks(const std::map<std::string, Workers>& segments, std::size_t count,
                std::size_t size) {
     std::vector<const Workers*> order;
@@ -47,7 +49,8 @@ Workers blocks(const std::map<std::string, Workers>& segments, std::size_t count
     return chosen;
 }
 
-// Returns the first `levels` parts: "spine1.leaf4" of "spine1.leaf4.rack7" for 2.
+// Returns the first `levels` parts of a segment's name: "spine1.leaf4" for "spine1.leaf4.rack7" and
+// 2.
 std::string prefix(const std::string& segment, std::size_t levels) {
     std::size_t end = 0;
     for (; levels > 0 && end < segment.size(); --levels)
@@ -63,8 +66,9 @@ std::size_t deepest(const std::vector<Candidate>& candidates) {
     return static_cast<std::size_t>(levels);
 }
 
-// Chooses workers within one part of the network, whose segments have the same first `levels` name
-// parts: the smallest part with enough workers. Takes its largest segments first.
+// Chooses `count` workers in one part of the network, in which all segment names have the same
+// first `levels` parts. Takes the smallest part with enough workers, and in it the largest segments
+// first.
 Workers within(const std::vector<Candidate>& candidates, std::size_t count, std::size_t levels) {
     std::map<std::string, std::vector<Candidate>> parts;
     for (const Candidate& one : candidates)
@@ -77,7 +81,7 @@ Workers within(const std::vector<Candidate>& candidates, std::size_t count, std:
     return best == nullptr ? Workers{} : blocks(by_segment(*best, false), count, 1);
 }
 
-// Adds spares from any segment, preferring the members' segments.
+// Adds spares after the members: from the members' segments if possible, else from any segment.
 Workers with_spares(Workers members, const std::vector<Candidate>& candidates, int spares) {
     if (members.empty() || spares == 0) return members;
     const std::set<WorkerId> taken(members.begin(), members.end());

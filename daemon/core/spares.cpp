@@ -8,7 +8,7 @@
 namespace roll::core {
 namespace {
 
-// Returns the attempt's resources on workers that take jobs and are heard.
+// Returns the attempt's resources on those of its workers that take jobs and are heard from.
 Room held_room(const State& state, const Attempt& attempt, Time now) {
     const Room all = all_room(state, now);
     Room held;
@@ -34,7 +34,7 @@ std::vector<Place> places_with_spares(const State& state, const Job& job, Outcom
     spec::Resources wanted = job.resources();
     if (wanted.spares == 0 || outcome != Outcome::Infra || job.held) return {};
     if (state.adopting || state.stopped) return {};
-    if (job.spec.begin.value_or(now) > now) return {};  // the begin time was changed meanwhile
+    if (job.spec.begin.value_or(now) > now) return {};  // the user has changed the begin time
     Limits others(state, now);
     others.add(job, wanted, -1);
     const auto shapes = allowed_shapes(job, others, now);

@@ -27,7 +27,7 @@ std::string nonce(const std::string& cluster, const AttemptKey& key) {
     return to_hex(hash64(name + to_string(key.token)));
 }
 
-// Returns the job's document with the resources of its attempt's variant.
+// Returns the job's document, with the resources of the variant that its attempt uses.
 Result<std::string> document_of(const core::Job& job) {
     if (job.spec.variants.empty()) return job.spec.document;
     ROLL_TRY(const Json document, spec::read_document(job.spec.document));
@@ -66,8 +66,8 @@ protocol::StartOrder start_order(const core::State& state, const core::StartMemb
     return order;
 }
 
-// Limits the length of `reason`, which is only displayed, because an oversized reason could prevent
-// sending the order.
+// Shortens a reason, which is only displayed. A reason that is too long could prevent sending the
+// order.
 std::string brief(const std::string& reason) {
     constexpr std::size_t kReasonBytesMax = 1000;
     std::string text(reason, 0, kReasonBytesMax);
@@ -81,7 +81,8 @@ std::size_t bytes_of(const protocol::StartOrder& order) {
     return protocol::encode(alone).size();
 }
 
-// Returns the base of the next frame: it names the same attempts and has no orders yet.
+// Returns the next frame to fill: it names the same attempts as `answer` and has no start orders
+// yet.
 protocol::Answer next_frame(const protocol::Answer& answer) {
     protocol::Answer next = answer;
     next.start.clear();
@@ -93,7 +94,7 @@ protocol::Answer next_frame(const protocol::Answer& answer) {
     return next;
 }
 
-// Returns whether the job saves a checkpoint before it stops: it trains and was not cancelled.
+// Returns whether the job is ordered to save before it stops: it trains and was not cancelled.
 bool wants_checkpoint(const core::Job& job) {
     return job.spec.trains() && !job.cancel_requested && !job.attempt->outcome;
 }

@@ -14,8 +14,8 @@ core::Events Engine::run(std::span<const core::Input> inputs, Time now, Turn& tu
         turn.replies.push_back(core::decide(state_, input, now));
         if (turn.replies.back()) take(*turn.replies.back());
     }
-    // A later rule may enable an earlier one, for example by releasing an allocation. So the
-    // rules are repeated until none decides anything.
+    // A later rule may enable an earlier one, for example by releasing an allocation. The rules are
+    // therefore repeated until none returns events.
     int rounds = 0;
     for (std::size_t before = batch.size() + 1; before != batch.size(); ++rounds) {
         turn.restless = rounds == kRoundsMax;
@@ -27,8 +27,8 @@ core::Events Engine::run(std::span<const core::Input> inputs, Time now, Turn& tu
     return batch;
 }
 
-// Judges every input again by the ledger's state. For example, an input that repeated another input
-// of this turn no longer repeats anything.
+// Takes the turn back after a refused commit. Decides each input again on the State that the ledger
+// has stored, because the first replies may depend on other inputs of this turn.
 Result<void> Engine::undo(std::span<const core::Input> inputs, Time now, const Error& error,
                           Turn& turn) {
     if (!durable_) {

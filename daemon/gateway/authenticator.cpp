@@ -20,9 +20,9 @@ using namespace std::chrono_literals;
 
 constexpr std::size_t kKeyBytes = 32;
 constexpr const char* kZapEndpoint = "inproc://zeromq.zap.01";
-constexpr int kMany = 256;  // requests served before a desk is replaced; their pipes take 8 MiB
-// How long a replaced desk still answers requests already sent to it, which takes microseconds. At
-// 1,200 peers a second, 250 ms keep 10 MiB of pipes.
+constexpr int kMany = 256;  // requests before a ZAP socket is replaced; their pipes take 8 MiB
+// How long a replaced ZAP socket still answers requests that were already sent to it, which takes
+// microseconds. At 1,200 peers a second, its pipes take up to 10 MiB for this time.
 constexpr auto kOnTheirWay = 250ms;
 
 std::string to_z85(const std::string& key) {
@@ -67,7 +67,7 @@ Authenticator::Authenticator(boost::asio::io_context& io, const io::ZmqContext& 
     open_desk();
 }
 
-// Opens a new ZAP socket. While there is none, every peer is refused (ZmqSocket::set_curve_server).
+// Opens a new ZAP socket. If there is none, every peer is refused (ZmqSocket::set_curve_server).
 void Authenticator::open_desk() {
     io::ZmqSocket socket(context_, io::ZmqType::Reply);
     const auto bound = socket.bind(kZapEndpoint);
@@ -82,7 +82,7 @@ void Authenticator::stop() {
 }
 
 void Authenticator::give_back_memory(std::chrono::steady_clock::time_point now) {
-    connections_.open();  // reading the events frees libzmq's memory for them
+    connections_.open();  // reads the events, whose memory libzmq then frees
     Desk& first = desks_.front();
     if (desks_.size() > 1) {
         if (now - first.replaced_at >= kOnTheirWay) first.reader->stop();
@@ -112,7 +112,7 @@ bool Authenticator::allows(const std::string& key, const std::string& address) {
     return false;
 }
 
-// Answers all pending requests. The frames of a ZAP request are: version, request id, domain,
+// Answers all waiting requests. The frames of a ZAP request are: version, request id, domain,
 // address, routing id, mechanism, credentials.
 void Authenticator::answer_all(Desk& desk) {
     while (const auto message = desk.reader->receive()) {
@@ -132,18 +132,19 @@ io::Task<void> Authenticator::serve(Desk& desk) {
     bool open = true;
     while (open) {
         open = co_await desk.reader->readable();
-        answer_all(desk);  // even after the end, because requests may have queued up
+        answer_all(desk);  // also after stop(), because requests may still be queued
     }
     desk.ended = true;
 }
 
-// Reads the keys again if the directory's modification time has changed.
+// Reads the keys again if the modification time of their directory has changed.
 void Authenticator::refresh() {
     std::error_code error;
     const auto changed = std::filesystem::last_write_time(authorized_, error);
     if (!error && changed == read_at_) return;
     names_ = io::read_authorized(authorized_);
-    // Two changes may share a modification time, so a recently changed directory is read again.
+    // Two changes may have the same modification time. A directory that changed recently is
+    // therefore read again.
     const bool settled =
         std::filesystem::file_time_type::clock::now() - changed > std::chrono::seconds(2);
     read_at_ = !error && settled ? changed : std::filesystem::file_time_type{};

@@ -5,7 +5,8 @@
 namespace roll::gateway {
 namespace {
 
-// Maximum age of a look; beats and their looks come every second.
+// Maximum age of the last read of the file. Each beat reads the file, so usually it is a second
+// old.
 constexpr std::chrono::seconds kOld{3};
 constexpr std::chrono::seconds kPatience{2};
 
@@ -88,7 +89,7 @@ void BeaconWriter::look() {
     looked_.notify_one();
 }
 
-// Writes a beat. If that fails, the beat is not published: workers then see an unchanged beacon,
+// Writes a beat. If that fails, the beat is not published. Workers then see an unchanged beacon,
 // and rolld counts no silence. The counter advances only when a whole record is written.
 void BeaconWriter::write(const io::Beacon& record) {
     look();

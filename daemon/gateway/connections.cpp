@@ -15,7 +15,8 @@ constexpr const char* kEndpoint = "inproc://connections";
 
 }  // namespace
 
-// Removes the receive limit, because libzmq's own thread would block on it.
+// Subscribes to the events of `server`. The socket has no receive limit, because libzmq's own
+// thread would block at the limit.
 Connections::Connections(const io::ZmqContext& context, const io::ZmqSocket& server)
     : events_(zmq_socket(context.get(), ZMQ_PAIR)) {
     const int none = 0;
@@ -29,8 +30,8 @@ Connections::Connections(const io::ZmqContext& context, const io::ZmqSocket& ser
 
 Connections::~Connections() { zmq_close(events_); }
 
-// Reads the new events and returns the number of open connections. An event has two frames: a
-// 16-bit kind with a 32-bit descriptor, then the endpoint.
+// Reads the new events, and returns the number of open connections. An event has two frames: a
+// 16-bit kind followed by a 32-bit descriptor, then the endpoint.
 std::size_t Connections::open() {
     std::array<char, 512> frame{};
     while (zmq_recv(events_, frame.data(), frame.size(), ZMQ_DONTWAIT) >= 6) {

@@ -9,8 +9,8 @@
 
 namespace roll::gateway {
 
-// Returns whether a process holds the lock. Takes the lock shared for an instant; a roll-worker
-// that starts meanwhile retries.
+// Returns whether a process holds the lock. Takes a shared lock for a moment to find out. A
+// roll-worker that starts in that moment retries.
 static bool is_held(const std::filesystem::path& lock) {
     const io::Descriptor file(::open(lock.c_str(), O_RDONLY | O_CLOEXEC));
     return !file || ::flock(file.get(), LOCK_SH | LOCK_NB) != 0;

@@ -67,7 +67,7 @@ io::Task<void> LocalDoor::accept() {
     while (acceptor_.is_open()) {
         auto [error, socket] = co_await acceptor_.async_accept(token);
         if (error == asio::error::operation_aborted) co_return;
-        if (error) {  // e.g. no descriptor is left
+        if (error) {  // for example because no descriptor is left
             asio::steady_timer pause(io_, kPauseAfterTrouble);
             co_await pause.async_wait(token);
             continue;
@@ -106,7 +106,7 @@ io::Task<void> LocalDoor::serve(std::uint64_t id, std::shared_ptr<Connection> co
     connections_.erase(id);
 }
 
-// Schedules `heard` after the other ready handlers, so that one turn takes the frames of all
+// Schedules `heard` behind the handlers that are ready, so that one turn takes the frames of all
 // senders.
 void LocalDoor::ring() {
     if (frames_.empty() || std::exchange(rung_, true)) return;
@@ -144,7 +144,7 @@ io::Task<void> LocalDoor::write(std::shared_ptr<Connection> connection) {
         const std::string now = std::exchange(connection->owed, {});
         const auto buffer = asio::buffer(now);
         const auto [error, size] = co_await asio::async_write(connection->socket, buffer, token);
-        if (error) break;  // serve() sees the error as well
+        if (error) break;  // serve() gets this error, too, and closes the connection
     }
     connection->writing = false;
 }

@@ -9,7 +9,7 @@
 namespace roll::gateway {
 
 std::uint64_t beats_to_adopt(const LeaseRules& rules) {
-    constexpr std::chrono::seconds kBeat{1};  // minimum time between beats
+    constexpr std::chrono::seconds kBeat{1};  // minimum time between two beats
     const auto patience = std::chrono::ceil<std::chrono::seconds>(rules.volume_patience) / kBeat;
     return static_cast<std::uint64_t>(rules.lost_after_beats + patience);
 }
@@ -32,7 +32,8 @@ std::optional<WorkerId> look_up(const core::State& state, const std::string& ses
     return found == state.index.by_session.end() ? std::nullopt : std::optional(found->second);
 }
 
-// Returns the worker's id in State. Uses the cached id if it is still valid.
+// Returns the id of the worker in State that has this session. Uses the cached id if it is still
+// valid.
 std::optional<WorkerId> worker_of(const core::State& state, const std::string& name,
                                   Session& session) {
     if (session.worker) {
@@ -43,8 +44,8 @@ std::optional<WorkerId> worker_of(const core::State& state, const std::string& n
     return session.worker;
 }
 
-// Returns the allocation in a heartbeat's pilot note. The key "CLUSTER.INCARNATION.ID" is one of
-// our orders; any other key gives allocation 0, which never exists.
+// Returns the allocation that a heartbeat's pilot note names. A key "CLUSTER.INCARNATION.ID" with
+// this ledger's CLUSTER is one of our orders. Any other key gives allocation 0, which never exists.
 std::optional<core::Pilot> pilot_of(const protocol::Heartbeat& heartbeat,
                                     const std::string& cluster) {
     if (!heartbeat.pilot) return std::nullopt;
@@ -64,8 +65,8 @@ std::optional<core::Pilot> pilot_of(const protocol::Heartbeat& heartbeat,
     return pilot;
 }
 
-// Adds the worker's claims about one attempt. Checkpoints and the export precede the end, because
-// they count only while the attempt is current.
+// Adds the inputs that follow from the worker's report about one attempt. Checkpoints and the
+// export come before the end, because they count only while the attempt is current.
 void add_claims(WorkerId worker, const protocol::RunningAttempt& entry, Inputs& inputs) {
     if (entry.phase == "running" || entry.phase == "ended")
         inputs.push_back(core::MemberStarted{worker, entry.attempt});
@@ -91,7 +92,7 @@ bool says(const protocol::Heartbeat& heartbeat, const AttemptKey& key) {
            heartbeat.running.end();
 }
 
-// A member in State, on one worker, that has not ended.
+// A member of an attempt that State has on a worker and that has not ended.
 struct Held {
     AttemptKey key;
     bool up = false;
@@ -109,11 +110,13 @@ std::vector<Held> held_by(const core::State& state, WorkerId worker) {
     return held;
 }
 
-// Returns how long an attempt that should run may be missing from heartbeats. The grace is short
-// for this rolld's own attempts that have been seen running or were sent no start order. It is
-// start_on_its_way for the others. Their start order may still be in transit, so an attempt ended
-// sooner could start beside its successor; and for an attempt of an earlier rolld, the first
-// heartbeat heard may be an old one.
+// Returns how long an attempt that should run may be missing from heartbeats before it counts as
+// missing.
+//
+// The time is short for an attempt of this rolld that was seen running or was sent no start order.
+// For others it is start_on_its_way: their start order may still be on its way, so that an attempt
+// ended sooner could start beside its successor. For an attempt of an earlier rolld, the first
+// heartbeat that arrives may also be an old one.
 std::chrono::milliseconds grace(const core::State& state, const Held& held, const Session& session,
                                 const LeaseRules& rules) {
     const bool ours = held.key.token.incarnation == state.incarnation;
@@ -121,8 +124,9 @@ std::chrono::milliseconds grace(const core::State& state, const Held& held, cons
     return soon ? rules.missing_grace : rules.start_on_its_way;
 }
 
-// Records attempts that should run on the worker but are missing from its heartbeat. An attempt
-// waiting for its start is never missing: each answer repeats the start order.
+// Adds a MemberUnknown for each attempt that should run on the worker but has been missing from its
+// heartbeats for too long. An attempt that waits for its start is never missing, because each
+// answer repeats its start order.
 void note_missing(const core::State& state, WorkerId worker, const LeaseRules& rules, Instant now,
                   Session& session, Inputs& inputs) {
     std::map<AttemptKey, Instant> missing;
@@ -141,8 +145,8 @@ void note_missing(const core::State& state, WorkerId worker, const LeaseRules& r
     session.ordered = std::move(ordered);
 }
 
-// Adds a StaleClaim for each attempt that runs but is not current. Adds it only once while the
-// attempt keeps being reported.
+// Adds a StaleClaim for each attempt that the worker runs but that is not current. Adds it once,
+// not again with each heartbeat.
 void add_stale(const core::State& state, WorkerId worker, Session& session, Inputs& inputs) {
     std::set<AttemptKey> stale;
     for (const protocol::RunningAttempt& entry : session.last.running) {
@@ -154,7 +158,7 @@ void add_stale(const core::State& state, WorkerId worker, Session& session, Inpu
     session.fenced = std::move(stale);
 }
 
-// Returns the time at which two of the session's heartbeats are missing.
+// Returns the time at which the session will have missed two heartbeats.
 Instant due(const Session& session) {
     const auto beat = std::chrono::milliseconds(std::max(session.last.beat_ms, 1000));
     return session.renewed + 2 * beat + beat / 2;
@@ -180,7 +184,7 @@ std::vector<core::Input> Sessions::hear(const core::State& state, const Peer& pe
         if (worker && unheard_since_.contains(*worker))
             session.renewed_at = unheard_since_.at(*worker);
     }
-    // A late heartbeat of a replaced connection renews nothing.
+    // A late heartbeat from a connection that was replaced renews nothing.
     if (!fresh && heartbeat.sequence <= session.last.sequence) return inputs;
     session.last = std::move(heartbeat);
     session.frame = frame;
@@ -215,7 +219,7 @@ std::optional<WorkerId> Sessions::worker_of(const core::State& state, std::strin
     return gateway::worker_of(state, entry->first, entry->second);
 }
 
-// Updates the session for the heartbeat that was just stored.
+// Updates the session after `session.last` was set, and adds the inputs that follow from it.
 void Sessions::note(const core::State& state, std::optional<WorkerId> worker, Session& session,
                     bool fresh, const Peer& peer, std::uint64_t published, Instant now,
                     Inputs& inputs) {
@@ -256,7 +260,8 @@ std::vector<core::Input> Sessions::lost(const core::State& state, std::uint64_t 
         inputs.push_back(
             core::WorkerGone{id, "not heard for " + std::to_string(published - since) + " beats"});
     }
-    // Silence is counted in published beats, so no verdict can change before the next beat.
+    // Silence is counted in published beats. The result can therefore not change before the next
+    // beat.
     judge_at_ = std::max(oldest + limit, published + 1);
     return inputs;
 }
@@ -268,7 +273,8 @@ std::vector<core::Input> Sessions::quiet(const core::State& state, Instant now) 
     for (const auto& [id, worker] : state.workers) {
         if (worker.quiet) continue;
         const auto session = sessions_.find(worker.session);
-        if (session == sessions_.end()) continue;  // not heard since this start, thus already quiet
+        // State already has it as quiet: not heard from since rolld's start.
+        if (session == sessions_.end()) continue;
         const Instant quiet_at = due(session->second);
         soonest = std::min(soonest, quiet_at);
         if (now >= quiet_at) inputs.push_back(core::WorkerHeard{id, false});
@@ -291,7 +297,8 @@ bool Sessions::is_silent(const core::State& state, WorkerId id, std::uint64_t pu
            published - since->second >= static_cast<std::uint64_t>(rules_.silent_after_start_beats);
 }
 
-// Returns the silent workers. Checks them once per beat, because silence only grows with beats.
+// Returns the silent workers. Looks for new ones only once per beat, because silence grows only
+// with beats.
 const std::set<WorkerId>& Sessions::silent(const core::State& state, std::uint64_t published) {
     std::erase_if(silent_, [&](WorkerId id) { return !is_silent(state, id, published); });
     if (std::exchange(silent_for_, published) == published) return silent_;
@@ -304,8 +311,8 @@ bool Sessions::is_company(const Session& session, Instant now) const {
     return session.last.heard_recently && now - session.heard_at <= rules_.company;
 }
 
-// Returns whether a worker reports that it hears rolld. Checks the last known such worker first,
-// and searches all sessions only if that one no longer qualifies.
+// Returns whether a worker reports that it hears rolld. Checks the worker found last time first,
+// and searches all sessions only if that one no longer does.
 bool Sessions::has_company(Instant now) {
     const auto last = sessions_.find(companion_);
     if (last != sessions_.end() && is_company(last->second, now)) return true;
@@ -316,8 +323,8 @@ bool Sessions::has_company(Instant now) {
     return true;
 }
 
-// Drops sessions of workers that are gone. Does nothing unless a worker was added or removed since
-// the last call.
+// Drops the sessions of workers that are gone. Does nothing unless a worker was added or removed
+// since the last call.
 void Sessions::forget_gone(const core::State& state) {
     const std::pair workers(state.workers.size(), state.next_worker);
     if (std::exchange(tidied_for_, workers) == workers) return;

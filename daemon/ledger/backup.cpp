@@ -22,8 +22,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns whether the path exists. A path that cannot be inspected counts as missing; using it then
-// reports the error.
+// Returns whether the path exists. A path that cannot be inspected counts as missing, because its
+// use then reports the error.
 bool is_there(const fs::path& path) {
     std::error_code ignored;
     return fs::exists(path, ignored);
@@ -39,7 +39,7 @@ Result<void> move_file(const fs::path& from, const fs::path& to) {
     return {};
 }
 
-// A directory that is removed at the end of the scope, unless it was renamed.
+// A temporary directory. The destructor removes it, unless it was renamed.
 struct Scratch {
     fs::path path;
     explicit Scratch(fs::path directory) : path(std::move(directory)) { clear(); }
@@ -52,8 +52,8 @@ struct Scratch {
     }
 };
 
-// Checks the ledger in `directory` and closes it, which merges its WAL into the database. Returns
-// the number of the newest event.
+// Checks the ledger in `directory`. Closes it, which merges its WAL into the database. Returns the
+// number of the newest event.
 Result<std::int64_t> check_and_close(const fs::path& directory) {
     std::int64_t newest = 0;
     {
@@ -93,20 +93,21 @@ Result<void> copy_backup(const fs::path& backup, const fs::path& to) {
         }
         ROLL_TRY_VOID(copy_synced(backup / name, to / name));
     }
-    const char* const wal = "ledger.db-wal";  // exists if the ledger was copied by other means
+    // The ledger may have been copied by other means than --backup.
+    const char* const wal = "ledger.db-wal";
     return is_there(backup / wal) ? copy_synced(backup / wal, to / wal) : Result<void>{};
 }
 
-// Returns an error about the copy as an error about the backup.
+// Returns an error about the copy of a backup as an error about the backup itself.
 tl::unexpected<Error> of_backup(Error error, const fs::path& copy, const fs::path& backup) {
     if (const auto at = error.message.find(copy.string()); at != std::string::npos)
         error.message.replace(at, copy.string().size(), backup.string());
     return fail(error.code, error.message, "nothing was changed; give an earlier backup");
 }
 
-// Moves the ledger of `state` to `before` and the ledger of `made` into its place. The mark is
-// replaced last: until then a start would refuse, because it would find that the ledger is missing
-// or differs from the mark.
+// Moves the ledger of `state` to `before`, and the ledger of `made` into its place. The mark is
+// replaced last. A rolld that starts before that refuses the ledger, because it is missing or does
+// not match the mark.
 Result<void> put_in_place(const fs::path& made, const fs::path& state, const fs::path& before) {
     ROLL_TRY_VOID(make_directories(before));
     for (const char* name : {"ledger.snapshot", "ledger.db-wal", "ledger.db-shm", "ledger.db"})
@@ -132,7 +133,8 @@ Result<std::int64_t> back_up(const fs::path& state, const fs::path& directory) {
     const Scratch scratch(target.string() + ".tmp");
     ROLL_TRY_VOID(make_directories(scratch.path));
     {
-        // Read the mark before the copy, because events committed from now on may be in the copy.
+        // Read the mark before copying, because the copy may then contain later events, but never
+        // fewer than the mark says.
         ROLL_TRY(const MarkFile mark, MarkFile::open(state / "ledger.mark"));
         const std::optional<Mark> marked = mark.read();
         ROLL_TRY(const Database database, open_database(source));

@@ -7,7 +7,8 @@
 namespace roll::ledger {
 namespace {
 
-// Returns true if a pruning replaced the hash of the marked row.
+// Returns whether the marked row was the newest one before the ledger was pruned, which replaced
+// its hash.
 Result<bool> was_pruned(sqlite3* database, const Mark& marked) {
     ROLL_TRY(const Statement query,
              prepare(database, "SELECT 1 FROM pruned WHERE seq = ? AND hash = ?"));

@@ -9,7 +9,7 @@
 namespace roll::ledger {
 namespace {
 
-// The kinds' names, in the order of core::Event's alternatives.
+// Names of the kinds, in the order of the alternatives of core::Event.
 constexpr std::array kKinds = {
     "incarnation_raised",
     "job_submitted",
@@ -70,7 +70,7 @@ Enum enum_from(const Json& json, const std::array<const char*, N>& names) {
     return static_cast<Enum>(found - names.begin());
 }
 
-// Converts a value to a form that JsonText can write.
+// put() converts a value to a form that JsonText can write.
 template <class T>
 const T& put(const T& value) {
     return value;
@@ -108,7 +108,7 @@ std::vector<JsonText> put(const std::vector<core::Place>& places) {
     return all;
 }
 
-// Read a value from JSON. These functions throw; event_from() converts exceptions to an Error.
+// take() reads a value from JSON. It throws; event_from() converts exceptions to an Error.
 template <class T>
 void take(const Json& json, T& value) {
     json.get_to(value);
@@ -172,7 +172,7 @@ struct Writer {
     void operator()(const char* name, const T& value) {
         text.add(name, put(value));
     }
-    // Writes a field that older ledgers lack. Omits the field if it has its default value.
+    // Writes a field that older ledgers lack. Leaves it out if it has its default value.
     template <class T>
     void added(const char* name, const T& value) {
         if (value != T{}) (*this)(name, value);

@@ -19,20 +19,21 @@
 namespace roll::ledger {
 namespace {
 
-// Maximum size of a page of events, which must fit into a reply.
+// Maximum size of a page of events in bytes. The page must fit into a reply.
 constexpr std::size_t kReadBytesMax = 4u << 20;
-// Pruning must remove at least one job in kPruneShare, because it rehashes every row.
+// Pruning must remove at least one of kPruneShare events, because it rehashes every row.
 constexpr std::size_t kPruneShare = 10;
-// Maximum number of events since the newest snapshot, or a quarter of the number of jobs if that is
-// more. A snapshot costs the size of State; a start costs the events since the snapshot.
+// Number of events after the newest snapshot that leads to a new one, or a quarter of the number of
+// jobs if that is more. Writing a snapshot takes time proportional to State; a start takes time
+// proportional to the events since the snapshot.
 constexpr std::int64_t kSnapshotEvery = 20'000;
 constexpr std::int64_t kSnapshotShare = 4;
 
-// Makes the kernel read the whole file from its start to its end, because the checks at open() read
-// it in the order of its trees, and on a cold cache each page would then wait for the disk.
-// Requires that SQLite has not opened the file, because close() drops the locks that SQLite holds.
+// Makes the kernel read the whole file in order. The checks of open() read its pages in the order
+// of its trees, and would wait for the disk at each page if the cache is cold. Requires that SQLite
+// has not opened the file, because close() would drop SQLite's locks.
 void read_ahead(const std::filesystem::path& path) {
-    constexpr off_t kAtOnce = 128 << 10;  // maximum that the kernel reads per request
+    constexpr off_t kAtOnce = 128 << 10;  // the most that the kernel reads ahead per request
     const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
     if (fd < 0) return;
     const off_t size = ::lseek(fd, 0, SEEK_END);
@@ -51,8 +52,8 @@ struct Ledger::Impl {
     Statement insert;
     Statement begin;
     Statement commit;
-    Mark head{};                    // the newest row
-    std::int64_t snapshot_seq = 0;  // event number of the newest snapshot; 0: none
+    Mark head{};                    // newest row
+    std::int64_t snapshot_seq = 0;  // number of the newest event in the newest snapshot; 0: none
     SnapshotWriter snapshots{};
 
     std::filesystem::path snapshot_path() const { return path.parent_path() / "ledger.snapshot"; }
@@ -87,8 +88,8 @@ Result<Ledger> Ledger::open(const std::filesystem::path& directory) {
     ROLL_TRY(Database database, open_database(path));
     if (const auto checked = check_pages(database.get(), path); !checked)
         return tl::unexpected(checked.error());
-    // Use EXTRA. Otherwise a power loss may restore the rollback journal from the switch to WAL,
-    // and with it the empty file, under whatever the WAL holds by then.
+    // EXTRA is used for the switch to WAL. Otherwise a power loss could bring back the rollback
+    // journal of the switch, and with it the empty file, while the WAL already has rows.
     ROLL_TRY_VOID(execute(database.get(), "PRAGMA synchronous=EXTRA"));
     ROLL_TRY_VOID(execute(database.get(), "PRAGMA journal_mode=WAL"));
     ROLL_TRY_VOID(execute(database.get(), "PRAGMA synchronous=FULL"));
@@ -107,8 +108,8 @@ Result<Ledger> Ledger::open(const std::filesystem::path& directory) {
                                     std::move(insert), std::move(begin), std::move(commit)});
     ROLL_TRY(impl->head, check_chain(impl->database.get(), path, impl->mark.read()));
     ROLL_TRY_VOID(merge_wal_at_close(impl->database.get(), true));
-    // A killed rolld may have written the newest rows without syncing them, so a power loss can
-    // still remove them. They are marked only after the checkpoint has synced the WAL.
+    // A killed rolld may have written the newest rows without syncing them, so that a power loss
+    // can still remove them. They are marked only after the checkpoint has synced the WAL.
     if (execute(impl->database.get(), "PRAGMA wal_checkpoint")) impl->mark.write(impl->head);
     return Ledger(std::move(impl));
 }
@@ -153,7 +154,8 @@ Result<void> Ledger::append(std::span<const core::Event> events, Time at) {
     return {};
 }
 
-// Returns the snapshot if its row is in the ledger. check_chain() has verified all hashes.
+// Returns the snapshot if the row at which it was taken is in the ledger. check_chain() has already
+// verified all hashes.
 std::optional<Snapshot> Ledger::Impl::snapshot() const {
     auto found = read_snapshot(snapshot_path());
     if (!found) {
@@ -182,7 +184,7 @@ Result<core::State> Ledger::Impl::fold(core::State state, std::int64_t since) co
         const Row row = row_of(all.get());
         const auto event = event_from(row.kind, row.body);
         if (!event) return damaged(path, event.error().message);
-        // The column is outside the hash chain, but must match the event, which is in the chain.
+        // The column `job` is not in the hash chain, but must match the event, which is.
         const JobId filed{static_cast<std::uint64_t>(sqlite3_column_int64(all.get(), 4))};
         if (job_of(*event).value_or(JobId{}) != filed)
             return damaged(
@@ -205,7 +207,7 @@ void Ledger::keep_snapshot(const core::State& state, bool now) {
     Impl& impl = *impl_;
     const std::int64_t since = impl.head.seq - impl.snapshot_seq;
     if (now) {
-        impl.snapshots = SnapshotWriter();  // ends a running snapshot
+        impl.snapshots = SnapshotWriter();  // end a snapshot that is being written
         if (since > 0) (void)write_snapshot(impl.snapshot_path(), impl.head, state);
         return;
     }
@@ -215,7 +217,7 @@ void Ledger::keep_snapshot(const core::State& state, bool now) {
         impl.snapshot_seq = impl.head.seq;
 }
 
-// Recomputes every row's hash, starting from the first remaining row.
+// Recomputes the hash of every row, from the first remaining row.
 Result<Mark> Ledger::Impl::rehash() const {
     ROLL_TRY(const Statement all,
              prepare(database.get(), "SELECT seq, at, kind, body FROM events ORDER BY seq"));
@@ -248,7 +250,7 @@ Result<void> Ledger::Impl::drop(const std::set<JobId>& jobs, const core::State& 
         ROLL_TRY_VOID(step(remove.get()));
         sqlite3_reset(remove.get());
     }
-    // Sequence numbers of removed events are not reused.
+    // The numbers of removed events are not used again.
     ROLL_TRY(Mark next, rehash());
     next.seq = head.seq;
     ROLL_TRY(next, insert_rows(carried_uses(state), now, next));
@@ -256,7 +258,7 @@ Result<void> Ledger::Impl::drop(const std::set<JobId>& jobs, const core::State& 
     head = next;
     mark.write(head);
     std::error_code ignored;
-    std::filesystem::remove(snapshot_path(), ignored);  // the snapshot belongs to the old chain
+    std::filesystem::remove(snapshot_path(), ignored);  // it belongs to the old hash chain
     return {};
 }
 

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t kSlotBytes = 64;
 
-// Returns "roll-mark SEQ HASH " with padding, followed by its checksum in hex.
+// Returns the text of a slot: "roll-mark SEQ HASH " with leading zeros, then its checksum in hex.
 std::string encode(const Mark& mark) {
     const std::string head = fmt::format("roll-mark {:020} {:016x} ", mark.seq, mark.hash);
     return head + to_hex(hash64(head)).substr(0, kSlotBytes - 1 - head.size()) + "\n";

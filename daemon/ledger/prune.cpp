@@ -6,14 +6,14 @@
 namespace roll::ledger {
 namespace {
 
-// Returns, for each job, the jobs that must be kept with it. With the first job of an array, all
-// jobs of the array are kept.
+// Returns, for each job, the jobs that must be kept if that job is kept. If the first job of an
+// array is kept, all jobs of the array are.
 std::map<JobId, std::vector<JobId>> references(const core::State& state) {
     std::map<JobId, std::vector<JobId>> kept_by;
     for (const auto& [id, job] : state.jobs) {
         for (const spec::After& after : job.spec.after) kept_by[id].push_back(after.job);
         if (job.array != JobId{} && job.array != id) kept_by[job.array].push_back(id);
-        // A group keeps its jobs, because its end reports how they ended.
+        // A group keeps its jobs, because the group's end reports how they ended.
         if (job.spec.into) kept_by[*job.spec.into].push_back(id);
         if (job.spec.source_job) kept_by[id].push_back(*job.spec.source_job);
         if (job.cron_last != JobId{}) kept_by[job.cron_last].push_back(id);

@@ -18,8 +18,8 @@
 namespace roll::ledger {
 namespace {
 
-// Returns the header "roll-snapshot LAYOUT SEQ HASH SIZE SUM"; SUM covers the header before it and
-// the body.
+// Returns the header "roll-snapshot LAYOUT SEQ HASH SIZE SUM". SUM is the checksum of the header
+// before it and of the body.
 std::string header_of(const Mark& at, std::string_view body) {
     const std::string head = fmt::format("roll-snapshot {:016x} {:020} {:016x} {:020} ", layout(),
                                          at.seq, at.hash, body.size());
@@ -73,8 +73,8 @@ SnapshotWriter& SnapshotWriter::operator=(SnapshotWriter&& other) noexcept {
 }
 SnapshotWriter::~SnapshotWriter() { stop(); }
 
-// Starts the child. The child closes all files of this process, such as the ledger's lock, blocks
-// its own signals, and is killed if this process ends.
+// Starts the child that writes the snapshot. The child closes the files of this process, such as
+// the ledger's lock, blocks its signals, and is killed if this process ends.
 bool SnapshotWriter::start(const std::filesystem::path& path, const Mark& at,
                            const core::State& state) {
     sigset_t all;

@@ -36,7 +36,7 @@ concept Pair = requires {
     typename T::first_type;
 };
 
-// The element type of a container, without the const of a map's keys.
+// Element type of a container. The key of a map's element is not const.
 template <class T>
 struct Element {
     using type = T;
@@ -81,7 +81,7 @@ struct Reader {
     std::string_view bytes;
     bool whole = true;  // no read has failed yet
 
-    // Returns false if fewer bytes are left. All later reads fail too.
+    // Returns whether `count` bytes are left. After a failure, all later reads fail, too.
     bool has(std::size_t count) {
         whole = whole && count <= bytes.size();
         return whole;
@@ -106,7 +106,8 @@ struct Reader {
             bytes.remove_prefix(size);
         } else if constexpr (Container<T>) {
             const auto size = take_new<std::size_t>();
-            if (!has(size)) return;  // an element has at least one byte
+            // Each element has at least one byte, so a larger size is wrong.
+            if (!has(size)) return;
             for (std::size_t i = 0; i < size && whole; ++i)
                 value.insert(value.end(),
                              take_new<typename Element<typename T::value_type>::type>());
@@ -128,8 +129,8 @@ struct Reader {
     }
 };
 
-// Returns its own signature, which contains the name of V ("...; auto V =
-// roll::core::JobPhase::Done]"), or V's number if V has no name.
+// Returns the function's signature, which contains the name of the enumerator V ("...; auto V =
+// roll::core::JobPhase::Done]"), or its number if there is no such enumerator.
 template <auto V>
 std::string name_of_value() {
     return __PRETTY_FUNCTION__;
@@ -142,7 +143,8 @@ std::string names_of(std::integer_sequence<int, V...>) {
 
 struct Describer {
     std::string text;
-    std::set<std::string> known{};  // types already described; JobSpec is recursive
+    // Types that are already described; needed because JobSpec contains itself.
+    std::set<std::string> known{};
 
     template <class T>
     void describe() {

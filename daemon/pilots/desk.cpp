@@ -15,7 +15,7 @@ struct Overload : Fs... {
     using Fs::operator()...;
 };
 template <class... Fs>
-Overload(Fs...) -> Overload<Fs...>;  // clang 16 needs this guide
+Overload(Fs...) -> Overload<Fs...>;  // clang 16 needs this deduction guide
 
 std::optional<Time> wall(const std::optional<std::int64_t>& seconds) {
     if (!seconds || *seconds <= 0) return std::nullopt;
@@ -33,8 +33,8 @@ std::optional<core::SlurmPhase> phase_for_core(Phase phase) {
     return std::nullopt;
 }
 
-// Returns the row of an order: that of its known job, else that of a live job, else any; nullptr if
-// there is none.
+// Returns the row of the order `key`; if `slurm_job` is known, only the row of that job. Prefers a
+// job that has not ended. nullptr if there is none.
 const QueueRow* row_for(const std::vector<QueueRow>& rows, const std::string& key,
                         const std::string& slurm_job) {
     const QueueRow* best = nullptr;
@@ -47,8 +47,8 @@ const QueueRow* row_for(const std::vector<QueueRow>& rows, const std::string& ke
     return best;
 }
 
-// True if the job ended because of the node, was requeued, or continues with fewer nodes
-// (--no-kill).
+// Returns whether the job has lost a node: it ended because of the node, was requeued, or continues
+// with fewer nodes (--no-kill).
 bool has_lost_a_node(const QueueRow& row, const spec::PilotQueue& queue) {
     return slurm::lost_its_node(row.state) || row.phase == Phase::Pending ||
            (row.phase == Phase::Running && row.nodes < queue.nodes);
@@ -75,8 +75,8 @@ std::string Desk::hearsay(AllocationId id) const {
     return found == hearsay_.end() ? "" : found->second;
 }
 
-// Returns whether the order may have been sent. An order of an earlier rolld may have been sent by
-// that rolld.
+// Returns whether the order may have been sent to Slurm. If an earlier rolld made the order, that
+// rolld may have sent it.
 bool Desk::was_sent(const core::State& state, AllocationId id) const {
     return sent_.contains(id) || state.allocations.at(id).incarnation != state.incarnation;
 }
@@ -98,8 +98,8 @@ bool Desk::watches(const core::State& state) const {
     });
 }
 
-// Returns the time of the next poll. Fast polls are limited to two per 1.5 poll intervals, except
-// while squeue must confirm that a node is down.
+// Returns the time of the next poll. While polling is fast, there are at most two polls per 1.5
+// poll intervals, except while squeue must confirm that a node is down.
 Instant Desk::next_poll() const {
     if (!asked_) return Instant{0};
     const Instant soon = *asked_ + std::min(rules_.hurried, rules_.poll);
@@ -119,14 +119,14 @@ std::optional<Errand> Desk::cancel(const std::string& job, const std::string& ke
 
 std::optional<Errand> Desk::give_back(const core::State& state, AllocationId id, Instant now) {
     const std::string& job = state.allocations.at(id).slurm_job;
-    // An order that was not accepted is withdrawn, or looked up first.
+    // no job to cancel: the order is withdrawn, or looked up first
     if (job.empty()) return std::nullopt;
     return cancel(job, key_of(state, id), now);
 }
 
-// Adds the machines excluded here to the queue's own --exclude, because Slurm might allocate them
-// again. Adds only machines that pilots came from, because Slurm refuses names that it does not
-// know.
+// Adds the machines that rolld has excluded to --exclude in the queue's arguments, because Slurm
+// might allocate them again. Adds only machines on which workers of allocations ran, because Slurm
+// refuses names that it does not know.
 static void leave_out(const core::State& state, std::vector<std::string>& sbatch_args) {
     std::string machines;
     for (const auto& [name, machine] : state.machines) {
@@ -170,8 +170,8 @@ std::optional<Errand> Desk::next(const core::State& state, Instant now) {
     return errand;
 }
 
-// Returns an errand that polls squeue or asks about nodes. Polls at once if scontrol reports a node
-// down, because squeue must confirm that for the allocation.
+// Returns the errand that polls squeue or asks about nodes, if one is due. Polls at once if
+// scontrol has reported a node down, because squeue must confirm the loss for the allocation.
 std::optional<Errand> Desk::look_around(const core::State& state, Instant now) {
     if (suspects_.take_doubt() || (watches(state) && now >= next_poll())) {
         asked_before_ = std::exchange(asked_, now);
@@ -211,7 +211,7 @@ std::vector<core::Input> Desk::take(const Outcome& outcome, const core::State& s
         Overload{[&](const Submitted& done) {
                      trouble_ = done.result == slurm::Submission::Accepted ? "" : done.reason;
                      if (done.result == slurm::Submission::Unknown) {
-                         // Slurm may have queued the job at any time until now.
+                         // Slurm may queue the job at any time up to now.
                          sent_[done.allocation] = now;
                          doubt_until_ = now + rules_.doubt;
                          return;
@@ -241,8 +241,8 @@ bool Desk::only_gone_are_left(const core::State& state) const {
     });
 }
 
-// Notes that squeue's answer lacks the job. The job may be in the next answer, so it counts as gone
-// only after several.
+// Records that squeue does not show the job. The job counts as gone only after several polls,
+// because the next poll may show it.
 void Desk::note_absent(AllocationId id, Instant now, std::vector<core::Input>& inputs) {
     Absence& absence = absent_.try_emplace(id, Absence{*answered_, 0}).first->second;
     ++absence.polls;
@@ -283,10 +283,10 @@ std::vector<core::Input> Desk::look(const std::vector<QueueRow>& rows, const cor
     return inputs;
 }
 
-// Finds jobs with our name that State does not hold: orders that were sent twice, or that Slurm
-// queued after rolld had withdrawn them.
+// Finds jobs of our orders that State does not hold: an order was sent twice, or Slurm queued it
+// after rolld had withdrawn it.
 void Desk::find_strays(const std::vector<QueueRow>& rows, const core::State& state) {
-    std::map<std::string, std::string> wanted;  // key -> Slurm job id
+    std::map<std::string, std::string> wanted;  // by order key: Slurm job id
     for (const auto& [id, a] : state.allocations) {
         const std::string key = key_of(state, id);
         const QueueRow* row = row_for(rows, key, a.slurm_job);

@@ -12,7 +12,8 @@ namespace roll::pilots {
 namespace {
 
 constexpr auto kDeadline = std::chrono::seconds(90);
-// Deadline of a question about nodes. A later answer would tell no more than silence does.
+// Deadline of a question about nodes. A later answer would come after the worker's silence has
+// already decided.
 constexpr auto kNodesDeadline = std::chrono::seconds(10);
 
 std::string one_line(std::string text) {
@@ -57,7 +58,7 @@ Outcome run_one(const Poll&, const slurm::Site& site) {
     return Polled{slurm::parse_queue(done.output)};
 }
 
-// Cancels a job. A job that has already ended is not an error.
+// Runs scancel. A job that has already ended is not an error.
 Outcome run_one(const Cancel& errand, const slurm::Site& site) {
     const auto done =
         slurm::run(slurm::cancel_command(errand.slurm_job, errand.key, site), kDeadline);
@@ -67,7 +68,8 @@ Outcome run_one(const Cancel& errand, const slurm::Site& site) {
     return Cancelled{errand.key, ok ? "" : trouble_of(done, "scancel")};
 }
 
-// Asks about nodes. scontrol exits with 1 if a node is unknown, but still reports the others.
+// Runs scontrol for some nodes. It exits with 1 if it does not know a node, but still reports the
+// others.
 Outcome run_one(const AskNodes& errand, const slurm::Site& site) {
     const auto done = slurm::run(slurm::nodes_command(errand.nodes, site), kNodesDeadline);
     const bool told = done.exit_code == 0 || done.output.find(" not found\n") != std::string::npos;
@@ -83,10 +85,10 @@ Outcome run_errand(const Errand& errand, const slurm::Site& site) {
     return std::visit([&](const auto& e) { return run_one(e, site); }, errand);
 }
 
-// Receiver of the outcomes; valid until the runner is destroyed.
+// Where the threads deliver their outcomes. It outlives the runner.
 struct Runner::Home {
     std::mutex mutex;
-    boost::asio::io_context* io = nullptr;  // nullptr: the runner is destroyed
+    boost::asio::io_context* io = nullptr;  // nullptr once the runner is destroyed
     std::function<void(Outcome)> done;
 };
 

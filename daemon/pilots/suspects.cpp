@@ -8,7 +8,8 @@
 namespace roll::pilots {
 namespace {
 
-// Returns silent workers of pilots with a training job that could be reassigned. Usually empty.
+// Returns the silent workers in Slurm allocations that hold a member of a training job. Usually
+// there are none.
 std::set<WorkerId> held_by_silent(const core::State& state, const std::set<WorkerId>& silent) {
     std::set<WorkerId> held;
     for (const WorkerId id : silent) {

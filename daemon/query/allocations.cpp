@@ -89,7 +89,8 @@ int alive_of(const core::State& state, const std::string& queue) {
         state.allocations, [&](const auto& item) { return item.second.queue == queue; }));
 }
 
-// Counts the workers outside `queue` that could hold a node of the job.
+// Returns the number of workers outside the queue's allocations that could hold a member of the
+// job.
 int other_workers(const core::State& state, const std::string& queue,
                   const spec::Resources& wanted) {
     return static_cast<int>(std::ranges::count_if(state.workers, [&](const auto& item) {
@@ -102,8 +103,8 @@ int other_workers(const core::State& state, const std::string& queue,
     }));
 }
 
-// Returns the limits of the queue, as text, that prevent `nodes` nodes at once when `alive`
-// allocations are alive.
+// Returns the limits of the queue, as text, that do not allow `nodes` nodes at once while `alive`
+// of its allocations are alive.
 std::vector<std::string> limits_below(const core::AllocationQueue& queue, int alive, int nodes) {
     std::vector<std::string> found;
     const auto look = [&](int spec::PilotQueue::*limit, std::string text) {
@@ -122,7 +123,8 @@ std::vector<std::string> limits_below(const core::AllocationQueue& queue, int al
     return found;
 }
 
-// Returns a hold if the job needs more nodes than the queue's limits ever allow.
+// Returns a hold if the job needs more nodes than the queue's limits ever allow at once; else
+// nullopt.
 std::optional<Hold> too_wide(const core::State& state, const std::string& name,
                              const core::AllocationQueue& queue, const spec::Resources& wanted) {
     const int alive = alive_of(state, name);
@@ -140,7 +142,7 @@ std::optional<Hold> too_wide(const core::State& state, const std::string& name,
                     missing > 1 ? "fewer nodes" : "fewer GPUs or less time")};
 }
 
-// Explains why a queue with `alive` allocations orders nothing now.
+// Returns the hold that explains why a queue with `alive` live allocations orders nothing now.
 Hold queue_hold(const std::string& name, const core::AllocationQueue& queue, int alive, Time now) {
     const auto hold = [](std::string why, std::string remedy, bool comes = true) {
         return Hold{"allocation", std::move(why), std::move(remedy), {}, comes};
@@ -182,7 +184,7 @@ std::string on_order(const core::State& state, const spec::Resources& wanted) {
 
 namespace {
 
-// Like on_order(), but for a granted allocation whose workers have not all joined yet.
+// Like on_order(), but for an allocation that is granted and whose workers have not all joined yet.
 std::string to_come(const core::State& state, const spec::Resources& wanted, Time now) {
     for (const auto& [id, a] : state.allocations) {
         if (a.phase != core::AllocationPhase::Granted || a.releasing) continue;

@@ -1,5 +1,5 @@
-// Explains why a queued job waits, or which silent nodes a running job has: each rule that holds
-// it and the remedy.
+// Explains each rule that holds a queued job, with its remedy. For a running job, explains silent
+// nodes.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -25,8 +25,8 @@ std::string need_text(const spec::Resources& wanted) {
     return text;
 }
 
-// Returns true if enough workers that take jobs are large enough, busy or not. Returns false if the
-// job requires a segment, because segments are not checked here.
+// Returns whether enough workers that take jobs are large enough, whether or not they are busy.
+// Returns false if the job asks for a segment, because this function does not check segments.
 bool has_enough(const core::State& state, const spec::Resources& wanted, Time now) {
     int left = wanted.workers();
     for (const auto& [id, worker] : state.workers) {
@@ -86,7 +86,7 @@ class Finder {
         all_.push_back({rule, std::move(why), std::move(remedy)});
     }
 
-    // Explains what the end of a job group waits for. The group itself never runs.
+    // Explains what keeps a job group from ending. The group itself never runs.
     void open() {
         const auto inside = state_.index.inside.find(id_);
         const auto left = inside == state_.index.inside.end() ? 0 : inside->second.size();
@@ -117,7 +117,7 @@ class Finder {
         }
     }
 
-    // Explains a dependency on an array. The jobs of an array have consecutive ids.
+    // Explains a dependency on an array, whose jobs have consecutive ids.
     void array(const spec::After& after) {
         const int count = state_.index.arrays.at(after.job).count;
         const auto last = after.job.value + static_cast<std::uint64_t>(count) - 1;
@@ -147,7 +147,8 @@ class Finder {
                             id_.value));
     }
 
-    // Returns ", after attempt 2: the worker was lost", or empty if no attempt has ended.
+    // Returns a text such as ", after attempt 2: its worker was lost"; empty if no attempt has
+    // ended.
     std::string last_end() const {
         if (job_.past.empty()) return {};
         const core::EndedAttempt& last = job_.past.back();
@@ -179,8 +180,9 @@ class Finder {
         add(excess->rule.c_str(), excess->why, std::move(remedy));
     }
 
-    // Returns the limit that blocks the first variant that could start after other jobs have ended;
-    // if there is no such variant, the limit that blocks the first variant.
+    // Returns the limit that blocks the first variant that may start once other jobs have ended. If
+    // there is no such variant, returns the limit that blocks the first variant. nullopt if no
+    // variant is blocked.
     std::optional<core::Excess> excess_of(const core::Limits& limits) const {
         std::optional<core::Excess> found;
         for (int i = 0; i < job_.spec.shapes(); ++i) {
@@ -191,8 +193,8 @@ class Finder {
         return found;
     }
 
-    // Returns the first allowed variant that fits into `room`; if none fits, the resources asked
-    // for.
+    // Returns the first allowed variant that fits into `room`; the job's first variant if none
+    // fits.
     const spec::Resources& shape(const core::Room& room) const {
         for (const int i : core::allowed_shapes(job_, core::Limits(state_, now_), now_)) {
             if (!core::find_places(job_.spec.shape(i), room).empty()) return job_.spec.shape(i);
@@ -239,8 +241,8 @@ class Finder {
                         id_.value));
     }
 
-    // Explains free capacity that is reserved for the first waiting job. Returns false if none
-    // is.
+    // Explains that free capacity is reserved for the first waiting job. Returns false if that is
+    // not the reason.
     bool reservation() {
         const auto first = core::promised(state_, now_);
         if (!first || first->job == id_) return false;
@@ -259,7 +261,7 @@ class Finder {
         return true;
     }
 
-    // Explains why the workers could not hold the job even if nothing ran.
+    // Explains why the connected workers could not hold the job even if nothing else ran.
     void unfit(const spec::Resources& wanted) {
         if (const auto supply = supply_hold(state_, wanted, now_))
             return add("allocation", supply->why, supply->remedy);
@@ -271,7 +273,7 @@ class Finder {
     void too_large(const spec::Resources& wanted, const std::string& need) {
         constexpr std::size_t kNamesMax = 8;
         int fitting = 0;
-        std::vector<std::string> closed;  // drained, or excluded for faults
+        std::vector<std::string> closed;  // nodes that are drained or were excluded for faults
         for (const auto& [id, worker] : state_.workers) {
             const bool fits =
                 worker.slots >= wanted.slots_per_node && worker.gpus >= wanted.gpus_per_node;
@@ -315,8 +317,8 @@ class Finder {
 
 }  // namespace
 
-// Returns the silent nodes of a running job. Its processes there may run until the lease and
-// fence expire.
+// Returns a hold for each silent node of a running job. The job's processes there may run until the
+// lease and fence end.
 static std::vector<Hold> unheard(const core::State& state, const core::Job& job) {
     std::vector<Hold> all;
     if (!job.attempt) return all;

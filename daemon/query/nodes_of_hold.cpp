@@ -1,4 +1,4 @@
-// Explains for each node why a job that waits for free slots does not run there.
+// Explains why a job that waits for free slots does not run on each of the nodes.
 #include <fmt/format.h>
 
 #include "daemon/core/allocations.hpp"
@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kNodesMax = 64;
 
-// Returns the reason why the worker takes no job now, or empty.
+// Returns why the worker takes no jobs now; empty if it takes jobs.
 std::string closed(const core::State& state, const core::Worker& worker) {
     if (worker.draining) return "is drained";
     if (core::is_excluded(state, worker))

@@ -13,7 +13,7 @@
 namespace roll::query {
 namespace {
 
-constexpr int kPageMax = 10'000;  // jobs per reply, about 9 MB
+constexpr int kPageMax = 10'000;  // maximum number of jobs per reply, which make about 9 MB
 constexpr std::array kStates = {"queued", "running", "done", "failed", "cancelled"};
 constexpr std::array kOutcomes = {"done", "app", "infra", "invalid", "yielded", "stopped"};
 constexpr std::array kPhases = {"starting", "running", "stopping"};
@@ -94,7 +94,7 @@ Json array_json(const core::Job& job) {
             {"limit", job.spec.array->limit}};
 }
 
-// Returns why and until when faults exclude a machine; null if it is not excluded.
+// Returns why and until when the node's machine is excluded for faults; null if it is not.
 Json excluded_json(const core::State& state, const std::string& node) {
     const auto machine = state.machines.find(core::machine_of(node));
     if (machine == state.machines.end() || !machine->second.excluded_until) return nullptr;
@@ -103,8 +103,8 @@ Json excluded_json(const core::State& state, const std::string& node) {
             {"reason", machine->second.reason}};
 }
 
-// Adds a score to each rank: the own step time of the fastest rank divided by that of the rank, at
-// most 1.
+// Adds a score to each rank: the shortest own step time of all ranks divided by the rank's own step
+// time.
 Json with_scores(Json ranks) {
     double fastest = 0;
     for (const Json& rank : ranks) {
@@ -118,7 +118,7 @@ Json with_scores(Json ranks) {
     return ranks;
 }
 
-// The resources of a worker that running attempts hold.
+// How much of a worker running attempts hold.
 struct Taken {
     int slots = 0;
     int gpu_hundredths = 0;
@@ -159,7 +159,7 @@ Json after_json(const core::Job& job) {
     return after;
 }
 
-// Merges the progress reported by all members of the job's attempt.
+// Returns the progress that the members of the job's attempt reported, merged into one.
 Progress progress_of(JobId id, const Hearsay& hearsay) {
     Progress all{nullptr};
     for (const Told& told : hearsay.told ? hearsay.told(id) : std::vector<Told>()) {
@@ -170,7 +170,8 @@ Progress progress_of(JobId id, const Hearsay& hearsay) {
     return all;
 }
 
-// Caches why the jobs of a page wait. Jobs that are equal for placement share one text.
+// Texts about why the jobs of a page wait. Jobs that are equal for placement share one text, which
+// is computed once.
 class Waits {
   public:
     Waits(const core::State& state, Time now) : state_(state), now_(now) {}
@@ -184,8 +185,8 @@ class Waits {
     }
 
   private:
-    // Returns the group of a job; nullptr if there are many groups, because searching them would
-    // cost more than it saves.
+    // Returns the ready group that contains the job; nullptr if it is in none. Also nullptr if
+    // there are many groups, because searching them would take longer than it saves.
     const core::Line* line_of(JobId id, const core::Job& job) const {
         constexpr std::size_t kGroupsMax = 16;
         const auto& ready = state_.index.ready;
@@ -201,7 +202,7 @@ class Waits {
     std::string other_{};
 };
 
-// The input from which a summary's field is computed.
+// What the fields of a job's summary are computed from.
 struct View {
     const core::State& state;
     JobId id;
@@ -249,8 +250,8 @@ constexpr std::array kFields = {
     Field{"progress", [](const View& v) { return progress_of(v.id, v.hearsay).told; }},
 };
 
-// Returns the named fields, or all if `names` is empty. Unknown names of a newer client are
-// ignored.
+// Returns the fields with these names, or all fields if `names` is empty. Ignores unknown names,
+// which a newer client may send.
 std::vector<Field> fields_of(const std::vector<std::string>& names) {
     std::vector<Field> fields;
     for (const Field& field : kFields) {
@@ -312,7 +313,8 @@ Result<Json> jobs(const core::State& state, const Json& args, const Hearsay& hea
     };
     const bool runs = wanted_state == "running";
     const bool live = runs || wanted_state == "queued" || (wanted_state.empty() && !all);
-    if (selector.empty() && live) {  // independent of the number of ended jobs
+    // Iterate only jobs that have not ended, of which there are few.
+    if (selector.empty() && live) {
         const std::set<JobId>& ids = runs ? state.index.running : state.index.open;
         auto at = ids.lower_bound(from);
         while (at != ids.end() && add(*at, state.jobs.at(*at))) ++at;
@@ -329,7 +331,7 @@ Result<Json> jobs(const core::State& state, const Json& args, const Hearsay& hea
                {"next", std::move(next)},
                {"running", running},
                {"queued", state.index.open.size() - running}};
-    reply["jobs"] = std::move(list);  // moved; an initializer list would copy it
+    reply["jobs"] = std::move(list);  // an initializer list would copy it
     return reply;
 }
 

@@ -12,8 +12,8 @@
 namespace roll::query {
 namespace {
 
-// Maximum number of jobs looked at, which limits the work of one turn: a name is compared with all
-// jobs, a range checks each of its jobs.
+// Maximum number of jobs that one selector may compare, because it is evaluated within one turn. A
+// name is compared with all jobs; of a range, each job counts.
 constexpr std::size_t kLooksMax = 1'000'000;
 
 // Adds the existing jobs from `first` to `last`. Fails with NotFound if there is none.
@@ -35,14 +35,14 @@ Result<void> add_range(const core::State& state, std::uint64_t first, std::uint6
     return {};
 }
 
-// Returns false for jobs that rolld queued itself: automatic exports and the jobs of cron times. A
-// job counts as submitted by a person if it has a client's key (the first job of a submission), or
-// if it belongs to an array or follows in a chain (the others).
+// Returns false for jobs that rolld queued itself: automatic exports, and the jobs of a cron
+// schedule. The first job of a submission has a client's key. The others are in an array or follow
+// in a chain.
 bool submitted_by_person(const core::Job& job) {
     return !job.key.empty() || job.array.value != 0 || !job.spec.after.empty();
 }
 
-// Adds the newest job submitted by a person. Fails with NotFound if there is none.
+// Adds the newest job that a person submitted. Fails with NotFound if there is none.
 Result<void> add_last(const core::State& state, std::set<JobId>& ids, std::size_t& looks) {
     for (auto at = state.jobs.rbegin(); at != state.jobs.rend(); ++at, ++looks) {
         if (!submitted_by_person(at->second)) continue;

@@ -37,7 +37,7 @@ std::string draw(std::size_t bytes) {
     return drawn;
 }
 
-// Returns a random name for a temporary file, which a killed rolld may leave incomplete.
+// Returns a random name for a temporary file. A killed rolld may leave such a file incomplete.
 std::string draw_name() { return to_hex(randombytes_random()); }
 
 tl::unexpected<Error> damaged(const std::filesystem::path& directory, const std::string& how) {
@@ -59,7 +59,7 @@ Result<void> check(const core::SecretName& secret, const std::string& value) {
                     fmt::format("the value of {} has {} bytes; allowed: 1 to {}", secret.name,
                                 value.size(), kValueBytesMax));
     }
-    // Reject invalid UTF-8, because the message codec would change it.
+    // Refuse invalid UTF-8, because encoding the value in a message would change it.
     const Json text = value;
     if (value.find('\0') != value.npos || Json::parse(dump(text)) != text) {
         return fail(
@@ -127,7 +127,7 @@ Result<void> Store::make_key() {
     return {};
 }
 
-// Replaces the secrets. Updates memory only after the new file is on disk.
+// Replaces all secrets. Memory is updated only after the new file is on disk.
 Result<void> Store::keep(Secrets secrets) {
     if (key_.empty()) ROLL_TRY_VOID(make_key());
     Json list = Json::array();

@@ -1,4 +1,4 @@
-// rolld and Slurm: the operations of `rollctl alloc`, and the errands that State requires.
+// The operations of `rollctl alloc`, and the Slurm commands (errands) that State requires.
 #include <spdlog/spdlog.h>
 
 #include "daemon/server/server.hpp"
@@ -51,7 +51,8 @@ Json Server::list_allocations() const {
     return list;
 }
 
-// Returns the commands that an order of this queue would run, with KEY in place of its name.
+// Returns the commands that an order of this queue would run, with the text KEY in place of the
+// order's key.
 Result<Json> Server::dry_run(const protocol::Request& request) {
     spec::PilotQueue queue;
     if (request.args.contains("spec")) {
@@ -73,8 +74,8 @@ Result<Json> Server::dry_run(const protocol::Request& request) {
                 {"script", command.input}};
 }
 
-// Starts the next errand if none is running. The errand is derived anew from State and Slurm's
-// answers (level-triggered).
+// Starts the next errand if none is running. The errand follows only from State and Slurm's last
+// answers, so that a lost outcome does no harm.
 void Server::run_errands() {
     if (stopping_) return;
     if (!withdrawing_ && !desk_.withdraw(engine_.state()).empty()) {
@@ -84,14 +85,15 @@ void Server::run_errands() {
     if (auto errand = desk_.next(engine_.state(), steady_ms())) runner_.start(*std::move(errand));
 }
 
-// Withdraws all unneeded orders in a separate turn.
+// Schedules a turn that withdraws all orders that are no longer needed.
 void Server::withdraw() {
     withdrawing_ = false;
     for (core::Input& input : desk_.withdraw(engine_.state())) add(std::move(input));
     turn();
 }
 
-// Adds Slurm's claims about the nodes of silent workers. Costs nothing without pilots.
+// Adds the inputs about silent workers whose nodes Slurm reports as down. Costs nothing if no
+// worker runs in an allocation.
 void Server::hear_of_silence(bool fell_silent) {
     const core::State& state = engine_.state();
     if (fell_silent) desk_.hurry(steady_ms());

@@ -8,8 +8,8 @@
 
 namespace roll::server {
 
-// The paths of a system installation, as in systemd/rolld.service. Administrators expect a
-// service's configuration in /etc.
+// Paths of a system installation, as in systemd/rolld.service. Administrators expect the
+// configuration of a service in /etc.
 constexpr const char *kSystemState = "/var/lib/roll", *kSystemConfig = "/etc/roll/rolld.yaml";
 
 Result<spec::Policy> read_config(const std::filesystem::path& path) {

@@ -31,14 +31,14 @@ Json changed_json(const std::string& op, const std::vector<JobId>& open,
     return {{"schema", schema}, {changed, ids_json(open)}, {"over", ids_json(over)}};
 }
 
-// Returns the number of jobs of a submission: array tasks and jobs of a chain, with consecutive
-// ids.
+// Returns the number of jobs that a submission makes: the tasks of its array, or the jobs of its
+// chain.
 std::size_t count_jobs(const spec::JobSpec& spec) {
     const auto indices = spec.array ? spec::array_indices(spec.array->indices) : std::vector{0};
     return (indices ? indices->size() : 0) + spec.then.size();
 }
 
-// Makes a waiter that waits at most `wait_ms`, or until all is done if `wait_ms` < 0.
+// Returns a waiter that waits at most `wait_ms`, or until all is done if `wait_ms` is negative.
 Waiter waiter_of(const Client& client, const protocol::Request& request, int wait_ms) {
     Waiter waiter{client.peer, request.id, client.who.user, std::nullopt};
     if (wait_ms >= 0)
@@ -47,7 +47,7 @@ Waiter waiter_of(const Client& client, const protocol::Request& request, int wai
     return waiter;
 }
 
-// Reads a submission. The key determines the user.
+// Reads a submission. The user is that of the client's public key.
 Result<core::Submit> read_submit(const Identity& who, const protocol::Request& request) {
     JsonReader r(request.args, "submit");
     core::Submit submit;
@@ -72,7 +72,7 @@ std::size_t Server::add(core::Input input) {
     return inputs_.size() - 1;
 }
 
-// Checks the rate limit and the role: some operations are for operators only.
+// Fails if the user exceeds the rate limit, or if only operators may use the operation.
 Result<void> Server::admit(const Client& client, const protocol::Request& request) {
     if (!rate_.take(client.who.user, std::chrono::steady_clock::now())) {
         return fail(ErrorCode::Refused,
@@ -91,7 +91,7 @@ Result<void> Server::admit(const Client& client, const protocol::Request& reques
     return {};
 }
 
-// Adds an input for a separate turn after this one.
+// Schedules a separate turn with this input after the current one.
 void Server::add_later(core::Input input) {
     boost::asio::post(io_, [this, input = std::move(input)] {
         add(input);
@@ -99,8 +99,8 @@ void Server::add_later(core::Input input) {
     });
 }
 
-// Handles one request. A peer's input is checked where it is read; an exception that remains must
-// not end rolld.
+// Handles one request. The client's input is checked where it is read, but rolld must not end
+// because of an exception that remains.
 void Server::take_request(const Client& client, const std::string& frame) {
     Peer peer = client.peer;
     const auto request = protocol::decode_request(frame);
@@ -173,8 +173,8 @@ Result<void> Server::owns(const std::string& user, const std::vector<JobId>& ids
     return {};
 }
 
-// Turns a request into inputs of the core. Errors returned here are answered at once, without an
-// engine turn.
+// Converts a request to inputs of the core. An error that this returns is answered at once, without
+// a turn of the engine.
 Result<void> Server::claim(const Client& client, const protocol::Request& request) {
     if (request.op == "submit") return claim_submit(client, request);
     if (request.op == "forecast") return forecast(client, request);
@@ -191,7 +191,7 @@ Result<void> Server::claim(const Client& client, const protocol::Request& reques
                 "rollctl and rolld may be of different versions; see `rollctl version`");
 }
 
-// Drains one node, or without `node` stops dispatch to all nodes, present and future.
+// Drains one node. Without `node`, stops dispatch to all nodes, also to those that join later.
 Result<void> Server::claim_drain(const Client& client, const protocol::Request& request) {
     JsonReader r(request.args, request.op);
     const auto node = r.get_or<std::string>("node", "");
@@ -245,11 +245,12 @@ Result<void> Server::claim_submit(const Client& client, const protocol::Request&
     return {};
 }
 
-// Replies with the forecast of a submission, including the commands of the order that the
-// submission would cause.
+// Replies with the forecast of a submission, and with the commands of the allocation order that it
+// would cause.
 Result<void> Server::forecast(const Client& client, const protocol::Request& request) {
     ROLL_TRY(core::Submit submit, read_submit(client.who, request));
-    // With a key that the ledger knows, the submission would count as a repeat and change nothing.
+    // A key that the ledger already knows would make this a repeated submission, which changes
+    // nothing.
     submit.key.clear();
     ROLL_TRY(Json told, query::forecast(engine_.state(), submit, wall_clock_now()));
     if (told["orders"].is_string()) {
@@ -259,8 +260,8 @@ Result<void> Server::forecast(const Client& client, const protocol::Request& req
     return {};
 }
 
-// Replies with the attempt and the request's number; `show` tells when its checkpoint is
-// recorded.
+// Requests a checkpoint. Replies with the attempt and the request's number. `show` displays whether
+// a checkpoint that answers it is recorded.
 Result<void> Server::claim_checkpoint(const Client& client, const protocol::Request& request) {
     JsonReader r(request.args, request.op);
     const JobId id{r.get<std::uint64_t>("id")};
@@ -300,8 +301,8 @@ Result<void> Server::claim_each(const Client& client, const protocol::Request& r
         (is_over ? over : many.jobs).push_back(id);
     }
     many.answer = changed_json(request.op, many.jobs, over);
-    // Process the last job first, so that no job that is still to be cancelled starts in place of a
-    // cancelled one.
+    // Process the newest job first. Otherwise a job that is about to be cancelled could start in
+    // place of a cancelled one.
     if (request.op == "cancel" || request.op == "hold") std::ranges::reverse(many.jobs);
     many.add_inputs = [=, op = request.op, by = client.who.user](JobId id,
                                                                  std::vector<core::Input>& inputs) {
@@ -317,7 +318,8 @@ Result<void> Server::claim_each(const Client& client, const protocol::Request& r
     return {};
 }
 
-// Replies with the progress of a bulk request, or its result.
+// Replies with the result of a bulk request, or with its progress if it is not done when the wait
+// ends.
 Result<void> Server::claim_progress(const Client& client, const protocol::Request& request) {
     JsonReader r(request.args, request.op);
     const auto ticket = r.get<std::uint64_t>("ticket");

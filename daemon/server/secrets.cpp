@@ -1,5 +1,5 @@
-// Secrets of users: set, listed and removed by their owner, and added to the start orders of jobs
-// that name them. State holds only names; a value is sent only in start orders.
+// Users' secrets: their owner sets, lists and removes them, and the start orders of jobs that name
+// them get the values. State has only the names; values are sent only in start orders.
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
@@ -8,7 +8,7 @@
 namespace roll::server {
 
 // Sets or removes a secret. Writes the store before State, so that every name in State has a value
-// after a crash, too.
+// even after a crash.
 Result<void> Server::claim_secret(const Client& client, const protocol::Request& request) {
     JsonReader r(request.args, request.op);
     core::SecretName name;
@@ -38,7 +38,7 @@ Result<void> Server::claim_secret(const Client& client, const protocol::Request&
     return {};
 }
 
-// Lists all secrets for an operator, else the user's own.
+// Lists all secrets for an operator, and the user's own for other users.
 Result<Json> Server::list_secrets(const Client& client, const protocol::Request& request) const {
     JsonReader r(request.args, request.op);
     ROLL_TRY_VOID(r.finish_lenient());
@@ -59,8 +59,8 @@ Result<Json> Server::list_secrets(const Client& client, const protocol::Request&
     return Json{{"schema", "roll.secrets/1"}, {"secrets", std::move(list)}};
 }
 
-// Adds the secrets to the worker's start orders. A worker that is too old to receive secrets is not
-// sent the order; the attempt ends as if the worker had refused it.
+// Adds the values of secrets to the worker's start orders. An order is not sent to a worker that is
+// too old to receive secrets; its attempt then ends as if the worker had refused it.
 void Server::fill_secrets(const Session& session, WorkerId worker, protocol::Answer& answer) {
     std::erase_if(answer.start, [&](protocol::StartOrder& order) {
         const core::Job& job = engine_.state().jobs.at(order.attempt.job);

@@ -22,11 +22,11 @@ using namespace std::chrono_literals;
 
 constexpr auto kBeat = 1s;
 constexpr auto kHousekeeping = 10s;  // maximum time between turns
-constexpr auto kFullPause = 1s;      // pause before retrying on a full ledger volume
+constexpr auto kFullPause = 1s;      // pause before the next try while the ledger's volume is full
 constexpr const char* kZapDomain = "roll";
 constexpr int kMessagesMax = 1024;  // maximum number of messages per turn
-// Maximum size of an answer. A worker drops the connection at a frame larger than kFrameBytesMax,
-// encryption included.
+// Maximum size of an answer. It is below kFrameBytesMax because a worker drops the connection at a
+// larger frame, and encryption makes the frame larger.
 constexpr std::size_t kAnswerBytesMax = protocol::kFrameBytesMax / 4 * 3;
 
 Instant steady_now() { return std::chrono::steady_clock::now(); }
@@ -71,7 +71,8 @@ Result<std::unique_ptr<Server>> Server::make(asio::io_context& io, ServerOptions
                                            core::SetSecrets{secrets.names()}};
     ROLL_TRY(const engine::Turn turn, engine.step(first, now));
     if (!turn.replies[1]) return tl::unexpected(turn.replies[1].error());
-    // The authenticator must exist before the first peer can connect.
+    // Create the authenticator before the socket is bound, because it must answer for the first
+    // peer.
     auto server = std::unique_ptr<Server>(
         new Server(io, std::move(options), std::move(socket), std::move(context), std::move(ledger),
                    std::move(times), std::move(engine), std::move(secrets)));
@@ -130,7 +131,8 @@ void Server::stop() {
     door_.stop();
     authenticator_->stop();
     timer_.cancel();
-    asio::post(io_, [this] { io_.stop(); });  // also ends other handlers, e.g. for signals
+    // End the other handlers, too, such as that for signals.
+    asio::post(io_, [this] { io_.stop(); });
 }
 
 io::Task<void> Server::listen() {
@@ -142,8 +144,8 @@ io::Task<void> Server::listen() {
     }
 }
 
-// Starts turns that depend on time only: silence to count, back-offs and limits that end, delayed
-// requests. Sleeps until the next such time.
+// Starts the turns that only time requires: silence to count, back-offs and limits that end,
+// delayed requests to answer. Sleeps until the next such time.
 io::Task<void> Server::tick() {
     const auto token = asio::as_tuple(asio::use_awaitable);
     while (!stopping_) {
@@ -171,8 +173,8 @@ std::chrono::milliseconds Server::until_next() const {
     return std::max<std::chrono::milliseconds>(next, full_ ? kFullPause : 1ms);
 }
 
-// Reads the messages that have arrived. Returns false if messages remain; then this turn has not
-// heard every worker.
+// Reads the messages that have arrived. Returns false if it stopped at kMessagesMax; some worker
+// may then not have been heard in this turn.
 bool Server::drain() {
     bool drained = false;
     for (int i = 0; i < kMessagesMax && !drained; ++i) {
@@ -194,7 +196,7 @@ void Server::take(const io::ZmqMessage& message) {
     const Peer peer{message.frames[0], message.user_id};
     const Identity who = authenticator_->who(message.user_id);
     switch (who.role) {
-        case Role::None: return;  // revoked after connecting: no answer
+        case Role::None: return;  // the key was revoked after connecting; send no answer
         case Role::Worker: return take_heartbeat(peer, message.frames[1]);
         case Role::Client:
         case Role::Operator: return take_request({peer, who}, message.frames[1]);
@@ -236,9 +238,9 @@ Result<engine::Turn> Server::step() {
     return turned;
 }
 
-// Runs one turn as leases rule 1 requires: read all messages, check for a takeover by another
-// rolld, decide, commit, answer, and only then publish a beat. A turn that could not read all
-// messages counts no silence and publishes no beat.
+// Runs one turn in the order that leases rule 1 requires: read all messages, check whether another
+// rolld took over, decide, commit, answer, and only then publish a beat. A turn that could not read
+// all messages counts no silence and publishes no beat.
 void Server::turn() {
     if (stopping_) return;
     authenticator_->refresh();
@@ -280,8 +282,9 @@ void Server::turn() {
     outputs_.end_turn();
     full_ = turned->full;
     if (!full_) run_errands();
-    // Publish a beat only if some worker reports contact, because otherwise this rolld may be
-    // partitioned. Contact is not required if all workers that it could hear have ended.
+    // Publish a beat only if some worker reports that it hears rolld, because otherwise this rolld
+    // may be cut off by a network partition. No report is required if all workers that could send
+    // one have ended.
     const bool company = sessions_.has_company(steady_now()) ||
                          desk_.only_gone_are_left(engine_.state()) ||
                          gateway::all_have_ended(engine_.state(), options_.workers);
@@ -290,8 +293,8 @@ void Server::turn() {
     timer_.cancel();
 }
 
-// Returns true, and ends this rolld, if the beacon could not be read for `volume_patience` (rule
-// 18). Without the beacon, this rolld cannot see whether another has taken over.
+// Ends this rolld and returns true if the beacon could not be read for `volume_patience` (rule 18),
+// because another rolld may then have taken over without being seen.
 bool Server::lost_volume() {
     const auto patience = options_.leases.volume_patience;
     if (patience.count() == 0 || beacon_.unread_for() < patience) return false;
@@ -302,7 +305,7 @@ bool Server::lost_volume() {
     return true;
 }
 
-// Sends a frame, except to a peer whose key had been revoked when this turn began.
+// Sends a frame, unless the peer's key was revoked before this turn began.
 void Server::send(const Peer& peer, std::string frame) {
     if (peer.local != 0) return door_.send(peer.local, frame);
     if (authenticator_->who(peer.key).role == Role::None) return;
@@ -336,8 +339,8 @@ void Server::answer_requests(const engine::Turn& turn) {
     }
 }
 
-// Answers each worker that was heard in this turn or whose orders changed. So a turn's cost depends
-// on what is heard and what runs, not on the number of workers.
+// Answers each worker that was heard in this turn or whose orders changed. The cost of a turn
+// therefore does not depend on the number of workers.
 void Server::answer_workers(const engine::Turn& turn) {
     const core::State& state = engine_.state();
     const auto before =

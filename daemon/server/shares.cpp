@@ -49,7 +49,8 @@ Settled Shares::answer(Asked& asked) {
 }
 
 std::vector<Settled> Shares::settle(const engine::Turn& turn, gateway::Instant now) {
-    constexpr auto kKept = 60s;  // how long the result is kept for a client that is gone
+    // How long the result is kept for a client that does not ask for it.
+    constexpr auto kKept = 60s;
     std::vector<Settled> settled;
     for (auto asked = asked_.begin(); asked != asked_.end();) {
         Many& many = asked->many;

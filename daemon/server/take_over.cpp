@@ -20,8 +20,8 @@ std::string rolld_of(const io::Beacon& beacon) {
                        beacon.endpoint);
 }
 
-// Returns the error for a ledger that is older than the beacon. A ledger restored from before the
-// beacon's incarnation lacks the orders of newer incarnations.
+// Returns the error for a ledger that is older than the beacon. Such a ledger, for example one
+// restored from a copy, lacks what the rolld that wrote the beacon has decided.
 tl::unexpected<Error> too_old(const core::State& state, const io::Beacon& beacon) {
     return fail(ErrorCode::Refused,
                 fmt::format("the ledger is older than the beacon file: the ledger knows "
@@ -31,8 +31,8 @@ tl::unexpected<Error> too_old(const core::State& state, const io::Beacon& beacon
                 "BACKUP`; if that rolld is dead and this ledger is the newest: rolld --take-over");
 }
 
-// Claims the beacon and reads it back, because the file then shows whether another rolld claimed it
-// meanwhile.
+// Writes a claim to the beacon, waits and reads the beacon back. Fails with Refused if another
+// rolld has claimed the beacon in between.
 Result<void> claim(const ServerOptions& options, std::uint64_t incarnation) {
     const io::Beacon own = own_beacon(options, incarnation);
     ROLL_TRY_VOID(io::write_beacon(options.beacon, own));
@@ -63,17 +63,18 @@ Result<core::Started> claim_beacon(ServerOptions& options, const core::State& st
     const auto seen = io::read_beacon(options.beacon);
     if (!seen || seen->cluster != options.cluster) return core::Started{};
     const bool old = seen->incarnation > state.incarnation;
-    // Compare homes and hosts, because the lock does not exclude a copy of the state directory or
-    // two machines of the same name.
+    // Compare state directories and hosts, because the lock excludes neither a copy of the state
+    // directory nor another machine of the same name.
     const bool copied = !seen->home.empty() && seen->home != options.home;
     const bool foreign = seen->host != host_name();
     const bool elsewhere = foreign || copied;
-    // Until all jobs are adopted, also after a restart, use the older rolld's `volume_patience` if
-    // it is longer.
+    // Use the older rolld's `volume_patience` if it is longer, until all of its jobs are adopted.
+    // This also holds after a restart.
     auto& patience = options.leases.volume_patience;
     if (elsewhere || state.adopting)
         patience = std::max(patience, std::chrono::milliseconds(seen->patience_ms));
-    if (!old && !elsewhere) return core::Started{};  // the previous rolld here, whose lock is free
+    // The previous rolld of this directory, which has ended, because its lock is free.
+    if (!old && !elsewhere) return core::Started{};
     if (!elsewhere && !options.take_over) return too_old(state, *seen);
     std::this_thread::sleep_for(options.leases.stillness);
     const auto again = io::read_beacon(options.beacon);

@@ -25,7 +25,7 @@ Command command(const Site& site, std::vector<std::string> arguments) {
 
 std::string format(const char* fields) { return std::string("--format=").append(fields); }
 
-// Formats a duration as "D-HH:MM:00", rounded up to whole minutes as Slurm does.
+// Formats a duration as "D-HH:MM:00". Rounds up to whole minutes, as Slurm does.
 std::string time_text(std::chrono::seconds time) {
     const auto minutes = std::chrono::ceil<std::chrono::minutes>(time).count();
     const auto two = [](auto n) { return (n < 10 ? "0" : "") + std::to_string(n); };
@@ -33,12 +33,12 @@ std::string time_text(std::chrono::seconds time) {
            ":00";
 }
 
-// Variables of rolld that workers and their jobs inherit.
+// Variables of rolld's environment that workers and their jobs get.
 constexpr std::array<const char*, 8> kKept = {"HOME", "USER",   "LOGNAME",         "SHELL",
                                               "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH"};
 
-// Returns the shell lines that set the variables of rolld's environment. They are needed because
-// sbatch passes its own environment, including its locale, to the job.
+// Returns shell lines that set the variables of rolld's environment. They are needed because sbatch
+// passes its own environment, with its own locale, to the job.
 std::string exports(const Site& site) {
     std::string text = "unset LC_ALL\n";
     for (const char* name : kKept) {
@@ -48,9 +48,11 @@ std::string exports(const Site& site) {
     return text;
 }
 
-// Returns the whole environment that a pilot inherits through sbatch (--export=ALL), without
-// secrets of rolld's environment. With any other --export value, NIL included, Slurm 22.05 first
-// logs the user in on the node, which takes a second.
+// Returns the whole environment that a worker inherits through sbatch (--export=ALL), without the
+// secrets in rolld's environment.
+//
+// With any other value of --export, including NIL, Slurm 22.05 first logs the user in on the node,
+// which takes a second.
 std::vector<std::string> inherited(const Site& site) {
     std::vector<std::string> kept;
     for (const char* name : {"HOME", "USER", "LOGNAME", "SHELL", "PATH", "SLURM_CONF"}) {
@@ -93,7 +95,7 @@ std::string quote(std::string_view text) {
 
 namespace {
 
-// Returns the shell words that start a worker.
+// Returns the command, as shell words, that starts a worker.
 std::string worker_words(const spec::PilotQueue& queue, const std::string& key, const Site& site) {
     return quote(site.worker) + " --dir " + quote(site.directory) + " \\\n    --pilot " +
            quote(key) + " --slots " + std::to_string(queue.slots) + " --gpus " +
@@ -101,9 +103,9 @@ std::string worker_words(const spec::PilotQueue& queue, const std::string& key, 
            std::to_string(queue.margin().count());
 }
 
-// Returns the command that starts the workers of all nodes but the first. --no-kill keeps the
-// others running if a node fails. --overlap and explicit sizes are given because site defaults may
-// break a bare srun.
+// Returns the srun command that starts the workers of all nodes but the first. --no-kill keeps the
+// other workers running if a node fails. --overlap and explicit sizes are given because a site's
+// defaults may break an srun without them.
 std::string other_nodes(const spec::PilotQueue& queue) {
     const std::string others = std::to_string(queue.nodes - 1);
     std::string text = "srun --export=ALL --overlap --no-kill --kill-on-bad-exit=0 --wait=0";
@@ -113,9 +115,9 @@ std::string other_nodes(const spec::PilotQueue& queue) {
     return text + " \\\n    \"${worker[@]}\" </dev/null &\n";
 }
 
-// Script lines for several nodes. They forward Slurm's signals to the first worker; the other
-// workers learn of the end themselves. They wait for all workers, because the script's end would
-// end the workers.
+// Lines of the batch script for several nodes. They forward Slurm's signals to the first worker;
+// the others learn from rolld that they must end. They wait for all workers, because the end of the
+// script would kill them.
 constexpr const char* kUntilAllHaveEnded = R"(trap 'kill -TERM $first' TERM INT HUP USR1 USR2
 for worker in $others $first; do
     until wait $worker; status=$?; ! kill -0 $worker 2>/dev/null; do :; done
@@ -125,10 +127,12 @@ exit $status
 
 }  // namespace
 
-// Returns the pilot's batch script. The first node's worker is started without srun, which would
-// take half a second. On one node the worker replaces the batch script (exec), so that it receives
-// Slurm's signals. The lines of --setup run in a login shell, which provides `module`. Slurm 22.05
-// does not set SLURM_JOB_END_TIME. rolld learns an earlier end from squeue.
+// Returns the batch script of an allocation.
+//
+// The worker of the first node is started without srun, which would take half a second. On one
+// node, the worker replaces the script (exec), so that it receives Slurm's signals. The lines of
+// --setup run in a login shell, which provides `module`. Slurm 22.05 does not set
+// SLURM_JOB_END_TIME, so the script computes the end. rolld learns of an earlier end from squeue.
 std::string pilot_script(const spec::PilotQueue& queue, const std::string& key, const Site& site) {
     std::string text = queue.setup.empty() ? "#!/bin/bash\n" : "#!/bin/bash -l\n";
     text += "# Pilot " + key + " of Roll's allocation queue " + queue.name +
@@ -145,10 +149,12 @@ std::string pilot_script(const spec::PilotQueue& queue, const std::string& key, 
     return text + kUntilAllHaveEnded;
 }
 
-// Returns the sbatch command. It has --no-requeue because a pilot restarted by Slurm would belong
-// to an order that has ended. --signal reaches the workers before the end, even if the end was
-// moved; it may come up to a minute early. "B:" signals the batch script; without it only processes
-// started by srun get the signal.
+// Returns the sbatch command.
+//
+// --no-requeue is given because a job that Slurm restarts would belong to an order that has ended.
+// --signal reaches the workers before the end, even if the end was moved; it may come up to a
+// minute early. "B:" sends the signal to the batch script, because otherwise only processes started
+// by srun get it.
 Command submit_command(const spec::PilotQueue& queue, const std::string& key, const Site& site) {
     std::vector<std::string> arguments = {
         "sbatch",

@@ -9,8 +9,8 @@
 namespace roll::slurm {
 namespace {
 
-// Splits a line into `count` fields; the last one is the rest of the line. Returns nullopt if there
-// are fewer.
+// Splits a line into `count` fields, of which the last is the rest of the line. Returns nullopt if
+// the line has fewer.
 std::optional<std::vector<std::string_view>> split(std::string_view line, std::size_t count) {
     std::vector<std::string_view> fields;
     while (fields.size() + 1 < count) {
@@ -23,7 +23,7 @@ std::optional<std::vector<std::string_view>> split(std::string_view line, std::s
     return fields;
 }
 
-// Replaces unprintable characters, so that displaying the text cannot control the terminal.
+// Replaces unprintable characters, because they could control the terminal that displays the text.
 std::string shown(std::string_view text) {
     std::string kept(text);
     std::ranges::replace_if(
@@ -31,7 +31,7 @@ std::string shown(std::string_view text) {
     return kept;
 }
 
-// Returns whole lines. Output that does not end with a newline was truncated and is an error.
+// Splits output into lines. Fails if it does not end with a newline, because it was then truncated.
 Result<std::vector<std::string_view>> lines_of(std::string_view text, const char* program) {
     std::vector<std::string_view> lines;
     while (!text.empty()) {
@@ -62,7 +62,7 @@ std::optional<QueueRow> queue_row(std::string_view line) {
     row.state = f[1];
     row.phase = phase_of(f[1]);
     row.reason = f[2];
-    row.start = parse_number<std::int64_t>(f[3]);  // nullopt for "N/A"
+    row.start = parse_number<std::int64_t>(f[3]);  // nullopt if squeue prints "N/A"
     row.end = parse_number<std::int64_t>(f[4]);
     row.nodes = *nodes;
     row.node_list = f[6];
@@ -70,7 +70,8 @@ std::optional<QueueRow> queue_row(std::string_view line) {
     return row;
 }
 
-// Parses a time limit, "1-00:00:00", "30:00" or "infinite", in seconds; nullopt means no limit.
+// Parses a time limit such as "1-00:00:00", "30:00" or "infinite". Returns seconds; nullopt if
+// there is no limit.
 std::optional<std::int64_t> limit_of(std::string_view text) {
     std::int64_t days = 0;
     if (const std::size_t dash = text.find('-'); dash != std::string_view::npos) {
@@ -90,7 +91,8 @@ std::optional<std::int64_t> limit_of(std::string_view text) {
     return days * 86'400 + seconds;
 }
 
-// Counts GPUs: "gpu:h200:8(S:0-1),gpu:a100:2,shard:16" is 10, "(null)" is 0.
+// Returns the number of GPUs in a list of generic resources: 10 for
+// "gpu:h200:8(S:0-1),gpu:a100:2,shard:16", 0 for "(null)".
 int gpus_of(std::string_view gres) {
     int gpus = 0;
     while (!gres.empty()) {
@@ -106,7 +108,7 @@ int gpus_of(std::string_view gres) {
     return gpus;
 }
 
-// Returns the text between the first `key` and the next blank; empty if either is missing.
+// Returns the text between the first `key` and the next blank; empty if the line has no `key`.
 std::string_view word_after(std::string_view line, std::string_view key) {
     const std::size_t at = line.find(key);
     if (at == std::string_view::npos) return {};
@@ -117,9 +119,9 @@ std::string_view word_after(std::string_view line, std::string_view key) {
 
 }  // namespace
 
-// Parses squeue's output. A comment of another user may contain newlines, so unparsable lines after
-// such a row are skipped. Our own comments contain none, so every line after a row of ours must
-// parse.
+// Parses squeue's output. A comment of another user may contain newlines, so a line after such a
+// row is skipped if it cannot be parsed. Our own comments contain none, so each line after a row of
+// ours must parse.
 Result<std::vector<QueueRow>> parse_queue(std::string_view text) {
     ROLL_TRY(const auto lines, lines_of(text, "squeue"));
     std::vector<QueueRow> rows;
@@ -134,7 +136,8 @@ Result<std::vector<QueueRow>> parse_queue(std::string_view text) {
     return rows;
 }
 
-// Returns the job's id from the last line, because a site's wrapper may print lines before it.
+// Returns the job's id from the last line, because a site's wrapper of sbatch may print lines
+// before it.
 Result<std::string> parse_submitted(std::string_view text) {
     ROLL_TRY(const auto lines, lines_of(text, "sbatch"));
     if (lines.empty()) return fail(ErrorCode::Corrupt, "sbatch named no job");
@@ -152,7 +155,7 @@ Result<std::vector<PartitionRow>> parse_partitions(std::string_view text) {
         const auto& f = *fields;
         const auto nodes = parse_number<int>(f[3]);
         if (f[0].empty() || !nodes) return odd("sinfo", line);
-        // "16+" means nodes of different sizes.
+        // sinfo prints "16+" if the nodes have different sizes
         const auto cpus = parse_number<int>(f[4].substr(0, f[4].find('+')));
         rows.push_back({std::string(f[0]), f[1] == "up", limit_of(f[2]), *nodes, cpus.value_or(0),
                         gpus_of(f[5])});
@@ -161,7 +164,8 @@ Result<std::vector<PartitionRow>> parse_partitions(std::string_view text) {
 }
 
 // Parses lines such as "NodeName=n1 Arch=... State=DOWN+DRAIN ThreadsPerCore=... BootTime=...
-// Reason=...". Free text (Reason, Comment, Extra) comes after the fields read here.
+// Reason=...". Free text (Reason, Comment, Extra) comes after the fields that are read here and can
+// therefore not imitate them.
 Result<std::vector<NodeRow>> parse_nodes(std::string_view text) {
     ROLL_TRY(const auto lines, lines_of(text, "scontrol"));
     std::vector<NodeRow> rows;
@@ -176,14 +180,17 @@ Result<std::vector<NodeRow>> parse_nodes(std::string_view text) {
     return rows;
 }
 
-// Judges sbatch's result. Only an answer of slurmctld itself is a refusal. Connection errors say
-// nothing about the job. Unknown text counts as a refusal, because if the job was queued after all,
-// it is found by its comment and cancelled. sbatch exits with 255 for invalid arguments, and with
-// 128 plus the signal's number after a signal.
+// Returns what the result of sbatch means. Only an answer of slurmctld itself is a refusal. An
+// error of the connection says nothing about whether the job was queued. Unknown text counts as a
+// refusal; if the job was queued after all, it is found by its comment and cancelled.
+//
+// sbatch exits with 255 for invalid arguments, and with 128 plus the signal's number after a
+// signal.
 Submission judge_submission(bool timed_out, int exit_code, std::string_view errors) {
     if (timed_out) return Submission::Unknown;
     if (exit_code == 0) return Submission::Accepted;
-    // Messages from slurm_errno.c of 22.05.8 to 26.05.3, and the system's socket errors.
+    // Errors of the connection: messages of slurm_errno.c in 22.05.8 to 26.05.3, and of the
+    // system's sockets.
     static constexpr std::array kTransport = std::to_array<std::string_view>({
         "Unable to contact slurm controller",
         "Socket timed out",

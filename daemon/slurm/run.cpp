@@ -19,7 +19,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t kOutputBytesMax = 64 << 20;
 constexpr std::size_t kErrorBytesMax = 4'000;
 
-// rolld's ends of the command's three pipes.
+// rolld's ends of the pipes for the command's stdin, stdout and stderr.
 struct Talk {
     io::Descriptor input;
     io::Descriptor output;
@@ -27,7 +27,7 @@ struct Talk {
     std::string_view unsent;
 };
 
-// Writes without SIGPIPE, because a program may end without reading its input.
+// Writes without raising SIGPIPE, because a program may end before it has read its input.
 ssize_t write_quietly(int fd, std::string_view text) {
     sigset_t pipe;
     sigset_t before;
@@ -58,7 +58,7 @@ void read_some(io::Descriptor& from, std::string& into, std::size_t most) {
         from.reset();
 }
 
-// Transfers data until both outputs are closed. Returns false at the deadline.
+// Writes the input and reads both outputs until they are closed. Returns false at the deadline.
 bool converse(Talk& talk, Clock::time_point until, Finished& finished) {
     while (talk.output || talk.errors) {
         const auto left =
@@ -75,8 +75,8 @@ bool converse(Talk& talk, Clock::time_point until, Finished& finished) {
     return true;
 }
 
-// Waits for the exit status. Returns false at the deadline, because a program may close its outputs
-// and hang.
+// Waits for the exit status. Returns false at the deadline. This can happen although the outputs
+// are closed, because a program may close them and hang.
 bool wait_for(pid_t pid, Clock::time_point until, int& status) {
     constexpr auto kPause = std::chrono::milliseconds(2);
     for (;;) {

@@ -12,7 +12,7 @@ struct Known {
     Phase phase;
 };
 
-// The states in slurm.h of 22.05 to 26.05: enum job_states, then the flags.
+// The job states in slurm.h of 22.05 to 26.05: first enum job_states, then the flags.
 constexpr std::array kKnown = {
     Known{"PENDING", "PD", Phase::Pending},
     Known{"RUNNING", "R", Phase::Running},
@@ -29,15 +29,15 @@ constexpr std::array kKnown = {
     Known{"COMPLETING", "CG", Phase::Ending},
     Known{"CONFIGURING", "CF", Phase::Pending},
     Known{"EXPEDITING", "EXP", Phase::Pending},
-    Known{"LAUNCH_FAILED", "LF", Phase::Pending},  // requeued and held
+    Known{"LAUNCH_FAILED", "LF", Phase::Pending},  // Slurm requeued and held the job
     Known{"POWER_UP_NODE", "PU", Phase::Pending},
-    Known{"RECONFIG_FAIL", "RCF", Phase::Pending},  // requeued
+    Known{"RECONFIG_FAIL", "RCF", Phase::Pending},  // Slurm requeued the job
     Known{"REQUEUED", "RQ", Phase::Pending},
     Known{"REQUEUE_FED", "RF", Phase::Pending},
     Known{"REQUEUE_HOLD", "RH", Phase::Pending},
     Known{"RESIZING", "RS", Phase::Running},
     Known{"RESV_DEL_HOLD", "RD", Phase::Pending},
-    Known{"REVOKED", "RV", Phase::Ended},  // runs on another cluster of the federation
+    Known{"REVOKED", "RV", Phase::Ended},  // the job runs on another cluster of the federation
     Known{"SIGNALING", "SI", Phase::Running},
     Known{"SPECIAL_EXIT", "SE", Phase::Pending},
     Known{"STAGE_OUT", "SO", Phase::Ending},
@@ -45,7 +45,8 @@ constexpr std::array kKnown = {
     Known{"UPDATE_DB", "UD", Phase::Running},
 };
 
-// Returns the base state of "CANCELLED by 0", "CANCELLED+" or "RUNNING,SIGNALING".
+// Returns the base state: "CANCELLED" for "CANCELLED by 0" and "CANCELLED+", "RUNNING" for
+// "RUNNING,SIGNALING".
 std::string_view base_of(std::string_view state) {
     return state.substr(0, state.find_first_of(" ,+"));
 }
@@ -71,7 +72,7 @@ bool lost_its_node(std::string_view state) {
     return base == "NODE_FAIL" || base == "NF";
 }
 
-// Returns whether the node is down. The base state comes first, followed by flags: "+NAME" or
+// Returns whether the node is down. The base state comes first; the flags after it are "+NAME" or
 // single characters (22.05 to 26.05).
 bool is_down(std::string_view node_state) {
     return node_state.substr(0, node_state.find_first_of("+*~#!%$@^-")) == "DOWN";

@@ -5,7 +5,7 @@
 namespace roll::core {
 namespace {
 
-// Returns the end of a group, whose jobs have higher ids than the group itself.
+// Returns the event that ends a group. The group's jobs have higher ids than the group itself.
 Event end_of(const State& state, JobId id, Time now) {
     int all = 0;
     int bad = 0;

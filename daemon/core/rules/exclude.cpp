@@ -1,8 +1,12 @@
-// Excludes machines that keep failing, for a while. A machine is excluded after the policy's number
-// of faults within the policy's time, from at least two jobs, because a single job may be to blame
-// itself. It is excluded at once if a check of the machine failed. The last machine that takes jobs
-// is never excluded. An excluded machine is used again if a ready job can run nowhere else, unless
-// the machine's own check failed, because then no job can run there.
+// Excludes machines that keep failing, for a time.
+//
+// A machine is excluded after the policy's number of faults within the policy's time. The faults
+// must come from at least two jobs, because a single job may itself be to blame. A machine is
+// excluded at once if a check of the machine failed. The last machine that takes jobs is never
+// excluded.
+//
+// An excluded machine is used again if a ready job can run nowhere else, unless the machine's own
+// check failed, because then no job can run there.
 #include <algorithm>
 #include <set>
 
@@ -13,7 +17,7 @@
 namespace roll::core {
 namespace {
 
-// Returns whether some allocation queue may order nodes for `wanted`.
+// Returns whether some allocation queue may order nodes that can hold a member with `wanted`.
 bool may_be_ordered(const State& state, const spec::Resources& wanted) {
     return std::ranges::any_of(state.queues, [&](const auto& item) {
         const AllocationQueue& queue = item.second;
@@ -23,7 +27,7 @@ bool may_be_ordered(const State& state, const spec::Resources& wanted) {
     });
 }
 
-// Finds the excluded machines without which some ready job fits nowhere.
+// Finds the excluded machines that must be used again because some ready job fits nowhere else.
 class Needed {
   public:
     Needed(const State& state, Time now)

@@ -9,7 +9,7 @@ namespace {
 using Condition = spec::After::Condition;
 
 constexpr int kExitCancelled = 130;
-constexpr int kExitNeverRan = 125;  // used by no program: docs/internals.md
+constexpr int kExitNeverRan = 125;  // not used by any program (docs/internals.md)
 
 std::string hopeless(const spec::After& after) {
     const std::string job =
@@ -21,8 +21,8 @@ std::string hopeless(const spec::After& after) {
     return job + " did not succeed, but this job waits for it to succeed";
 }
 
-// Collects the queued jobs that end in this turn and the dependents that end with them, in order,
-// each once.
+// Collects the end events of queued jobs and of the dependents that end with them. Each job ends
+// once.
 class Ends {
   public:
     Ends(const State& state, Time now) : state_(state), now_(now) {}
@@ -58,8 +58,8 @@ class Ends {
             }
         }
     }
-    // Adds the jobs that wait for a condition on an array. Does so once per condition, because the
-    // first ended job of the array already ends all dependents.
+    // Ends the jobs that wait for a condition on an array. Does so once per condition, because the
+    // first job of the array that ends without success already ends all of them.
     void add_waiting(const spec::After& after) {
         if (!fallen_.insert({after.condition, after.job}).second) return;
         for (const JobId dependent : all_of(state_.index, after)->waiting)
@@ -70,7 +70,8 @@ class Ends {
     Time now_;
     Events events_;
     std::set<JobId> ended_;
-    std::set<std::pair<Condition, JobId>> fallen_;  // handled conditions on arrays
+    // Conditions on arrays that add_waiting() has handled.
+    std::set<std::pair<Condition, JobId>> fallen_;
     std::deque<std::pair<JobId, std::string>> falling_;
 };
 

@@ -15,9 +15,8 @@ class Placer {
           free_(free_room(state, now)),
           limits_(state, now) {}
 
-    // Starts jobs until a pass over the queue starts nothing more. Repeats the pass because
-    // shares and quotas change with each start.
-    // Returns the reservation of the first job that must wait.
+    // Starts jobs until a pass over the queue starts none. Repeats the pass because each start
+    // changes shares and quotas. Returns the reservation of the first job that must wait.
     std::optional<Promise> promise() {
         run();
         if (!first_) return std::nullopt;
@@ -36,7 +35,7 @@ class Placer {
         std::vector<Place> places;
     };
 
-    // Goes once through the queue. Returns true if something was placed.
+    // Goes through the queue once. Returns whether a job was started.
     bool pass() {
         first_.reset();
         Limits limits = limits_;
@@ -52,7 +51,8 @@ class Placer {
                 limits.add(job, job.spec.shape(choice->variant));
                 continue;
             }
-            // Try the rest of the group only if workers are shunned: its jobs may avoid others.
+            // The group's other jobs are equal, so they do not fit either, unless they avoid other
+            // workers.
             if (shunned.empty()) queue.drop();
             if (first_) continue;
             const Room others = shunned.empty() ? Room{} : without(all_, shunned);
@@ -65,12 +65,13 @@ class Placer {
             if (!state_.policy.backfill) break;
             first_.emplace(job.spec.shape(*wanted), without(free_, shunned), all, held());
             first_id_ = *id;
-            limits.add(job, job.spec.shape(*wanted));  // reserve its quota too
+            limits.add(job, job.spec.shape(*wanted));  // reserve the job's quota, too
         }
         return events_.size() > before;
     }
 
-    // Returns the first variant of the job that fits now.
+    // Returns the first of the variants `shapes` that fits now, with its places; nullopt if none
+    // fits.
     std::optional<Choice> find(const Job& job, const std::vector<int>& shapes,
                                const std::set<WorkerId>& shunned) {
         const std::set<WorkerId> avoid = avoided_workers(state_, job);
@@ -96,7 +97,7 @@ class Placer {
             {id, {state_.incarnation, job.attempts + 1}}, choice.places, now_, choice.variant});
     }
 
-    // Returns the holders of used capacity, including attempts placed in this turn.
+    // Returns the holders of the capacity in use, including attempts placed in this turn.
     std::vector<Holder> held() const {
         std::vector<Holder> all;
         for (const JobId id : state_.index.running) {
@@ -118,7 +119,7 @@ class Placer {
     Room free_;
     Limits limits_;
     std::set<JobId> placed_{};
-    std::optional<Reservation> first_{};  // for the first job that must wait
+    std::optional<Reservation> first_{};  // reservation of the first job that must wait
     JobId first_id_{};
     Events events_{};
 };
@@ -134,8 +135,8 @@ std::optional<Promise> promised(const State& state, Time now) {
     return Placer(state, now).promise();
 }
 
-// Places ready jobs. A job gets no reservation if no set of live workers could hold it, or if its
-// array's limit or a quota blocks it.
+// Places the ready jobs. A job that must wait gets no reservation if the live workers could never
+// hold it, or if its array's limit or a quota blocks it.
 Events place_jobs(const State& state, Time now) {
     if (state.adopting || !dispatches(state)) return {};
     return Placer(state, now).run();

@@ -1,7 +1,7 @@
-// Preemption: the first waiting job may take the places of attempts of lower priority that have
-// run for the policy's `min_run`, or of attempts that borrow its quota. These stop as at a time
-// limit, after a checkpoint, and are requeued; so a job is preempted at most once per `min_run`
-// of running.
+// Preemption: the first waiting job may take the resources of attempts that have lower priority and
+// have run for the policy's `min_run`, or of attempts that borrow the job's quota. These attempts
+// stop after a checkpoint, as at a time limit, and their jobs are requeued. A job is therefore
+// preempted at most once per `min_run` of running.
 #include <algorithm>
 
 #include "daemon/core/queue.hpp"
@@ -12,16 +12,17 @@
 namespace roll::core {
 namespace {
 
-constexpr std::size_t kVictimsMax = 256;  // bounds the work of a turn
+// Maximum number of attempts considered, which bounds the work of a turn.
+constexpr std::size_t kVictimsMax = 256;
 
-// Returns the first job blocked only by missing capacity or by quota that others borrow.
+// Returns the first job that only missing capacity blocks, or a quota that other accounts borrow.
 std::optional<JobId> first_waiting(const State& state, Time now, const Limits& limits) {
     if (state.adopting || state.stopped) return std::nullopt;
     const Room all = all_room(state, now);
     Queue queue(state, now, limits);
     while (const auto id = queue.next()) {
         const Job& job = state.jobs.at(*id);
-        // A job blocked by its array's limit preempts nobody.
+        // A job that its array's limit blocks preempts nobody.
         const auto excess = limits.excess(job, job.spec.resources);
         if (excess && excess->rule == "array") {
             queue.drop();
@@ -35,7 +36,8 @@ std::optional<JobId> first_waiting(const State& state, Time now, const Limits& l
     return std::nullopt;
 }
 
-// Returns the attempts that may be stopped for `first`: lowest priority first, then shortest run.
+// Returns the jobs whose attempts may be stopped for `first`: lowest priority first, then the
+// attempt that started last.
 std::vector<JobId> victims_for(const State& state, const Job& first, Time now,
                                const Limits& limits) {
     const bool reclaims = limits.owns(first);
@@ -58,7 +60,7 @@ std::vector<JobId> victims_for(const State& state, const Job& first, Time now,
     return victims;
 }
 
-// Capacity and limits as they would be without some attempts.
+// Computes whether the first waiting job would fit if some attempts were stopped.
 class Without {
   public:
     Without(const State& state, const Job& first, Time now)
@@ -83,8 +85,7 @@ class Without {
         take(room_, state_.jobs.at(id).attempt->places);
         limits_.add(state_.jobs.at(id), state_.jobs.at(id).resources());
     }
-    // Returns whether the job may be stopped for the first job's own quota: if its priority is
-    // lower, or while it borrows.
+    // Returns whether the attempt may be stopped for `first`: its priority is lower, or it borrows.
     bool may_leave(const Job& job) const {
         return job.spec.priority < first_.spec.priority || limits_.borrows(job);
     }
@@ -97,8 +98,8 @@ class Without {
     Limits limits_;
 };
 
-// Returns the fewest victims, in order, that make room for the job; empty if all of them do not
-// suffice.
+// Returns the victims that must be stopped so that the job fits, none of them in vain; empty if
+// stopping all would not suffice.
 std::vector<JobId> choose(const State& state, Without without, const std::vector<JobId>& victims) {
     std::vector<JobId> chosen;
     for (const JobId id : victims) {
@@ -111,7 +112,7 @@ std::vector<JobId> choose(const State& state, Without without, const std::vector
     std::vector<JobId> needed;
     for (const JobId id : chosen) {
         without.stay(id);
-        if (without.fits()) continue;  // stopping it is not necessary
+        if (without.fits()) continue;  // the job fits although this one runs on
         without.leave(id);
         needed.push_back(id);
     }
@@ -130,7 +131,7 @@ Events preempt_jobs(const State& state, Time now) {
     for (const JobId id : state.index.running) {
         if (state.jobs.at(id).attempt->phase == AttemptPhase::Stopping) without.leave(id);
     }
-    if (without.fits()) return {};  // enough attempts are already stopping
+    if (without.fits()) return {};  // the attempts that are already stopping suffice
     Events events;
     for (const JobId id : choose(state, without, victims_for(state, job, now, limits))) {
         const std::string reason = "preempted by job " + std::to_string(first->value);

@@ -9,18 +9,19 @@ namespace {
 
 constexpr int kExitCancelled = 130;
 
-// Class of an attempt's end; each has its own retry budget.
+// Class of an attempt's end. Each class has its own number of retries.
 enum class Class { Infra, App, Timeout, Preempted, Yielded, Final };
 
-// Returns the end of the back-off after the n-th failure of its class.
+// Returns when the back-off ends after the failure number `failures` of its class.
 Time after_backoff(Time now, const spec::Retry& retry, int failures) {
     auto wait = retry.backoff;
     for (int i = 1; i < failures && wait < retry.backoff_max; ++i) wait *= 2;
     return now + std::min(wait, std::max(retry.backoff, retry.backoff_max));
 }
 
-// Returns the node that the job avoids from now on: a node that the job's on_exit or on_log rule
-// selects, or a node where the job failed before with an infra failure; empty if there is none.
+// Returns the node that the job avoids from now on: the blamed node, if a rule of on_exit or on_log
+// says so, if the job has failed there before with an infra failure, or if a check of the node
+// failed. Empty if there is none.
 std::string node_to_avoid(const Job& job, Outcome outcome) {
     const std::string& node = job.attempt->blamed;
     if (meaning_of(job, outcome) == spec::OnExit::AvoidNode) return node;
@@ -41,7 +42,7 @@ Class class_of(const Job& job, Outcome outcome, Time now) {
     if (meaning) return meaning == spec::OnExit::Stop ? Class::Final : Class::Infra;
     switch (outcome) {
         case Outcome::Yielded: return Class::Yielded;
-        case Outcome::Stopped:  // replaced by another attempt or orphaned
+        case Outcome::Stopped:  // another attempt has replaced it, or its worker was lost
         case Outcome::Infra: return Class::Infra;
         case Outcome::App: return Class::App;
         case Outcome::Done:
@@ -50,7 +51,7 @@ Class class_of(const Job& job, Outcome outcome, Time now) {
     return Class::Final;
 }
 
-// Counts the attempt's end in `tries`. Returns true if the job may be retried.
+// Counts the attempt's end in `tries`. Returns whether the job may be retried.
 bool count(Class what, const spec::Retry& retry, JobRequeued& tries, Time now) {
     switch (what) {
         case Class::Infra:
@@ -67,7 +68,7 @@ bool count(Class what, const spec::Retry& retry, JobRequeued& tries, Time now) {
     return false;
 }
 
-// Returns which retry budget is used up; empty if the job had none.
+// Returns a text about the retries that are used up; empty if the job had none.
 std::string spent(Class what, const spec::Retry& retry) {
     const auto of = [](const char* name, int budget) {
         return budget == 0

@@ -1,5 +1,6 @@
-// Simulates placing the waiting jobs on existing and ordered nodes, first fit in queue order.
-// Orders what is missing and gives back what stays unused.
+// Orders and gives back Slurm allocations. Simulates placing the waiting jobs on the existing and
+// ordered nodes, in queue order. Orders the nodes that are missing, and gives back allocations that
+// stay unused.
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -15,17 +16,17 @@ namespace {
 
 constexpr auto kSoon = std::chrono::minutes(5);  // longer than any back-off of a job
 
-// A node that exists or is on order.
+// A node that exists or has been ordered.
 struct Node {
-    AllocationId allocation;  // 0: a worker without an allocation
+    AllocationId allocation;  // 0: the worker runs in no allocation
     int slots = 0;
     int gpu_hundredths = 0;
     std::optional<Time> leaves{};
     std::string segment{};
-    bool live = false;  // its worker has joined; the segment of other nodes is unknown
+    bool live = false;  // its worker has joined; only then its segment is known
 };
 
-// Orders made together for one job; `first` and `last` are indices of their nodes.
+// The orders made together for one job. Their nodes have the indices from `first` up to `last`.
 struct Batch {
     std::string queue;
     spec::Resources wanted;
@@ -33,17 +34,19 @@ struct Batch {
     std::size_t last = 0;
 };
 
-// For each queue and variant whose orders would be underused: the number of orders still allowed.
+// For a queue and a variant for which some orders would be used too little: how many of these
+// orders may be made.
 using Worth = std::map<std::pair<std::string, spec::Resources>, int>;
 
-// Remaining orders of one allocation queue.
+// How many allocations one queue may still order.
 struct Budget {
     const spec::PilotQueue* spec = nullptr;
-    bool later = false;  // delayed by a back-off, a probe or the backlog
-    int orders = 0;      // number of orders allowed at once
+    // No order now: back-off after a failure, or the first allocation has not joined.
+    bool later = false;
+    int orders = 0;  // number of orders that may be made now
     int alive = 0;
-    int waiting = 0;  // number of allocations not granted yet
-    int most = 0;     // maximum that its limits ever allow at once
+    int waiting = 0;  // number of its allocations that are not granted yet
+    int most = 0;     // number of its allocations that may ever be alive at once
 };
 
 class Planner {
@@ -58,16 +61,15 @@ class Planner {
         for (const auto& [name, queue] : state.queues) add_budget(name, queue);
     }
 
-    // Plans a job. With `orders`, orders missing nodes; without, the job only keeps existing nodes
-    // in use. Returns false if the job cannot be served now or later; then no equal job can be
-    // served either.
+    // Plans one job. If `orders` is set, orders the missing nodes; else the job only keeps existing
+    // nodes in use. Returns false if the job can be served neither now nor later; then no equal job
+    // can.
     bool serve(const spec::Resources& wanted, bool orders) {
         std::vector<std::size_t> found = fitting(wanted);
         const int missing = wanted.workers() - static_cast<int>(found.size());
         const bool comes = missing == 0 || (orders && order(wanted, missing, found));
-        // A gang that live workers can hold waits for busy ones and reserves the idle ones. It
-        // does not reserve nodes on order, because other jobs need those and would order them
-        // again.
+        // A gang that the live workers can hold waits for the busy ones and keeps the idle ones. It
+        // keeps no nodes on order, because other jobs need those and would order them again.
         if (!comes && find_places(wanted, all_).empty()) return false;
         if (!comes) std::erase_if(found, [&](std::size_t i) { return !nodes_[i].live; });
         take(wanted, found);
@@ -76,8 +78,8 @@ class Planner {
 
     bool needs(AllocationId id) const { return needed_.contains(id); }
     Events orders() { return std::move(orders_); }
-    // Returns false if an order of a queue with `min_utilization` would be underused; then sets
-    // `worth` to the number of such orders that would be used enough.
+    // Returns whether all orders of queues with `min_utilization` would be used enough. If not,
+    // sets in `worth` how many of these orders would be.
     bool worthwhile(Worth& worth) const;
 
   private:
@@ -105,7 +107,7 @@ class Planner {
     Events orders_{};
 };
 
-// Adds live workers with their free capacity.
+// Adds the live workers with their free capacity.
 void Planner::add_workers() {
     std::map<WorkerId, std::pair<int, int>> used;
     for (const JobId id : state_.index.running) {
@@ -122,7 +124,7 @@ void Planner::add_workers() {
     }
 }
 
-// Adds nodes whose workers have not joined yet, unless they are overdue.
+// Adds the nodes of allocations whose workers have not joined yet, unless they are overdue.
 void Planner::add_expected() {
     for (const auto& [id, a] : state_.allocations) {
         const bool granted = a.phase == AllocationPhase::Granted;
@@ -134,8 +136,8 @@ void Planner::add_expected() {
     }
 }
 
-// Returns how many more allocations the queue's GPU-hours pay for, after the ended ones and the
-// full time of those alive.
+// Returns how many more allocations the queue's GPU-hours allow, after those of ended allocations
+// and the full time of the `alive` ones.
 int affordable(const AllocationQueue& queue, int alive) {
     const spec::PilotQueue& spec = queue.spec;
     const std::int64_t each = spec.time.count() * spec.nodes * spec.gpus;
@@ -179,7 +181,7 @@ bool Planner::has_room(const Node& node, const spec::Resources& wanted) const {
            has_time_for(node.leaves, wanted, now_);
 }
 
-// Returns the first nodes with room, at most as many as wanted.
+// Returns the first nodes that can hold a member, at most as many as the job wants.
 std::vector<std::size_t> Planner::fitting(const spec::Resources& wanted) const {
     if (wanted.segment > 1) return fitting_in_segments(wanted);
     std::vector<std::size_t> found;
@@ -189,8 +191,8 @@ std::vector<std::size_t> Planner::fitting(const spec::Resources& wanted) const {
     return found;
 }
 
-// Like fitting(), but in blocks of one segment, starting with the segments with most nodes. Nodes
-// on order may be in any segment. Nodes that complete no block are not used.
+// Like fitting(), but chooses blocks of nodes in one segment, first from the segments with the most
+// nodes. A node on order may be in any segment. Returns no nodes that do not complete a block.
 std::vector<std::size_t> Planner::fitting_in_segments(const spec::Resources& wanted) const {
     std::map<std::string, std::vector<std::size_t>> known;
     std::vector<std::size_t> anywhere;
@@ -222,8 +224,8 @@ std::vector<std::size_t> Planner::fitting_in_segments(const spec::Resources& wan
     return found;
 }
 
-// Orders missing nodes from the first queue whose limits could ever hold them, as many as may be
-// ordered now. Returns false if no queue can.
+// Orders the missing nodes from the first queue whose limits could ever allow them; makes as many
+// of the orders as are allowed now. Returns false if there is no such queue.
 bool Planner::order(const spec::Resources& wanted, int missing, std::vector<std::size_t>& found) {
     for (auto& [name, budget] : budgets_) {
         const spec::PilotQueue& spec = *budget.spec;
@@ -233,8 +235,8 @@ bool Planner::order(const spec::Resources& wanted, int missing, std::vector<std:
         const int count = (missing + spec.nodes - 1) / spec.nodes;
         if (!fits || budget.alive + count > budget.most) continue;
         if (budget.later) return true;
-        // True if nothing else waits. A gang wider than the backlog may then exceed the backlog,
-        // because it would never be ordered otherwise.
+        // True if the queue has no allocation that waits for its grant. A gang wider than the
+        // backlog may then exceed the backlog, because it would never be ordered otherwise.
         const bool fresh = budget.waiting == 0;
         int some = std::min(count, budget.orders);
         if (!fresh) some = std::min(some, spec.backlog - budget.waiting);
@@ -256,8 +258,8 @@ bool Planner::refused(const std::string& name, const spec::Resources& wanted) co
                                     }) >= found->second;
 }
 
-// Returns whether a batch would be used enough. Counts GPUs or CPU slots, whichever is used more,
-// because the rest of the other may be unusable.
+// Returns whether the nodes of a batch would be used enough. It suffices that GPUs or CPU slots
+// are, because the rest of the other kind may be unusable.
 bool Planner::pays(const Batch& batch) const {
     const spec::PilotQueue& spec = *budgets_.at(batch.queue).spec;
     const auto count = static_cast<int>(batch.last - batch.first);
@@ -306,8 +308,9 @@ void Planner::take(const spec::Resources& wanted, const std::vector<std::size_t>
     }
 }
 
-// Serves the ready jobs in queue order within the users' limits. Skips a group once a job of it
-// cannot be served, so the cost depends on what can be served, not on the number of jobs.
+// Plans the ready jobs in queue order, within the users' limits. Skips the rest of a group once one
+// of its jobs cannot be served. The cost therefore depends on what can be served, not on the number
+// of jobs.
 void serve_ready(const State& state, Time now, Planner& planner) {
     Limits limits(state, now);
     Queue queue(state, now, limits);
@@ -323,8 +326,9 @@ void serve_ready(const State& state, Time now, Planner& planner) {
     }
 }
 
-// Repeats the simulation until no order is underused, because the jobs of a dropped order may need
-// another one. The loop ends because each round allows fewer orders for some variant.
+// Repeats the simulation without the orders that would be used too little, until there are none.
+// Each round starts anew, because the jobs of a dropped order may need another one. The loop ends
+// because each round allows fewer orders for some variant.
 Planner plan(const State& state, Time now, Worth& worth) {
     for (;;) {
         Planner planner(state, now, worth);
@@ -333,7 +337,7 @@ Planner plan(const State& state, Time now, Worth& worth) {
     }
 }
 
-// Returns the allocations on which an attempt holds resources.
+// Returns the allocations in which some attempt holds resources.
 std::set<AllocationId> held_allocations(const State& state) {
     std::set<AllocationId> held;
     for (const auto& [id, jobs] : state.index.by_worker) {
@@ -343,7 +347,7 @@ std::set<AllocationId> held_allocations(const State& state) {
     return held;
 }
 
-// Returns why an allocation that no waiting job needs is given back; empty if it stays.
+// Returns why an allocation that no waiting job needs is given back now; empty if it stays.
 std::string idle_reason(const State& state, const Allocation& a, bool held, Time now) {
     if (a.phase != AllocationPhase::Granted) return "no job needs the allocation any more";
     const auto idle = state.queues.at(a.queue).spec.idle;
