@@ -32,12 +32,12 @@ class Parser {
         add_commands();
         const char* const mode = std::getenv("ROLL_OUTPUT_MODE");
         const std::string usual = mode == nullptr ? "" : mode;
-        // A preliminary value, for errors that parsing itself reports.
+        // Value for errors that parsing reports; set again after parsing.
         context_.json = usual == "json" || has_flag(argc, argv, "--json");
         try {
             app_.parse(argc, argv);
         } catch (const CLI::Success& e) {
-            return app_.exit(e);  // --help
+            return app_.exit(e);  // CLI11 reports --help in this way, too
         } catch (const CLI::ParseError& e) {
             return failed(usage_error(e, argc, argv), argc, argv);
         }
@@ -53,7 +53,7 @@ class Parser {
     using Action = std::function<Result<int>()>;
 
     // Prints the error and returns the exit status. `wait` and `submit --wait` return the job's
-    // exit code, so their own failures return kOwnTrouble.
+    // exit code. Their own errors therefore return kOwnTrouble.
     int failed(const Error& error, int argc, char** argv) const {
         static constexpr std::array kQueue = {"submit", "resume", "resubmit", "convert", "merge"};
         const std::string_view asked = first_word(argc, argv);
@@ -64,7 +64,7 @@ class Parser {
         return exit_code(error.code);
     }
 
-    // Applies ROLL_OUTPUT_MODE. --json and --parsable override it.
+    // Applies the value of ROLL_OUTPUT_MODE. --json and --parsable override it.
     Result<void> set_mode(const std::string& mode) {
         if (mode == "json" || mode == "parsable" || mode == "text" || mode.empty()) {
             const bool flags = app_.count("--json") + app_.count("--parsable") > 0;
@@ -80,7 +80,7 @@ class Parser {
         return std::any_of(argv, argv + argc, [&](const char* word) { return word == flag; });
     }
 
-    // Returns the command: the first argument that is no option.
+    // Returns the name of the command: the first argument that is not an option.
     static std::string_view first_word(int argc, char** argv) {
         for (int i = 1; i < argc; ++i) {
             const std::string_view word = argv[i];
@@ -106,12 +106,12 @@ class Parser {
 
     CLI::App* command(const std::string& name, const std::string& what, Action action) {
         CLI::App* sub = app_.add_subcommand(name, what);
-        sub->fallthrough();  // accepts --json after the command, too
+        sub->fallthrough();  // accept --json after the command, too
         sub->callback([this, action = std::move(action)] { chosen_ = action; });
         return sub;
     }
 
-    // Adds a subcommand of a subcommand, e.g. `keys add`.
+    // Adds a subcommand to a command, such as `add` to `keys`.
     CLI::App* command_of(CLI::App* above, const std::string& name, const std::string& what,
                          Action action) {
         above->require_subcommand(1);
@@ -374,7 +374,7 @@ class Parser {
         }
     }
 
-    // Adds commands that other installed programs carry out; their arguments are passed through.
+    // Adds the commands that other installed programs carry out. Their arguments are passed on.
     void add_checkpoint_work() {
         CLI::App* plan = command("plan", "Show what a training job would do, without running it",
                                  [this] { return run_plan(context_, word_, submit_.job); });
@@ -393,7 +393,8 @@ class Parser {
              "roll-rank");
     }
 
-    // Adds `convert` or `merge`: roll-convert's arguments, and with --submit a job's options.
+    // Adds `convert` or `merge`. Both take the arguments of roll-convert and, with --submit, the
+    // options of a job.
     void add_conversion(const std::string& name, const std::string& what) {
         CLI::App* sub = app_.add_subcommand(name, what);
         sub->allow_extras();
@@ -421,7 +422,7 @@ class Parser {
         const bool said = std::find(words.begin(), words.end(), "--json") != words.end();
         if (context_.json && !said) words.emplace_back("--json");
         context_.json |= said;
-        // `--name` also names a NeMo target, so roll-convert gets it too.
+        // --name is also roll-convert's name of a NeMo target, so pass it on.
         const bool nemo = std::find(words.begin(), words.end(), "nemo") != words.end();
         if (!submit_.job.name.empty() && (nemo || !submits_))
             words.insert(words.end(), {"--name", submit_.job.name});
@@ -481,7 +482,7 @@ class Parser {
 }  // namespace
 
 int run(int argc, char** argv) {
-    // In `submit [options] -- PROGRAM ARGUMENT...`, rollctl does not parse what follows --.
+    // In `submit [options] -- PROGRAM ARGUMENT...`, the words after "--" are not rollctl's options.
     int own = argc;
     for (int i = argc - 1; i > 0; --i) {
         if (std::string_view(argv[i]) == "--") own = i;

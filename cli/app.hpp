@@ -3,7 +3,8 @@
 
 namespace roll::cli {
 
-// Parses, runs the command, prints its error if there is one, and returns the exit status.
+// Parses the command line and runs the command. Prints the command's error, if there is one.
+// Returns the exit status.
 int run(int argc, char** argv);
 
 }  // namespace roll::cli

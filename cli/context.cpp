@@ -33,10 +33,10 @@ TerminalSize terminal_size() {
 
 namespace {
 
-int print_errno = 0;  // errno of the first print() that failed
+int print_errno = 0;  // errno of the first print() that failed; 0: none
 
-// Shortens words over kLongest bytes, because a value of 90,000 digits would hide the rest of the
-// message.
+// Shortens each word that is longer than kLongest bytes, because a value of 90,000 digits would
+// hide the rest of the message.
 std::string with_short_words(std::string_view text) {
     constexpr std::size_t kLongest = 1000;
     constexpr std::size_t kShown = 60;
@@ -62,7 +62,7 @@ void print(const std::string& text) {
 }
 
 int check_stdout(int status) {
-    if (print_errno == 0 && !std::cout.flush()) print_errno = EIO;  // the output of --help
+    if (print_errno == 0 && !std::cout.flush()) print_errno = EIO;  // --help writes to std::cout
     if (print_errno == 0) return status;
     say(fmt::format("rollctl: cannot write to standard output: {}; the command itself {}",
                     std::generic_category().message(print_errno),

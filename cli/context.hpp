@@ -1,4 +1,4 @@
-// The context of a command: the state directory and how to print. Data goes to stdout, messages for
+// What all commands need: the state directory, and how to print. Data goes to stdout, messages for
 // people go to stderr.
 #pragma once
 
@@ -14,29 +14,31 @@ namespace roll::cli {
 enum class Color { Auto, Always, Never };
 
 struct Context {
-    std::string directory;  // value of --dir; empty selects the default
+    std::string directory;  // value of --dir; empty: the default directory
     bool json = false;
     bool parsable = false;
     bool color = false;     // stdout may be coloured
     bool terminal = false;  // stdout is a terminal, so a line may be overwritten
 };
 
-// Sets `color` and `terminal` of the context from `color`, NO_COLOR and the type of stdout.
+// Sets `color` and `terminal` of the context, from the option `color`, NO_COLOR and the type of
+// stdout.
 void look_at_stdout(Context& context, Color color);
 
-// The size of the terminal on stdout; 80 x 24 if stdout is no terminal.
+// The size of the terminal on stdout; 80 x 24 if stdout is not a terminal.
 struct TerminalSize {
     std::size_t columns = 80;
     std::size_t rows = 24;
 };
 TerminalSize terminal_size();
 
-void print_json(const Json& value);  // prints indented JSON
-// Prints one line, for streams. Adds the field "schema" if the value has none.
+void print_json(const Json& value);  // prints JSON with indentation
+// Prints JSON on one line, for output with several values. Adds the field "schema" with the value
+// `schema` if it is missing.
 void print_json_line(Json value, const char* schema);
-void print(const std::string& text);  // writes to stdout and flushes
-// Returns the exit status: `status`, or 1 if that is 0 and a print() failed. Reports a failed
-// print() on stderr.
+void print(const std::string& text);  // writes to stdout and flushes it
+// Returns `status`, or 1 if `status` is 0 and a print() has failed. Reports a failed print() on
+// stderr.
 int check_stdout(int status);
 void say(const std::string& text);  // prints a line to stderr
 void print_error(const Context& context, const Error& error);

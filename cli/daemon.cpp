@@ -17,8 +17,8 @@ constexpr std::chrono::seconds kRestart{20};
 
 namespace {
 
-// Replaces the error's hint if the user is a key's holder, who cannot start rolld; only rolld's
-// operator can.
+// Returns the error with a hint for the holder of another rolld's key, who cannot start that rolld,
+// if the user is one.
 Error for_holder(Error error, const io::StateDirectory& directory) {
     if (error.code == ErrorCode::Unavailable && directory.is_key_holders())
         error.hint = kAskOperator;
@@ -142,7 +142,8 @@ Result<Json> change(const Context& context, const std::string& op, Json args) {
                             {"wait_ms", 1000}};
         reply = daemon.ask_patiently("progress", again, kRestart);
         const bool forgotten = !reply && reply.error().code == ErrorCode::NotFound;
-        if (forgotten) reply = daemon.ask_patiently(op, args, kRestart);  // rolld was restarted
+        // Rolld was restarted and has forgotten the bulk request.
+        if (forgotten) reply = daemon.ask_patiently(op, args, kRestart);
     }
     return reply;
 }

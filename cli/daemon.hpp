@@ -18,7 +18,7 @@
 
 namespace roll::cli {
 
-// The hint for a key's holder if rolld does not answer.
+// The hint if rolld does not answer and the user holds a key of another user's rolld.
 constexpr const char* kAskOperator =
     "ask the operator whether rolld runs and whether `rollctl keys list` shows your key";
 
@@ -28,34 +28,35 @@ class Daemon {
     // directory.
     static Result<Daemon> connect(const Context& context);
 
-    // Connects for an operation that changes state. Waits up to 20 s for a rolld that is starting
-    // or has crashed, and says so on stderr.
+    // Connects for an operation that changes State. Waits up to 20 s for a rolld that is starting
+    // or has crashed, and says on stderr that it waits.
     static Result<Daemon> connect_for_change(const Context& context);
 
-    // Sends one request and returns the reply. If `args` has a selector, adds the user name that
-    // @me stands for.
+    // Sends one request and returns the reply. If `args` has a selector of jobs, adds the name of
+    // the user that "@me" in it stands for.
     Result<Json> ask(const std::string& op, Json args = Json::object());
 
-    // Calls `visit` with each page of the operation `jobs`.
+    // Calls `visit` with each page of the reply to `jobs`.
     Result<void> each_page(Json args, const std::function<void(Json& page)>& visit);
-    // Returns the reply of `jobs` with the jobs of all pages.
+    // Returns the reply to `jobs`, with the jobs of all pages in it.
     Result<Json> jobs(Json args);
 
-    // Like ask(), but reconnects and retries for up to `patience` while rolld restarts. Requires an
-    // idempotent operation.
+    // Like ask(), but while rolld restarts, connects again and retries for up to `patience`.
+    // Requires that the operation may be repeated without harm.
     Result<Json> ask_patiently(const std::string& op, Json args, std::chrono::seconds patience);
 
-    // Like ask_patiently() for many requests at once. Returns a reply or an error for each of
+    // Like ask_patiently(), for many requests at once. Returns a reply or an error for each of
     // `args`, in order.
     std::vector<Result<Json>> ask_each_patiently(const std::string& op,
                                                  const std::vector<Json>& args,
                                                  std::chrono::seconds patience);
 
-    // Returns the user that rolld and its jobs run as: the owner of the state directory or, if that
-    // belongs to a key's holder, what rolld reports. nullopt if rolld does not report it.
+    // Returns the user as whom rolld and its jobs run: the owner of the state directory, or the
+    // user that rolld reports if the directory belongs to a key's holder. nullopt if rolld reports
+    // none.
     std::optional<uid_t> runs_as();
 
-    // Returns the job as the operation `show` describes it. Retries while rolld restarts.
+    // Returns the reply to `show` for the job. Retries while rolld restarts.
     Result<Json> show(std::uint64_t id);
 
   private:
@@ -67,15 +68,16 @@ class Daemon {
     std::optional<io::Client> client_;
 };
 
-// Carries out an idempotent change: connects as connect_for_change() and retries for 20 s while
-// rolld restarts. Returns the reply once the change is complete; reports progress on stderr.
+// Carries out an operation that changes State and may be repeated without harm. Connects with
+// connect_for_change(), and retries for 20 s while rolld restarts. Returns the reply once the
+// change is complete; reports progress on stderr.
 Result<Json> change(const Context& context, const std::string& op, Json args);
 
-// Returns the name of the user that runs this program.
+// Returns the name of the user who runs this program.
 std::string user_name();
 
-// Returns the id of the one job that `selector` matches. Fails with NotFound if it matches none,
-// InvalidArgument if it matches several.
+// Returns the id of the one job that `selector` selects. Fails with NotFound if it selects none,
+// and with InvalidArgument if it selects several.
 Result<std::uint64_t> one_job(Daemon& daemon, const std::string& selector);
 
 }  // namespace roll::cli

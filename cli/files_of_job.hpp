@@ -13,23 +13,24 @@
 
 namespace roll::cli {
 
-// Returns the ranks that `text` selects: "0,2-3", or "all" ranks of the job. A training job has one
-// rank per GPU or slot, any other job one per node. If the ranks of a node share a log, returns the
-// first rank of each node. `job` is a reply of `show`.
+// Returns the ranks that `text` selects, such as "0,2-3", or "all" ranks of the job. A training job
+// has one rank per GPU or slot, and any other job one per node. If the ranks of a node share a log,
+// returns only the first rank of each node. `job` is a reply to `show`.
 Result<std::vector<int>> log_ranks(const Json& job, const std::string& text);
 
-// Returns the log of one rank in `attempt`, or in the newest attempt that has logs. Fails with
-// NotFound if there is no such file.
+// Returns the path of one rank's log in the attempt `attempt`; nullopt means the newest attempt
+// that has logs. Fails with NotFound if there is no such file.
 Result<std::filesystem::path> log_file(const std::filesystem::path& output,
                                        std::optional<int> attempt, int rank);
 
-// Follows a file. lines() returns the whole lines appended since the last call. A missing file
-// counts as empty. If the head of the file was cut, reading continues at the same text.
+// Follows a growing file. lines() returns the whole lines that were appended since the last call. A
+// missing file counts as empty. If the head of the file is cut off, reading continues at the same
+// text.
 class Tail {
   public:
     explicit Tail(std::filesystem::path file) : file_(std::move(file)) {}
     std::vector<std::string> lines();
-    std::string rest();  // returns and forgets the unfinished last line
+    std::string rest();  // returns the unfinished last line, and drops it
     const std::filesystem::path& file() const { return file_; }
 
   private:
@@ -37,11 +38,12 @@ class Tail {
 
     std::filesystem::path file_;
     std::uint64_t offset_ = 0;
-    std::string seen_;  // the bytes before offset_, to find the place again after a cut
+    // The bytes before offset_, with which the place is found after the head was cut off.
+    std::string seen_;
     std::string partial_;
 };
 
-// Returns the new rows of a metrics.jsonl. Skips lines that are no JSON object.
+// Returns the new rows of a metrics.jsonl. Skips lines that are not a JSON object.
 std::vector<Json> metric_rows(Tail& tail);
 
 }  // namespace roll::cli

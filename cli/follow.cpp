@@ -15,7 +15,7 @@ namespace {
 
 constexpr auto kPatience = std::chrono::seconds(60);
 constexpr auto kHoldBack = std::chrono::seconds(5);
-// Time between two readings of the progress, which creates no event.
+// Time between two readings of the progress. Events do not show it, because progress creates none.
 constexpr auto kProgress = std::chrono::milliseconds(500);
 constexpr auto kBetweenLines = std::chrono::seconds(3);
 
@@ -24,7 +24,7 @@ std::size_t width_of(const Context& context) {
     return context.terminal ? terminal_size().columns : 0;
 }
 
-// Returns the first and last value of a metric, "5.56 at step 1 to 2.31 at step 300"; empty if
+// Returns the first and last value of a metric: "5.56 at step 1 to 2.31 at step 300"; empty if
 // there is none.
 std::string span_text(const std::vector<Json>& rows, const std::string& key) {
     const Json* first = nullptr;
@@ -41,7 +41,8 @@ std::string span_text(const std::vector<Json>& rows, const std::string& key) {
     return first == last ? text(*last) : text(*first) + " to " + text(*last);
 }
 
-// Returns the path of the job's export and the job that writes it; empty without an export.
+// Returns a text with the path of the job's export and the job that writes it; empty if the job has
+// no export.
 std::string export_text(Daemon& daemon, const Json& job) {
     if (const std::string made = field_text(job, "exported"); !made.empty()) return made;
     const Json follows = job.value("export_job", Json());
@@ -69,15 +70,16 @@ void print_result(Daemon& daemon, const Json& job) {
     put("export", export_text(daemon, job));
 }
 
-// The text that the signal handler prints. It is set before the handler is installed.
+// Text that the signal handler prints. It is set before the handler is installed.
 std::string on_interrupt_text;  // NOLINT
 void tell_and_end(int signal) {
     static_cast<void>(!::write(STDERR_FILENO, on_interrupt_text.data(), on_interrupt_text.size()));
-    ::raise(signal);  // SA_RESETHAND: the default action follows once this returns
+    // SA_RESETHAND has restored the default action, which ends the program after this handler.
+    ::raise(signal);
 }
 
-// Returns the worse of two jobs' exit statuses: the higher one, except that any job's failure
-// outranks kOwnTrouble, because it says more.
+// Returns the exit status of two jobs together: the higher one, but kOwnTrouble only if no job
+// failed, because a job's status says more.
 int worse(int one, int other) {
     if (one == kOwnTrouble && other != 0) return other;
     if (other == kOwnTrouble && one != 0) return one;

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kBySet = 0;  // line number of a key that comes from --set
+constexpr int kBySet = 0;  // stands for the line of a key that --set has set
 
 std::string file_name(const std::string& program) {
     std::string name = fs::path(program).filename();
@@ -34,8 +34,8 @@ bool is_utf8(const std::string& text) {
     return written(Json::error_handler_t::ignore) == written(Json::error_handler_t::replace);
 }
 
-// Reports strings that are not UTF-8, because the JSON library throws when it writes them, and
-// replacing bytes would change an argument.
+// Appends a problem for each string that is not UTF-8. The JSON library throws when it writes such
+// a string, and replacing the bytes would change an argument.
 void find_bytes(const Json& value, const std::string& path, std::vector<spec::Problem>& found) {
     const auto refuse = [&](const std::string& text) {
         if (is_utf8(text)) return;
@@ -50,13 +50,13 @@ void find_bytes(const Json& value, const std::string& path, std::vector<spec::Pr
     if (!value.is_object()) return;
     for (const auto& [key, inner] : value.items()) {
         refuse(key);
-        if (!is_utf8(key)) continue;  // skip the key, because its path cannot be printed
+        if (!is_utf8(key)) continue;  // the path of this key cannot be printed
         find_bytes(inner, path.empty() ? key : path + "." + key, found);
     }
 }
 
-// Makes a job of a script. The job has a copy of the script's text, so later edits of the file do
-// not change the job.
+// Makes a source from a script. The job has a copy of the script's text, so that a later change of
+// the file does not change the job.
 Result<Source> script_source(const std::string& text, const std::string& file) {
     ROLL_TRY(Source source, command_source({file}));
     source.label = file;
@@ -69,7 +69,7 @@ Result<Source> script_source(const std::string& text, const std::string& file) {
 
 spec::ParsedJob parse_source(const Source& source) {
     spec::ParsedJob bad;
-    // Check the sizes before megabytes are written as JSON.
+    // Check the sizes before the document is written as text, which may take megabytes.
     bad.problems = spec::undeliverable(source.document);
     if (!bad.ok()) return bad;
     find_bytes(source.document, "", bad.problems);
@@ -77,8 +77,8 @@ spec::ParsedJob parse_source(const Source& source) {
     return spec::parse_job(source.document.dump(), source.base);
 }
 
-// Returns the name of another program whose configuration this document seems to be, judged by its
-// top-level keys (x-foreign in the schema); nullopt if no program matches.
+// Returns the name of the other program for which this document seems to be written, judged by its
+// top-level keys (x-foreign in the schema); nullopt if there is none.
 std::optional<std::string> foreign_format(const Json& document) {
     for (const OrderedJson& format : spec::job_schema()["x-foreign"]) {
         double found = 0;
@@ -91,8 +91,8 @@ std::optional<std::string> foreign_format(const Json& document) {
 
 using Lines = std::map<std::string, int>;
 
-// Returns the line of each key. This takes as long as reading the file, so it is called only for a
-// source with problems.
+// Returns the line of each key. Called only for sources with problems, because it takes as long as
+// reading the file.
 Lines lines_of(const Source& source) {
     Lines lines = source.lines;
     if (!source.yaml) return lines;
@@ -101,7 +101,8 @@ Lines lines_of(const Source& source) {
     return lines;
 }
 
-// Returns "line 7: " for the key at `path` or its nearest parent; empty if neither is in the file.
+// Returns a prefix such as "line 7: " for the key at `path` or its nearest parent in the file;
+// empty if there is none.
 std::string line_of(const Lines& lines, std::string path) {
     while (!path.empty()) {
         const auto found = lines.find(path);
@@ -115,8 +116,8 @@ std::string line_of(const Lines& lines, std::string path) {
 
 }  // namespace
 
-// Reads YAML documents, or JSON: one value, or one per line. Returns none for a text that has only
-// empty lines, comments and document marks.
+// Reads YAML documents, or JSON as one value or as one value per line. Returns none if the text has
+// only empty lines, comments and document marks.
 static Result<std::vector<Json>> read_documents(const std::string& text, const std::string& file) {
     std::vector<Json> documents;
     for (std::size_t from = 0; from < text.size();) {

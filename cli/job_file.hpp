@@ -1,4 +1,4 @@
-// Turns job files, --set and other options into JobSpecs.
+// Makes JobSpecs from job files, --set and other options.
 #pragma once
 
 #include <cstddef>
@@ -14,27 +14,29 @@
 
 namespace roll::cli {
 
-// One job document and the directory that its relative paths start from.
+// One job document, and where it comes from.
 struct Source {
-    std::string label;  // the file, for messages
+    std::string label;  // name of the file, for messages
     Json document;
     std::string base;
-    std::map<std::string, int> lines = {};         // key path -> line number
-    std::shared_ptr<const std::string> yaml = {};  // text to find other keys' lines in; may be null
-    std::size_t document_index = 0;                // index of this document in `yaml`
-    std::vector<std::string> notes = {};           // notes to print on submission
+    std::map<std::string, int> lines = {};  // by key path: line number in the file
+    // Text of the file, to find the lines of more keys; may be null.
+    std::shared_ptr<const std::string> yaml = {};
+    std::size_t document_index = 0;       // index of this document among those in `yaml`
+    std::vector<std::string> notes = {};  // notes to print when the job is submitted
 };
 
 Result<std::vector<Source>> read_job_file(const std::string& file);
-// Applies the options to the source's document. Marks keys from --set as having no line.
+// Applies the options to the source's document, and marks keys that --set has set, because they
+// have no line in the file.
 Result<void> apply_options(const JobOptions& options, Source& source);
 Result<Source> command_source(const std::vector<std::string>& program);
 
-// Returns the working directory. Fails with InvalidArgument if it was deleted.
+// Returns the working directory. Fails with InvalidArgument if the directory was deleted.
 Result<std::string> working_directory();
 
-// Returns the spec of every source. Fails with one InvalidArgument that lists all problems of all
-// sources, including problems of the models that they start from.
+// Returns the spec of each source. Fails with one InvalidArgument that lists all problems of all
+// sources and of the models that they start from.
 Result<std::vector<spec::JobSpec>> parse_sources(const std::vector<Source>& sources);
 
 }  // namespace roll::cli

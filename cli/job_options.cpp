@@ -99,14 +99,15 @@ Result<Time> parse_when(const std::string& text, Time now) {
     return now + from_now;
 }
 
-// Returns a whole number as a JSON integer, so that the schema's messages show it without ".0".
+// Returns a whole number as a JSON integer, because the schema's messages would otherwise show it
+// with ".0".
 static Json number_json(double number) {
     const bool whole = number == std::floor(number) && std::abs(number) < 1e6;
     return whole ? Json(static_cast<int>(number)) : Json(number);
 }
 
 Result<void> apply_options(const JobOptions& options, Json& document) {
-    if (!document.is_object()) return {};  // the schema's check reports what is wrong
+    if (!document.is_object()) return {};  // the check against the schema reports this
     for (const std::string& assignment : options.sets) {
         ROLL_TRY_VOID(set_key(document, assignment));
     }
@@ -147,7 +148,8 @@ Result<void> apply_options(const JobOptions& options, Json& document) {
     return {};
 }
 
-// Calls visit(number, line) for the lines of a script's head: comments and empty lines.
+// Calls visit(number, line) for each line at a script's head, which consists of comments and empty
+// lines.
 template <class Visit>
 static void for_each_head_line(std::string_view script, const Visit& visit) {
     for (int number = 1; !script.empty(); ++number) {
@@ -164,7 +166,7 @@ Result<JobOptions> read_directives(std::string_view script, const std::string& f
     for_each_head_line(script, [&](int number, std::string_view line) {
         if (wrong || !line.starts_with(kDirective)) return;
         const std::string words(line.substr(kDirective.size()));
-        JobOptions alone;  // parsing line by line gives an error its line number
+        JobOptions alone;  // parse each line on its own, so that an error has a line number
         if (auto read = parse_words(words, alone); !read) {
             wrong = std::move(read).error();
             wrong->message = fmt::format("{}:{}: {}", file, number, wrong->message);

@@ -1,5 +1,5 @@
-// The options of submit, resume and plan that set keys of a job file. They may stand on the command
-// line, on a script's #ROLL lines or in ROLL_SUBMIT.
+// The options of submit, resume and plan that set keys of a job file. They may be on the command
+// line, on #ROLL lines of a script, or in the variable ROLL_SUBMIT.
 #pragma once
 
 #include <optional>
@@ -25,38 +25,38 @@ struct JobOptions {
     bool hold = false;
     std::string name;
     std::string time;
-    std::string begin;     // as parse_when() reads it
-    std::string deadline;  // as parse_when() reads it
+    std::string begin;     // in a form that parse_when() reads
+    std::string deadline;  // in a form that parse_when() reads
     std::string array;
     std::string cron;
     std::string account;
     std::optional<int> into;
     std::optional<int> priority;
     std::optional<int> slots;
-    std::optional<double> gpus;  // 0.5 means half of one GPU
+    std::optional<double> gpus;  // GPUs per node; 0.5 is half of one GPU
     std::optional<int> nodes;
 };
 
-void add_job_options(CLI::App& app, JobOptions& options);    // the options that `plan` takes too
-void add_queue_options(CLI::App& app, JobOptions& options);  // all options
+void add_job_options(CLI::App& app, JobOptions& options);  // adds the options that `plan` has, too
+void add_queue_options(CLI::App& app, JobOptions& options);  // adds all options
 
-// Reads "2026-11-22T08:00:00Z", "+2h" from `now`, or "now".
+// Parses a time: "2026-11-22T08:00:00Z", "+2h" (after `now`) or "now".
 Result<Time> parse_when(const std::string& text, Time now);
 
-// Sets the document's keys from the options. Fails with InvalidArgument if a --set has not the form
-// a.b=value or descends into a value that is no mapping.
+// Sets keys of the document from the options. Fails with InvalidArgument if a --set does not have
+// the form a.b=value, or if `a` is not a mapping.
 Result<void> apply_options(const JobOptions& options, Json& document);
 
-// Reads the "#ROLL ..." lines among the comments at a script's head, up to the first line that is
-// neither a comment nor empty. Fails with InvalidArgument, "FILE:LINE: ...".
+// Reads the "#ROLL ..." lines at a script's head: among the comments before the first line that is
+// neither a comment nor empty. Fails with InvalidArgument and the message "FILE:LINE: ...".
 Result<JobOptions> read_directives(std::string_view script, const std::string& file);
 
-// Returns a note that lists the "#SBATCH ..." lines at the script's head, which Roll ignores; empty
-// if there are none.
+// Returns a note that lists the "#SBATCH ..." lines at the script's head, because Roll ignores
+// them; empty if there are none.
 std::vector<std::string> slurm_directives(std::string_view script, const std::string& file);
 
-// Reads the options in ROLL_SUBMIT. They override a job file and its #ROLL lines; the command line
-// overrides them.
+// Reads the options in the variable ROLL_SUBMIT. They override a job file and its #ROLL lines, and
+// the command line overrides them.
 Result<JobOptions> options_of_environment();
 
 }  // namespace roll::cli

@@ -15,7 +15,8 @@ double seconds_between(Time from, Time to) {
     return std::chrono::duration<double>(to - from).count();
 }
 
-// Returns how long the job has been queued or running, or how long it ran; empty if it never ran.
+// Returns how long the job has been queued or running, or how long it ran if it has ended; empty if
+// it never ran.
 std::string time_text(const Json& job, Time now) {
     const auto submitted = parse_time(job.value("submitted_at", Json()));
     const auto started = parse_time(job.value("started_at", Json()));
@@ -36,7 +37,7 @@ std::string info_text(const Json& job) {
     return text;
 }
 
-// Returns the progress object, which may come as an object or as JSON text.
+// Returns the job's progress as an object. The reply has it as an object or as JSON text.
 Json progress_of(const Json& job) {
     const Json progress = job.value("progress", Json());
     if (!progress.is_string()) return progress;
@@ -144,7 +145,7 @@ std::string progress_text(const Json& job) {
 
 namespace {
 
-// Returns a progress bar, "[########------------]  40 %"; empty if the share is unknown.
+// Returns a progress bar such as "[########------------]  40 %"; empty if the share is unknown.
 std::string bar_text(const Json& progress, std::size_t cells) {
     if (!progress.is_object()) return "";
     for (const auto& [done, all] : {std::pair{"step", "steps"}, {"bytes", "bytes_total"}}) {
@@ -158,7 +159,7 @@ std::string bar_text(const Json& progress, std::size_t cells) {
     return "";
 }
 
-// Cuts UTF-8 text to at most `bytes` bytes, at a character's boundary.
+// Cuts UTF-8 text to at most `bytes` bytes, at the boundary of a character.
 std::string cut(std::string text, std::size_t bytes) {
     if (text.size() <= bytes) return text;
     while (bytes > 0 && (static_cast<unsigned char>(text[bytes]) & 0xC0U) == 0x80U) --bytes;
@@ -272,8 +273,8 @@ std::string job_text(const Json& job, Time now, bool color) {
     return text;
 }
 
-// Returns the node's state for people. A node with 0 slots is a reaper's last report after its
-// roll-worker was killed.
+// Returns the node's state for people. A node with 0 slots is the last report of a roll-worker that
+// was killed, sent by the process that cleaned up after it.
 static std::string node_state(const Json& node) {
     if (node.value("slots", Json()) == 0) return "ended";
     if (node.value("draining", Json()) == true) return "draining";

@@ -11,13 +11,13 @@
 
 namespace roll::cli {
 
-const Fields& job_fields();   // fields that -o accepts for jobs: a summary's keys, `time`, `info`
-const Fields& node_fields();  // fields that -o accepts for nodes: their keys, `state`, `heard`
+const Fields& job_fields();  // fields for -o of `jobs`: the keys of a job's summary, `time`, `info`
+const Fields& node_fields();  // fields for -o of `nodes`: the keys of a node, `state`, `heard`
 
-// Returns the keys of a job's summary that jobs_text() reads with this format.
+// Returns the keys of a job's summary that jobs_text() needs for this format.
 std::vector<std::string> asked_fields(const Format& format);
 
-// Format the lists `jobs` and `nodes` in rolld's replies as text.
+// Format the rows of a reply to `jobs` or `nodes` as text.
 std::string jobs_text(const Json& jobs, const Format& format, Time now, bool color);
 std::string job_text(const Json& job, Time now, bool color);
 std::string nodes_text(const Json& nodes, const Format& format = {});
@@ -25,16 +25,17 @@ std::string event_text(const Json& event);
 
 bool is_over(const Json& job);
 
-// Returns the exit status of `wait`: 0 if the job is done, else the job's exit code, or 1 if it has
-// none.
+// Returns the exit status of `wait` for a job that has ended: 0 if it succeeded, else its exit
+// code, or 1 if it has none.
 int exit_status(const Json& job);
 
-// Returns "step 120/300  loss 2.310  41.2k tokens/s  1m 05s left"; empty if there is no progress.
+// Returns text such as "step 120/300  loss 2.310  41.2k tokens/s  1m 05s left"; empty if the job
+// has reported no progress.
 std::string progress_text(const Json& job);
 
-// Returns the job's state and progress in one line. `width` is the terminal's width, 0 if there is
-// no terminal. On a terminal the line has a bar if there is room, and is cut to `width` until the
-// job ends.
+// Returns the job's state and progress in one line. `width` is the width of the terminal; 0 if
+// there is none. On a terminal the line has a bar if there is room for it, and is cut to `width`
+// unless the job has ended.
 std::string job_line(const Json& job, std::size_t width, bool color);
 
 }  // namespace roll::cli

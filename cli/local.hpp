@@ -1,4 +1,4 @@
-// Helpers to find, start and stop a private rolld and roll-worker on this machine.
+// Finds, starts and stops the rolld and roll-worker of one user on this machine.
 #pragma once
 
 #include <chrono>
@@ -12,19 +12,19 @@
 
 namespace roll::cli {
 
-// Returns the path of a program installed beside this one. Fails with NotFound.
+// Returns the path of a program next to this one. Fails with NotFound if there is none.
 Result<std::string> program_path(const std::string& name);
 
-// Starts a program in a session of its own and appends its output to `log`. The program outlives
-// rollctl.
+// Starts a program in its own session, so that it outlives rollctl, and appends its output to
+// `log`. Returns its pid.
 Result<pid_t> start_in_background(const std::vector<std::string>& arguments,
                                   const std::filesystem::path& log);
 
-// Waits up to `patience` for the process to end; returns whether it did.
+// Waits up to `patience` for the process to end. Returns whether it has ended.
 bool wait_gone(pid_t pid, std::chrono::milliseconds patience);
 
-// Returns the last `count` lines of a file, ignoring its first `since` bytes. Used to show why a
-// program did not start.
+// Returns the last `count` lines of a file, without those in its first `since` bytes. Used to show
+// why a program did not start.
 std::string last_lines(const std::filesystem::path& file, std::size_t count, std::uintmax_t since);
 
 }  // namespace roll::cli

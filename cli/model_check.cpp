@@ -22,8 +22,8 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kByteValues = 256;
 
-// Returns whether this machine can read the directory. A placeholder such as "{previous.result}"
-// is not visible.
+// Returns whether this machine can read the directory. False for a reference such as
+// "{previous.result}".
 bool is_visible(const std::string& directory) {
     return ::access(directory.c_str(), R_OK | X_OK) == 0;
 }
@@ -44,14 +44,14 @@ Json object_of(const Json& document, const char* key) {
     return value.is_object() ? value : Json::object();
 }
 
-// Returns the `model_type` in a HuggingFace directory's config; empty if there is none.
+// Returns the `model_type` in the config of a HuggingFace directory; empty if there is none.
 std::string type_of(const fs::path& directory) {
     const auto config = formats::read_hf_config(directory);
     const Json type = config ? config->value("model_type", Json()) : Json();
     return type.is_string() ? type.get<std::string>() : "";
 }
 
-// Reads the config only, so that sizes can be checked even if the weights are damaged.
+// Reads only the config, because the sizes can then be checked even if the weights are damaged.
 Result<void> read_config(convert::Source& source, const families::Families& families) {
     ROLL_TRY(source.format, convert::detect_format(source.directory));
     if (source.format == convert::Format::Mca)
@@ -66,7 +66,7 @@ Result<void> read_config(convert::Source& source, const families::Families& fami
 struct CheckedJob {
     const Json& document;
     const std::string& base;
-    std::string prefix;  // put before each path, e.g. "then[0]."
+    std::string prefix;  // text put before the key paths of problems, e.g. "then[0]."
     bool whole;
     std::vector<spec::Problem>& found;
 
@@ -81,7 +81,8 @@ struct CheckedJob {
     void note(const std::string& path, const std::string& message) const {
         found.push_back({prefix + path, message});
     }
-    // A resumed job has the checkpoint's model, so `model.from` may no longer exist.
+    // A resumed job takes the model from its checkpoint, so the directory in `model.from` may be
+    // gone.
     bool resumes() const { return kind == "resume"; }
 };
 
@@ -126,7 +127,7 @@ const ModelCheck::Model* ModelCheck::given_model(const CheckedJob& job) {
     return &model;
 }
 
-// Returns the model that the sizes in the job file describe, completed as the ranks complete them.
+// Returns the model that has the sizes in the job file, with the same defaults that the ranks use.
 std::optional<ModelCheck::Model> ModelCheck::sized_model(const CheckedJob& job,
                                                          std::optional<std::int64_t> ids) {
     const Json name = job.model.value("family", Json());
@@ -251,7 +252,7 @@ void ModelCheck::check(const CheckedJob& job) {
     if (tokens.ids) check_rows(job, model->config->vocab, *tokens.ids);
     const auto sequence = number_of(job.train, "seq_length");
     const std::int64_t positions = model->config->positions_max;
-    // True if the job file sets the length; then sized_model() has checked it.
+    // whether the job file sets the length, which sized_model() has then checked
     const bool said = job.model.contains("max_position_embeddings");
     if (sequence && !said && *sequence > positions)
         job.note("train.seq_length",

@@ -1,5 +1,5 @@
-// Checks the model that a training job starts from, before the job is queued rather than hours
-// later in its ranks (which check it again). Reads configs and file headers, no weights.
+// Checks the model from which a training job starts before the job is queued. The ranks make the
+// same checks, but maybe only hours later. Reads configs and the headers of files, no weights.
 #pragma once
 
 #include <cstdint>
@@ -15,25 +15,28 @@
 
 namespace roll::cli {
 
-struct CheckedJob;  // one job document and the list that collects its problems
+struct CheckedJob;  // a job document, and the list that collects its problems
 
-// Finds the problems of jobs' models. Opens each directory only once, however many jobs name it.
+// Finds the problems of the models of jobs. Opens each directory only once, however many jobs name
+// it.
 class ModelCheck {
   public:
     // Returns the problems of a job's document and of the jobs in its `then`. Ignores values of a
-    // wrong type, which the schema reports, and directories that this machine cannot see, which the
-    // ranks check. `whole` says that the schema found no problem, so that sizes can be checked.
+    // wrong type, because the schema reports them, and directories that this machine cannot see,
+    // because the ranks check them. `whole` means that the schema found no problem, so that sizes
+    // can be checked, too.
     std::vector<spec::Problem> problems(const Json& document, const std::string& base, bool whole);
 
   private:
     struct Model {
-        std::optional<spec::ModelConfig> config;  // nullopt: `problems` says why
-        std::vector<std::string> parameters;      // native names; empty if unknown
-        bool reads_bytes = false;                 // the model was trained on bytes
+        std::optional<spec::ModelConfig> config;  // nullopt if the config has problems
+        std::vector<std::string> parameters;  // names as in Roll's checkpoints; empty if unknown
+        bool reads_bytes = false;             // the model was trained on bytes, not on tokens
         std::vector<std::string> problems;
     };
     struct Tokens {
-        std::optional<std::int64_t> ids;  // nullopt: see `problem`, or the tokenizer is not visible
+        // Number of ids; nullopt: the tokenizer has a problem or is not visible here.
+        std::optional<std::int64_t> ids;
         std::string problem;
     };
 
@@ -43,7 +46,8 @@ class ModelCheck {
     Tokens tokens(const CheckedJob& job, const Model* model);
     const Result<families::Families>& families(const std::string& model_type);
 
-    std::map<std::string, Result<families::Families>> families_;  // by model_type
+    // Families by the model_type of a HuggingFace config.
+    std::map<std::string, Result<families::Families>> families_;
     std::map<std::string, Model> models_;
     std::map<std::string, Tokens> tokenizers_;
 };

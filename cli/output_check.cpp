@@ -19,8 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Number of directory levels that may be missing: of `runs/NAME-ID` beside a job file, `runs` may
-// not exist yet.
+// Number of directory levels that may be missing. Of a default output runs/NAME-ID next to the job
+// file, the directory `runs` may not exist yet, either.
 constexpr int kLevelsUp = 2;
 
 std::string user_text(uid_t uid) {
@@ -46,8 +46,8 @@ bool has_acl(const fs::path& path) {
            ::getxattr(path.c_str(), "system.nfs4_acl", nullptr, 0) > 0;
 }
 
-// Returns whether the mode bits allow the user to write; true if something else (root, an ACL) may
-// decide.
+// Returns whether the mode bits allow the user to write. Also true if something else may allow it
+// (the user is root, or there is an ACL).
 bool may_write(const fs::path& directory, const struct stat& status, uid_t uid) {
     if (uid == ::geteuid())
         return ::faccessat(AT_FDCWD, directory.c_str(), W_OK | X_OK, AT_EACCESS) == 0;
@@ -59,7 +59,7 @@ bool may_write(const fs::path& directory, const struct stat& status, uid_t uid) 
     return in_group ? (*in_group ? group : others) : group || others;
 }
 
-// Returns why the user cannot write to `output`; nullopt if no reason is known.
+// Returns why the user cannot write to `output`; nullopt if nothing prevents it.
 std::optional<std::string> obstacle(const std::string& output, uid_t uid) {
     fs::path place(output);
     struct stat status {};

@@ -1,4 +1,4 @@
-// Checks that jobs may write to their output directories, as far as this machine can tell.
+// Checks whether jobs may write to their output directories, as far as this machine can tell.
 #pragma once
 
 #include <vector>
@@ -10,9 +10,11 @@
 
 namespace roll::cli {
 
-// Fails with Refused at the first job whose output directory user `uid` (who runs the jobs) may not
-// create or write to. If the directory, its parent and its grandparent do not exist here, it counts
-// as writable: it may be on a file system that only the nodes mount.
+// Fails with Refused at the first job whose output directory the user `uid`, as whom the jobs run,
+// may not create or write to.
+//
+// If the directory, its parent and its grandparent do not exist here, it counts as writable,
+// because it may be on a file system that only the nodes mount.
 Result<void> check_outputs(const std::vector<spec::JobSpec>& specs, uid_t uid);
 
 }  // namespace roll::cli

@@ -33,7 +33,7 @@ tl::unexpected<Error> no_such_field(const std::string& text, const std::string& 
                             fmt::join(fields.known, ", ")));
 }
 
-// Reads the alignment and widths after the colon: ">8", ".20", "^10.4".
+// Parses the text after a field's colon, which is an alignment and widths: ">8", ".20", "^10.4".
 bool read_shape(std::string_view shape, Part& part) {
     if (!shape.empty() && std::string_view("<>^").find(shape[0]) != std::string_view::npos) {
         part.align = shape[0];
@@ -51,7 +51,7 @@ bool read_shape(std::string_view shape, Part& part) {
     return part.most.has_value();
 }
 
-// Reads the field between braces: "id", "name:<20".
+// Parses the text between braces: a field such as "id" or "name:<20".
 Result<void> read_field(const std::string& text, std::string_view inner, const Fields& fields,
                         Part& part) {
     const std::size_t colon = std::min(inner.find(':'), inner.size());
@@ -123,7 +123,7 @@ Result<Format> read_list(const std::string& text, const Fields& fields) {
     return format;
 }
 
-// Returns the offset in bytes after the first `characters` characters of UTF-8 text.
+// Returns how many bytes the first `characters` characters of UTF-8 text have.
 std::size_t end_of(const std::string& text, std::size_t characters) {
     std::size_t at = 0;
     for (; at < text.size(); ++at) {

@@ -1,6 +1,6 @@
-// The option -o of `jobs`, `nodes` and `alloc list`. It takes a list of fields for a table,
-// "id,name,state"; a pattern for one line per row, "{id} {name:<20} {state:.4}"; or the name that
-// formats.yaml gives to one of these.
+// The option -o of `jobs`, `nodes` and `alloc list`. Its value is one of: a list of fields for a
+// table, such as "id,name,state"; a pattern for one line per row, such as "{id} {name:<20}
+// {state:.4}"; or the name of a list or pattern in formats.yaml.
 #pragma once
 
 #include <functional>
@@ -14,12 +14,12 @@
 
 namespace roll::cli {
 
-// Describes a kind of rows.
+// Describes the rows of one command.
 struct Fields {
-    std::string row;  // name of one row in messages, such as "a job"
-    // Key under which formats.yaml holds the named formats for these rows, such as "jobs".
+    std::string row;  // what a row is, for messages: "a job"
+    // Key in formats.yaml below which the formats for these rows are, such as "jobs".
     std::string list;
-    std::vector<std::string> known;  // the fields' names
+    std::vector<std::string> known;  // names of the fields that a row has
 };
 
 // A part of a pattern: literal text, then a field. The last part may have no field.
@@ -28,30 +28,34 @@ struct Part {
     std::string field{};
     char align = '<';  // alignment: '<', '>' or '^'
     std::size_t width = 0;
-    std::optional<std::size_t> most{};  // cut longer values to this many characters
+    std::optional<std::size_t> most{};  // maximum number of characters; a longer value is cut
 };
 
-// A parsed value of the option -o. Without fields, the list prints its default table.
+// A parsed value of the option -o. Without fields, the command prints its default table.
 struct Format {
-    std::vector<std::string> fields{};  // "resources.nodes" is a key inside the field `resources`
-    std::vector<Part> pattern{};        // empty for a table of `fields`
+    // A name such as "resources.nodes" is a key inside the field `resources`.
+    std::vector<std::string> fields{};
+    std::vector<Part> pattern{};  // empty: print `fields` as a table
 };
 
-// Reads a list of fields, a pattern, or else a name from `file`. Fails with InvalidArgument on an
-// unknown field (and lists the fields) or a malformed pattern.
+// Parses the value of -o: a list of fields, a pattern, or the name of a format in `file`. Fails
+// with InvalidArgument if a field is unknown, with a list of the fields, or if a pattern is
+// malformed.
 Result<Format> parse_format(const std::string& text, const Fields& fields, const std::string& file);
 
-// Returns ROLL_FORMATS, else the path of formats.yaml in the user's configuration directory.
+// Returns the path in ROLL_FORMATS, else that of formats.yaml in the user's configuration
+// directory.
 std::string formats_file();
 
-// Returns the text that `-o help` prints: the fields and the named formats in `file`.
+// Returns the text of `-o help`: the fields of the rows, and the named formats in `file`.
 Result<std::string> format_help(const Fields& fields, const std::string& file);
 
-// Formats the rows. `cell` returns the text of a row's field; `color` as in table().
+// Formats the rows in this format. `cell` returns the text of a row's field. `color` is passed to
+// table().
 std::string rows_text(const Format& format, const Json& rows, bool color,
                       const std::function<std::string(const Json&, const std::string&)>& cell);
 
-// Returns a field of a row as text; "a.b" is the key b inside the field a.
+// Returns the text of a row's field. "a.b" is the key b inside the field a.
 std::string deep_field_text(const Json& row, const std::string& field);
 
 }  // namespace roll::cli

@@ -83,7 +83,7 @@ std::string amount_text(double amount) {
 std::string number_text(const Json& value) {
     if (value.is_number_integer()) return value.dump();
     if (!value.is_number()) return "";
-    constexpr double kLarge = 1e4;  // from here on {:.4g} would print an exponent
+    constexpr double kLarge = 1e4;  // at or above this value, {:.4g} would print an exponent
     const double real = value.get<double>();
     return real >= kLarge && real < 1e12 ? fmt::format("{:.0f}", real)
                                          : fmt::format("{:.4g}", real);
@@ -138,12 +138,13 @@ std::string field_text(const Json& object, const std::string& key) {
 
 namespace {
 
-constexpr std::size_t kAxis = 11;  // width of the label before the curve: "   2.3101 |"
+constexpr std::size_t kAxis = 11;  // width of a y label with the axis: "   2.3101 |"
 
 struct Range {
     double low = 0;
     double high = 0;
-    // Divides the range into `cells` equal cells and returns the index of the cell with `value`.
+    // Returns the index of the cell that contains `value`, if the range is divided into `cells`
+    // equal cells.
     std::size_t cell(double value, std::size_t cells) const {
         if (high <= low || cells < 2) return 0;
         const double share = (value - low) / (high - low);
@@ -160,7 +161,8 @@ Range range_of(const Values& values, Member member) {
     return {(*low).*member, (*high).*member};
 }
 
-// Returns a point for each column that has any points: x is the column, y the mean.
+// Returns a point for each column that contains points: x is the column's number, y the mean of its
+// points.
 std::vector<Point> column_means(const std::vector<Point>& points, std::size_t width) {
     const Range x = range_of(points, &Point::x);
     std::vector<double> sums(width, 0.0);
@@ -177,7 +179,7 @@ std::vector<Point> column_means(const std::vector<Point>& points, std::size_t wi
     return means;
 }
 
-// Draws the x axis with labels at both ends, and in the middle if there is room.
+// Draws the x axis, with labels at both ends and, if there is room, in the middle.
 std::string x_axis(const Range& x, std::size_t width) {
     std::string labels(width, ' ');
     const auto put = [&](double value, std::size_t cell, bool ends_there) {
@@ -198,7 +200,7 @@ std::string x_axis(const Range& x, std::size_t width) {
 }  // namespace
 
 std::string plot(const std::vector<Point>& points, std::size_t columns, std::size_t rows) {
-    constexpr std::size_t kLabelEach = 5;  // rows from one label to the next
+    constexpr std::size_t kLabelEach = 5;  // number of rows from one label to the next
     if (points.empty()) return "";
     const std::size_t width = std::max(columns, kAxis + 10) - kAxis;
     const std::size_t height = std::max(rows, std::size_t{6}) - 2;

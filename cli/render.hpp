@@ -12,40 +12,41 @@ namespace roll::cli {
 
 struct Column {
     std::string title;
-    bool right = false;  // align right, for numbers
+    bool right = false;  // align to the right, for numbers
 };
 
-// Formats rows of cells as lines, with padded columns two spaces apart. Omits columns without any
-// content. `color` paints cells that are the name of a job's state.
+// Formats rows of cells as lines. Columns are padded and two spaces apart. Omits columns that are
+// empty in all rows. `color` paints cells that contain the name of a job's state.
 std::string table(const std::vector<Column>& columns,
                   const std::vector<std::vector<std::string>>& rows, bool color);
 
 std::string paint_state(const std::string& state, bool color);
 
-std::string duration_text(double seconds);   // "42s", "3m 05s", "2h 10m", "3d 4h"
-std::string amount_text(double amount);      // "950", "41.2k", "1.3M"
-std::string number_text(const Json& value);  // a real number in 4 significant digits
+std::string duration_text(double seconds);   // returns "42s", "3m 05s", "2h 10m" or "3d 4h"
+std::string amount_text(double amount);      // returns "950", "41.2k" or "1.3M"
+std::string number_text(const Json& value);  // returns a real number with 4 significant digits
 
 // Parses a time such as "2026-11-21T09:30:00.125Z"; nullopt if it is malformed.
 std::optional<Time> parse_time(const Json& value);
 
-// Returns a field as text: a string without quotes, null as "", a list joined by commas.
+// Returns a field as text: a string without quotes, null as an empty text, a list with commas.
 std::string field_text(const Json& object, const std::string& key);
 
-// Formats ascending job ids with ranges: "1-118,801".
+// Returns ascending job ids as ranges: "1-118,801".
 std::string ids_text(const Json& ids);
-// Returns "job 5 held\n" or "jobs 1-118,801 held\n"; one id per line if `parsable`; empty without
-// ids.
+// Returns text such as "job 5 held\n" or "jobs 1-118,801 held\n"; `what` is "held". Returns one id
+// per line if `parsable` is set, and an empty text if there are no ids.
 std::string jobs_text(const Json& ids, const std::string& what, bool parsable);
 
-// A point of a curve. In metrics x is the step.
+// A point of a curve. In curves of metrics, x is the step.
 struct Point {
     double x = 0;
     double y = 0;
 };
 
-// Draws a curve with a labelled y axis at the left and x axis below, at most `columns` characters
-// wide and `rows` high. Each column shows the mean of its points. Empty if there are no points.
+// Draws a curve in characters, with labels of the y axis at the left and of the x axis below. It is
+// at most `columns` wide and `rows` high. Each column shows the mean of its points. Empty if there
+// are no points.
 std::string plot(const std::vector<Point>& points, std::size_t columns, std::size_t rows);
 
 }  // namespace roll::cli

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-// Compiles toml++ into rollctl: loading another shared library would slow down each start.
+// Compile toml++ into rollctl, because loading one more shared library would slow down each start.
 #define TOML_HEADER_ONLY 1
 #define TOML_EXCEPTIONS 0
 #include <toml++/toml.h>
@@ -31,7 +31,7 @@ class Reader {
                                     : Json(static_cast<std::uint64_t>(whole->get()));
         if (const auto* real = node.as_floating_point()) return real->get();
         if (const auto* truth = node.as_boolean()) return truth->get();
-        std::ostringstream when;  // a date, a time or both
+        std::ostringstream when;  // text of a date, a time or both
         node.visit([&](const auto& value) {
             if constexpr (toml::is_chronological<decltype(value)>) when << value.get();
         });

@@ -11,10 +11,10 @@ namespace roll::cli {
 
 struct TomlFile {
     Json document = Json::object();
-    std::map<std::string, int> lines{};  // key path -> line number, as in yaml::key_lines
+    std::map<std::string, int> lines{};  // by key path: line number, as in yaml::key_lines()
 };
 
-// Reads TOML as JSON; dates and times become strings. Fails with InvalidArgument,
+// Reads TOML as JSON. Dates and times become strings. Fails with InvalidArgument and the message
 // "FILE:LINE: not TOML: ...".
 Result<TomlFile> read_toml(const std::string& text, const std::string& file);
 

@@ -12,7 +12,8 @@ namespace roll::cli {
 namespace {
 
 constexpr std::size_t kSpark = 16;
-constexpr std::size_t kEventsLeast = 4;  // lines reserved for events, however many jobs there are
+// Lines that events get at least, however many jobs there are.
+constexpr std::size_t kEventsLeast = 4;
 
 // Returns the first `width` characters of UTF-8 text.
 std::string cut(const std::string& text, std::size_t width) {
@@ -51,7 +52,7 @@ std::size_t characters_of(const std::string& text) {
         text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
 }
 
-// Returns one line for the job, or two if its curves do not fit on the first.
+// Returns the job on one line, or on two if its curves do not fit on the first.
 std::vector<std::string> job_lines(const Json& job, const TopData& data, std::size_t width,
                                    Time now) {
     const auto curve = data.curves.find(job.value("id", std::uint64_t{0}));

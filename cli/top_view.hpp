@@ -14,7 +14,7 @@
 
 namespace roll::cli {
 
-// Metrics that a training job has reported so far, oldest first.
+// Metrics that one training job has reported so far, oldest first.
 struct Curve {
     std::vector<double> loss;
     std::vector<double> tokens_per_second;
@@ -24,22 +24,23 @@ struct Curve {
 inline constexpr int kNodesShown = 8;
 
 struct TopData {
-    std::uint64_t running = 0;   // number of running jobs
-    std::uint64_t queued = 0;    // number of queued jobs
-    Json jobs = Json::array();   // from the reply of `jobs`, running ones first; maybe not all
-    Json nodes = Json::array();  // from the reply of `nodes`; maybe not all
-    Json all = Json::object();   // totals over all nodes, from the reply of `nodes`
+    std::uint64_t running = 0;  // number of running jobs
+    std::uint64_t queued = 0;   // number of queued jobs
+    // Rows of the reply to `jobs`, running jobs first; may lack some jobs.
+    Json jobs = Json::array();
+    Json nodes = Json::array();  // rows of the reply to `nodes`; may lack some nodes
+    Json all = Json::object();   // totals of all nodes, from the reply to `nodes`
     std::map<std::uint64_t, Curve> curves;
-    std::deque<std::string> events;  // one line each, newest last
+    std::deque<std::string> events;  // newest events, one line each, newest last
 };
 
-// Draws the newest `width` values as block characters of 8 heights. The range is `bounds`, else the
-// values' minimum to maximum. Empty without values.
+// Draws the newest `width` values as block characters with 8 heights. They range over `bounds`, or
+// from the smallest to the largest value if `bounds` is not given. Empty if there are no values.
 std::string sparkline(const std::vector<double>& values, std::size_t width,
                       std::optional<std::pair<double, double>> bounds = std::nullopt);
 
-// Returns at most `height` lines of at most `width` characters: a summary, the nodes, running jobs,
-// queued jobs, and the newest events in the remaining lines.
+// Returns at most `height` lines of at most `width` characters: a summary, the nodes, the running
+// jobs, the queued jobs, and the newest events on the remaining lines.
 std::vector<std::string> top_lines(const TopData& data, std::size_t width, std::size_t height,
                                    Time now);
 

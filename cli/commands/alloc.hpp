@@ -37,7 +37,7 @@ struct AllocOptions {
 };
 Result<int> run_alloc_add(const Context& context, const AllocOptions& options);
 Result<int> run_alloc_list(const Context& context, const std::string& format);
-// Runs `verb` on the queue `name`: pause, resume, remove or dry-run.
+// Applies `verb` to the queue `name`. `verb` is pause, resume, remove or dry-run.
 Result<int> run_alloc_steer(const Context& context, const std::string& verb,
                             const std::string& name);
 void add_alloc_options(CLI::App& sub, AllocOptions& options);

@@ -1,5 +1,5 @@
-// The commands of rollctl, one file each. A command prints its data and returns the exit status, or
-// an Error that run() prints and maps to an exit status.
+// The commands of rollctl, one per file. A command prints its data and returns the exit status, or
+// it returns an Error, which run() prints and converts to an exit status.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,8 @@
 
 namespace roll::cli {
 
-constexpr int kOwnTrouble = 125;  // exit status of an Error in commands that return a job's status
+// Exit status for rollctl's own errors in commands that return a job's status.
+constexpr int kOwnTrouble = 125;
 
 struct UpOptions {
     std::optional<int> slots;
@@ -30,21 +31,23 @@ Result<int> run_doctor(const Context& context, bool slurm);
 
 struct SubmitOptions {
     std::vector<std::string> files;
-    std::vector<std::string> program;  // the arguments after "--"
+    std::vector<std::string> program;  // the command line that follows "--"
     JobOptions job;
     std::string key;
     bool wait = false;
     bool follow = false;
     bool dry_run = false;
-    bool strict = false;  // reject jobs that no connected node or ordered allocation can run
+    bool strict = false;  // refuse jobs that no connected node or ordered allocation can run
 };
 Result<int> run_submit(const Context& context, const SubmitOptions& options);
 Result<int> run_resume(const Context& context, const std::string& selector,
                        const SubmitOptions& options);
-// Submits finished jobs again; with `failed_only`, only those that failed or were cancelled.
+// Submits jobs that have ended again. With `failed_only`, submits only those that failed or were
+// cancelled.
 Result<int> run_resubmit(const Context& context, const std::string& selector, bool failed_only,
                          const SubmitOptions& options);
-// Submits a conversion. `words` are roll-convert's arguments, from "convert" or "merge" on.
+// Submits a convert or merge job. `words` are roll-convert's arguments, from "convert" or "merge"
+// on.
 Result<int> run_submit_conversion(const Context& context, const std::vector<std::string>& words,
                                   const SubmitOptions& options);
 // Checks and submits job documents; with --dry-run, prints them instead.
@@ -61,10 +64,11 @@ struct JobsOptions {
 Result<int> run_jobs(const Context& context, const JobsOptions& options);
 struct KeysOptions {
     std::string name;
-    std::string out;  // new directory, which becomes the key holder's state directory
+    std::string out;  // new directory, which the holder of the key uses as state directory
     bool worker = false;
 };
-// Returns a warning that says which user the jobs of a key's holder run as and what they can read.
+// Returns a warning for the owner of this rolld about a new key's holder: the user as whom the
+// holder's jobs run, and what they can read.
 std::string trust_text(const std::string& holder);
 Result<int> run_keys_list(const Context& context);
 Result<int> run_keys_add(const Context& context, const KeysOptions& options);
@@ -77,12 +81,12 @@ Result<int> run_show(const Context& context, const std::string& selector);
 struct LogsOptions {
     std::string selector;
     bool follow = false;
-    std::string ranks = "0";  // ranks to show: "0,2-3", or "all"
+    std::string ranks = "0";  // ranks whose logs are shown, such as "0,2-3" or "all"
     std::optional<int> attempt;
 };
 Result<int> run_logs(const Context& context, const LogsOptions& options);
 struct EventsOptions {
-    std::string selector;  // empty selects all jobs
+    std::string selector;  // jobs whose events are shown; empty: all
     bool follow = false;
     bool lines = false;  // print one JSON value per line
 };
@@ -96,11 +100,11 @@ struct MetricsOptions {
 };
 Result<int> run_metrics(const Context& context, const MetricsOptions& options);
 
-// Waits for the jobs and returns their highest exit status; `follow` prints their progress.
+// Waits for the jobs and returns their highest exit status. With `follow`, prints their progress.
 Result<int> run_wait(const Context& context, const std::vector<std::string>& selectors,
                      bool follow);
 
-// Opens a job group: `submit --into` adds jobs to it until run_close().
+// Opens a job group. `submit --into` adds jobs to it until run_close() closes it.
 Result<int> run_open(const Context& context, const SubmitOptions& options, const std::string& name);
 Result<int> run_close(const Context& context, const std::string& selector);
 
@@ -109,27 +113,30 @@ Result<int> run_cancel(const Context& context, const std::string& selector,
 Result<int> run_hold(const Context& context, const std::string& selector, bool held);
 Result<int> run_update(const Context& context, const std::string& selector,
                        const std::vector<std::string>& settings);
-// Requests a checkpoint of a training job, waits up to `timeout` for it and prints its directory.
+// Requests a checkpoint of a training job, waits for it for up to `timeout`, and prints its
+// directory.
 Result<int> run_checkpoint(const Context& context, const std::string& selector,
                            const std::string& timeout);
 Result<int> run_nodes(const Context& context, const std::string& format);
-// Prints the text of `-o help`.
+// Prints the fields and named formats that the option -o accepts (`-o help`).
 Result<int> print_format_help(const Fields& fields);
-// Drains or undrains a node. An empty `node` means all nodes, including nodes that join later.
+// Drains a node, or ends its draining if `draining` is false. An empty `node` means all nodes,
+// including nodes that join later.
 Result<int> run_drain(const Context& context, const std::string& node, bool draining,
                       const std::string& message = {});
 Result<int> run_plan(const Context& context, const std::string& file, const JobOptions& options);
-// Maps each command to its subcommands, which may be none.
+// The subcommands of each command, by its name; may be empty.
 using Commands = std::map<std::string, std::vector<std::string>>;
 Result<int> run_completion(const std::string& shell, const Commands& commands);
 Result<int> run_version(const Context& context);
 
-// Replaces "job:12", "job:last" and the like in `words` by the directory of that job's newest
-// checkpoint or, without one, of the model that it exported. Fails with NotFound if it has neither.
+// Replaces each word such as "job:12" or "job:last" by the directory of that job's newest
+// checkpoint, or of the model that it exported if it has no checkpoint. Fails with NotFound if it
+// has neither.
 Result<void> replace_jobs(const Context& context, std::vector<std::string>& words);
 
-// Replaces this process by `program`, which is installed beside rollctl or is in PATH. Returns only
-// on an error.
+// Replaces this process by `program`, which is next to rollctl or in PATH. Returns only if that
+// fails.
 Error become(const std::string& program, const std::vector<std::string>& arguments);
 
 }  // namespace roll::cli

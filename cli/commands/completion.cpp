@@ -6,11 +6,12 @@
 namespace roll::cli {
 namespace {
 
-// Commands whose first argument is a job; completed with job ids.
+// Commands whose first argument is a job. Completed with the ids of jobs.
 constexpr std::string_view kOnJobs =
     "jobs|show|explain|logs|events|metrics|wait|cancel|close|hold|release|update|resume|resubmit|"
     "checkpoint";
-constexpr std::string_view kOnQueues = "pause|resume|remove|dry-run";  // subcommands of `alloc`
+// Subcommands of `alloc` whose argument is a queue.
+constexpr std::string_view kOnQueues = "pause|resume|remove|dry-run";
 
 constexpr const char* kBash = R"sh(# rollctl completion bash > /etc/bash_completion.d/rollctl
 _rollctl() {
@@ -66,7 +67,7 @@ std::string put_in(std::string text, std::string_view mark, std::string_view wor
     return at == std::string::npos ? text : text.replace(at, mark.size(), words);
 }
 
-// Rewrites "a|b": replaces each bar by `between` and appends `after` to each word.
+// Converts "a|b" for a shell: replaces each bar by `between`, and appends `after` to each word.
 std::string spell(std::string_view words, std::string_view between, std::string_view after) {
     std::string text;
     for (const char c : words) {
@@ -78,8 +79,8 @@ std::string spell(std::string_view words, std::string_view between, std::string_
     return text.append(after);
 }
 
-// Returns a line for each command with subcommands. In `line`, {0} is the command and {1} its
-// subcommands.
+// Returns a line for each command that has subcommands. In the format `line`, {0} is the command
+// and {1} its subcommands.
 std::string verb_lines(const Commands& commands,
                        fmt::format_string<const std::string&, const std::string&> line) {
     std::string text;

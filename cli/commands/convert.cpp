@@ -11,12 +11,12 @@
 namespace roll::cli {
 namespace {
 
-// Makes a job's name from its target's name. Replaces characters that a name must not have by
+// Returns a job name made from the target's name. Characters that are not allowed in a name become
 // dashes.
 std::string job_name(const std::string& kind, const std::filesystem::path& target) {
     constexpr std::size_t kLongest = 64;
     std::string name = kind + "-" + target.lexically_normal().filename().string();
-    // For a target such as "out/", take the name of the directory.
+    // A target such as "out/" has no file name, so use the name of its directory.
     if (name.ends_with('-')) name += target.parent_path().filename().string();
     for (char& c : name)
         if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.' && c != '_') c = '-';

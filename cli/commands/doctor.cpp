@@ -41,8 +41,8 @@ Finding check_directory(const io::StateDirectory& state) {
     return {"state directory", true, root.string(), ""};
 }
 
-// Checks that the key pairs exist: all three for an operator; only the client's or the worker's for
-// a key's holder.
+// Checks that the key pairs exist: all three for rolld's owner, the client's or the worker's for
+// another key's holder.
 Finding check_keys(const io::StateDirectory& state) {
     std::vector<std::string> names = {"server", "client", "worker"};
     if (state.is_key_holders()) {
@@ -63,7 +63,7 @@ Finding check_keys(const io::StateDirectory& state) {
     return {"keys", true, state.keys().string() + whose, ""};
 }
 
-// Reports who shares this rolld, because users of one rolld are not isolated from each other.
+// Reports who else may use this rolld, because its users are not isolated from each other.
 Finding check_users(const io::StateDirectory& state) {
     if (state.is_key_holders())
         return {"users", true,
@@ -136,7 +136,8 @@ std::vector<Finding> check_programs() {
     return findings;
 }
 
-// Reports how each node's worker confines its jobs' processes. Older workers do not report it.
+// Reports how each node's worker isolates the processes of its jobs. Older workers do not report
+// it.
 Finding check_walls(const Context& context) {
     auto daemon = Daemon::connect(context);
     if (!daemon) return {"wall", true, "unknown, because rolld does not run", ""};
@@ -183,8 +184,8 @@ Finding check_libtorch() {
 Result<int> run_doctor(const Context& context, bool slurm) {
     ROLL_TRY(const io::StateDirectory state, io::StateDirectory::find(context.directory));
     std::vector<Finding> findings = {check_directory(state), check_keys(state), check_users(state)};
-    // Query rolld unless the user holds only a worker's key, which does not permit queries. Such a
-    // user reads the worker's log instead.
+    // Ask rolld, unless the user holds only a worker's key, with which rolld answers no questions.
+    // Such a user must read the worker's log instead.
     if (!state.is_key_holders() || fs::exists(state.keys() / "client.key")) {
         findings.push_back(check_daemon(context, state));
         findings.push_back(check_worker(context, state));
@@ -195,7 +196,7 @@ Result<int> run_doctor(const Context& context, bool slurm) {
     findings.push_back(check_libtorch());
     findings.push_back(check_processor());
     if (slurm) {
-        // Workers come from Slurm on demand, so there may be none now.
+        // Do not report missing workers, because Slurm starts workers on demand.
         std::erase_if(findings, [](const Finding& finding) { return finding.what == "worker"; });
         for (Finding& finding : slurm_findings(context)) findings.push_back(std::move(finding));
     }

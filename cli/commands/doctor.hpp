@@ -1,4 +1,4 @@
-// The findings of `rollctl doctor`, one line each.
+// The findings of `rollctl doctor`. Each is printed on one line.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ struct Finding {
     std::string what;
     bool good = true;
     std::string detail;
-    std::string remedy;  // a command or advice; never empty if not `good`
+    std::string remedy;  // command to run or advice; not empty if `good` is false
 };
 
 std::vector<Finding> slurm_findings(const Context& context);

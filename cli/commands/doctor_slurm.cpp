@@ -1,4 +1,4 @@
-// `rollctl doctor --slurm`: checks that pilot jobs can run from this machine.
+// `rollctl doctor --slurm`: checks that rolld can order Slurm allocations from this machine.
 #include <fmt/format.h>
 #include <sys/statfs.h>
 #include <unistd.h>
@@ -28,7 +28,7 @@ slurm::Site here(const Context& context) {
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-// Runs each program with --version, which does not contact slurmctld.
+// Runs each of Slurm's commands with --version, which does not contact slurmctld.
 Finding check_commands(const slurm::Site& site) {
     std::string version;
     for (const char* program : {"sbatch", "squeue", "scancel", "sinfo", "srun"}) {
@@ -72,7 +72,8 @@ Finding check_partitions(const slurm::Site& site) {
             "ask an administrator to run `scontrol update partition=NAME state=up`"};
 }
 
-// Checks that `path` is on a file system that other nodes may see: not /tmp, /run or in memory.
+// Checks that `path` is on a file system that other nodes may mount: not in /tmp, in /run or in
+// memory.
 Finding check_shared(const char* what, const std::string& path, const std::string& remedy) {
     constexpr long kTmpfs = 0x01021994;
     constexpr long kRamfs = 0x858458f6;
@@ -97,7 +98,7 @@ Finding check_endpoint(const Context& context) {
             "rollctl down; rollctl up --endpoint tcp://0.0.0.0:7070"};
 }
 
-// Checks each queue with `sbatch --test-only`, which submits nothing.
+// Checks each allocation queue with `sbatch --test-only`, which submits nothing.
 std::vector<Finding> check_queues(const Context& context, const slurm::Site& site) {
     std::vector<Finding> findings;
     auto daemon = Daemon::connect(context);

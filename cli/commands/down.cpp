@@ -13,8 +13,8 @@ namespace {
 constexpr auto kCheckpointPatience = std::chrono::minutes(10);
 constexpr auto kPatience = std::chrono::seconds(20);
 
-// Stops the worker and returns whether it was running. The worker first saves a checkpoint of each
-// attempt at the next step boundary; a second signal makes it skip that.
+// Stops the worker. Returns whether it was running. The worker first saves a checkpoint of each
+// attempt at its next step boundary. If `now` is set, a second signal makes it skip that.
 Result<bool> end_worker(const io::StateDirectory& state, bool now) {
     const auto pid = io::running(state.pid("worker"), "roll-worker");
     if (!pid) return false;
@@ -36,7 +36,8 @@ Result<bool> end_rolld(const io::StateDirectory& state) {
     if (!pid) return false;
     ::kill(*pid, SIGTERM);
     if (wait_gone(*pid, kPatience)) return true;
-    ::kill(*pid, SIGKILL);  // loses nothing: the ledger has everything that rolld acknowledged
+    // Nothing is lost, because the ledger has all that rolld has acknowledged.
+    ::kill(*pid, SIGKILL);
     if (wait_gone(*pid, kPatience)) return true;
     return fail(ErrorCode::Failed, fmt::format("rolld (process {}) does not stop", *pid));
 }

@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::string_view kPrefix = "job:";
 
-// Returns the job's newest checkpoint or, without one, the model that it wrote: convert and merge
-// jobs and exports write models, too.
+// Returns the directory of the job's newest checkpoint or, if it has none, of the model that it
+// wrote. Exports, convert and merge jobs write models.
 Result<std::string> model_of(const Json& job, std::uint64_t id) {
     const Json checkpoints = job.value("checkpoints", Json::array());
     const Json* newest = nullptr;

@@ -13,11 +13,11 @@ Result<int> print_format_help(const Fields& fields) {
 
 namespace {
 
-// Prints one JSON value with the jobs of all pages, but keeps only one page in memory.
+// Prints the jobs of all pages as one JSON value, but keeps only one page in memory.
 Result<int> print_whole(Daemon& daemon, Json args) {
     constexpr int kPage = 4000;  // jobs per page; a page takes about 30 MB of memory
     args["limit"] = kPage;
-    Json rest;  // the other fields of the first reply
+    Json rest;  // fields of the first reply other than the jobs
     bool any = false;
     ROLL_TRY_VOID(daemon.each_page(std::move(args), [&](Json& page) {
         std::string text = rest.is_null() ? "{\n  \"jobs\": [" : "";
@@ -48,11 +48,11 @@ Result<int> run_jobs(const Context& context, const JobsOptions& options) {
     ROLL_TRY(Daemon daemon, Daemon::connect(context));
     Json args = Json::object();
     if (!options.selector.empty()) args["selector"] = options.selector;
-    // Include finished jobs if there is a selector or a state.
+    // Include jobs that have ended if the user gave a selector or a state.
     args["all"] = options.all || !options.selector.empty() || !options.state.empty();
     if (!options.state.empty()) args["state"] = options.state;
     if (!options.user.empty()) args["user"] = options.user;
-    // Requesting only the fields to show makes a long queue many times faster.
+    // Request only the fields to print, because a long queue then takes a fraction of the time.
     if (context.parsable)
         args["fields"] = {"id"};
     else if (!context.json)

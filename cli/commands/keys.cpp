@@ -1,5 +1,5 @@
 // `rollctl keys`: manages the authorized keys, which are files in the state directory. It does not
-// contact rolld, which notices changes at once.
+// contact rolld, because rolld sees changes of the files at once.
 #include <fmt/format.h>
 
 #include "cli/commands/commands.hpp"
@@ -32,7 +32,7 @@ std::string role_of(const std::string& file) {
 }
 
 // Fails if rolld listens on a Unix socket, because only rolld's own user and root can connect to
-// that, and they need no key.
+// such a socket, and they need no key.
 Result<void> check_reachable(const std::string& endpoint) {
     if (!endpoint.starts_with("ipc://")) return {};
     return fail(ErrorCode::Refused,
@@ -85,7 +85,7 @@ Result<int> run_keys_add(const Context& context, const KeysOptions& options) {
     ROLL_TRY(const io::CurveKeys pair, io::load_or_make_curve_keys(bundle.keys(), role));
     ROLL_TRY_VOID(write_file_atomically(bundle.keys() / "server.pub", server));
     ROLL_TRY_VOID(write_file_atomically(bundle.endpoint_file(), endpoint + "\n"));
-    // Authorize the key last. This replaces an older key of that name.
+    // Authorize the key as the last step. An older key with this name is replaced.
     const std::string file = role + "-" + options.name;
     const bool replaced = fs::exists(directory.authorized() / (file + ".pub"));
     ROLL_TRY_VOID(

@@ -15,13 +15,13 @@ namespace {
 
 constexpr auto kBetweenReads = std::chrono::milliseconds(250);
 
-// A rank's log and the mark before its lines: "[3] ", or empty if only one rank is shown.
+// The log of one rank, and the prefix of its lines: "[3] ", or empty if only one rank is shown.
 struct Log {
     Tail tail;
     std::string mark;
 };
 
-// Prints the new lines. JSON output has one value {"schema", "file", "line"} per line of the log.
+// Prints the new lines of a log. As JSON, prints a value {"schema", "file", "line"} for each line.
 void print_new(const Context& context, Log& log, bool to_the_end) {
     const auto put = [&](const std::string& line, const char* newline) {
         if (!context.json) return print(log.mark + line + newline);
@@ -32,8 +32,8 @@ void print_new(const Context& context, Log& log, bool to_the_end) {
     if (!rest.empty()) put(rest, log.mark.empty() ? "" : "\n");
 }
 
-// Returns whether the job is a command that ran but printed nothing. It then has no log, because a
-// log is created with the first output.
+// Returns whether the rank ran but has printed nothing, in a command job. There is no log then,
+// because the first output creates it.
 bool said_nothing(const Json& job, const LogsOptions& options, int rank) {
     const Json attempts = job.value("attempts", Json::array());
     const bool ran = std::ranges::any_of(attempts, [&](const Json& attempt) {
@@ -43,7 +43,7 @@ bool said_nothing(const Json& job, const LogsOptions& options, int rank) {
     return field_text(job, "kind") == "command" && ran && rank < nodes;
 }
 
-// Returns the separator between the logs of two attempts.
+// Returns the line that separates the logs of two attempts.
 std::string superseded_text(const Json& job) {
     const Json attempts = job.value("attempts", Json::array());
     if (attempts.size() < 2) return "-- another attempt";
@@ -63,7 +63,8 @@ Result<int> follow_logs(const Context& context, Daemon& daemon, std::uint64_t id
     std::map<int, Log> logs;
     JobWatch watch(daemon, id);
     for (;;) {
-        // Query the job before reading its logs, so that nothing written before its end is missed.
+        // Request the job before reading its logs, so that all that was written before the job's
+        // end is printed.
         ROLL_TRY(const Json job, watch.look(kBetweenReads));
         ROLL_TRY(const std::vector<int> ranks, log_ranks(job, options.ranks));
         std::optional<Error> missing;

@@ -8,7 +8,8 @@
 namespace roll::cli {
 namespace {
 
-// Returns the path of a file in memory, which disappears when the last process closes it.
+// Creates a file in memory with this content and returns its path. The file is gone once no process
+// has it open.
 Result<std::string> in_memory(const std::string& content) {
     const int fd = ::memfd_create("roll-plan", 0);
     if (fd < 0) return fail(ErrorCode::Failed, "cannot make a file in memory");

@@ -1,5 +1,5 @@
-// `rollctl secret`: manages the secrets of a user's jobs. A value is read from stdin or a file, not
-// from the command line, which every user of the machine can see.
+// `rollctl secret`: manages the secrets of a user's jobs. Values are read from stdin or a file,
+// because every user of the machine can see the command line.
 #include "cli/commands/secret.hpp"
 
 #include <iostream>
@@ -31,8 +31,8 @@ std::string ask_for(const std::string& name) {
     return line;
 }
 
-// Reads the value from `file`, the terminal or stdin. Removes a newline at its end, which `echo`
-// and editors add.
+// Reads the value of the secret `name` from `file`, the terminal or stdin. Removes the newline that
+// `echo` and editors add at its end.
 Result<std::string> read_value(const std::string& name, const std::string& file) {
     std::string value;
     if (!file.empty()) {

@@ -22,7 +22,7 @@ std::string draw_key() {
     return to_hex(draw()) + to_hex(draw());
 }
 
-// Submits the jobs. Retries send the same keys, so each job is queued once.
+// Submits the jobs. Each retry sends the same key again, so that rolld queues each job once.
 std::vector<Result<Json>> send(Daemon& daemon, const std::vector<spec::JobSpec>& specs,
                                const std::string& key, bool strict) {
     const std::string user = user_name();
@@ -36,7 +36,8 @@ std::vector<Result<Json>> send(Daemon& daemon, const std::vector<spec::JobSpec>&
     return daemon.ask_each_patiently("submit", args, std::chrono::seconds(20));
 }
 
-// Warns about a job that nothing can run now. It is queued anyway: a suitable worker may connect.
+// Warns about a job that no worker and no allocation can run now. The job is queued nevertheless,
+// because a suitable worker may connect.
 void warn_of_never(const Json& reply) {
     const Json hold = reply.value("cannot_run", Json());
     if (!hold.is_object()) return;
@@ -68,9 +69,9 @@ void print_queued(const Context& context, const Json& reply, const spec::JobSpec
     say(fmt::format("  cancel  rollctl cancel {}", id));
 }
 
-// Prints a submission's outcome as one JSON value. With --follow prints nothing unless there was an
-// error, because the progress lines were the output. After an error, the value has both the error
-// and the jobs that are queued nevertheless.
+// Prints the outcome of a submission as one JSON value. After an error, the value has the error and
+// the jobs that were queued nevertheless. With --follow, prints nothing unless there was an error,
+// because the progress was already printed.
 void print_outcome(const SubmitOptions& options, const Json& replies, const Json& ended,
                    const std::optional<Error>& trouble) {
     Json value = {{"schema", "roll.submits/1"}, {"submitted", replies}};
@@ -82,8 +83,8 @@ void print_outcome(const SubmitOptions& options, const Json& replies, const Json
     options.follow ? print_json_line(value, "roll.submits/1") : print_json(value);
 }
 
-// Fails if the key is too long. The key of each later job of the submission is this key, a dot and
-// a number.
+// Fails if the key is too long. The second and later jobs of the submission have keys made of this
+// one, a dot and a number.
 Result<void> check_key(const std::string& key) {
     constexpr std::size_t kLongest = protocol::kKeyBytesMax - 16;
     if (key.size() <= kLongest) return {};
@@ -99,7 +100,7 @@ Result<int> submit_specs(const Context& context, const SubmitOptions& options,
     const std::string key = options.key.empty() ? draw_key() : options.key;
     std::vector<std::uint64_t> ids;
     Json replies = Json::array();
-    std::optional<Error> trouble;  // the first error
+    std::optional<Error> trouble;  // first error of a submission
     const std::vector<Result<Json>> answers = send(daemon, specs, key, options.strict);
     for (std::size_t i = 0; i < specs.size(); ++i) {
         if (!answers[i]) {
@@ -128,8 +129,8 @@ Result<int> submit_specs(const Context& context, const SubmitOptions& options,
     return status;
 }
 
-// Prints the jobs for --dry-run with all defaults filled in and, if rolld runs, its forecast for
-// each job.
+// Prints the jobs of --dry-run, with all defaults filled in. If rolld runs, also prints its
+// forecast for each job.
 Result<int> print_specs(const Context& context, const std::vector<spec::JobSpec>& specs) {
     auto daemon = Daemon::connect(context);
     const auto uid = daemon ? daemon->runs_as() : std::nullopt;
@@ -208,7 +209,7 @@ Result<int> run_resume(const Context& context, const std::string& selector,
     ROLL_TRY(Daemon daemon, Daemon::connect_for_change(context));
     ROLL_TRY(const std::uint64_t id, one_job(daemon, selector));
     ROLL_TRY(const Json job, daemon.show(id));
-    Json document = job.value("spec", Json());  // the job file with every default in it
+    Json document = job.value("spec", Json());  // the job file, with all defaults filled in
     const Json kind = document.is_object() ? document.value("kind", Json()) : Json();
     if (kind != "train" && kind != "resume") {
         return fail(
@@ -220,7 +221,7 @@ Result<int> run_resume(const Context& context, const std::string& selector,
     document["hold"] = false;
     for (const char* key : {"begin", "deadline", "array", "cron"}) document.erase(key);
     document["after"] = Json::array();
-    // Write to a new directory next to that of the job it continues.
+    // The new job writes to a new directory, next to that of the job that it continues.
     std::string output = document.value("output", "");
     if (output.find("{id}") == std::string::npos) output += "-resumed-{id}";
     document["output"] = output;

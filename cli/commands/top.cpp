@@ -13,9 +13,9 @@
 namespace roll::cli {
 namespace {
 
-constexpr int kWaitMs = 500;  // maximum wait for an event before keys and progress are read again
+constexpr int kWaitMs = 500;  // time to wait for an event before keys and progress are read again
 constexpr int kEventsRead = 1000;
-constexpr int kJobsRead = 100;  // limit for running jobs, and for queued jobs
+constexpr int kJobsRead = 100;  // maximum number of running jobs, and of queued jobs, that are read
 constexpr std::size_t kEventsKept = 100;
 constexpr std::size_t kPlainHeight = 60;
 constexpr std::size_t kPlainWidth = 160;
@@ -48,7 +48,7 @@ constexpr std::size_t kClock = 11;  // offset of the time of day in "2026-11-22T
 
 class Watch {
   public:
-    // `nodes` limits how many nodes are requested; 0 means all.
+    // `nodes` is the maximum number of nodes that are requested; 0: all.
     Watch(Daemon& daemon, int nodes) : daemon_(daemon), nodes_(nodes) {}
     const TopData& data() const { return data_; }
 
@@ -83,10 +83,11 @@ class Watch {
 
   private:
     static constexpr auto kPatience = std::chrono::seconds(60);
-    // Time between two readings of GPU use. A roll-worker samples as often.
+    // Time between two readings of GPU use. A roll-worker measures it as often.
     static constexpr auto kGpuLooks = std::chrono::seconds(2);
 
-    // Reads the newest events on the first call, and all new events on later calls, page by page.
+    // Reads the newest events on the first call, and all later events on later calls. Waits up to
+    // `wait_ms` for one.
     Result<void> read_events(int wait_ms) {
         for (bool more = true; more;) {
             Json args = {{"since", seen_}, {"limit", kEventsRead}, {"wait_ms", wait_ms}};
@@ -96,7 +97,8 @@ class Watch {
             for (const Json& event : events) {
                 std::string line = event_text(event);
                 line.pop_back();
-                line.erase(kClock + 8, 1).erase(0, kClock);  // keep only the time of day
+                // Keep only the time of day in the line.
+                line.erase(kClock + 8, 1).erase(0, kClock);
                 data_.events.push_back(std::move(line));
                 if (data_.events.size() > kEventsKept) data_.events.pop_front();
             }
@@ -143,7 +145,7 @@ Result<int> run_top(const Context& context) {
             {{"schema", "roll.top/1"}, {"jobs", watch.data().jobs}, {"nodes", watch.data().nodes}});
         return 0;
     }
-    if (!context.terminal) {  // print the view once
+    if (!context.terminal) {  // stdout is not a terminal: print the view once
         for (const std::string& line :
              top_lines(watch.data(), kPlainWidth, kPlainHeight, wall_clock_now()))
             print(line + "\n");

@@ -17,7 +17,7 @@ constexpr auto kStartPatience = std::chrono::seconds(60);
 constexpr auto kPause = std::chrono::milliseconds(50);
 constexpr double kJustNowMs = 3000;
 
-// A program's output file and its size before this start.
+// A program's output file, and the size that it had before this start of the program.
 struct Output {
     std::filesystem::path path;
     std::uintmax_t earlier = 0;
@@ -28,8 +28,8 @@ struct Output {
     }
 };
 
-// Polls until `ready` returns a value other than null. Fails if the program ends first or takes too
-// long.
+// Polls until `ready` returns a value that is not null. Fails if the program ends before, or takes
+// too long.
 template <class Ready>
 Result<Json> wait_ready(const std::string& program, pid_t pid, const Output& log,
                         const Ready& ready) {
@@ -79,7 +79,7 @@ Result<Json> ensure_worker(const Context& context, const UpOptions& options,
         auto daemon = Daemon::connect(context);
         if (!daemon) return nullptr;
         const Json reply = daemon->ask("nodes").value_or(Json::object());
-        // The ledger also lists workers that are gone, so require a recent heartbeat.
+        // The list also has workers that are gone. Accept only workers with a recent heartbeat.
         Json list = Json::array();
         for (const Json& node : reply.value("nodes", Json::array())) {
             const Json heard = node.value("heard_ms_ago", Json());
