@@ -1,5 +1,5 @@
-// What an allocation queue owes: its limits, nothing ordered or held for nobody, nothing kept past
-// its time.
+// The auditor's model of an allocation queue: the limits hold, nothing is ordered or held without
+// need, and nothing is kept beyond its time.
 #include <algorithm>
 
 #include "common/check.hpp"
@@ -9,7 +9,8 @@ namespace roll::sim {
 
 using namespace std::chrono_literals;  // NOLINT(google-build-using-namespace)
 
-constexpr auto kSoon = 300s;  // a job that backs off keeps what is there
+// A job whose back-off ends within this time keeps existing allocations.
+constexpr auto kSoon = 300s;
 
 void Auditor::on(const core::QueueAdded& e) { queue_ = e.queue; }
 void Auditor::on(const core::QueuePaused& e) { paused_ = e.paused; }
@@ -23,7 +24,7 @@ void Auditor::on(const core::AllocationOrdered& e) {
     ROLL_CHECK(100 * could_use() >= queue_->min_percent);
 }
 
-// At most which part of one allocation the jobs could use that wait.
+// Returns an upper bound of the share of one allocation that the waiting jobs could use.
 double Auditor::could_use() const {
     double slots = 0;
     double gpus = 0;
@@ -74,7 +75,7 @@ bool Auditor::goes_back(const Worker& worker) const {
     return worker.allocation.value != 0 && allocations_.at(worker.allocation).releasing;
 }
 
-// Whether a job that starts now may run its whole time there.
+// Returns whether a job that starts now can use its whole time limit on the worker.
 bool Auditor::has_time(const Worker& worker, const spec::Resources& wanted, Time now) const {
     if (worker.allocation.value == 0) return true;
     return now + wanted.time <= allocations_.at(worker.allocation).ends_at - queue_->margin();
@@ -91,7 +92,8 @@ bool Auditor::is_busy(AllocationId id) const {
     return false;
 }
 
-// What the slowest job in it needs to save and leave, a quarter of the allocation's time at most.
+// Returns how long the slowest job in the allocation needs to save and leave, at most a quarter of
+// the allocation's time.
 Time::duration Auditor::save_need(AllocationId id) const {
     Time::duration most{};
     for (const auto& [job_id, j] : jobs_) {

@@ -1,4 +1,4 @@
-// What the auditor knows of open jobs: others are put into them until they are closed.
+// The auditor's model of job groups: jobs are added to an open group until it is closed.
 #include "common/check.hpp"
 #include "tests/sim/auditor.hpp"
 
@@ -6,7 +6,8 @@ namespace roll::sim {
 
 using core::JobPhase;
 
-// An export follows its job into what may be closed meanwhile.
+// Checks a job that is added to a group. The group may be closed already if the job is the export
+// of one of its jobs.
 void Auditor::check_into(const core::JobSubmitted& e) {
     const Job& open = job(*e.spec.into);
     ROLL_CHECK(open.spec.open && open.user == e.user);
@@ -18,7 +19,8 @@ void Auditor::on(const core::JobClosed& e) {
     job(e.job).closed = true;
 }
 
-// With the last of its jobs once it is closed, and as they did; or because somebody wants it.
+// Checks the end of a group. A closed group ends with its last job, and succeeds if all its jobs
+// did. A group may also end because a user cancelled it.
 void Auditor::check_open_end(const core::JobEnded& e) const {
     const Job& open = jobs_.at(e.job);
     if (open.cancelled) return ROLL_CHECK(e.phase == JobPhase::Cancelled);
@@ -32,7 +34,8 @@ void Auditor::check_open_end(const core::JobEnded& e) const {
     ROLL_CHECK(e.phase == (well ? JobPhase::Done : JobPhase::Failed));
 }
 
-// It ends when it can, and takes what is in it with it; an export may follow what ended well.
+// Checks that a group ends as soon as it can, and that cancelling it cancels the jobs in it. The
+// export of a job that succeeded may still follow.
 void Auditor::check_open(JobId id, const Job& open) const {
     bool any = false;
     for (const auto& [other, j] : jobs_) {

@@ -1,5 +1,5 @@
-// What the auditor knows of the order in which jobs start: who is first, what may start behind him,
-// who may be stopped for him. Told anew from the rules' promises, over all jobs.
+// The auditor's model of the order in which jobs start: which job is first, which may start behind
+// it, and which may be stopped for it. Computed over all jobs, from what the rules promise.
 #include <algorithm>
 
 #include "common/check.hpp"
@@ -33,7 +33,8 @@ Auditor::Room Auditor::room(const Occupied& occupied) const {
     return free;
 }
 
-// What of the room the job may have: not the nodes where it failed, if the others could hold it.
+// Returns the part of `room` that the job may use: without the nodes where it failed, if the other
+// nodes could hold it.
 Auditor::Room Auditor::open_to(const Job& j, Room room, Time now) const {
     if (j.avoid.empty()) return room;
     const auto is_avoided = [&](const auto& item) {
@@ -46,7 +47,7 @@ Auditor::Room Auditor::open_to(const Job& j, Room room, Time now) const {
     return room;
 }
 
-// The first job of an array stands for all of its jobs.
+// Returns `afters` with a dependency on each job of an array in place of one on the array.
 std::vector<spec::After> Auditor::each_awaited(const std::vector<spec::After>& afters) const {
     std::vector<spec::After> each;
     for (const spec::After& after : afters) {
@@ -77,7 +78,7 @@ Auditor::Waiting Auditor::rank(JobId id, const Job& j, Time now) const {
     return {{!starves, starves ? since : Time{}, starves ? 0 : -j.spec.priority, id}, &j};
 }
 
-// Those that only room keeps, in order.
+// Returns the jobs that only missing capacity blocks, in order.
 std::vector<Auditor::Waiting> Auditor::waiting(Time now) const {
     const Room all = room([](const Job&) { return false; });
     std::vector<Waiting> list;
@@ -94,7 +95,7 @@ std::vector<Auditor::Waiting> Auditor::waiting(Time now) const {
     return list;
 }
 
-// What it may start with now, in order: within the quotas and before its deadline.
+// Returns the variants in which the job may start now: within the quotas and before its deadline.
 std::vector<spec::Resources> Auditor::shapes(const Job& j, Time now, const Some& promised) const {
     std::vector<spec::Resources> list;
     for (int i = 0; i < j.spec.shapes(); ++i) {
@@ -105,7 +106,7 @@ std::vector<spec::Resources> Auditor::shapes(const Job& j, Time now, const Some&
     return list;
 }
 
-// Whether a running attempt may still hold its place at that time.
+// Returns whether the job's running attempt may still hold its places at the time `at`.
 bool Auditor::holds_for(const Job& j, Time at, Time now) const {
     std::optional<Time> end = j.spec.deadline;
     if (j.run->given.time.count() > 0)
@@ -113,7 +114,7 @@ bool Auditor::holds_for(const Job& j, Time at, Time now) const {
     return !end || std::max(*end, now) > at;
 }
 
-// When the job fits at the latest if none of `without` were there; none: it cannot be told.
+// Returns when the job fits at the latest if the jobs `without` did not run; nullopt if unknown.
 std::optional<Time> Auditor::earliest(const Waiting& first, Time now,
                                       const Occupied& without) const {
     std::set<Time> ends{now};
@@ -138,8 +139,8 @@ auto without_number(const std::tuple<bool, Time, std::int64_t, JobId>& rank) {
 
 }  // namespace
 
-// Nothing that could run is left lying; what started behind a job that must wait does not move it
-// back, every attempt taking its whole time.
+// Checks that no job that could run is left waiting. Also checks that the jobs that started behind
+// a waiting job do not delay it, if every attempt uses its whole time.
 void Auditor::check_placement(Time now) const {
     const auto list = waiting(now);
     if (stopped_ || adopting_ || list.empty()) return;
@@ -157,7 +158,8 @@ void Auditor::check_placement(Time now) const {
         check_backfill(list.front(), now);
         return;
     }
-    // With fair share any of the same priority may be the first, with lending any.
+    // With fair share, any job of the same priority may be first. With borrowed quotas, any job
+    // may.
     ROLL_CHECK(std::ranges::any_of(list, [&](const Waiting& one) {
         return (lends || without_number(one.rank) == without_number(list.front().rank)) &&
                !starts(one);
@@ -165,7 +167,7 @@ void Auditor::check_placement(Time now) const {
 }
 
 void Auditor::check_backfill(const Waiting& first, Time now) const {
-    std::set<const Job*> behind;  // started in this turn although it is behind the first
+    std::set<const Job*> behind;  // jobs started in this turn although they are behind `first`
     for (const auto& [id, j] : jobs_) {
         const bool placed_now =
             j.run && !j.run->started && j.placed == now && j.placed_in == turn_ && !j.run->replaces;
@@ -183,7 +185,8 @@ void Auditor::check_backfill(const Waiting& first, Time now) const {
     }
     if (!policy_.backfill || !left) return;
     const Room free = room([](const Job&) { return true; });
-    for (const Waiting& later : waiting(now)) {  // what surely ends before that does not wait
+    // A job that certainly ends before that time must not wait.
+    for (const Waiting& later : waiting(now)) {
         for (const auto& wanted : shapes(*later.job, now, {{first.job, first.wanted}})) {
             const bool harmless = wanted.time.count() > 0 && now + wanted.time + 30s <= *left;
             ROLL_CHECK(!harmless || !fits(wanted, open_to(*later.job, free, now), now));
@@ -191,8 +194,8 @@ void Auditor::check_backfill(const Waiting& first, Time now) const {
     }
 }
 
-// For a job that waits, after it has run for its time: of lower priority, or because it borrows
-// what is the other's own.
+// Checks a preemption: it is for a waiting job, after the victim has run for min_run. The victim
+// has a lower priority, or borrows quota that belongs to the waiting job.
 void Auditor::check_preemption(const core::AttemptStopping& e) const {
     const Job& victim = jobs_.at(e.attempt.job);
     ROLL_CHECK(!stopped_ && !adopting_ && policy_.preempt && victim.run->started);

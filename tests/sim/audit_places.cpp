@@ -1,4 +1,4 @@
-// What the auditor knows of places: what a job asks of nodes, told anew over all workers.
+// The auditor's model of places: whether they are what a job asks for. Computed over all workers.
 #include <algorithm>
 
 #include "common/check.hpp"
@@ -8,7 +8,8 @@ namespace roll::sim {
 
 using core::Outcome;
 
-// Whole nodes of what is free, none twice; members first, in their segments; then the spares.
+// Checks that the places of an attempt were free, are on different nodes, and have the members
+// first, each group in its segment, and then the spares.
 void Auditor::check_places(const core::AttemptPlaced& e, const spec::Resources& given) const {
     Room free = room([](const Job&) { return true; });
     for (int i = 0; i < std::ssize(e.places); ++i) {
@@ -24,15 +25,15 @@ void Auditor::check_places(const core::AttemptPlaced& e, const spec::Resources& 
             left -= given.gpu_percent;
             ROLL_CHECK(left >= 0 && place.gpu_percent == given.gpu_percent);
         }
-        free.erase(found);  // a worker holds one member of a gang
+        free.erase(found);  // a worker holds at most one member of a gang
         if (given.segment <= 1 || place.spare) continue;
         const core::Place& first = e.places[static_cast<std::size_t>(i - i % given.segment)];
         const std::string& segment = workers_.at(first.worker).segment;
         ROLL_CHECK(!segment.empty() && workers_.at(place.worker).segment == segment);
     }
 }
-// What an attempt that failed held is surely enough for the next one, whichever node is to blame,
-// and nothing else keeps it from starting.
+// Returns whether the usable workers of an attempt that failed certainly suffice for the next
+// attempt, whichever node is to blame, and nothing else prevents its start.
 bool Auditor::spares_suffice(const Job& j) const {
     const spec::Resources& given = j.last_given;
     const bool plain = policy_.accounts.empty() && policy_.users.empty() && !j.spec.deadline &&
@@ -67,7 +68,7 @@ bool Auditor::fits(const spec::Resources& wanted, const Room& room, Time now) co
     return whole * wanted.segment >= wanted.nodes;
 }
 
-// A worker that is lost with something on it: one fault, whatever ran there.
+// Records one fault for a lost worker that ran something, however many jobs that was.
 void Auditor::on(const core::WorkerLost& e) {
     const auto lost = workers_.find(e.worker);
     ROLL_CHECK(lost != workers_.end());
@@ -80,7 +81,8 @@ void Auditor::on(const core::WorkerLost& e) {
     workers_.erase(lost);
 }
 
-// Notes the faults of the machines of an attempt that ended: neither its output nor a lost worker.
+// Records faults of the machines of an attempt that ended. An output that cannot be written and a
+// lost worker do not count here.
 void Auditor::note_faults(const Run& r, JobId id) {
     constexpr int kOutput = 4;
     constexpr int kUnhealthy = 78;
@@ -92,7 +94,8 @@ void Auditor::note_faults(const Run& r, JobId id) {
     }
 }
 
-// A machine is left out for faults that were really seen, of two jobs, and never the last one.
+// Checks that an excluded machine had the faults, of at least two jobs, and is not the last one
+// that takes jobs.
 void Auditor::on(const core::MachineExcluded& e) {
     ROLL_CHECK(excluded_.insert(e.machine).second && e.until > now_);
     std::set<JobId> jobs;

@@ -1,4 +1,4 @@
-// What the auditor knows of quotas: sums over all jobs, told anew from rolld.yaml.
+// The auditor's model of quotas: sums over all jobs, computed anew from rolld.yaml.
 #include <algorithm>
 
 #include "common/check.hpp"
@@ -18,7 +18,9 @@ bool is_within(const spec::Policy& policy, const std::string& account, const std
 
 }  // namespace
 
-// Of the jobs that an account (with those below it) or a user has; `more` as if they ran.
+// Returns the sum over the jobs that are `mine`: those of a user, or of an account and the accounts
+// below it. The jobs in `more` count as running. Without `stopping_too`, attempts that are stopping
+// do not count.
 template <class Mine>
 Auditor::Sum Auditor::sum(const Mine& mine, bool stopping_too, const Some& more) const {
     Sum sum;
@@ -58,7 +60,8 @@ bool Auditor::quotas_hold(const Some& more) const {
     });
 }
 
-// Whether a waiting job would keep them if it started, beside another that is promised its place.
+// Returns whether the quotas still hold if the job starts with `wanted`, and the jobs in `promised`
+// start, too.
 bool Auditor::quota_allows(const Job& job, const spec::Resources& wanted,
                            const Some& promised) const {
     Some more = promised;
@@ -71,7 +74,7 @@ bool Auditor::quota_allows(const Job& job, const spec::Resources& wanted,
     return !account && !spec::policy_of(policy_, job.user).quota.gpu_hours;
 }
 
-// The nearest account with a limit has room for it of what is its own.
+// Returns whether the nearest account with a quota has room for the job within its own quota.
 bool Auditor::owns(const Job& job) const {
     bool limited = false;
     for (std::string at = job.spec.account; !at.empty();) {
@@ -89,7 +92,8 @@ bool Auditor::owns(const Job& job) const {
     return limited;
 }
 
-// An account of the job has more than is its own, not counting what stops already.
+// Returns whether an account of the job uses more than its own quota. Attempts that are stopping do
+// not count.
 bool Auditor::borrows(const Job& job) const {
     return std::ranges::any_of(policy_.accounts, [&](const auto& item) {
         const spec::Quota& quota = item.second.quota;

@@ -28,7 +28,8 @@ Auditor::Job& Auditor::job(JobId id) {
     ROLL_CHECK(found != jobs_.end());
     return found->second;
 }
-// Only what is current may be spoken of: nothing of a stale attempt ever becomes an event.
+// Returns the run of a current attempt. Fails for any other, because no event may be about a stale
+// attempt.
 Auditor::Run& Auditor::run(const AttemptKey& key) {
     Job& owner = job(key.job);
     ROLL_CHECK(owner.run && owner.run->token == key.token);
@@ -74,11 +75,12 @@ void Auditor::on(const core::JobSubmitted& e) {
     ROLL_CHECK(e.spec.array.has_value() == (e.array.value != 0));
     jobs_[e.job].spec.after = each_awaited(e.spec.after);
     if (!e.spec.array) return;
-    // The tasks of an array come in a row, each index once.
+    // The tasks of an array have consecutive ids, and each index occurs once.
     const auto indices = spec::array_indices(e.spec.array->indices).value();
     ROLL_CHECK(indices.at(e.job.value - e.array.value) == e.spec.array->index);
 }
-// One at a time, not before its time, and like the one that sends it.
+// Checks a job that a cron job queued: only one at a time, not before its time, and with the cron
+// job's document.
 void Auditor::check_cron(const core::JobSubmitted& e) {
     Job& sender = job(e.cron);
     ROLL_CHECK(!sender.held && !sender.over && !sender.cancelled && due_at(sender) <= now_);
@@ -110,7 +112,7 @@ void Auditor::on(const core::JobBeginChanged& e) {
     job(e.job).was_due = due_at(job(e.job)) <= now_;
 }
 
-// Every end that is not the last is followed by exactly one of requeue and end.
+// Checks a requeue. Each end of an attempt is followed by exactly one requeue or end of its job.
 void Auditor::on(const core::JobRequeued& e) {
     Job& j = job(e.job);
     ROLL_CHECK(!j.run && !j.over && !j.cancelled && j.requeue_due);
@@ -125,7 +127,7 @@ void Auditor::on(const core::JobRequeued& e) {
     ROLL_CHECK(e.infra_failures == j.infra && e.app_failures == j.app);
     ROLL_CHECK(e.timeouts == j.timeouts && e.preemptions == j.preemptions);
     j.not_before = now_ + j.backoff;
-    // Spares take the place of the node that failed without a wait, at once.
+    // Spares replace the node that failed at once, without a back-off.
     j.replacing = e.not_before != j.not_before;
     ROLL_CHECK(stopped_ || adopting_ || j.replacing || !spares_suffice(j));
     if (j.replacing) j.not_before = now_;
@@ -201,7 +203,7 @@ void Auditor::on(const core::AttemptStarted& e) {
     r.since = now_;
 }
 
-// A stop has a cause: the user, the time, a member that ended badly.
+// Checks that a stop has a cause: a user, the time, or a member that failed.
 void Auditor::on(const core::AttemptStopping& e) {
     const Run& r = run(e.attempt);
     const Job& j = job(e.attempt.job);
@@ -213,7 +215,7 @@ void Auditor::on(const core::AttemptStopping& e) {
     });
     ROLL_CHECK(late(j, r, now_) || broken || j.cancelled || moves || e.preempted);
     if (e.preempted) check_preemption(e);
-    // What it is stopped for stands, though a clock may go back before it ends.
+    // The reason of the stop remains, although the clock may be set back before the attempt ends.
     const bool by_limit = e.reason == "reached its time limit";
     ROLL_CHECK(!by_limit || limit_is_over(j, r, now_));
     run(e.attempt).limit_at_stop = by_limit;
@@ -227,10 +229,12 @@ void Auditor::on(const core::MemberEnded& e) {
     m.ended = e;
     Run& r = run(e.attempt);
     r.ends.push_back(e);
-    if (&m == &r.members.front()) r.asked_at.reset();  // who writes has ended: it saves no more
+    // The member that saves has ended, so no save is expected any more.
+    if (&m == &r.members.front()) r.asked_at.reset();
 }
 
-// The first member that failed by itself decides; then a lost peer; then what was stopped.
+// Checks which member decides the attempt's outcome: the first that failed by itself, else one that
+// lost a peer, else one that was stopped.
 void Auditor::check_judgement(const core::AttemptEnded& e, const Run& r) const {
     const auto rank = [](const core::MemberEnded& end) {
         if (end.outcome == Outcome::Done) return 0;
@@ -283,7 +287,7 @@ void Auditor::on(const core::AttemptEnded& e) {
     j.run.reset();
 }
 
-// What the end counts as, and how long the job backs off for it.
+// Counts the end of an attempt in its class, and computes the back-off.
 void Auditor::count_end(Job& j, const core::AttemptEnded& e) {
     const bool progress = j.newest > j.best;
     const bool trains = j.spec.kind == spec::JobKind::Train;
@@ -315,7 +319,8 @@ void Auditor::on(const core::CheckpointAsked& e) {
     r.asked = e.number;
     if (!r.asked_at) r.asked_at = now_;
 }
-// What was asked for is there as long as a copy would need for it, and once asked only.
+// Checks a recorded checkpoint: a program has written it, and its request exists. check() limits
+// how long a request may wait.
 void Auditor::on(const core::CheckpointRecorded& e) {
     Run& r = run(e.attempt);
     ROLL_CHECK(e.asked <= r.asked);
@@ -337,7 +342,7 @@ void Auditor::on(const core::ExportRecorded& e) {
 void Auditor::on(const core::WorkerJoined& e) {
     ROLL_CHECK(workers_.emplace(e.worker, Worker{e.node, e.slots, e.gpus}).second);
     workers_.at(e.worker).segment = e.segment;
-    // A roll-worker whose successor has joined never comes back.
+    // A roll-worker never joins again once its successor has joined.
     auto& sessions = sessions_[e.node];
     if (!sessions.empty() && sessions.back() == e.session) return;
     ROLL_CHECK(std::ranges::find(sessions, e.session) == sessions.end());
@@ -348,7 +353,7 @@ bool Auditor::late(const Job& j, const Run& run, Time now) {
     return limit_is_over(j, run, now) || run.deadline_at_stop ||
            (j.spec.deadline && *j.spec.deadline < now);
 }
-// What its saves take at worst, and a minute; nothing where none is known.
+// Returns how long the job's slowest save takes, plus a minute; 0 if no save is known.
 Time::duration Auditor::slow_save(const Job& j) {
     if (j.save_ms.empty()) return {};
     std::vector<std::int64_t> saves = j.save_ms;
@@ -357,7 +362,8 @@ Time::duration Auditor::slow_save(const Job& j) {
     return std::chrono::milliseconds(saves.at(rank - 1)) + 60s;
 }
 
-// Its limit less that, a quarter of it at most.
+// Returns whether the attempt's time limit is reached, less the time of a save of up to a quarter
+// of the limit.
 bool Auditor::limit_is_over(const Job& j, const Run& run, Time now) {
     const Time::duration limit = run.given.time;
     if (limit.count() == 0) return false;
@@ -377,7 +383,7 @@ bool Auditor::array_is_full(const Job& j) const {
     return running == j.spec.array->limit;
 }
 
-// Whether an export of it, if it has one, has ended well.
+// Returns whether the job's export has succeeded. True if the job has none.
 bool Auditor::exported(JobId id) const {
     const Job& j = jobs_.at(id);
     if (j.spec.export_document.empty()) return true;
@@ -431,7 +437,7 @@ void Auditor::check_duties(const core::State& state, Time now, bool calm) const 
     }
 }
 
-// Each living member is owed exactly one thing, and nobody else anything.
+// Checks that each member that has not ended gets exactly one action, and that there are no others.
 void Auditor::check_actions(const core::State& state) const {
     std::vector<core::Action> expected;
     for (const auto& [id, j] : jobs_) {
@@ -470,7 +476,7 @@ void Auditor::finish(const core::State& state) const {
         ROLL_CHECK(core::is_over(real.phase));
         ROLL_CHECK(real.past.size() == real.attempts);
         if (real.phase != JobPhase::Done || real.spec.kind != spec::JobKind::Train) continue;
-        // The newest that the last attempt wrote is the newest that counts.
+        // The newest checkpoint that the last attempt wrote must be the newest one recorded.
         std::int64_t newest = 0;
         bool forgotten = false;
         for (const auto& one : written_) {

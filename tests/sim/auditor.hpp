@@ -1,7 +1,7 @@
-// An observer that knows what a queue owes its users and nothing of how the core does it.
+// An observer that knows what a queue owes its users, and nothing of how the core achieves it.
 //
-// It folds the committed events into a model of its own and aborts (ROLL_CHECK) when an event is
-// not allowed by what went before, or when a turn leaves undone what it should have done.
+// It folds the committed events into its own model. It aborts (ROLL_CHECK) if the earlier events do
+// not allow an event, or if a turn leaves something undone that it should have done.
 #pragma once
 
 #include <functional>
@@ -19,14 +19,15 @@ namespace roll::sim {
 
 class Auditor {
   public:
-    // Each committed event, in order, with the time of its turn.
+    // Takes a committed event. Call it for all events in order, with the time of their turn.
     void observe(const core::Event& event, Time at);
-    // After a turn. `calm`: no fault has happened for long enough that latencies count.
+    // Checks the state after a turn. `calm`: the last fault is so long ago that delays are checked,
+    // too.
     void check(const core::State& state, Time now, bool calm);
 
-    // A user was told that `key` is queued as `job`.
+    // Records that a user was told that rolld has queued `key` as `job`.
     void acknowledged(const std::string& key, JobId job) { acknowledged_[key] = job; }
-    // A copy really wrote, or deleted, this.
+    // Records that the programs of an attempt have really written, or deleted, this checkpoint.
     void wrote(JobId job, std::int64_t step, const Token& token) {
         written_.insert({job, step, token});
     }
@@ -34,22 +35,22 @@ class Auditor {
         deleted_.insert({job, step, token});
     }
 
-    // Who watches a rolld that begins with a copy of the ledger, which holds these events: what was
-    // acknowledged and written after it may be forgotten.
+    // Returns the auditor of a rolld that starts with a copy of the ledger. `events` are the events
+    // in the copy. Later acknowledgements and checkpoints may be forgotten.
     Auditor of_copy(std::span<const core::Event> events, std::span<const Time> times,
                     const core::State& state) const;
 
-    // Whether the attempt, and it on that worker or node, is what rolld has there now.
+    // Returns whether rolld now has this attempt, with a member on that worker or node.
     bool is_current(const AttemptKey& key, WorkerId worker) const;
     bool is_current(const AttemptKey& key, const std::string& node) const;
-    // Whether a member of a job that trains, not ended yet, is there.
+    // Returns whether a member of a training job that has not ended is on the worker.
     bool trains_on(WorkerId worker) const;
-    // Its newest checkpoint that is recorded; 0: none.
+    // Returns the step of the attempt's newest recorded checkpoint; 0 if there is none.
     std::int64_t recorded(const AttemptKey& key) const { return jobs_.at(key.job).run->recorded; }
 
-    // Every acknowledged job is there; called after each replay too.
+    // Checks that every acknowledged job is in `state`. Called after each replay, too.
     void check_acknowledged(const core::State& state) const;
-    // When all is over.
+    // Checks the state at the end of the world.
     void finish(const core::State& state) const;
 
   private:
@@ -62,57 +63,58 @@ class Auditor {
     struct Run {
         Token token{};
         spec::Resources given{};
-        bool replaces = false;  // goes on where the one before ended, a spare in a node's place
+        // Starts in the places of the attempt before it, with a spare in place of a lost node.
+        bool replaces = false;
         std::vector<Member> members{};
         std::vector<core::MemberEnded> ends{};
         bool started = false;
         bool stopping = false;
         bool preempted = false;
-        bool limit_at_stop = false;     // its time limit was over when it was stopped
-        bool deadline_at_stop = false;  // likewise
-        std::uint64_t asked = 0;        // checkpoints
+        bool limit_at_stop = false;     // its time limit had been reached when it was stopped
+        bool deadline_at_stop = false;  // its deadline had passed when it was stopped
+        std::uint64_t asked = 0;        // number of the newest requested checkpoint
         std::optional<Time> asked_at{};
-        std::int64_t recorded = 0;  // newest checkpoint of its own
+        std::int64_t recorded = 0;  // step of this attempt's newest recorded checkpoint
         Time since{};
     };
     struct Job {
         spec::JobSpec spec{};
         std::string user{};
-        std::int64_t gpu_ms = 0;  // of attempts that have ended
+        std::int64_t gpu_ms = 0;  // GPU time of its attempts that have ended
         Time submitted{};
         bool held = false;
-        bool closed = false;  // of an open job
+        bool closed = false;  // this group takes no more jobs
         std::optional<Time> cancelled{};
         bool was_running_at_cancel = false;
         std::optional<Run> run{};
         Token last{};
         std::optional<core::AttemptEnded> last_end{};
         std::set<WorkerId> last_held{};
-        std::set<std::string> avoid{};  // nodes where it failed
+        std::set<std::string> avoid{};  // nodes where it failed and that it must avoid
         spec::Resources last_given{};
-        std::set<int> matched{};  // in the logs of that
+        std::set<int> matched{};  // patterns matched in the logs of the last attempt
         int infra = 0;
         int app = 0;
         int timeouts = 0;
         int preemptions = 0;
         int stalled = 0;
-        std::int64_t newest = 0;  // recorded checkpoint
+        std::int64_t newest = 0;  // step of the newest recorded checkpoint
         std::vector<std::int64_t> save_ms{};
-        std::int64_t best = 0;  // the same when an attempt last ended
+        std::int64_t best = 0;  // value of `newest` when the last attempt ended
         std::chrono::milliseconds backoff{};
         Time requeued{};
         Time placed{};
-        int placed_in = 0;  // turn
+        int placed_in = 0;  // number of the turn in which it was placed
         std::optional<Time> ended{};
         bool time_was_up = false;
         Time not_before{};
-        bool was_due = false;  // once it is, a clock that goes back changes nothing
+        bool was_due = false;  // once true, it stays true although the clock is set back
         JobId array{};
         std::optional<core::JobPhase> over{};
         bool requeue_due = false;
         bool replacing = false;
         std::optional<JobId> export_job{};
-        std::optional<JobId> sent{};  // by its cron times, the newest
+        std::optional<JobId> sent{};  // newest job that this cron job queued
     };
     struct Worker {
         std::string node{};
@@ -132,9 +134,9 @@ class Auditor {
     struct Fault {
         Time at{};
         JobId job{};
-        bool certain = false;  // the machine failed its check
+        bool certain = false;  // a check of the machine failed
     };
-    // Free slots, and what is free of each GPU in hundredths.
+    // by worker: free slots, and the free hundredths of each GPU
     using Room = std::map<WorkerId, std::pair<std::set<int>, std::map<int, int>>>;
 
     void on(const core::IncarnationRaised& e);
@@ -176,7 +178,7 @@ class Auditor {
     void on(const core::AllocationEnded& e);
     void on(const core::PilotJoined& e);
     template <class Other>
-    void on(const Other&) {}  // of allocations: tells nothing that is audited
+    void on(const Other&) {}  // the auditor does not need the other events
     void on(const core::MemberUp& e);
 
     Job& job(JobId id);
@@ -185,7 +187,8 @@ class Auditor {
     bool has_member(const AttemptKey& key, const Is& is) const;
     Member& member(const AttemptKey& key, WorkerId worker);
     using Occupied = std::function<bool(const Job&)>;
-    Room room(const Occupied& occupied) const;  // what the jobs that it names leave free
+    // Returns the capacity that the jobs named by `occupied` leave free.
+    Room room(const Occupied& occupied) const;
     Room open_to(const Job& j, Room room, Time now) const;
     bool fits(const spec::Resources& wanted, const Room& room, Time now) const;
     bool spares_suffice(const Job& j) const;
@@ -212,7 +215,8 @@ class Auditor {
         return std::max(job.not_before, job.spec.begin.value_or(Time{}));
     }
     bool array_is_full(const Job& job) const;
-    // Time and deadline of a running attempt, and of a job that has not started.
+    // Return whether a running attempt has exceeded its time or deadline, and whether a job can no
+    // longer be started before its deadline.
     static bool late(const Job& job, const Run& run, Time now);
     static bool limit_is_over(const Job& job, const Run& run, Time now);
     static Time::duration slow_save(const Job& j);
@@ -222,7 +226,7 @@ class Auditor {
     void check_judgement(const core::AttemptEnded& e, const Run& run) const;
     struct Sum {
         int slots = 0;
-        int gpus = 0;  // hundredths
+        int gpus = 0;  // hundredths of GPUs
         int jobs = 0;
         std::int64_t gpu_ms = 0;
     };
@@ -235,11 +239,11 @@ class Auditor {
     std::vector<spec::Resources> shapes(const Job& job, Time now, const Some& promised = {}) const;
     bool borrows(const Job& job) const;
     bool owns(const Job& job) const;
-    // A job that waits: its place in the order, smaller is earlier.
+    // A waiting job. A smaller `rank` is earlier in the order.
     struct Waiting {
         std::tuple<bool, Time, std::int64_t, JobId> rank;
         const Job* job = nullptr;
-        spec::Resources wanted{};  // the first of its shapes that the workers can hold
+        spec::Resources wanted{};  // first of its variants that the workers can hold
     };
     Waiting rank(JobId id, const Job& job, Time now) const;
     std::vector<spec::After> each_awaited(const std::vector<spec::After>& afters) const;
@@ -257,23 +261,25 @@ class Auditor {
     void check_allocations(Time now) const;
 
     Time now_{};
-    int turn_ = 0;  // a clock that goes back brings a time twice
+    int turn_ = 0;  // number of the turn; needed because a time repeats if the clock is set back
     spec::Policy policy_{};
     std::uint64_t incarnation_ = 0;
     std::map<JobId, Job> jobs_;
     std::map<WorkerId, Worker> workers_;
-    std::set<std::string> excluded_;                    // machines
+    std::set<std::string> excluded_;                    // names of excluded machines
     std::map<std::string, std::vector<Fault>> faults_;  // by machine
     std::optional<spec::PilotQueue> queue_{};
     bool paused_ = false;
-    bool stopped_ = false;   // nothing is started or ordered
-    bool adopting_ = false;  // nothing is started
+    bool stopped_ = false;   // no job is started and no allocation ordered
+    bool adopting_ = false;  // no job is started
     std::map<AllocationId, Allocation> allocations_{};
-    std::map<std::string, std::vector<std::string>> sessions_;  // by node
+    // By node: sessions of the workers that joined, oldest first.
+    std::map<std::string, std::vector<std::string>> sessions_;
     std::map<std::string, JobId> acknowledged_;
     std::set<std::tuple<JobId, std::int64_t, Token>> written_;
     std::set<std::tuple<JobId, std::int64_t, Token>> deleted_;
-    std::set<std::tuple<JobId, std::int64_t, Token>> forgotten_;  // written before a copy, perhaps
+    // May have been written before a copy of the ledger was made, and be forgotten.
+    std::set<std::tuple<JobId, std::int64_t, Token>> forgotten_;
 };
 
 }  // namespace roll::sim

@@ -24,7 +24,7 @@ void CopyRules::plan(Copy& copy, Instant now) const {
     copy.end_at = copy.up_at + std::chrono::seconds(random_.between(0, 40));
     const auto& checkpoints = copy.order.checkpoints;
     if (!checkpoints.empty()) copy.step = checkpoints.front().step;
-    // The newest cannot be read: start from the one before it.
+    // The newest checkpoint cannot be read: start from the one before.
     if (faults_ && checkpoints.size() > 1 && random_.percent(20)) copy.step = checkpoints[1].step;
     if (!faults_) return;
     const int fate = random_.between(1, 100);
@@ -35,7 +35,7 @@ void CopyRules::plan(Copy& copy, Instant now) const {
     if (fate > 40 && fate <= 42) copy.planned = {false, protocol::kExitInvalid};
     copy.hangs = fate > 42 && fate <= 50 && copy.trains() && copy.order.hang_after_seconds > 0;
     copy.unfit = fate > 50 && fate <= 52;
-    if (fate > 95) copy.end_at = now + std::chrono::seconds(400);  // longer than any limit
+    if (fate > 95) copy.end_at = now + std::chrono::seconds(400);  // longer than any time limit
 }
 
 void CopyRules::exit_one(Copy& copy, int rank, ExitStatus status) const {
@@ -48,7 +48,7 @@ void CopyRules::exit_all(Copy& copy, ExitStatus status) const {
     for (int rank = 0; rank < std::ssize(copy.exited); ++rank) exit_one(copy, rank, status);
 }
 
-// The guard says that no process is left; what the logs of a bad end hold comes before.
+// Reports that no process is left. After a failure, first reports which patterns the logs matched.
 void CopyRules::bury(Copy& copy) const {
     copy.gone = true;
     std::vector<int> matched;
@@ -85,7 +85,7 @@ void CopyRules::step(Copy& copy, int rank) const {
 
 void CopyRules::save(Copy& copy) const {
     if (!copy.trains() || copy.order.node_rank != 0) return;
-    if (copy.step >= 400 && copy.asked == 0) return;  // it need not write more by itself
+    if (copy.step >= 400 && copy.asked == 0) return;  // beyond this step it saves only on request
     copy.step += 10;
     const std::string name = fmt::format("{}/checkpoints/.step-{:08}.{}", copy.order.output,
                                          copy.step, to_string(copy.key().token));
@@ -93,7 +93,7 @@ void CopyRules::save(Copy& copy) const {
         copy.key(), 0,
         protocol::CheckpointStaged{copy.step, name, std::exchange(copy.asked, 0),
                                    random_.percent(50) ? random_.between(1, 9000) : 0}});
-    if (copy.recorded.size() <= 2) return;  // keeps two recorded ones of its own
+    if (copy.recorded.size() <= 2) return;  // it keeps two of its recorded checkpoints
     copy.said.push_back(agent::Reported{
         copy.key(), 0, protocol::CheckpointPruned{copy.recorded.front(), copy.key().token}});
     copy.recorded.erase(copy.recorded.begin());
@@ -132,7 +132,7 @@ void CopyRules::work(Copy& copy, bool peer_failed, Instant now) const {
     if (copy.trains() && random_.percent(30))
         step(copy, random_.between(0, static_cast<int>(copy.exited.size()) - 1));
     if (random_.percent(10) || copy.asked > 0) save(copy);
-    if (peer_failed) {  // hangs in a collective otherwise
+    if (peer_failed) {  // otherwise it hangs in a collective operation
         if (random_.percent(20)) exit_all(copy, {false, protocol::kExitPeerLost});
         return;
     }
@@ -144,7 +144,7 @@ void CopyRules::work(Copy& copy, bool peer_failed, Instant now) const {
             agent::Reported{copy.key(), 0, protocol::ExportDone{copy.order.output + "/export/hf"}});
     if (well || copy.planned.number == protocol::kExitYielded) return exit_all(copy, copy.planned);
     exit_one(copy, random_.between(0, static_cast<int>(copy.exited.size()) - 1), copy.planned);
-    copy.end_at = Instant::max();  // the others go on until they are killed
+    copy.end_at = Instant::max();  // the other ranks run until they are killed
 }
 
 }  // namespace roll::sim

@@ -1,5 +1,5 @@
-// The programs of one attempt on one node, and the guard above them: what roll-worker's supervisor
-// looks after. They start, report, save, fail, hang and end as a seed has it.
+// The programs of one attempt on one node, and their guard process. They replace the processes that
+// roll-worker supervises: they start, report, save, fail, hang and end as the seed decides.
 #pragma once
 
 #include <cstdint>
@@ -18,24 +18,26 @@ using agent::Millis;
 
 struct Copy {
     protocol::StartOrder order{};
-    Instant killed_at{};               // the leash
-    std::optional<Instant> dies_at{};  // SIGKILL has been sent
-    bool late = false;                 // it may outlive its leash, for its node stood still
-    std::optional<std::pair<std::uint64_t, std::uint64_t>> lost_at{};  // incarnation, beat
+    Instant killed_at{};               // deadline at which the guard kills the programs
+    std::optional<Instant> dies_at{};  // when they die, after SIGKILL was sent
+    bool late = false;                 // may live beyond killed_at, because the node stood still
+    // When rolld gave the attempt away: incarnation, counter of the beacon.
+    std::optional<std::pair<std::uint64_t, std::uint64_t>> lost_at{};
     bool up = false;
     bool gone = false;
     Instant up_at{};
     Instant end_at{};
-    agent::ExitStatus planned{};  // how it ends by itself
+    agent::ExitStatus planned{};  // exit status if they end by themselves
     bool hangs = false;
-    bool unfit = false;                       // the node fails its check
-    std::vector<bool> exited{};               // by rank
-    std::optional<bool> stop_saves{};         // it was told to stop
-    std::uint64_t asked = 0;                  // for a checkpoint, which none answers yet
-    std::int64_t step = 0;                    // newest that it has saved, or started from
-    std::vector<std::int64_t> recorded{};     // of its own, ascending
-    std::int64_t newest_recorded = 0;         // of these, also when they are deleted
-    std::vector<agent::ProcessEvent> said{};  // and not heard by roll-worker yet
+    bool unfit = false;                // the check of the node fails
+    std::vector<bool> exited{};        // by rank: whether it has exited
+    std::optional<bool> stop_saves{};  // set once told to stop: whether to save before
+    std::uint64_t asked = 0;  // number of a requested checkpoint that none answers yet; 0: none
+    std::int64_t step = 0;    // newest step saved, or the step from which they started
+    // Steps of own checkpoints that rolld has recorded, ascending.
+    std::vector<std::int64_t> recorded{};
+    std::int64_t newest_recorded = 0;  // newest step ever in `recorded`, even if deleted since
+    std::vector<agent::ProcessEvent> said{};  // events that roll-worker has not taken yet
 
     const AttemptKey& key() const { return order.attempt; }
     bool trains() const { return order.kind == "train" || order.kind == "resume"; }
@@ -49,7 +51,7 @@ class CopyRules {
     void tell(Copy& copy, const protocol::Command& command) const;
     void terminate(Copy& copy) const;
     void kill(Copy& copy, Instant now) const;
-    // One second of it. `peer_failed`: one of its gang on another node has ended badly.
+    // Lives for one second. `peer_failed`: programs of the same gang on another node have failed.
     void live(Copy& copy, bool peer_failed, Instant now) const;
 
   private:

@@ -12,11 +12,11 @@ constexpr std::size_t kSector = 512;
 
 FakeDisk* g_disk = nullptr;
 
-// What SQLite holds of an open file. One connection at a time: locks are always free.
+// SQLite's data of an open file. There is only one connection, so locks are always free.
 struct Handle {
-    sqlite3_file base;  // SQLite's part, first
+    sqlite3_file base;  // SQLite's part must be first
     std::shared_ptr<FakeDisk::File>* file;
-    std::vector<std::unique_ptr<char[]>>* shared;  // the WAL's index
+    std::vector<std::unique_ptr<char[]>>* shared;  // shared memory, which has the WAL's index
 };
 
 Handle& handle_of(sqlite3_file* file) { return *reinterpret_cast<Handle*>(file); }
@@ -83,7 +83,7 @@ struct Methods {
     }
     static int control(sqlite3_file*, int, void*) { return SQLITE_NOTFOUND; }
     static int sector_size(sqlite3_file*) { return 4096; }
-    // As SQLite takes it of every disk on Unix: bytes beside those of a write never change.
+    // SQLite assumes this of all disks on Unix: a write does not change the bytes next to it.
     static int characteristics(sqlite3_file*) { return SQLITE_IOCAP_POWERSAFE_OVERWRITE; }
 
     static int shm_map(sqlite3_file* file, int page, int size, int extend, void volatile** to) {
@@ -151,7 +151,7 @@ void install() {
 FakeDisk::FakeDisk(std::uint64_t seed) : random_(seed) {
     g_disk = this;
     install();
-    sqlite3_randomness(0, nullptr);  // begins anew with this disk's
+    sqlite3_randomness(0, nullptr);  // makes SQLite draw random numbers from this disk
 }
 
 FakeDisk::~FakeDisk() { g_disk = nullptr; }
@@ -185,7 +185,8 @@ FakeDisk::Files FakeDisk::copy(const Files& files) {
 FakeDisk::Files FakeDisk::after_crash(Random& random, bool power_lost) const {
     Files found = copy(files_);
     if (!power_lost) return found;
-    const int kept = random.between(0, 4) * 25;  // percent: none, some, all
+    // Percentage of sectors that survive: none, some or all.
+    const int kept = random.between(0, 4) * 25;
     for (const auto& [name, file] : removed_)
         if (random.percent(50)) found.emplace(name, std::make_shared<File>(*file));
     std::erase_if(found,

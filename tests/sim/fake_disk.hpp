@@ -1,7 +1,7 @@
-// A disk in memory under SQLite, as a VFS: it knows of each file what was synced and what was only
-// written, and loses a part of the latter when the power goes.
+// A disk in memory for SQLite, as a VFS. It knows which bytes of each file were synced and which
+// were only written. It loses some of the latter when the power fails.
 //
-// One disk at a time: SQLite's default VFS is that of the newest.
+// Only one disk at a time, because SQLite's default VFS uses the newest disk.
 #pragma once
 
 #include <cstdint>
@@ -21,22 +21,22 @@ class FakeDisk {
     FakeDisk(const FakeDisk&) = delete;
     FakeDisk& operator=(const FakeDisk&) = delete;
 
-    // Something written and not synced since.
+    // A write that was not synced afterwards.
     struct Write {
         std::size_t at = 0;
         std::string bytes{};
-        bool truncates = false;  // to `at`
+        bool truncates = false;  // cuts the file to `at` bytes
     };
     struct File {
-        std::string bytes{};   // as programs see it
-        std::string synced{};  // as it lies on the disk for certain
+        std::string bytes{};   // what programs read
+        std::string synced{};  // what the disk has for certain
         std::vector<Write> unsynced{};
-        bool listed = false;  // its name is certain to be found again
+        bool listed = false;  // the directory entry was synced, so the file is certain to exist
     };
     using Files = std::map<std::string, std::shared_ptr<File>>;
 
-    // What the next program finds: everything, or, after a loss of power, what was synced and of
-    // each other write those 512-byte sectors that had reached the disk.
+    // Returns what the next program finds. If power was lost, that is what was synced, and some
+    // 512-byte sectors of the other writes.
     Files after_crash(Random& random, bool power_lost) const;
     void mount(Files files) {
         files_ = std::move(files);
@@ -45,12 +45,13 @@ class FakeDisk {
     const Files& files() const { return files_; }
     static Files copy(const Files& files);
 
-    // Writes that make a file longer are refused.
+    // If set, a write that makes a file longer fails because the disk is full.
     void set_full(bool full) { full_ = full; }
-    // Every operation fails once so many more have been done; none: the disk is well again.
+    // Makes every operation fail after this many more operations; nullopt: operations succeed
+    // again.
     void break_after(std::optional<int> operations) { good_for_ = operations; }
 
-    // Of the VFS.
+    // Functions for the VFS.
     bool works();
     bool is_full() const { return full_; }
     std::shared_ptr<File> open(const std::string& name, bool make);
@@ -61,7 +62,7 @@ class FakeDisk {
   private:
     Random random_;
     Files files_{};
-    Files removed_{};  // whose removal may be lost
+    Files removed_{};  // removed files that may exist again after a power loss
     bool full_ = false;
     std::optional<int> good_for_{};
 };

@@ -1,5 +1,4 @@
-// Frames as no peer of ours makes them: cut, two as one, with something behind. Nobody may
-// understand one; whoever gets one goes on as if it had not come.
+// Frames that no peer sends: cut, doubled, and with a byte added. Every decoder must refuse them.
 #pragma once
 
 #include <string>
@@ -7,11 +6,12 @@
 
 namespace roll::sim {
 
-// `number` says where it is cut.
+// Returns the broken forms of `frame`. `number` decides where it is cut.
 inline std::vector<std::string> broken_frames(const std::string& frame, long number) {
     return {frame.substr(0, static_cast<std::size_t>(number) % frame.size()), frame + frame,
             frame + "x"};
 }
-constexpr long kBrokenOneIn = 8;  // messages: to refuse them takes longer than to understand one
+// Every 8th message is also broken, because refusing takes longer than decoding.
+constexpr long kBrokenOneIn = 8;
 
 }  // namespace roll::sim

@@ -1,5 +1,6 @@
-// What the leases promise (docs/leases.md), seen from outside: what rolld counts stays below what
-// the workers hold, a worker that was told obeys, and what was given away runs no more.
+// Checks what the leases promise (docs/leases.md), from outside: rolld counts no more silence than
+// the workers allow for, a worker obeys what it was told, and attempts that were given away do not
+// run.
 #include <algorithm>
 
 #include "common/check.hpp"
@@ -14,7 +15,8 @@ bool lives(const Copy& copy) { return !copy.gone && !copy.dies_at; }
 
 }  // namespace
 
-// Of each attempt that the worker's last heartbeat spoke of; nothing while events are not audited.
+// Returns the auditor's view of each attempt in the worker's last heartbeat. Empty while the
+// auditor has not seen all events.
 std::map<AttemptKey, World::Truth> World::truth(WorkerId id,
                                                 const gateway::Session& session) const {
     std::map<AttemptKey, Truth> all;
@@ -26,7 +28,8 @@ std::map<AttemptKey, World::Truth> World::truth(WorkerId id,
     return all;
 }
 
-// Rules 4, 9 and 10: no rolld has counted more silence than the bound of what runs there.
+// Rules 4, 9 and 10: checks that rolld has counted no more silence than the deadlines of the
+// programs that run allow.
 void World::check_bounds() const {
     if (audited_ < ledger_.size() || behind_) return;
     for (const Node& node : nodes_) {
@@ -42,7 +45,8 @@ void World::check_bounds() const {
     }
 }
 
-// Rule 4: once a worker's silence has run out, nothing of its attempts is left there.
+// Rule 4: checks that once a worker's silence has reached the limit, no program of its attempts
+// runs there.
 void World::note_given_away(const std::vector<core::Input>& gone) {
     if (audited_ < ledger_.size() || behind_) return;
     for (const core::Input& input : gone) {
@@ -58,13 +62,14 @@ void World::note_given_away(const std::vector<core::Input>& gone) {
     }
 }
 
-// Rules 6 and 10: a worker that has heard that an attempt is not current, or seen the beat at which
-// it was given away, has killed it; and what is recorded its programs know.
+// Rules 6 and 10: checks that a worker that has heard that an attempt is not current, or has read
+// the beat at which the attempt was given away, has killed it. Also checks that its programs know
+// which checkpoints are recorded.
 void World::check_obeyed(Node& node) const {
     RollWorker& worker = *node.worker;
     for (const Word& word : std::exchange(worker.obeyed, {})) {
         const std::pair order(word.answer.incarnation, word.answer.sequence);
-        if (order < worker.newest) continue;  // it is older than what it has heard already
+        if (order < worker.newest) continue;  // older than an answer that it has taken before
         worker.newest = order;
         const bool fresh = worker.stood_at && word.answer.sequence > *worker.stood_at;
         if (fresh) worker.stood_at.reset();
@@ -79,9 +84,10 @@ void World::check_obeyed(Node& node) const {
     if (!worker.saw) return;
     worker.newest = std::max(worker.newest, {worker.saw->incarnation, 0});
     for (const auto& [key, copy] : node.copies) {
-        // Not what a turn gave away that the volume refused.
+        // Skip attempts that a refused turn gave away, because they are current again.
         if (!copy.lost_at || auditor_.is_current(key, node.name)) continue;
-        // What a rolld counted that has ended while the node's clock stood still nobody tells it.
+        // Skip what an earlier rolld counted while the node's clock stood still, because nobody can
+        // tell the node.
         if (node.clock_stops && copy.lost_at->first < worker.saw->incarnation) continue;
         if (*copy.lost_at <= std::pair(worker.saw->incarnation, worker.saw->counter))
             ROLL_CHECK(!lives(copy));

@@ -1,5 +1,5 @@
-// sim_test [--seed=N | --worlds=N | --worlds=M-N]: simulates worlds 1..N, M..N, or the one of a
-// seed; without an option 1..2000 and those that failed once.
+// sim_test [--seed=N | --worlds=N | --worlds=M-N]: simulates the world of seed N, the worlds 1 to
+// N, or the worlds M to N. Without an option, simulates 1 to 2000 and the worlds that failed once.
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
@@ -13,8 +13,8 @@
 
 namespace {
 
-// What they found is in docs/simulation.md, each with a test of its own: a seed names another world
-// once worlds hold more.
+// Seeds of worlds that failed once. docs/simulation.md tells what each has found. Each fault also
+// has its own test, because a seed gives another world once the simulation is changed.
 constexpr unsigned long kFailedOnce[] = {2597,  12233, 43981, 50349, 51200,  53048, 51604,
                                          71413, 71743, 75539, 96655, 111710, 302172};
 
@@ -74,7 +74,8 @@ int main(int argc, char** argv) {
         }
     }
     std::signal(SIGABRT, on_abort);
-    spdlog::set_level(spdlog::level::off);  // the ledger's, of snapshots that it does not use
+    // No warnings of the ledger about snapshots that it does not use.
+    spdlog::set_level(spdlog::level::off);
     roll::sim::Totals sum;
     for (unsigned long seed = first; seed <= last; ++seed) simulate(seed, sum);
     if (option.empty()) {

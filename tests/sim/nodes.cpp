@@ -1,5 +1,5 @@
-// The nodes of a world: on each a roll-worker, which is the real AgentCore with what worker/agent's
-// loop does around it, and the programs that it starts.
+// The nodes of a world. Each runs a roll-worker, which is the real AgentCore with a simulated loop
+// (worker/agent), and the programs that the roll-worker starts.
 #include <algorithm>
 
 #include "common/check.hpp"
@@ -39,7 +39,8 @@ void tell(AgentCore& core, const agent::VolumeEvent& event, Instant now) {
 
 }  // namespace
 
-// The run directory outlives the process: its leftovers are ended first, then reported.
+// Starts a roll-worker. The run directory of an earlier process remains: the attempts in it are
+// ended first and then reported.
 void World::start_worker(Node& node) {
     node.back_at.reset();
     protocol::Heartbeat self;
@@ -59,8 +60,8 @@ void World::start_worker(Node& node) {
     for (const auto& [key, entry] : node.remembered) node.worker->core.add_leftover(entry);
 }
 
-// Its guards see the end of their pipe; a node that fails as a whole, or a Slurm job that ends,
-// leaves nothing for them to do.
+// Ends the roll-worker. The guards then kill the programs. With `at_once`, the whole node fails or
+// its Slurm job ends, and nothing is left to kill.
 void World::end_worker(Node& node, bool at_once) {
     node.worker.reset();
     node.frozen_until = 0;
@@ -86,7 +87,8 @@ void World::live() {
     }
 }
 
-// Of a node that stood still; before any node lives on, as another may start the same job now.
+// Marks programs that outlived their deadline because their node stood still. Called before any
+// node runs, because another node may start the same job in this second.
 void World::see_what_outlived(Node& node) const {
     for (auto& [key, copy] : node.copies)
         copy.late |= !copy.dies_at && node.clock >= copy.killed_at + std::chrono::seconds(2);
@@ -105,7 +107,7 @@ void World::live_node(Node& node) {
     if (second_ >= *node.back_at) start_worker(node);
 }
 
-// A turn of roll-worker's loop.
+// Runs one turn of roll-worker's loop.
 void World::work(Node& node) {
     take_in(node);
     node.worker->core.on_clock(node.clock);
@@ -178,7 +180,8 @@ void World::carry_out(Node& node) {
     }
 }
 
-// The rename may take a while, come too late, or fail; roll-worker hears of it later still.
+// Publishes a checkpoint. The rename may take a while, come too late or fail. roll-worker hears of
+// the result even later.
 void World::carry_out(Node& node, const agent::Publish& publish) {
     const Instant at = node.clock + std::chrono::seconds(chance(20) ? random_.between(1, 20) : 0);
     agent::Published result{.attempt = publish.attempt, .step = publish.step, .done = {}};
@@ -188,16 +191,18 @@ void World::carry_out(Node& node, const agent::Publish& publish) {
     } else if (chance(5)) {
         result.done = fail(ErrorCode::Failed, "no such directory");
     } else {
-        ROLL_CHECK(volume_.insert(publish.to).second);  // never over an existing one
+        // A checkpoint must never replace an existing one.
+        ROLL_CHECK(volume_.insert(publish.to).second);
         auditor_.wrote(publish.attempt.job, publish.step, publish.attempt.token);
     }
     node.worker->volume.emplace(at + std::chrono::seconds(random_.between(0, 1)), result);
 }
 
-// Shows the beacon as it was up to `volume_delay` ago; a volume that is broken may go back.
+// Reads the beacon as it was up to `volume_delay` ago. A broken volume may show older records than
+// before.
 void World::look(Node& node) {
     if (node.worker->core.look_due(node.clock).empty()) return;
-    const auto& volume = node.worker->volume;  // one look at a time
+    const auto& volume = node.worker->volume;  // read the beacon only once at a time
     if (std::ranges::any_of(volume, [](const auto& item) {
             return std::holds_alternative<agent::Looked>(item.second);
         }))
@@ -226,7 +231,8 @@ void World::say(Node& node) {
          [this, &node, said = std::move(said), life = life_] { arrive(node, said, life); });
 }
 
-// Asked to end, it goes once rolld knows of every end, and without rolld a little later.
+// Ends a roll-worker that was asked to end once rolld knows of all ends, or a few seconds after its
+// programs have ended if rolld does not answer.
 void World::leave(Node& node) {
     RollWorker& worker = *node.worker;
     if (!worker.ending) return;
@@ -237,13 +243,15 @@ void World::leave(Node& node) {
     node.worker.reset();
 }
 
-// The point of it all: no two copies of a job, no slot or GPU used twice, seen from outside.
+// Checks the main promise from outside: a job never runs twice at a time, and no slot or GPU is
+// used twice.
 void World::check_started(const Node& node, const Copy& started) const {
     if (started.late || forsaken_.contains(started.key())) return;
-    const bool forgotten = started.key().token.incarnation < reign_;  // by who took over
+    // The rolld that took over does not know it.
+    const bool forgotten = started.key().token.incarnation < reign_;
     if (audited_ == ledger_.size() && !forgotten)
         ROLL_CHECK(auditor_.is_current(started.key(), node.name));
-    std::map<int, int> used;  // of each GPU, in hundredths
+    std::map<int, int> used;  // by GPU: hundredths in use
     for (const Node& other : nodes_) {
         for (const auto& [key, copy] : other.copies) {
             const bool stands_still = second_ < other.suspended_until || copy.late;

@@ -1,5 +1,6 @@
-// What is given up because Slurm says that a node is down (docs/slurm.md): only what is fenced by
-// its token, not for longer than the leases allow, and soon where it is true.
+// Checks the attempts that are ended because Slurm reports a node down (docs/slurm.md). Only
+// attempts whose output is named by token are ended, their programs do not outlive the leases, and
+// an attempt on a node that is really dead is ended soon.
 #include <algorithm>
 
 #include "common/check.hpp"
@@ -10,10 +11,11 @@ namespace roll::sim {
 namespace {
 
 constexpr int kLostAfterBeats = 35;
-constexpr int kKnownSeconds = 5;  // with nothing else to do, and answers that are true
+constexpr int kKnownSeconds = 5;  // limit for `known`, while no errand runs and answers are true
 constexpr int kAskedSeconds = 55;
 
-// Why a member was given up, as users see it; its peers are stopped for the same reason.
+// Returns whether a member was ended because Slurm reported its node down. Its peers are stopped
+// for the same reason.
 bool by_slurms_word(const core::MemberEnded& ended) {
     return ended.outcome == core::Outcome::Infra &&
            ended.reason.starts_with("Slurm says that node ");
@@ -21,8 +23,8 @@ bool by_slurms_word(const core::MemberEnded& ended) {
 
 }  // namespace
 
-// Of a turn that has just been committed, and of those of which a rolld that was killed said
-// nothing. `turn`: its first event.
+// Notes such ends in the turn that was just committed, whose first event is number `turn`, and in
+// earlier turns that a killed rolld did not finish.
 void World::note_forsaken(std::size_t turn) {
     for (noted_ = std::min(noted_, turn); noted_ < ledger_.size(); ++noted_) {
         const auto* ended = std::get_if<core::MemberEnded>(&ledger_[noted_]);
@@ -32,7 +34,7 @@ void World::note_forsaken(std::size_t turn) {
     }
 }
 
-// The worker is silent, and the job writes by token.
+// Checks such an end: the worker is silent, and the job's output is named by token.
 void World::forsake(const core::MemberEnded& ended) {
     const core::State& state = engine_->state();
     ROLL_CHECK(state.jobs.at(ended.attempt.job).spec.trains());
@@ -47,7 +49,8 @@ void World::forsake(const core::MemberEnded& ended) {
     totals_.twice += node->copies.contains(ended.attempt);
 }
 
-// Where Slurm was wrong, the copy ends when its worker's silence would have run out at the latest.
+// Checks that if Slurm was wrong, the programs end at the latest when the worker's silence reaches
+// its limit.
 void World::check_forsaken() {
     for (const auto& [key, forsaken] : forsaken_) {
         if (forsaken.incarnation != engine_->state().incarnation) continue;
@@ -59,7 +62,7 @@ void World::check_forsaken() {
     }
 }
 
-// An answer that is not the truth about a node that is gone: rolld cannot know it by that.
+// Resets the time for which rolld could have known of a dead node if the answer did not report it.
 void World::note_answer(const pilots::Outcome& outcome) {
     const auto* nodes = std::get_if<pilots::NodesTold>(&outcome);
     const auto* polled = std::get_if<pilots::Polled>(&outcome);
@@ -86,8 +89,8 @@ void World::note_answer(const pilots::Outcome& outcome) {
     }
 }
 
-// A node that is dead, and Slurm says so, and its worker is silent: five seconds in which rolld
-// serves and waits for no command are enough to give its training to others.
+// Checks that the training on a dead node is given to other nodes soon. Five seconds suffice in
+// which Slurm reports the node down, its worker is silent, and rolld waits for no command.
 void World::check_gone_nodes() {
     if (!slurm_ || behind_ || audited_ < ledger_.size()) return;
     const core::State& state = engine_->state();

@@ -1,4 +1,4 @@
-// The world's Slurm: rolld's errands to it, and the workers that come and go with its jobs.
+// Slurm in a world: rolld's errands, and the workers that come and go with Slurm's jobs.
 #include <algorithm>
 
 #include "common/check.hpp"
@@ -7,7 +7,7 @@
 namespace roll::sim {
 
 constexpr const char* kCluster = "c";
-constexpr int kGiveBackSeconds = 150;  // two polls, two tries, and what is under way
+constexpr int kGiveBackSeconds = 150;  // two polls, two scancels, and the errands that still run
 
 void World::plan_slurm() {
     if (random_.percent(40)) return;
@@ -29,8 +29,8 @@ void World::plan_slurm() {
     add_queue();
 }
 
-// Pilots' nodes fail, and not much else does: jobs have to run there, and somebody must live to
-// learn of it.
+// Makes the nodes of allocations fail often, and reduces other capacity and faults. Jobs then run
+// in allocations, and rolld survives to notice.
 void World::make_frail() {
     frail_ = random_.between(10, 60);
     for (std::size_t i = 0; i < machines_; ++i) {
@@ -40,7 +40,8 @@ void World::make_frail() {
     }
 }
 
-// Until rolld has it; an operator opens it again when failures have closed it.
+// Adds the queue until rolld has it. After the faults, also resumes it, because failures may have
+// paused it.
 void World::add_queue() {
     if (engine_ && !engine_->state().queues.contains("q"))
         inbox_.push_back({core::AddQueue{queue_}});
@@ -53,7 +54,8 @@ void World::open_desk() {
     if (slurm_) desk_.emplace(kCluster, pilots::DeskRules{}, steady());
 }
 
-// Every command ends, by its deadline at the latest: a calm network changes nothing about that.
+// Runs `what` at the end of an errand. Every errand ends by its deadline, so the end is not
+// affected when the faults stop.
 void World::errand_later(int delay, std::function<void()> what) {
     errands_[{second_ + delay, order_++}] = std::move(what);
 }
@@ -70,8 +72,8 @@ void World::run_errands() {
     }
     if (std::holds_alternative<pilots::Poll>(*errand)) {
         ++totals_.polls;
-        // No more often, whatever happens, but once where a silent worker's node is said to be
-        // down, and for as long as that is not proven.
+        // rolld must not poll more often than this, except once after a silent worker's node was
+        // reported down, and while that is not confirmed.
         const bool doubt = std::exchange(said_down_, false);
         ROLL_CHECK(!polled_ || second_ - *polled_ >= 5 || doubt);
         const bool unproven = said_down_at_ && second_ - *said_down_at_ <= 60;
@@ -86,7 +88,7 @@ void World::run_errands() {
     at_slurm_ = true;
     const int way = chance(frail_ > 0 ? 5 : 20) ? random_.between(1, 70) : random_.between(0, 2);
     if (!std::holds_alternative<pilots::Cancel>(*errand) &&
-        chance(50))  // it tells of what was so when it was asked
+        chance(50))  // the answer describes the time of the question
         return errand_later(
             way, [this, life = life_, told = carry_out(*errand)] { bring_home(told, life); });
     errand_later(way,
@@ -101,7 +103,7 @@ pilots::Outcome World::carry_out(const pilots::Errand& errand) {
     return slurm_->list(faulty(), second_);
 }
 
-// sbatch: refused, or lost on the way, or queued without a word, now or much later.
+// Carries out sbatch: it is refused, lost, or queued without an answer, now or much later.
 void World::submit_order(const pilots::Submit& order) {
     ++totals_.orders;
     const int way = chance(frail_ > 0 ? 5 : 20) ? random_.between(1, 70) : random_.between(0, 2);
@@ -172,7 +174,7 @@ World::Node* World::node_of(const std::string& name) {
     return found == nodes_.end() ? nullptr : &*found;
 }
 
-// Those at work: that of an idle one matters to nobody.
+// Makes busy nodes of allocations fail. A failure of an idle node would have no effect.
 void World::lose_nodes() {
     if (!faulty() || frail_ == 0) return;
     for (const Node& node : nodes_) {
@@ -183,7 +185,8 @@ void World::lose_nodes() {
     }
 }
 
-// A pilot's script ends with its workers, but for a node that is gone with all that ran there.
+// Ends allocations whose workers have all ended, except on a node that is dead with all that ran
+// there.
 void World::complete_allocations() {
     for (const SlurmJob& job : slurm_->jobs()) {
         if (job.state != "RUNNING" || !job.failed.empty()) continue;
@@ -194,7 +197,7 @@ void World::complete_allocations() {
     }
 }
 
-// What lost answers make Slurm hold beyond what was meant, for a while.
+// Counts the allocations that exist at a time beyond the limit, because answers were lost.
 void World::note_excess() {
     const auto& jobs = slurm_->jobs();
     const long alive = std::ranges::count_if(jobs, &SlurmJob::alive);
@@ -208,7 +211,7 @@ void World::note_excess() {
 }
 
 void World::start_pilot(const SlurmJob& job, int index) {
-    if (chance(10)) return;  // its node is broken
+    if (chance(10)) return;  // the node is broken and runs no worker
     Node node{.name = node_name(job, index)};
     node.slots = job.queue.slots;
     node.gpus = job.queue.gpus;
@@ -219,7 +222,7 @@ void World::start_pilot(const SlurmJob& job, int index) {
     start_worker(nodes_.back());
 }
 
-// What is of no use is not held for long, once nothing goes wrong any more: the auditor of leaks.
+// Checks that Slurm's jobs that rolld does not want are not held for long once there are no faults.
 void World::check_given_back() {
     if (!engine_ || faulty()) {
         unused_.clear();

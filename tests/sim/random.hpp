@@ -1,4 +1,4 @@
-// One seed, one history: every choice of a simulated world comes from here.
+// The source of all random choices of a simulated world. The same seed gives the same world.
 #pragma once
 
 #include <cstdint>

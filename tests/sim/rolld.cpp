@@ -1,4 +1,4 @@
-// rolld of a world: what daemon/server does around the engine, with neither sockets nor a disk.
+// rolld in a world: what daemon/server does around the engine, without sockets and disk.
 #include <algorithm>
 
 #include "common/check.hpp"
@@ -14,8 +14,8 @@ using core::Input;
 
 constexpr const char* kCluster = "c";
 
-// What a rolld that starts finds: every commit that was acknowledged, and the one that was under
-// way whole or not at all.
+// Returns what a rolld finds at its start: all acknowledged commits, and all or nothing of the
+// commit that was running.
 Result<core::State> World::read_ledger() {
     if (stored_) {
         stored_->disk().set_full(full_);
@@ -67,18 +67,18 @@ void World::boot() {
     const auto started = takes_over_ ? core::Started{reign_, true} : core::Started{};
     const std::vector<Input> first{started, core::SetPolicy{policy_}};
     const auto begun = engine_->step(first, now());
-    if (!begun || !begun->replies[0]) return die();  // the volume is full: it cannot serve
+    if (!begun || !begun->replies[0]) return die();  // it cannot serve while the volume is full
     takes_over_ = false;
     if (second_ >= volume_lost_until_) beacon_.push_back({second_, engine_->state().incarnation});
 }
 
-// It is killed, with its machine or alone, or was asked to end.
+// Ends rolld. It is killed, alone or by a power loss, or was asked to end.
 void World::die(bool asked) {
     if (stored_ && asked && engine_ && !pending_ && !behind_)
         stored_->close(engine_->state());
     else if (stored_)
         stored_->crash(random_, random_.percent(50));
-    // What was being written when it was killed may be there, and may not.
+    // A commit that was running at the kill is in the ledger or is not.
     if (!stored_ && pending_ && random_.percent(50)) {
         ledger_.resize(synced_);
         ledger_times_.resize(synced_);
@@ -102,7 +102,7 @@ Result<void> World::commit(std::span<const core::Event> events, Time at) {
     synced_ = ledger_.size();
     if (crash_ == Crash::BeforeCommit) return fail(ErrorCode::Failed, "killed before the commit");
     if (full_) return fail(ErrorCode::Refused, "the volume is full");
-    for (const core::Event& event : events) {  // as the ledger writes and reads it
+    for (const core::Event& event : events) {  // write and read each event as the ledger does
         auto written = ledger::event_from(ledger::kind_of(event), ledger::body_of(event));
         ROLL_CHECK(written);
         ledger_.push_back(*std::move(written));
@@ -112,14 +112,14 @@ Result<void> World::commit(std::span<const core::Event> events, Time at) {
     return {};
 }
 
-// The same in SQLite, whose disk ends anywhere in the commit.
+// Commits to SQLite, where the disk may fail at any operation of the commit.
 Result<void> World::store(std::span<const core::Event> events, Time at) {
     FakeDisk& disk = stored_->disk();
     disk.set_full(full_);
     if (crash_ == Crash::BeforeCommit) disk.break_after(random_.between(0, 12));
     const auto stored = stored_->append(events, at);
     if (!stored && stored.error().code == ErrorCode::Refused) {
-        disk.break_after(std::nullopt);  // it is killed in a later commit
+        disk.break_after(std::nullopt);  // rolld is killed in a later commit
         return stored;
     }
     ledger_.insert(ledger_.end(), events.begin(), events.end());
@@ -156,7 +156,8 @@ void World::serve() {
     finish(*std::exchange(pending_, std::nullopt));
 }
 
-// Takes a turn, if there is anything to do. False: its commit takes a while.
+// Runs a turn if there is anything to do. Returns false if its commit takes longer than this
+// second.
 bool World::step() {
     Pending pending{.turn = {}, .requests = std::exchange(inbox_, {}), .at = now()};
     const bool due = !pending.requests.empty() || behind_ || (wakeup_ && *wakeup_ <= now());
@@ -182,7 +183,7 @@ bool World::step() {
     return false;
 }
 
-// Everything is on disk: now others may see it.
+// Completes a turn whose events are on disk: only now others may see it.
 void World::finish(const Pending& pending) {
     if (pending.stepped) settle_turn(pending);
     audit(pending);
@@ -193,9 +194,10 @@ void World::finish(const Pending& pending) {
     if (pending.stepped && random_.percent(2)) check_replay();
 }
 
-// What a clock that goes back makes possible again is seen at the next turn: it wakes nobody.
+// Lets the auditor check the turn. If the clock was set back, it waits for the next turn, because
+// nothing wakes rolld for what has become possible again.
 void World::audit(const Pending& pending) {
-    if (behind_) return;  // consequences are owed, and cannot be written down
+    if (behind_) return;  // consequences of the inputs are due, but cannot be committed
     if (pending.stepped) stepped_at_ = pending.at;
     if (pending.at < stepped_at_) return;
     for (; audited_ < ledger_.size(); ++audited_)
@@ -219,8 +221,8 @@ void World::settle_turn(const Pending& pending) {
     }
 }
 
-// Rule 8: whoever was just heard, and hears rolld, gets work. A heartbeat that comes late, after a
-// newer one, says nothing.
+// Rule 8: checks that a worker that was just heard, and hears rolld, may get work. A heartbeat that
+// arrives after a newer one does not count.
 void World::check_heard() const {
     const core::State& state = engine_->state();
     for (const std::string& name : renewed_) {
@@ -232,7 +234,7 @@ void World::check_heard() const {
     }
 }
 
-// State is the fold of the ledger's events, and comes back from a snapshot as it was.
+// Checks that State is the fold of the ledger's events, and that a snapshot restores it exactly.
 void World::check_replay() const {
     core::State state;
     for (const core::Event& event : ledger_) core::apply(state, event);
@@ -242,7 +244,8 @@ void World::check_replay() const {
     auditor_.check_acknowledged(state);
 }
 
-// What comes while rolld is down waits for the next one, or is lost with the connection.
+// Delivers a heartbeat. If rolld is down, the next rolld gets it, or it is lost with the
+// connection.
 void World::arrive(const Node& node, const Said& said, std::uint64_t life) {
     const bool alive = is_alive(said.heartbeat.session);
     if (!engine_ && alive && life == life_ && random_.percent(50)) {
@@ -250,8 +253,8 @@ void World::arrive(const Node& node, const Said& said, std::uint64_t life) {
         return later(delay, [this, &node, said, next = life_ + 1] { arrive(node, said, next); });
     }
     if (!engine_ || life != life_) return;
-    // Without a generation the first word of a process that is dead by now cannot be told from a
-    // new one's; it is taken to have died with its connection.
+    // Without a generation, the first heartbeat of a process that is dead by now cannot be told
+    // from that of a new process. It counts as lost with its connection.
     if (said.heartbeat.generation == 0 && !alive && !joined(node.name, said.heartbeat.session))
         return;
     socket_.push_back(said);
@@ -268,7 +271,7 @@ bool World::is_alive(const std::string& session) const {
         nodes_, [&](const Node& node) { return node.worker && node.worker->session == session; });
 }
 
-// Of a session that is known, too.
+// Checks that broken forms of a heartbeat are refused, also for a known session.
 void World::check_broken(const std::string& frame) {
     if (totals_.messages % kBrokenOneIn != 0) return;
     for (const std::string& broken : broken_frames(frame, totals_.messages)) {
@@ -296,7 +299,7 @@ void World::listen() {
     }
 }
 
-// As Server::answer_workers: whoever was heard, and whose orders changed.
+// Like Server::answer_workers(): answers each worker that was heard or whose orders changed.
 void World::answer_workers(const engine::Turn& turn) {
     const core::State& state = engine_->state();
     const auto before = std::exchange(orders_, dispatch::orders(state, turn.owed, kCluster));
@@ -333,7 +336,8 @@ void World::answer(WorkerId id, const core::Worker& worker, protocol::Answer ans
     });
 }
 
-// Each worker beside rolld has ended, as the locks of their run directories show.
+// Returns whether every worker on rolld's machine has ended, as the locks of the run directories
+// would show.
 bool World::all_have_ended() const {
     const auto& workers = engine_->state().workers;
     return machines_ == 1 && !workers.empty() &&

@@ -32,7 +32,7 @@ pilots::Outcome FakeSlurm::submit(const pilots::Submit& order, bool accepted, in
     return pilots::Submitted{order.allocation, Submission::Accepted, job.id, ""};
 }
 
-// Now and then a state on its way to another, or one that is not true.
+// Returns the job's state as squeue shows it. Sometimes it is a transient or wrong state.
 std::string FakeSlurm::state_of(const SlurmJob& job, bool faults, int now) const {
     if (faults && random_.percent(3)) return "COMPLETING";
     if (faults && random_.percent(1)) return random_.percent(50) ? "NODE_FAIL" : "COMPLETED";
@@ -45,7 +45,7 @@ pilots::Outcome FakeSlurm::list(bool faults, int now) const {
         return pilots::Polled{fail(ErrorCode::Unavailable, "socket timed out")};
     std::vector<slurm::QueueRow> rows;
     for (const SlurmJob& job : jobs_) {
-        const bool old = !job.alive() && now > job.ends_at + 60;  // MinJobAge
+        const bool old = !job.alive() && now > job.ends_at + 60;  // after MinJobAge
         if (old || job.forgotten || (faults && random_.percent(5))) continue;
         slurm::QueueRow row;
         row.id = job.id;
@@ -59,19 +59,19 @@ pilots::Outcome FakeSlurm::list(bool faults, int now) const {
     return pilots::Polled{std::move(rows)};
 }
 
-// By id and name: a job that has got the id since is left alone.
+// Cancels the job with this id and key. A later job with the same id is not affected.
 pilots::Outcome FakeSlurm::cancel(const pilots::Cancel& errand, bool faults, int now) {
     if (away(now) || (faults && random_.percent(20)))
         return pilots::Cancelled{errand.key, "timed out"};
     for (SlurmJob& job : jobs_) {
         if (job.id != errand.slurm_job || job.key != errand.key || job.forgotten) continue;
         if (job.state == "PENDING") job.state = "CANCELLED";
-        if (job.state == "RUNNING") job.ends_at = 0;  // in its next second
+        if (job.state == "RUNNING") job.ends_at = 0;  // it ends in its next second
     }
     return pilots::Cancelled{errand.key, ""};
 }
 
-// Some are left out, or said to be as they are not.
+// Returns the states of nodes. Some are missing, and some are wrong.
 pilots::Outcome FakeSlurm::tell(const pilots::AskNodes& errand, bool faults, int now) const {
     if (away(now) || (faults && random_.percent(5)))
         return pilots::NodesTold{fail(ErrorCode::Unavailable, "socket timed out")};
@@ -94,8 +94,8 @@ void FakeSlurm::complete(const std::string& id, const std::string& key, int now)
         if (job.id == id && job.key == key && job.state == "RUNNING") job.ends_at = now;
 }
 
-// As `slurmctld -c`: nothing is known any more, ids begin anew, slurmd ends what runs a little
-// later.
+// Loses all state, like `slurmctld -c`: no job is known, ids start anew, and slurmd ends the
+// processes later.
 void FakeSlurm::lose_state() {
     for (SlurmJob& job : jobs_) {
         job.forgotten = true;
@@ -113,16 +113,17 @@ void FakeSlurm::mishap(int now) {
 
 void FakeSlurm::mishap(SlurmJob& job, int now) {
     const int fate = random_.between(1, 1500);
-    if (fate == 1) job.ends_at = now;  // preempted, or somebody's scancel, KillWait after a signal
+    if (fate == 1) job.ends_at = now;  // preempted, cancelled by somebody, or killed after a signal
     if (fate == 2) job.ends_at = std::min(job.ends_at, now + random_.between(1, 60));
     if (fate == 2) job.warned_at = now;
-    if (fate == 3) job.ends_at = std::min(job.ends_at, now + 40);  // cut short
+    if (fate == 3) job.ends_at = std::min(job.ends_at, now + 40);  // its time limit is reduced
     if (fate == 4) job.requeued = true;
     if (fate == 5) job.suspended_until = now + random_.between(5, 90);
     if (job.forgotten && random_.percent(10)) job.ends_at = now;
 }
 
-// Without its last node it ends; with others it goes on (--no-kill).
+// Marks a node of the job as down. The job ends with its last node, and continues with fewer
+// (--no-kill).
 void FakeSlurm::set_down(SlurmJob& job, int index, int now) {
     job.down.insert(index);
     if (job.state != "RUNNING" || std::ssize(job.down) < job.queue.nodes) return;
@@ -130,8 +131,9 @@ void FakeSlurm::set_down(SlurmJob& job, int index, int now) {
     job.ends_at = now;
 }
 
-// It dies with all its processes, and Slurm notices a while later; or Slurm has lost it, and says
-// at once that it is dead, while they run on until slurmd hears of it, if it ever does in time.
+// Makes a node fail. Either it dies with all its processes, and Slurm notices later. Or Slurm only
+// believes that it is dead, and reports that at once, while the processes continue until slurmd
+// ends them.
 void FakeSlurm::lose_node(const std::string& name, int now) {
     for (SlurmJob& job : jobs_) {
         for (int i = 0; i < job.queue.nodes && job.state == "RUNNING"; ++i) {
@@ -172,7 +174,7 @@ FakeSlurm::Changes FakeSlurm::live(bool faults, int now) {
         if (job.state == "PENDING" && now >= job.begins_at && !away(now)) {
             job.state = "RUNNING";
             job.ends_at = now + static_cast<int>(job.queue.time.count());
-            // Slurm's signal may come a minute early.
+            // Slurm may send the signal up to a minute early.
             job.warned_at =
                 job.ends_at - static_cast<int>(job.queue.margin().count()) - random_.between(0, 60);
             changes.began.push_back(&job);

@@ -1,9 +1,10 @@
-// A Slurm as rolld may meet it: slow, away, forgetful. It accepts an order and does not say so, or
-// says so much later; leaves jobs out of what it lists, lists what ended or what was so a while
-// ago, cuts its answers, loses its state and gives ids out again; ends allocations early, with a
-// warning or without, suspends them, or puts them back into its queue. Nodes of its jobs die, which
-// it notices a while later, or are taken for dead while their processes run on. The truth about its
-// jobs is known here alone.
+// A Slurm with all faults that rolld may meet. It is slow or does not answer. It accepts an order
+// and does not say so, or says so much later. It leaves jobs out of its list, lists jobs that have
+// ended, cuts its answers, loses its state and uses ids again. It ends allocations early, with or
+// without a warning, suspends them, or requeues them.
+//
+// Nodes of its jobs die, which it notices later, or it takes them for dead while their processes
+// continue. Only this object knows the truth about its jobs.
 #pragma once
 
 #include <map>
@@ -21,27 +22,27 @@ struct SlurmJob {
     std::string key{};
     spec::PilotQueue queue{};
     std::string state = "PENDING";
-    int begins_at = 0;       // the second at which there is room for it
-    int ends_at = 0;         // set once it runs
-    bool forgotten = false;  // slurmctld lost it; its processes run until slurmd notices
-    bool requeued = false;   // it is ended and waits again, under the same id
-    int warned_at = 0;       // SIGTERM reaches its workers; as sbatch's --signal, or a scancel
+    int begins_at = 0;       // second at which it has resources for the job
+    int ends_at = 0;         // second of the end; set when the job runs
+    bool forgotten = false;  // slurmctld has lost the job; its processes run until slurmd notices
+    bool requeued = false;   // the job is ended and will be queued again with the same id
+    int warned_at = 0;       // second at which its workers get SIGTERM, by --signal or scancel
     int suspended_until = 0;
-    std::map<int, int> failed{};  // nodes of it that are dead, by index, and when Slurm notices
-    std::set<int> down{};         // those of which Slurm says that they are, rightly or not
-    int ended_by_slurmd_at = 0;   // what runs on where Slurm says so wrongly
+    std::map<int, int> failed{};  // by index of a dead node: when Slurm notices
+    std::set<int> down{};         // indices of nodes that Slurm reports as down, rightly or not
+    int ended_by_slurmd_at = 0;   // when slurmd ends the processes on nodes that are wrongly down
     bool alive() const { return state == "PENDING" || state == "RUNNING"; }
 };
 
-// Slurm's name of a node of a job's.
+// Returns Slurm's name of one of the job's nodes.
 std::string node_name(const SlurmJob& job, int index);
 
 class FakeSlurm {
   public:
     explicit FakeSlurm(Random& random) : random_(random) {}
 
-    // What carrying out an errand does, and what is said of it. An order may take effect though
-    // nothing good is said; `effect` then comes later.
+    // Carry out an errand and return its outcome. An order may have been queued although the
+    // outcome does not say so.
     pilots::Outcome submit(const pilots::Submit& order, bool accepted, int now);
     pilots::Outcome refuse(const pilots::Submit& order) const;
     pilots::Outcome unsure(const pilots::Submit& order) const;
@@ -49,12 +50,12 @@ class FakeSlurm {
     pilots::Outcome cancel(const pilots::Cancel& errand, bool faults, int now);
     pilots::Outcome tell(const pilots::AskNodes& errand, bool faults, int now) const;
 
-    // slurmctld is not there: no command is answered, and no job begins.
+    // Returns whether slurmctld is away: it answers no command and starts no job.
     bool away(int now) const { return now < away_until_; }
 
-    // One second: jobs begin and end. The jobs that began, those whose processes get SIGTERM or
-    // stand still from now on, and those whose processes ended; nodes that died, and those that
-    // are wrongly taken for dead, cut off or not.
+    // Lives for one second. The result lists the jobs that began, whose processes get SIGTERM, that
+    // are suspended from now on, and that ended. It also lists the nodes that died, and the nodes
+    // that are cut off because Slurm wrongly takes them for dead.
     struct Changes {
         std::vector<std::string> died{};
         std::vector<std::string> cut{};
@@ -65,10 +66,10 @@ class FakeSlurm {
     };
     Changes live(bool faults, int now);
 
-    // A node fails, or Slurm thinks so.
+    // Makes a node fail, or makes Slurm believe so.
     void lose_node(const std::string& name, int now);
 
-    // Its script has ended.
+    // Ends a running job, because its batch script has ended.
     void complete(const std::string& id, const std::string& key, int now);
 
     const std::vector<SlurmJob>& jobs() const { return jobs_; }

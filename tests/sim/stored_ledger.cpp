@@ -21,7 +21,8 @@ std::filesystem::path make_directory() {
     return pattern;
 }
 
-// A snapshot may have the state, and the events that it was made of be wrong.
+// Returns whether the ledger has exactly these events. Needed because load() may use a snapshot,
+// and then does not notice wrong events.
 bool holds_what_was_written(const ledger::Ledger& ledger, std::span<const core::Event> events) {
     const auto rows = ledger.read(0, static_cast<int>(events.size()), std::nullopt);
     if (!rows || std::ssize(*rows) != ledger.newest()) return false;
@@ -66,7 +67,8 @@ bool StoredLedger::open(Random& random, const Written& written, bool faults) {
     return true;
 }
 
-// Some bytes of the database or its WAL are not what was written, or a page of it is gone.
+// Flips bits in the database or its WAL, or removes a page, and checks that the ledger refuses to
+// open or has the right state. Then restores the files.
 void StoredLedger::damage(Random& random, const Written& written) {
     const FakeDisk::Files whole = FakeDisk::copy(disk_.files());
     const std::string mark = content_of(directory_ / "ledger.mark");
@@ -111,7 +113,7 @@ void StoredLedger::close(const core::State& state) {
     ledger_.reset();
 }
 
-// A closing ledger would tidy up: it finds a disk that does nothing any more.
+// Kills rolld. The disk fails first, because the destructor of the ledger would otherwise clean up.
 void StoredLedger::crash(Random& random, bool power_lost) {
     if (!ledger_) return;
     FakeDisk::Files left = disk_.after_crash(random, power_lost);
@@ -128,7 +130,7 @@ void StoredLedger::crash(Random& random, bool power_lost) {
                                      none);
 }
 
-// The mark is never synced: an older one may have reached the disk, or none.
+// Replaces the mark by an older one or by none, because the mark is never synced.
 void StoredLedger::age_mark(Random& random) {
     marks_.emplace(marks_.begin());
     const int newest = static_cast<int>(marks_.size()) - 1;

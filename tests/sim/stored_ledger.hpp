@@ -1,5 +1,5 @@
-// The real ledger of a world: daemon/ledger with SQLite, over a disk in memory. Its mark, lock and
-// snapshots are real files in a directory of its own.
+// A world's ledger on the real code: daemon/ledger with SQLite, on a disk in memory. Its mark, lock
+// and snapshots are real files in their own directory.
 #pragma once
 
 #include <filesystem>
@@ -11,7 +11,8 @@
 
 namespace roll::sim {
 
-// What was committed; the last `unsure` of it was not acknowledged and may be missing.
+// All events that were committed. The last `unsure` of them were not acknowledged and may be
+// missing.
 struct Written {
     std::span<const core::Event> events;
     std::int64_t unsure = 0;
@@ -25,19 +26,20 @@ class StoredLedger {
     StoredLedger(const StoredLedger&) = delete;
     StoredLedger& operator=(const StoredLedger&) = delete;
 
-    // Of a rolld that starts. Before it, now and then, the disk turns bits or loses pages: that is
-    // found, or changes nothing; then it is mended. False: the disk is full.
+    // Opens the ledger for a rolld that starts. Before that, sometimes flips bits or removes pages
+    // on the disk, and checks that the ledger refuses the damage or is not affected; then repairs
+    // it. Returns false if the disk is full.
     bool open(Random& random, const Written& written, bool faults);
     Result<void> append(std::span<const core::Event> events, Time at);
     Result<core::State> load() const { return ledger_->load(); }
     std::int64_t newest() const { return ledger_->newest(); }
 
-    // rolld ends: asked to, killed, or with the power.
+    // End rolld: when asked to, or by a kill or a power loss.
     void close(const core::State& state);
     void crash(Random& random, bool power_lost);
 
     FakeDisk& disk() { return disk_; }
-    long damaged() const { return damaged_; }  // starts that were refused for that
+    long damaged() const { return damaged_; }  // starts that were refused because of damage
 
   private:
     void damage(Random& random, const Written& written);
@@ -46,8 +48,8 @@ class StoredLedger {
     FakeDisk disk_;
     std::filesystem::path directory_;
     std::optional<ledger::Ledger> ledger_{};
-    std::vector<std::string> marks_{};  // what the mark's file has held since it was opened
-    bool old_mark_ = false;             // what follows the mark may be lost without a word
+    std::vector<std::string> marks_{};  // contents of the mark's file since it was opened
+    bool old_mark_ = false;  // the mark is old, so that a loss of later rows cannot be noticed
     long damaged_ = 0;
 };
 

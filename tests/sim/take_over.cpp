@@ -1,6 +1,6 @@
-// rolld --take-over in a world: its machine is gone for good, and another one starts with a copy of
-// its ledger (docs/leases.md, rules 17 and 19). What came after the copy is forgotten, but not what
-// the older one gave out: its answers are on their way yet, and its attempts run.
+// rolld --take-over in a world: rolld's machine is gone for good, and another machine starts with a
+// copy of its ledger (docs/leases.md, rules 17 and 19). The new rolld does not know the events
+// after the copy. Answers of the older rolld may still arrive, and its attempts may still run.
 #include <algorithm>
 
 #include "common/check.hpp"
@@ -8,8 +8,8 @@
 
 namespace roll::sim {
 
-constexpr int kStillness = 16;  // of the beacon, before it may be claimed
-constexpr int kClaimWait = 5;   // until the claim is read back
+constexpr int kStillness = 16;  // seconds for which the beacon must be unchanged before a claim
+constexpr int kClaimWait = 5;   // seconds from the claim until it is read back
 
 void World::take_over() {
     const bool seen =
@@ -24,7 +24,7 @@ void World::take_over() {
     ++totals_.taken_over;
 }
 
-// The copy was made a few commits ago.
+// Drops the events of the last few commits, which the copy lacks.
 void World::forget_after_copy() {
     std::size_t end = ledger_.size();
     for (int commits = random_.between(0, 30); commits > 0; --commits) {
@@ -60,7 +60,8 @@ Auditor Auditor::of_copy(std::span<const core::Event> events, std::span<const Ti
     return copy;
 }
 
-// False: the claim was just written, or cannot be, and rolld is to try again.
+// Claims the beacon. Returns false if the claim was just written or cannot be written; rolld then
+// tries again.
 bool World::claims() {
     if (claimed_) return true;
     claimed_ = second_ >= volume_lost_until_;

@@ -1,4 +1,4 @@
-// What happens to a world from outside: users, operators, failing machines.
+// Everything that affects a world from outside: users, operators and failing machines.
 #include <algorithm>
 
 #include "common/check.hpp"
@@ -11,12 +11,12 @@ using core::JobPhase;
 
 namespace {
 
-// Whose job a key's is.
+// Returns the user who submits the job with this key.
 std::string user_of(const std::string& key) { return key.size() % 2 == 0 ? "ann" : "bob"; }
 
 }  // namespace
 
-// A part of a GPU, segments, spares, and what else would do.
+// Adds a share of a GPU, segments, spares and variants to the job.
 void World::invent_shapes(spec::JobSpec& spec) {
     spec::Resources& wanted = spec.resources;
     if (wanted.gpus_per_node == 1 && random_.percent(40))
@@ -32,7 +32,7 @@ void World::invent_shapes(spec::JobSpec& spec) {
         if (random_.percent(50)) other.time = std::chrono::seconds(random_.between(20, 120));
         spec.variants.push_back(other);
     }
-    // What the worker gets is made of it.
+    // The document, which the worker gets, must have the variants, too.
     Json document = Json::object();
     for (std::size_t i = 0; i < spec.variants.size(); ++i)
         document["resources"]["variants"].push_back(Json::object());
@@ -80,7 +80,7 @@ spec::JobSpec World::invent(int number) {
     return spec;
 }
 
-// What this world's rolld.yaml says.
+// Returns the content of this world's rolld.yaml.
 spec::Policy World::invent_policy() {
     spec::Policy policy;
     policy.backfill = random_.percent(85);
@@ -115,14 +115,14 @@ spec::Policy World::invent_policy() {
     return policy;
 }
 
-// An open job of the same user, if there is one.
+// Adds the job to an open group of its user, if there is one.
 void World::put_into_open(const std::string& key, spec::JobSpec& spec) {
     for (const auto& [other, id] : known_) {
         if (keys_.at(other).open && user_of(other) == user_of(key)) spec.into = id;
     }
 }
 
-// An array behind another.
+// Makes the job depend on an array.
 void World::put_behind_array(spec::JobSpec& spec) {
     for (const auto& [key, id] : known_) {
         if (!keys_.at(key).array) continue;
@@ -167,7 +167,8 @@ void World::plan_users() {
     }
 }
 
-// A user says it again with the same key until there is an answer; sometimes after that too.
+// Submits a job. The user repeats the submission with the same key until there is an answer, and
+// sometimes afterwards.
 void World::submit(const std::string& key, const spec::JobSpec& spec) {
     if (known_.contains(key) && !chance(30)) return;
     later(random_.between(3, 12), [this, key, spec] { submit(key, spec); });
@@ -204,10 +205,12 @@ void World::submit(const std::string& key, const spec::JobSpec& spec) {
     });
 }
 
-// One thing that may go wrong, or be asked for, each second.
+// Makes at most one random fault or request. Called each second.
 void World::meddle() {
-    if (frail_ > 0 && random_.percent(80)) return;  // else hardly anybody lives to learn of nodes
-    const bool any = random_.percent(50);           // pilots too, the late ones among them
+    // Otherwise few workers and rollds survive to notice a dead node.
+    if (frail_ > 0 && random_.percent(80)) return;
+    // True: choose among all nodes, including those of allocations.
+    const bool any = random_.percent(50);
     const auto last = static_cast<int>(any ? nodes_.size() : machines_) - 1;
     Node& node = nodes_[static_cast<std::size_t>(random_.between(0, last))];
     const JobId job{static_cast<std::uint64_t>(random_.between(1, 40))};
@@ -258,8 +261,8 @@ void World::meddle() {
     if (!engine_) inbox_.clear();
 }
 
-// A roll-worker dies, with its node or alone, is asked to end, or stands still, with its node or
-// alone; or it cannot be reached.
+// Makes a roll-worker die or stand still, alone or with its node, or asks it to end, or cuts it
+// off.
 void World::break_something(Node& node) {
     const int what = random_.between(1, 10);
     const int how_long = random_.between(1, 80);
@@ -275,16 +278,16 @@ void World::break_something(Node& node) {
     if (what < 3) end_worker(node, what == 1);
 }
 
-// As SIGTERM does, or a signal of Slurm's.
+// Asks a roll-worker to end, as SIGTERM or a signal of Slurm does.
 void World::ask_to_end(Node& node) {
     if (!node.worker) return;
     node.worker->ending = true;
     node.worker->core.on_drain(node.clock);
 }
 
-// Where its clock stands still with it, as in a machine that is paused, it cannot know how long it
-// was away until it hears rolld or sees the beacon: what runs on it may outlive its leash. Either
-// of these may come back later than the machine.
+// Suspends a node. If its clock stops, as in a paused virtual machine, its roll-worker cannot know
+// how long that was until it hears rolld or reads the beacon. Programs on it may therefore outlive
+// their deadline. rolld and the volume may become reachable later than the node.
 void World::suspend(Node& node, int until, bool clock_stops) {
     node.suspended_until = until;
     node.clock_stops = clock_stops;
@@ -296,7 +299,7 @@ void World::suspend(Node& node, int until, bool clock_stops) {
     if (random_.percent(50)) node.mute_until = node.deaf_until = back;
 }
 
-// A job that was placed and does not start.
+// Cancels a job that was placed and has not started.
 void World::cancel_starting() {
     if (!engine_) return;
     for (const auto& [id, job] : engine_->state().jobs) {
@@ -313,7 +316,7 @@ void World::close_open() {
         if (job.spec.open && random_.percent(50)) inbox_.push_back({core::Close{id}});
 }
 
-// One way, or both, or the volume.
+// Cuts a node off: from rolld in one or both directions, or from the volume.
 void World::cut(Node& node) {
     const int until = second_ + random_.between(1, 80);
     node.held_up = random_.percent(50);
@@ -322,13 +325,13 @@ void World::cut(Node& node) {
     if (random_.percent(40)) node.blind_until = until;
 }
 
-// Faults end: machines are mended, what is held or can never run is let go.
+// Ends all faults. Repairs machines, and releases or cancels jobs that are held or can never run.
 void World::calm_down() {
     full_ = false;
     crash_ = Crash::None;
     network_.clear();
     if (slurm_) add_queue();
-    later(300, [this] {  // what a quota keeps out for ever
+    later(300, [this] {  // some jobs could never start because of a quota
         policy_.accounts.clear();
         policy_.users.clear();
         if (engine_) inbox_.push_back({core::SetPolicy{policy_}});
@@ -359,7 +362,7 @@ void World::calm_down() {
 void World::cancel_impossible() {
     if (!engine_) return;
     for (const auto& [id, job] : engine_->state().jobs) {
-        bool possible = job.spec.open;  // runs nothing
+        bool possible = job.spec.open;  // a group runs nothing
         for (int i = 0; i < job.spec.shapes(); ++i) {
             const spec::Resources& wanted = job.spec.shape(i);
             possible = possible || could_be_ordered(wanted) || machines_hold(wanted);
@@ -368,7 +371,7 @@ void World::cancel_impossible() {
     }
 }
 
-// Whether the machines that are always there could hold it.
+// Returns whether the machines that are always there could hold the job.
 bool World::machines_hold(const spec::Resources& wanted) const {
     int fitting = 0;
     std::map<std::string, int> in_segment;
@@ -384,7 +387,7 @@ bool World::machines_hold(const spec::Resources& wanted) const {
     return fitting >= wanted.workers() && (wanted.segment <= 1 || whole >= wanted.nodes);
 }
 
-// Whether allocations alone could hold it.
+// Returns whether allocations alone could hold the job.
 bool World::could_be_ordered(const spec::Resources& wanted) const {
     if (!slurm_ || wanted.segment > 1 || queue_.min_percent > 0) return false;
     int most = queue_.max_jobs * queue_.nodes;

@@ -28,7 +28,7 @@ World::World(std::uint64_t seed) : random_(seed) {
 
 void World::run() {
     while (second_ < kFaultsEnd || !done()) {
-        ROLL_CHECK(second_ < kEnd);  // liveness
+        ROLL_CHECK(second_ < kEnd);  // all jobs must end before this
         ++second_;
         if (second_ == kFaultsEnd) calm_down();
         deliver();
@@ -56,8 +56,8 @@ void World::later(int delay, std::function<void()> what) {
     network_[{second_ + delay, order_++}] = std::move(what);
 }
 
-// As it comes out of the bytes that go over the wire; in every world where it counts silence, which
-// is rare.
+// Returns the answer after encoding and decoding. Done in all worlds for answers that count
+// silence, because they are rare.
 protocol::Answer World::travelled(protocol::Answer said) {
     if (!in_bytes_ && said.counted == 0) return said;
     ++totals_.messages;
@@ -71,14 +71,14 @@ protocol::Answer World::travelled(protocol::Answer said) {
     return *heard;
 }
 
-// A message is lost, late or comes twice, as long as there are faults.
+// Sends a message. While there are faults, it may be lost, late or doubled.
 void World::send(std::function<void()> what) {
     if (chance(15)) return;
     if (chance(10)) later(random_.between(1, 30), what);
     later(chance(10) ? random_.between(1, 50) : random_.percent(20), std::move(what));
 }
 
-// Between a node and rolld, where the way may be cut.
+// Sends a message between a node and rolld, unless it is cut off.
 void World::send(const Node& node, int cut_until, std::function<void()> what) {
     if (second_ >= cut_until) return send(std::move(what));
     if (node.held_up) later(cut_until - second_ + random_.between(0, 3), std::move(what));

@@ -1,11 +1,11 @@
-// One seeded world: users, a network that loses, doubles, delays and is cut one way or both, nodes
-// that die, freeze and come back, clocks that jump, a disk that fills up or is slow, and a rolld
-// that is killed and reads its ledger.
+// A simulated world, which a seed determines. It has users; a network that loses, doubles, delays
+// and cuts messages, one way or both; nodes that die, freeze and return; clocks that jump; a disk
+// that is full or slow; and a rolld that is killed and reads its ledger again.
 //
-// Real: the core and the engine, the codec of the messages, gateway's Sessions, dispatch, the
-// pilots' desk, AgentCore. Of this folder: sockets, processes, volume, Slurm and the clock.
+// Real code: the core and the engine, the codec of messages, Sessions of the gateway, dispatch,
+// Desk, AgentCore. Simulated here: sockets, processes, the volume, Slurm and the clock.
 //
-// Time goes in seconds. Faults stop after kFaultsEnd; from then on everything must come to its end.
+// Time advances in seconds. There are no faults after kFaultsEnd, and every job must then end.
 #pragma once
 
 #include <deque>
@@ -35,22 +35,23 @@ struct Totals {
     long jobs = 0;
     long attempts = 0;
     long checkpoints = 0;
-    long messages = 0;     // encoded and decoded
+    long messages = 0;     // messages that were encoded and decoded
     long stored = 0;       // worlds with the real ledger
-    long damaged = 0;      // starts of these that were refused for a damaged file
-    long taken_over = 0;   // with a copy of the ledger
-    long leashes = 0;      // attempts that their guard killed
-    long with_slurm = 0;   // worlds
+    long damaged = 0;      // starts of these worlds that were refused because of a damaged file
+    long taken_over = 0;   // take-overs with a copy of the ledger
+    long leashes = 0;      // attempts that their guard killed at the deadline
+    long with_slurm = 0;   // worlds with Slurm
     long orders = 0;       // sbatch commands
     long polls = 0;        // squeue commands
-    long allocations = 0;  // that Slurm made of them
-    long doubled = 0;      // of these: while another of the same name was alive
-    long excess_most = 0;  // alive at once beyond the queue's max_jobs
-    long nodes_lost = 0;   // of pilots, or Slurm thought so
+    long allocations = 0;  // allocations that Slurm made of the orders
+    long doubled = 0;      // of these: made while another with the same key was alive
+    long excess_most = 0;  // most allocations beyond the queue's max_jobs at a time
+    long nodes_lost = 0;   // nodes of allocations that failed, or that Slurm believed to fail
     long asked_nodes = 0;  // scontrol commands
-    long forsaken = 0;     // attempts given up because Slurm said that a node was down
-    long twice = 0;        // of these: they ran on
-    long unused_most = 0;  // seconds that one of no use was held while nothing went wrong
+    long forsaken = 0;     // attempts ended because Slurm reported their node down
+    long twice = 0;        // of these: attempts whose programs continued
+    // Longest time in seconds for which an unwanted allocation was held without faults.
+    long unused_most = 0;
 };
 
 class World {
@@ -63,40 +64,44 @@ class World {
   private:
     static constexpr int kFaultsEnd = 900;
     static constexpr int kEnd = 8'000;
-    // Some worlds have what takes long: the codec of the messages; SQLite.
+    // One in this many worlds uses what takes long: the codec of messages, and SQLite.
     static constexpr int kInBytesOneIn = 20;
     static constexpr int kStoredOneIn = 10;
 
-    struct Beat {  // in the beacon
+    struct Beat {  // a record of the beacon
         int second = 0;
         std::uint64_t incarnation = 0;
         std::uint64_t counter = 0;
     };
-    // What the auditor knows of an attempt when rolld answers a heartbeat that names it.
+    // What the auditor knows of an attempt at the time of rolld's answer to a heartbeat that names
+    // it.
     struct Truth {
         bool current = false;
-        std::int64_t recorded = 0;  // the newest step
+        std::int64_t recorded = 0;  // step of the newest recorded checkpoint
     };
     struct Word {
         protocol::Answer answer;
         std::map<AttemptKey, Truth> truth{};
     };
-    // A roll-worker process: AgentCore, and what its loop keeps.
+    // A roll-worker process: its AgentCore, and the state of its loop.
     struct RollWorker {
         agent::AgentCore core;
         std::string session{};
         std::uint64_t generation = 0;
-        std::vector<Word> heard{};                            // and not taken in yet
-        std::vector<Word> obeyed{};                           // taken in, in this turn
-        std::optional<Beat> saw{};                            // the beacon, in this turn
-        std::uint64_t said = 0;                               // the last heartbeat's sequence
-        std::pair<std::uint64_t, std::uint64_t> newest{};     // answer: incarnation, sequence
-        std::optional<std::uint64_t> stood_at{};              // `said` when its clock stood still
-        std::multimap<Instant, agent::VolumeEvent> volume{};  // what is under way there
+        std::vector<Word> heard{};   // answers that have arrived and are not taken yet
+        std::vector<Word> obeyed{};  // answers taken in this turn
+        std::optional<Beat> saw{};   // beacon record read in this turn
+        std::uint64_t said = 0;      // sequence number of its last heartbeat
+        // Newest answer taken: incarnation, sequence number.
+        std::pair<std::uint64_t, std::uint64_t> newest{};
+        // Value of `said` when the node's clock stood still.
+        std::optional<std::uint64_t> stood_at{};
+        std::multimap<Instant, agent::VolumeEvent> volume{};  // running operations on the volume
         std::optional<Instant> beat_at{};
-        std::optional<Instant> leaves_at{};  // it was asked to end, and nothing runs any more
-        bool changed = false;                // a heartbeat is due before its time
-        bool ending = false;                 // it was asked to end
+        // Set when it was asked to end and no programs are left.
+        std::optional<Instant> leaves_at{};
+        bool changed = false;  // an early heartbeat is due
+        bool ending = false;   // it was asked to end
     };
     struct Node {
         std::string name;
@@ -105,40 +110,41 @@ class World {
         std::string segment{};
         std::vector<int> gpu_numa{};
         Instant clock{};      // CLOCK_BOOTTIME
-        Millis second{1000};  // by that clock
-        bool old = false;     // its roll-worker is of version 1, which says no generation
+        Millis second{1000};  // length of a second on that clock
+        bool old = false;     // its roll-worker has version 1, which sends no generation
         std::unique_ptr<RollWorker> worker{};
         std::map<AttemptKey, Copy> copies{};
-        std::map<AttemptKey, protocol::RunningAttempt> remembered{};  // in the run directory
-        std::optional<protocol::PilotNote> pilot{};  // of one that comes and goes with a Slurm job
-        std::optional<int> back_at{};                // there is no roll-worker until then
-        int frozen_until = 0;                        // roll-worker stands still
-        int suspended_until = 0;                     // the whole node does
-        bool clock_stops = false;                    // and its clock with it
-        int deaf_until = 0;                          // what rolld says does not arrive
-        int mute_until = 0;                          // what it says does not arrive
-        int blind_until = 0;                         // it cannot read the volume
-        int shown = 0;                               // how old the beacon is that it has seen
-        bool held_up = false;                        // what a cut keeps back arrives after it
+        // Entries in the run directory.
+        std::map<AttemptKey, protocol::RunningAttempt> remembered{};
+        std::optional<protocol::PilotNote> pilot{};  // set for a node in a Slurm allocation
+        std::optional<int> back_at{};                // second at which a roll-worker starts again
+        int frozen_until = 0;                        // roll-worker does not run until then
+        int suspended_until = 0;                     // the whole node does not run until then
+        bool clock_stops = false;                    // while suspended, the node's clock stops, too
+        int deaf_until = 0;                          // messages to the node are cut until then
+        int mute_until = 0;                          // messages from the node are cut until then
+        int blind_until = 0;                         // the node cannot read the volume until then
+        int shown = 0;         // second of the beacon record that it read last
+        bool held_up = false;  // cut messages arrive after the cut instead of being lost
     };
     struct Request {
         core::Input input;
         std::function<void(const Result<core::Events>&)> reply{};
     };
-    // A turn whose events are, or are about to be, on disk, and of which nothing has been said.
+    // A turn whose events are being committed or were committed, and of which nothing was sent yet.
     struct Pending {
         engine::Turn turn;
         std::vector<Request> requests;
         Time at{};
-        bool stepped = false;  // else there was nothing to do
+        bool stepped = false;  // false if there was nothing to do
     };
     struct Said {
         protocol::Heartbeat heartbeat;
-        std::string frame{};  // in some worlds that is all that arrives
+        std::string frame{};  // encoded heartbeat; in some worlds only this arrives
     };
     enum class Crash { None, BeforeCommit, AfterCommit };
 
-    // The network and the clock.
+    // The network, and the clocks.
     bool faulty() const { return second_ < kFaultsEnd; }
     bool chance(int percent) { return faulty() && random_.percent(percent); }
     Time now() const { return Time{std::chrono::seconds(100'000 + second_ + clock_is_off_)}; }
@@ -149,7 +155,7 @@ class World {
     void send(const Node& node, int cut_until, std::function<void()> what);
     void deliver();
 
-    // rolld.
+    // The process rolld.
     Result<core::State> read_ledger();
     Result<core::State> reload() const;
     void boot();
@@ -170,7 +176,7 @@ class World {
     void answer_workers(const engine::Turn& turn);
     void answer(WorkerId id, const core::Worker& worker, protocol::Answer answer);
     void beat();
-    // What the leases promise, seen from outside (leases_audit.cpp).
+    // Checks of what the leases promise, from outside (leases_audit.cpp).
     std::map<AttemptKey, Truth> truth(WorkerId id, const gateway::Session& session) const;
     void note_given_away(const std::vector<core::Input>& gone);
     void check_bounds() const;
@@ -178,19 +184,19 @@ class World {
     bool all_have_ended() const;
     void check_replay() const;
 
-    // What is given up on Slurm's word (nodes_audit.cpp).
+    // Checks of attempts that are ended because Slurm reports a node down (nodes_audit.cpp).
     void note_forsaken(std::size_t turn);
     void forsake(const core::MemberEnded& ended);
     void check_forsaken();
     void check_gone_nodes();
     void note_answer(const pilots::Outcome& outcome);
 
-    // Another rolld (take_over.cpp).
+    // A take-over by another rolld (take_over.cpp).
     void take_over();
     void forget_after_copy();
     bool claims();
 
-    // Nodes.
+    // The nodes and their roll-workers.
     void live();
     void see_what_outlived(Node& node) const;
     void live_node(Node& node);
@@ -207,7 +213,7 @@ class World {
     void check_started(const Node& node, const Copy& started) const;
     bool peer_failed(const Node& node, const Copy& copy) const;
 
-    // Slurm.
+    // Slurm, and rolld's errands to it.
     pilots::Instant steady() const { return std::chrono::seconds(second_); }
     void plan_slurm();
     void add_queue();
@@ -227,7 +233,7 @@ class World {
     void check_given_back();
     void note_excess();
 
-    // Users.
+    // The users, and faults.
     spec::Policy invent_policy();
     void plan_users();
     void plan_open_jobs();
@@ -251,74 +257,78 @@ class World {
 
     Random random_;
     int second_ = 0;
-    bool in_bytes_ = false;  // what travels is encoded and decoded
+    bool in_bytes_ = false;  // messages are encoded and decoded
     bool clock_jumps_ = false;
-    int clock_is_off_ = 0;  // rolld's wall clock, in seconds
+    int clock_is_off_ = 0;  // error of rolld's wall clock, in seconds
     std::uint64_t order_ = 0;
     std::map<std::pair<int, std::uint64_t>, std::function<void()>> network_;
 
-    core::Events ledger_;                     // what was committed
-    std::unique_ptr<StoredLedger> stored_{};  // and where, in some worlds
+    core::Events ledger_;                     // all committed events
+    std::unique_ptr<StoredLedger> stored_{};  // the same on SQLite, in some worlds
     std::vector<Time> ledger_times_;
     std::unique_ptr<engine::Engine> engine_;
     std::uint64_t life_ = 0;
     int down_until_ = 0;
-    int stalled_until_ = 0;  // rolld stands still, in a commit or anywhere
+    int stalled_until_ = 0;  // rolld does not run until then, in a commit or elsewhere
     int slow_commit_ = 0;    // seconds that the next commit takes
     std::optional<Pending> pending_{};
-    std::size_t synced_ = 0;                  // of ledger_: what follows was being committed
-    std::vector<std::size_t> unsure_ends_{};  // of the commits that follow it
-    bool takes_over_ = false;                 // the next rolld, from a copy
-    bool claimed_ = false;                    // it has written the beacon
-    std::uint64_t reign_ = 0;                 // incarnation of the newest that took over
+    std::size_t synced_ = 0;  // number of events in ledger_ whose commit was acknowledged
+    std::vector<std::size_t> unsure_ends_{};  // ends, in ledger_, of the commits after these
+    bool takes_over_ = false;                 // the next rolld takes over with a copy of the ledger
+    bool claimed_ = false;                    // the next rolld has written its claim to the beacon
+    std::uint64_t reign_ = 0;                 // incarnation of the newest rolld that took over
     bool full_ = false;
-    bool behind_ = false;  // the last turn was refused
+    bool behind_ = false;  // the last turn was refused because the volume was full
     Crash crash_ = Crash::None;
     std::optional<Time> wakeup_;
     std::size_t audited_ = 0;
-    Time stepped_at_{};  // the last turn, by rolld's clock
+    Time stepped_at_{};  // time of the last turn, on rolld's clock
     std::vector<Request> inbox_;
-    std::vector<Said> socket_;            // that have come
-    std::vector<std::string> renewed_{};  // sessions that were heard for this turn, and hear rolld
+    std::vector<Said> socket_;  // heartbeats that have arrived
+    // Sessions with a heartbeat in this turn that renewed the lease.
+    std::vector<std::string> renewed_{};
     std::optional<gateway::Sessions> sessions_;
-    std::map<WorkerId, protocol::Answer> orders_{};  // of the last turn
-    std::uint64_t published_ = 0;                    // beats
-    std::deque<Beat> beacon_;                        // what the file has held, newest last
-    int volume_lost_until_ = 0;                      // rolld cannot write the beacon
+    std::map<WorkerId, protocol::Answer> orders_{};  // orders of the last turn
+    std::uint64_t published_ = 0;                    // number of published beats
+    std::deque<Beat> beacon_;    // newest records of the beacon file, newest last
+    int volume_lost_until_ = 0;  // rolld cannot write the beacon until then
 
     spec::Policy policy_;
     std::map<std::pair<int, std::uint64_t>, std::function<void()>> errands_;
-    std::unique_ptr<FakeSlurm> slurm_{};  // none: a world without
+    std::unique_ptr<FakeSlurm> slurm_{};  // null: a world without Slurm
     std::optional<pilots::Desk> desk_{};
     spec::PilotQueue queue_{};
-    int frail_ = 0;                // a node at work fails once in so many seconds; 0: never
-    std::optional<int> polled_{};  // the last squeue of this life of rolld
+    int frail_ = 0;                // mean seconds until a busy node fails; 0: nodes do not fail
+    std::optional<int> polled_{};  // second of this rolld's last squeue
     std::optional<int> polled_before_{};
-    std::optional<int> asked_nodes_{};  // the last question about nodes
-    bool said_down_ = false;            // a node was, since the last squeue
+    std::optional<int> asked_nodes_{};  // second of the last question about nodes
+    bool said_down_ = false;            // a node was reported down since the last squeue
     std::optional<int> said_down_at_{};
-    bool at_slurm_ = false;  // an errand is under way
+    bool at_slurm_ = false;  // an errand is running
     struct Gone {
-        int silent = 0;  // seconds
-        int known = 0;   // for how long rolld could have known
+        int silent = 0;  // for how many seconds its worker has been silent
+        int known = 0;   // for how many seconds rolld could have known that it is dead
     };
-    std::map<std::string, Gone> gone_{};  // dead nodes
-    struct Forsaken {  // an attempt of which a member was given up on Slurm's word
+    std::map<std::string, Gone> gone_{};  // dead nodes whose silent workers hold training jobs
+    // An attempt with a member that was ended because Slurm reported its node down.
+    struct Forsaken {
         std::string node;
         std::uint64_t incarnation = 0;
-        std::uint64_t renewed_at = 0;  // the worker's last renewal, by the beacon's counter
+        // Counter of the beacon when the worker's lease was last renewed.
+        std::uint64_t renewed_at = 0;
     };
     std::map<AttemptKey, Forsaken> forsaken_{};
-    std::size_t noted_ = 0;  // of ledger_: in these it was looked for what was given up
-    std::map<std::string, int> unused_{};  // jobs that should go back, since when
-    std::size_t seen_ = 0;                 // of Slurm's jobs, by note_excess()
+    std::size_t noted_ = 0;  // number of events in ledger_ that note_forsaken() has seen
+    std::map<std::string, int> unused_{};  // by id: since when a Slurm job is not wanted
+    std::size_t seen_ = 0;                 // number of Slurm's jobs that note_excess() has seen
 
     std::deque<Node> nodes_;
-    std::size_t machines_ = 0;  // the first of nodes_, which are always there
+    // Number of nodes that are always there; they are the first in nodes_.
+    std::size_t machines_ = 0;
     std::uint64_t sessions_made_ = 0;
-    std::set<std::string> volume_{};             // directories of checkpoints
-    std::map<std::string, spec::JobSpec> keys_;  // what users submit
-    std::map<std::string, JobId> known_;         // what users were told
+    std::set<std::string> volume_{};             // directories of checkpoints on the volume
+    std::map<std::string, spec::JobSpec> keys_;  // jobs that users submit, by idempotency key
+    std::map<std::string, JobId> known_;         // jobs that users were told, by idempotency key
     Auditor auditor_;
     Totals totals_;
 };
