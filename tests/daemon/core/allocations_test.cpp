@@ -24,16 +24,16 @@ TEST(Order, NoneForWhatFitsWhereSomethingIs) {
     site.join("own", 4, 2);
     site.submit(wants(1, 1, 1));
     EXPECT_EQ(site.alive(), 0U);
-    site.submit(wants(1, 1, 2));  // waits for the other; an allocation is quicker
+    site.submit(wants(1, 1, 2));  // could wait for the first job, but an allocation is faster
     EXPECT_EQ(site.alive(), 1U);
 }
 
 TEST(Order, NoneForWhatNoQueueOffers) {
     Site site;
     site.submit(wants(1, 1, 9));
-    site.submit(wants(11, 1, 1));  // max_jobs is 10
+    site.submit(wants(11, 1, 1));  // more than max_jobs, which is 10
     spec::JobSpec longer = wants(1, 1, 1);
-    longer.resources.time = 59min;  // an hour less the hand-over
+    longer.resources.time = 59min;  // too long: an allocation has an hour less the handover
     site.submit(longer);
     EXPECT_EQ(site.alive(), 0U);
 }
@@ -53,7 +53,7 @@ TEST(Order, PacksSmallJobsBeforeItOrdersMore) {
     Site site;
     site.prove();
     for (int i = 0; i < 16; ++i) site.submit(wants(1, 1, 1));
-    EXPECT_EQ(site.alive(), 2U);  // 8 run in the first, 8 wait for the second
+    EXPECT_EQ(site.alive(), 2U);  // 8 jobs run in the first, and 8 wait for the second
     site.submit(wants(1, 1, 1));
     EXPECT_EQ(site.alive(), 3U);
 }
@@ -99,7 +99,7 @@ TEST(Order, KeepsToEveryLimit) {
 
 TEST(Order, GpuHoursCountWhatIsAliveAtItsFullTime) {
     spec::PilotQueue queue = gpu_queue();
-    queue.max_gpu_hours = 20;  // one allocation is 8
+    queue.max_gpu_hours = 20;  // one allocation uses 8
     Site site(queue);
     site.prove();
     for (int i = 0; i < 9; ++i) site.submit(wants(1, 1, 8));
@@ -114,14 +114,15 @@ TEST(Order, AGangOverSeveralAllocations) {
     site.accept(2);
     site.accept(3);
     site.pilot_comes(2, "n2");
-    site.pass(30min);  // its members' idleness is not counted while they wait for the rest
+    site.pass(30min);  // its members wait for the rest and do not count as idle
     EXPECT_EQ(site.alive(), 3U);
     EXPECT_FALSE(site.at(2).releasing);
     site.pilot_comes(3, "n3");
     EXPECT_EQ(site.job(gang).phase, JobPhase::Running);
 }
 
-// What is on order for one job must not be kept for another that has to wait for live workers.
+// A job that waits for live workers must not keep nodes that were ordered for another job, because
+// they would then be ordered twice.
 TEST(Order, NothingTwiceBesideAGangThatWaitsForBusyWorkers) {
     Site site;
     site.prove();
@@ -130,8 +131,8 @@ TEST(Order, NothingTwiceBesideAGangThatWaitsForBusyWorkers) {
         site.join(node, 8, 0);
         busy.push_back(site.submit(wants(1, 8)));
     }
-    site.submit(wants(11, 1));    // one more than the queue could add, and all can hold it
-    site.submit(wants(1, 1, 8));  // n1 is free and kept for the gang
+    site.submit(wants(11, 1));  // one more node than the queue could add; live workers can hold it
+    site.submit(wants(1, 1, 8));  // n1 is free, but kept for the gang
     const std::size_t before = site.alive();
     site.pass(std::chrono::seconds(1));
     site.pass(std::chrono::seconds(1));
@@ -214,9 +215,9 @@ TEST(Release, AnIdleAllocationAfterItsTime) {
     EXPECT_FALSE(site.at(1).releasing);
     site.pass(1s);
     EXPECT_TRUE(site.at(1).releasing);
-    site.submit(wants(1, 1, 1));  // comes too late for it
+    site.submit(wants(1, 1, 1));  // too late: the allocation is already being released
     EXPECT_EQ(site.alive(), 2U);
-    site.see(1, SlurmPhase::Ended);  // its worker is still heard: not believed
+    site.see(1, SlurmPhase::Ended);  // ignored, because its worker is still heard from
     EXPECT_TRUE(site.has(1));
     site.tell(WorkerGone{WorkerId{1}, "silent"});
     site.see(1, SlurmPhase::Ended);
@@ -242,7 +243,7 @@ TEST(Release, JobsLeaveBeforeTheEndAndGoOnElsewhere) {
     EXPECT_EQ(site.job(job).attempt->phase, AttemptPhase::Starting);
     site.pass(1s);
     EXPECT_EQ(site.job(job).attempt->phase, AttemptPhase::Stopping);
-    EXPECT_FALSE(site.owes<GiveBackAllocation>(1));  // its jobs are still saving
+    EXPECT_FALSE(site.owes<GiveBackAllocation>(1));  // its job is still saving
     site.exit(job, Outcome::Yielded, 75);
     EXPECT_TRUE(site.owes<GiveBackAllocation>(1));
     EXPECT_TRUE(site.has(2));
@@ -252,7 +253,7 @@ TEST(Release, JobsLeaveBeforeTheEndAndGoOnElsewhere) {
     EXPECT_EQ(site.job(job).phase, JobPhase::Running);
 }
 
-// Two minutes are what the queue says; saves of three minutes need four.
+// The queue's handover is two minutes, but saves of three minutes need four.
 TEST(Release, EarlierForAJobWhoseSavesNeedMore) {
     Site site;
     spec::JobSpec train = wants(1, 1, 8);
@@ -349,7 +350,7 @@ TEST(Pilot, ComesBeforeSbatchAnswers) {
     EXPECT_TRUE(site.tell(OrderAnswered{AllocationId{1}, true, "slurm-1", ""}).empty());
 }
 
-// Somebody who starts the batch script by hand, say.
+// For example a user has started the batch script by hand.
 TEST(Pilot, OutsideOfSlurmIsTurnedAway) {
     Site site;
     site.submit(wants(1, 1, 8));
@@ -361,7 +362,7 @@ TEST(Pilot, OutsideOfSlurmIsTurnedAway) {
     EXPECT_EQ(site.at(1).slurm_job, "slurm-1");
 }
 
-// A ledger in which an earlier rolld let such a pilot in.
+// An earlier rolld has accepted such a worker and recorded it in the ledger.
 TEST(Pilot, OutsideOfSlurmThatWasLetInIsNoReasonToEnd) {
     Site site;
     site.submit(wants(1, 1, 8));
@@ -391,7 +392,7 @@ TEST(Slurm, AnEndIsBelievedOfWorkersThatHaveSaidGoodbye) {
     site.pilot_comes(1, "n1");
     site.tell(Drain{"n1", true});
     site.see(1, SlurmPhase::Ended, "CANCELLED");
-    EXPECT_TRUE(site.has(1));  // its job has not been reported yet
+    EXPECT_TRUE(site.has(1));  // its worker has not reported the end of its job
     site.exit(job, Outcome::Yielded, 75);
     site.see(1, SlurmPhase::Ended, "CANCELLED");
     EXPECT_FALSE(site.has(1));
@@ -403,7 +404,7 @@ TEST(Slurm, MayQueueAnAllocationAgain) {
     site.submit(wants(1, 1, 8));
     site.accept(1);
     const WorkerId worker = site.pilot_comes(1, "n1");
-    site.see(1, SlurmPhase::Pending);  // its worker is heard: a lie
+    site.see(1, SlurmPhase::Pending);  // ignored, because its worker is heard from
     EXPECT_EQ(site.at(1).phase, AllocationPhase::Granted);
     site.tell(WorkerGone{worker, "silent"});
     site.see(1, SlurmPhase::Pending);
@@ -448,7 +449,8 @@ TEST(Queue, ANameIsTakenOnce) {
     EXPECT_EQ(site.refusal(AddQueue{other}).code, ErrorCode::Refused);
 }
 
-// What it writes is named by token; what other jobs write is not.
+// The output of training jobs is named by token, so two attempts at the same time do no harm. The
+// output of other jobs is not.
 TEST(NodeDown, EndsWhatTrainsOnASilentWorkerAndNothingElse) {
     Site site;
     spec::JobSpec train = wants(1, 1, 1);
@@ -471,7 +473,8 @@ TEST(NodeDown, EndsWhatTrainsOnASilentWorkerAndNothingElse) {
     EXPECT_EQ(site.job(trains).past.at(0).outcome, Outcome::Infra);
     for (const JobId other : others) EXPECT_EQ(site.job(other).phase, JobPhase::Running);
     EXPECT_TRUE(site.tell(NodeDown{worker, "Slurm says so"}).empty()) << "said again";
-    // Should it come back: what it says counts no more, and it gets nothing new.
+    // If the worker is heard from again, its report about the attempt does not count, and it gets
+    // no new work.
     site.tell(WorkerHeard{worker, true});
     EXPECT_TRUE(site.tell(CheckpointWritten{worker, first, 10, "/c"}).empty());
     site.pass(1min);

@@ -1,4 +1,4 @@
-// Checkpoints on demand.
+// Checkpoints that a user requests.
 #include "tests/daemon/core/desk.hpp"
 
 namespace roll::core {
@@ -64,7 +64,7 @@ TEST_F(AskedFor, IsRefusedInOneSentenceWhereThereIsNothingToSave) {
     EXPECT_EQ(why(JobId{9}), "there is no job 9");
 }
 
-// Its first node writes; the other ends a little later.
+// The member that would save has ended, and the other one ends later.
 TEST_F(AskedFor, IsRefusedOfAGangThatIsEnding) {
     desk.join("m", 2);
     spec.resources.nodes = 2;

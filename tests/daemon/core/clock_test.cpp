@@ -1,4 +1,4 @@
-// Somebody sets the system's clock: durations go on, what was said in wall time goes by it.
+// The system clock is set. Durations continue as before, and wall clock times keep their value.
 #include "tests/daemon/core/site.hpp"
 
 namespace roll::core {
@@ -74,7 +74,8 @@ TEST_P(Step, LeavesAnIdleAllocationAsLongAsItHad) {
     site.prove();
     site.pass(4min);
     step(site);
-    if (GetParam() > 30min) return;  // its end, which Slurm told, is of the wall clock
+    // The allocation ends earlier, because Slurm's end is a wall clock time.
+    if (GetParam() > 30min) return;
     site.pass(59s);
     EXPECT_FALSE(site.at(1).releasing);
     site.pass(1s);

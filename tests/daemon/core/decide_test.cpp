@@ -124,7 +124,7 @@ TEST(Worker, SaysHelloTwiceAndIsOne) {
     EXPECT_TRUE(desk.tell(WorkerHello{"n", "s", 2, 0}).empty());
 }
 
-// A stale claim: the job's first attempt has ended and its second runs.
+// The job's first attempt has ended and its second runs, so claims about the first are stale.
 class Stale : public testing::Test {
   protected:
     Stale() {
@@ -140,7 +140,7 @@ class Stale : public testing::Test {
     AttemptKey old;
 };
 
-// Leases rule 3: numbers repeat after a ledger was restored, incarnations do not.
+// Leases rule 3: attempt numbers repeat after the ledger was restored, but incarnations do not.
 TEST_F(Stale, AClaimWithTheNumberOfTheCurrentAttemptButAnotherIncarnationChangesNothing) {
     AttemptKey other = desk.attempt(id);
     other.token.incarnation += 1;
@@ -150,7 +150,7 @@ TEST_F(Stale, AClaimWithTheNumberOfTheCurrentAttemptButAnotherIncarnationChanges
     EXPECT_EQ(desk.state, before);
 }
 
-// Leases rule 19: the rolld before may have had it given to somebody else meanwhile.
+// Leases rule 19: the older rolld may have given the job to another worker.
 TEST(Adopting, AnOwedStartIsNotSentAgain) {
     Desk desk;
     const WorkerId worker = desk.join("n", 1);

@@ -1,4 +1,4 @@
-// A core with a clock that stands still until it is told: one input a turn, as the engine runs it.
+// A core with a clock that moves only when told to. Each input is one turn, as the engine runs it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,7 +11,8 @@ class Desk {
   public:
     Desk() { tell(Started{}); }
 
-    // One turn with this input; its events, the rules' included. Fails the test if it is refused.
+    // Runs one turn with this input. Returns all events, including those of the rules. Fails the
+    // test if the input is refused.
     Events tell(const Input& input) {
         auto decided = decide(state, input, now);
         EXPECT_TRUE(decided) << (decided ? "" : decided.error().message);
@@ -22,7 +23,7 @@ class Desk {
         if (careful) check();
         return all;
     }
-    // Every rule is at rest, and all that must hold does.
+    // Checks that no rule returns events, and that all invariants hold.
     void check() const {
         std::size_t number = 0;
         for (const Rule rule : rules()) {
@@ -63,7 +64,7 @@ class Desk {
     }
 
     State state;
-    bool careful = true;  // check() after each turn
+    bool careful = true;  // call check() after each turn
     Time now{std::chrono::hours(1)};
 
   private:

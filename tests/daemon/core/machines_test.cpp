@@ -1,4 +1,4 @@
-// Machines that keep failing.
+// Machines on which attempts keep failing.
 #include "daemon/core/machines.hpp"
 
 #include "tests/daemon/core/desk.hpp"
@@ -17,7 +17,7 @@ class Lemons : public testing::Test {
         spec.retry = {.infra = 100, .app = 0};
         spec.retry.backoff = 1s;
     }
-    // A job of its own is placed there, and its attempt fails through no fault of its own.
+    // Places a new job on the node "bad", where its attempt fails as an infra failure.
     void fail_on_bad(int exit_code = 137) {
         const JobId id = desk.submit(spec);
         ASSERT_EQ(desk.job(id).attempt->nodes, std::vector<std::string>{"bad"});
@@ -115,7 +115,7 @@ TEST_F(Lemons, AnArrayCountsAsOneJob) {
     EXPECT_FALSE(excluded());
 }
 
-// A cluster of eight nodes, full of jobs that are not tried again.
+// A cluster of eight nodes, full of jobs that are not retried.
 class PowerCut : public testing::Test {
   protected:
     PowerCut() {
@@ -131,7 +131,7 @@ class PowerCut : public testing::Test {
     void fill() {
         for (int i = 0; i < 48 && desk.state.index.running.size() < 48; ++i) desk.submit(spec);
     }
-    // Some time later all is as before.
+    // Advances the clock and fills the cluster with jobs again.
     void go_on() {
         desk.pass(5min);
         fill();
@@ -202,7 +202,7 @@ TEST_F(PowerCut, ExclusionsAreClearedByOneCommand) {
 }
 
 TEST_F(Lemons, AnExcludedMachineIsUsedWhereNothingElseCouldHoldAJob) {
-    desk.join("bad.a1", 1, 4);  // a GPU of its own
+    desk.join("bad.a1", 1, 4);  // the only node with GPUs
     for (int i = 0; i < 3; ++i) fail_on_bad();
     ASSERT_TRUE(excluded());
     const JobId plain = desk.submit(spec);

@@ -1,4 +1,4 @@
-// Open jobs: others are put into them until they are closed.
+// Job groups: jobs are added to an open group until it is closed.
 #include "tests/daemon/core/desk.hpp"
 
 namespace roll::core {
@@ -61,7 +61,7 @@ TEST_F(Open, WhatComesAfterItWaitsForAllOfIt) {
     spec::JobSpec last = wants(1, 1);
     last.after = {{spec::After::Condition::Ok, group}};
     const JobId after = desk.submit(last);
-    const JobId inside = put();  // younger than what waits for it
+    const JobId inside = put();  // submitted after the job that waits for its group
     desk.tell(Close{group});
     EXPECT_EQ(phase(after), JobPhase::Queued);
     desk.exit(inside, Outcome::Done);

@@ -1,5 +1,5 @@
-// The order of the queue in many small worlds: backfill never moves the first job back, nobody
-// starves, and who is preempted has run for his time.
+// The order of the queue, in many small worlds. Backfill never delays the first job, no job waits
+// for ever, and a preempted job has run for min_run.
 #include "daemon/core/queue.hpp"
 #include "daemon/core/reservation.hpp"
 #include "tests/daemon/core/shop.hpp"
@@ -22,7 +22,7 @@ Shop busy_shop(unsigned seed, bool with_limits) {
     return shop;
 }
 
-// The first that only room keeps; none: all run.
+// Returns the first job that only missing capacity blocks; nullopt if there is none.
 std::optional<JobId> first_waiting(const Desk& desk) {
     for (const JobId id : due_jobs(desk.state, desk.now)) {
         if (!find_places(desk.job(id).spec.resources, all_room(desk.state, desk.now)).empty())
@@ -59,7 +59,7 @@ TEST(Backfill, NeverMovesTheFirstJobBack) {
     EXPECT_GT(backfilled, 200);
 }
 
-// With jobs that end before their limits, and some that have none: the promise is what is kept.
+// Jobs end before their limits, and some have no limit. The reservation must hold nevertheless.
 TEST(Backfill, KeepsTheReservationThatTheFirstJobHad) {
     int promises = 0;
     for (unsigned seed = 1; seed <= 300; ++seed) {
@@ -115,8 +115,8 @@ TEST(Backfill, LetsAnyJobWhereTheFirstFitsBesideIt) {
     EXPECT_EQ(desk.job(wide).phase, JobPhase::Running);
 }
 
-// docs/scheduling.md: with every attempt limited to L, a job starts at most
-// starve_after + (n + 1) (L + slack) after it is ready, n jobs being ready before it.
+// docs/scheduling.md: if every attempt is limited to L, a job starts at most starve_after + (n + 1)
+// (L + slack) after it is ready, where n jobs were ready before it.
 TEST(Starving, EveryJobStartsWithinTheStatedBound) {
     for (unsigned seed = 1; seed <= 60; ++seed) {
         Shop shop(seed);
@@ -128,7 +128,8 @@ TEST(Starving, EveryJobStartsWithinTheStatedBound) {
         constexpr auto kLimit = 20min;
         std::map<JobId, Time> ready;
         for (int minute = 0; minute < 240; ++minute) {
-            for (int i = shop.between(0, 1); i > 0; --i) {  // a flood, most of it before all others
+            // Many jobs, most of them with a high priority.
+            for (int i = shop.between(0, 1); i > 0; --i) {
                 spec::JobSpec spec = wants(shop.between(1, 2), shop.between(1, 2));
                 spec.priority = shop.between(0, 9) == 0 ? 0 : shop.between(1, 1000);
                 spec.resources.time = kLimit;
@@ -209,7 +210,7 @@ TEST_F(Preempt, LeavesEqualPriorityAndWhatWouldNotHelpAlone) {
     const JobId high = run(9, 2);
     const JobId other = run(9, 1);
     desk.pass(1h);
-    run(5, 2);  // even without `low` there would be no two slots: `other` has the second
+    run(5, 2);  // stopping `low` would free only one slot, because `other` has the second
     EXPECT_FALSE(stops(low));
     EXPECT_FALSE(stops(high));
     EXPECT_FALSE(stops(other));

@@ -1,4 +1,4 @@
-// What the end of an attempt counts as.
+// How the end of an attempt is classified and counted.
 #include "tests/daemon/core/desk.hpp"
 
 namespace roll::core {
@@ -135,7 +135,7 @@ TEST_F(Classes, ANodeWhereItFailedTwiceIsShunned) {
     EXPECT_EQ(desk.job(id).attempt->nodes, std::vector<std::string>{"other"});
 }
 
-// A node on which all fails is free while the others are busy, and would use up every retry.
+// A node on which everything fails is free while others are busy, and would use up all retries.
 TEST_F(Classes, AShunnedNodeIsNotUsedWhileOthersAreBusy) {
     desk.join("other", 1);
     spec.retry.on_exit = {{41, {spec::OnExit::AvoidNode, "shunned"}}};

@@ -1,5 +1,5 @@
-// What a job may ask of nodes beside whole slots and GPUs: a part of a GPU, other shapes that do as
-// well, network segments, NUMA nodes, spares.
+// What a job may request besides whole slots and GPUs: a share of a GPU, variants, network
+// segments, NUMA nodes and spares.
 #include "daemon/core/limits.hpp"
 #include "tests/daemon/core/desk.hpp"
 
@@ -85,7 +85,7 @@ TEST_F(Shapes, TheFirstVariantThatFitsIsTaken) {
     EXPECT_EQ(place(gpu).gpus.size(), 1u);
     const JobId next = desk.submit(spec);
     EXPECT_FALSE(runs(next)) << "one slot and the only GPU are taken";
-    desk.pass(2h);  // the variant's own time limit
+    desk.pass(2h);  // past the variant's own time limit
     EXPECT_EQ(desk.job(gpu).attempt->phase, AttemptPhase::Stopping);
     desk.exit(gpu, Outcome::Stopped, 143);
     EXPECT_EQ(desk.job(next).attempt->variant, 1);
@@ -112,7 +112,8 @@ TEST_F(Shapes, AGangLiesInOneSegmentWhereItCan) {
     EXPECT_EQ(nodes(wide), (std::set<std::string>{"b1", "b2", "b3"}));
 }
 
-// Leaves of two nodes each: a gang of three lies under one spine, its first two in one leaf.
+// Each leaf switch has two nodes. A gang of three fits under one spine, with its first two members
+// under one leaf.
 TEST_F(Shapes, AGangThatNoSegmentHoldsLiesUnderAsFewSwitchesAsItCan) {
     for (const char* node : {"a1", "x1", "y1", "z1", "x2", "a2", "y2"}) {
         const std::string leaf(1, node[0]);

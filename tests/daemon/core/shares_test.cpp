@@ -42,7 +42,8 @@ spec::Policy two_users() {
     return policy;
 }
 
-// Both always have jobs in the queue; what each used, decayed, is measured apart from State.
+// Runs the shop while both users always have queued jobs. Adds up each user's decayed use in
+// `used`, independently of State.
 void run_backlog(Shop& shop, std::chrono::minutes for_so_long,
                  std::map<std::string, double>& used) {
     const Time end = shop.desk.now + for_so_long;
@@ -73,7 +74,8 @@ TEST(FairShare, TwoUsersAtThreeToOneEndWithinFivePercentAfterSixHalfLives) {
         shop.desk.careful = false;
         shop.desk.tell(SetPolicy{two_users()});
         for (const char* node : {"a", "b", "c", "d"}) shop.desk.join(node, 8);
-        std::map<std::string, double> used{{"ann", 0.0}, {"bob", 6000.0}};  // bob had it all before
+        // Bob had all resources before.
+        std::map<std::string, double> used{{"ann", 0.0}, {"bob", 6000.0}};
         State& state = shop.desk.state;
         state.use[{"", "bob"}].decayed = std::int64_t{6000} * 60'000;
         state.use[{"", "bob"}].at = shop.desk.now;
@@ -181,7 +183,7 @@ TEST_F(Quotas, LendWhatIsIdleAndTakeItBack) {
     EXPECT_TRUE(runs(bob));
 }
 
-// Another job of its array runs; it is not what the account lacks.
+// Only the array's limit blocks the job, so stopping other jobs would not help.
 TEST_F(Quotas, AJobThatItsArraysLimitKeepsBackStopsNobody) {
     policy.preempt = true;
     policy.min_run = 0s;

@@ -1,5 +1,4 @@
-// A small world of workers and of jobs that start at once and end when they have run for their
-// length.
+// A small world of workers and jobs. Jobs start at once when placed, and end after a given time.
 #pragma once
 
 #include <random>
@@ -22,7 +21,7 @@ class Shop {
         length[id] = runs;
         return id;
     }
-    // The next instant at which an attempt ends; none: nothing runs.
+    // Returns the time at which the next attempt ends; nullopt if none runs.
     std::optional<Time> next_end() const {
         std::optional<Time> next;
         for (const JobId id : desk.state.index.running) {
@@ -31,7 +30,8 @@ class Shop {
         }
         return next;
     }
-    // On to `until`: attempts end on the way, those that are to stop at once.
+    // Advances the clock to `until`. Attempts end when their time is over; attempts that must stop
+    // end at once.
     void run_to(Time until) {
         start();
         for (auto end = next_end(); end && *end <= until; end = next_end()) {

@@ -1,4 +1,4 @@
-// One allocation queue, and Slurm's side of its orders by hand.
+// A core with one allocation queue. Tests call Slurm's side of the orders by hand.
 #pragma once
 
 #include "tests/daemon/core/desk.hpp"
@@ -35,7 +35,8 @@ struct Site : Desk {
                          pilot(id)});
         return WorkerId{state.next_worker - 1};
     }
-    // Another desk's queue is proven once a pilot of it has come.
+    // Lets the first allocation's worker join, so that the queue counts as proven and may order
+    // several allocations at once.
     void prove() {
         const JobId first = submit(wants(1, 1, 8));
         accept(1);

@@ -1,4 +1,4 @@
-// min_utilization: what would be used too little is not ordered.
+// min_utilization: an allocation that would be used too little is not ordered.
 #include "tests/daemon/core/site.hpp"
 
 namespace roll::core {
@@ -16,7 +16,7 @@ TEST(Utilization, WaitsUntilTheJobsWouldUseEnough) {
     Site site(thrifty_queue(75));
     for (int i = 0; i < 5; ++i) site.submit(wants(1, 1, 1));
     EXPECT_EQ(site.alive(), 0U);
-    site.submit(wants(1, 1, 1));  // 6 of 8
+    site.submit(wants(1, 1, 1));  // uses 6 of 8 slots
     EXPECT_EQ(site.alive(), 1U);
 }
 
@@ -24,7 +24,7 @@ TEST(Utilization, IsThatOfGpusOrOfSlots) {
     Site site(thrifty_queue(75));
     site.submit(wants(1, 5, 1));
     EXPECT_EQ(site.alive(), 0U);
-    site.submit(wants(1, 1, 0));  // 6 of 8 slots, 1 of 8 GPUs
+    site.submit(wants(1, 1, 0));  // uses 6 of 8 slots, and 1 of 8 GPUs
     EXPECT_EQ(site.alive(), 1U);
 }
 
@@ -32,9 +32,9 @@ TEST(Utilization, CountsPartsOfGpus) {
     Site site(thrifty_queue(50));
     spec::JobSpec half = wants(1, 1, 1);
     half.resources.gpu_percent = 50;
-    for (int i = 0; i < 3; ++i) site.submit(half);  // 3 slots, one GPU and a half
+    for (int i = 0; i < 3; ++i) site.submit(half);  // uses 3 slots, and one and a half GPUs
     EXPECT_EQ(site.alive(), 0U);
-    site.submit(half);  // 4 slots of 8
+    site.submit(half);  // uses 4 of 8 slots
     EXPECT_EQ(site.alive(), 1U);
 }
 
@@ -44,12 +44,13 @@ TEST(Utilization, OfEachOrderNotOfAll) {
     site.accept(1);
     site.pilot_comes(1, "n1");
     for (int i = 0; i < 11; ++i) site.submit(wants(1, 1, 1));
-    EXPECT_EQ(site.alive(), 2U);  // 8 of the 11; the others wait for company
+    EXPECT_EQ(site.alive(), 2U);  // 8 of the 11 jobs fill it; the others wait for more jobs
     for (int i = 0; i < 5; ++i) site.submit(wants(1, 1, 1));
     EXPECT_EQ(site.alive(), 3U);
 }
 
-// 5 and 3 fill one, 5 alone does not: the 3 must not be lost with the order that is not made.
+// Jobs of 5 and 3 GPUs fill an allocation, and one of 5 does not. When the simulation drops the
+// order for the second 5, the 3 that it placed there must be placed elsewhere.
 TEST(Utilization, PlacesAnewWithoutTheOrderThatDoesNotPay) {
     Site site(thrifty_queue(100));
     site.submit(wants(1, 1, 8));
@@ -70,13 +71,13 @@ TEST(Utilization, OfAGangsOrdersTogether) {
     site.accept(1);
     site.pilot_comes(1, "n1");
     site.pilot_comes(1, "n2");
-    site.submit(wants(3, 1, 8));  // 3 of 4 nodes
+    site.submit(wants(3, 1, 8));  // uses 3 of 4 nodes
     EXPECT_EQ(site.alive(), 3U);
-    site.submit(wants(5, 1, 1));  // one is left of those; two orders more for an eighth of them
+    site.submit(wants(5, 1, 1));  // uses the free node, and would use an eighth of two more orders
     EXPECT_EQ(site.alive(), 3U);
 }
 
-// A gang whose order does not pay holds nothing idle.
+// A gang whose order is not made keeps no idle nodes.
 TEST(Utilization, NothingIsKeptForWhatIsNotOrdered) {
     Site site(thrifty_queue(50));
     const JobId first = site.submit(wants(1, 1, 4));

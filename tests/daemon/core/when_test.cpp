@@ -112,7 +112,7 @@ TEST(Array, FirstJobStandsForAllInAfter) {
     EXPECT_TRUE(is_running(desk, id));
 }
 
-// Two arrays of two jobs, the second behind the first.
+// Two arrays of two jobs each. The second depends on the first.
 class Behind : public testing::Test {
   protected:
     void submit(spec::After::Condition condition, const std::string& export_document = "") {
@@ -195,7 +195,7 @@ TEST_F(Behind, FallsWithAnExport) {
     EXPECT_EQ(phase(4), JobPhase::Cancelled);
 }
 
-// An older rolld wrote each job of the array by itself.
+// An older rolld stored a dependency on each job of the array.
 TEST_F(Behind, IsReadAsAnOlderLedgerHasIt) {
     submit(spec::After::Condition::Ok);
     spec::JobSpec spec = array("0-1");

@@ -1,4 +1,5 @@
-// Submissions in which each value in turn is of another type, taken all the way: nothing throws.
+// Submissions in which one value at a time has a wrong type. They pass through all steps up to the
+// worker, and nothing throws.
 #include <fstream>
 
 #include <gtest/gtest.h>
@@ -16,7 +17,7 @@ namespace {
 using core::Desk;
 using core::Outcome;
 
-// Whole job files, as the command line makes submissions of them.
+// Returns submissions of whole job files, as rollctl makes them.
 std::vector<Json> submissions() {
     const char* const files[] = {
         R"({"name": "c", "kind": "command", "command": ["sh"], "script": "#!/bin/sh -e\nls\n",
@@ -64,7 +65,7 @@ std::vector<Json> others() {
             deep};
 }
 
-// What becomes of it on a worker that has room for it.
+// Submits the job and lets it run on a large worker, if the core accepts it.
 void take_all_the_way(const spec::JobSpec& spec) {
     Desk desk;
     desk.careful = false;
@@ -88,10 +89,10 @@ void take(const Json& submission) {
     const auto spec = spec::job_spec_of(submission);
     if (!spec) return;
     static_cast<void>(spec::check_documents(*spec));
-    take_all_the_way(*spec);  // unchecked, too: a ledger may hold it
+    take_all_the_way(*spec);  // also without the check, because a ledger may contain such a job
 }
 
-// Calls visit(pointer) for every value inside.
+// Calls visit(pointer) for every value inside `value`.
 template <class Visit>
 void each_path(const Json& value, const Json::json_pointer& at, const Visit& visit) {
     if (!at.empty()) visit(at);
@@ -157,7 +158,7 @@ TEST(Malformed, ADocumentThatRolldRelysOnIsRefusedInOneSentence) {
               "the job's document does not contain the variants that the job's resources list");
 }
 
-// A ledger that holds such a job comes up, and the job ends for what is wrong with it.
+// A ledger may contain such a job. rolld starts with it, and the job fails with a reason.
 TEST(Malformed, AnAttemptWithoutItsVariantsIsRefusedByTheWorker) {
     Desk desk;
     desk.join("a", 2);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr Time kNow{std::chrono::hours(1)};
 
-// A ledger in memory whose volume can be full.
+// A ledger in memory. Its volume can be set to full.
 struct Memory {
     core::Events rows;
     std::optional<Error> error{};

@@ -1,4 +1,4 @@
-// Who may do what, and how often.
+// Which role may use which operation, and how often.
 #include <gtest/gtest.h>
 
 #include "daemon/gateway/authenticator.hpp"

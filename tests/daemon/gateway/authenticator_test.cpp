@@ -1,4 +1,4 @@
-// Whom libzmq asks about peers is replaced while peers are connected and come.
+// The ZAP socket, which libzmq asks about peers, is replaced while peers are connected and connect.
 #include "daemon/gateway/authenticator.hpp"
 
 #include <boost/asio/io_context.hpp>
@@ -37,7 +37,8 @@ class Site : public testing::Test {
         return peer;
     }
 
-    // How many messages of the worker's key come, until `wanted` have or for a while none does.
+    // Returns how many messages with the worker's key arrive. Waits for `wanted` messages, at most
+    // `patience`.
     int hear(int wanted, std::chrono::milliseconds patience = 10s) {
         int heard = 0;
         for (const auto until = Clock::now() + patience; heard < wanted && Clock::now() < until;) {
@@ -64,7 +65,7 @@ TEST_F(Site, ThoseWhoAreConnectedStayAndOthersComeWhileMemoryIsGivenBack) {
     for (int i = 0; i < 260; ++i) peers.push_back(connect(worker_));
     ASSERT_EQ(hear(260), 260);
     auto now = Clock::now();
-    for (int step = 0; step < 4; ++step) {  // replaced, ended, closed, as before
+    for (int step = 0; step < 4; ++step) {  // the steps: replaced, ended, closed, as at first
         now += 6s;
         authenticator_->give_back_memory(now);
         io_.run_for(50ms);
@@ -86,8 +87,8 @@ TEST_F(Site, AStrangerIsTurnedAwayBeforeAndAfter) {
     EXPECT_FALSE(server_.receive());
 }
 
-// Else a peer that comes in the instant between two of them would be let in unnamed, and hear
-// nothing for ever.
+// Without this, a peer that connects while no ZAP socket exists would be admitted without a name,
+// and would never be answered.
 TEST(NoAuthenticator, NobodyIsLetIn) {
     const io::ZmqContext context;
     const io::CurveKeys keys = io::make_curve_keys();

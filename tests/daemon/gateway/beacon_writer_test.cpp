@@ -25,7 +25,7 @@ struct Folder {
     std::filesystem::path path;
 };
 
-// Leases rule 1: a rolld whose turns do not end publishes nothing, however long that takes.
+// Leases rule 1: a rolld whose turn does not end publishes no beat, however long the turn takes.
 TEST(BeaconWriter, PublishesOnlyWhatItIsAskedFor) {
     const Folder folder;
     io::Beacon first;
@@ -43,7 +43,7 @@ TEST(BeaconWriter, PublishesOnlyWhatItIsAskedFor) {
     EXPECT_EQ(io::read_beacon(folder.beacon())->counter, 1u);
 }
 
-// A beat counts when its write has returned: one that cannot be written is not counted.
+// A beat counts once its write has returned. One that cannot be written does not count.
 TEST(BeaconWriter, CountsNoBeatThatItCouldNotWrite) {
     io::Beacon first;
     first.cluster = "c";
@@ -57,7 +57,7 @@ TEST(BeaconWriter, CountsNoBeatThatItCouldNotWrite) {
     EXPECT_EQ(writer.published(), 0u);
 }
 
-// Leases rule 18: whoever took over is not written over.
+// Leases rule 18: the beacon of a rolld that took over is not overwritten.
 TEST(BeaconWriter, ANewerRolldsBeaconIsLeftAsItIs) {
     const Folder folder;
     io::Beacon own;
@@ -76,8 +76,8 @@ TEST(BeaconWriter, ANewerRolldsBeaconIsLeftAsItIs) {
     EXPECT_EQ(io::read_beacon(folder.beacon())->incarnation, 4u);
 }
 
-// Leases rule 18: whoever stood still looks before it acts, without a beat. This test waits
-// instead.
+// Leases rule 18: a rolld that was suspended reads the beacon before its turn acts. The test waits
+// instead of suspending.
 TEST(BeaconWriter, ALookThatIsOldIsTakenAgainBeforeATurn) {
     const Folder folder;
     io::Beacon own;
@@ -97,7 +97,7 @@ TEST(BeaconWriter, ALookThatIsOldIsTakenAgainBeforeATurn) {
     EXPECT_EQ(writer.published(), 0u);
 }
 
-// A volume that is away tells nothing; a file that is gone tells that nobody has claimed it.
+// A volume that cannot be read shows nothing. A missing file shows that no rolld has claimed it.
 TEST(BeaconWriter, KnowsForHowLongItCouldNotReadItsFile) {
     const Folder folder;
     BeaconWriter writer(folder.beacon(), {}, 1ms);
@@ -111,13 +111,13 @@ TEST(BeaconWriter, KnowsForHowLongItCouldNotReadItsFile) {
     ASSERT_TRUE(beat_until([&] { return writer.published() > 2; }));
     EXPECT_LT(writer.unread_for(), 1s);
     std::filesystem::remove(folder.beacon());
-    std::filesystem::create_directory(folder.beacon());  // which cannot be read as a file
+    std::filesystem::create_directory(folder.beacon());  // a directory cannot be read as a file
     EXPECT_TRUE(beat_until([&] { return writer.unread_for() > 1s; }));
     std::filesystem::remove(folder.beacon());
     EXPECT_TRUE(beat_until([&] { return writer.unread_for() < 500ms; }));
 }
 
-// What a volume that hangs does to the thread, a file that nobody writes to does too.
+// Opening a FIFO without a writer blocks the thread, as a volume that hangs does.
 TEST(BeaconWriter, SaysIfItsThreadDoesNotComeBack) {
     const Folder folder;
     ASSERT_EQ(::mkfifo(folder.beacon().c_str(), 0600), 0);
@@ -129,8 +129,8 @@ TEST(BeaconWriter, SaysIfItsThreadDoesNotComeBack) {
     ::close(both_ends);
 }
 
-// Who sleeps until a beat is due and then asks for it gets it: beats do not come at half their pace
-// because each asking was a moment early.
+// A caller that sleeps until a beat is due and then requests it gets it. Otherwise each request
+// would be a moment too early, and beats would come half as often.
 TEST(BeaconWriter, ABeatAskedForWhenItIsDueIsTaken) {
     io::Beacon first;
     BeaconWriter writer({}, first, 500ms);

@@ -1,4 +1,4 @@
-// The lease rules that rolld keeps (reference: leases, rules 4 to 7), with beats made by hand.
+// The lease rules that rolld follows (docs/leases.md, rules 4 to 7). Beats are made by hand.
 #include "daemon/gateway/sessions.hpp"
 
 #include <gtest/gtest.h>
@@ -11,12 +11,12 @@ namespace {
 using namespace std::chrono_literals;
 using core::Desk;
 
-// One worker "a" that speaks through Sessions to a core.
+// A core and Sessions, with one worker named "a".
 class Room {
   public:
     Room() { speak(); }
 
-    // The worker's next heartbeat; its claims reach the core.
+    // Sends the worker's next heartbeat, and passes the resulting inputs to the core.
     std::vector<core::Input> speak(bool below_lease = true) {
         protocol::Heartbeat heartbeat;
         heartbeat.session = "s1";
@@ -294,7 +294,7 @@ TEST(Sessions, AnAttemptThatWasUpAndIsNotMentionedIsMissing) {
     EXPECT_EQ(room.desk.job(room.job).past.size(), 1u);
 }
 
-// Words that were on their way while rolld was down: said before the attempt began, heard after.
+// Heartbeats that were delayed while rolld was down: sent before the attempt began, received after.
 TEST(Sessions, WhatAnEarlierRolldHeardIsNotMissingForOlderWordsThatComeLate) {
     Room room;
     protocol::Heartbeat before = room.session().last;
@@ -383,7 +383,7 @@ TEST(Sessions, EveryOutcomeOfTheProtocolIsOneOfTheCore) {
     }
 }
 
-// A pilot names the order that brought it; a name of another ledger is none of ours.
+// The key of a pilot names the order. A key of another ledger names none of our orders.
 TEST(Pilot, IsKnownByTheNameOfItsOrder) {
     Desk desk;
     Sessions sessions(LeaseRules{}, "c1");
@@ -405,7 +405,7 @@ TEST(Pilot, IsKnownByTheNameOfItsOrder) {
         EXPECT_EQ(claim(key).allocation, AllocationId{0}) << key;
 }
 
-// What Slurm says of a node is asked about only where its worker says nothing (docs/slurm.md).
+// The nodes of silent workers are the only ones that Slurm is asked about (docs/slurm.md).
 TEST(Sessions, SilenceIsCountedInBeatsAndEndsWithAWord) {
     Room room;
     const auto silent = [&] {

@@ -15,12 +15,12 @@ namespace roll::ledger {
 namespace {
 
 struct File {
-    sqlite3_file base;  // SQLite's part, first
+    sqlite3_file base;  // SQLite's part must be first
     sqlite3_file* real;
     char* name;
 };
 
-// What a write or truncation replaced, while it is not synced.
+// What a write or truncation replaced. Kept until the file is synced.
 struct Undo {
     sqlite3_file* file;
     sqlite3_int64 size;
@@ -28,13 +28,14 @@ struct Undo {
     std::string bytes;
 };
 
-sqlite3_vfs* g_disk = nullptr;  // the real one
+sqlite3_vfs* g_disk = nullptr;  // the real VFS
 Crash g_crash = Crash::Kill;
 int g_at = 0;
 bool g_broken = false;
-int* g_count = nullptr;  // shared with the parent
+int* g_count = nullptr;  // number of operations, shared with the parent process
 std::vector<Undo> g_unsynced;
-std::vector<std::string> g_deleted;  // whose deletion is not synced; hard links keep them
+// Files whose deletion is not synced; hard links keep their content.
+std::vector<std::string> g_deleted;
 
 sqlite3_file* real(sqlite3_file* file) { return reinterpret_cast<File*>(file)->real; }
 
@@ -57,7 +58,7 @@ void lose_unsynced() {
     }
 }
 
-// Before an operation: ends the process, or says that the operation fails.
+// Called before an operation. Ends the process, or returns whether the operation must fail.
 bool crashes(const std::function<void()>& half = {}) {
     if (g_broken) return true;
     if ((*g_count)++ != g_at) return false;

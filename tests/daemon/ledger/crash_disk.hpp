@@ -1,4 +1,4 @@
-// The disk under SQLite, with a crash at any of its writes and syncs: a VFS over the real one.
+// A VFS of SQLite over the real one, which can crash at any write or sync.
 #pragma once
 
 #include <functional>
@@ -6,15 +6,14 @@
 namespace roll::ledger {
 
 enum class Crash {
-    Kill,       // the process ends before the operation; what was written stays
-    Torn,       // half of a write is done, then the process ends
-    PowerLoss,  // all that was written since each file's last sync is gone, too, and files whose
-                // deletion was not synced are back
-    Error,      // the operation fails (EIO), and so does every later one
+    Kill,       // the process ends before the operation; earlier writes stay
+    Torn,       // half of the write is done, then the process ends
+    PowerLoss,  // like Kill, but writes and deletions that were not synced are undone
+    Error,      // the operation and all later ones fail with EIO
 };
 
-// Runs `work` in a child process in which the `at`th operation (from 0) ends so. How many
-// operations it made; less than `at` + 1: it came to its end.
+// Runs `work` in a child process, in which operation number `at` (from 0) crashes as `crash` says.
+// Returns the number of operations; if it is at most `at`, `work` ran to its end.
 int run_with_crash(Crash crash, int at, const std::function<void()>& work);
 
 }  // namespace roll::ledger

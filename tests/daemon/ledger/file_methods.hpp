@@ -1,5 +1,5 @@
-// SQLite's table of what a file can do, made of a type's static functions: for the disks that tests
-// put under it.
+// Makes SQLite's table of file operations from the static functions of a type. Used for the test
+// disks.
 #pragma once
 
 #include "daemon/ledger/sqlite.hpp"

@@ -1,4 +1,4 @@
-// A ledger on a volume that really fills up: a small tmpfs in a mount namespace of this process.
+// The ledger on a volume that is really full: a small tmpfs in a mount namespace of this process.
 #include <fstream>
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ class FullVolume : public testing::Test {
         std::error_code ignored;
         std::filesystem::remove_all(folder_, ignored);
     }
-    // Every byte of the volume, so that not even a page of the WAL fits.
+    // Fills every byte of the volume, so that not even a page of the WAL fits.
     void fill() const {
         std::ofstream file(folder_ + "/filler", std::ios::binary);
         const std::string block(4096, 'x');

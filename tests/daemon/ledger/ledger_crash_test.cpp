@@ -1,5 +1,6 @@
-// The ledger killed at every write and every sync, its writes torn, those that were not synced
-// lost, the disk failing: what was acknowledged is there, and nothing that was not written.
+// The ledger on a disk that crashes at each write and sync. The process is killed, a write is torn,
+// writes that were not synced are lost, or the disk fails. All acknowledged events must be there,
+// and no others but those of the last batch.
 #include <fstream>
 
 #include <gtest/gtest.h>
@@ -18,11 +19,11 @@ core::Event submitted(std::uint64_t id) {
     spec::JobSpec spec;
     spec.name = "j" + std::to_string(id);
     spec.output = "/o";
-    spec.document = std::string(3000, 'x');  // its rows take pages of their own
+    spec.document = std::string(3000, 'x');  // large, so that its rows take several pages
     return core::JobSubmitted{JobId{id}, "k" + std::to_string(id), "ann", spec, kAt};
 }
 
-// Batches of jobs that are submitted together; the ledger is closed after the third.
+// Numbers of jobs that are submitted together. The ledger is closed after the third batch.
 constexpr std::array kBatches = {1, 1, 3, 2, 1};
 
 class LedgerCrash : public testing::Test {
@@ -33,7 +34,7 @@ class LedgerCrash : public testing::Test {
     }
     ~LedgerCrash() override { std::filesystem::remove_all(folder_); }
 
-    // Appends the batches; notes after each how many jobs are acknowledged.
+    // Appends the batches. After each, writes to a file how many jobs are acknowledged.
     void write_batches() const {
         std::ofstream acknowledged(folder_ / "acknowledged");
         std::uint64_t next = 1;
@@ -44,7 +45,8 @@ class LedgerCrash : public testing::Test {
             if (!ledger->append(events, kAt)) return;
             acknowledged << next - 1 << std::endl;
             if (batch != 2) continue;
-            ledger = tl::unexpected(Error{});  // closes it: the WAL goes into the database
+            // Closing the ledger merges its WAL into the database.
+            ledger = tl::unexpected(Error{});
             ledger = Ledger::open(folder_);
         }
     }
@@ -54,7 +56,7 @@ class LedgerCrash : public testing::Test {
         while (file >> newest) {}
         return newest;
     }
-    // After a restart: whole batches, those that were acknowledged at least.
+    // Checks the ledger after a restart: it has whole batches, and at least the acknowledged ones.
     void check(const std::string& when) const {
         auto ledger = Ledger::open(folder_);
         ASSERT_TRUE(ledger) << when << ": " << ledger.error().message;
@@ -92,10 +94,10 @@ TEST_F(LedgerCrash, WithATornWriteItHasWhatItAcknowledged) { crash_everywhere(Cr
 TEST_F(LedgerCrash, AfterALossOfPowerItHasWhatItAcknowledged) {
     crash_everywhere(Crash::PowerLoss);
 }
-// The rows that a killed rolld wrote and did not sync may be lost yet. Where they cannot be synced
-// either, the mark must not say that they are there.
+// Rows that a killed rolld wrote and did not sync may still be lost. If they cannot be synced
+// either, the mark must not name them.
 TEST_F(LedgerCrash, TheMarkNamesNothingThatIsNotSynced) {
-    int ahead = 0;  // the newest row is not the mark's
+    int ahead = 0;  // number of cases in which the newest row is newer than the mark
     for (int at = 0;; ++at) {
         std::filesystem::remove_all(folder_);
         std::filesystem::create_directory(folder_);

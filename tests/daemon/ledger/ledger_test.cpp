@@ -63,7 +63,7 @@ spec::Policy some_policy() {
     return policy;
 }
 
-// One event of each kind, no field at its default.
+// Returns one event of each kind. None of their fields has its default value.
 core::Events one_of_each() {
     const AttemptKey key{JobId{1}, Token{2, 1}};
     return {
@@ -198,8 +198,8 @@ void flip(const std::filesystem::path& path, std::size_t at) {
     file.put(static_cast<char>(old ^ 0x10));
 }
 
-// What a killed process leaves: a copy of the files while the ledger is open, its WAL not yet
-// merged.
+// Copies the files of an open ledger, whose WAL is not merged yet, as a killed process would leave
+// them.
 void copy_files(const std::filesystem::path& from, const std::filesystem::path& to) {
     for (const char* name : {"ledger.db", "ledger.db-wal", "ledger.mark"}) {
         if (std::filesystem::exists(from / name))
@@ -208,8 +208,9 @@ void copy_files(const std::filesystem::path& from, const std::filesystem::path& 
     }
 }
 
-// Damages `file` at one place in each stretch; every time the ledger must refuse to open, and name
-// the file and the way back, or serve exactly the state that was committed (nothing reads it).
+// Damages `file` at one place after every `stride` bytes. Each time, the ledger must refuse to open
+// and name the file and the remedy, or have exactly the committed state, if nothing reads the
+// damaged place.
 void expect_damage_is_found(const char* file, bool keep_wal, std::size_t stride,
                             void (*damage)(const std::filesystem::path&, std::size_t) = flip) {
     const Folder source;
@@ -245,7 +246,7 @@ void expect_damage_is_found(const char* file, bool keep_wal, std::size_t stride,
 TEST(Ledger, FindsAFlippedByteOfTheDatabase) { expect_damage_is_found("ledger.db", false, 97); }
 TEST(Ledger, FindsAFlippedByteOfTheWal) { expect_damage_is_found("ledger.db-wal", true, 1009); }
 
-// A sector that never reached the disk.
+// Zeroes a sector, as if it had never reached the disk.
 void tear(const std::filesystem::path& path, std::size_t at) {
     std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
     file.seekp(static_cast<std::streamoff>(at / 512 * 512));

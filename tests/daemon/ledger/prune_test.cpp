@@ -1,4 +1,4 @@
-// Histories with every kind of reference between jobs, pruned at each instant at which it matters.
+// Histories with all kinds of references between jobs, pruned at each time that makes a difference.
 #include "daemon/ledger/prune.hpp"
 
 #include <random>
@@ -28,7 +28,7 @@ class History {
     }
     const core::State& state() const { return desk_.state; }
 
-    // What the ledger would hold, and fold, without these jobs.
+    // Returns the state of a ledger that lacks the events of these jobs.
     core::State without(const std::set<JobId>& jobs) const {
         core::State state;
         for (const core::Event& event : events_) {
@@ -146,7 +146,7 @@ TEST(Prune, LeavesWhatCanBeReadWhereverItCuts) {
     EXPECT_GT(crons, 50u);
 }
 
-// What an earlier rolld has pruned: the cron job is gone, the job that came of it is not.
+// An earlier rolld has pruned the cron job, but not the job that it queued.
 TEST(Prune, AJobWhoseCronJobIsGoneCanBeRead) {
     core::State state;
     spec::JobSpec spec;

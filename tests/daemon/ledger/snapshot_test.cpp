@@ -1,4 +1,4 @@
-// A start from a snapshot: the same State as from the events, or the snapshot is not used.
+// rolld starts from a snapshot: State is the same as from the events, or the snapshot is not used.
 #include "daemon/ledger/snapshot.hpp"
 
 #include <fstream>
@@ -23,7 +23,7 @@ class SnapshotTest : public testing::Test {
     }
     ~SnapshotTest() override { std::filesystem::remove_all(folder_); }
 
-    // Job `id` queued, and every third one running.
+    // Returns the events that queue job `id`.
     static core::Events job(std::uint64_t id) {
         spec::JobSpec spec;
         spec.name = "j" + std::to_string(id);
@@ -56,7 +56,7 @@ class SnapshotTest : public testing::Test {
         for (const core::Event& event : events) core::apply(state, event);
         return state;
     }
-    // Jobs 1 to 9 with a snapshot, then 10 to 12 without.
+    // Creates a ledger with jobs 1 to 9, a snapshot, and then jobs 10 to 12. Returns its state.
     core::State make_ledger() {
         auto ledger = Ledger::open(folder_);
         core::Events events = history(1, 9);
@@ -89,7 +89,7 @@ TEST_F(SnapshotTest, BytesThatAreCutAreRefused) {
 
 TEST_F(SnapshotTest, AStartTakesItAndFoldsWhatFollows) {
     const core::State expected = make_ledger();
-    // What only a start from the snapshot shows: it holds a job's name that the events do not.
+    // Change a name in the snapshot only. load() then shows whether it used the snapshot.
     auto snapshot = read_snapshot(path());
     ASSERT_TRUE(snapshot) << snapshot.error().message;
     EXPECT_EQ(snapshot->at.seq, 16);

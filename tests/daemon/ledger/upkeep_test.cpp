@@ -43,7 +43,7 @@ core::Event ended(std::uint64_t id, int day) {
     return core::JobEnded{JobId{id}, core::JobPhase::Cancelled, 0, "", kDay0 + day * 24h};
 }
 
-// Jobs 1 to 6, one ended a day; 5 ran after 2; 6 is queued.
+// Returns a history with jobs 1 to 6. One job ends per day; 5 depends on 2; 6 is still queued.
 core::Events history() {
     core::Events events;
     for (std::uint64_t id = 1; id <= 6; ++id) {
@@ -109,7 +109,8 @@ TEST(Prune, ForgetsTheJobsEventsAndNothingElse) {
     EXPECT_EQ(ledger->newest(), 13);
 }
 
-// A job of bob's that held two GPUs for an hour, and the newest job, which stays.
+// Returns a history with a job of bob that held two GPUs for an hour, and a newest job, which is
+// never pruned.
 core::Events used_history() {
     spec::JobSpec spec;
     spec.name = "j";
@@ -184,7 +185,7 @@ TEST(Backup, IsTheLedgerAsItWasAndComesBack) {
     {
         auto ledger = Ledger::open(state);
         ASSERT_TRUE(ledger->append(history(), kDay0));
-        const auto newest = back_up(state, copy);  // while it is open
+        const auto newest = back_up(state, copy);  // made while the ledger is open
         ASSERT_TRUE(newest) << newest.error().message;
         EXPECT_EQ(*newest, 11);
         const core::Event later = submitted(7);
@@ -197,7 +198,7 @@ TEST(Backup, IsTheLedgerAsItWasAndComesBack) {
     core::State expected = fold(history());
     expected.incarnation = 9;
     expected.adopting = true;
-    expected.next_job = 8;  // runs/j-7 is job 7's, though the backup does not know it
+    expected.next_job = 8;  // runs/j-7 belongs to job 7, although the backup lacks that job
     EXPECT_EQ(*Ledger::open(state)->load(), expected);
     EXPECT_TRUE(std::filesystem::exists(restored->before / "ledger.db"))
         << "what was there is kept";
@@ -213,14 +214,15 @@ TEST(Backup, ASlashAtTheEndIsNothing) {
 
 TEST(Backup, WhatCannotBeLookedAtIsToldInASentence) {
     const Folder folder;
-    const std::filesystem::path endless = std::string(5000, 'x');  // too long a name: no such error
+    // The name is too long, which is not the error "no such file".
+    const std::filesystem::path endless = std::string(5000, 'x');
     EXPECT_EQ(back_up(endless, folder.path / "b").error().code, ErrorCode::NotFound);
     { ASSERT_TRUE(Ledger::open(folder.path / "state")->append(history(), kDay0)); }
     EXPECT_FALSE(back_up(folder.path / "state", folder.path / endless));
     EXPECT_FALSE(restore(folder.path / endless, folder.path / "state", 9, kDay0));
 }
 
-// What a killed rolld leaves once the end of its WAL is lost: six jobs, of which two are known.
+// What a killed rolld leaves if the end of its WAL is lost: of six jobs, only two are known.
 struct TornLedger {
     Folder folder;
     std::filesystem::path state = folder.path / "state";
@@ -285,7 +287,7 @@ TEST(Backup, ThatIsDamagedIsNotRestored) {
     EXPECT_EQ(*Ledger::open(state)->load(), fold(history()));
 }
 
-// A start in the middle of a restore finds that something is wrong: never an empty queue.
+// A rolld that starts in the middle of a restore fails, instead of starting with an empty queue.
 TEST(Backup, ThatIsHalfRestoredIsNoEmptyLedger) {
     const Folder folder;
     { ASSERT_TRUE(Ledger::open(folder.path)->append(history(), kDay0)); }
@@ -296,7 +298,7 @@ TEST(Backup, ThatIsHalfRestoredIsNoEmptyLedger) {
     EXPECT_EQ(opened.error().code, ErrorCode::Corrupt);
 }
 
-// An open job's end tells how those did that were put into it.
+// The end of a group reports how its jobs ended, so they must be kept until then.
 TEST(Forgettable, IsNotWhatBelongsToAnOpenJob) {
     core::Desk desk;
     desk.join("n", 1);
@@ -312,7 +314,7 @@ TEST(Forgettable, IsNotWhatBelongsToAnOpenJob) {
     EXPECT_TRUE(forgettable(desk.state, desk.now + 1h).contains(inside));
 }
 
-// The database as the first rolld made it, format 1.
+// The database has the format of the first release, format 1.
 TEST(Migrations, BringAnOlderLedgerForward) {
     const Folder folder;
     { ASSERT_TRUE(Ledger::open(folder.path)->append(history(), kDay0)); }

@@ -11,7 +11,7 @@ using slurm::Phase;
 using slurm::QueueRow;
 using slurm::Submission;
 
-// A core with a queue and a counter, one steady clock for both.
+// A core with an allocation queue, and a Desk. Both use the same steady clock.
 struct Site {
     Site() {
         spec::PilotQueue queue;
@@ -41,7 +41,7 @@ struct Site {
         for (const core::Input& input : desk.take(outcome, core.state, now)) core.tell(input);
     }
     void polled(std::vector<QueueRow> rows) { done(Polled{std::move(rows)}); }
-    // A job that no free worker holds; its order is the newest allocation.
+    // Submits a job that no free worker can hold. Returns the allocation that is ordered for it.
     AllocationId want() {
         job = core.submit(core::wants(1, 1, 8));
         return AllocationId{core.state.next_allocation - 1};
@@ -69,7 +69,7 @@ TEST(Desk, SendsAnOrderUnderItsOwnName) {
     const AllocationId id = site.want();
     const Submit order = site.expect<Submit>();
     EXPECT_EQ(order.key, "c1.1.1");
-    EXPECT_FALSE(site.next());  // one errand at a time
+    EXPECT_FALSE(site.next());  // only one errand runs at a time
     site.done(Submitted{id, Submission::Accepted, "7", ""});
     EXPECT_EQ(site.phase(id), AllocationPhase::Pending);
 }
@@ -127,7 +127,7 @@ TEST(Desk, AnOrderThatMayHaveBeenSentIsLookedForFirst) {
         EXPECT_FALSE(site.next());
         site.pass(20s);
     }
-    site.expect<Poll>();  // the first answer is a minute after the try
+    site.expect<Poll>();  // the first answer is a minute after the order was sent
     site.polled({});
     site.expect<Submit>();
     EXPECT_EQ(site.phase(id), AllocationPhase::Ordered);
@@ -180,7 +180,8 @@ TEST(Desk, GivesBackWhatStateDoesNotHoldButNothingOfOthers) {
     EXPECT_FALSE(site.next());
 }
 
-// slurmctld may take an order that it left without an answer minutes later, when it was given up.
+// slurmctld may queue an order minutes after it left it without an answer, when rolld has given it
+// up.
 TEST(Desk, LooksForWhatMayStillTurnUp) {
     Site site;
     const AllocationId id = site.want();
@@ -200,7 +201,7 @@ TEST(Desk, LooksForWhatMayStillTurnUp) {
     site.expect<Poll>();
     site.polled({});
     site.pass(10min);
-    site.expect<Poll>();  // the last
+    site.expect<Poll>();  // the last poll
     site.polled({});
     site.pass(20s);
     EXPECT_FALSE(site.next());
@@ -215,7 +216,7 @@ TEST(Desk, AJobIdThatSlurmGaveOutAgainIsNotOurs) {
         site.polled({site.row("7", "RUNNING", "somebody else's")});
         site.pass(20s);
     }
-    EXPECT_FALSE(site.has(id));  // gone: only its name counts
+    EXPECT_FALSE(site.has(id));  // gone, because the job that has its id now has another name
 }
 
 TEST(Desk, WhatSqueueLeavesOutOnceIsNotGone) {
@@ -261,7 +262,7 @@ TEST(Desk, AnOrderNeverSentIsWithdrawnWithoutSlurm) {
     const AllocationId id = site.want();
     site.core.tell(core::Cancel{site.job, ""});
     EXPECT_TRUE(site.has(id));
-    site.expect<Poll>();  // the first look of this rolld, for strays
+    site.expect<Poll>();  // the first poll of this rolld, which looks for unknown jobs
     EXPECT_FALSE(site.has(id));
     EXPECT_EQ(site.core.state.queues.at("gpu").failures, 0);
 }
@@ -281,7 +282,8 @@ TEST(Desk, AnUnwantedOrderThatMayHaveBeenSentIsWatchedUntilItIsSurelyNot) {
     EXPECT_FALSE(site.has(id));
 }
 
-// Else nobody would count the silence of the last workers, and their jobs would never go on.
+// Otherwise nobody would count the silence of the last workers, and their jobs would never
+// continue.
 TEST(Desk, KnowsWhenOnlyWorkersOfEndedAllocationsAreLeft) {
     Site site;
     const AllocationId id = site.accepted();

@@ -1,4 +1,4 @@
-// The runner against programs that stand for Slurm's and lie, fail and dawdle.
+// The runner with programs in place of Slurm's that lie, fail and take long.
 #include "daemon/pilots/runner.hpp"
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// A silent worker of a pilot on node n1, and what Slurm says of that node.
+// A silent worker of an allocation on node n1, and what Slurm reports about that node.
 #include "daemon/pilots/desk.hpp"
 #include "tests/daemon/core/site.hpp"
 
@@ -23,7 +23,7 @@ class Suspicion : public ::testing::Test {
         silent_ = {worker_};
         desk_.hurry(now_);
     }
-    // A turn; true if the job was given up in it.
+    // Runs a turn. Returns whether the job's attempt was given up in it.
     bool turn() {
         for (const core::Input& input : desk_.gone(site_.state, silent_, now_)) site_.tell(input);
         errand_ = desk_.next(site_.state, now_);
@@ -54,7 +54,7 @@ class Suspicion : public ::testing::Test {
                                              "",
                                              "roll:alloc=c1.1.1"}}});
     }
-    // Past the first squeue of a rolld.
+    // Completes the first poll of a rolld.
     void settle() {
         turn();
         ASSERT_TRUE(asks<Poll>());
@@ -121,7 +121,8 @@ TEST_F(Suspicion, EachAnswerAloneOrNoneGivesUpNothing) {
     }
 }
 
-// An answer to what was asked before it spoke says nothing of its silence now.
+// An answer to a question that was asked before the worker was heard from says nothing about its
+// silence now.
 TEST_F(Suspicion, AWordInBetweenMakesAllForgotten) {
     settle();
     fall_silent();
@@ -173,7 +174,7 @@ TEST_F(Suspicion, WakesTheLoopForItsQuestions) {
     EXPECT_EQ(desk_.wakeup(site_.state), now_ + 3s);
 }
 
-// --no-kill: an allocation of two nodes goes on with one.
+// With --no-kill, an allocation of two nodes continues with one.
 TEST(Suspicions, AnAllocationThatGoesOnWithFewerNodesHasLostOne) {
     spec::PilotQueue two = core::gpu_queue();
     two.nodes = 2;

@@ -1,4 +1,5 @@
-// What `explain` says of allocation queues, done: each state of a queue that keeps a job waiting.
+// Does what `explain` suggests about allocation queues, for each state of a queue that makes a job
+// wait.
 #include "tests/daemon/query/remedies.hpp"
 
 namespace roll::query {
@@ -44,7 +45,7 @@ TEST_F(Explain, NoQueueOffersSuchNodes) {
     }
 }
 
-// Each limit by itself, and all at once.
+// Tests each limit by itself, and all at once.
 TEST_F(Explain, AGangThatIsWiderThanAQueueEverGives) {
     const auto told = [&](spec::PilotQueue limited, spec::Resources wanted) {
         desk = Desk{};
@@ -100,7 +101,7 @@ TEST_F(Explain, WorkersThatAreOnTheirWay) {
     expect_cured(id, "allocation");
 }
 
-// It may be ordered, but not beside what is at work now.
+// The job could be ordered for, but not as long as another allocation is in use.
 TEST_F(Explain, AQueueAtItsLimits) {
     queue.max_jobs = 2;
     queue.slots = 1;

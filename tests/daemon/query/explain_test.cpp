@@ -1,12 +1,12 @@
-// What `explain` suggests, done: for each rule that can hold a job its state is made, the remedy is
-// carried out as it is written, and the job starts.
+// Does what `explain` suggests. For each rule that can hold a job, a test creates the hold and
+// carries out the remedy as it is written; then the job must start.
 #include "tests/daemon/query/remedies.hpp"
 
 namespace roll::query {
 namespace {
 
-// For each of kHoldRules: makes its state, does what the remedy says, and sees the job start. A
-// rule without an entry here fails.
+// For each of kHoldRules: creates the hold, carries out the remedy, and checks that the job starts.
+// Fails if a rule has no entry here.
 struct Cases : Explain {
     void TestBody() override {}
     using Case = void (Cases::*)();
@@ -79,7 +79,7 @@ struct Cases : Explain {
         EXPECT_EQ(only(id).why, "user ann no longer has a secret TOKEN");
         expect_cured(id, "secret");
     }
-    // Such a job never starts: it ends.
+    // A job group never starts; it ends.
     void open() {
         desk.join("n", 1);
         spec.open = true;
@@ -98,7 +98,7 @@ struct Cases : Explain {
         desk.submit(spec);
         expect_cured(JobId{2}, "array");
     }
-    // Of an account and of a user, of each kind: the setting that the remedy names is raised.
+    // Raises the quotas that the remedies name, of each kind, for an account and for a user.
     void quotas() {
         desk.join("n", 8, 8);
         policy.accounts["lab"].users = {"ann"};
@@ -307,7 +307,7 @@ TEST_F(Explain, GpuHoursAndAJobWithoutATime) {
     EXPECT_TRUE(runs(held));
 }
 
-// What no end of others brings about is not told as if it did.
+// If the end of other jobs would not help, the remedy must not say that it would.
 TEST_F(Explain, MoreThanAQuotaEverAllows) {
     desk.join("n", 8, 8);
     policy.users["ann"].quota = {.slots = 4, .gpus = {}, .gpu_hours = 2, .jobs = {}};
@@ -354,7 +354,7 @@ TEST_F(Explain, WorkersThatAreTooSmallOrTooFew) {
     }
 }
 
-// What `submit --dry-run` tells is what becomes of the job.
+// The forecast of `submit --dry-run` is what then happens to the job.
 TEST_F(Explain, AForecastComesTrue) {
     const auto told = [&] {
         spec.output = "/runs/x-{id}";

@@ -15,7 +15,7 @@ spec::JobSpec named(const std::string& name) {
     return spec;
 }
 
-// Six jobs; 2 is over.
+// Six jobs, of which job 2 has ended.
 class Queue : public ::testing::Test {
   protected:
     void SetUp() override {
@@ -67,7 +67,8 @@ TEST_F(Queue, SelectorsNameJobs) {
     EXPECT_EQ(selected("@me", "bob"), "");
 }
 
-// Those of one group share a text; a held one, one of another shape and one that depends do not.
+// Jobs of one group share a text. A held job, one with other resources and one with a dependency
+// have their own.
 TEST_F(Queue, APageSaysOfEachJobWhyItWaits) {
     desk.submit(core::wants(3, 2));
     spec::JobSpec held = core::wants(1, 1);
@@ -86,7 +87,8 @@ TEST_F(Queue, APageSaysOfEachJobWhyItWaits) {
         5);
 }
 
-// Not what rolld queued by itself; the tasks of an array and the jobs of a chain are a person's.
+// Jobs that rolld queued itself do not count. The tasks of an array and the jobs of a chain do,
+// because a person submitted them.
 TEST_F(Queue, LastIsTheNewestJobThatAPersonSubmitted) {
     spec::JobSpec exported = named("trains");
     exported.export_document = R"({"convert":{}})";
@@ -188,7 +190,7 @@ TEST_F(Queue, WaitingSaysWhatHoldsAJobBack) {
                                    ", after attempt 1: its node fell");
 }
 
-// What explain suggests for each rule, done: the job starts.
+// Does what explain suggests for each rule, and checks that the job starts.
 TEST(Holds, EachRuleNamesWhatLetsTheJobStart) {
     Desk desk;
     desk.join("a", 2);

@@ -4,7 +4,7 @@
 
 namespace roll::query {
 
-// The rollctl command that the remedy names.
+// Carries out the rollctl command that the remedy names.
 void Explain::carry_out(const std::string& remedy) {
     std::smatch m;
     if (std::regex_search(remedy, m, std::regex("rollctl release (\\d+)"))) {
@@ -39,8 +39,8 @@ void Explain::carry_out(const std::string& remedy) {
     }
 }
 
-// "rollctl alloc VERB": of what it tells to add the queue is that which stands in the way, but
-// for what the remedy says of it.
+// Carries out "rollctl alloc VERB". If the remedy is to add a queue, adds a copy of the queue that
+// blocks the job, with the changes that the remedy names.
 void Explain::change_queues(const std::string& remedy) {
     std::smatch m;
     const auto says = [&](const char* what) { return remedy.find(what) != remedy.npos; };
@@ -63,7 +63,7 @@ void Explain::change_queues(const std::string& remedy) {
     desk.tell(core::AddQueue{better});
 }
 
-// "It starts by itself when ...": that comes to pass.
+// Makes the event happen that "The job starts by itself when ..." names.
 void Explain::wait(const std::string& remedy) {
     const auto says = [&](const char* what) { return remedy.find(what) != remedy.npos; };
     if (says("when job 1 ends as required") || says("when one of these jobs ends")) {
@@ -82,7 +82,7 @@ void Explain::wait(const std::string& remedy) {
     }
 }
 
-// All that is on order, each with its workers.
+// Grants all ordered allocations, and lets their workers join.
 void Explain::grant() {
     for (const auto& [id, a] : std::map(desk.state.allocations)) {
         const std::string slurm_job = "s" + std::to_string(id.value);

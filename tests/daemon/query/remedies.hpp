@@ -1,4 +1,4 @@
-// A core whose jobs wait: `explain` is asked, and what it suggests is done.
+// A core with jobs that wait. Tests ask `explain` and do what it suggests.
 #pragma once
 
 #include <functional>
@@ -16,7 +16,7 @@ using core::wants;
 
 class Explain : public testing::Test {
   protected:
-    // The only rule that holds the job, and its remedy.
+    // Returns the hold of the job. Fails unless there is exactly one.
     Hold only(JobId id) const {
         const auto all = holds(desk.state, id, desk.now);
         EXPECT_EQ(all.size(), 1u);
@@ -29,7 +29,7 @@ class Explain : public testing::Test {
     void change_queues(const std::string& remedy);
     void wait(const std::string& remedy);
     void grant();
-    // The job that is held, once more and changed; the first one is cancelled.
+    // Cancels the held job, and submits a changed copy of it.
     void submit_again(const std::function<void(spec::Resources&)>& change) {
         spec::JobSpec changed = desk.job(held).spec;
         change(changed.resources);
@@ -42,7 +42,7 @@ class Explain : public testing::Test {
         if (key == "gpu_hours") quota.gpu_hours = 1000;
         desk.tell(core::SetPolicy{policy});
     }
-    // Carries out what is told, and what is told then, until the job starts; the first `why`.
+    // Carries out the remedy of each hold until the job starts. Returns the first hold's `why`.
     std::string cure_step_by_step(JobId id) {
         held = id;
         const std::string first = only(id).why;

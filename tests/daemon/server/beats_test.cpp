@@ -1,4 +1,5 @@
-// When a real rolld beats, what it counts from, and what it reads of another one's beacon.
+// When a real rolld publishes beats, from where it counts silence, and what it does about the
+// beacon of another rolld.
 #include <array>
 #include <cstring>
 
@@ -20,7 +21,7 @@ TEST(Beats, ComeOnlyInCompanyAndAnswersCountFromTheRenewal) {
     for (int i = 0; i < 15; ++i) {
         worker.beat();
         worker.hear(100ms);
-        std::this_thread::sleep_for(200ms);  // in all, time for a beat or two
+        std::this_thread::sleep_for(200ms);  // long enough in total for two beats
     }
     EXPECT_EQ(io::read_beacon(daemon.directory().beacon())->counter, 0u);
     worker.heartbeat.heard_recently = true;
@@ -28,7 +29,7 @@ TEST(Beats, ComeOnlyInCompanyAndAnswersCountFromTheRenewal) {
     EXPECT_GE(io::read_beacon(daemon.directory().beacon())->counter, 2u);
 }
 
-// Files that are written to, in order.
+// Records which files are written, in order.
 class Writes {
   public:
     Writes() : watch_(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC)) {}
@@ -37,7 +38,7 @@ class Writes {
         ASSERT_GE(number, 0) << file;
         files_[number] = file.filename();
     }
-    // Since the last call.
+    // Returns the files written since the last call.
     std::vector<std::string> take() {
         std::vector<std::string> names;
         alignas(inotify_event) std::array<char, 4096> bytes{};
@@ -57,7 +58,9 @@ class Writes {
     std::map<int, std::string> files_;
 };
 
-// Without company a beat is overdue; the turn that hears some commits that it came, and beats.
+// A worker that does not hear rolld keeps the beat from being published, so it is overdue. The turn
+// that reads the next worker's first heartbeat commits that the worker joined, and publishes the
+// beat.
 TEST(Beats, ComeAfterTheCommitOfTheirTurn) {
     Daemon daemon;
     daemon.start();
@@ -85,8 +88,8 @@ TEST(Beats, ComeAfterTheCommitOfTheirTurn) {
     }
 }
 
-// An answer that named the beacon's newest counter would let the worker's bound fall behind rolld's
-// count, and its job be given away under it.
+// If the answer named the beacon's newest counter, the worker's deadline would be later than
+// rolld's count of silence allows, and its job could be given away while it runs.
 TEST(Beats, AWorkerThatDoesNotRenewIsToldTheCounterOfItsRenewal) {
     Daemon daemon;
     daemon.start();
@@ -103,7 +106,7 @@ TEST(Beats, AWorkerThatDoesNotRenewIsToldTheCounterOfItsRenewal) {
     EXPECT_GE(io::read_beacon(daemon.directory().beacon())->counter, first.counter + 3);
 }
 
-// But sockets.
+// Copies all files except sockets.
 void copy_files(const std::filesystem::path& from, const std::filesystem::path& to) {
     for (const auto& entry : std::filesystem::recursive_directory_iterator(from)) {
         const auto target = to / std::filesystem::relative(entry.path(), from);
@@ -114,7 +117,8 @@ void copy_files(const std::filesystem::path& from, const std::filesystem::path& 
         if (entry.is_directory()) ::chmod(entry.path().c_str(), 0700);
 }
 
-// A directory that was copied while its rolld went on, on this machine or one of the same name.
+// The state directory was copied while its rolld continued, on this machine or one of the same
+// name.
 TEST(Beats, ACopyOfAStateDirectoryTakesNoLivingClusterOver) {
     Daemon shared;
     Daemon daemon;
@@ -170,7 +174,7 @@ TEST(Beats, WaitsForTheOneBeforeToEndAndSaysSo) {
     Daemon daemon;
     daemon.start();
     ASSERT_EQ(::kill(daemon.pid(), SIGSTOP),
-              0);  // as one that was killed and gives its memory back
+              0);  // like one that was killed and still frees its memory
     Daemon second;
     std::swap(second.root, daemon.root);
     second.launch();

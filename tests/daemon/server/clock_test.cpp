@@ -1,4 +1,4 @@
-// A rolld whose wall clock is set while a job runs, and while rolld is down.
+// The wall clock of a rolld is set while a job runs, and while rolld is down.
 #include "tests/daemon/server/daemon.hpp"
 
 namespace roll {

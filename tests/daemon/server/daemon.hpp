@@ -1,4 +1,5 @@
-// A real rolld in a state directory of its own, a worker made of the codecs, and a wire tap.
+// A real rolld in its own state directory, a worker that consists of the codecs, and a tap on a TCP
+// connection.
 #pragma once
 
 #include <atomic>
@@ -26,7 +27,7 @@ using std::chrono_literals::operator""s;
 using std::chrono_literals::operator""ms;
 constexpr auto kPatience = 60s;
 
-// Asks until it holds; ends only a hung test.
+// Waits until the condition holds. The limit is so long that only a hung test reaches it.
 template <class Condition>
 bool eventually(Condition condition) {
     const auto end = std::chrono::steady_clock::now() + kPatience;
@@ -53,7 +54,7 @@ class Daemon {
 
     void launch(std::vector<std::string> more = {}) {
         std::filesystem::remove(directory().endpoint_file());
-        const char* const other = std::getenv("ROLL_TEST_ROLLD");  // a mutant
+        const char* const other = std::getenv("ROLL_TEST_ROLLD");  // set by lease_mutations.py
         std::vector<std::string> words = {other ? other : ROLLD_PROGRAM, "--dir", root.string()};
         words.insert(words.end(), more.begin(), more.end());
         std::vector<char*> argv;
@@ -71,7 +72,7 @@ class Daemon {
         launch(std::move(more));
         ASSERT_TRUE(eventually([&] { return directory().read_endpoint().has_value(); }));
     }
-    // Exit status; 128 + n for a signal.
+    // Returns the exit status, or 128 + n if signal n ended rolld.
     int wait() {
         int status = 0;
         ::waitpid(std::exchange(pid_, -1), &status, 0);
@@ -121,7 +122,7 @@ class FakeWorker {
         ++heartbeat.sequence;
         send(encode(heartbeat));
     }
-    // The newest answer that comes within the time.
+    // Returns the newest answer that arrives within `time`; nullopt if there is none.
     std::optional<protocol::Answer> hear(std::chrono::milliseconds time) {
         std::optional<protocol::Answer> newest;
         while (socket_.wait_input(newest ? 0ms : time)) {
@@ -133,7 +134,7 @@ class FakeWorker {
         }
         return newest;
     }
-    // Beats until an answer is as wanted.
+    // Sends heartbeats until `wanted` is true for an answer. Returns that answer.
     template <class Wanted>
     protocol::Answer until(Wanted wanted) {
         protocol::Answer found;
@@ -164,7 +165,7 @@ class FakeWorker {
     io::ZmqSocket socket_;
 };
 
-// Passes one TCP connection on to a port, and keeps all that goes by.
+// Forwards one TCP connection to a port, and records all bytes.
 class WireTap {
   public:
     explicit WireTap(std::uint16_t target) : listener_(::socket(AF_INET, SOCK_STREAM, 0)) {

@@ -1,4 +1,5 @@
-// What would have ended rolld, or kept it from ending: it answers, or ends, all the same.
+// Input and conditions that would once have ended rolld, or kept it from ending. rolld must answer,
+// or end.
 #include <sys/stat.h>
 
 #include "tests/daemon/server/daemon.hpp"
@@ -91,7 +92,7 @@ TEST(Hostile, APageEndsBeforeItIsLargerThanAMessage) {
     EXPECT_GE(events, 12u) << "submitted, cancelled and ended, each four times";
 }
 
-// A file that nobody writes to holds whoever opens it, as a volume that hangs does.
+// Replaces the beacon by a FIFO without a writer. Opening it blocks, as on a volume that hangs.
 void hang_volume(const Daemon& daemon) {
     const auto pipe = daemon.root / "pipe";
     ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
@@ -127,7 +128,7 @@ TEST(Hostile, AClusterThatLostItsNameIsGivenNoOther) {
     daemon.launch();
     EXPECT_EQ(daemon.wait(), 1);
     std::filesystem::remove(file);
-    std::filesystem::create_directory(file);  // which cannot be read as a file
+    std::filesystem::create_directory(file);  // a directory cannot be read as a file
     daemon.launch();
     EXPECT_NE(daemon.wait(), 0);
     std::filesystem::remove(file);

@@ -76,7 +76,7 @@ TEST(Rolld, WhatWasAcknowledgedIsThereAfterAKill) {
 }
 
 TEST(Rolld, ACancelOfMoreThanATurnTakesIsAnsweredOnceWhenAllIsCommitted) {
-    constexpr int kJobs = 1000;  // of four turns
+    constexpr int kJobs = 1000;  // as many as four turns process
     Daemon daemon;
     daemon.start();
     {
@@ -124,7 +124,7 @@ TEST(Rolld, ARevokedKeyIsCutOffAlsoWhereItIsConnected) {
     EXPECT_TRUE(client.ask("version", Json::object(), 30s));
 }
 
-// A client of the user "bob", whose key's file is client-bob.pub.
+// Returns a client of the user bob, whose key is in client-bob.pub.
 io::Client client_of_bob(const Daemon& daemon) {
     const auto directory = daemon.directory();
     const auto keys =
@@ -347,7 +347,7 @@ TEST(Rolld, ALedgerOlderThanItsBeaconIsRefused) {
     EXPECT_EQ(daemon.wait(), 4);
 }
 
-// The beacon of a rolld on another machine, in this one's place.
+// Replaces the beacon by that of a rolld on another machine.
 io::Beacon foreign_beacon(const Daemon& daemon, std::uint64_t incarnation,
                           std::int64_t patience_ms = 0) {
     auto beacon = io::read_beacon(daemon.directory().beacon());
@@ -394,7 +394,8 @@ TEST(Rolld, ABeaconThatStandsStillElsewhereIsTakenOverOnlyWhenSaidSo) {
     EXPECT_EQ(seen->incarnation, 6u);
 }
 
-// It is told how long the older one may go on unseen, and tells it again, so that a restart knows.
+// The beacon says how long the older rolld may run without reading it. The new rolld writes the
+// same time, so that it is known after a restart.
 TEST(Rolld, ATakeOverMindsThePatienceOfTheOlderOne) {
     Daemon daemon;
     daemon.start();
@@ -415,7 +416,7 @@ TEST(Rolld, EndsWhenItCannotReadItsBeaconForAsLongAsItHasPatience) {
     worker.until([](const auto&) { return true; });
     const auto beacon = daemon.directory().beacon();
     std::filesystem::remove(beacon);
-    std::filesystem::create_directory(beacon);  // which cannot be read as a file
+    std::filesystem::create_directory(beacon);  // a directory cannot be read as a file
     ASSERT_TRUE(eventually([&] {
         worker.beat();
         int status = 0;
@@ -446,7 +447,7 @@ TEST(Rolld, LeavesWhenTheBeaconShowsANewerOne) {
     EXPECT_EQ(daemon.wait(), 4);
 }
 
-// Leases rule 18: one that stood still, while another took over, gives nothing out afterwards.
+// Leases rule 18: a rolld that was suspended while another took over sends no answer afterwards.
 TEST(Rolld, SaysNothingMoreAfterItStoodStillAndANewerOneCame) {
     Daemon daemon;
     daemon.start();

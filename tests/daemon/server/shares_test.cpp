@@ -32,7 +32,7 @@ TEST(Shares, ALongRequestIsSpreadAndAShortOneNotHeldUp) {
     Shares shares(4);
     shares.ask(cancels(1, 10, 5));
     shares.ask(cancels(2, 20, 2));
-    std::vector<core::Input> turn{core::Cancel{JobId{1}, ""}};  // of another request
+    std::vector<core::Input> turn{core::Cancel{JobId{1}, ""}};  // an input of another request
     shares.add_to(turn);
     EXPECT_EQ(jobs_of(turn), (std::vector<std::uint64_t>{1, 10, 11, 20, 21}));
     const auto first = shares.settle(granted(turn), kNow);

@@ -1,4 +1,5 @@
-// Loaded before libc: the wall clock is off by as many seconds as the file ROLL_TEST_CLOCK says.
+// A library that is loaded before libc. It shifts the wall clock by the number of seconds in the
+// file ROLL_TEST_CLOCK.
 #include <cstdlib>
 
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-// What comes over rolld's real socket and was not meant well, or is of another release.
+// Hostile input on rolld's real sockets, and peers of other releases.
 #include <random>
 
 #include "common/io/local_stream.hpp"
@@ -8,14 +8,14 @@
 namespace roll {
 namespace {
 
-// A job for the worker, and its attempt.
+// Starts a job on the worker and returns its attempt.
 AttemptKey start_job(Daemon& daemon, FakeWorker& worker) {
     worker.until([](const auto&) { return true; });
     EXPECT_TRUE(daemon.client().ask("submit", submit_args("k"), 30s));
     return worker.until([](const auto& a) { return !a.start.empty(); }).start.front().attempt;
 }
 
-// A client whose frames are made by hand.
+// A client that sends frames made by the test.
 class RawClient {
   public:
     explicit RawClient(const Daemon& daemon) : socket_(context_, io::ZmqType::Dealer) {
@@ -52,7 +52,7 @@ TEST(Wire, AWorkerOneVersionOlderGoesOnWorking) {
     FakeWorker worker(daemon);
     worker.heartbeat.version = protocol::kOldestVersion;
     ASSERT_LT(protocol::kOldestVersion, protocol::kVersion);
-    // What its release did not know is not in what it says.
+    // An older release does not send fields that it does not know.
     worker.encode = [](const protocol::Heartbeat& heartbeat) {
         Json json = Json::parse(protocol::encode(heartbeat));
         json.erase("beat_ms");
@@ -90,7 +90,7 @@ TEST(Wire, ASecretGoesOutInTheStartOrderAndNowhereElse) {
     const auto order = worker.until([](const auto& a) { return !a.start.empty(); }).start.front();
     EXPECT_EQ(order.secrets, (std::map<std::string, std::string>{{"TOKEN", "s3cret-value"}}));
     EXPECT_EQ(order.document.find("s3cret"), std::string::npos);
-    // It is removed before the worker has said that it began.
+    // Remove the secret before the worker has reported that the job started.
     ASSERT_TRUE(client.ask("secret_remove", secret_args(""), 30s));
     const auto later = worker.until(
         [](const auto& a) { return !a.start.empty() && !a.start.front().refused.empty(); });
@@ -159,8 +159,8 @@ TEST(Wire, ReplayedHeartbeatsChangeNothing) {
     EXPECT_EQ(state_of(daemon, 1), "running");
 }
 
-// Bytes changed, cut, doubled, of other versions and to other operations: it answers or refuses,
-// stays up, and no job is there that nobody submitted well.
+// Frames with changed, cut and doubled bytes. rolld must answer or refuse each, keep running, and
+// queue no job.
 TEST(Wire, FuzzedFramesDoNoHarm) {
     Daemon daemon;
     daemon.start({"--rate-limit", "0"});
@@ -210,10 +210,11 @@ TEST(Wire, ConnectionsBeyondTheLimitAreTurnedAway) {
     })) << "there is room again";
 }
 
-// The socket for clients of this machine, its bytes made by hand.
+// Returns the path of the socket for clients on this machine.
 std::string local_socket(const Daemon& daemon) { return *daemon.directory().local_socket(); }
 
-// What comes before the other side closes, or 2 s are over.
+// Sends `bytes` in pieces. Returns all that rolld sends until it closes the connection, or within 2
+// s.
 std::string answer_to(const Daemon& daemon, const std::string& bytes, std::size_t piece) {
     const io::Descriptor socket = io::connect_unix(local_socket(daemon));
     EXPECT_TRUE(socket);
@@ -289,7 +290,8 @@ TEST(Local, ConnectionsBeyondTheLimitAreTurnedAway) {
     })) << "there is room again";
 }
 
-// As root: another user, though the folder and the socket were open to it.
+// Needs root, to connect as another user. The directory and the socket have permissions for all
+// users, so that only rolld's check of the uid can refuse.
 TEST(Local, AnotherUsersProcessIsTurnedAway) {
     if (::geteuid() != 0) GTEST_SKIP() << "takes root, to become somebody else";
     Daemon daemon;

@@ -7,7 +7,7 @@
 namespace roll::slurm {
 namespace {
 
-// As Debian's 22.05.8 wrote it on the test cluster.
+// Output of Debian's 22.05.8 on the test cluster.
 TEST(Queue, ReadsWhat2205Writes) {
     const auto rows = parse_queue(
         "3|PENDING|PartitionConfig|N/A|N/A|99||(null)\n"
@@ -23,7 +23,7 @@ TEST(Queue, ReadsWhat2205Writes) {
     EXPECT_EQ((*rows)[2], running);
 }
 
-// As Debian's 24.11.5 and 26.05.5 wrote it on the same cluster.
+// Output of Debian's 24.11.5 and 26.05.5 on the same cluster.
 TEST(Queue, ReadsWhat2411And2605Write) {
     for (const std::int64_t now : {1795339604, 1795339647}) {
         const std::string start = std::to_string(now), end = std::to_string(now + 300);
@@ -54,7 +54,8 @@ TEST(Queue, ReadsWhat2411And2605Write) {
               Submission::Refused);
 }
 
-// By their documentation: ids of arrays and heterogeneous jobs, joined flags, new states, notes.
+// Made from the documentation of later releases: ids of arrays and heterogeneous jobs, joined
+// flags, new states, notes.
 TEST(Queue, ReadsWhatLaterReleasesMayWrite) {
     const auto rows = parse_queue(
         "71_[0-9%2]|PENDING|JobArrayTaskLimit|N/A|N/A|1||\n"
@@ -77,7 +78,7 @@ TEST(Queue, CutOutputIsNotBelieved) {
     const std::string whole = "1|RUNNING|None|1|2|1|n1|roll:alloc=a\n2|RUNNING|None|1|2|1|n2|b\n";
     ASSERT_TRUE(parse_queue(whole));
     for (std::size_t end = 1; end < whole.size(); ++end) {
-        if (whole[end - 1] == '\n') continue;  // a cut between rows cannot be seen
+        if (whole[end - 1] == '\n') continue;  // output that is cut between rows looks complete
         EXPECT_FALSE(parse_queue(whole.substr(0, end))) << end;
     }
 }
@@ -158,8 +159,9 @@ TEST(States, EveryStateHasAPhase) {
     EXPECT_FALSE(ended_well("FAILED"));
 }
 
-// What job_state_string() and its compact twin return in 22.05.8, 23.02.8, 23.11.11, 24.05.8,
-// 24.11.7, 25.05.8, 25.11.7 and 26.05.3; EXPEDITING from 25.11 on. "?" is their word for none.
+// All results of job_state_string() and job_state_string_compact() in 22.05.8, 23.02.8, 23.11.11,
+// 24.05.8, 24.11.7, 25.05.8, 25.11.7 and 26.05.3; EXPEDITING since 25.11. They return "?" for an
+// unknown state.
 TEST(States, NoStateThatAReleaseWritesIsUnknown) {
     const std::vector<std::string> long_names = {
         "BOOT_FAIL",    "CANCELLED",     "COMPLETED", "COMPLETING",  "CONFIGURING",
@@ -175,7 +177,8 @@ TEST(States, NoStateThatAReleaseWritesIsUnknown) {
     EXPECT_EQ(phase_of("?"), Phase::Unknown);
 }
 
-// A pilot may be requeued, suspended, held, resized or moved on; only an end is an end.
+// A job may be requeued, suspended, held, resized or moved. None of these states may count as an
+// end.
 TEST(States, NothingThatMayRunAgainIsTakenForAnEnd) {
     for (const char* state :
          {"COMPLETING", "CONFIGURING", "EXPEDITING", "PENDING", "REQUEUED", "REQUEUE_FED",
@@ -184,8 +187,8 @@ TEST(States, NothingThatMayRunAgainIsTakenForAnEnd) {
         EXPECT_NE(phase_of(state), Phase::Ended) << state;
 }
 
-// As Debian's 22.05.8 wrote it on the test cluster, with SLURM_TIME_FORMAT=%s; the fields that are
-// read, and what comes before them, are the same in the sources of 22.05.8 to 26.05.3.
+// Output of Debian's 22.05.8 on the test cluster, with SLURM_TIME_FORMAT=%s. The fields that are
+// read, and those before them, are the same in the sources of 22.05.8 to 26.05.3.
 const std::string kNode =
     "NodeName=n3 Arch=x86_64 CoresPerSocket=1  CPUAlloc=0 CPUEfctv=16 CPUTot=16 CPULoad=5.39 "
     "AvailableFeatures=(null) ActiveFeatures=(null) Gres=gpu:h200:8 NodeAddr=127.0.0.1 "
@@ -211,7 +214,8 @@ TEST(Nodes, CutOrOddOutputIsNotBelieved) {
     EXPECT_FALSE(parse_nodes(kNode + "the rest of somebody's comment\n"));
 }
 
-// node_state_string_complete() of 22.05.8 to 26.05.3: a base state, then flags; sinfo's signs.
+// Results of node_state_string_complete() of 22.05.8 to 26.05.3: a base state, then flags or the
+// signs that sinfo uses.
 TEST(Nodes, OnlyDownIsDown) {
     for (const char* state : {"DOWN", "DOWN*", "DOWN+DRAIN", "DOWN+CLOUD+NOT_RESPONDING",
                               "DOWN+COMPLETING", "DOWN*+CLOUD", "DOWN~"})

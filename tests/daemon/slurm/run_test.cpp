@@ -38,7 +38,8 @@ TEST(Run, AProgramThatClosesItsOutputsAndHangsIsEndedToo) {
     EXPECT_TRUE(run(shell("exec >&- 2>&-; sleep 100"), milliseconds(200)).timed_out);
 }
 
-// sbatch hands its own on to the job: rolld's would close what the job writes to everybody else.
+// sbatch passes its own umask to the job. With rolld's umask, other users could not read the job's
+// output.
 TEST(Run, ACommandHasTheUmaskThatItIsGiven) {
     Command command = shell("umask");
     command.umask = 0123;
