@@ -35,14 +35,14 @@ TEST_F(JobFiles, TailYieldsWholeLinesOnce) {
     EXPECT_TRUE(tail.lines().empty());
 }
 
-// roll-worker cuts a log to its newest half while it grows.
+// roll-worker cuts a growing log to its newest half.
 TEST_F(JobFiles, TailMissesNothingOfALogWhoseHeadWasCut) {
     Tail tail(output / "r.log");
     std::string all;
     for (int i = 0; i < 2000; ++i) all += std::to_string(i) + " of many lines\n";
     append("r.log", all + "half a");
     EXPECT_EQ(tail.lines().size(), 2000u);
-    // The cut file is shorter than before, then longer.
+    // First the cut file is shorter than before, then longer.
     for (const auto& [head, more] : {std::pair(4096u, 2000u), std::pair(20480u, 30000u)}) {
         const std::string text = *read_file(output / "r.log");
         std::filesystem::remove(output / "r.log");

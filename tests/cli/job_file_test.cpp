@@ -71,7 +71,7 @@ TEST(Directives, OfSlurmAreListedAndNotRead) {
     EXPECT_TRUE(slurm_directives("#!/bin/sh\n#ROLL --slots 2\n", "a.sh").empty());
 }
 
-// Later settings override earlier ones: file, ROLL_SUBMIT, command line.
+// Settings override each other in this order: file, ROLL_SUBMIT, command line.
 TEST(Environment, WinsOverTheFileAndNotOverTheCommandLine) {
     ::setenv("ROLL_SUBMIT", "--slots 2 --name 'from env' --set train.steps=7", 1);
     const auto options = options_of_environment();

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uid_t kOther = 54321;  // no user of this machine
+constexpr uid_t kOther = 54321;  // a uid that this machine does not know
 
 class Outputs : public ::testing::Test {
   protected:
@@ -56,7 +56,7 @@ TEST_F(Outputs, AFileInTheWayIsNamed) {
                   "/runs is not a directory");
 }
 
-// The directory may be on a file system that only the nodes mount.
+// A missing directory may be on a file system that only the nodes mount.
 TEST_F(Outputs, ADirectoryThatThisMachineDoesNotKnowIsLeftToTheNodes) {
     EXPECT_EQ(refusal(base + "/a/b/c/x-{id}", kOther), "");
     EXPECT_EQ(refusal("/no-such-volume/x-{id}", kOther), "");

@@ -40,7 +40,8 @@ TEST(JobLine, HasABarWhereThereIsRoomAndFitsItsTerminal) {
               "job 7 kjv  running  [########------------]  40 %  " + told);
     EXPECT_EQ(job_line(job, 110, false), "job 7 kjv  running  [####------]  40 %  " + told);
     EXPECT_EQ(job_line(job, 80, false),
-              ("job 7 kjv  running  " + told).substr(0, 79));  // the last column stays free
+              // One column less, because the last column stays free.
+              ("job 7 kjv  running  " + told).substr(0, 79));
     EXPECT_EQ(job_line(job, 10, false), "job 7 kjv  running");
     EXPECT_EQ(job_line(jobs()[1], 120, false), "job 8 eval  queued  after job 7");
     job["state"] = "failed";

@@ -56,7 +56,7 @@ TEST_F(Rollctl, WithoutADaemonEndsWithFiveAndNamesTheNextCommand) {
     }
 }
 
-// A job's exit code cannot be confused with rollctl's own errors.
+// The exit status of rollctl's own errors differs from a job's exit code.
 TEST_F(Rollctl, WhatEndsWithAJobsExitCodeHasOneForItsOwnTroubles) {
     std::ofstream(base + "/bad.yaml") << "name: x\nkind: train\n";
     for (const char* arguments :
@@ -213,7 +213,7 @@ TEST_F(Rollctl, TheExampleIsAValidJobFile) {
     EXPECT_EQ(Json::parse(ended.output)["jobs"][0]["document"]["train"]["steps"], 70);
 }
 
-// Puts scripts that print their arguments beside rollctl, in place of roll-convert and roll-rank.
+// Puts scripts next to rollctl in place of roll-convert and roll-rank. They print their arguments.
 TEST_F(Rollctl, HandsItsWordsToTheProgramsBesideIt) {
     std::filesystem::copy(ROLLCTL, base + "/rollctl");
     for (const char* name : {"roll-rank", "roll-convert"}) {
@@ -251,7 +251,7 @@ TEST_F(Rollctl, CompletionIsAScriptThatShellsAccept) {
     EXPECT_EQ(run("completion tcsh").status, 2);
 }
 
-// The completion script calls a fake rollctl that prints its arguments.
+// The completion script calls a fake rollctl, which prints its arguments.
 TEST_F(Rollctl, CompletionKnowsCommandsVerbsJobsAndQueues) {
     std::ofstream(base + "/c.sh") << run("completion bash").output;
     std::ofstream(base + "/rollctl") << "#!/bin/sh\necho $* | tr ' ' '_'\n";
@@ -270,7 +270,7 @@ TEST_F(Rollctl, CompletionKnowsCommandsVerbsJobsAndQueues) {
                   "last all jobs_-a_--parsable\n");
 }
 
-// Takes the commands from the completion script's first list.
+// Takes the commands from the first list in the completion script.
 TEST_F(Rollctl, EveryCommandIsInTheManualPage) {
     std::ifstream file(ROLL_MANUAL);
     const std::string page((std::istreambuf_iterator<char>(file)), {});

@@ -19,7 +19,7 @@ TEST(Hash64, OfPiecesIsThatOfTheWhole) {
         EXPECT_EQ(pieces.value(), hash64(whole)) << cut;
     }
     EXPECT_EQ(Hash64().value(), hash64(std::string_view()));
-    EXPECT_EQ(to_hex(Hash64().value()), "2d06800538d394c2");  // XXH3's of nothing
+    EXPECT_EQ(to_hex(Hash64().value()), "2d06800538d394c2");  // XXH3-64 of an empty text
 }
 
 }  // namespace

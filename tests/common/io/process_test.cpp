@@ -43,7 +43,8 @@ TEST(Process, GetsItsArgumentsEnvironmentDirectoryAndDescriptorsAndNothingElse) 
     const auto pid = io::spawn(spawn);
     ASSERT_TRUE(pid) << pid.error().message;
     pipe.write.reset();
-    EXPECT_EQ(read_all(pipe.read.get()), "hello /usr\n0 1 2 3 7 ");  // 3 is ls's own
+    // Descriptor 3 is opened by ls itself.
+    EXPECT_EQ(read_all(pipe.read.get()), "hello /usr\n0 1 2 3 7 ");
     EXPECT_EQ(wait_status(*pid), 0);
 }
 
@@ -63,7 +64,7 @@ TEST(Process, TheFirstProcessOfANamespaceTakesAllOthersOfItAlong) {
               "1 /proc/1\n");
     ::kill(*pid, SIGKILL);
     EXPECT_EQ(wait_status(*pid), SIGKILL);
-    EXPECT_EQ(read_all(pipe.read.get()), "");  // nobody holds it any more
+    EXPECT_EQ(read_all(pipe.read.get()), "");  // no process has the pipe open
 }
 
 TEST(Process, RunsOnTheCpusThatItGetsAndNoOthers) {
@@ -114,7 +115,8 @@ TEST(Process, BlockedSignalsReachTheProgramAllTheSame) {
 TEST(Process, DescendantsAreFoundInOtherSessionsToo) {
     Pipe up = make_pipe().value();
     Pipe down = make_pipe().value();
-    // Use descriptor 4 instead of 0: a shell sets stdin of background processes to /dev/null.
+    // Use descriptor 4 instead of 0, because a shell sets stdin of background processes to
+    // /dev/null.
     Spawn spawn = shell("setsid sh -c 'echo up >&3; read line <&4' & wait");
     spawn.group = 0;
     spawn.descriptors = {{up.write.get(), 3}, {down.read.get(), 4}};

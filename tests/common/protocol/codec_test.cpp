@@ -6,7 +6,7 @@
 namespace roll::protocol {
 namespace {
 
-// Encodes, decodes and encodes again; equal texts show that every field is carried.
+// Encodes, decodes and encodes again. Equal texts show that the codec handles every field.
 template <class T, class Decode>
 void round_trip(const T& value, Decode decode) {
     const std::string frame = encode(value);
@@ -41,7 +41,7 @@ TEST(Codecs, TheSamplesHoldWhatTheyShould) {
     EXPECT_EQ(answer->recorded.at(0).steps, (std::vector<std::int64_t>{5, 10}));
 }
 
-// Decodes frames with one field missing or of a wrong type.
+// Decodes frames in which one field is missing or has a wrong type.
 template <class Decode>
 void is_strict(const std::string& frame, const std::set<std::string>& optional, Decode decode) {
     const Json whole = *parse_json(frame);
@@ -130,10 +130,10 @@ TEST(Codecs, AHeartbeatThatSaysTheSameAgainIsKnownByItsText) {
     heartbeat.sequence = 10;
     EXPECT_EQ(repeated(before, encode(heartbeat)), 10u);
     EXPECT_EQ(repeated(before, encode(heartbeat) + " "), std::nullopt);
-    heartbeat.draining = true;  // stands before the sequence
+    heartbeat.draining = true;  // a field before the sequence number
     EXPECT_EQ(repeated(before, encode(heartbeat)), std::nullopt);
     heartbeat.draining = false;
-    heartbeat.slots = 3;  // stands behind it
+    heartbeat.slots = 3;  // a field after the sequence number
     EXPECT_EQ(repeated(before, encode(heartbeat)), std::nullopt);
     EXPECT_EQ(repeated("", before), std::nullopt);
     const std::string twice = R"({"running":[{"sequence":1}],"sequence":2})";

@@ -1,4 +1,4 @@
-// Decodes truncated, bit-flipped and random frames: they decode or fail, but never crash.
+// Decodes truncated, bit-flipped and random frames. They must decode or fail, but never crash.
 #include <random>
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 namespace roll::protocol {
 namespace {
 
-// Runs every decoder on one frame. Values that decode must encode again.
+// Runs every decoder on one frame. A value that decodes must encode again.
 void feed(std::string_view frame) {
     if (const auto value = decode_heartbeat(frame)) static_cast<void>(encode(*value));
     if (const auto value = decode_answer(frame)) static_cast<void>(encode(*value));
@@ -60,7 +60,7 @@ TEST(Fuzz, RandomBytesDoNoHarm) {
     }
 }
 
-// Makes valid JSON that is a wrong message, by swapping values.
+// Swaps values, which makes valid JSON that is not a valid message.
 void swap_values(Json& json, std::mt19937_64& random) {
     static const std::vector<Json> kOdd = {nullptr,
                                            true,

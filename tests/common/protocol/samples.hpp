@@ -1,4 +1,4 @@
-// One message of each kind, with no field at its default.
+// One message of each kind. None of their fields has its default value.
 #pragma once
 
 #include "common/protocol/client.hpp"

@@ -92,7 +92,7 @@ TEST(Undeliverable, NamesTheArgumentThatTheKernelRefuses) {
 
 TEST(Undeliverable, NamesTheFieldThatMakesADocumentTooLarge) {
     EXPECT_EQ(told({{"script", std::string(4'000'000, 'x')}}), "");
-    const std::string quotes(3'000'000, '"');  // each is two bytes of the document
+    const std::string quotes(3'000'000, '"');  // each quote takes two bytes of the document
     const std::string problem = told({{"name", "x"}, {"train", {{"prompts", {"a", quotes}}}}});
     EXPECT_TRUE(
         problem.starts_with("train.prompts[1] is 6000003 bytes long and brings the job to 6000"))

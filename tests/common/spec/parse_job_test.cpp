@@ -36,7 +36,7 @@ class ParseJob : public ::testing::Test {
 
     ParsedJob parse(const Json& json) const { return parse_job(json.dump(), base); }
 
-    // Returns "path message" lines.
+    // Returns the problems as lines of the form "path message".
     std::string problems(const Json& json) const {
         std::string text;
         for (const Problem& problem : parse(json).problems) {
@@ -77,7 +77,7 @@ TEST_F(ParseJob, ReadsASmallTrainFile) {
 }
 
 // The document contains every default, so that a later version cannot change a queued job. The
-// schema's defaults equal those of TrainSpec.
+// defaults of the schema must therefore equal those of TrainSpec.
 TEST_F(ParseJob, DefaultsInTheSchemaAreThoseOfTheTrainSpec) {
     const auto filled = train_spec(parse(train_file()).spec.document);
     ASSERT_TRUE(filled);
@@ -350,7 +350,8 @@ TEST_F(ParseJob, ReadsCommandConvertAndResumeFiles) {
     ASSERT_TRUE(resume.ok()) << problems(json);
     EXPECT_EQ(resume.spec.source_job, JobId{12});
     EXPECT_TRUE(resume.spec.export_document.empty());
-    json["data"]["train"] = {"gone.jsonl"};  // checkpoint and token files have what is needed
+    // Missing, but the checkpoint and its token files have all that is needed.
+    json["data"]["train"] = {"gone.jsonl"};
     json["tokenizer"] = "gone";
     EXPECT_EQ(problems(json), "");
 }

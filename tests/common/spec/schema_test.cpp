@@ -5,7 +5,8 @@
 namespace roll::spec {
 namespace {
 
-// Returns the problems of a train job with these additional keys, as "path message" lines.
+// Returns the problems of a train job with these additional keys, as lines of the form "path
+// message".
 std::string problems(const Json& more) {
     Json job = Json::parse(R"({
         "name": "x", "kind": "train", "model": {"from": "x"}, "data": {"train": ["a.txt"]},

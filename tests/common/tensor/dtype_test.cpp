@@ -30,8 +30,8 @@ TEST(DType, NamesAreReadBack) {
 
 TEST(DType, RoundsToNearestEven) {
     EXPECT_EQ(bfloat(1.0F), 0x3F80);
-    EXPECT_EQ(bfloat(std::bit_cast<float>(0x3F808000U)), 0x3F80);  // a tie, down to even
-    EXPECT_EQ(bfloat(std::bit_cast<float>(0x3F818000U)), 0x3F82);  // a tie, up to even
+    EXPECT_EQ(bfloat(std::bit_cast<float>(0x3F808000U)), 0x3F80);  // a tie, rounded down to even
+    EXPECT_EQ(bfloat(std::bit_cast<float>(0x3F818000U)), 0x3F82);  // a tie, rounded up to even
     EXPECT_EQ(bfloat(std::numeric_limits<float>::max()), 0x7F80);
     EXPECT_EQ(half(65519.0F), 0x7BFF);
     EXPECT_EQ(half(65520.0F), 0x7C00);
@@ -42,7 +42,8 @@ TEST(DType, RoundsToNearestEven) {
 }
 
 TEST(DType, KeepsNaN) {
-    const float nan = std::bit_cast<float>(0x7F800001U);  // its payload would vanish if cut off
+    // Its payload would be 0 if the low bits were cut off.
+    const float nan = std::bit_cast<float>(0x7F800001U);
     EXPECT_EQ(bfloat(nan), 0x7FC0);
     EXPECT_EQ(half(nan), 0x7E00);
 }

@@ -47,12 +47,12 @@ TEST(Safetensors, RefusesEveryHeaderThatDoesNotDescribeItsFile) {
     const std::string next = R"({"dtype":"F32","shape":[2],"data_offsets":)";
     EXPECT_EQ(problem_of(file_of(a + "}", 8)), "");
     const std::pair<std::string, std::size_t> refused[] = {
-        {a + "}", 9},                              // a byte over
+        {a + "}", 9},                              // a byte too many
         {a + "}", 7},                              // cut off
         {" " + a + "}", 8},                        // does not start with {
         {a, 8},                                    // not JSON
         {"[]", 0},                                 // not an object
-        {a + ",\"a\":" + next + "[8,16]}}", 16},   // a name twice
+        {a + ",\"a\":" + next + "[8,16]}}", 16},   // the same name twice
         {a + ",\"b\":" + next + "[4,12]}}", 12},   // overlap
         {a + ",\"b\":" + next + "[12,20]}}", 20},  // a gap
         {R"({"a":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}})", 8},
