@@ -1,5 +1,6 @@
-// roll-worker's loop: passes input from rolld, processes, the volume and the clock to AgentCore and
-// carries out its effects. It has one thread, which waits in one place.
+// roll-worker's loop. It passes input from rolld, the child processes, the volume and the clock to
+// AgentCore, and carries out the effects that AgentCore returns. The loop has one thread, which
+// waits in one place.
 #pragma once
 
 #include <chrono>
@@ -17,7 +18,7 @@
 
 namespace roll::agent {
 
-// The conditions under which a pilot leaves its allocation.
+// The conditions under which a pilot (a roll-worker in a Slurm allocation) leaves its allocation.
 struct PilotRules {
     std::optional<protocol::PilotNote> note{};
     std::chrono::seconds handover{};
@@ -34,7 +35,7 @@ struct AgentParts {
     PilotRules pilot{};
     Millis beat{1000};
     GpuWatch gpus{};
-    // True for the reaper: run() returns once rolld has answered, or after a timeout
+    // True in the reaper: run() returns once rolld has answered the last report, or after a timeout
     bool last_word = false;
 };
 
@@ -42,9 +43,9 @@ class Agent {
   public:
     explicit Agent(AgentParts parts) : parts_(std::move(parts)) {}
 
-    // Returns when a signal has asked roll-worker to end and all attempts have ended and are
-    // reported. A second signal makes it return at once, unless this is a pilot. No process that
-    // roll-worker started is left then.
+    // Runs the loop until a signal has asked roll-worker to end and all attempts have ended and are
+    // reported. A second signal makes run() return at once, unless this is a pilot. When
+    // roll-worker then ends, no process that it started is left.
     void run();
 
   private:
@@ -67,7 +68,7 @@ class Agent {
     Volume volume_{};
     Instant now_{};
     std::optional<Instant> beat_at_{};     // send time of the last heartbeat
-    std::optional<Instant> change_due_{};  // deadline for reporting a change to rolld
+    std::optional<Instant> change_due_{};  // deadline for telling rolld of a change
     int end_signals_ = 0;
     std::optional<Instant> give_up_at_{};  // deadline of the wait for rolld's acknowledgement
     std::optional<Instant> answered_at_{};

@@ -28,10 +28,10 @@ namespace roll::agent {
 // clang-format off
 struct Start { protocol::StartOrder order; Instant lease_ends{}; Instant killed_at{}; };
 struct SetLeash { AttemptKey attempt; Instant lease_ends{}; Instant killed_at{}; };
-struct Tell { AttemptKey attempt; protocol::Command command; };      // a command to every rank, on its stdin
-struct Terminate { AttemptKey attempt; };                            // SIGTERM to its process group
-struct DumpStacks { AttemptKey attempt; };                           // writes the ranks' stacks to their logs
-struct Kill { AttemptKey attempt; };                                 // SIGKILL to all its processes
+struct Tell { AttemptKey attempt; protocol::Command command; };      // sends a command to every rank, on its stdin
+struct Terminate { AttemptKey attempt; };                            // sends SIGTERM to the attempt's process group
+struct DumpStacks { AttemptKey attempt; };                           // makes the ranks write their stacks to their logs
+struct Kill { AttemptKey attempt; };                                 // sends SIGKILL to all processes of the attempt
 struct Publish { AttemptKey attempt; std::int64_t step = 0; std::string from; std::string to; Instant before{}; };
 struct Remember { protocol::RunningAttempt entry; };                 // writes the entry to the run directory
 struct Forget { AttemptKey attempt; };
@@ -59,34 +59,36 @@ class AgentCore {
 
     void on_report(const AttemptKey& key, int rank, const protocol::Report& report, Instant now);
     void on_exit(const AttemptKey& key, int rank, ExitStatus exit, Instant now);
-    // `use`: percent of each GPU, see note_gpu_use()
+    // `use`: utilization of each GPU in percent, see note_gpu_use()
     void on_gpu_use(const std::vector<int>& use) {
         for (auto& [key, attempt] : attempts_) note_gpu_use(attempt, use);
     }
-    // Call when the guard has killed the attempt at its kill deadline.
+    // Call when the guard (the parent process of the programs) has killed the attempt at its
+    // deadline.
     void on_leash(const AttemptKey& key, Instant now);
-    // `patterns`: indices of the job's log patterns that matched
+    // `patterns`: indices of the job's log patterns that match a line of the logs
     void on_matched(const AttemptKey& key, std::vector<int> patterns);
     void on_start_failed(const AttemptKey& key, Verdict verdict);
     void on_gone(const AttemptKey& key, Instant now);  // no process of the attempt is left
     void on_published(const AttemptKey& key, std::int64_t step, const Result<void>& done,
                       Instant now);
-    void on_drain(Instant now);  // stops every attempt with a checkpoint; starts no more
+    void on_drain(Instant now);  // asks every attempt to save a checkpoint and stop; starts no more
 
-    // Builds the next heartbeat. Call it only when sending: bounds are computed from `now`, the
-    // send time of the heartbeat that is answered.
+    // Builds the next heartbeat. Call it only when sending, because `now` must be the send time:
+    // the bounds of the attempts are computed from the send time of the heartbeat that rolld
+    // answers.
     protocol::Heartbeat heartbeat(Instant now);
 
-    // Returns the path of the beacon that must be read now, or empty if none must be. After it has
-    // returned a path, it returns empty for one interval.
+    // Returns the path of the beacon if it must be read now, else empty. After it has returned the
+    // path, it returns empty for one interval.
     std::string look_due(Instant now);
 
     bool idle() const;  // true if no attempt has a process
     // Number of attempts in each heartbeat
     std::size_t running() const { return attempts_.size(); }
     // Returns true if no attempt is left, every end is acknowledged and, if draining, rolld has
-    // acknowledged the drain or cannot be reached. Without that acknowledgement rolld would wait
-    // for the lease to expire.
+    // acknowledged the drain or cannot be reached. It waits for the drain's acknowledgement,
+    // because without it rolld would wait until the lease expires.
     bool settled(Instant now) const;
     std::vector<Effect> take_effects() { return std::exchange(effects_, {}); }
 
@@ -111,18 +113,20 @@ class AgentCore {
     void leash(const Attempt& attempt);
     bool renewing(Instant now) const;
 
-    // Template of every heartbeat; its sequence is that of the last one sent
+    // Template of every heartbeat; its sequence number is that of the last heartbeat sent
     protocol::Heartbeat self_;
     LeaseRules rules_;
     StopRules stops_;
     bool draining_ = false;
-    // Sequence of the first heartbeat that reported draining
+    // Sequence number of the first heartbeat that reported draining
     std::optional<std::uint64_t> drain_said_{};
-    std::uint64_t incarnation_ = 0;  // newest incarnation seen in an answer or in the beacon
-    std::uint64_t echoed_ = 0;       // newest heartbeat sequence that was answered
-    std::uint64_t renewed_ = 0;     // heartbeat sequence in the answer that last lowered the bounds
-    std::uint64_t renewed_by_ = 0;  // incarnation that sent that last answer
-    // Send time by sequence, of heartbeats that rolld may still answer
+    // newest incarnation (start of rolld) seen in an answer or in the beacon
+    std::uint64_t incarnation_ = 0;
+    std::uint64_t echoed_ = 0;  // newest sequence number of an answered heartbeat
+    // sequence number of the heartbeat whose answer last lowered the bounds
+    std::uint64_t renewed_ = 0;
+    std::uint64_t renewed_by_ = 0;  // incarnation (start of rolld) that sent that answer
+    // Send time of each heartbeat that rolld may still answer, by sequence number
     std::map<std::uint64_t, Instant> sent_{};
     std::optional<Instant> heard_{};  // send time of the newest answered heartbeat
     std::string beacon_{};

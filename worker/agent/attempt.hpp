@@ -17,7 +17,7 @@ namespace roll::agent {
 
 struct StopRules {
     Millis grace{30000};              // time between the request to stop and SIGKILL
-    Millis checkpoint_grace{300000};  // the same if the stop requests a checkpoint
+    Millis checkpoint_grace{300000};  // the same time, if the stop requests a checkpoint
     // Time that a rank here gets to report why it failed, after another rank lost it as a peer
     Millis settle{5000};
 };
@@ -49,7 +49,7 @@ struct Staged {
 // A checkpoint that rolld has not recorded yet. Each heartbeat repeats it until rolld does.
 struct Unrecorded {
     protocol::WrittenCheckpoint checkpoint;
-    std::optional<std::uint64_t> said{};  // sequence of the first heartbeat that reported it
+    std::optional<std::uint64_t> said{};  // sequence number of the first heartbeat that reported it
 };
 
 struct Attempt {
@@ -68,15 +68,15 @@ struct Attempt {
     std::deque<Staged> staged{};
     bool publishing = false;
     std::vector<Unrecorded> unrecorded{};
-    std::uint64_t asked = 0;  // newest save request passed to the ranks
-    // Steps of which the ranks know that rolld recorded the checkpoint
+    std::uint64_t asked = 0;  // number of the newest save request passed to the ranks
+    // Steps of checkpoints whose recording by rolld was reported to the ranks
     std::set<std::int64_t> told{};
     std::string exported{};
     std::string progress{};
     std::optional<int> gpu_percent{};  // mean GPU utilization; set only on the first node
-    std::vector<int> matched{};        // indices of the job's log patterns that matched
+    std::vector<int> matched{};  // indices of the job's log patterns that match a line of the logs
     std::optional<Verdict> verdict{};
-    // Sequence of the first heartbeat that reported the end
+    // Sequence number of the first heartbeat that reported the attempt's end
     std::optional<std::uint64_t> end_said{};
 
     bool ranked() const { return order.kind == "train" || order.kind == "resume"; }
@@ -96,9 +96,9 @@ Ending ending_of(const Attempt& attempt);
 // Returns the number of programs on one node: one per rank if ranked, else 1.
 int programs_of(const protocol::StartOrder& order);
 
-// Decides whether looks at the beacon are evidence. While rolld answers, looks are compared with
-// its answers: if the beacon's counter is older than the volume's delay allows, looks are
-// distrusted until the next incarnation.
+// Decides whether looks at the beacon (rolld's file with its tick counter) are evidence. While
+// rolld answers, looks are compared with its answers. If the beacon's counter is older than the
+// volume's delay allows, looks are distrusted until rolld starts again.
 struct BeaconTrust {
     std::uint64_t incarnation = 0;
     std::uint64_t answered = 0;  // beacon counter in the last answer

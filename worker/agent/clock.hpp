@@ -1,5 +1,5 @@
-// Reads CLOCK_BOOTTIME, which keeps running while the machine is suspended. Bounds and leashes use
-// this clock.
+// Reads CLOCK_BOOTTIME, which keeps running while the machine is suspended. The deadlines for
+// stopping and killing attempts use this clock.
 #pragma once
 
 #include "worker/agent/lease.hpp"

@@ -1,8 +1,8 @@
 // Assigns a node's CPUs to slots. Pure, except machine_cpus().
 //
-// A worker pins its programs only if the CPUs are its own: its affinity holds exactly as many as
-// Slurm granted. On a shared node without such limits two workers would pin to the same CPUs; there
-// the grant only sets the number of threads.
+// A worker pins its programs only if no other process was granted its CPUs: its affinity holds
+// exactly as many CPUs as Slurm granted. On a shared node whose affinity is not limited, two
+// workers would pin to the same CPUs; there the grant only sets the number of threads.
 #pragma once
 
 #include <filesystem>
@@ -19,7 +19,8 @@ struct Cpu {
     friend bool operator==(const Cpu&, const Cpu&) = default;
 };
 
-// Returns the numbers in a list of /sys or a cgroup ("0-3,8,10-11"). Skips entries that are none.
+// Returns the numbers in a CPU list of /sys or a cgroup ("0-3,8,10-11"). Skips entries that are not
+// numbers or ranges.
 std::vector<int> parse_cpu_list(std::string_view text);
 
 // Returns the CPUs `ids` with their cores and NUMA nodes, read from `sys` (/sys). Without that
@@ -36,19 +37,19 @@ struct Grant {
     bool own = false;  // true if no other process was granted any of them
     friend bool operator==(const Grant&, const Grant&) = default;
 };
-// Returns what SLURM_CPUS_ON_NODE and SLURM_CPUS_PER_TASK grant to a Slurm step. Outside Slurm that
-// is all usable CPUs, as shared unless ROLL_CPU_BINDING=slots. With ROLL_CPU_BINDING=none they are
-// never the worker's own.
+// Returns the CPUs that SLURM_CPUS_ON_NODE and SLURM_CPUS_PER_TASK grant to a Slurm step. Outside
+// Slurm returns all usable CPUs, with `own` false unless ROLL_CPU_BINDING=slots. With
+// ROLL_CPU_BINDING=none `own` is always false.
 Grant granted_cpus(int usable, const std::vector<std::string>& environment);
 
-// Returns the NUMA node of each GPU: that of the first CPU near it. Empty if the node of any GPU is
-// unknown.
+// Returns the NUMA node of each GPU, which is the node of the first CPU near it. Empty if the node
+// of any GPU is unknown.
 std::vector<int> numa_of_gpus(const std::vector<Cpu>& cpus,
                               const std::vector<std::vector<int>>& near_gpus);
 
-// Divides `cpus` into equal shares, one per slot. A share keeps the threads of a core and CPUs of
-// one NUMA node together and prefers CPUs near the slot's GPU. Slot s of S slots uses GPU s * G / S
-// of G. `near_gpus` holds the CPUs near each GPU (empty if unknown). Returns empty if there are
+// Divides `cpus` into equal shares, one per slot. Keeps the threads of a core, and CPUs of one NUMA
+// node, in one share, and prefers CPUs near the slot's GPU. Slot s of S slots uses GPU s * G / S of
+// G GPUs. `near_gpus` holds the CPUs near each GPU (empty if unknown). Returns empty if there are
 // fewer CPUs than slots.
 std::vector<std::vector<int>> share_cpus(std::vector<Cpu> cpus, int slots,
                                          const std::vector<std::vector<int>>& near_gpus);

@@ -1,5 +1,5 @@
-// Checks whether GPU memory is free before a program starts, because the memory of an earlier
-// process is released only some time after its end.
+// Checks whether enough GPU memory is free before a program starts, because the driver releases an
+// earlier process's memory only some time after that process ends.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace roll::agent {
 
-// A GPU with more memory in use than allowed.
+// A GPU with more memory in use than allowed before a program starts.
 struct HeldGpu {
     GpuRoom room;
     std::int64_t used_bytes = 0;
@@ -21,8 +21,8 @@ struct HeldGpu {
 // Returns the GPUs with more memory in use than allowed.
 std::vector<HeldGpu> held_gpus(const std::vector<GpuRoom>& gpus);
 
-// Describes the GPUs: "GPU 0 has 20480 MiB in use (512 MiB at most): process 4711 (python3) 20000
-// MiB; GPU 1 ...".
+// Returns a description such as "GPU 0 has 20480 MiB in use (512 MiB at most): process 4711
+// (python3) 20000 MiB; GPU 1 ...".
 std::string text_of(const std::vector<HeldGpu>& held);
 
 }  // namespace roll::agent

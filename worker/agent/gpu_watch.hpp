@@ -1,4 +1,5 @@
-// Measures GPU utilization in a separate thread, so that a hung driver does not block the loop.
+// Measures GPU utilization in a separate thread, so that a hung driver does not block roll-worker's
+// loop.
 #pragma once
 
 #include <functional>

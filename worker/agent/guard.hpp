@@ -39,10 +39,10 @@ struct Program {
     friend bool operator==(const Program&, const Program&) = default;
 };
 
-// A GPU whose memory in use must not exceed `most_used_bytes` when a program starts, because memory
-// of an earlier process is released only some time after its end.
+// A GPU whose memory in use must not exceed `most_used_bytes` when a program starts, because the
+// driver releases an earlier process's memory only some time after that process ends.
 struct GpuRoom {
-    std::string name;  // as in CUDA_VISIBLE_DEVICES
+    std::string name;  // the GPU's name as in CUDA_VISIBLE_DEVICES
     std::int64_t most_used_bytes = 0;
     friend bool operator==(const GpuRoom&, const GpuRoom&) = default;
 };
@@ -59,19 +59,20 @@ struct NodeCheck {
 struct GuardPlan {
     // Directories to create; the first is the job's output directory
     std::vector<std::string> directories;
-    std::string launch_file;  // path; empty: no launch file is written
+    std::string launch_file;  // path of the launch file; empty: none is written
     std::string launch;
     // True for Roll's own programs: they write their logs directly, and failing to run one is not
     // the job's fault. The log of any other program is created at its first output.
     bool own_programs = true;
     std::vector<NodeCheck> checks{};
     std::vector<Program> programs;
-    std::int64_t log_bytes_max = 0;       // maximum size of each log; 0: no limit
-    std::vector<std::string> patterns{};  // searched for in the logs of a failed attempt
+    std::int64_t log_bytes_max = 0;  // maximum size of each log; 0: no limit
+    // patterns that are searched for in the logs if the attempt fails
+    std::vector<std::string> patterns{};
     std::vector<GpuRoom> gpus{};
-    // Longest wait for the GPUs' memory to become free; then the attempt fails
+    // Longest wait for the GPUs' memory to become free; after it the attempt fails
     int gpu_wait_seconds = 50;
-    std::string cgroup{};  // the cgroup for all programs; empty: the guard's own
+    std::string cgroup{};  // the cgroup for all programs; empty: the guard's own cgroup
     friend bool operator==(const GuardPlan&, const GuardPlan&) = default;
 };
 

@@ -10,7 +10,7 @@ std::string host_name();
 
 // Returns the ids of the CPUs in this process's affinity.
 std::vector<int> allowed_cpus();
-// Returns how many CPUs this process may use at a time: those of its affinity, or fewer if a cgroup
+// Returns how many CPUs this process may use at a time: all in its affinity, or fewer if a cgroup
 // has a quota.
 int cores();
 

@@ -1,10 +1,11 @@
-// The bound of an attempt: the longest silence that any rolld can have counted against it. Pure
-// arithmetic.
+// The bound of an attempt: the longest silence of this worker that any rolld can have counted
+// against the attempt. Pure arithmetic.
 //
-// Answers and looks at the beacon lower a bound; this machine's clock raises it. When it reaches
-// `lease`, the attempt saves a checkpoint, stops and publishes nothing more; at `lease + fence` it
-// is killed. Only after that does rolld reassign the job. Times are CLOCK_BOOTTIME, which keeps
-// running while the machine is suspended.
+// Answers and looks at the beacon (rolld's file with its tick counter) lower a bound; this
+// machine's clock raises it. When the bound reaches `lease`, the attempt saves a checkpoint, stops
+// and publishes nothing more. When it reaches `lease + fence`, the attempt is killed. Only after
+// that does rolld reassign the job. Times are CLOCK_BOOTTIME, which keeps running while the machine
+// is suspended.
 #pragma once
 
 #include <chrono>
@@ -18,14 +19,14 @@ using Instant = std::chrono::milliseconds;  // time since boot
 struct LeaseRules {
     // Interval of heartbeats, and minimum interval of rolld's updates of the beacon
     Millis beat{1000};
-    Millis volume_delay{4000};  // maximum age of the beacon that a look reads
+    Millis volume_delay{4000};  // maximum age of the beacon's content when it is read
     Millis lease{15000};
     Millis fence{15000};
     Millis company{2000};    // rolld counts as in contact for this long after an answer
     Millis orphan_after{0};  // attempts end if rolld has not answered for this long; 0: never
 };
 
-// One look at the beacon: what it showed, and when it began and ended.
+// One look at the beacon: what it showed, and when the reading began and ended.
 struct Look {
     std::uint64_t incarnation = 0;
     std::uint64_t counter = 0;
@@ -37,8 +38,8 @@ class Bound {
   public:
     Bound() = default;
     // Makes the bound of an attempt from the answer that started it. `sent`: when the answered
-    // heartbeat was sent. `counted`: silence, in ticks, that rolld had counted when that heartbeat
-    // arrived.
+    // heartbeat was sent. `counted`: ticks of silence that rolld had counted when that heartbeat
+    // arrived. `incarnation` and `counter`: rolld's start and its tick counter at the answer.
     Bound(Instant sent, std::int64_t counted, std::uint64_t incarnation, std::uint64_t counter,
           const LeaseRules& rules);
 
@@ -50,20 +51,21 @@ class Bound {
     void answered(Instant sent, std::int64_t counted, std::uint64_t incarnation,
                   std::uint64_t counter, const LeaseRules& rules);
 
-    // Applies a look, which can lower the bound. Ignores a look at an older incarnation than that
-    // of the last answer. A newer incarnation restarts the count, but does not revive an attempt
-    // whose bound has reached lease + fence.
+    // Applies a look, which can lower the bound. Ignores a look at an older incarnation (start of
+    // rolld) than the last answer's. A look at a newer incarnation counts ticks from 0, but is
+    // ignored if the bound has reached lease + fence.
     void looked(const Look& look, const LeaseRules& rules);
 
     // Applies a look at a distrusted beacon, which never lowers the bound. It raises the bound if
-    // the look shows more ticks than this clock has measured, because then the clock stood still
-    // while rolld counted.
+    // the look shows more ticks than this machine's clock has measured, because then the clock
+    // stood still while rolld counted silence.
     void doubted(const Look& look, const LeaseRules& rules);
 
   private:
     Instant silent_since_{};
     std::uint64_t incarnation_ = 0;
-    std::uint64_t counter_ = 0;  // counter at which the count of `incarnation_` starts
+    // tick counter of `incarnation_` from which later ticks are counted
+    std::uint64_t counter_ = 0;
 };
 
 }  // namespace roll::agent

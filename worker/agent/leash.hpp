@@ -1,6 +1,7 @@
-// Memory shared by roll-worker and an attempt's guard: the deadline for starting the attempt, and
-// the deadline for killing it. roll-worker moves the deadlines while it is in contact with rolld;
-// the guard only reads them. So the guard kills the attempt on time even if roll-worker is frozen.
+// Memory shared by roll-worker and an attempt's guard, with two deadlines: the attempt must start
+// before the end of its lease, and is killed at the second. roll-worker moves the deadlines while
+// it is in contact with rolld; the guard only reads them. So the guard kills the attempt on time
+// even if roll-worker is frozen.
 #pragma once
 
 #include <atomic>
@@ -14,8 +15,9 @@ namespace roll::agent {
 
 class Leash {
   public:
-    static Result<Leash> make();                       // called by roll-worker
-    static Result<Leash> open(io::Descriptor shared);  // called by the guard
+    static Result<Leash> make();  // creates the memory; called by roll-worker
+    // maps the memory of `shared`; called by the guard
+    static Result<Leash> open(io::Descriptor shared);
     Leash(Leash&& other) noexcept;
     Leash& operator=(Leash&& other) noexcept;
     Leash(const Leash&) = delete;

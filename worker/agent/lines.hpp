@@ -1,4 +1,4 @@
-// Reads lines from a pipe or socket. Lines longer than the limit are dropped.
+// Reads lines from a pipe or socket. Drops lines longer than the limit.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ class LineReader {
   public:
     explicit LineReader(std::size_t bytes_max) : bytes_max_(bytes_max) {}
 
-    // Reads once from `fd`. Returns false at its end or on an error.
+    // Reads once from `fd`. Returns false at the end of the stream or on an error.
     bool fill(int fd);
     void feed(std::string_view bytes) { buffer_.append(bytes); }
     std::optional<std::string> next();

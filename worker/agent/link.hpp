@@ -1,5 +1,5 @@
 // The connection to rolld: sends heartbeats and receives answers. Never blocks. While no answer
-// arrives, it reads the state directory again, which tells whether rolld has a new endpoint or key.
+// arrives, it reads the state directory again, because rolld may have a new endpoint or key.
 #pragma once
 
 #include <memory>
@@ -23,7 +23,7 @@ class Link {
     // Connects or reconnects if necessary. Fails with the reason why there is no connection.
     Result<void> maintain(Instant now);
 
-    // Sends a heartbeat. Without a connection it does nothing; the next heartbeat repeats the
+    // Sends a heartbeat. Does nothing without a connection, because the next heartbeat repeats the
     // state.
     void send(const protocol::Heartbeat& heartbeat);
 

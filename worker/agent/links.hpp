@@ -1,5 +1,5 @@
-// Lists network links that are up. A link that was up when roll-worker started and is down now is a
-// fault; a link that was never up is unused.
+// Lists the network links that are up. If a link was up when roll-worker started and is down now,
+// the node has a fault. A link that was never up is unused.
 #pragma once
 
 #include <filesystem>

@@ -17,17 +17,17 @@ std::string value_of(const std::vector<std::string>& environment, std::string_vi
 // Returns CUDA's names of the GPUs given to this process: the entries of CUDA_VISIBLE_DEVICES
 // (indices, UUIDs, MIG instances) up to the first that CUDA does not accept. If that variable is
 // not set, uses SLURM_STEP_GPUS, then SLURM_JOB_GPUS; nullopt if none is set. CUDA_VISIBLE_DEVICES
-// comes first, because inside a device cgroup it counts from 0, while SLURM_*_GPUS keep the node's
-// numbers.
+// comes first, because inside a device cgroup its numbers start at 0, as CUDA's do, while
+// SLURM_*_GPUS keep the node's numbers.
 std::optional<std::vector<std::string>> given_gpus(const std::vector<std::string>& environment);
 
 // Returns the name under which a pilot registers; unique even if two allocations share a node.
 std::string pilot_node(const std::vector<std::string>& environment, const std::string& host,
                        const std::string& key);
 
-// Returns the network segment of a Slurm step's node: in SLURM_TOPOLOGY_ADDR ("core.leaf3.node7")
-// all levels above the node, so that leaves of different trees differ, then the NVLink domain if
-// the node has one. Empty if both are unknown.
+// Returns the network segment of a Slurm step's node: all levels above the node in
+// SLURM_TOPOLOGY_ADDR ("core.leaf3.node7"), so that leaves of different trees differ, then the
+// NVLink domain `nvlink` unless it is empty. Returns empty if both are unknown.
 std::string segment_of(const std::vector<std::string>& environment, const std::string& nvlink);
 
 // Returns true if the pilot's jobs must stop now: the known end of the allocation is at most

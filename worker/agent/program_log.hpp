@@ -1,5 +1,5 @@
 // A program's log. A job's command writes into a pipe; the log and its directories are created at
-// its first output, because most commands of a long queue print nothing, and creating three
+// the command's first output. Most commands of a long queue print nothing, and creating three
 // directories and a file on a network volume takes longer than running them.
 #pragma once
 
@@ -21,8 +21,8 @@ Result<io::Descriptor> open_log(const std::string& file);
 // Appends a line that begins with "roll-worker: ".
 void add_to_log(const std::string& file, const std::string& text);
 
-// Copies a pipe into a log. It does so in a separate thread, so that a hung volume does not delay
-// the guard's kill.
+// Copies a pipe into a log. Copies in a separate thread, so that a hung volume does not delay the
+// guard's kill.
 class LogPipe {
   public:
     // Makes the pipe. Caps the log with cap_log() before it exceeds `bytes_max` by more than a
@@ -34,12 +34,13 @@ class LogPipe {
 
     // Returns the end of the pipe that the program writes to. Call it once.
     io::Descriptor take_input() { return std::move(input_); }
-    // Returns the descriptor to poll for POLLIN; -1 if there is nothing to wait for. When it is
-    // ready, call begin().
+    // Returns the descriptor to poll for POLLIN; -1 if there is nothing to wait for. Call begin()
+    // when it is readable.
     int waited() const { return waited_; }
     void begin(short revents);
-    // Returns after all output is in the log, or with the write error. Call it once no program
-    // writes any more. After a write error, the program's own writes fail as on a full disk.
+    // Waits until all output is in the log; returns the write error if there was one. Call it once
+    // no program writes any more. After a write error, the program's own writes fail as on a full
+    // disk.
     Result<void> finish();
 
   private:

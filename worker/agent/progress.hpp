@@ -13,24 +13,26 @@ namespace roll::agent {
 
 struct RankProgress {
     std::int64_t step = 0;
-    std::int64_t steps = 0;       // total number of steps of the job
-    std::int64_t own_ms = 0;      // milliseconds of the newest step without waiting for other ranks
-    std::optional<Instant> at{};  // time of the newest report
-    Millis longest{};             // longest time between two reports
+    std::int64_t steps = 0;  // total number of steps of the job
+    // milliseconds that the newest step took without waiting for other ranks
+    std::int64_t own_ms = 0;
+    std::optional<Instant> at{};  // time of the newest report of a step
+    Millis longest{};             // longest time between two reports of steps
 };
 
 // Records a rank's report of a completed step.
 void note_step(RankProgress& rank, std::int64_t step, std::int64_t steps, std::int64_t own_ms,
                Instant now);
 
-// True if any rank has completed a step in this attempt
+// True if at least one rank has completed a step in this attempt
 bool has_stepped(const std::vector<RankProgress>& ranks);
 
-// The time that ranks may take without progress before they count as hung.
+// How long ranks may make no progress before they count as hung.
 struct HangRule {
     // Limit between two steps; 0: no limit; -1: five minutes plus 10 times the longest step
     Millis step{};
-    Millis start{};  // limit before the first step and until a longest step is known; 0: no limit
+    // limit before the first step, and until the longest step is known; 0: no limit
+    Millis start{};
 };
 
 // Returns the time limit `hang_first_step` of a job's document: 30 minutes if unset, 0 for no

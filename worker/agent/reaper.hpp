@@ -1,11 +1,11 @@
-// The reaper: a process that outlives a killed roll-worker and its killed guards. It has its own
-// session and name, so that killing roll-worker by name does not reach it. Once roll-worker and all
-// guards have ended, it kills their remaining processes and reports to rolld, as the next
-// roll-worker would.
+// The reaper: a process that outlives a killed roll-worker and its killed guards. The reaper has
+// its own session and name, so that killing roll-worker by name does not reach it. Once roll-worker
+// and all guards have ended, the reaper kills their remaining processes and reports the attempts'
+// ends to rolld, as the next roll-worker would.
 //
-// Its stdin is a pipe that roll-worker and all guards hold open. Lines on the pipe: "dismissed"
-// from a roll-worker that ends normally, "clean PID STARTED" from a guard with no process left
-// below it.
+// The reaper's stdin is a pipe that roll-worker and all guards hold open. Lines on the pipe:
+// "dismissed" from a roll-worker that ends normally, "clean PID STARTED" from a guard with no
+// process left below it.
 #pragma once
 
 #include <set>
@@ -23,7 +23,7 @@ namespace roll::agent {
 // The reaper as roll-worker sees it: starts the process and holds its pipe.
 class Reaper {
   public:
-    // Runs without a reaper: guards get no pipe.
+    // Makes a Reaper without a process: guards get no pipe.
     Reaper() = default;
     // `arguments`: command line of the reaper process.
     explicit Reaper(std::vector<std::string> arguments) : arguments_(std::move(arguments)) {}
@@ -33,7 +33,7 @@ class Reaper {
     // Returns the end of the pipe that guards inherit; -1 without a reaper.
     int descriptor() const { return pipe_.get(); }
     pid_t pid() const { return pid_; }
-    // Tells the reaper to end without reporting, because rolld knows everything.
+    // Tells the reaper to end without reporting, because rolld already knows all ends.
     void dismiss();
 
   private:
@@ -43,7 +43,8 @@ class Reaper {
     Instant started_{-Millis{1 << 20}};
 };
 
-// Called by a guard: reports that no process is left below it.
+// Called by a guard: reports through `descriptor`, the pipe, that no process is left below the
+// guard.
 void say_clean(int descriptor);
 
 struct LastWords {

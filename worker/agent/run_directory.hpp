@@ -1,12 +1,12 @@
-// State that a roll-worker leaves for the next one: a journal of its attempts, each with its guard
-// process and last report. With it a new roll-worker ends processes left by an old one and still
+// Files that a roll-worker leaves for the next one: a journal of its attempts, each with its guard
+// process and last report. With them a new roll-worker ends processes left by an old one and still
 // reports how the attempts ended. Blocks on the local disk of the state directory.
 //
 // Each line of the journal is {"forget": attempt} or a record; the newest record of an attempt
 // counts. The journal is only appended to, because creating and removing a file per attempt costs
-// more than starting its program. It is synced only for checkpoints and exports, because a failure
-// of the machine also ends all processes. The file `walls` names the wall (wall.hpp) of each
-// roll-worker whose attempts may still run.
+// more than starting its program. It is synced only for checkpoints and exports: the other records
+// name processes, which end with the machine. The file `walls` names the wall (how processes are
+// confined, wall.hpp) of each roll-worker whose attempts may still run.
 #pragma once
 
 #include <cstdint>
@@ -27,10 +27,10 @@
 
 namespace roll::agent {
 
-// Identifies a process permanently; a process id alone may be reused.
+// Identifies a process permanently, because a process id alone may be reused.
 struct ProcessName {
     pid_t pid = 0;
-    std::uint64_t started = 0;  // as in io::ProcessInfo
+    std::uint64_t started = 0;  // start time, as in io::ProcessInfo
     friend auto operator<=>(const ProcessName&, const ProcessName&) = default;
 };
 
@@ -44,26 +44,27 @@ class RunDirectory {
     static Result<RunDirectory> watch(const std::filesystem::path& path);
 
     // Returns a number that grows with each opening; this roll-worker's heartbeats carry it. If the
-    // stored number was lost, it derives from the clock. The number after it belongs to the reaper.
+    // stored number was lost, it derives from the clock. The next number belongs to the reaper.
     Result<std::uint64_t> next_generation();
 
     // Kills the processes of earlier roll-workers' attempts, waits for their end and returns the
-    // attempts' last reports. Their records stay until forget(). With a cgroup or namespace it
-    // waits as long as the kernel takes, and calls `tell` now and then. Call it once, before
-    // anything is started.
+    // attempts' last reports. Their records stay until forget(). If a cgroup or namespace confines
+    // the processes, waits as long as the kernel takes to end them, and calls `tell` now and then.
+    // Call it once, before anything is started.
     using Tell = std::function<void(const std::string&)>;
     std::vector<protocol::RunningAttempt> end_leftovers(const Tell& tell = {});
 
     // Returns true if no process of any attempt can be left. `clean`: guards that reported that no
-    // process is left below them. Call it after end_leftovers().
+    // process is left below them. Requires that end_leftovers() was called.
     bool nothing_left(const std::set<ProcessName>& clean) const;
 
-    // Records the wall of this roll-worker's attempts. Call once, before anything is started.
+    // Records how the processes of this roll-worker's attempts are confined. Call it once, before
+    // anything is started.
     Result<void> set_wall(const Wall& wall);
 
     // Records an attempt. Writes to disk only if the attempt has a guard or has ended.
     Result<void> remember(const protocol::RunningAttempt& entry);
-    // Records an attempt's guard process. `started`: as in io::ProcessInfo.
+    // Records an attempt's guard process. `started`: the guard's start time, as in io::ProcessInfo.
     Result<void> set_guard(const AttemptKey& key, pid_t guard, std::uint64_t started);
     void forget(const AttemptKey& key);
 
@@ -71,7 +72,7 @@ class RunDirectory {
     // again.
     void remove();
 
-    // Kills processes of an attempt that outlived its guard.
+    // Kills the attempt's processes that outlived its guard.
     void end_strays(const AttemptKey& key);
 
   private:
@@ -81,9 +82,10 @@ class RunDirectory {
         pid_t guard = 0;
         std::uint64_t guard_started = 0;
         std::string boot{};
-        std::string session{};  // ROLL_WORKER of the roll-worker that started the attempt
+        // value of ROLL_WORKER in the processes of the roll-worker that started the attempt
+        std::string session{};
     };
-    // An entry of the file `walls`: the wall of one roll-worker.
+    // An entry of the file `walls`: how one roll-worker confined its attempts' processes.
     struct Built {
         std::string boot{};
         std::string session{};
@@ -111,14 +113,15 @@ class RunDirectory {
     void end_walls(const Tell& tell);
 
     std::filesystem::path path_;
-    io::Descriptor lock_;  // unset after watch()
+    io::Descriptor lock_;  // the directory's lock; unset after watch()
     std::string session_;
     std::string boot_;
     std::map<AttemptKey, Record> records_{};
     std::vector<Built> walls_{};
     io::Descriptor file_{};  // the journal
     std::int64_t bytes_ = 0;
-    // "forget" lines that the next write includes; if they are lost, an end is reported twice
+    // "forget" lines that the next write includes; if roll-worker dies first, the next one reports
+    // these ends again
     std::string forgotten_{};
 };
 

@@ -1,5 +1,5 @@
-// roll-worker's own check of its node: `check: builtin` in a job file, or `--check builtin` for a
-// site.
+// The check of a node that is part of roll-worker: `check: builtin` in a job file, or `--check
+// builtin` for a site.
 #pragma once
 
 #include <string>
@@ -10,10 +10,10 @@
 namespace roll::agent {
 
 struct NodeNeeds {
-    std::string directory;             // must be writable and readable and have space
-    int gpus = 0;                      // number of GPUs that NVML must show
+    std::string directory;  // directory that must be writable and readable and have space
+    int gpus = 0;           // number of GPUs that NVML must show
     std::vector<std::string> names{};  // names of GPUs that must have no memory fault
-    std::vector<std::string> links{};  // links that must be up (links.hpp)
+    std::vector<std::string> links{};  // network links that must be up (links.hpp)
 };
 
 // Tests `needs` and returns the first failure. Writes, reads back and removes a file in the

@@ -1,6 +1,6 @@
 // Carries out AgentCore's decisions about processes: each attempt has a guard, its pipes and its
-// leash. Reports what happens to them. Guards with no process below them are reused. Never blocks,
-// except for the run directory's small files.
+// leash (deadlines shared with the guard). Reports what happens to the processes. Reuses guards
+// with no process below them. Never blocks, except for the run directory's small files.
 #pragma once
 
 #include <cstdint>
@@ -27,9 +27,9 @@ struct Reported { AttemptKey attempt; int rank = 0; protocol::Report report; };
 struct Exited { AttemptKey attempt; int rank = 0; ExitStatus exit; };
 struct LeashRanOut { AttemptKey attempt; };
 struct StartFailed { AttemptKey attempt; Verdict verdict; };
-struct Matched { AttemptKey attempt; std::vector<int> patterns; };   // found in the logs of a failed attempt
-struct Gone { AttemptKey attempt; };                                 // no process of it is left
-struct Junk { AttemptKey attempt; int rank = 0; std::string line; };  // a program's first line that is no report
+struct Matched { AttemptKey attempt; std::vector<int> patterns; };   // patterns found in the logs of a failed attempt
+struct Gone { AttemptKey attempt; };                                 // no process of the attempt is left
+struct Junk { AttemptKey attempt; int rank = 0; std::string line; };  // the first line of a program on its report pipe that is not a report
 // clang-format on
 using ProcessEvent = std::variant<Reported, Exited, LeashRanOut, StartFailed, Matched, Gone, Junk>;
 
@@ -54,7 +54,7 @@ class Supervisor {
     void add_polled(std::vector<pollfd>& polled) const;
     // Returns the events since the last call. Call it after each wait and when a child has ended.
     std::vector<ProcessEvent> collect();
-    // Keeps one idle guard ready if there is room for another attempt, and keeps the reaper
+    // Starts an idle guard if there is none and another attempt may start, and keeps the reaper
     // running. Call it when there is time.
     void stand_by();
     // Ends the reaper. Requires that no attempt has a process and that none will start.

@@ -17,19 +17,20 @@ struct ExitStatus {
 };
 
 enum class StopCause {
-    Asked,       // ordered by rolld
-    Fenced,      // rolld reported the attempt as not current
+    Asked,       // rolld ordered the stop
+    Fenced,      // rolld reported that the attempt is not current
     Superseded,  // a later attempt of the job arrived
-    LeaseLost,   // the bound reached the lease
-    Orphaned,    // no answer for orphan_after
+    LeaseLost,   // the bound (lease.hpp) reached the lease
+    Orphaned,    // rolld did not answer for orphan_after
     Draining     // this roll-worker was asked to end
 };
 
 struct Ending {
-    // True for the job's own program, of which only exit status 0 has a meaning
+    // True if the program is the job's own, of which only exit status 0 has a meaning
     bool command = false;
-    std::vector<std::optional<ExitStatus>> exits;  // by local rank; nullopt: its end was not seen
-    std::vector<std::string> failures{};  // by local rank: the failure that it reported, or empty
+    // exit of each local rank; nullopt: it was not seen
+    std::vector<std::optional<ExitStatus>> exits;
+    std::vector<std::string> failures{};  // failure that each local rank reported, or empty
     std::optional<int> first_failed{};    // local rank that was the first to fail by itself
     int first_rank = 0;                   // global rank of this node's first rank
     std::optional<StopCause> stopped{};
@@ -43,8 +44,8 @@ struct Verdict {
     friend bool operator==(const Verdict&, const Verdict&) = default;
 };
 
-// For a rank that ended without a stop request: returns whether it failed by itself. Exit status 0,
-// a yield and a lost peer do not count as that.
+// Returns whether a rank that nobody asked to stop failed by itself. Exit status 0, a yield and a
+// lost peer do not count as such a failure.
 bool failed_by_itself(const ExitStatus& exit, bool command);
 
 Verdict judge(const Ending& ending);

@@ -1,5 +1,6 @@
-// Runs operations that may hang with a volume in separate threads, so that the loop continues:
-// looks at the beacon, and renames of checkpoints to their final names.
+// Runs operations that may hang with a volume in separate threads, so that roll-worker's loop
+// continues. The operations are looks at the beacon, and renames of checkpoints to their final
+// names.
 #pragma once
 
 #include <condition_variable>
@@ -25,11 +26,11 @@ struct Looked {
 struct Published {
     AttemptKey attempt;
     std::int64_t step = 0;
-    Result<void> done;  // Unavailable if the lease expired before the rename
+    Result<void> done;  // fails with Unavailable if the lease expired before the rename
 };
 using VolumeEvent = std::variant<Looked, Published>;
 
-// Runs the operations. The destructor waits for those still running, on a hung volume forever.
+// Runs the operations. The destructor waits for those still running, forever if the volume hangs.
 class Volume {
   public:
     Volume();
@@ -37,7 +38,8 @@ class Volume {
     Volume& operator=(const Volume&) = delete;
     ~Volume();
 
-    void look(const std::string& beacon);  // does nothing while the last look still runs
+    // reads the beacon; does nothing while the previous look still runs
+    void look(const std::string& beacon);
     void publish(const Publish& publish);
 
     int descriptor() const { return wake_.get(); }  // readable when collect() has events

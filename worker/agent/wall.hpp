@@ -22,24 +22,25 @@ namespace roll::agent {
 
 enum class WallKind { Marks, Namespace, Cgroup };
 const char* name_of(WallKind kind);
-// Returns the kind of that name; Marks if it is unknown, because a later release may have built
-// another kind of wall.
+// Returns the kind of that name. Returns Marks if the name is unknown, because a later release of
+// Roll may have other kinds.
 WallKind wall_from(std::string_view name);
 
 class Wall {
   public:
-    // Makes a wall of kind Marks.
+    // Makes a wall of kind Marks, which confines nothing.
     Wall() = default;
 
     // Chooses the strongest kind that this host allows. `only` restricts the choice to the kind of
-    // that name; empty means any. `session` names the cgroup. Fails with Refused if this host does
-    // not allow `only`; the message says why.
+    // that name; empty allows every kind. `session` names the cgroup. Fails with Refused if this
+    // host does not allow the kind `only`; the message says why.
     static Result<Wall> choose(std::string_view only, const std::string& session);
 
     WallKind kind() const { return kind_; }
-    // Returns the cgroup that holds those of this roll-worker's attempts; empty for other kinds.
+    // Returns the cgroup that holds the cgroups of this roll-worker's attempts; empty for other
+    // kinds.
     const std::filesystem::path& directory() const { return directory_; }
-    // Returns one sentence for each stronger kind that says why it was not chosen.
+    // Returns one sentence for each stronger kind, which says why that kind was not chosen.
     const std::vector<std::string>& refused() const { return refused_; }
 
     // Makes the cgroup of an attempt and returns its directory; returns empty for other kinds.
@@ -47,7 +48,7 @@ class Wall {
     // Kills all processes in the attempt's cgroup. Returns once the cgroup is empty, or after a
     // timeout.
     void end(const AttemptKey& key) const;
-    // Removes the attempt's cgroup, which must be empty.
+    // Opens the wall of an ended attempt: removes its cgroup, which must be empty.
     void open(const AttemptKey& key) const;
 
   private:
