@@ -1,5 +1,5 @@
 // Runs one task at a time on a thread beside training. poll() and wait() return the task's outcome.
-// start, poll and wait must be called from one thread.
+// Call start(), poll() and wait() from one thread.
 #pragma once
 
 #include <functional>
@@ -22,9 +22,11 @@ class Background {
     ~Background();  // waits for the task; discards its outcome
 
     bool busy() const { return outcome_.valid(); }
-    void start(Work work);                      // requires !busy()
-    std::optional<Result<std::string>> poll();  // returns the outcome once, when available
-    std::optional<Result<std::string>> wait();  // returns the outcome once; nullopt if not busy
+    void start(Work work);  // starts the task; requires !busy()
+    // returns the outcome once the task is done, and only once; else nullopt
+    std::optional<Result<std::string>> poll();
+    // waits for the task and returns its outcome once; nullopt if not busy
+    std::optional<Result<std::string>> wait();
 
   private:
     std::future<Result<std::string>> outcome_;

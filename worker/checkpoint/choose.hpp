@@ -17,12 +17,13 @@ struct Choice {
     Manifest manifest;                               // manifest of `directory`
     std::vector<std::filesystem::path> skipped;      // newer checkpoints that were not chosen
     std::vector<std::string> reasons;                // one sentence for each of `skipped`
-    std::vector<std::filesystem::path> damaged;      // those of `skipped` that do not verify
+    // checkpoints of `skipped` whose bytes do not verify
+    std::vector<std::filesystem::path> damaged;
 };
 
-// Returns the step with the lowest validation loss that the newest readable state records; nullopt
-// if it records no validation. One state suffices because each attempt takes the record over from
-// the previous one.
+// Returns the step with the lowest validation loss, from the state of the newest readable
+// checkpoint; nullopt if that state has no validation. One state suffices, because each attempt
+// continues the previous attempt's record.
 std::optional<std::int64_t> best_step(std::span<const std::filesystem::path> newest_first);
 
 // Returns the directories with the checkpoints of `step` in front, otherwise in the same order.
@@ -30,10 +31,10 @@ std::optional<std::int64_t> best_step(std::span<const std::filesystem::path> new
 std::vector<std::filesystem::path> with_step_first(
     std::span<const std::filesystem::path> newest_first, std::int64_t step);
 
-enum class For { Weights, Resume };  // purpose of a checkpoint
+enum class For { Weights, Resume };  // what the checkpoint is read for
 
-// Returns the first of `newest_first` whose bytes all verify. For Resume, it must also have
-// optimizer state. Reads the files.
+// Returns the first of `newest_first` whose bytes all verify. For Resume, the checkpoint must also
+// have optimizer state. Reads the files.
 Choice choose_newest(std::span<const std::filesystem::path> newest_first, For use = For::Weights);
 
 // A recorded checkpoint of the job, with the properties that decide if it is kept.
@@ -44,18 +45,21 @@ struct Kept {
     friend bool operator==(const Kept&, const Kept&) = default;
 };
 
-// Says which of a job's checkpoints are kept. Checkpoints are ordered by step, and those of one
-// step by writer; the newest is the last.
+// The rule for which of a job's checkpoints are kept. Checkpoints are ordered by step, and those of
+// one step by writer; the newest is the last.
 struct Retention {
-    std::int64_t keep = 2;        // keep this many of the newest checkpoints, at least 1
-    std::int64_t keep_every = 0;  // also keep the newest at each multiple of this step; 0: none
-    std::int64_t optimizer = 0;   // keep optimizer state in this many of the newest; 0: all
-    std::optional<Name> resumed_from = std::nullopt;  // kept until a newer checkpoint is recorded
-    std::optional<std::int64_t> best_step = std::nullopt;  // its newest checkpoint is kept
+    std::int64_t keep = 2;  // keep this many of the newest checkpoints, at least 1
+    // also keep the newest checkpoint at each multiple of this step; 0: off
+    std::int64_t keep_every = 0;
+    // keep optimizer state in this many of the newest checkpoints; 0: in all
+    std::int64_t optimizer = 0;
+    // the checkpoint that the run resumed from; kept until a newer one is recorded
+    std::optional<Name> resumed_from = std::nullopt;
+    std::optional<std::int64_t> best_step = std::nullopt;  // step whose newest checkpoint is kept
 };
 
-// Returns the checkpoints of `recorded` that may be deleted. Damaged checkpoints do not count as
-// kept, and may be deleted once there is a usable one. Pure.
+// Returns the checkpoints of `recorded` that may be deleted. A damaged checkpoint does not fill a
+// place in `keep`, and may be deleted once there is a usable one. Pure.
 std::vector<Name> to_delete(std::vector<Kept> recorded, const Retention& rule);
 
 // Returns the checkpoints of `recorded` whose optimizer state may be dropped. Pure.

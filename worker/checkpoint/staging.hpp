@@ -1,6 +1,6 @@
-// Stages checkpoints: writes one under a hidden name until it is complete and synced. The worker,
-// not this code, then publishes it with a rename. Blocking; call from the thread that writes
-// checkpoints.
+// Stages checkpoints: writes a checkpoint under a hidden name until it is complete and synced. Then
+// roll-worker, not this code, publishes it with a rename. Blocking; call from the thread that
+// writes checkpoints.
 #pragma once
 
 #include <filesystem>
@@ -22,17 +22,17 @@ using Fill = std::function<Result<void>(const std::filesystem::path& directory)>
 Result<std::filesystem::path> stage(const std::filesystem::path& checkpoints, const Name& name,
                                     const Fill& fill);
 
-// Deletes a published checkpoint. Renames it to a hidden name first, so a crash never leaves a
-// published checkpoint that does not verify. A missing checkpoint is no error. After a failure,
-// another call deletes what is left.
+// Deletes a published checkpoint. Renames it to a hidden name first, so that a crash never leaves a
+// published checkpoint that does not verify. Succeeds if the checkpoint is missing. After a
+// failure, another call deletes what is left.
 Result<void> remove(const std::filesystem::path& checkpoints, const Name& name);
 
-// Deletes the optimizer state of a published checkpoint. Rewrites the manifest first, so the
-// checkpoint verifies after a crash. A checkpoint without optimizer state is no error.
+// Deletes the optimizer state of a published checkpoint. Rewrites the manifest first, so that the
+// checkpoint verifies after a crash. Succeeds if there is no optimizer state.
 Result<void> drop_optimizer(const std::filesystem::path& checkpoints, const Name& name);
 
-// Checks that a checkpoint can be written here: stages a small one, reads it back and removes it.
-// Fails with the errors of stage().
+// Checks that a checkpoint can be written to `checkpoints`: stages a small one, reads it back and
+// removes it. Fails with the errors of stage().
 Result<void> prove(const std::filesystem::path& checkpoints, const Token& writer);
 
 struct Swept {
@@ -40,8 +40,8 @@ struct Swept {
     std::vector<std::string> left;  // one sentence per directory that could not be removed
 };
 
-// Removes what crashed writers left: trashed directories, and staged directories of tokens older
-// than `writer`.
+// Removes what crashed writers left: trashed directories, and staged directories of writers with an
+// older token than `writer`.
 Result<Swept> sweep(const std::filesystem::path& checkpoints, const Token& writer);
 
 }  // namespace roll::checkpoint

@@ -1,5 +1,5 @@
-// roll/state.json: the training state besides weights and moments. All randomness is a function of
-// the seed and counters, so these numbers suffice for a bitwise resume.
+// roll/state.json: the training state besides weights and optimizer moments. All randomness is a
+// function of the seed and of counters, so these numbers suffice for a bitwise resume.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,8 @@ namespace roll::checkpoint {
 
 inline constexpr const char* kStateFile = "roll/state.json";
 inline constexpr const char* kOptimizerFile = "roll/optimizer.safetensors";
-inline constexpr const char* kJobFile = "roll/job.json";  // the job that wrote the checkpoint
+// describes the job that wrote the checkpoint
+inline constexpr const char* kJobFile = "roll/job.json";
 
 struct Layout {
     int dp = 1;
@@ -29,26 +30,30 @@ struct Layout {
 struct State {
     std::int64_t step = 0;     // optimizer steps done
     std::int64_t samples = 0;  // sequences consumed; also the sampler's next index
-    std::int64_t tokens = 0;   // tokens consumed
+    std::int64_t tokens = 0;   // training tokens consumed
     std::uint64_t seed = 0;
-    std::string dtype;                 // train.precision: "fp32", "fp64", "bf16"
-    Layout layout;                     // of the run that wrote it; a resumed run may use another
-    std::int64_t train_tokens = 0;     // tokens in the corpus; another number means other data
-    std::int64_t seq_length = 0;       // in tokens; another length means other data; 0: unknown
-    std::vector<std::string> data;     // a hash of each training file: of samples and, if known, of
-                                       // the whole file; empty: unknown
-    double loss = 0;                   // loss of the last step
-    std::optional<double> valid_loss;  // loss of the last validation, in nats per token
-    std::optional<double> best_valid_loss;  // the lowest validation loss so far
+    std::string dtype;  // the training job's `precision`: "fp32", "fp64" or "bf16"
+    // parallel layout of the run that wrote the checkpoint; a resumed run may use another
+    Layout layout;
+    // tokens in the training data; another number means that the data changed
+    std::int64_t train_tokens = 0;
+    // length of a sequence in tokens; another length means that the data changed; 0: unknown
+    std::int64_t seq_length = 0;
+    // one hash per training file, computed from samples of it and, if known, from the whole file;
+    // empty: unknown
+    std::vector<std::string> data;
+    double loss = 0;                        // loss of the last step
+    std::optional<double> valid_loss;       // loss of the last validation, in nats per token
+    std::optional<double> best_valid_loss;  // the lowest loss of any validation so far
     std::int64_t best_step = 0;
     std::int64_t clipped_steps = 0;      // steps whose gradient was clipped
-    std::int64_t stale_validations = 0;  // consecutive validations without improvement
-    std::vector<std::int64_t> left_out;  // sample indices excluded from training, ascending
+    std::int64_t stale_validations = 0;  // consecutive validations that did not improve the loss
+    std::vector<std::int64_t> left_out;  // indices of the samples excluded from training, ascending
     friend bool operator==(const State&, const State&) = default;
 };
 
-// Records a validation's loss in `state`. Returns true if it is the lowest loss so far. The
-// validation counts as stale unless its loss is below the best by more than `min_delta`; a
+// Records a validation's loss in `state`. Returns true if it is the lowest validation loss so far.
+// Counts the validation as stale unless its loss is below the best by more than `min_delta`; a
 // non-finite loss is stale.
 bool note_validation(State& state, double loss, double min_delta);
 
