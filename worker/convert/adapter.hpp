@@ -1,6 +1,6 @@
-// LoRA adapters of a native model. A fused native tensor (linear_qkv, linear_fc1) has one LoRA
-// where PEFT has one per HuggingFace module. Adapters are held in memory whole, because they are
-// small.
+// LoRA adapters of a native (Megatron) model. A fused native tensor (linear_qkv, linear_fc1) has
+// one LoRA where PEFT has one per HuggingFace module. Adapters are held in memory whole, because
+// they are small.
 //
 // The product B A of a fused tensor has a single A. If PEFT's modules have different A's, or if
 // some modules have no LoRA, the rank of the fused LoRA is the sum of the modules' ranks: the A's
@@ -20,12 +20,12 @@
 namespace roll::convert {
 
 struct AdapterPlace {
-    std::string name;  // "default", or the folder's name if it is in one
+    std::string name;  // name of the adapter: its folder's name, or "default" if it is in no folder
     std::filesystem::path directory;
     bool native = false;  // true: Megatron rank files; false: PEFT files
 };
 
-// Returns the adapters in `directory` itself and in its folders, found by their
+// Returns the adapters in `directory` and in its direct subfolders, found by their
 // adapter_config.json. Empty if there are none.
 std::vector<AdapterPlace> find_adapters(const std::filesystem::path& directory);
 
@@ -35,16 +35,17 @@ std::vector<AdapterPlace> find_adapters(const std::filesystem::path& directory);
 // not fit `base`.
 Result<formats::Adapter> open_adapter(const AdapterPlace& place, const Source& base);
 
-// LoRA parameters of a native module, for adapter_config.json.
+// The LoRA parameters of one native module, for adapter_config.json.
 struct NativeLora {
-    std::string module;  // "decoder.layers.0.self_attention.linear_qkv", model-wide layer number
+    // "decoder.layers.0.self_attention.linear_qkv", with the layer counted over the whole model
+    std::string module;
     std::int64_t lora_rank = 0;
     double scale = 0;
-    bool parameter = false;  // true: one of target_parameters, not a module
+    bool parameter = false;  // true: a parameter of target_parameters, not a module
 };
 
 struct NativeAdapter {
-    Source source;  // `native` lists the adapter's tensors
+    Source source;  // holds the adapter's tensors in `native`
     std::vector<NativeLora> modules;
     std::vector<std::string> whole;  // native modules that are saved whole (modules_to_save)
 };

@@ -12,17 +12,17 @@ namespace roll::convert {
 
 // Returns the config of an adapter with LoRA for `modules` and with the modules `whole` saved
 // whole. Copies the keys of `from` that do not depend on names. `all` lists the model's modules
-// that can have LoRA. A last word ("q_proj") stands for every module of `all` that ends in it, so
-// it is used as a name only if all these modules have the same value. `is_local` means that a layer
-// number stands for different layers on different ranks; then fails with InvalidArgument if a name
-// would need a layer number.
+// that can have LoRA. The last part of a name ("q_proj") stands for every module of `all` that ends
+// in it, so it is used only if all these modules have the same value. `is_local` means that a layer
+// number stands for different layers on different ranks. Fails with InvalidArgument if `is_local`
+// and a name would need a layer number.
 Result<Json> adapter_config(const Json& from, const std::vector<NativeLora>& modules,
                             const std::vector<std::string>& whole,
                             const std::vector<std::string>& all, bool is_local);
 
-// The modules that can have LoRA, as target_modules names them: sorted last words, which are native
-// or HuggingFace's. `linear` lists the linear modules of the decoder layers, without the output
-// layer ("all-linear").
+// The modules that can have LoRA, as target_modules names them: the sorted last parts of their
+// native or HuggingFace names. `linear` lists the linear modules of the decoder layers, without the
+// output layer ("all-linear").
 struct LoraTargets {
     std::vector<std::string> linear;
     std::vector<std::string> embedding;

@@ -9,8 +9,9 @@
 
 namespace roll::convert {
 
-// The keys of PEFT's target_parameters in a PEFT config and in a native adapter's config. A native
-// adapter has LoRA for each expert instead, so there the value is only kept for the way back.
+// The keys of PEFT's target_parameters: the first in a PEFT config, the second in a native
+// adapter's config. A native adapter has LoRA for each expert instead, so the value is only kept
+// for converting back.
 constexpr const char* kParameters = "target_parameters";
 constexpr const char* kParametersKept = "hf_target_parameters";
 
@@ -20,9 +21,9 @@ constexpr const char* kParametersKept = "hf_target_parameters";
 // module's rank differs from that in the config.
 Result<void> split_experts(formats::Adapter& adapter, const Source& base);
 
-// Returns the adapter with split_experts() reversed for the parameters in the config's
-// target_parameters: modules of experts that share one rank and scale become a stacked module.
-// Other modules stay unchanged.
+// Reverses split_experts() for the parameters in the config's target_parameters: joins modules of
+// experts that share one rank and scale into a stacked module. Returns the adapter with the other
+// modules unchanged.
 formats::Adapter join_experts(const formats::Adapter& adapter, const Source& base);
 
 }  // namespace roll::convert

@@ -1,5 +1,5 @@
-// Reads native adapters from disk, where each rank has a file with the LoRA of its shard of each
-// tensor.
+// Reads native (Megatron) adapters from disk. Each rank has a file with the LoRA of its shard of
+// each tensor.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ families::NativeTensor magnitude_of(const families::NativeTensor& tensor);
 Result<formats::Adapter> read_native_adapter(const std::filesystem::path& directory,
                                              const Source& base);
 
-// Opens the adapter's tensors as they are on disk, with native names.
+// Opens the adapter's tensors with native names, without converting them.
 Result<Source> open_native_tensors(const std::filesystem::path& directory, const Source& base);
 
 }  // namespace roll::convert

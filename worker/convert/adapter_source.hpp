@@ -13,7 +13,8 @@ constexpr const char* kPeftFile = "adapter_model.safetensors";
 // Returns the adapter's tensors with PEFT's names, as views into buffers that `adapter` keeps.
 std::vector<tensor::StridedView> peft_tensors(const formats::Adapter& adapter);
 
-// Returns a source whose model has exactly these tensors, for copying and casting them.
+// Returns a source whose model consists of exactly these tensors, so that they can be copied and
+// cast.
 Source source_of(const std::vector<tensor::StridedView>& views);
 
 }  // namespace roll::convert

@@ -1,4 +1,4 @@
-// Converts adapters: PEFT's to native ones of any layout, and back.
+// Converts PEFT's adapters to native ones of any layout, and native ones to PEFT's.
 #pragma once
 
 #include <filesystem>
@@ -8,14 +8,14 @@
 
 namespace roll::convert {
 
-// Converts the adapters in request.adapter_source or, if that is empty, in request.source.
-// Otherwise like convert().
+// Converts the adapters in request.adapter_source or, if that is empty, in request.source. Works
+// like convert() in all other respects.
 Result<Report> convert_adapters(const Request& request, const families::Families& families,
                                 const Hooks& hooks);
 
 // Opens the config and the tensor names of the adapters' base model, without its tensors. Looks in
-// `base_directory`, else in `config`, else beside the adapters and in the directory that the
-// adapters name.
+// `base_directory` if it is given, else in `config` if it is given, else beside the adapters and in
+// the directory that the adapters name.
 Result<Source> open_base(const std::filesystem::path& base_directory,
                          const std::filesystem::path& config, const std::filesystem::path& adapters,
                          const families::Families& families);

@@ -8,7 +8,8 @@
 
 namespace roll::convert {
 
-// Functions that main() supplies because this folder may not depend on their modules.
+// Functions that main() supplies, because this folder may not depend on the modules that define
+// them.
 struct Environment {
     Hooks hooks;
     // Checks every byte of a training checkpoint against its manifest; does nothing if there is no
@@ -19,8 +20,8 @@ struct Environment {
 // Runs one command and returns its exit status.
 int run_command(const CommandLine& command, const Environment& environment);
 
-// Prints an error: "error: ..." and the hint on stderr or, if `json`, JSON on stdout. Returns the
-// exit status.
+// Prints an error. Prints "error: ..." and the hint on stderr or, if `json`, JSON on stdout.
+// Returns the exit status.
 int report_error(const Error& error, bool json);
 
 }  // namespace roll::convert

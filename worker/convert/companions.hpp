@@ -9,8 +9,8 @@
 
 namespace roll::convert {
 
-// Copies the source's companion files from the directory of its config or from its archive. A
-// byte-level model without a tokenizer gets the byte tokenizer.
+// Copies the source's companion files from the directory of its config or from its archive. For a
+// byte-level model without a tokenizer, writes the byte tokenizer.
 Result<void> write_companion_files(const Source& source, const std::filesystem::path& directory);
 
 }  // namespace roll::convert

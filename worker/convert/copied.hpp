@@ -11,15 +11,16 @@
 
 namespace roll::convert {
 
-// Sets the model's copies from the native config. Fails with InvalidArgument if the model lacks the
-// tensor that a copy refers to.
+// Decides from the native (Megatron) config which copies the model has. Fails with InvalidArgument
+// if the model lacks the tensor that a copy refers to.
 Result<void> select_copies(Source& source);
 
-// Sets the native config fields from the tensor names in `found`, then selects the copies.
+// Sets the fields of the native config that say which copies exist, from the tensor names in
+// `found`. Then selects the copies.
 Result<void> settle_copies(Source& source, const std::set<std::string>& found);
 
-// Compares each copy with its tensor. Fails with Corrupt if they differ; the message names the
-// copy.
+// Compares each copy with the tensor that it repeats. Fails with Corrupt if they differ; the
+// message names the copy.
 Result<void> check_copies(const Source& source);
 
 }  // namespace roll::convert

@@ -15,8 +15,9 @@ struct Difference {
     std::string name;           // HuggingFace name
     std::int64_t elements = 0;  // elements that differ in any bit
     double max_abs = 0;
-    double max_rel = 0;        // max_abs relative to the largest |b|; 0 if no b differs from 0
-    std::int64_t max_ulp = 0;  // units in the last place; INT64_MAX: NaN or different kinds
+    double max_rel = 0;  // max_abs relative to the largest |b|; 0 if no b differs from 0
+    // distance in units in the last place; INT64_MAX: NaN or different kinds of type
+    std::int64_t max_ulp = 0;
 };
 
 struct Diff {
@@ -27,7 +28,7 @@ struct Diff {
     bool same() const { return differences.empty() && only_first.empty() && only_second.empty(); }
 };
 
-// One of `count` equal shares of the tensors: every `count`-th tensor from number `index` on.
+// One of `count` equal shares of the tensors: the tensors number `index`, `index` + `count`, ...
 struct Share {
     int index = 0;
     int count = 1;
@@ -36,9 +37,9 @@ struct Share {
     }
 };
 
-// Compares the tensors of `share`. With `cast`, a tensor of `first` is cast to the type of the
-// tensor of `second`; otherwise tensors of different types differ. Fails with Unavailable if
-// `stopped` returns true.
+// Compares the tensors of `share`. With `cast`, casts each tensor of `first` to the type of its
+// counterpart in `second`; otherwise tensors of different types count as different. Fails with
+// Unavailable if `stopped` returns true.
 Result<Diff> diff(const Source& first, const Source& second, bool cast,
                   const std::function<bool()>& stopped, Share share = {});
 

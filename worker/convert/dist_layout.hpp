@@ -1,6 +1,6 @@
-// Maps the model's tensors to the keys of a distributed checkpoint (Megatron's torch_dist). Keys do
-// not depend on ranks, because a key holds a whole tensor. Layers of one kind, and their experts,
-// are stacked along leading dims. Pure.
+// Maps the model's tensors to the keys of a distributed checkpoint (Megatron's torch_dist). A key
+// holds a whole tensor, so keys do not depend on the number of ranks. Layers of one kind, and their
+// experts, are stacked along leading dims. Pure.
 #pragma once
 
 #include <map>
@@ -15,14 +15,14 @@ namespace roll::convert {
 
 // The content of one key: tensors, called parts, that are stacked along the leading dims.
 struct DistTensor {
-    Shape stacked;              // the stacked dims: [layers], [experts], [layers, experts] or empty
-    bool by_layer = false;      // the first stacked dim has all layers of the model
+    Shape stacked;  // sizes of the stacked dims: [layers], [experts], [layers, experts] or empty
+    bool by_layer = false;      // true: the first stacked dim has all layers of the model
     Shape shape;                // shape of each part
     std::vector<Stored> parts;  // the parts, row-major over `stacked`
 };
 
-// Returns every key that any writer may use: stacked and per layer, with all spellings of norms.
-// With `singletons`, also a key per expert (grouped or not), and separate keys for gate and up. A
+// All keys that a checkpoint may have: stacked and per layer, with all spellings of norms. With
+// `singletons`, also a key per expert (grouped or not), and separate keys for gate and up. A
 // checkpoint has one of these alternatives for each part.
 using DistKeys = std::map<std::string, DistTensor>;
 Result<DistKeys> dist_keys(const std::vector<families::NativeTensor>& native, const Model& model,
@@ -38,14 +38,14 @@ Result<std::vector<Stored>> dist_layout(const std::vector<families::NativeTensor
                                         const Model& model, const formats::McaConfig& config,
                                         const std::string& file);
 
-// Like dist_layout(), for Megatron's FSDP (fsdp_dtensor), which has a key per tensor, layer and
-// expert, and separate keys for gate and up.
+// Like dist_layout(), for checkpoints of Megatron's FSDP (fsdp_dtensor). They have a key per
+// tensor, layer and expert, and separate keys for gate and up.
 Result<std::vector<Stored>> fsdp_layout(const std::vector<families::NativeTensor>& native,
                                         const Model& model, const formats::McaConfig& config,
                                         const std::string& file);
 
-// Returns the part of a tensor that is in the box [begin, begin + size). The pieces are relative to
-// the box's origin.
+// Returns the part of a stored tensor that is in the box [begin, begin + size). The pieces of the
+// result are relative to the box's origin.
 Stored cut(const Stored& part, const Shape& begin, const Shape& size);
 
 }  // namespace roll::convert

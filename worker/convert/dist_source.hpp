@@ -11,12 +11,13 @@
 
 namespace roll::convert {
 
-// Returns the directory with the checkpoint's files: `root` itself, weights/, model_weights/, the
-// iteration that the tracker names, or its dist_model/. Returns nullopt if there is none.
+// Returns the directory with the checkpoint's files: `root` itself, its weights/ or model_weights/,
+// the iteration that the tracker file names, or that iteration's dist_model/. Returns nullopt if
+// there is none.
 std::optional<std::filesystem::path> dist_directory(const std::filesystem::path& root);
 
-// Returns TorchDist if the checkpoint has Megatron's metadata.json that names it, else Dcp. Fails
-// with InvalidArgument if metadata.json names another kind.
+// Returns TorchDist if the checkpoint has Megatron's metadata.json and it names torch_dist. Returns
+// Dcp if there is no metadata.json. Fails with InvalidArgument if it names another kind.
 Result<Format> dist_format(const std::filesystem::path& directory);
 
 // Opens the checkpoint at source.directory. `given` is the config's directory if the config is not
@@ -24,8 +25,8 @@ Result<Format> dist_format(const std::filesystem::path& directory);
 Result<void> open_dist(Source& source, const families::Families& families,
                        const std::filesystem::path& given);
 
-// Maps the tensors of `source.native` from `directory` of a distributed checkpoint. Requires that
-// the source's family and model are set.
+// Maps the tensors of `source.native` from the files in `directory`. Requires that the source's
+// family and model are set.
 Result<void> read_dist_tensors(Source& source, const std::filesystem::path& directory,
                                const formats::DcpMetadata& metadata);
 

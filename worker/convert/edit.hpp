@@ -26,14 +26,14 @@ struct NameRule {
 // numbers of *.
 Result<NameRule> parse_renaming(const std::string& text);
 
-// Returns the new name; nullopt if the rule does not match `name`; empty if the rule removes the
-// tensor.
+// Returns the new name of a tensor. Returns nullopt if the rule does not match `name`, and empty if
+// the rule removes the tensor.
 std::optional<std::string> renamed_by(const NameRule& rule, std::string_view name);
 
 struct EditRequest {
     std::filesystem::path source;
     std::filesystem::path target;
-    std::vector<NameRule> rules;  // the first rule that matches a name applies
+    std::vector<NameRule> rules;  // rules; for each name, the first that matches applies
     bool overwrite = false;
 };
 
@@ -44,8 +44,8 @@ struct EditReport {
 };
 
 // Edits HuggingFace directories and torch.distributed.checkpoint directories (torch_dist,
-// fsdp_dtensor). Fails with InvalidArgument for another format, a rule without a match, two tensors
-// with the same name, or an empty result. Fails with Unavailable if stopped by a hook.
+// fsdp_dtensor). Fails with InvalidArgument for another format, a rule that matches no tensor, two
+// tensors with the same new name, or an empty result. Fails with Unavailable if stopped by a hook.
 Result<EditReport> edit(const EditRequest& request, const Hooks& hooks);
 
 }  // namespace roll::convert

@@ -23,19 +23,19 @@ using Window = std::function<Result<void>(std::span<const std::byte>)>;
 void gather_rows(const Source& source, const TargetTensor& target, std::int64_t begin,
                  std::int64_t end, std::byte* to);
 
-// Releases the mapped pages that hold `bytes`: the kernel may reuse them, and reads them again if
-// needed.
+// Releases the mapped pages that hold `bytes`: the kernel may reuse their memory, and reads them
+// from the file again if needed.
 void release_pages(std::span<const std::byte> bytes);
 
-// Releases the mapped pages from which a target tensor was read.
+// Releases the mapped pages of the source from which a target tensor was read.
 void release(const Source& source, const TargetTensor& target);
 
 // Passes the target tensor's bytes to `write` in order, window by window, then releases the
 // source's mapped pages.
 Result<void> gather(const Source& source, const TargetTensor& target, const Window& write);
 
-// Compares two places of the source. Fails with Corrupt if they differ in any bit; the message
-// names both places.
+// Compares two boxes of the source's tensors. Fails with Corrupt if they differ in any bit; the
+// message names both tensors.
 Result<void> compare(const Source& source, const Comparison& comparison);
 
 }  // namespace roll::convert

@@ -19,10 +19,10 @@ struct LaunchEnvironment {
                                                 bool best)>
         choose;
     std::function<void(const std::string& line)> report;  // sends a line to the worker
-    int threads = 0;                                      // 0: as many as cores, at most 4
+    int threads = 0;  // number of threads; 0: as many as cores, at most 4
 };
 
-// Converts as the launch file says and reports each step. Returns the exit status
+// Converts as the launch file says and reports progress to the worker. Returns the exit status
 // (docs/internals.md): 0 done, 1 failed, 2 can never work, 4 disk full or no permission, 75
 // stopped, 76 the job's program on another node has ended.
 int run_launch(const std::filesystem::path& file, const LaunchEnvironment& environment);

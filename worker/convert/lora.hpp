@@ -14,17 +14,18 @@ namespace roll::convert {
 
 struct Source;
 
-// The change to one HuggingFace tensor [rows, columns]. Adds to element (i, j) `scale` times the
-// sum over k of left[i, k] * right[k, j]. With DoRA, row i is then multiplied by row_scale[i].
+// The change that an adapter makes to one HuggingFace tensor [rows, columns]. Adds to element (i,
+// j) `scale` times the sum over k of left[i, k] * right[k, j]. With DoRA, row i is then multiplied
+// by row_scale[i].
 struct Delta {
     std::int64_t rows = 0, columns = 0, lora_rank = 0;
     float scale = 1;
     std::vector<float> left;       // [rows, lora_rank]
     std::vector<float> right;      // [lora_rank, columns]
-    std::vector<float> row_scale;  // [rows], or empty
+    std::vector<float> row_scale;  // [rows] with DoRA, else empty
 };
 
-// A box of the tensor that starts at (row, column), and the strides of the buffer that holds it, in
+// A box of a tensor, at (row, column), and the strides of the buffer that holds the box, in
 // elements. A packed tensor may hold the box transposed or with other rows in between.
 struct ChangedBox {
     std::int64_t row = 0, column = 0;
@@ -33,11 +34,12 @@ struct ChangedBox {
 };
 void apply(const Delta& delta, const ChangedBox& box, float* values);
 
-// True if all elements are finite. A merge may overflow the range of the tensor's type. Requires a
-// castable type.
+// Returns whether all elements are finite, because a merge may overflow the range of the tensor's
+// type. Requires a castable type.
 bool all_finite(tensor::DType dtype, std::span<const std::byte> elements);
 
-// In adds scale * B A to W. Out subtracts scale * B A from a W into which it was merged.
+// The direction of a merge. In adds scale * B A to W. Out subtracts scale * B A from a W into which
+// it was merged.
 enum class Folding { In, Out };
 
 // Attaches an adapter to an opened model. Modules that the adapter saves whole replace the model's

@@ -18,22 +18,22 @@
 
 namespace roll::convert {
 
-// Returns "a, b, c and 4 more", so that an error message is one line for any model.
+// Returns "a, b, c and 4 more", so that an error message is one line even for a large model.
 std::string listed(const std::vector<std::string>& names);
 
-// True if the name matches: "model.layers.{layer}.x" matches "model.layers.12.x", and "a.{any}"
-// matches all names that begin with "a.".
+// Returns whether the name matches: "model.layers.{layer}.x" matches "model.layers.12.x", and
+// "a.{any}" matches all names that begin with "a.".
 bool matches_pattern(std::string_view pattern, std::string_view name);
 
-// True if the family's `drop` lists the tensor.
+// Returns whether the family's `drop` lists the tensor.
 bool is_dropped(const families::Family& family, const std::string& name);
 
-// Returns the name in the family's rules for a tensor's name in a HuggingFace directory; empty if
-// the family has no other spelling for it.
+// Returns the spelling that the family's rules use for a tensor's name in a HuggingFace directory;
+// empty if the family has no other spelling for it.
 std::string other_spelling(const families::Family& family, const std::string& name);
 
-// Adds to source.dropped the keys of `dict` that begin with none of `kept`, such as "optimizer" and
-// "rng_state" in a training file.
+// Adds to source.dropped the keys of `dict` that begin with none of the prefixes `kept`; examples
+// are "optimizer" and "rng_state" in a training file.
 void drop_run_state(Source& source, const std::string& file, const formats::Pickle& pickle,
                     formats::PickleId dict, std::initializer_list<std::string_view> kept);
 
@@ -42,8 +42,8 @@ class Matcher {
   public:
     Matcher(std::vector<Stored> expected, Source& source);
 
-    // Adds a found tensor to the source if a tensor of this name is expected at `where`; otherwise
-    // returns false. `found_in` is the file that has the tensor.
+    // Adds `view` to the source if a tensor of this name is expected at `where`; otherwise returns
+    // false. `found_in` is the file that has the tensor.
     Result<bool> take(const Stored& where, const std::string& found_in, const std::string& name,
                       const tensor::StridedView& view);
 
@@ -69,7 +69,8 @@ class Matcher {
     Source& source_;
 };
 
-// Returns the error "FILE: no rule of family F names a, b", followed by the missing tensors.
+// Returns the error "FILE: no rule of family F names a, b" for the tensors `names`; its message
+// also lists the tensors that are missing.
 tl::unexpected<Error> no_rule_names(const Source& source, const std::filesystem::path& file,
                                     const std::vector<std::string>& names,
                                     const std::vector<std::string>& missing);

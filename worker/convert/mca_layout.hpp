@@ -1,5 +1,5 @@
-// Maps the model's tensors to the rank files of an MCA checkpoint of a given layout. Reading and
-// writing use the same list, so one is the inverse of the other. Pure.
+// Maps the model's tensors to the rank files of an MCA (ROLL's Megatron-based) checkpoint of a
+// given layout. Reading and writing use the same list, so each reverses the other. Pure.
 #pragma once
 
 #include <string>
@@ -31,13 +31,13 @@ Result<Shard> shard_of(const families::NativeTensor& tensor, const Model& model,
 // Megatron 0.16 and later support.
 Result<void> check_whole_groups(const formats::McaConfig& config);
 
-// Return the tensor's name in a model without TransformerEngine, and in a model with it.
+// Return the tensor's name in a model without TransformerEngine (local), and in a model with it.
 std::string local_spelling(const std::string& name);
 std::string transformer_engine_spelling(const std::string& name);
 
-// Splits a tensor of Megatron's GroupedMLP into a transposed view per expert, named as the config
+// Splits a tensor of Megatron's GroupedMLP into one transposed view per expert, named as the config
 // says. …experts.weight1 is [hidden, experts * rows], in memory [experts, hidden, rows];
-// …experts.weight2 is [experts * rows, hidden]. Returns an empty list if `grouped` is another
+// …experts.weight2 is [experts * rows, hidden]. Returns an empty list if `grouped` is not such a
 // tensor or has another shape.
 std::vector<tensor::StridedView> experts_of(const tensor::StridedView& grouped,
                                             const formats::McaConfig& config);

@@ -1,5 +1,5 @@
-// Megatron's own checkpoints as a target: MCA's files with the run's arguments in them, or the form
-// of models before Megatron core.
+// Megatron's own checkpoints as a target. Their files are MCA's with the run's arguments added, or
+// have the form of models before Megatron core.
 #pragma once
 
 #include <vector>
@@ -9,13 +9,14 @@
 
 namespace roll::convert {
 
-// Name of the directory for weights that belong to no iteration. From it, Megatron loads neither
-// optimizer nor random states.
+// Name of the directory for weights that belong to no iteration. Megatron loads neither optimizer
+// nor random states from it.
 constexpr const char* kMegatronRelease = "release";
 
-// Returns the target's tensors. Below version 3, they are in nested dicts, with the former names
-// and that version's order of attention rows. Fails with InvalidArgument if the former models have
-// no name for a tensor, or if the model has query groups and the version is below 2.
+// Returns the target's tensors. If `version` is below 3, they are in nested dicts, with the names
+// and the order of attention rows of that version. Fails with InvalidArgument if models before
+// Megatron core have no name for a tensor, or if the model has query groups and `version` is below
+// 2.
 Result<std::vector<Stored>> megatron_layout(const Source& source, formats::McaConfig config,
                                             int version);
 

@@ -10,7 +10,7 @@
 
 namespace roll::convert {
 
-// True for a directory with such files, or a file whose name ends in .nemo.
+// Returns whether `path` is a directory with NeMo's files, or a file whose name ends in .nemo.
 bool is_nemo(const std::filesystem::path& path);
 
 // Opens the checkpoint at source.directory. `given` is the config's directory if the config is not
@@ -19,7 +19,7 @@ Result<void> open_nemo(Source& source, const families::Families& families,
                        const std::filesystem::path& given);
 
 // Returns the layout changed to that of NeMo before Megatron core: gate and up are separate tensors
-// (linear_fc1_2), and attention rows are ordered by part (all q, all k, all v).
+// (linear_fc1_2), and attention rows are ordered by kind (all q, all k, all v).
 std::vector<Stored> with_gate_apart(std::vector<Stored> layout);
 
 }  // namespace roll::convert

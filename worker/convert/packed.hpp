@@ -1,6 +1,7 @@
 // Determines which of a family's packed tensors a model has: from the files of a HuggingFace
-// directory, else from the native config. The result is kept in the config, so that the model
-// converts back unchanged.
+// directory, else from the native (Megatron) config. A packed tensor on disk holds several tensors
+// of the model, such as all experts of a layer. The native config keeps the result, so that the
+// model converts back unchanged.
 #pragma once
 
 #include "common/error.hpp"
@@ -9,12 +10,12 @@
 
 namespace roll::convert {
 
-// Sets the model's packed tensors from the native config.
+// Decides from the native config which packed tensors the model has.
 Result<void> select_packed(Source& source);
 
-// Sets the native config's fields about packing from `found`, the names and shapes in the
-// directory's files, then selects the packed tensors. Fails with InvalidArgument if a shape fits
-// two packings.
+// Decides which packed tensors the model has from `found`, the names and shapes in the directory's
+// files, and records this in the native config. Fails with InvalidArgument if a shape fits two ways
+// of packing.
 Result<void> settle_packed(Source& source, const Shapes& found);
 
 }  // namespace roll::convert

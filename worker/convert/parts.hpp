@@ -18,20 +18,20 @@ namespace roll::convert {
 
 struct Part {
     int index = 0;    // part 0 stages and publishes the target
-    int count = 1;    // 1: a single process
-    std::string run;  // unique per run, the same in all of its processes
+    int count = 1;    // number of processes; 1: a single process
+    std::string run;  // name of the run: unique, and the same in all of its processes
 
     bool alone() const { return count == 1; }
     bool leads() const { return index == 0; }
 };
 
-// Returns, for each file of the plan, true if this process writes it. Files are assigned from
-// largest to smallest, each to the process that then has the fewest bytes.
+// Returns, for each file of the plan, whether this process writes it. Files are assigned from
+// largest to smallest, each to the process that has the fewest bytes so far.
 std::vector<bool> own_files(const Plan& plan, const Part& part);
 
-// What a process has completed. Written: its own files. Whole: all files of the target, announced
-// by process 0 once every process has written its own. Verified: the check of its share of the
-// target.
+// What a process has completed. Written: its own files. Whole: all files of the target; process 0
+// announces it once every process has written its own. Verified: the check of the process's share
+// of the target.
 enum class Phase { Writing, Written, Whole, Verified };
 
 class Meeting {
@@ -46,20 +46,22 @@ class Meeting {
     static Result<Meeting> join(const std::filesystem::path& staging, const Part& part,
                                 const Stopped& stopped);
 
-    // Announces the phase; the others read it soon.
+    // Announces the phase that this process has completed; the others read it soon.
     void say(Phase phase);
     void say(std::int64_t bytes);  // announces how many bytes this process has written
-    // Announces that this process ends without a target. Process 0 then waits for the others.
+    // Announces that this process ends without a target, because of `why`. Process 0 then waits for
+    // the others.
     void leave(const std::string& why);
 
-    // Waits for a phase: process 0 waits for all others, the others for process 0. Fails with
-    // Unavailable if stopped, if an awaited process has ended (the message has its reason), or if
-    // one sends nothing for a minute.
+    // Waits until the phase is announced: process 0 waits for all others, the others for process 0.
+    // Fails with Unavailable if stopped, if an awaited process has ended (the message has its
+    // reason), or if one sends nothing for a minute.
     Result<void> wait_for(Phase phase, const Stopped& stopped);
 
     // Fails with Unavailable if another process ended without a target or sends nothing.
     Result<void> trouble() const;
-    std::int64_t bytes() const;  // bytes written by all others; only for process 0
+    // bytes written by all other processes; only process 0 may call this
+    std::int64_t bytes() const;
 
     // Ends the communication; process 0 then removes the small files.
     Result<void> end();

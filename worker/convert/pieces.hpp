@@ -1,6 +1,6 @@
-// The description that all formats share: every stored tensor consists of boxes of the model's
-// HuggingFace tensors. A conversion copies each box from its place in one format to its place in
-// the other. Pure.
+// The description that all formats share: every stored tensor consists of boxes (rectangular parts)
+// of the model's HuggingFace tensors. A conversion copies each box from its place in one format to
+// its place in the other. Pure.
 #pragma once
 
 #include <cstdint>
@@ -26,29 +26,29 @@ struct Placing {
     std::int64_t step(std::size_t dim) const { return steps.empty() ? 1 : steps[dim]; }
 };
 
-// The box [begin, begin + size) of HuggingFace tensor number `hf`, at `stored_begin` of a stored
-// tensor.
+// The box [begin, begin + size) of HuggingFace tensor number `hf`, which a stored tensor holds at
+// `stored_begin`.
 struct Piece {
     int hf = 0;
     Shape begin;
     Shape size;
     Shape stored_begin;
     Placing placing = {};
-    double add = 0;  // stored = HuggingFace + add
+    double add = 0;  // stored value = HuggingFace value + add
 };
 
-// How a stored tensor is computed. Copies: from its pieces. Blocks and Scales: its only piece is a
-// weight, of which it holds the 8-bit values or the block scales (quantize.hpp).
+// How a stored tensor is computed. Copies: from its pieces. Blocks and Scales: from a weight, its
+// only piece; the stored tensor holds the 8-bit values or the block scales (quantize.hpp).
 enum class Making { Copies, Blocks, Scales };
 
-// A tensor of a checkpoint: its place and the parts of the model that it holds.
+// A tensor as a checkpoint stores it: its place, and the parts of the model that it holds.
 struct Stored {
-    std::string file;     // relative to the checkpoint's directory
+    std::string file;     // path relative to the checkpoint's directory
     std::string section;  // key in a torch file, such as "model"; empty in safetensors
     std::string name;
     Shape shape;
     std::vector<Piece> pieces;
-    bool optional = false;  // may be absent: a copy that not all writers store
+    bool optional = false;  // true: a copy that not all writers store, so it may be absent
     // For a chunk of a larger tensor (torch_dist): the shape of the larger tensor, and the origin
     // of the chunk in it. Both have leading dims that `shape` omits; the chunk has size 1 along
     // these.
@@ -68,9 +68,9 @@ struct Model {
         int hf = 0;
     };
     std::vector<families::HfTensor> tensors;
-    std::map<std::string, int> number;  // numbers of the tensors, by name
-    std::map<int, double> additions;    // by number: native = HuggingFace + this
-    std::set<int> keeps_fp32;           // numbers of tensors that a cast leaves F32
+    std::map<std::string, int> number;  // number of each tensor, by name
+    std::map<int, double> additions;    // by number: native value = HuggingFace value + this
+    std::set<int> keeps_fp32;           // numbers of tensors that stay F32 when the model is cast
     std::vector<families::PackedTensor> packed;
     std::vector<SecondName> copies;
 
@@ -79,7 +79,7 @@ struct Model {
 
 Model model_of(const std::vector<families::NativeTensor>& native);
 
-// Returns one Stored per whole HuggingFace tensor; `file` is left empty.
+// Returns one Stored per HuggingFace tensor, which holds it whole; leaves `file` empty.
 std::vector<Stored> hf_layout(const Model& model);
 
 // Returns the tensors as the files of a HuggingFace directory store them: a packed tensor takes the

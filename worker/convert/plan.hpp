@@ -1,6 +1,7 @@
 // A conversion as data: the boxes of source tensors that make up each tensor of the target. Pure
 // and printable. make_plan() checks that each element of the target is covered exactly once. It
-// also checks that every source tensor is used, or compared with the replica that is used.
+// also checks that every source tensor is either used, or compared with the replica (a tensor with
+// the same part of the model) that is used.
 #pragma once
 
 #include <cstdint>
@@ -18,20 +19,20 @@ struct Copy {
     std::size_t source = 0;  // index in Source::tensors
     Shape source_begin;
     Shape target_begin;
-    Shape size;  // along the dims of the HuggingFace tensor
-    int hf = 0;  // number and place of the box in the model
+    Shape size;  // size of the box along the dims of the HuggingFace tensor
+    int hf = 0;  // number of the HuggingFace tensor in the model; hf_begin is the box's place in it
     Shape hf_begin;
     Placing source_placing = {};
     Placing target_placing = {};
-    double add = 0;  // target = source + add, rounded to the source's type
+    double add = 0;  // target value = source value + add, rounded to the source's type
 };
 
 struct TargetTensor {
     std::size_t file = 0;     // index in Plan::files
-    std::size_t ordinal = 0;  // number among the file's tensors
+    std::size_t ordinal = 0;  // index among the file's tensors
     std::string section;
     tensor::TensorInfo info;
-    Shape whole;  // `whole` and `origin` are those of Stored
+    Shape whole;  // `whole` and `origin` have the same meaning as in Stored
     Shape origin;
     std::vector<Copy> copies;
     bool padded = false;  // true: elements that no copy fills are zero
@@ -41,14 +42,14 @@ struct TargetTensor {
 };
 
 struct TargetFile {
-    std::string path;                         // relative to the target's directory
+    std::string path;                         // path relative to the target's directory
     std::vector<tensor::TensorInfo> tensors;  // shapes as stored, leading dims included
-    std::vector<std::string> sections;        // one section per tensor
+    std::vector<std::string> sections;        // by tensor: its section (Stored::section)
     Json args = nullptr;                      // in a Megatron rank's file: the run's arguments
     int megatron_version = 3;                 // checkpoint_version in a Megatron rank's file
 };
 
-// Two places that hold the same part of the model and must be equal in every bit.
+// Two boxes of source tensors that hold the same part of the model and must be equal in every bit.
 struct Comparison {
     std::size_t first = 0;
     std::size_t second = 0;
@@ -61,11 +62,12 @@ struct Plan {
     std::vector<TargetFile> files;
     std::vector<TargetTensor> tensors;  // in the order of `files`
     std::vector<Comparison> comparisons;
-    std::vector<std::string> left_out;         // target tensors that need an absent one
+    // target tensors not written, because the source lacks a part of them
+    std::vector<std::string> left_out;
     std::set<std::string> left_out_hf;         // names of the HuggingFace tensors in left_out
-    std::int64_t bytes = 0;                    // size of the target's tensors
+    std::int64_t bytes = 0;                    // size of the target's tensors in bytes
     std::int64_t parameters = 0;               // number of the model's parameters
-    tensor::DType dtype = tensor::DType::F32;  // the type that most of the bytes have
+    tensor::DType dtype = tensor::DType::F32;  // the type with the most bytes in the target
 };
 
 // Plans the tensors that `layout` lists. Every floating tensor is cast to `dtype`; nullopt keeps

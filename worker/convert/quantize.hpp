@@ -19,17 +19,17 @@ std::vector<Stored> with_scales(const Source& source, std::vector<Stored> layout
 // Returns the quantization_config that describes the target's 8-bit weights.
 Json quantization_of(const Source& source, const Plan& plan);
 
-// Like gather(), for a target with 8-bit blocks. Copies the source's blocks if the source has
-// blocks and nothing changes them. Otherwise quantizes like transformers (Fp8Quantize): multiplies
-// a block in fp32 by 448 / the largest magnitude in it, rounds to nearest even, and stores the
-// inverse of the factor as scale.
+// Like gather(), for a target with 8-bit blocks. If the source has blocks and nothing changes them,
+// copies them. Otherwise quantizes like transformers (Fp8Quantize): multiplies a block in fp32 by
+// 448 / the largest magnitude in it, rounds to nearest even, and stores the inverse of the factor
+// as scale.
 Result<void> gather_blocks(const Source& source, const TargetTensor& target, const Window& write);
 
-// Rounds to the nearest F8_E4M3 value (no infinities): clamps to +-448, keeps NaN.
+// Returns the nearest F8_E4M3 value (a type without infinities): clamps to +-448, keeps NaN.
 std::uint8_t to_e4m3(float value);
 
-// Compares the written blocks and scales with the source byte by byte. Fails with Corrupt if they
-// differ; the message names the tensor.
+// Compares the written 8-bit values and scales with the source byte by byte. Fails with Corrupt if
+// they differ; the message names the tensor.
 Result<void> check_blocks(const Source& source, const Plan& plan, const Source& written);
 
 }  // namespace roll::convert

@@ -1,5 +1,5 @@
-// Refuses HuggingFace checkpoints with quantized weights, because no conversion can read them.
-// 8-bit blocks with scales (block_scale.hpp) can be read and are not refused.
+// Refuses HuggingFace checkpoints whose weights are quantized in a form that no conversion can
+// read. 8-bit blocks with scales (block_scale.hpp) can be read and are not refused.
 #pragma once
 
 #include <filesystem>
@@ -14,8 +14,8 @@ namespace roll::convert {
 // the method and the tool that dequantizes them.
 Result<void> check_not_quantized(const std::filesystem::path& directory, const Json& hf_config);
 
-// Fails in the same way if a tensor's name and type show that it is quantized, for files whose
-// config does not say so.
+// Like the function above, for files whose config does not say so: fails if a tensor's name and
+// type show that it is quantized.
 Result<void> check_not_quantized(const std::filesystem::path& file, const tensor::TensorInfo& info);
 
 }  // namespace roll::convert

@@ -21,14 +21,15 @@ constexpr std::array<const char*, 3> kInterleaved{"#q", "#k", "#v"};
 
 class RankReader {
   public:
-    // Reads `expected` tensors into `source`. If `expected` has "NAME#q", "NAME#k" and "NAME#v",
-    // the reader takes them from a tensor NAME.
+    // Reads the `expected` tensors into `source`. If `expected` has "NAME#q", "NAME#k" and
+    // "NAME#v", the reader takes all three from a tensor NAME.
     RankReader(Source& source, std::vector<Stored> expected)
         : source_(source),
           matcher_(std::move(expected), source) {}
 
-    // Takes the tensors of a file's sections. `label` is the file's name in the expected tensors.
-    // An empty section means the file's own dict. If there is no "model0", "model" is read for it.
+    // Takes the tensors in the named sections of a file. `label` is the file's path in the expected
+    // tensors. An empty section means the file's own dict. If there is no "model0", reads "model"
+    // for it.
     Result<void> read(std::shared_ptr<const formats::TorchFile> file, const std::string& label,
                       const std::vector<std::string>& sections);
 
@@ -39,7 +40,8 @@ class RankReader {
     Result<void> take(const Stored& where, const tensor::StridedView& view);
     Result<bool> take_interleaved(const Stored& where, const std::string& name,
                                   const tensor::StridedView& view);
-    // Drops a tensor that the model does not need; records any other tensor as unexpected.
+    // Drops a tensor that the model does not need; records any other tensor as unexpected. `view`
+    // is the tensor's data.
     void drop_or_refuse(const std::string& file, const std::string& name,
                         const tensor::StridedView* view);
 
@@ -52,7 +54,7 @@ std::map<std::string, std::vector<std::string>> sections_by_file(
     const std::vector<Stored>& expected);
 
 // Reorders the rows of an attention tensor to all queries, then all keys, then all values. Requires
-// pieces ordered by group: query, key, value of each group.
+// that its pieces are ordered by group, each as query, key, value.
 void order_by_part(Stored& qkv);
 bool is_qkv(const Stored& stored);
 
@@ -60,9 +62,9 @@ bool is_qkv(const Stored& stored);
 // model has query groups, because those versions define no row order for them.
 Result<void> check_heads(const Stored& qkv, double version);
 
-// Handle a checkpoint's padded vocabulary. vocabulary_of() returns the model's number of rows.
-// pad_vocabulary() gives the embedding and the output layer `padded` rows. unpad_vocabulary()
-// restores their HuggingFace shapes and clips the pieces to `rows` rows.
+// Handle a checkpoint's padded vocabulary. vocabulary_of() returns the number of rows in the
+// model's config. pad_vocabulary() gives the embedding and the output layer `padded` rows.
+// unpad_vocabulary() restores their HuggingFace shapes and clips the pieces to `rows` rows.
 std::int64_t vocabulary_of(const Source& source);
 void pad_vocabulary(Source& source, std::int64_t padded);
 void unpad_vocabulary(Source& source, std::vector<Stored>& expected, std::int64_t rows);

@@ -21,18 +21,20 @@
 namespace roll::convert {
 
 // The format of a checkpoint. Bin is HuggingFace with torch files instead of safetensors, and
-// FsdpDtensor is Megatron's FSDP. These two occur only as targets: as sources they are Hf and Dcp.
+// FsdpDtensor is Megatron's FSDP. Only targets have these two formats, because sources of them
+// count as Hf and Dcp.
 enum class Format { Hf, Bin, Mca, TorchDist, Dcp, FsdpDtensor, Megatron, Nemo, Peft, DeepSpeed };
 
 const char* name_of(Format format);
 
-// Detects the format by the directory's files. Fails with NotFound for an unknown format.
+// Detects the format by the directory's files. Fails with NotFound if the format is unknown.
 Result<Format> detect_format(const std::filesystem::path& directory);
 
 struct SourceTensor {
     Stored stored;
     tensor::StridedView view;
-    bool in_memory = false;  // true: not in a mapped file, so there are no pages to release
+    // true: the tensor is not in a mapped file, so it has no pages to release
+    bool in_memory = false;
 };
 
 struct Dropped {
@@ -43,9 +45,11 @@ struct Dropped {
 
 struct Source {
     std::filesystem::path directory;
-    std::filesystem::path companions;  // directory of the tokenizer etc.; empty: `directory`
+    // directory of the tokenizer and other companion files; empty: `directory`
+    std::filesystem::path companions;
     Format format = Format::Hf;
-    formats::McaConfig config;  // for an Hf source: derived from config.json, for one rank
+    // native config; for an Hf source it is derived from config.json, for one rank
+    formats::McaConfig config;
     const families::Family* family = nullptr;
     std::vector<families::NativeTensor> native;
     Model model;
@@ -53,19 +57,21 @@ struct Source {
     std::vector<Dropped> dropped;
     Strictness strictness = Strictness::RaiseAll;
     std::string state;     // the optimizer state that is read as weights, such as "fp32_param"
-    std::set<int> absent;  // numbers of the tensors that no file holds
-    std::vector<std::string> surplus;                // tensors that no rule names, as "FILE NAME"
-    std::map<int, Delta> deltas;                     // an adapter's changes, by tensor number
-    Json quantization;                               // quantization_config of the source
-    std::map<int, BlockScale> scales;                // block scales of 8-bit weights, by number
-    std::map<int, tensor::DType> dtypes;             // type as which a tensor is read, by number
-    std::vector<std::shared_ptr<const void>> files;  // hold the memory into which the views point
+    std::set<int> absent;  // numbers of the model's tensors that no file holds
+    std::vector<std::string> surplus;     // tensors that no rule names, as "FILE NAME"
+    std::map<int, Delta> deltas;          // an adapter's changes, by tensor number
+    Json quantization;                    // quantization_config of the source
+    std::map<int, BlockScale> scales;     // block scales of 8-bit weights, by number
+    std::map<int, tensor::DType> dtypes;  // by number: the type as which a tensor is read
+    // keep the memory alive into which the views point
+    std::vector<std::shared_ptr<const void>> files;
     std::map<std::string, std::span<const std::byte>> archived;  // files inside a tar, by name
     bool mapped = false;  // true: `files` are mapped, so their pages can be released
 };
 
 struct OpenOptions {
-    std::filesystem::path config = {};  // config.json or its directory if the checkpoint has none
+    // config.json or its directory, for a checkpoint without one
+    std::filesystem::path config = {};
     Strictness strictness = Strictness::RaiseAll;
     std::string state = {};  // read this optimizer state instead of the weights
 };

@@ -1,6 +1,6 @@
 // A directory that appears completely or not at all. It is filled beside its final place under a
-// hidden name, synced, then renamed. The next run for the same target removes what a killed run
-// left.
+// hidden name, synced, then renamed. If a run is killed, the next run for the same target removes
+// what the killed run left.
 #pragma once
 
 #include <filesystem>
@@ -10,32 +10,33 @@
 
 namespace roll::convert {
 
-// Fails with InvalidArgument if the target is the source or contains it, because the target would
-// then replace the source. Also fails if one of the names is empty.
+// Checks that the target is not the source and does not contain it, because the target would then
+// replace the source. Fails with InvalidArgument if it is or does, or if one of the paths is empty.
 Result<void> check_apart(const std::filesystem::path& source, const std::filesystem::path& target);
 
-// Returns the staging directory of `target`.
+// Returns the path of the staging directory of `target`.
 std::filesystem::path staging_of(const std::filesystem::path& target);
 
 class Staging {
   public:
     // Creates `.NAME.roll-staging` beside `target` and locks it. Fails with Refused if another
     // process stages the same target, or if the target exists and may not be replaced. An empty
-    // directory may be replaced; with `overwrite`, also a checkpoint or a NeMo archive.
+    // directory may be replaced; with `overwrite`, a checkpoint or a NeMo archive may be replaced
+    // too.
     static Result<Staging> begin(const std::filesystem::path& target, bool overwrite);
 
     Staging(Staging&& other) noexcept;
     Staging& operator=(Staging&&) = delete;
     Staging(const Staging&) = delete;
     Staging& operator=(const Staging&) = delete;
-    ~Staging();  // removes the directory unless published
+    ~Staging();  // removes the staging directory unless it was published
 
     const std::filesystem::path& directory() const { return directory_; }
 
-    // Syncs every directory, renames the staging directory to the target, and removes what was
-    // replaced. The files must be synced already.
+    // Syncs every directory, renames the staging directory to the target, and removes the previous
+    // target. Requires that the files are synced.
     Result<void> publish();
-    // Publishes one synced file of the staging directory as the target.
+    // Publishes one file of the staging directory as the target. Requires that the file is synced.
     Result<void> publish_file(const std::string& name);
 
   private:

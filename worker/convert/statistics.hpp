@@ -17,12 +17,12 @@ struct Statistics {
     std::int64_t elements = 0;
     std::int64_t zeros = 0;
     std::int64_t not_finite = 0;
-    double min = 0, max = 0, mean = 0, deviation = 0;  // over the finite values
+    double min = 0, max = 0, mean = 0, deviation = 0;  // of the finite values
     std::vector<double> first;                         // the first values, at most eight
 };
 
-// Computes the statistics of the model's tensor with this HuggingFace name. Fails with
-// InvalidArgument if there is no such tensor or its type is not a floating one.
+// Computes the statistics of the model's tensor with the HuggingFace name `name`. Fails with
+// InvalidArgument if there is no such tensor or its type is not a floating type.
 Result<Statistics> statistics_of(const Source& source, const std::string& name);
 
 Json to_json(const Statistics& statistics);

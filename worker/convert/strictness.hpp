@@ -11,14 +11,14 @@
 namespace roll::convert {
 
 enum class Strictness {
-    RaiseAll,            // fail on both
-    RaiseUnexpected,     // fail on unexpected; drop missing
-    AssumeOkUnexpected,  // same as above: all is read before a write
-    LogAll,              // warn about both and leave them out
-    LogUnexpected,       // warn about unexpected only
-    ReturnAll,           // report both
-    ReturnUnexpected,    // report unexpected only
-    IgnoreAll,           // ignore both
+    RaiseAll,            // fail on missing and on unexpected tensors
+    RaiseUnexpected,     // fail on unexpected tensors; drop missing ones
+    AssumeOkUnexpected,  // like RaiseUnexpected, because Roll reads everything before it writes
+    LogAll,              // warn about missing and unexpected tensors, and leave them out
+    LogUnexpected,       // warn about unexpected tensors; drop missing ones
+    ReturnAll,           // report missing and unexpected tensors, and leave them out
+    ReturnUnexpected,    // report unexpected tensors; drop missing ones
+    IgnoreAll,           // leave out missing and unexpected tensors silently
 };
 
 const char* name_of(Strictness strictness);
@@ -26,17 +26,18 @@ const char* name_of(Strictness strictness);
 // Parses the name of a mode. Fails with InvalidArgument; the message lists the modes.
 Result<Strictness> parse_strictness(const std::string& name);
 
-// allows_unexpected() is true if a conversion continues without a tensor of the model;
-// allows_missing(), if it continues although the checkpoint has a tensor that the model lacks.
+// Return whether a conversion continues. allows_unexpected(): although the checkpoint lacks a
+// tensor of the model. allows_missing(): although the model lacks a tensor of the checkpoint.
 bool allows_unexpected(Strictness strictness);
 bool allows_missing(Strictness strictness);
 
-// Differences between a checkpoint and its model. as_told() returns those of `all` that the mode
-// warns about or reports.
+// Differences between a checkpoint and its model. as_told() returns the differences of `all` that
+// the mode warns about or reports.
 struct Disagreement {
     std::vector<std::string> unexpected;  // tensors of the model that the checkpoint lacks
-    std::vector<std::string> missing;     // "FILE NAME" of the checkpoint's surplus tensors
-    std::vector<std::string> left_out;    // target tensors that need one of `unexpected`
+    // tensors of the checkpoint that the model lacks, as "FILE NAME"
+    std::vector<std::string> missing;
+    std::vector<std::string> left_out;  // target tensors that need a tensor of `unexpected`
 };
 Disagreement as_told(Strictness strictness, Disagreement all);
 bool is_logged(Strictness strictness);

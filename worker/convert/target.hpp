@@ -15,23 +15,23 @@ namespace roll::convert {
 // Returns the target's tensors with their files.
 Result<std::vector<Stored>> target_layout(const Source& source, const Request& request, Format to);
 
-// Adds to the plan the data that the format's files hold besides tensors.
+// Adds to the plan's files the data that their format holds besides tensors.
 void complete_plan(const Source& source, const Request& request, Format to, Plan& plan);
 
 // Writes every file without tensors (config.json, index, tracker, tokenizer, ...) into `directory`.
 Result<void> write_companions(const Source& source, const Plan& plan, const Request& request,
                               Format to, const std::filesystem::path& directory);
 
-// Writes one file of tensors. Tensors may be appended in any order and from any thread; the bytes
-// of one tensor must come in order.
+// Writes one file of tensors. Tensors may be appended in any order and from any thread. The bytes
+// of one tensor must be appended in order.
 class TargetWriter {
   public:
     virtual ~TargetWriter() = default;
     virtual Result<void> append(std::size_t ordinal, std::span<const std::byte> bytes) = 0;
-    virtual Result<void> finish() = 0;  // syncs; requires that every tensor is complete
+    virtual Result<void> finish() = 0;  // syncs the file; requires that every tensor is complete
 };
-// Creates a file of tensors below `directory`. `reuse` is an earlier target or empty; if it has an
-// identical file, that file is linked.
+// Creates a file of tensors below `directory`. `reuse` is an earlier target, or empty. If `reuse`
+// has an identical file, that file is linked instead.
 Result<std::unique_ptr<TargetWriter>> create_target(const std::filesystem::path& directory,
                                                     const TargetFile& file,
                                                     const std::filesystem::path& reuse = {});
