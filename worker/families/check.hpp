@@ -6,10 +6,11 @@
 
 namespace roll::families {
 
-// Fails with InvalidArgument; the message is the first of these problems. A condition or arithmetic
-// uses a native field that neither "config" nor "constants" sets. A native field or tensor name
-// looks like a misspelt name of the built-in families. Strands, tried with sample sizes, omit rows
-// or use some twice.
+// Checks a family for mistakes that its grammar allows. Fails with InvalidArgument; the message
+// names the first of these problems. A condition or arithmetic expression uses a native (Megatron)
+// field that neither "config" nor "constants" sets. A native field or tensor name looks like a
+// misspelt name of the built-in families. The strands (row ranges) of a fused tensor, tried with
+// sample sizes, omit rows or use some twice.
 Result<void> check_family(const Family& family);
 
 }  // namespace roll::families

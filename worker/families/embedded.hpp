@@ -1,4 +1,5 @@
-// The files of schemas/families as part of the program. The build generates embedded.cpp from them.
+// The files of schemas/families as strings in the program. The build generates embedded.cpp from
+// them.
 #pragma once
 
 #include <span>

@@ -1,6 +1,6 @@
-// The arithmetic of family files, such as "num_attention_heads * kv_channels", over a config's
-// integers. It has + - * / and parentheses. A division must have no remainder. A list counts as its
-// length. Pure.
+// The arithmetic of family files, such as "num_attention_heads * kv_channels", over the integers of
+// a config. The operators are + - * / and parentheses. A division must have no remainder. A name
+// whose value is a list stands for the list's length. Pure.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@ namespace roll::families {
 // message quotes the name or the division.
 Result<std::int64_t> evaluate(std::string_view expression, const Json& values);
 
-// Returns the value at "a.b" in nested objects; nullptr if it is absent or null.
+// Returns the value at a path such as "a.b" in nested objects; nullptr if it is absent or null.
 const Json* value_at(const Json& config, const std::string& path);
 
-// True if the value at "a.b" is present and null.
+// Returns whether the value at a path such as "a.b" is present and null.
 bool is_null_at(const Json& config, const std::string& path);
 
 }  // namespace roll::families

@@ -1,5 +1,6 @@
-// The known families: the built-in ones from schemas/families, and those in the directories of
-// ROLL_FAMILIES (colon-separated), which override built-in ones with the same name.
+// The known families: the built-in ones from schemas/families, and the ones in the directories of
+// ROLL_FAMILIES (separated by colons). A family of ROLL_FAMILIES overrides the built-in one with
+// the same name.
 #pragma once
 
 #include <map>
@@ -15,11 +16,12 @@ class Families {
     // Loads all families. Reads ROLL_FAMILIES from the environment. Fails with InvalidArgument if a
     // file is invalid; the message names the file.
     static Result<Families> load();
-    // Loads the family of one model type. Reads no other family's file unless ROLL_FAMILIES is set.
+    // Loads only the family of one model type. Reads other families' files only if ROLL_FAMILIES is
+    // set.
     static Result<Families> load_for(const std::string& model_type);
 
-    // Returns the family that covers a model type. Fails with NotFound; the message lists the
-    // families.
+    // Returns the family that covers a model type. Fails with NotFound if there is none; the
+    // message lists the families.
     Result<const Family*> find(const std::string& model_type) const;
     const std::map<std::string, Family>& all() const { return families_; }
 

@@ -21,17 +21,17 @@ namespace roll::families {
 
 // How a native tensor is assembled from its HuggingFace sources.
 enum class Operation {
-    Copy,     // one source, unchanged
-    Qkv,      // q, k, v: for each key-value group its query heads, key head, value head
-    GateUp,   // gate, then up, within each tensor-parallel shard
-    Strands,  // rows of the sources in the order that `strands` gives
+    Copy,     // one source tensor, unchanged
+    Qkv,      // sources q, k, v: for each key-value group its query heads, key head, value head
+    GateUp,   // sources gate and up: gate, then up, within each tensor-parallel shard
+    Strands,  // rows of the source tensors in the order that `strands` gives
 };
 
 // The dim that tensor parallelism splits, in torch's order: Column is dim 0, Row is dim 1.
 enum class Split { None, Column, Row };
 
-// The part of the model to which a tensor belongs. Mtp: the multi-token-prediction layers, which
-// follow the decoder's layers.
+// The part of the model to which a tensor belongs. First and Last: outside layers, in the first or
+// last pipeline stage. Mtp: the multi-token-prediction layers, which follow the decoder's layers.
 enum class Stage { Layer, First, Last, Mtp };
 
 // Selects the layers of a kind from the HuggingFace config. `in` is the key of a list with one word
@@ -50,96 +50,98 @@ struct LayerKind {
     std::int64_t except_every = 0;
 };
 
-// Selects rows of one source, which is divided into as many blocks as the rule has groups. In block
-// g it selects `rows` rows from row begin + g * block + t * step on, for t = 0 ... times - 1. All
-// fields but `of` are arithmetic (expression.hpp).
+// A strand: a selection of the rows of one source tensor. The source is divided into as many blocks
+// as the rule has groups. In block g the strand selects `rows` rows from row begin + g * block + t
+// * step on, for t = 0 ... times - 1. All fields but `of` are arithmetic (expression.hpp).
 struct StrandRule {
-    std::size_t of = 0;  // index of the source
+    std::size_t of = 0;  // index of the source tensor
     std::string begin = "0";
     std::string rows;
     std::string times = "1";
     std::string step = "0";
-    std::string block;  // empty: same as `rows`
+    std::string block;  // rows of a block; empty: same as `rows`
 };
 
 struct WeightRule {
-    std::string native;  // name; may contain {layer} or {mtp}, {expert}, keys of `repeat`
+    std::string native;  // native name; may contain {layer} or {mtp}, {expert}, keys of `repeat`
     std::vector<std::string> hf;
-    // Shapes of the sources: one per source, or one for all. For Qkv, the shape of one head.
+    // Shapes of the source tensors: one per source, or one for all. For Qkv, the shape of one head.
     std::vector<std::vector<std::string>> shapes;
     Operation operation = Operation::Copy;
     Split split = Split::None;
     Stage stage = Stage::Layer;
-    std::string condition;  // a native config field, or !field; empty: always true
-    std::string layers;     // a layer kind, or !kind; empty: every layer
-    // For Strands: the number of groups, which tensor parallelism splits. `by_group` orders the
-    // rows by group; otherwise they are ordered by strand.
+    // a native config field that must be true, or !field; empty: the rule always applies
+    std::string condition;
+    std::string layers;  // kind of the layers that have the tensor, or !kind; empty: every layer
+    // For Strands: the number of groups of rows, which tensor parallelism divides among ranks.
+    // `by_group` orders the rows by group; otherwise they are ordered by strand.
     std::string groups;
     bool by_group = false;
     std::vector<StrandRule> strands;
-    // Placeholder -> count: the rule gives one tensor per number from 0 to count - 1. Only for
-    // rules without a layer.
+    // Placeholder -> count: the rule describes one tensor per number from 0 to count - 1. Only for
+    // rules of tensors outside layers.
     std::map<std::string, std::string> repeat;
-    double add = 0;           // native = HuggingFace + add, rounded to the tensor's type
-    bool keeps_fp32 = false;  // a cast to another type leaves it F32
+    double add = 0;  // native value = HuggingFace value + add, rounded to the tensor's type
+    bool keeps_fp32 = false;  // true: the tensor stays F32 when the model is cast
 };
 
-// How a HuggingFace tensor on disk packs the tensors of the rules. Stacked: [experts, ...], with an
-// expert's tensors one after the other. Transposed: the same with each expert transposed.
-// Interleaved: transposed, and the rows of an expert's tensors alternate.
+// How one HuggingFace tensor on disk packs the tensors of several rules. Stacked: [experts, ...],
+// with the tensors of each expert one after the other. Transposed: like Stacked, with each expert
+// transposed. Interleaved: like Transposed, and the rows of an expert's tensors alternate.
 enum class Packing { Stacked, Transposed, Interleaved };
 
 struct PackedRule {
-    std::string hf;               // contains {layer}
-    std::vector<std::string> of;  // packed tensors; contain {layer} and {expert}
+    std::string hf;               // name of the tensor on disk; contains {layer}
+    std::vector<std::string> of;  // names of its packed tensors; contain {layer} and {expert}
     Packing packing = Packing::Stacked;
-    std::string condition;  // a native config field; if false, the tensors are not packed
+    std::string condition;  // a native config field; if it is false, the tensors are not packed
     std::string layers;
 };
 
-// HuggingFace tensors that are copied unchanged; only the prefix of their name changes.
+// HuggingFace tensors that are carried: copied unchanged, except for the prefix of their name.
 struct CarriedRule {
     std::string native;
     std::string hf;
     Stage stage = Stage::First;
 };
 
-// A second name: HuggingFace files store tensor `of` again as `hf`, for each multi-token-prediction
-// layer.
+// A second name for a tensor: HuggingFace files store tensor `of` again as `hf`, for each
+// multi-token-prediction layer.
 struct CopyRule {
-    std::string hf;  // contains {layer}
+    std::string hf;  // the second name; contains {layer}
     std::string of;
-    std::string condition;  // a native config field; if false, there is no copy
+    std::string condition;  // a native config field; if it is false, there is no copy
 };
 
 struct Family {
     std::string name;
-    std::string model_type;                // the first of model_types; written to new configs
+    std::string model_type;  // the HuggingFace model_type in new configs; the first of model_types
     std::vector<std::string> model_types;  // HuggingFace model types that the file covers
-    Json hf_defaults;                      // HuggingFace values of configs created from sizes
-    // Native fields, each with the HuggingFace paths that may set it.
+    Json hf_defaults;  // HuggingFace keys and values of configs that are created from sizes
+    // Native fields, each with the paths of the HuggingFace keys that may set it.
     std::vector<std::pair<std::string, std::vector<std::string>>> config;
-    Json defaults;         // native values to use if the HuggingFace key is absent
-    Json nulls;            // native values to use if the key is present and null
+    Json defaults;         // native fields' values if the HuggingFace key is absent
+    Json nulls;            // native fields' values if the HuggingFace key is present and null
     Json constants;        // native fields with fixed or computed values
-    Json requires_values;  // HF key -> allowed values
+    Json requires_values;  // HuggingFace key -> allowed values
     std::map<std::string, LayerKind> layer_kinds;
-    std::map<std::string, spec::RopeScaling::Kind> rope_types;  // kinds, by HuggingFace's name
+    // kinds of rotary embedding, by HuggingFace's name
+    std::map<std::string, spec::RopeScaling::Kind> rope_types;
     std::vector<WeightRule> weights;
     std::vector<PackedRule> packed;
     std::vector<CarriedRule> carried;
     std::vector<CopyRule> copies;
     // Prefix of a decoder layer's names, and the prefix that replaces it in multi-token-prediction
-    // layers. Empty: these layers continue the decoder's layer numbers.
+    // layers. If empty, these layers continue the numbers of the decoder's layers.
     std::string mtp_from;
     std::string mtp_to;
     std::vector<std::string> drop;  // HuggingFace tensors that hold no data of the model
-    // Prefix of HuggingFace names on disk -> prefix in the rules.
+    // Prefix of HuggingFace names on disk -> prefix of the same names in the rules.
     std::map<std::string, std::string> spellings;
 };
 
-// Parses a family file. Fails with InvalidArgument; the message has `where` and the path of the
-// first problem.
+// Parses a family file. Fails with InvalidArgument; the message has `where` and the JSON path of
+// the first problem.
 Result<Family> parse_family(std::string_view json, const std::string& where);
 
 const char* name_of(Operation operation);

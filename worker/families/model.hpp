@@ -1,5 +1,5 @@
-// Applies a family to a model's config: derives the native config and every tensor with its shape.
-// Pure.
+// Applies a family to a model's config: derives the native (Megatron) config and every tensor with
+// its shape. Pure.
 #pragma once
 
 #include <cstdint>
@@ -20,18 +20,17 @@ namespace roll::families {
 // family or missing.
 Result<Json> complete_hf_config(const Family& family, const Json& sizes);
 
-// Sets HuggingFace keys ("a.b" for nested objects) and the native fields that derive from them.
-// Fails with InvalidArgument if a key is unknown to the family.
+// Sets the values of HuggingFace keys ("a.b" in nested objects) and of the native fields that
+// derive from them. Fails with InvalidArgument if a key is unknown to the family.
 Result<void> set_keys(const Family& family, const Json& keys, Json& hf_config, Json& native);
 
-// Returns the native config of a HuggingFace config, with the family's fields only. Fails with
-// InvalidArgument if a key is missing or has a value that the family does not cover; the message
-// names the key.
+// Returns the native config that belongs to a HuggingFace config, with the family's fields only.
+// Fails with InvalidArgument if a key is missing or has a value that the family does not cover; the
+// message names the key.
 Result<Json> native_config(const Family& family, const Json& hf_config);
 
-// Returns the trainer's view of a native config (or of a whole mca_config.json) and its tensors.
-// Fails with InvalidArgument if the trainer does not support a field or tensor; the message names
-// it.
+// Returns the trainer's config of a model, from its native config or a whole mca_config.json. Fails
+// with InvalidArgument if the trainer does not support a field or tensor; the message names it.
 Result<spec::ModelConfig> model_config(const Family& family, const Json& native);
 
 struct HfTensor {
@@ -39,7 +38,7 @@ struct HfTensor {
     tensor::Shape shape;
 };
 
-// A StrandRule with its expressions evaluated.
+// A StrandRule (a selection of a source's rows) with its expressions evaluated.
 struct Strand {
     std::size_t of = 0;
     std::int64_t begin = 0;
@@ -49,8 +48,8 @@ struct Strand {
     std::int64_t block = 0;
 };
 
-// One native tensor of the whole model, unsplit. `layer` is the decoder layer, counted over the
-// whole model.
+// One native tensor, as it would be without parallelism. `layer` is the decoder layer, counted over
+// the whole model.
 struct NativeTensor {
     std::string name;  // name with its placeholders replaced
     tensor::Shape shape;
@@ -59,29 +58,31 @@ struct NativeTensor {
     Split split = Split::None;
     Stage stage = Stage::Layer;
     std::optional<std::int64_t> layer;
-    std::optional<std::int64_t> expert;  // number of the expert within its layer
-    std::int64_t unit = 1;    // number of rows that stay together; for Qkv the rows of a head
-    std::int64_t groups = 0;  // for Strands: number of groups
+    std::optional<std::int64_t> expert;  // index of the expert within its layer
+    // number of rows that a split keeps together; for Qkv the rows of a head
+    std::int64_t unit = 1;
+    std::int64_t groups = 0;  // for Strands: number of groups of rows
     bool by_group = false;
     std::vector<Strand> strands = {};
-    double add = 0;           // native = HuggingFace + add
-    bool keeps_fp32 = false;  // a cast to another type leaves it F32
+    double add = 0;           // native value = HuggingFace value + add
+    bool keeps_fp32 = false;  // true: the tensor stays F32 when the model is cast
 };
 
-// Returns the tensor of one rule for layer 0 and expert 0. `scope` is the native config with the
-// HuggingFace config under "hf". Fails with InvalidArgument if arithmetic has a remainder or
-// strands do not use each row once.
+// Returns the tensor that a rule gives for layer 0 and expert 0. `scope` is the native config with
+// the HuggingFace config under "hf". Fails with InvalidArgument if a division has a remainder or
+// the strands do not use each row once.
 Result<NativeTensor> tensor_of(const Family& family, const WeightRule& rule, const Json& scope);
 
-// A tensor on disk that packs others. members[e] are the tensors of expert e, all of one shape.
+// A tensor on disk that packs other tensors. members[e] are the tensors of expert e, all of one
+// shape.
 struct PackedTensor {
     std::string name;
     Packing packing = Packing::Stacked;
     std::vector<std::vector<std::string>> members;
-    std::string condition;  // native field that is true if the tensor is packed
+    std::string condition;  // native field that is true if the tensors are packed
 };
 
-// Returns the packed tensors of all decoder layers, ignoring their conditions.
+// Returns the packed tensors of all decoder layers, whether or not their conditions are true.
 Result<std::vector<PackedTensor>> packed_tensors(const Family& family, const Json& native,
                                                  const Json& hf_config);
 
@@ -89,15 +90,16 @@ Result<std::vector<PackedTensor>> packed_tensors(const Family& family, const Jso
 struct CopiedTensor {
     std::string name;
     std::string of;
-    std::string condition;  // native field that is true if the copy exists; empty: always
+    std::string condition;  // native field that is true if the copy exists; empty: it always exists
 };
 
-// Returns the copies of all multi-token-prediction layers, ignoring their conditions.
+// Returns the copies in all multi-token-prediction layers, whether or not their conditions are
+// true.
 Result<std::vector<CopiedTensor>> copied_tensors(const Family& family, const Json& native);
 
 // Returns every tensor of a model with this config in forward order: embedding, layers, final norm,
 // output layer, multi-token-prediction layers. Omits a tied output layer. `hf_config` gives each
-// layer's kind; families with one kind of layer do not need it.
+// layer's kind; families with one kind of layer do not need `hf_config`.
 Result<std::vector<NativeTensor>> native_tensors(const Family& family, const Json& native,
                                                  const Json& hf_config = Json::object());
 

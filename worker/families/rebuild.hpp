@@ -8,10 +8,10 @@
 
 namespace roll::families {
 
-// Returns the HuggingFace config from which native_config() derives `native`. Missing fields take
-// the family's defaults. Fails with InvalidArgument if no config of this family gives these fields;
-// the message names the first that differs. Ignores fields that describe a run, not its model
-// (dropout, losses).
+// Returns the HuggingFace config from which native_config() derives `native`. Fields that `native`
+// lacks take the family's defaults. Fails with InvalidArgument if no config of this family gives
+// the fields of `native`; the message names the first that differs. Ignores fields that describe a
+// run, not its model (dropout, losses).
 Result<Json> hf_config_of(const Family& family, const Json& native);
 
 }  // namespace roll::families

@@ -1,4 +1,4 @@
-// Checks that the strands of a fused tensor use each row once.
+// Checks that the strands (selections of rows) of a fused tensor use each row once.
 #pragma once
 
 #include "common/error.hpp"
@@ -6,8 +6,8 @@
 
 namespace roll::families {
 
-// Fails with InvalidArgument if no strand uses a row, or two do; the message names the first such
-// row. Requires positive sizes in `tensor`.
+// Checks the rows of all sources of `tensor`. Fails with InvalidArgument if no strand uses a row,
+// or two do; the message names the first such row. Requires positive sizes in `tensor`.
 Result<void> check_strands(const NativeTensor& tensor);
 
 }  // namespace roll::families
