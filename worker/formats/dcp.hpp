@@ -1,6 +1,6 @@
-// Checkpoint directories of torch.distributed.checkpoint, and of Megatron's torch_dist, which adds
-// files to them. `.metadata` is a pickle with the place of each chunk of each tensor. A `.distcp`
-// file is a sequence of torch files, each with one tensor.
+// Checkpoint directories of torch.distributed.checkpoint, and of Megatron's torch_dist, which has
+// additional files. `.metadata` is a pickle with the place of each chunk of each tensor. A
+// `.distcp` file is a sequence of torch files, each with one tensor.
 #pragma once
 
 #include <cstdint>
@@ -35,14 +35,14 @@ struct DcpChunk {
 };
 
 struct DcpTensor {
-    tensor::TensorInfo info;  // of the whole tensor; info.name is the key
+    tensor::TensorInfo info;  // type and shape of the whole tensor; info.name is the key
     std::vector<DcpChunk> chunks;
     // The original shape of an optimizer tensor that Megatron before 0.14 saved flat; else nullopt.
     // A tensor [X, Y] with rank shards [x, y] is then saved as [X/x, Y/y, x*y].
     std::optional<tensor::Shape> original = {};
 };
 
-// An entry that is not a tensor: a torch.save file of its own.
+// An entry that is not a tensor. It is stored as a torch.save file.
 struct DcpObject {
     std::string name;
     DcpExtent extent;
@@ -53,27 +53,27 @@ struct DcpMetadata {
     std::vector<DcpObject> objects;
 };
 
-// Parses the pickle in `.metadata`. Fails with Corrupt if the bytes are no such pickle, if chunks
-// reach outside their tensor or do not fill it exactly, if a chunk has no file, or if a file name
-// points outside the directory.
+// Parses the pickle in `.metadata`. Fails with Corrupt if the bytes are not such a pickle, if
+// chunks reach outside their tensor or do not fill it exactly, if a chunk has no file, or if a file
+// name points outside the directory.
 Result<DcpMetadata> parse_dcp_metadata(std::span<const std::byte> bytes);
 Result<DcpMetadata> read_dcp_metadata(const std::filesystem::path& directory);
 
-// Returns the pickle of `.metadata` as torch reads it.
+// Returns the pickle to write as `.metadata`, in the form that torch reads.
 std::string dcp_metadata_pickle(const DcpMetadata& metadata);
 
 // Returns a view of the tensor in a chunk's extent. `file` is the mapped content of `path`. Fails
-// with Corrupt if the type or shape differs from that of the chunk.
+// with Corrupt if the type or shape differs from the chunk's.
 Result<tensor::StridedView> open_dcp_chunk(const std::filesystem::path& path,
                                            std::span<const std::byte> file,
                                            const tensor::TensorInfo& info, const DcpChunk& chunk);
 
-// Returns the extent of each tensor in a .distcp file that holds the tensors in this order.
+// Returns the extent that each tensor will have in a .distcp file with these tensors in this order.
 Result<std::vector<DcpExtent>> lay_out_distcp(const std::string& file,
                                               const std::vector<tensor::TensorInfo>& tensors);
 
-// Writes a .distcp file. Tensors may be appended in any order and from any thread; the bytes of one
-// tensor must come in order.
+// Writes a .distcp file. Tensors may be appended in any order and from any thread. The bytes of one
+// tensor must be appended in order.
 class DistcpWriter {
   public:
     static Result<DistcpWriter> create(const std::filesystem::path& path,

@@ -19,11 +19,12 @@ namespace roll::formats {
 // Reads config.json. Fails with NotFound if it is missing, with Corrupt if it is not a JSON object.
 Result<Json> read_hf_config(const std::filesystem::path& directory);
 
-// Returns the file of each tensor that an index lists. Fails with Corrupt if the text is no index
-// or names a file of another directory. Callers put the path in front of the message.
+// Returns the file of each tensor that an index lists. `text` is the index. Fails with Corrupt if
+// `text` is not an index or names a file of another directory; callers add the index's path to the
+// message.
 Result<std::map<std::string, std::string>> parse_index(std::string_view text);
 
-// The weight files of a directory in order and, if there is an index, the file of each tensor.
+// The weight files of a directory, in order. If there is an index, also the file of each tensor.
 struct HfWeights {
     std::vector<std::string> files;
     std::map<std::string, std::string> index;  // tensor -> file; empty without an index
@@ -42,7 +43,8 @@ struct HfFile {
 Result<HfFile> open_hf_file(const std::filesystem::path& path);
 
 // Splits tensors, in order, into shards of at most `bytes_max` bytes; a larger tensor gets a shard
-// of its own. `sizes` are the tensors' sizes in bytes. Returns each tensor's shard, counted from 0.
+// for itself. `sizes` are the tensors' sizes in bytes. Returns the shard number of each tensor,
+// counted from 0.
 std::vector<int> split_shards(const std::vector<std::int64_t>& sizes, std::int64_t bytes_max);
 
 // The file names of a weight format: "model" and ".safetensors", or "pytorch_model" and ".bin".
@@ -62,13 +64,13 @@ std::string index_name(const HfContainer& container);
 std::string index_text(const std::map<std::string, std::string>& weight_map,
                        std::int64_t total_bytes, std::int64_t total_parameters);
 
-// Sets the dtype in a config, under the key that the config uses (dtype or torch_dtype).
+// Sets the data type in a config, under the key that the config uses (dtype or torch_dtype).
 void set_dtype(Json& hf_config, tensor::DType dtype);
 
-// True if a file beside the weights belongs to the model: tokenizer, generation config, chat
-// templates, processors, remote code. `name` is relative to the directory.
+// Returns whether a file beside the weights belongs to the model: tokenizer, generation config,
+// chat templates, processors, remote code. `name` is relative to the directory.
 bool is_companion(const std::string& name);
-// Returns the directory's companion files, sorted.
+// Returns the names of the directory's companion files (see is_companion()), sorted.
 std::vector<std::string> companion_files(const std::filesystem::path& directory);
 
 }  // namespace roll::formats

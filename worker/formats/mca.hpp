@@ -20,8 +20,9 @@
 
 namespace roll::formats {
 
-// The parallel layout of a model. `pipeline` is Megatron's layout string ("E,t*3|t*4,L"); if it is
-// empty, layers are split equally except as the other fields say.
+// The parallel layout of a model. `pipeline` is Megatron's layout string ("E,t*3|t*4,L"). If it is
+// empty, layers are split equally among the pipeline stages, except as account_for_*, first_layers
+// and last_layers say.
 struct McaLayout {
     int tp = 1;
     int pp = 1;
@@ -30,7 +31,8 @@ struct McaLayout {
     int etp = 0;  // expert tensor parallel size; 0: tp
     bool account_for_embedding = false;
     bool account_for_loss = false;
-    int first_layers = 0;  // layers of the first stage, in all its chunks; 0: as other stages
+    // layers of the first stage, in all its chunks; 0: as many as other stages
+    int first_layers = 0;
     int last_layers = 0;
     std::string pipeline = {};
     friend bool operator==(const McaLayout&, const McaLayout&) = default;
@@ -42,14 +44,15 @@ struct McaConfig {
     std::int64_t padded_vocab = 0;  // rows of embedding and output layer; 0: the vocabulary size
     std::string model_type;         // HuggingFace's model_type; selects the family
     Json hf_config;                 // the config.json of the exported model
-    Json native;                    // Megatron's config fields, as in the file
+    Json native;                    // Megatron's config fields, as mca_config.json has them
     McaLayout layout;
-    bool grouped_experts = false;  // named experts.linear_fc1.weightN, else experts.local_experts.N
-    bool local_names = false;      // norms have the names of a model without TransformerEngine
+    // experts are named experts.linear_fc1.weightN, else experts.local_experts.N
+    bool grouped_experts = false;
+    bool local_names = false;  // norms have the names of a model without TransformerEngine
 };
 
-// Parses mca_config.json. Unknown fields stay in `native`; missing fields take defaults. Fails with
-// Corrupt if there is no model type or no HuggingFace config, or if a size is invalid.
+// Parses mca_config.json. Unknown fields stay in `native`; missing fields take their defaults.
+// Fails with Corrupt if there is no model type or no HuggingFace config, or if a size is invalid.
 Result<McaConfig> parse_mca_config(std::string_view json);
 Result<McaConfig> read_mca_config(const std::filesystem::path& directory);
 
@@ -69,20 +72,22 @@ struct McaRank {
     friend auto operator<=>(const McaRank&, const McaRank&) = default;
 };
 
-// True if a run of this layout has a process with that rank. Megatron numbers the processes of a
-// stage twice: by (tp, …) and by (etp, ep, …), with tp and etp fastest. Process r has tp r % TP,
-// etp r % ETP and ep r / ETP % EP. So if etp differs from tp, a tensor-parallel rank occurs only
-// with some of the ep ranks. Requires TP to be a multiple of ETP.
+// Returns whether a run of this layout has a process with that rank. Megatron numbers the processes
+// of a stage twice: by (tp, …) and by (etp, ep, …), with tp and etp fastest. Process r has tp r %
+// TP, etp r % ETP and ep r / ETP % EP. So if etp differs from tp, a tensor-parallel rank occurs
+// only with some of the ep ranks. Requires TP to be a multiple of ETP.
 bool mca_has_rank(const McaLayout& layout, const McaRank& rank);
 
 // Returns the path of a rank's file: "iter_0000001/mp_rank_00_001/model_optim_rng.pt".
 std::string mca_rank_file(const McaLayout& layout, const McaRank& rank);
 
-// Returns the key of a chunk's tensors in a rank's file: "model", or "model1" with virtual stages.
+// Returns the key of a chunk's tensors in a rank's file: "model", or "model0", "model1", ... with
+// virtual stages.
 std::string mca_chunk_key(const McaLayout& layout, int chunk);
 
-// Returns the directory of the iteration that the tracker names (a number or "release"); without a
-// tracker, iter_0000001. Fails with Corrupt if the tracker names something else.
+// Returns the directory of the iteration that the tracker file names (a number or "release");
+// without a tracker file, iter_0000001. Fails with Corrupt if the tracker file names something
+// else.
 Result<std::filesystem::path> mca_iteration_directory(const std::filesystem::path& directory);
 
 }  // namespace roll::formats

@@ -12,16 +12,17 @@
 namespace roll::formats {
 
 struct NemoConfig {
-    bool rows_by_part = false;  // attention rows: all q, then all k, all v (megatron_legacy)
+    // order of attention rows: all q, then all k, all v (megatron_legacy)
+    bool rows_by_part = false;
 };
 
-// Parses model_config.yaml, or a training config with a "model" in it. `where` names the file in
+// Parses model_config.yaml, or a training config with a "model" part. `where` names the file in
 // messages. Fails with Corrupt if the text is not YAML.
 Result<NemoConfig> parse_nemo_config(const std::string& yaml, const std::string& where);
 
-// The texts of a target's YAML files. `training` is a training config for trlX and NeMo 1.x that
-// contains the model's name. `model` is its "model" part, which is the model_config.yaml of an
-// archive.
+// The texts of a target's YAML files. `training` is a training config for trlX and NeMo 1.x, which
+// contains the model's name. `model` is the "model" part of `training`, which is the
+// model_config.yaml of an archive.
 struct NemoFiles {
     std::string training;
     std::string model;
@@ -32,7 +33,7 @@ NemoFiles nemo_configs(const McaConfig& config, const std::string& name);
 // there.
 std::string nemo_name(const std::string& native);
 
-// True if the name ends in `.nemo`: such a file is a tar of the checkpoint's files.
+// Returns whether the name ends in `.nemo`. Such a file is a tar of the checkpoint's files.
 bool is_nemo_archive(const std::filesystem::path& path);
 
 }  // namespace roll::formats

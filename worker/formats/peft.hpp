@@ -13,26 +13,27 @@
 
 namespace roll::formats {
 
-// LoRA of one module of the base model. The views point into the adapter's file.
+// The LoRA of one module of the base model. The views point into the adapter's file.
 struct LoraModule {
-    std::string module;     // "model.layers.0.self_attn.q_proj"
+    std::string module;     // name such as "model.layers.0.self_attn.q_proj"
     tensor::StridedView a;  // [lora_rank, in]; for an embedding [lora_rank, vocabulary]
     tensor::StridedView b;  // [out, lora_rank]; for an embedding [hidden, lora_rank]
-    std::optional<tensor::StridedView> magnitude;  // DoRA: [out]
+    std::optional<tensor::StridedView> magnitude;  // DoRA's magnitude, [out]
     double scale = 0;
     bool embedding = false;
     bool transposed = false;     // true: the base weight is [in, out]
-    std::int64_t lora_rank = 0;  // of a stacked module; 0 if unknown
+    std::int64_t lora_rank = 0;  // rank r of a stacked module; 0 if unknown
     std::string parameter = {};  // for a stacked module, if known: "…mlp.experts.gate_up_proj"
 };
 
 struct Adapter {
-    Json config;  // adapter_config.json
+    Json config;  // content of adapter_config.json
     std::vector<LoraModule> modules;
     // Modules of target_parameters, which stack all experts of a layer: A [experts * r, in] and B
     // [out, r * experts]. If a module has two, the inner one is named "MODULE.base_layer".
     std::vector<LoraModule> stacked;
-    std::vector<tensor::StridedView> whole;  // modules_to_save; info.name: base tensor's name
+    // tensors of modules_to_save; info.name is the base tensor's name
+    std::vector<tensor::StridedView> whole;
     HfFile file;
 };
 
@@ -40,15 +41,16 @@ struct Adapter {
 // names the setting.
 Result<Json> read_adapter_config(const std::filesystem::path& directory);
 
-// Returns the rank that the config, with its patterns, gives a module or parameter.
+// Returns the LoRA rank of a module or parameter: the config's `r`, or that of a matching pattern.
 double lora_rank(const Json& config, const std::string& module);
 
 // Returns the factor by which a module's product B A is multiplied: alpha / r, or alpha / sqrt(r)
 // with rsLoRA. Alpha comes from the config and its patterns.
 double lora_scale(const Json& config, const std::string& module, double lora_rank);
 
-// Reads an adapter directory. Fails with InvalidArgument for a method other than LoRA or a feature
-// that would change the result, and with Corrupt if A or B is missing or their ranks disagree.
+// Reads an adapter directory. Fails with InvalidArgument for a method other than LoRA, or for a
+// feature that a merge could not reproduce. Fails with Corrupt if A or B is missing or their ranks
+// disagree.
 Result<Adapter> read_adapter(const std::filesystem::path& directory);
 
 }  // namespace roll::formats

@@ -1,5 +1,5 @@
 // Reads Python pickles, protocols 0 to 5, as plain data. Names in a pickle are never looked up or
-// called: calls and classes become nodes that describe the call.
+// called, so that a pickle cannot run code: calls and classes become nodes that describe the call.
 //
 // Size, number of values and memory are limited. Reading does not recurse.
 #pragma once
@@ -15,18 +15,18 @@
 
 namespace roll::formats {
 
-// The kind of a node, with the field of PickleNode that holds its content.
+// The kind of a node. The comment names the field of PickleNode that holds its content.
 enum class PickleKind : std::uint8_t {
     None,
     Bool,       // integer
-    Int,        // integer; one beyond 64 bits is read as Bytes, in pickle's form
+    Int,        // integer; one beyond 64 bits is read as Bytes, encoded as in the pickle
     Float,      // number
     Text,       // text, UTF-8
     Bytes,      // text
     List,       // items
     Tuple,      // items
     Set,        // items
-    Dict,       // items: key, value, key, value, ...
+    Dict,       // items: key, value, key, value ...
     Global,     // text: "module name"
     Call,       // items: callee, arguments; also contents and state
     Persistent  // items: the persistent id
@@ -41,8 +41,9 @@ struct PickleNode {
     double number = 0;
     std::string text;
     std::vector<PickleId> items;
-    PickleId contents = kNoPickle;  // of a Call: the List, Dict or Set that it was filled with
-    PickleId state = kNoPickle;     // of a Call: the argument of the last BUILD
+    // for a Call: the List, Dict or Set of the items added to the object
+    PickleId contents = kNoPickle;
+    PickleId state = kNoPickle;  // for a Call: the argument of the last BUILD
 };
 
 constexpr std::size_t kPickleBytesMax = 256U << 20U;
@@ -69,7 +70,7 @@ class Pickle {
     bool is_global(PickleId id, std::string_view module_and_name) const {
         return is(id, PickleKind::Global) && at(id).text == module_and_name;
     }
-    // Returns the arguments if the node is a Call of this global, else nullptr.
+    // Returns the arguments if the node is a Call of the global `module_and_name`, else nullptr.
     const PickleNode* arguments_of(PickleId id, std::string_view module_and_name) const;
     // Returns the entries (key, value, ...) of a dict or an OrderedDict; nullptr for other nodes.
     const std::vector<PickleId>* entries_of(PickleId id) const;

@@ -10,7 +10,7 @@
 
 namespace roll::formats {
 
-// Opcodes that callers write themselves.
+// The opcodes that callers write themselves.
 namespace pickle_op {
 constexpr char kMark = '(';
 constexpr char kEmptyDict = '}';
@@ -38,7 +38,8 @@ class PickleWriter {
     }
     void op(char code) { out_ += code; }
     void text(std::string_view text);
-    // Like text(), but writes the same text only once; later calls write a reference to it.
+    // Like text(), but writes a text only the first time; later calls with the same text write a
+    // reference to it.
     void word(const std::string& text);
     void global(const std::string& module, const std::string& name);
     void integer(std::int64_t value);
@@ -46,8 +47,8 @@ class PickleWriter {
     void boolean(bool value) { op(value ? pickle_op::kTrue : pickle_op::kFalse); }
     // Writes a tuple of integers.
     void integers(const std::vector<std::int64_t>& values);
-    // Writes an instance that is made without arguments. Callers may write a state and kBuild to
-    // fill it.
+    // Writes a new instance of a class, made without arguments. Callers may then write a state and
+    // kBuild to fill it.
     void object(const std::string& module, const std::string& name);
 
   private:
@@ -55,7 +56,8 @@ class PickleWriter {
     void fixed(T value) {
         out_.append(reinterpret_cast<const char*>(&value), sizeof value);
     }
-    // Writes the value with `make` on the first call for `what`; later calls refer to that value.
+    // Writes a value with `make` on the first call for the key `what`; later calls write a
+    // reference to that value.
     template <class Make>
     void once(const std::string& what, Make make);
 

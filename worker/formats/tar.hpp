@@ -14,17 +14,17 @@
 namespace roll::formats {
 
 struct TarMember {
-    std::string name;  // without a leading "./"
+    std::string name;  // path without a leading "./"
     std::int64_t begin = 0;
     std::int64_t size = 0;
 };
 
 // Returns the files of a tar (POSIX ustar, GNU long names, pax paths and sizes). Fails with Corrupt
-// if the bytes are not a tar or a member extends past their end, and with InvalidArgument if the
-// tar is compressed.
+// if the bytes are not a tar or a member extends past the end of `archive`, and with
+// InvalidArgument if the tar is compressed.
 Result<std::vector<TarMember>> parse_tar(std::span<const std::byte> archive);
 
-// Moves a directory's files into a new tar in the same directory, named `archive`, and syncs the
+// Moves a directory's files into a new tar named `archive` in the same directory, and syncs the
 // tar. Removes each file once it is in the tar, so the disk never holds all files twice. Fails with
 // Unavailable if `stopped` returns true.
 Result<void> pack_tar(const std::filesystem::path& directory, const std::string& archive,

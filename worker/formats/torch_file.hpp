@@ -24,7 +24,7 @@
 
 namespace roll::formats {
 
-// The entries of a state dict. `others` are the keys of entries that are not tensors (None,
+// The entries of a state dict. `others` are the keys whose values are not tensors (None,
 // TransformerEngine's _extra_state).
 struct StateDict {
     std::vector<tensor::StridedView> tensors;  // info.name is the key
@@ -35,7 +35,8 @@ class TorchFile {
   public:
     // Maps and parses a file. Fails with Corrupt if it is invalid; the message names the path.
     static Result<TorchFile> open(const std::filesystem::path& path);
-    // Reads a torch file inside the file `path`, whose mapping must outlive the result.
+    // Reads a torch file whose bytes lie in the file `path`, as in a .distcp file. The mapping of
+    // `path` must outlive the result.
     static Result<TorchFile> parse(const std::filesystem::path& path,
                                    std::span<const std::byte> bytes);
 
@@ -58,14 +59,15 @@ class TorchFile {
     Result<tensor::StridedView> rebuild(const PickleNode& arguments, bool typed) const;
 
     std::filesystem::path path_;
-    std::shared_ptr<const MappedFile> file_;  // the mapping, if open() made it
+    std::shared_ptr<const MappedFile> file_;  // the file's mapping, if open() made it
     std::span<const std::byte> bytes_;
     Pickle pickle_;
-    std::map<std::string, ZipMember, std::less<>> storages_;  // members with the storages, by key
+    // archive members with the tensors' storages, by storage key
+    std::map<std::string, ZipMember, std::less<>> storages_;
 };
 
-// A state dict under a key, as in {"model": {...}}. Each tensor is contiguous in its own storage.
-// An empty key means that the file itself is the state dict; there is then no other section.
+// A state dict to write under a key, as in {"model": {...}}. Each tensor is contiguous in its own
+// storage. If the key is empty, the file itself is the state dict, and no other section may exist.
 struct TorchSection {
     std::string key;
     std::vector<tensor::TensorInfo> tensors;
@@ -73,18 +75,19 @@ struct TorchSection {
     bool nested = false;                  // true: a '/' in a name starts a nested dict
 };
 
-// Writes a torch file. Tensors may be appended in any order; the bytes of one tensor must come in
-// order.
+// Writes a torch file. Tensors may be appended in any order. The bytes of one tensor must be
+// appended in order.
 class TorchFileWriter {
   public:
-    // Creates the file. `more` writes further keys of the dict, each with its value. `earlier` is
-    // passed to OutputFile. Fails with InvalidArgument if torch lacks the dtype of a tensor.
+    // Creates the file. `more` writes further keys of the file's dict, each with its value.
+    // `earlier` is passed to OutputFile. Fails with InvalidArgument if torch lacks the data type of
+    // a tensor.
     static Result<TorchFileWriter> create(const std::filesystem::path& path,
                                           std::vector<TorchSection> sections,
                                           const std::function<void(PickleWriter&)>& more = {},
                                           const std::filesystem::path& earlier = {});
 
-    // Appends bytes of a tensor. `tensor` is its number, counted across all sections.
+    // Appends bytes to a tensor. `tensor` is the tensor's number, counted across all sections.
     Result<void> append(std::size_t tensor, std::span<const std::byte> bytes);
     // Writes the headers, syncs and closes. Requires that every tensor is complete.
     Result<void> finish();
@@ -110,7 +113,7 @@ class TorchFileWriter {
 Result<void> write_torch_file(const std::filesystem::path& path, const std::string& key,
                               const std::vector<tensor::TensorView>& tensors);
 
-// Writes a file of one value without tensors.
+// Writes a torch file that holds one value without tensors, given as a pickle.
 Result<void> write_torch_pickle(const std::filesystem::path& path, const std::string& pickle);
 
 }  // namespace roll::formats

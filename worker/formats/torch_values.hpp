@@ -13,15 +13,15 @@
 
 namespace roll::formats {
 
-// Return the element type of a legacy storage class ("torch FloatStorage") or of a dtype ("torch
-// float32"); nullopt if it is unknown.
+// Return the element type that a legacy storage class ("torch FloatStorage") or a dtype ("torch
+// float32") stands for; nullopt if it is unknown.
 std::optional<tensor::DType> dtype_of_storage(std::string_view global);
 std::optional<tensor::DType> dtype_of_torch(std::string_view global);
 
 // Returns the values of a tuple or list of integers, or of a torch.Size; nullopt for other nodes.
 std::optional<std::vector<std::int64_t>> integers_of(const Pickle& pickle, PickleId id);
 
-// True if torch has the type, so that write_tensor() supports it.
+// Returns whether torch has the type; write_tensor() requires that.
 bool is_torch_type(tensor::DType dtype);
 
 // Writes a contiguous tensor that fills the storage "data/KEY":

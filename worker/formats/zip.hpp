@@ -14,16 +14,17 @@ namespace roll::formats {
 
 struct ZipMember {
     std::string name;
-    std::int64_t begin = 0;  // offset of its content in the archive
+    std::int64_t begin = 0;  // offset of the member's content in the archive
     std::int64_t size = 0;
     std::uint32_t crc = 0;
 };
 
-// Returns the members. Fails with Corrupt if the bytes are not a zip, if a member is compressed,
-// encrypted or outside the archive, or if a name occurs twice.
+// Returns the members of an archive. Fails with Corrupt if the bytes are not a zip, if a member is
+// compressed, encrypted or outside the archive, or if a name occurs twice.
 Result<std::vector<ZipMember>> parse_zip(std::span<const std::byte> archive);
 
-// Returns the CRC-32 `crc` continued over `bytes`. The CRC-32 of no bytes is 0.
+// Returns the CRC-32 of data whose beginning has the CRC-32 `crc` and that continues with `bytes`.
+// Start with 0, the CRC-32 of no bytes.
 std::uint32_t crc32_of(std::uint32_t crc, std::span<const std::byte> bytes);
 
 // Places the members of a new archive. Content starts at 64-byte boundaries, which torch needs for
@@ -45,7 +46,7 @@ class ZipLayout {
   private:
     std::string directory() const;
     std::vector<ZipMember> members_;
-    std::vector<std::int64_t> headers_;  // offsets of the local headers
+    std::vector<std::int64_t> headers_;  // by member: offset of its local header
     std::int64_t end_ = 0;
 };
 
