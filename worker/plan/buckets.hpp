@@ -1,4 +1,5 @@
-// Cuts a flat gradient into buckets. Each bucket is one all-reduce over dp. Pure.
+// Cuts a flat gradient into buckets. Each bucket is reduced by one all-reduce over the
+// data-parallel ranks (dp). Pure.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +16,14 @@ struct Bucket {
     friend bool operator==(const Bucket&, const Bucket&) = default;
 };
 
-// Returns the buckets, from the back of the flat gradient to its front, which is the order in which
-// backward completes it. A bucket holds whole parameters and is closed once it has at least
+// Returns the buckets from the back of the flat gradient to its front, because backward completes
+// the gradient in this order. A bucket holds whole parameters and is closed once it has at least
 // `bucket_numel` elements; the last may be smaller.
 std::vector<Bucket> cut_buckets(std::span<const std::int64_t> parameter_numels,
                                 std::int64_t bucket_numel);
 
-// Returns a bucket size, in elements, that gives the model at least four buckets if its parameters
-// can be cut that way. It is at most 2^23, because the network does not need larger buckets.
+// Returns a bucket size in elements. It gives the model at least four buckets if its parameters can
+// be cut that way. It is at most 2^23, because larger buckets do not use the network better.
 std::int64_t default_bucket_numel(std::span<const std::int64_t> parameter_numels);
 
 }  // namespace roll::plan

@@ -11,12 +11,12 @@ namespace roll::plan {
 
 std::int64_t parameter_count(const spec::ModelConfig& model);
 
-// FLOPs per trained token in a sequence of `seq_length`, of forward and backward together (three
-// times forward). A multiply-add counts as two. `causal` counts only the attention scores that a
-// causal mask leaves, (T + 1) / 2 per token; `full` counts all T, as most published figures do.
-// Neither counts scores outside a window. Only matrix products count, and recomputed ones do not.
-// For `frozen` elements of weights in matrix products, the gradients are not computed and not
-// counted.
+// FLOPs per trained token of forward and backward together, which is three times forward. A
+// multiply-add counts as two FLOPs. Only matrix products count, and recomputed products do not.
+// Attention scores: `causal` counts only those that a causal mask leaves, (T + 1) / 2 per token
+// with T = `seq_length`; `full` counts all T, as most published figures do. Neither counts scores
+// outside an attention window. For `frozen` elements of weights, the gradients are not computed and
+// not counted.
 struct FlopsPerToken {
     double causal = 0;
     double full = 0;
@@ -24,8 +24,9 @@ struct FlopsPerToken {
 FlopsPerToken flops_per_token(const spec::ModelConfig& model, std::int64_t seq_length,
                               std::int64_t frozen = 0);
 
-// Returns the mean over the tokens of several sequences that do not attend to each other: sums
-// L (L + 1) / 2 and L^2 over their lengths L. Requires at least one length.
+// Like the function above, for several sequences that do not attend to each other. Returns the mean
+// over all their tokens: sums L (L + 1) / 2 and L^2 over the sequences' lengths L. Requires at
+// least one length.
 FlopsPerToken flops_per_token(const spec::ModelConfig& model, std::span<const std::int64_t> lengths,
                               std::int64_t frozen = 0);
 
@@ -39,7 +40,7 @@ FlopsPerToken flops_per_token(const spec::ModelConfig& model, std::span<const st
 // - `snapshot`: the copy from which a checkpoint is written while training continues.
 struct MemoryBytes {
     std::int64_t weights = 0;
-    // What the weights that the optimizer updates take beyond `weights`
+    // Bytes of the optimizer's copy of the weights that exceed `weights`
     std::int64_t main_weights = 0;
     std::int64_t gradients = 0;
     std::int64_t moments = 0;
@@ -53,8 +54,8 @@ struct MemoryBytes {
     }
 };
 struct Held {
-    int live = 1;  // number of micro-batches whose activations are held at once
-    // Number of frozen elements; they have no moments, and no gradients on a CPU
+    int live = 1;  // number of micro-batches whose activations are in memory at once
+    // Number of frozen elements of weights; they have no moments, and no gradients on a CPU
     std::int64_t frozen = 0;
     bool on_gpu = false;
 };

@@ -1,4 +1,4 @@
-// Computes learning rate and weight decay of each optimizer step as Megatron's
+// Computes the learning rate and the weight decay of each optimizer step, as Megatron's
 // OptimizerParamScheduler (megatron-core 0.16) does. Both are pure functions of the number of
 // updates already made.
 #pragma once
@@ -9,16 +9,16 @@
 
 namespace roll::plan {
 
-// Returns the learning rate of the update that follows `updates` earlier ones. So the first update
-// of a run with warm-up uses init_lr, as in Megatron.
-// Warm-up is linear from init_lr to lr. After it the rate is constant or decays to min_lr. It
-// reaches min_lr after decay_steps updates (if 0, the run's `steps`) and stays there. wsd stays at
-// lr until its last wsd_decay_steps. inverse-square-root is lr * sqrt(warmup_steps / updates), but
-// at least min_lr; after decay_steps it drops to min_lr.
+// Returns the learning rate of the update that follows `updates` earlier ones. As in Megatron, the
+// first update of a run with warm-up uses init_lr. Warm-up is linear from init_lr to lr. After
+// warm-up the rate is constant or decays to min_lr, which it reaches after decay_steps updates (if
+// 0, the run's `steps`) and then keeps. The schedule wsd keeps lr until its last wsd_decay_steps.
+// The schedule inverse-square-root is lr * sqrt(warmup_steps / updates), but at least min_lr; after
+// decay_steps it drops to min_lr.
 double learning_rate(const spec::OptimizerSpec& spec, std::int64_t steps, std::int64_t updates);
 
-// Returns the weight decay of the update that follows `updates` earlier ones. It goes from
-// weight_decay at the first update to weight_decay_end after `steps`.
+// Returns the weight decay of the update that follows `updates` earlier ones. The weight decay goes
+// from weight_decay at the first update to weight_decay_end after `steps` updates.
 double weight_decay(const spec::OptimizerSpec& spec, std::int64_t steps, std::int64_t updates);
 
 }  // namespace roll::plan

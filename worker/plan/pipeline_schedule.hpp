@@ -1,13 +1,13 @@
-// Pipeline schedules as data: the order of operations on each rank. Pure; no torch.
+// Pipeline schedules as data: a table with the order of operations on each rank. Pure; no torch.
 //
 // A model is cut into pp * vp chunks; global stage s is chunk s / pp on rank s mod pp. A table
 // holds no sends and receives, because they follow from its ops. A forward op of stage s first
 // receives from the rank of stage s - 1, unless s is 0, then computes, then sends to the rank of
 // stage s + 1, unless s is the last. A backward-input op does the same in the opposite direction.
 //
-// A table may rely on this: there is one channel for each (from, to, activation | gradient); a send
-// never blocks; a receive blocks until the channel's oldest message is there; messages carry no
-// ids.
+// The program that executes a table must guarantee this: there is one channel for each (from, to,
+// activation | gradient); a send never blocks; a receive blocks until the channel's oldest message
+// is there; messages carry no ids.
 #pragma once
 
 #include <string>
@@ -33,16 +33,17 @@ struct PipelineSchedule {
     std::vector<std::vector<Op>> ranks;
 };
 
-// Returns 1F1B: each backward's weight half follows its input half immediately.
+// Returns the 1F1B schedule. The weight half of each backward follows its input half immediately.
 PipelineSchedule one_forward_one_backward(int pp, int microbatches);
 
-// Returns Megatron's interleaved schedule: vp chunks per rank, micro-batches in groups of pp. Fails
-// with InvalidArgument if pp does not divide `microbatches`, because the remainder would cost more
-// than interleaving saves.
+// Returns Megatron's interleaved schedule, with vp chunks per rank and micro-batches in groups of
+// pp. Fails with InvalidArgument if pp does not divide `microbatches`, because the incomplete group
+// would cost more than interleaving saves.
 Result<PipelineSchedule> interleaved(int pp, int vp, int microbatches);
 
-// Returns ZB-H1: 1F1B with each weight half delayed by `rank` micro-batches, which fills the
-// pipeline's bubbles. Every rank holds activations of pp micro-batches, as rank 0 does in 1F1B.
+// Returns the ZB-H1 schedule: 1F1B with the weight half of each backward delayed by `rank`
+// micro-batches, which fills the pipeline's bubbles. Every rank holds the activations of pp
+// micro-batches, as rank 0 does in 1F1B.
 PipelineSchedule zero_bubble_h1(int pp, int microbatches);
 
 struct Costs {
@@ -52,16 +53,18 @@ struct Costs {
 };
 
 struct ScheduleReport {
-    // By rank: maximum number of activations held, forward to weight half
+    // By rank: largest number of micro-batches whose activations are held at once, from forward to
+    // the weight half of backward
     std::vector<int> live_max;
     std::vector<std::vector<double>> starts;  // by rank and op: start time under the given costs
     double makespan = 0;
-    double bubble = 0;  // makespan / ideal - 1, without the step's own synchronisation
+    // idle share of the step: makespan / ideal - 1, without the step's own synchronisation
+    double bubble = 0;
 };
 
-// Simulates the table. Fails with InvalidArgument for an op that is missing, duplicated or out of
-// order, a receive that would take another micro-batch's message, or a deadlock. The message names
-// the rank and the op.
+// Simulates the schedule. Fails with InvalidArgument for an op that is missing, duplicated or out
+// of order, a receive that would take another micro-batch's message, or a deadlock. The message
+// names the rank and the op.
 Result<ScheduleReport> check(const PipelineSchedule& schedule, const Costs& costs = {});
 
 // Returns the schedule as text: one line per rank, one cell per unit of time. F3 is the forward of

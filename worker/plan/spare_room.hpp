@@ -1,12 +1,13 @@
 // Computes offsets in the gradients' memory at which the first micro-batch of a step saves its
 // activations.
 //
-// In a step, a layer's gradients are first written when that micro-batch's backward reaches the
-// layer; until then their memory is free. So layer i may save its activations in the gradient
-// memory of the layers before it, because its backward has used the activations before backward
-// reaches those layers. The loss may use all of this memory for its temporary buffers.
+// A step first writes a layer's gradients when that micro-batch's backward reaches the layer; until
+// then their memory is free. Layer i may therefore save its activations in the gradient memory of
+// the layers before it: its own backward has used them before backward reaches those layers. The
+// loss may use all of this memory for its temporary buffers.
+//
 // Pure: computes offsets in bytes only. worker/train/model/saved_room.hpp makes tensors at these
-// offsets; the plan subtracts the bytes that fit here from the memory it reports.
+// offsets; the plan subtracts the bytes that fit here from the memory that it reports.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,8 @@ namespace roll::plan {
 
 class SpareRoom {
   public:
-    // Requires `layers` layers with `layer_bytes` of gradients each, the first at offset `begin`.
+    // Requires `layers` layers with `layer_bytes` of gradients each; the first layer's gradients
+    // begin at offset `begin`.
     SpareRoom(std::int64_t begin, std::int64_t layer_bytes, std::int64_t layers)
         : begin_(begin),
           layer_bytes_(layer_bytes),
@@ -26,8 +28,9 @@ class SpareRoom {
 
     void clear() { used_ = begin_; }
 
-    // Places `bytes` of data of one layer behind the previous block. Returns the offset, or nullopt
-    // if they do not fit. `layer` equal to the number of layers stands for the loss.
+    // Reserves `bytes` for data of one layer, behind the previous block. Returns the block's
+    // offset, or nullopt if it does not fit. `layer` equal to the number of layers stands for the
+    // loss.
     std::optional<std::int64_t> take(std::int64_t layer, std::int64_t bytes) {
         const std::int64_t place = (used_ + kAlignment - 1) / kAlignment * kAlignment;
         if (layer > layers_ || place + bytes > begin_ + layer * layer_bytes_) return std::nullopt;
@@ -36,7 +39,7 @@ class SpareRoom {
     }
 
   private:
-    // Size of a cache line and of an AVX-512 register
+    // Alignment of blocks in bytes: a cache line, which is also an AVX-512 register
     static constexpr std::int64_t kAlignment = 64;
 
     std::int64_t begin_;
