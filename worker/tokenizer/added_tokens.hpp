@@ -1,7 +1,7 @@
-// Added tokens, which supplement the model's vocabulary. They are searched before the text is
-// split. The leftmost match counts; of several at that place, the longest. There are two passes:
-// tokens with `normalized` false are searched in the original text, the others in the normalized
-// text. Immutable; any thread may search.
+// Added tokens, which supplement the model's vocabulary. The text is searched for them before it is
+// split into words. The leftmost match counts; if several tokens match there, the longest. There
+// are two passes: tokens with `normalized` false are searched in the original text, the others in
+// the normalized text. Immutable; any thread may search.
 #pragma once
 
 #include <array>
@@ -21,15 +21,15 @@ namespace roll::tokenizer {
 struct AddedToken {
     std::string content;
     std::uint32_t id = 0;
-    bool single_word = false;  // does not match next to a word character
-    bool lstrip = false;       // also matches the white space before it
-    bool rstrip = false;       // also matches the white space after it
+    bool single_word = false;  // true: matches only where no word character is next to it
+    bool lstrip = false;       // true: a match includes the white space before the token
+    bool rstrip = false;       // true: a match includes the white space after the token
     bool normalized = false;
     bool special = false;
-    std::string spelling = {};  // text to search: the content, normalized if `normalized`
+    std::string spelling = {};  // text to search for: the content, normalized if `normalized`
 };
 
-// The tokens of one pass.
+// Finds the tokens of one pass in a text.
 class TokenFinder {
   public:
     void add(const AddedToken& token);
@@ -67,22 +67,24 @@ class TokenFinder {
     static void widen(const AddedToken& token, std::string_view text, std::size_t done,
                       std::size_t& begin, std::size_t& end);
 
-    std::unordered_map<std::string, AddedToken, TextHash, std::equal_to<>> tokens_;  // by spelling
+    // tokens by spelling
+    std::unordered_map<std::string, AddedToken, TextHash, std::equal_to<>> tokens_;
     // By first byte: the sizes of the spellings that start with this byte, longest first.
     std::array<std::vector<std::size_t>, 256> starts_;
 };
 
 class AddedTokens {
   public:
-    // Parses added_tokens. Assigns ids like the tokenizers package: the id that the model has for
-    // the token, else the next free id. Fails with InvalidArgument if the file gives another id.
+    // Parses the list added_tokens of a tokenizer file. Assigns ids like the tokenizers package:
+    // the id that the model has for the token, else the next free id. Fails with InvalidArgument if
+    // the file gives another id.
     static Result<AddedTokens> parse(const Json& json, const Model& model,
                                      const Normalizer& normalizer);
 
     const TokenFinder& raw() const { return raw_; }
     const TokenFinder& normalized() const { return normalized_; }
     const std::vector<AddedToken>& all() const { return tokens_; }
-    const AddedToken* find(std::uint32_t id) const;  // null if it is not an added token
+    const AddedToken* find(std::uint32_t id) const;  // returns null if no added token has this id
 
   private:
     std::vector<AddedToken> tokens_;

@@ -28,8 +28,8 @@ struct Merge {
     std::uint32_t id = 0;
 };
 
-// A hash table from a pair of adjacent ids to their merge, with open addressing. It is at most half
-// full.
+// A hash table with open addressing that maps a pair of adjacent ids to their merge. At most half
+// of its slots are used.
 class MergeTable {
   public:
     explicit MergeTable(std::size_t count = 0);
@@ -57,7 +57,7 @@ class BpeWork {
     static constexpr std::size_t kWordMax = 30;
     static constexpr std::size_t kIdsMax = 8;
     struct Seen {
-        std::uint8_t size = 0;  // 0 if the slot is free
+        std::uint8_t size = 0;  // size of `word` in bytes; 0 if the slot is free
         std::uint8_t count = 0;
         std::array<char, kWordMax> word = {};
         std::array<std::uint32_t, kIdsMax> ids = {};
@@ -65,7 +65,8 @@ class BpeWork {
     struct Symbol {
         std::uint32_t id = 0;
         std::int32_t previous = -1;
-        std::int32_t next = -1;  // kGone once merged into another symbol
+        // index of the next symbol; kGone once this symbol is merged into another
+        std::int32_t next = -1;
     };
     struct Candidate {
         std::uint32_t rank = 0;
@@ -81,15 +82,16 @@ class BpeWork {
 
 class Bpe {
   public:
-    // Parses the model. Fails with InvalidArgument for an unsupported part and with Corrupt for an
-    // invalid part; the message names the part.
+    // Parses the model. `byte_level` means that the vocabulary spells bytes as visible characters.
+    // Fails with InvalidArgument for an unsupported part and with Corrupt for an invalid part; the
+    // message names the part.
     static Result<Bpe> parse(const Json& json, bool byte_level);
 
     // Appends the word's ids. Requires a non-empty word of valid UTF-8.
     void encode(std::string_view word, BpeWork& work, std::vector<std::uint32_t>& out) const;
 
     std::optional<std::uint32_t> id_of(std::string_view token) const;
-    const std::string* token_of(std::uint32_t id) const;  // null if no token has this id
+    const std::string* token_of(std::uint32_t id) const;  // returns null if no token has this id
     std::uint32_t ids_end() const { return static_cast<std::uint32_t>(tokens_.size()); }
     std::size_t size() const { return ids_.size(); }
 
@@ -110,9 +112,10 @@ class Bpe {
     Ids ids_;
     std::vector<const std::string*> tokens_;
     MergeTable merges_;
-    Ids words_;                              // words that are a single token; may be empty
-    std::array<std::int64_t, 256> bytes_{};  // id of a byte's symbol or an ASCII character, or -1
-    std::array<std::int64_t, 256> fallback_{};  // id of the token <0xXX>, or -1
+    Ids words_;  // tokens that are used for a whole word without merging; may be empty
+    // by byte: id of the byte's symbol or ASCII character, or -1
+    std::array<std::int64_t, 256> bytes_{};
+    std::array<std::int64_t, 256> fallback_{};  // by byte: id of the token <0xXX>, or -1
     std::optional<std::uint32_t> unknown_;
     bool byte_level_ = false;
     bool byte_fallback_ = false;

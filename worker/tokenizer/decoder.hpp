@@ -17,7 +17,8 @@ class Decoder {
     // names the kind.
     static Result<Decoder> parse(const Json& json);
 
-    // Returns the text of the tokens. Invalid UTF-8 becomes U+FFFD; each kind specifies how.
+    // Returns the text of the tokens. Replaces invalid UTF-8 by U+FFFD, as the decoder's kind
+    // specifies.
     std::string apply(std::vector<std::string> tokens) const;
 
   private:
@@ -48,7 +49,7 @@ class Decoder {
     Result<void> add(const Json& json, int depth);
 
     std::vector<std::variant<ByteLevel, ByteFallback, Fuse, Strip, Replace, Metaspace>> steps_;
-    bool present_ = false;  // the file has a decoder; else spaces join tokens
+    bool present_ = false;  // true: the file has a decoder; else tokens are joined with spaces
 };
 
 }  // namespace roll::tokenizer

@@ -1,6 +1,6 @@
 // The tokenizer of a HuggingFace directory: tokenizer.json, and the end-of-text tokens from the
-// files beside it. Only tokenizer.json says which tokens are put around a text. As in transformers
-// 5, add_bos_token and add_eos_token of tokenizer_config.json are ignored.
+// files beside it. The tokens that are put around a text come from tokenizer.json alone: as in
+// transformers 5, add_bos_token and add_eos_token of tokenizer_config.json are ignored.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,14 @@ namespace roll::tokenizer {
 
 struct TextTokenizer {
     Tokenizer tokenizer;
-    std::string identity;  // equal for equal tokenizers; "bytes" for the byte tokenizer
-    // Ids of bos_token and eos_token in tokenizer_config.json, else in special_tokens_map.json.
+    // text that is equal for equal tokenizers; "bytes" for the byte tokenizer
+    std::string identity;
+    // Ids of bos_token and eos_token, from tokenizer_config.json or else from
+    // special_tokens_map.json.
     std::optional<std::uint32_t> bos;
     std::optional<std::uint32_t> eos;
-    std::vector<std::uint32_t> stops;  // tokens that end generated text: eos_token_id, or eos
+    // tokens that end generated text: those of eos_token_id, or else `eos`
+    std::vector<std::uint32_t> stops;
 };
 
 bool has_tokenizer(const std::filesystem::path& directory);

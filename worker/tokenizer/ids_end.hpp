@@ -1,5 +1,5 @@
-// Computes the number of rows that an embedding needs for a tokenizer.json by scanning its text.
-// This takes a hundredth of the time that loading the tokenizer takes.
+// Computes the number of rows that an embedding needs for a tokenizer.json. Scans the file's text,
+// which takes a hundredth of the time of loading the tokenizer.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Unicode normal form C with the characters of Unicode 9, like the tokenizers package.
+// Unicode normal form C (NFC) with the characters of Unicode 9, like the tokenizers package.
 #pragma once
 
 #include <cstdint>
@@ -25,11 +25,12 @@ class Composer {
 
     struct Parts {
         char32_t first = 0;
-        char32_t second = 0;  // 0 if there is only `first`
+        char32_t second = 0;  // second character of the decomposition; 0 if there is only `first`
     };
     std::unordered_map<char32_t, Parts> parts_;
-    std::unordered_map<std::uint64_t, char32_t> composites_;  // key: first << 32 | second
-    std::unordered_map<char32_t, std::uint8_t> classes_;      // canonical combining class, if not 0
+    // composed characters by pair; key: first << 32 | second
+    std::unordered_map<std::uint64_t, char32_t> composites_;
+    std::unordered_map<char32_t, std::uint8_t> classes_;  // canonical combining class, if not 0
 };
 
 }  // namespace roll::tokenizer

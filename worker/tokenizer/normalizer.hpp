@@ -51,16 +51,17 @@ class Normalizer {
     std::vector<Step> steps_;
 };
 
-// Parses {"String": "text"} or {"Regex": "expression"} of Split and Replace.
+// Parses the pattern of Split and Replace: {"String": "text"} or {"Regex": "expression"}. Error
+// messages name `owner`.
 Result<Pattern> parse_pattern(const Json& json, const std::string& owner);
 
 // Returns the "type" of a JSON object. Error messages name `owner`.
 Result<std::string> parse_type(const Json& json, const std::string& owner);
 
-// Returns the value if it is an array, else an error whose message names `owner`.
+// Returns `json` if it is an array. Fails otherwise; the message names `owner`.
 Result<const Json*> parse_list(const Json& json, const std::string& owner);
 
-// Largest nesting depth of Sequences.
+// Largest nesting depth of Sequences in a tokenizer file.
 constexpr int kNestingMax = 8;
 
 }  // namespace roll::tokenizer

@@ -2,8 +2,9 @@
 //
 // Supports alternatives, sets of characters and categories, \s \S \w \d \r \n \t, . , groups (?:)
 // (?i:), optional groups, greedy and possessive counts of one character, (?=) and (?!). Refuses
-// everything else (repeated groups, lazy counts, anchors, back references, scripts) with its name,
-// so that matching needs no stack that grows with the text. Immutable; any thread may match.
+// everything else (repeated groups, lazy counts, anchors, back references, scripts) with a message
+// that names it, because matching must not need a stack that grows with the text. Immutable; any
+// thread may match.
 #pragma once
 
 #include <array>
@@ -18,10 +19,10 @@
 namespace roll::tokenizer {
 
 // A set of characters. A character beyond ASCII is in the set if it has one of `properties` or is
-// in one of `ranges`; if `negated`, if neither is the case.
+// in one of `ranges`. If `negated`, it is in the set if neither is true.
 struct CharacterSet {
     std::array<bool, 128> ascii{};  // ASCII characters in the set, after negation
-    Properties properties = 0;      // for other characters
+    Properties properties = 0;      // properties of the characters beyond ASCII
     std::vector<std::pair<char32_t, char32_t>> ranges = {};
     bool negated = false;
 
@@ -29,9 +30,9 @@ struct CharacterSet {
 };
 
 struct PatternNode {
-    // What a node matches. Set: min to max characters of a set. Choice: the first branch that leads
-    // to a match. Look: nothing, but its branch must match here (or must not, if `negative`). Jump:
-    // nothing; continues at `next`. Accept: the end of the match.
+    // What a node matches. Set: `min` to `max` characters of a set. Choice: the first branch that
+    // leads to a match. Look: no text, but its branch must match here (or must not, if `negative`).
+    // Jump: no text; matching continues at `next`. Accept: no text; the match ends here.
     enum class Kind : std::uint8_t { Set, Choice, Look, Jump, Accept };
     Kind kind = Kind::Accept;
     bool possessive = false;
@@ -86,7 +87,8 @@ class Pattern {
     std::vector<PatternNode> nodes_;
     std::vector<CharacterSet> sets_;
     std::uint32_t root_ = 0;  // the expression's root, a Choice
-    // The root's branches that can match at this byte; the last entry is for non-ASCII bytes.
+    // By first byte: the root's branches that can match at this byte. The last entry is for
+    // non-ASCII bytes.
     std::array<std::vector<std::uint32_t>, 129> by_first_byte_;
 };
 

@@ -14,7 +14,7 @@ struct PostProcessor {
     std::vector<std::uint32_t> after = {};
 
     // Parses the file's post-processor. Fails with InvalidArgument for an unsupported kind or
-    // template; the message names it.
+    // template; the message names the kind or template.
     static Result<PostProcessor> parse(const Json& json);
 };
 

@@ -23,24 +23,24 @@ class WordSink {
 
 class PreTokenizer {
   public:
-    using Scratch = std::vector<std::string>;  // one buffer per step
+    using Scratch = std::vector<std::string>;  // buffers, one per step
 
     // Parses the file's pre-tokenizer. Fails with InvalidArgument for an unsupported kind; the
     // message names the kind.
     static Result<PreTokenizer> parse(const Json& json);
 
-    // True if the model's vocabulary spells bytes as visible characters. The words that split()
-    // emits are plain bytes even then.
+    // Returns whether the model's vocabulary spells bytes as visible characters. split() emits
+    // words of plain bytes even then.
     bool byte_level() const { return byte_level_; }
 
     // Emits every word in order. `head` is the number of leading bytes of `text` that come from the
-    // input's first character; 0 if `text` is not the start of the input.
+    // input's first character. It is 0 if `text` is not the start of the input.
     void split(std::string_view text, std::size_t head, Scratch& scratch, WordSink& sink) const;
 
   private:
     enum class Behavior : std::uint8_t { Removed, Isolated, WithPrevious, WithNext, Contiguous };
     enum class Prepend : std::uint8_t { Always, First, Never };
-    struct Spaced {};  // ByteLevel's add_prefix_space
+    struct Spaced {};  // a step that adds a leading space: ByteLevel's add_prefix_space
     struct Split {
         Pattern pattern;
         Behavior behavior = Behavior::Isolated;
@@ -54,7 +54,7 @@ class PreTokenizer {
         Prepend prepend = Prepend::Always;
         bool split = true;
     };
-    struct Run;  // one text on its way through the steps
+    struct Run;  // state of one call of split()
 
     Result<void> add(const Json& json, int depth);
     Result<void> add_byte_level(JsonReader& reader);
@@ -66,10 +66,10 @@ class PreTokenizer {
     bool byte_level_ = false;
 };
 
-// The fields of Metaspace, for pre-tokenizers and decoders.
+// The fields of Metaspace, which pre-tokenizers and decoders share.
 struct MetaspaceFields {
     std::string replacement;
-    std::string prepend_scheme;  // always, first or never
+    std::string prepend_scheme;  // one of always, first, never
     bool split = true;
 };
 Result<MetaspaceFields> parse_metaspace(JsonReader& reader);

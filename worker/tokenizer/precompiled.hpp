@@ -16,12 +16,12 @@ namespace roll::tokenizer {
 
 class Precompiled {
   public:
-    // Parses the base64 text in tokenizer.json. Fails with InvalidArgument or Corrupt.
+    // Parses the base64 text in tokenizer.json. Fails with Corrupt if it is damaged.
     static Result<Precompiled> parse(std::string_view base64);
 
-    // Returns the text with its replacements, like the tokenizers package: a grapheme cluster of
-    // less than six bytes is looked up as a whole. In a longer cluster, or one that is not found,
-    // each character is looked up. Requires valid UTF-8.
+    // Returns the text with characters replaced as the tokenizers package does. A grapheme cluster
+    // of less than six bytes is looked up as a whole. If the cluster is longer or is not found,
+    // each of its characters is looked up. Requires valid UTF-8.
     std::string apply(std::string_view text) const;
 
     // Returns the number of leading bytes of apply(text) that come from the first character of the

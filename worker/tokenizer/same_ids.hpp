@@ -1,4 +1,4 @@
-// Compares the tokens to which two tokenizers give the same ids.
+// Compares two tokenizers: how many ids stand for different texts.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,11 @@
 namespace roll::tokenizer {
 
 struct IdsCompared {
-    std::uint32_t looked_at = 0;  // compared ids: all, or some thousands evenly spaced
-    std::uint32_t differ = 0;     // ids with different texts
+    std::uint32_t looked_at = 0;  // number of compared ids: all, or some thousands evenly spaced
+    std::uint32_t differ = 0;     // number of compared ids whose texts differ
 
-    // True if at most a tenth of the ids differ. A few may, because tokens may have been renamed on
-    // purpose.
+    // Returns true if at most a tenth of the ids differ. A few may differ in one vocabulary,
+    // because tokens may have been renamed on purpose.
     bool of_one_vocabulary() const { return 10 * differ <= looked_at; }
 };
 

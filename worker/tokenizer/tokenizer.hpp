@@ -1,9 +1,9 @@
-// Converts text to token ids and back as a HuggingFace tokenizer.json specifies; ids equal those of
-// the tokenizers package. `bytes` is the byte tokenizer: a token is a byte. Supports neither chat
-// templates nor pairs of texts.
+// Converts text to token ids and back as a HuggingFace tokenizer.json specifies. The ids equal
+// those of the tokenizers package. `bytes` makes the byte tokenizer, for which each byte is a
+// token. Supports neither chat templates nor pairs of texts.
 //
 // Immutable; any number of threads may encode and decode at once. Each invalid UTF-8 sequence is
-// read as U+FFFD, except by `bytes`, which keeps every byte.
+// read as U+FFFD, except by the byte tokenizer, which keeps every byte.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +42,8 @@ class Tokenizer {
     ~Tokenizer();
 
     std::vector<std::uint32_t> encode(std::string_view text, EncodeOptions options = {}) const;
-    // Appends the text's ids to `ids`. Allocates nothing once the buffers have grown.
+    // Appends the text's ids to `ids`. Allocates no memory once its buffers have grown large
+    // enough.
     void encode(std::string_view text, std::vector<std::uint32_t>& ids,
                 EncodeOptions options = {}) const;
 
@@ -59,7 +60,7 @@ class Tokenizer {
   private:
     class Impl;
     explicit Tokenizer(std::unique_ptr<const Impl> impl);
-    std::unique_ptr<const Impl> impl_;  // null for the byte tokenizer
+    std::unique_ptr<const Impl> impl_;  // unset for the byte tokenizer
 };
 
 }  // namespace roll::tokenizer

@@ -1,4 +1,4 @@
-// UTF-8 and the properties of code points by Unicode 16. Independent of tokenizers.
+// UTF-8, and the properties of code points by Unicode 16. This file knows nothing of tokenizers.
 #pragma once
 
 #include <array>
@@ -20,8 +20,9 @@ enum class Category : std::uint8_t {
 // A set of properties of a code point: bit i is Category i; bits 30 and 31 are other properties.
 using Properties = std::uint32_t;
 constexpr Properties bit(Category category) { return 1U << static_cast<unsigned>(category); }
-constexpr Properties kOtherAlphabetic = 1U << 30;  // alphabetic, though its category is a symbol
-constexpr Properties kSpace = 1U << 31;            // White_Space
+// property: alphabetic, though the category is a symbol
+constexpr Properties kOtherAlphabetic = 1U << 30;
+constexpr Properties kSpace = 1U << 31;  // property: White_Space
 constexpr Properties kLetter = 0x1F;
 constexpr Properties kMark = 0x7 << 5;
 constexpr Properties kNumber = 0x7 << 8;
@@ -42,13 +43,15 @@ class PropertyTable {
 
   private:
     PropertyTable();
-    std::vector<std::uint8_t> values_;  // category | 0x40 other alphabetic | 0x80 space
+    // by code point: category | 0x40 other alphabetic | 0x80 space
+    std::vector<std::uint8_t> values_;
 };
 
-// True if the Digits pre-tokenizer counts the code point as a digit: \p{N} of Unicode 17.
+// Returns whether the Digits pre-tokenizer counts the code point as a digit: \p{N} of Unicode 17.
 bool is_numeric(char32_t code, const PropertyTable& table);
 
-// Returns the code point at `at` and advances `at`. Requires a complete, valid UTF-8 sequence.
+// Returns the code point at `at` and advances `at` to the next one. Requires a complete, valid
+// UTF-8 sequence.
 char32_t next_code_point(const char*& at);
 void append_utf8(std::string& text, char32_t code);
 
@@ -61,7 +64,7 @@ constexpr std::size_t character_size(char lead) {
 // Returns the offset of the first byte that is not valid UTF-8; the text's size if there is none.
 std::size_t valid_prefix(std::string_view text);
 
-// Replaces each maximal part of a broken sequence by one U+FFFD, as Unicode 16 section 3.9
+// Replaces each maximal part of a broken UTF-8 sequence by one U+FFFD, as Unicode 16 section 3.9
 // recommends.
 std::string replace_broken(std::string_view text);
 

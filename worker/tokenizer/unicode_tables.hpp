@@ -13,8 +13,9 @@ extern const std::size_t kCategoryRuns_size;
 extern const std::uint32_t kCombiningRuns[];  // value: canonical combining class
 extern const std::size_t kCombiningRuns_size;
 
-// Canonical decompositions, as flag << 63 | code point << 42 | first << 21 | second. `flag` is 1 if
-// the parts compose back to the code point; `second` is 0 if there is none.
+// Canonical decompositions: each entry is flag << 63 | code point << 42 | first << 21 | second.
+// `flag` is 1 if the parts compose back to the code point; `second` is 0 if the decomposition is
+// one character.
 extern const std::uint64_t kDecompositions[];
 extern const std::size_t kDecompositions_size;
 

@@ -1,7 +1,7 @@
 // SentencePiece's unigram language model for one word: of all splits of the word into tokens,
-// selects the one with the highest sum of scores. Characters in no token are unknown; a run of
-// unknown characters becomes its bytes (byte_fallback) or one unknown token. Immutable; any thread
-// may encode with its own UnigramWork.
+// selects the one with the highest sum of scores. Characters that no token covers are unknown; a
+// run of unknown characters becomes its bytes (byte_fallback) or one unknown token. Immutable; any
+// thread may encode with its own UnigramWork.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@
 
 namespace roll::tokenizer {
 
-// One thread's buffers: the best path to each place of the word that it encodes.
+// One thread's buffers: the best path to each position in the word that is being encoded.
 class UnigramWork {
   private:
     friend class Unigram;
     struct Best {
         double score = 0;
-        std::int64_t start = -1;  // start of the last token; -1 if there is no path
-        std::int64_t id = -1;     // id of the last token; -1 if it is unknown
+        std::int64_t start = -1;  // start of the path's last token; -1 if there is no path
+        std::int64_t id = -1;     // id of the path's last token; -1 if it is unknown
     };
     std::vector<Best> ends_;
     std::vector<std::pair<std::size_t, std::size_t>> pieces_;
@@ -37,7 +37,7 @@ class Unigram {
     void encode(std::string_view word, UnigramWork& work, std::vector<std::uint32_t>& out) const;
 
     std::optional<std::uint32_t> id_of(std::string_view token) const;
-    const std::string* token_of(std::uint32_t id) const;  // null if no token has this id
+    const std::string* token_of(std::uint32_t id) const;  // returns null if no token has this id
     std::uint32_t ids_end() const { return static_cast<std::uint32_t>(tokens_.size()); }
     std::size_t size() const { return tokens_.size(); }
 
@@ -53,7 +53,8 @@ class Unigram {
     std::vector<std::string> tokens_;
     std::vector<double> scores_;
     std::unordered_map<std::string, std::uint32_t> ids_;
-    std::vector<std::int64_t> nodes_ = {-1};  // by trie node: the token that ends there, or -1
+    // by trie node: id of the token that ends there, or -1
+    std::vector<std::int64_t> nodes_ = {-1};
     std::unordered_map<std::uint64_t, std::uint32_t> edges_;
     std::int64_t unknown_ = -1;
     double unknown_score_ = 0;
