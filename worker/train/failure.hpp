@@ -1,5 +1,5 @@
-// The reason why a rank cannot go on. Its exit status tells whose fault it is (docs/internals.md).
-// Thrown anywhere in the trainer, caught once in main.
+// The error that ends a rank. Its exit status tells whose fault it is (docs/internals.md). Thrown
+// anywhere in the trainer, caught once in main.
 #pragma once
 
 #include <stdexcept>
@@ -24,15 +24,15 @@ class RankFailure : public std::runtime_error {
 // Returns the exit status for a rank that ends with this error.
 int status_of(ErrorCode code);
 
-// Returns the value, or throws the error as a RankFailure.
+// Returns the value of `result`, or throws its error as a RankFailure.
 template <class T>
 T need(Result<T> result) {
     if (!result) throw RankFailure(status_of(result.error().code), result.error().message);
     if constexpr (!std::is_void_v<T>) return *std::move(result);
 }
 
-// Does the same for data read from disk. Corrupt data is invalid input (exit status 2), because
-// another attempt would read the same bytes.
+// Like need(), for data read from disk. Corrupt data counts as invalid input (exit status 2),
+// because another attempt would read the same bytes.
 template <class T>
 T of_disk(Result<T> result) {
     if (!result && result.error().code == ErrorCode::Corrupt)

@@ -17,14 +17,14 @@ struct TextOptions {
     std::uint64_t seed = 1;
 };
 
-// Returns the text that the model appends to `prompt`, up to a stop token. For an empty prompt the
-// model continues the tokens that the tokenizer puts before a text, or a new line if there are
-// none.
+// Returns the text with which the model continues `prompt`, up to a stop token. If `prompt` is
+// empty, the model continues the tokens that the tokenizer puts before a text, or a new line if
+// there are none.
 std::string continue_text(Chunk& model, const tokenizer::TextTokenizer& tokenizer,
                           const std::string& prompt, const TextOptions& options);
 
-// Does the same with the model in a HuggingFace or MCA directory, computed in float32. Throws
-// RankFailure.
+// Like continue_text(), for the model in a HuggingFace or MCA directory, computed in float32.
+// Throws RankFailure.
 std::string generate_text(const std::filesystem::path& directory, const std::string& prompt,
                           const TextOptions& options);
 

@@ -1,5 +1,5 @@
-// The samples that training leaves out after a rewind (train.on_not_finite: rewind), because they
-// produced a non-finite step.
+// The samples that training leaves out after going back to an earlier checkpoint
+// (train.on_not_finite: rewind), because they produced a step with non-finite values.
 //
 // A checkpoint's state lists them. Samples found after an attempt's last checkpoint are only in
 // OUTPUT/left_out.json, together with the seed and corpus to which their numbers refer.
@@ -14,15 +14,16 @@
 
 namespace roll::train {
 
-// Merges `more` into `samples`, which are ascending.
+// Adds `more` to the list `samples`; the result is ascending and without duplicates.
 void join(std::vector<std::int64_t>& samples, const std::vector<std::int64_t>& more);
 
-// Returns the samples listed in OUTPUT/left_out.json. Empty if there is no such file, or if it
-// refers to other data than `like`. Throws RankFailure if the file is not in Roll's format.
+// Returns the samples listed in OUTPUT/left_out.json. Empty if there is no such file, or if its
+// numbers refer to other data than the state `like`. Throws RankFailure if the file is not in
+// Roll's format.
 std::vector<std::int64_t> read_left_out(const std::filesystem::path& output,
                                         const checkpoint::State& like);
 
-// Writes state.left_out to OUTPUT/left_out.json. Throws RankFailure.
+// Writes state.left_out to OUTPUT/left_out.json. Throws RankFailure if the file cannot be written.
 void write_left_out(const std::filesystem::path& output, const checkpoint::State& state);
 
 // Copies rank 0's list to every rank.

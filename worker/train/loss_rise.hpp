@@ -1,5 +1,6 @@
-// Finds the step at which the loss began to rise before it became non-finite. Weights since that
-// step count as poisoned, although each of their values is finite.
+// Finds the step at which the loss began to rise before it became non-finite. The weights since
+// that step count as poisoned: job runs must not continue from them, although each of their values
+// is finite.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +10,12 @@
 namespace roll::train {
 
 // The losses of the latest steps. A step is high if its loss exceeds the median of the last 50 calm
-// steps by more than 9 median absolute deviations (6 standard deviations of normal noise) and by
-// more than 1/20 of the median. All other steps are calm. No step is high until there are 16 calm
-// steps. After 200 high steps in a row, the new level counts as calm.
+// (not high) steps by more than 9 median absolute deviations (6 standard deviations of normal
+// noise) and by more than 1/20 of the median. No step is high until there are 16 calm steps. After
+// 200 high steps in a row, the new level counts as calm.
 class LossHistory {
   public:
-    // Adds a step. Steps must ascend; if `step` is known already, it and all later steps are
+    // Adds a step. Steps must ascend; if `step` was added before, it and all later steps are
     // removed first.
     void add(std::int64_t step, double loss);
 

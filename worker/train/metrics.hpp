@@ -1,5 +1,5 @@
 // metrics.jsonl: one JSON object per line. The first line describes the run and has "schema". Each
-// other line has "step" and holds a training step's numbers, a validation or a sample.
+// later line has "step" and holds a training step's numbers, a validation or a sample text.
 // docs/training.md lists the fields. The job can ask for the same rows as metrics.csv and as
 // TensorBoard event files.
 //
@@ -23,18 +23,18 @@ namespace roll::train {
 
 struct MetricsOptions {
     std::filesystem::path output;  // output directory of the job
-    // metrics.jsonl of the job from which this one continues, or empty
+    // metrics.jsonl of the job from which this job continues, or empty
     std::filesystem::path earlier;
-    std::int64_t step = 0;  // rows up to this step are kept
-    OrderedJson head;       // first line, if there is no file yet
+    std::int64_t step = 0;  // step from which the run continues; rows up to it are kept
+    OrderedJson head;       // first line, written if there is no file yet
     spec::MetricsSpec also;
     std::vector<std::string> valid_sets = {};
 };
 
 class Metrics {
   public:
-    // Keeps the rows up to `step` of the job's own file. If there is no such file, copies those of
-    // `earlier`.
+    // Opens the files. Keeps the rows up to `step` of the job's own metrics.jsonl. If there is
+    // none, copies the rows up to `step` of `earlier`.
     explicit Metrics(const MetricsOptions& options);
 
     void append(const OrderedJson& row);

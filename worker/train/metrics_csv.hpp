@@ -12,7 +12,7 @@ namespace roll::train {
 class CsvTable {
   public:
     // `sets` are the names of the validation sets (one empty name if unnamed). `kept` are the rows
-    // with which the file starts; every number in them gets a column.
+    // with which the file starts. Each key of these rows that has a number gets a column.
     CsvTable(const std::vector<std::string>& sets, const std::vector<OrderedJson>& kept);
 
     std::string head() const;

@@ -1,9 +1,9 @@
 // TensorBoard event files, written without TensorBoard's libraries: TFRecord frames around Event
 // messages.
 //
-// A row's numbers become scalars under their names; a sample becomes text. A resumed run starts a
-// new file, which tells TensorBoard to discard the other files' events from the run's first step
-// on.
+// A row's numbers become scalars under their names; a sample text becomes text. A resumed run
+// starts a new file, which tells TensorBoard to discard the events of the other files from the
+// run's first step on.
 #pragma once
 
 #include <cstdint>
@@ -30,10 +30,10 @@ class EventFile {
     MetricsFile file_;
 };
 
-// Returns the CRC-32C (Castagnoli) used by iSCSI.
+// Returns the CRC-32C (Castagnoli polynomial) of the bytes.
 std::uint32_t crc32c(std::string_view bytes);
 
-// Frames `payload` as length, masked CRC of the length, payload, masked CRC of the payload.
+// Returns a TFRecord frame: length, masked CRC of the length, payload, masked CRC of the payload.
 std::string tfrecord(std::string_view payload);
 
 }  // namespace roll::train

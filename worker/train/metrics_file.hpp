@@ -1,5 +1,5 @@
 // An append-only file of measurements. Once append() has returned, its data survives a kill of the
-// process. On a full disk, however, the data stays in memory until there is space. Throws
+// process. If the disk is full, however, the data stays in memory until there is space. Throws
 // RankFailure.
 #pragma once
 
@@ -13,10 +13,10 @@ namespace roll::train {
 
 class MetricsFile {
   public:
-    // Creates the file with `content`, which replaces that of an existing file.
+    // Creates the file with `content`, replacing an existing file.
     MetricsFile(const std::filesystem::path& path, std::string_view content);
 
-    // Throws RankFailure (refused) if over 64 MiB are unwritten
+    // Throws RankFailure (refused) if more than 64 MiB are unwritten, because the disk is full
     void append(std::string_view bytes);
     void sync();
 

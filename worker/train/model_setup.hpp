@@ -1,4 +1,4 @@
-// Builds the trainer's model description from a job's `model`.
+// Builds the trainer's description of the model from a job's `model`.
 #pragma once
 
 #include <filesystem>
@@ -17,18 +17,20 @@ namespace roll::train {
 
 struct ModelSetup {
     Json hf_config;  // complete config, from which the exported config.json is made
-    Json native;     // fields of Megatron's config
+    Json native;     // fields of the native (Megatron) config
     spec::ModelConfig config;
-    std::shared_ptr<const tokenizer::TextTokenizer> tokenizer;    // null if the directory has none
-    std::vector<std::pair<std::string, std::string>> companions;  // further files: name, content
+    // null if the model's directory has no tokenizer
+    std::shared_ptr<const tokenizer::TextTokenizer> tokenizer;
+    // further files to copy into checkpoints: name, content
+    std::vector<std::pair<std::string, std::string>> companions;
     std::vector<std::string> warnings = {};  // settings that look wrong but may be intended
 };
 
 // Returns the model of a job. If the model starts from a directory, it is read from the first of
-// the job's own checkpoints that opens, else from that directory; a tokenizer directory that no
-// longer exists is treated in the same way. So a job can go on after its start directory is gone.
-// Throws RankFailure(invalid) if the job's sizes are wrong, or if the tokenizer's ids differ from
-// those of the directory's own tokenizer.
+// the job's own checkpoints that opens, else from that directory. A tokenizer directory that no
+// longer exists is also replaced by a checkpoint, so that a job can continue after its start
+// directory is gone. Throws RankFailure(invalid) if the job's sizes are wrong, or if the
+// tokenizer's ids differ from those of the directory's own tokenizer.
 ModelSetup setup_model(const spec::TrainSpec& spec,
                        const std::vector<std::filesystem::path>& checkpoints);
 
@@ -36,9 +38,9 @@ ModelSetup setup_model(const spec::TrainSpec& spec,
 std::shared_ptr<const tokenizer::TextTokenizer> job_tokenizer(const spec::TrainSpec& spec);
 
 // Compares a checkpoint with the job. Throws RankFailure(invalid) if the checkpoint's tensors
-// differ from those of the job's model, naming the config keys with the expected and the found
-// values. Also throws it if the checkpoint's tokenizer has another vocabulary than `tokenizer`, the
-// job's. Returns a warning, or an empty string.
+// differ from those of the job's model; the message has the config keys with the expected and the
+// found values. Also throws RankFailure(invalid) if the checkpoint's tokenizer has another
+// vocabulary than `tokenizer`, the job's. Returns a warning, or an empty string.
 std::string check_same_model(const std::filesystem::path& checkpoint, const ModelSetup& job,
                              const std::string& tokenizer);
 

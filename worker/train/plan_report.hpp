@@ -9,8 +9,8 @@
 
 namespace roll::train {
 
-// Returns roll.plan/1: model, mesh, stages, pipeline table, memory, FLOPs, checkpoints. Throws
-// RankFailure for a job that could not run.
+// Returns the report as JSON (roll.plan/1): model, mesh, stages, pipeline table, memory, FLOPs,
+// checkpoints. Throws RankFailure for a job that could not run.
 OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu = false);
 
 std::string plan_text(const OrderedJson& plan);

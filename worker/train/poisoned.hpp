@@ -1,5 +1,5 @@
-// The checkpoints to which a job must not return. They were written between the start of a rise of
-// the loss and the non-finite step to which it led (train.on_not_finite: rewind).
+// Poisoned checkpoints, from which a job must not continue. They were written between the start of
+// a rise of the loss and the non-finite step to which the rise led (train.on_not_finite: rewind).
 // OUTPUT/poisoned.json lists them.
 #pragma once
 
@@ -22,12 +22,12 @@ struct Poisoned {
 // Adds an entry to the list in a job's output directory. Throws RankFailure.
 void add_poisoned(const std::filesystem::path& output, const Poisoned& poisoned);
 
-// Returns true if the list in the output directory of the checkpoint's job covers it. Throws
-// RankFailure if the list is not in Roll's format.
+// Returns true if the list of poisoned checkpoints, in the output directory of the checkpoint's
+// job, covers `checkpoint`. Throws RankFailure if the list is not in Roll's format.
 bool is_poisoned(const std::filesystem::path& checkpoint);
 
-// Returns what choose_newest chooses from the checkpoints that are not poisoned. Adds the poisoned
-// ones to `skipped` and `damaged`, so that retention does not count them.
+// Returns what choose_newest() chooses from the checkpoints that are not poisoned. Adds the
+// poisoned ones to `skipped` and `damaged`, so that retention does not count them as kept.
 checkpoint::Choice choose_sound(const std::vector<std::filesystem::path>& newest_first);
 
 }  // namespace roll::train

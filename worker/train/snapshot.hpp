@@ -28,7 +28,7 @@ Snapshot take_snapshot(Chunk& chunk, AdamW& optimizer, const checkpoint::State& 
                        const std::string& job);
 
 // Returns an upper bound of a checkpoint's size on disk in bytes: its tensors, as `rollctl plan`
-// counts them, their headers, and the files copied with the model.
+// counts them, the tensors' headers, and the files that are copied with the model.
 std::uint64_t snapshot_bytes(const Parameters& parameters, const ModelSetup& model);
 
 // Writes all files of a checkpoint except the manifest (docs/internals.md, "Inside a checkpoint
@@ -38,7 +38,8 @@ Result<void> write_snapshot(const std::filesystem::path& directory, const Snapsh
                             const ModelSetup& model);
 
 // Fills weights and moments from a checkpoint of the same model and type. Parameters that were
-// frozen then and are not frozen now start with zero moments. Throws RankFailure.
+// frozen in the checkpoint's job and are not frozen now start with zero moments. Throws
+// RankFailure.
 checkpoint::State restore(const std::filesystem::path& directory, Chunk& chunk, AdamW& optimizer);
 
 }  // namespace roll::train

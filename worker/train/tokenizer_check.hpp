@@ -1,4 +1,4 @@
-// Compares a job's tokenizer with that of the weights from which the job starts.
+// Compares a job's tokenizer with the tokenizer of the weights from which the job starts.
 #pragma once
 
 #include <filesystem>
@@ -16,9 +16,9 @@ struct WeightsHome {
 };
 
 // Compares `tokenizer`, which the job calls `name`, with the tokenizer next to the weights. Returns
-// a warning if they differ; empty if they do not, or if the weights have none. Throws
-// RankFailure(invalid) if `tokenizer` has another vocabulary, with which the trained embeddings
-// would be meaningless.
+// a warning if they differ; empty if they are equal, or if the weights have none. Throws
+// RankFailure(invalid) if `tokenizer` has another vocabulary, because the trained embeddings would
+// then be meaningless.
 std::string check_tokenizer(const tokenizer::TextTokenizer& tokenizer, const std::string& name,
                             const WeightsHome& weights);
 

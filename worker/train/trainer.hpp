@@ -1,7 +1,7 @@
 // One rank's run of a train or resume job, from its launch file to its exit status: setup, restore,
 // the training loop, validation, samples, checkpoints, stopping. All ranks make the same decisions
-// in the same order. A signal or command may reach only one rank, so ranks agree on these between
-// steps.
+// in the same order. A signal or command may reach only one rank, so the ranks exchange signals and
+// commands between steps.
 #pragma once
 
 #include <chrono>
@@ -35,8 +35,8 @@ class Trainer {
     Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, TrainingData data,
             Backend backend);
 
-    // Trains. Returns the exit status: 0, or that of a rank that yielded. Throws RankFailure or
-    // PeerLost.
+    // Trains. Returns the exit status: 0, or the status of a rank that stopped early at rolld's
+    // request. Throws RankFailure or PeerLost.
     int run();
 
   private:
@@ -45,7 +45,7 @@ class Trainer {
         bool stop = false;
         bool checkpoint = true;
         bool save = false;     // save a checkpoint and continue
-        bool measure = false;  // measure the peak again
+        bool measure = false;  // measure the peak FLOP/s again
     };
 
     void connect();
@@ -62,11 +62,14 @@ class Trainer {
     void tell_step(double own_seconds);
     void find_peak();
     void not_finite(const StepResult& result, std::span<const Microbatch> batch);
-    std::string prepare_rewind(const BadStep& bad);          // returns text for the error
-    std::vector<ValidResult> measure(const Moment& moment);  // measures the sets that are due
-    bool validate(const Moment& moment);  // returns true if the loss is the best so far
+    // returns text about it for the bad step's error message
+    std::string prepare_rewind(const BadStep& bad);
+    // measures the validation sets that are due
+    std::vector<ValidResult> measure(const Moment& moment);
+    // measures the sets that are due; returns true if the tracked loss is the best so far
+    bool validate(const Moment& moment);
     Moment moment() const;
-    void measure_export();  // measures the loss with weights rounded as in the export
+    void measure_export();  // measures the validation loss with weights rounded as in the export
     bool stops_early() const;
     void sample();
     void save();
@@ -80,7 +83,7 @@ class Trainer {
     WorkerLink& link_;
     Backend backend_;
     spec::TrainSpec spec_;
-    std::string record_;  // the job record
+    std::string record_;  // the job record (job_record.hpp)
     ModelSetup model_;
     data::Corpus corpus_;
     std::vector<data::Corpus> valid_;
@@ -97,14 +100,15 @@ class Trainer {
     std::optional<Saver> saver_;      // set only on the rank that writes
     std::optional<Metrics> metrics_;  // set only on the rank that writes
     Clock::time_point progress_due_{};
-    std::int64_t tokens_before_ = 0;  // trained before the latest step
+    std::int64_t tokens_before_ = 0;  // tokens trained before the latest step
     double step_seconds_ = 0;         // smoothed duration of a step
     double waited_ = 0;               // seconds of waiting for other ranks, in this run
     double own_seconds_ = 0;          // smoothed duration of a step without waiting
     Clock::time_point told_{};
     std::int64_t frozen_factors_ = 0;
-    double peak_flops_ = 0;     // sum over all ranks; 0 until measured
-    bool peak_beaten_ = false;  // a step was faster; set only on the rank that writes
+    double peak_flops_ = 0;  // peak FLOP/s, summed over all ranks; 0 until measured
+    // a step was faster than the measured peak; set only on the rank that writes
+    bool peak_beaten_ = false;
     int skipped_in_a_row_ = 0;
     LossHistory history_;  // filled only on the rank that writes
 };

@@ -1,9 +1,9 @@
 // The link to roll-worker: sends lines on descriptor 3, and receives lines on stdin and SIGTERM. If
-// descriptor 3 is not open (a rank started by hand), it writes to stderr.
+// descriptor 3 is not open (a rank started by hand), it writes the lines to stderr.
 //
 // Construct it before any file is opened and any thread starts, because it blocks SIGTERM and
-// SIGINT, which stay pending until poll(). Used from one thread; report() writes at once, poll()
-// never blocks.
+// SIGINT; these signals stay pending until poll(). Used from one thread; report() writes at once,
+// poll() never blocks.
 #pragma once
 
 #include <chrono>
@@ -17,8 +17,8 @@ namespace roll::train {
 
 struct Heard {
     bool stop = false;
-    bool checkpoint = true;              // with `stop`: save a checkpoint first
-    std::uint64_t save = 0;              // newest request for a checkpoint, or 0
+    bool checkpoint = true;              // if `stop`: save a checkpoint first
+    std::uint64_t save = 0;              // number of the newest request for a checkpoint, or 0
     std::vector<std::int64_t> recorded;  // steps whose checkpoints the ledger has recorded
 };
 

@@ -12,7 +12,8 @@
 
 namespace roll::train {
 
-enum class Channel { Activation, Gradient };  // each channel is FIFO between two ranks
+// a channel delivers tensors between two ranks in the order of send
+enum class Channel { Activation, Gradient };
 
 class Communicator {
   public:
@@ -23,12 +24,13 @@ class Communicator {
     virtual int size() const = 0;
     virtual void send(const at::Tensor& tensor, int to, Channel channel) = 0;
     virtual void recv(at::Tensor& tensor, int from, Channel channel) = 0;
-    virtual Ticket all_reduce(const at::Tensor& tensor) = 0;  // sums over the ranks, in place
+    // starts a sum over the ranks, in place
+    virtual Ticket all_reduce(const at::Tensor& tensor) = 0;
     virtual void wait(Ticket ticket) = 0;
 };
 
-// Thrown when a peer died, left or does not respond. It is not this rank's own fault (exit status
-// 76).
+// Thrown when a peer died, left or does not respond. The peer is at fault, not this rank, so the
+// exit status is 76.
 class PeerLost : public std::runtime_error {
   public:
     using std::runtime_error::runtime_error;

@@ -1,9 +1,9 @@
-// Connects ranks as processes, through LibTorch's store and Gloo.
+// Connects ranks that are processes, through LibTorch's store and Gloo.
 //
 // Rank 0 serves the store on a free port and writes its address atomically to the rendezvous file:
 // `host port nonce`. Every key in the store has the attempt's own prefix, and a file with another
-// nonce is ignored, so ranks of different attempts never connect.
-// Used from one thread. Throws PeerLost when a peer dies, leaves or does not connect in time.
+// nonce is ignored, so ranks of different attempts never connect. Used from one thread. Throws
+// PeerLost when a peer dies, leaves or does not connect in time.
 #pragma once
 
 #include <chrono>
@@ -21,8 +21,8 @@ namespace roll::train {
 struct FabricOptions {
     std::filesystem::path rendezvous_file;
     std::string nonce;               // identifies the attempt in the rendezvous file
-    std::string prefix;              // begins every key in the store; made from job and token
-    int rank = 0;                    // rank in the world
+    std::string prefix;              // prefix of every key in the store; made from job and token
+    int rank = 0;                    // this rank's number among all ranks of the attempt
     std::string host = "127.0.0.1";  // address at which other ranks reach this machine
     std::chrono::milliseconds connect_timeout{300'000};
     std::chrono::milliseconds collective_timeout{600'000};
@@ -33,8 +33,8 @@ struct GroupPlace {
     std::string name;
     int rank = 0, size = 1;
     std::chrono::milliseconds timeout{};
-    // Returns what the first rank of the group passed as `given` under `name`, through the store.
-    // Every rank of the group must call it.
+    // Returns the bytes that the group's first rank passed as `given`, exchanged through the store
+    // under `name`. Every rank of the group must call it.
     std::function<std::vector<std::uint8_t>(const std::string& name,
                                             const std::vector<std::uint8_t>& given)>
         from_first;
@@ -42,15 +42,16 @@ struct GroupPlace {
 
 class GlooFabric {
   public:
-    // Returns once rank 0 has written the file and the store responds.
+    // Connects to the store. Returns once rank 0 has written the rendezvous file and the store
+    // responds.
     explicit GlooFabric(const FabricOptions& options);
     ~GlooFabric();
     GlooFabric(const GlooFabric&) = delete;
     GlooFabric& operator=(const GlooFabric&) = delete;
 
-    // Creates the group of these ranks of the world, in this order. Exactly these ranks must call
-    // it, with a name that no other group has. Returns once all of them are connected. The group
-    // may outlive the fabric.
+    // Creates the group of `ranks`, in this order; their numbers are those of the whole attempt.
+    // Exactly these ranks must call it, with a name that no other group has. Returns once all of
+    // them are connected. The group may outlive the fabric.
     std::unique_ptr<Communicator> group(const std::string& name, const std::vector<int>& ranks);
 
     // Returns this rank's position in the group `name` of `ranks`, without connecting. The position

@@ -1,5 +1,5 @@
-// Connects ranks as threads of one process, for tests and for a single rank. Deterministic: the
-// last rank to arrive sums in rank order, so timing does not change the result.
+// Connects ranks that are threads of one process, for tests and for a single rank. Deterministic:
+// the last rank to arrive sums in rank order, so timing does not change the result.
 #pragma once
 
 #include <condition_variable>
@@ -23,7 +23,7 @@ class LocalGroup {
   private:
     friend class LocalCommunicator;
     struct Reduction {
-        std::vector<at::Tensor> parts;  // tensor of each rank, until all have arrived
+        std::vector<at::Tensor> parts;  // tensor of each rank, kept until all ranks have arrived
         int missing = 0;
         int unread = 0;  // number of ranks that have not waited for the result yet
     };
@@ -32,9 +32,10 @@ class LocalGroup {
     std::mutex mutex_;
     std::condition_variable changed_;
     std::map<std::tuple<int, int, Channel>, std::deque<at::Tensor>> channels_;
-    std::map<Communicator::Ticket, Reduction> reductions_;  // every rank gets the same ticket
-    std::vector<Communicator::Ticket> issued_;              // next ticket of each rank
-    std::vector<bool> left_;                                // true for each rank that has left
+    // by ticket; every rank gets the same ticket for a reduction
+    std::map<Communicator::Ticket, Reduction> reductions_;
+    std::vector<Communicator::Ticket> issued_;  // next ticket of each rank
+    std::vector<bool> left_;                    // true for each rank that has left
 };
 
 // One rank's communicator. The rank leaves its group when this is destroyed; a rank that then waits

@@ -10,7 +10,7 @@ namespace roll::train {
 
 class TimedCommunicator : public Communicator {
   public:
-    // Adds the seconds that this rank waits to `waited`, which must outlive this.
+    // Adds the seconds that this rank waits to `waited`, which must outlive this communicator.
     TimedCommunicator(std::unique_ptr<Communicator> inner, double& waited)
         : inner_(std::move(inner)),
           waited_(waited) {}

@@ -1,14 +1,14 @@
 // Connects ranks through NCCL, called directly without c10d.
 //
 // Tensors must be on the thread's current CUDA device, or small and on the CPU; the latter are
-// copied through the device. Collectives run on a stream of their own, after the work that the
-// current stream held when they were issued. To wait, the host polls the work, NCCL's asynchronous
-// error and the clock, so that it notices a lost peer and never blocks in a kernel. Before PeerLost
-// is thrown, all NCCL communicators of this object are aborted.
+// copied through the device. Collectives run on a stream of their own. They start after the work
+// that was on the current stream when they were issued. To wait, the host polls the work, NCCL's
+// asynchronous error and the clock, so that it notices a lost peer and never blocks in a kernel.
+// Before PeerLost is thrown, all NCCL communicators of this object are aborted.
 //
 // send and recv use one NCCL communicator per channel, which all ranks of the group create at its
-// first use. A rank's sends and receives on a channel execute in the order of issue. That suits a
-// pipeline whose stages form a line, but not a ring.
+// first use. A rank's sends and receives on a channel execute in the order of issue. This order
+// suits a pipeline whose stages form a line, but can deadlock in a ring.
 #pragma once
 
 #include <array>
@@ -48,7 +48,7 @@ class NcclCommunicator final : public Communicator {
     struct Running {
         std::string what;
         at::Tensor given;      // tensor that the caller passed
-        at::Tensor on_device;  // `given`, or its copy on the device
+        at::Tensor on_device;  // `given` itself, or its copy on the device
         cudaEvent_t done = nullptr;
     };
 

@@ -12,8 +12,8 @@ namespace roll::data {
 class AppendFile {
   public:
     AppendFile() = default;
-    // Creates the file, or truncates an existing one to `size` bytes. Fails with Corrupt if the
-    // file is shorter than that.
+    // Opens the file, creating it if necessary, and truncates it to `size` bytes. Fails with
+    // Corrupt if the file is shorter than `size`.
     static Result<AppendFile> open(const std::filesystem::path& path, std::uint64_t size);
 
     AppendFile(AppendFile&& other) noexcept;

@@ -11,15 +11,15 @@
 
 namespace roll::data {
 
-// The places at which windows, and a file's held-out tail, may begin: at any token, or only at the
-// start of a document.
+// Where windows, and a file's held-out tail, may begin: at any token, or only at the start of a
+// document.
 enum class Cut { Anywhere, BetweenDocuments };
 
 struct CorpusFile {
     std::string name;  // name in the job file, for messages
     TokenFile file;
     Tokens train;
-    Tokens valid;  // the held-out tail; may be empty
+    Tokens valid;  // the held-out tail of the file; may be empty
 };
 
 // A token file and its name for messages.
@@ -32,19 +32,19 @@ class Corpus {
   public:
     // Makes a corpus. The held-out tail of each file is round(valid_fraction * its size) tokens;
     // with Cut::BetweenDocuments it begins at the next document. Fails with InvalidArgument if a
-    // file has no tokens, or if no file has enough left to train on: seq_length + 1 tokens, or with
-    // Cut::BetweenDocuments one document. The error message is one sentence.
+    // file has no tokens, or if no file has enough left to train on. Enough is seq_length + 1
+    // tokens, or with Cut::BetweenDocuments one document. The error message is one sentence.
     static Result<Corpus> make(std::vector<NamedTokens> files, double valid_fraction,
                                std::int64_t seq_length, Cut cut = Cut::Anywhere);
 
-    // Makes a corpus of which everything is held out. Fails with InvalidArgument if a file has no
-    // tokens.
+    // Makes a corpus whose files are held out completely. Fails with InvalidArgument if a file has
+    // no tokens.
     static Result<Corpus> held_out(std::vector<NamedTokens> files, Cut cut = Cut::Anywhere);
 
     Cut cut() const { return cut_; }
 
     const std::vector<CorpusFile>& files() const { return files_; }
-    bool is_bytes() const;  // true if every token of every file is a byte
+    bool is_bytes() const;  // returns true if every token of every file is a byte
     std::int64_t train_tokens() const;
     std::int64_t valid_tokens() const;
 

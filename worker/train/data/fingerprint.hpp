@@ -1,5 +1,5 @@
-// Hashes that identify data: a hash of samples, which takes constant time even for a terabyte, and
-// a hash of all bytes.
+// Hashes that identify data. sample_hash() reads samples of a file, which takes constant time even
+// for a terabyte; whole_hash() reads all bytes.
 #pragma once
 
 #include <cstdint>
@@ -10,21 +10,21 @@
 
 namespace roll::data {
 
-// Progress in a file: number of bytes read or written so far, by this process or by the process for
-// which it waits.
+// Progress of reading or writing a file: bytes done so far by this process, or by the process that
+// it waits for.
 struct PrepareProgress {
     std::uint64_t done = 0;
     std::uint64_t size = 0;
 };
-// Called now and then with the progress. Returns false to stop; the work can be resumed later.
+// Called now and then with the progress. Return false to stop; the work can be resumed later.
 using GoOn = std::function<bool(const PrepareProgress&)>;
 
-// Returns XXH3-64, in hex, of the size and of 64 evenly spaced blocks of 256 KiB, which include the
-// first and the last byte. For files of at most 16 MiB it covers all bytes; in larger ones a change
-// between the blocks is not detected.
+// Returns the XXH3-64, in hex, of the size and of 64 evenly spaced blocks of 256 KiB, which include
+// the first and the last byte. If there are at most 16 MiB, the blocks cover all bytes; in a larger
+// file a change between the blocks is not detected.
 std::string sample_hash(std::span<const std::byte> bytes);
 
-// Returns XXH3-64 of all bytes, in hex; nullopt if `go_on` returned false.
+// Returns the XXH3-64 of all bytes, in hex; nullopt if `go_on` returned false.
 std::optional<std::string> whole_hash(std::span<const std::byte> bytes, const GoOn& go_on);
 
 }  // namespace roll::data

@@ -19,34 +19,38 @@ namespace roll::data {
 
 struct PrepareOptions {
     std::filesystem::path directory;  // directory of the token files
-    std::string tokenizer;            // identity of the tokenizer; part of the token file's name
-    EncodeRules rules;                // json_lines is ignored, because the file extension decides
-    bool skip_bad_lines = false;      // if false, the first bad line is an error
+    std::string tokenizer;        // identity of the tokenizer; it is part of a token file's name
+    EncodeRules rules;            // json_lines is ignored, because the file extension decides
+    bool skip_bad_lines = false;  // false: the first bad line is an error
     int threads = 1;
-    std::chrono::seconds sync_every{1};  // maximum work lost by a kill; 0: sync after each slice
-    std::vector<std::filesystem::path> elsewhere = {};  // further directories with token files
-    std::vector<std::string> hashes = {};               // whole_hash of each preferred token file
+    // maximum time of work that a kill loses; 0: sync after each slice
+    std::chrono::seconds sync_every{1};
+    // further directories to search for token files
+    std::vector<std::filesystem::path> elsewhere = {};
+    // preferred token files, by whole_hash, if the text no longer exists
+    std::vector<std::string> hashes = {};
 };
 
 struct Prepared {
     std::filesystem::path bin;
     std::uint64_t bad_lines = 0;  // number of skipped lines; the .bad file next to `bin` lists them
     TokenRecord record = {};
-    bool source_is_gone = false;  // the text is gone; an earlier job made the tokens
-    bool was_stale = false;       // replaced the tokens of another text of this size and time
+    bool source_is_gone = false;  // true: the text no longer exists; an earlier job made the tokens
+    // true: replaced tokens made from another text of the same size and time
+    bool was_stale = false;
 };
 
 // Returns the token file of a .txt or .jsonl, making it if necessary; nullopt if told to stop.
-// Fails with InvalidArgument for a bad line; the message names file, line and reason.
-// If the text no longer exists, returns a token file made from it, in `directory` or one of
-// `elsewhere`: the one whose hash is in `hashes`, or the only one. Fails with NotFound if there is
-// none, and with InvalidArgument if there are several.
+// Fails with InvalidArgument for a bad line; the message names file, line and reason. If the text
+// no longer exists, looks for a token file made from it in `directory` and `elsewhere`: returns the
+// one whose hash is in `hashes`, or the only one. Fails with NotFound if there is none, and with
+// InvalidArgument if there are several.
 Result<std::optional<Prepared>> prepare(const std::filesystem::path& source,
                                         const tokenizer::Tokenizer& tokenizer,
                                         const PrepareOptions& options, const GoOn& go_on);
 
-// Reads the whole text. Returns false if the tokens were made from another text; nullopt if told to
-// stop, or if the record has no text hash.
+// Reads the whole text and compares it with the record. Returns false if the tokens were made from
+// another text; nullopt if told to stop, or if the record has no text hash.
 Result<std::optional<bool>> verify_text(const std::filesystem::path& source,
                                         const tokenizer::Tokenizer& tokenizer,
                                         const PrepareOptions& options, const TokenRecord& record,

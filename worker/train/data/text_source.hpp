@@ -1,6 +1,6 @@
-// A text file in slices that are encoded separately. A .txt is one document of any length, a .jsonl
-// has one document per line. The end of a slice depends only on its begin, the text and the
-// tokenizer.
+// A text file, read in slices that are encoded separately. A .txt is one document of any length, a
+// .jsonl has one document per line. The end of a slice depends only on the slice's begin, the text
+// and the tokenizer.
 #pragma once
 
 #include <cstdint>
@@ -17,18 +17,21 @@ namespace roll::data {
 
 struct EncodeRules {
     bool json_lines = false;
-    std::string field = "text";  // key of the text in a line's object
-    bool completions = false;    // true: a document is a prompt (context only) and a completion
+    std::string field = "text";  // key of the text in the JSON object of a line
+    // true: a document is a prompt (context only) followed by a completion
+    bool completions = false;
     std::string prompt_field = "prompt", completion_field = "completion";
-    bool add_special = true;      // true: add the tokens that the tokenizer puts around a text
-    std::int64_t end_token = -1;  // appended to a document that does not end with it; -1: none
-    std::size_t slice_bytes = 1 << 20;  // approximate size of a slice
+    bool add_special = true;  // true: add the tokens that the tokenizer puts around a text
+    // token appended to a document that does not end with it; -1: none
+    std::int64_t end_token = -1;
+    std::size_t slice_bytes = 1 << 20;  // approximate size of a slice in bytes
 };
 
 struct BadLine {
-    std::uint64_t line = 0;  // line number from 1; in an Encoded, relative to the slice
+    // number of the line, counted from 1; in an Encoded, relative to the slice
+    std::uint64_t line = 0;
     std::string reason;
-    std::string_view text = {};  // the line, cut to 1 MiB; empty if not available
+    std::string_view text = {};  // the line's text, cut to 1 MiB; empty if not available
 };
 
 // The tokens of one slice.
@@ -37,13 +40,13 @@ struct Encoded {
     std::uint64_t text_hash = 0;  // hash of the slice's bytes
     std::uint64_t lines = 0;
     std::vector<std::uint32_t> ids;  // token ids; context-only ones are stored as ~id (tokens.hpp)
-    std::vector<std::size_t> document_ends;  // positions in `ids`
+    std::vector<std::size_t> document_ends;  // position in `ids` behind each document
     std::vector<BadLine> bad;
 };
 
 class TextSource {
   public:
-    // Opens a text. Errors name the path. `tokenizer` must outlive this.
+    // Opens a text. Errors name the path. `tokenizer` must outlive this source.
     static Result<TextSource> open(const std::filesystem::path& path,
                                    const tokenizer::Tokenizer& tokenizer, EncodeRules rules);
 

@@ -1,6 +1,6 @@
-// Token files, memory-mapped: either a text whose bytes are the tokens, or Megatron's indexed
-// dataset, which is a .bin of consecutive tokens with an .idx of sequences and documents. Opening a
-// file does not read its tokens.
+// Memory-mapped token files. A token file is either a text whose bytes are the tokens, or
+// Megatron's indexed dataset: a .bin of consecutive tokens with an .idx of sequences and documents.
+// Opening a file does not read its tokens.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,11 @@ namespace roll::data {
 
 class TokenFile {
   public:
-    // Opens a file as one document of byte tokens. Errors name the path, as MappedFile's do.
+    // Opens a file as one document of byte tokens. Fails like MappedFile; errors name the path.
     static Result<TokenFile> open_bytes(const std::filesystem::path& path);
 
-    // Opens `bin` and the .idx of the same name. Fails with Corrupt if sizes contradict each other
-    // or the element type is not an integer.
+    // Opens `bin` and the .idx of the same name. Fails with Corrupt if the sizes of the two files
+    // contradict each other or the element type is not an integer.
     static Result<TokenFile> open_indexed(const std::filesystem::path& bin);
 
     Tokens tokens() const { return tokens_; }
@@ -44,11 +44,11 @@ class TokenFile {
     std::size_t element_ = 1;  // number of bytes per token
 };
 
-// Returns the path of the .idx of a .bin.
+// Returns the path of the .idx file that belongs to a .bin file.
 std::filesystem::path index_of(const std::filesystem::path& bin);
 
-// An .idx begins with a header. The arrays after it are not aligned.
-constexpr char kIndexMagic[] = "MMIDIDX\0";  // the literal's own terminator counts: 9 bytes
+// The first bytes of an .idx file's header. The arrays after the header are not aligned.
+constexpr char kIndexMagic[] = "MMIDIDX\0";  // 9 bytes, because the literal's own terminator counts
 constexpr std::size_t kIndexHeader = 34;
 constexpr std::uint64_t kIndexVersion = 1;
 

@@ -1,5 +1,6 @@
-// The origin of a token file: BASE.made next to BASE.bin, JSON (roll.tokens/1). Roll uses it to
-// find a token file whose text is gone, and to detect changes of either file.
+// The record of a token file's origin: BASE.made next to BASE.bin, in JSON (roll.tokens/1). Roll
+// uses it to find a token file whose text no longer exists, and to detect changes of the text or
+// the tokens.
 #pragma once
 
 #include <filesystem>
@@ -15,8 +16,8 @@
 namespace roll::data {
 
 struct TokenRecord {
-    std::string source;          // absolute path of the text
-    Json rules;                  // everything else on which the tokens depend
+    std::string source;          // absolute path of the text from which the tokens were made
+    Json rules;                  // all other inputs on which the tokens depend
     std::string source_samples;  // sample_hash of the text
     std::string text_hash;  // hash of the whole text, combined from its slices; empty if unknown
     std::string samples;    // sample_hash of the .bin

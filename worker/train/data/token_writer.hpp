@@ -16,30 +16,31 @@ namespace roll::data {
 
 // The progress in writing a file, from which another writer can continue.
 struct WriteProgress {
-    std::uint64_t offset = 0;  // offset in the source
+    std::uint64_t offset = 0;  // offset in the source up to which the tokens are written
     std::uint64_t lines = 0;   // number of lines before `offset`
     std::uint64_t tokens = 0;
     std::uint64_t sequences = 0;
     std::uint64_t documents = 0;
     std::uint64_t open = 0;  // number of tokens in the unfinished document
     std::uint64_t bad_lines = 0;
-    std::uint64_t bad_bytes = 0;  // size of the list of bad lines
-    std::uint64_t text_hash = 0;  // join_hashes of the slices before `offset`; 0: unknown
+    std::uint64_t bad_bytes = 0;  // size of the list of bad lines in bytes
+    // hash of the source before `offset`, from join_hashes(); 0: unknown
+    std::uint64_t text_hash = 0;
 };
 
-// Returns the hash of a text from those of its slices, joined in order. `before` is the hash so
-// far, 0 for the first slice.
+// Returns the hash of a text from the hashes of its slices, joined in order. `before` is the hash
+// so far, 0 for the first slice.
 std::uint64_t join_hashes(std::uint64_t before, std::uint64_t slice);
 
 class TokenWriter {
   public:
-    // Opens a writer; `base` is the path without ".bin". It continues from the last sync if the
-    // files of an earlier writer still exist; otherwise it starts over.
+    // Opens a writer; `base` is the token file's path without ".bin". Continues from the last sync
+    // if the files of an earlier writer still exist; otherwise starts over.
     static Result<TokenWriter> open(const std::filesystem::path& base, TokenType type);
 
     const WriteProgress& progress() const { return progress_; }
 
-    // Appends the next slice of the source.
+    // Appends the tokens of the next slice of the source.
     Result<void> append(const Encoded& encoded);
     Result<void> sync();
 
@@ -47,8 +48,8 @@ class TokenWriter {
     // their list stays: BASE.bad, with lines "line<tab>reason".
     Result<void> finish();
 
-    // Returns how many bytes of the source are synced in an unfinished file. Any process may call
-    // it.
+    // Returns how many bytes of the source are synced as tokens of an unfinished file. Any process
+    // may call it.
     static std::uint64_t synced(const std::filesystem::path& base);
 
     // Removes all files of an unfinished token file.

@@ -23,9 +23,10 @@ constexpr std::size_t size_of(TokenType type) {
     return 1;
 }
 
-// Returns how a context-only token (part of a prompt, without loss) is stored in a dataset of
-// prompts and completions: as ~id, which is negative.
-constexpr std::int64_t only_read(std::int64_t id) { return ~id; }  // its own inverse
+// Returns the form in which a context-only token (part of a prompt, without loss) is stored in a
+// dataset of prompts and completions: ~id, which is negative.
+// the function is its own inverse
+constexpr std::int64_t only_read(std::int64_t id) { return ~id; }
 
 class Tokens {
   public:
@@ -40,8 +41,8 @@ class Tokens {
     const std::byte* data() const { return data_; }
     TokenType type() const { return type_; }
 
-    // Returns the stored id. The caller must reject ids outside the vocabulary, such as negative
-    // ones.
+    // Returns the stored number. The caller must reject numbers that are not ids of the vocabulary,
+    // such as negative ones.
     std::int64_t operator[](std::size_t index) const {
         switch (type_) {
             case TokenType::Uint8: return load<std::uint8_t>(index);
@@ -60,7 +61,7 @@ class Tokens {
     Tokens first(std::size_t count) const { return subspan(0, count); }
     Tokens subspan(std::size_t offset) const { return subspan(offset, size_ - offset); }
 
-    // Requires that a token is a byte.
+    // Returns the tokens as bytes. Requires a type of one byte per token.
     std::span<const std::uint8_t> bytes() const {
         return {reinterpret_cast<const std::uint8_t*>(data_), size_};
     }

@@ -1,5 +1,5 @@
 // Reduces a chunk's flat gradient in the buckets of plan::cut_buckets. Each bucket is all-reduced
-// over dp as soon as its last contribution is added, while backward goes on.
+// over the data-parallel ranks as soon as its last contribution is added, while backward goes on.
 //
 // Frozen parameters are not sent, because their gradient is 0 on every rank.
 //
@@ -20,13 +20,13 @@ namespace roll::train {
 class GradBuckets {
   public:
     // `bucket_numel` 0 means plan::default_bucket_numel. Calls issued(bucket) when a bucket's
-    // reduction is issued; with one replica, when it would be.
+    // reduction is issued; with one replica, when it would be issued.
     GradBuckets(const Parameters& parameters, std::int64_t bucket_numel, Communicator& dp,
                 std::function<void(int bucket)> issued);
 
-    void begin(int microbatches);  // starts a step of so many micro-batches
-    void ready(int parameter);  // call after a contribution to the parameter's gradient was added
-    void finish();              // waits for all reductions; aborts if a contribution is missing
+    void begin(int microbatches);  // starts a step with this number of micro-batches
+    void ready(int parameter);     // call it after each contribution to the parameter's gradient
+    void finish();                 // waits for all reductions; aborts if a contribution is missing
 
     const std::vector<plan::Bucket>& buckets() const { return buckets_; }
 
@@ -35,7 +35,7 @@ class GradBuckets {
     Communicator& dp_;
     std::function<void(int)> issued_;
     std::vector<plan::Bucket> buckets_;
-    // By bucket: views of it, without frozen parameters
+    // By bucket: views of its part of the gradient, without frozen parameters
     std::vector<std::vector<at::Tensor>> sums_;
     std::vector<int> bucket_of_;  // by parameter: index of its bucket
     std::vector<int> missing_;    // by bucket: number of contributions that are still missing

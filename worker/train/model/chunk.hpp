@@ -1,4 +1,5 @@
-// The layers of one virtual stage, with the activations saved by its micro-batches in flight.
+// The layers of one virtual pipeline stage, with the activations saved by its micro-batches in
+// flight.
 //
 // For each micro-batch, call forward, backward_input and backward_weight in this order; calls for
 // other micro-batches may come in between. Gradients are summed in parameters().grad, bitwise the
@@ -17,8 +18,9 @@
 
 namespace roll::train {
 
-// When to compute the weight halves. Now: in backward_input, layer by layer, which holds less
-// memory and makes gradients ready earlier, but delays its result. Later: in backward_weight.
+// When to compute the weight halves of backward (the gradients of weights). Now: in backward_input,
+// layer by layer, which holds less memory and makes gradients ready earlier, but delays the result
+// of backward_input. Later: in backward_weight.
 enum class WeightHalves { Now, Later };
 
 class Chunk {
@@ -33,30 +35,31 @@ class Chunk {
         room_.clear();
     }
 
-    // Computes a micro-batch's forward pass. Takes `hidden_MC` from the previous stage (unused if
-    // pre). Returns hidden_MC for the next stage or, if post, the summed loss times `scale`, a
-    // 0-dim double.
+    // Computes a micro-batch's forward pass. Takes `hidden_MC` from the previous stage; the first
+    // stage (`pre`) does not use it. Returns hidden_MC for the next stage. The last stage (`post`)
+    // returns the summed loss times `scale`, a 0-dim double.
     at::Tensor forward(int microbatch, const Microbatch& data, const at::Tensor& hidden_MC,
                        double scale, const GradReady& ready);
 
-    // Computes the input halves of backward. Takes the gradient of hidden_MC from the next stage
-    // (unused if post). Returns the gradient for the previous stage (undefined if pre).
+    // Computes the input halves of backward (the gradients of activations). Takes the gradient of
+    // hidden_MC from the next stage; the last stage (`post`) does not use it. Returns the gradient
+    // for the previous stage; undefined in the first stage (`pre`).
     at::Tensor backward_input(int microbatch, const at::Tensor& dhidden_MC, WeightHalves when,
                               const GradReady& ready);
 
-    // Computes the weight halves that backward_input left over, and frees what the micro-batch
+    // Computes the weight halves that backward_input left over, and frees all that the micro-batch
     // still holds.
     void backward_weight(int microbatch, const GradReady& ready);
 
-    // Does the same as forward, but returns the sum of the loss without `scale` and saves nothing
-    // for backward.
+    // Like forward(), but returns the sum of the loss without `scale` and saves nothing for
+    // backward.
     at::Tensor evaluate(const Microbatch& data, const at::Tensor& hidden_MC);
 
     // Returns logits [B, T, V]. Requires one chunk with the whole model.
     at::Tensor logits(const at::Tensor& tokens_BT);
 
-    // Compute parts of forward, for generation with its own attention: the embedding's output, the
-    // final norm of x_MC, and the output layer.
+    // Compute parts of forward, for text generation with its own attention: the embedding's output,
+    // the final norm of x_MC, and the output layer.
     at::Tensor embedded(const at::Tensor& tokens_M) const;
     at::Tensor normed(const at::Tensor& x_MC, ops::RmsNormSaved& saved) const;
     ops::Head output() const;
@@ -108,7 +111,8 @@ class Chunk {
     OrderedGrads grads_;
     SavedRoom room_;
     ops::RopeTable rope_;
-    std::map<int, Saved> saved_;  // by micro-batch; kept from forward to backward_weight
+    // saved values by micro-batch, kept from forward to backward_weight
+    std::map<int, Saved> saved_;
 };
 
 }  // namespace roll::train

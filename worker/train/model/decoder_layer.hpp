@@ -1,7 +1,7 @@
 // One decoder layer: x + attention(norm(x)), then + mlp(norm(.)), with the config's optional norms
-// and biases. It is stateless: LayerSaved holds the input of backward, and closures hold the input
-// of the weight halves. Values that one pass over memory can recompute (a norm's output, the
-// activation) are not saved.
+// and biases. The code is stateless: LayerSaved holds the input of backward, and closures hold the
+// input of the weight halves (the deferred computations of weights' gradients). Values that one
+// pass over memory can recompute (a norm's output, the activation) are not saved.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,8 @@ struct LayerSaved {
     ops::RmsNormSaved post_norm2;
 };
 
-// Receives one contribution of backward to a parameter's gradient. Calling add() adds it.
+// Receives one contribution of backward to a parameter's gradient. Calling `add` adds the
+// contribution.
 using Contribute = std::function<void(int parameter, AddGrad add)>;
 
 // Returns a function that adds one micro-batch's part to a norm's gradient.
@@ -42,22 +43,23 @@ struct Layer {
     const Parameters& parameters;
     const LayerPlaces& places;
     const ops::RopeTable& table;
-    std::int64_t index;                           // index of the layer in the whole model
-    int first;                                    // index of the layer's first parameter
+    std::int64_t index;  // index of the layer in the whole model
+    int first;           // index of the layer's first parameter in the chunk
     std::span<const std::int64_t> segments = {};  // starts of the micro-batch's segments
-    ops::Place kept = {};                         // makes the tensors of saved activations
+    ops::Place kept = {};                         // allocates the tensors of saved activations
 
     // Returns the layer's output. Requires that x_MC holds whole sequences of `positions` rows.
     at::Tensor forward(const at::Tensor& x_MC, std::int64_t positions, LayerSaved& saved) const;
 
-    // Compute the two halves of forward, for a caller with its own attention in between. o_MA is
-    // the result of that attention.
+    // Compute the two halves of forward, before and after attention, for a caller with its own
+    // attention. o_MA is the result of that attention.
     ops::Heads project(const at::Tensor& x_MC, std::int64_t positions, LayerSaved& saved) const;
     at::Tensor finish(const at::Tensor& x_MC, const at::Tensor& o_MA, LayerSaved& saved) const;
     ops::AttentionRule rule() const;
 
-    // Returns dx_MC. Passes the norms' gradients to `input` and the weight halves to `weight`,
-    // which may run them at once or keep them. Consumes `saved`.
+    // Returns dx_MC. Passes the norms' gradients to `input`. Passes the computations of the
+    // weights' gradients to `weight`, which may run them at once or keep them for later. Consumes
+    // `saved`.
     at::Tensor backward_input(const at::Tensor& dy_MC, LayerSaved& saved, const Contribute& input,
                               const Contribute& weight) const;
 

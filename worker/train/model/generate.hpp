@@ -15,12 +15,12 @@ struct GenerateOptions {
     double top_p = 1;
     std::uint64_t seed = 1;  // equal seeds draw equal tokens
     std::vector<std::int64_t> stop_tokens = {};
-    std::int64_t ids = 0;  // choose only tokens below this; 0: any of the model's
+    std::int64_t ids = 0;  // choose only tokens below this id; 0: any of the model's tokens
 };
 
-// Returns the tokens that follow the prompt, without the stop token: at most max_tokens, or fewer
-// if the model's positions_max is reached. A prompt that is too long is cut at its front. Requires
-// that `prompt` is not empty.
+// Returns the tokens that follow the prompt, without the stop token. There are at most max_tokens,
+// or fewer if the model's positions_max is reached. Removes tokens at the front of a prompt that is
+// too long. Requires that `prompt` is not empty.
 std::vector<std::int64_t> generate(Chunk& model, std::vector<std::int64_t> prompt,
                                    const GenerateOptions& options);
 

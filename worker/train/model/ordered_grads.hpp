@@ -1,6 +1,6 @@
-// Adds the micro-batches' contributions to a chunk's gradients. For each parameter it adds them in
-// the order of the micro-batches, whatever order they arrive in: a contribution that arrives early
-// waits for its turn. So gradients are bitwise the same for every pipeline schedule.
+// Adds the micro-batches' contributions to a chunk's gradients. Adds the contributions to each
+// parameter in the order of the micro-batches: a contribution that arrives early waits for its
+// turn. So gradients are bitwise the same for every pipeline schedule.
 #pragma once
 
 #include <functional>
@@ -19,12 +19,13 @@ class OrderedGrads {
         begin();
     }
 
-    // Starts a new step with nothing added. Aborts if a contribution still waits for its turn.
+    // Starts a new step without contributions. Aborts if a contribution of the last step still
+    // waits for its turn.
     void begin();
 
-    // Adds contribution number `use` of a micro-batch. Calls add() once, now or when its turn
-    // comes; add() must give the same bits either way. Drops the contribution if the parameter is
-    // frozen. Calls `ready` for each contribution that this call added.
+    // Adds contribution number `use` of a micro-batch. Calls `add` once, now or when its turn
+    // comes; both must give the same bits. Drops the contribution if the parameter is frozen. Calls
+    // `ready` for each contribution that this call added.
     void add(int parameter, int microbatch, int use, AddGrad add, const GradReady& ready);
 
     // Returns true if it is the turn of that contribution.
@@ -34,8 +35,9 @@ class OrderedGrads {
     int place(int parameter, int microbatch, int use) const;
 
     const Parameters& parameters_;
-    std::vector<int> next_;                        // by parameter: turn of the next contribution
-    std::vector<std::map<int, AddGrad>> waiting_;  // by parameter, then by turn
+    std::vector<int> next_;  // by parameter: turn of the next contribution
+    // by parameter, then by turn: contributions that wait
+    std::vector<std::map<int, AddGrad>> waiting_;
 };
 
 }  // namespace roll::train

@@ -1,14 +1,14 @@
 // A chunk's parameters: flat tensors of weights and gradients, and views of each parameter.
 //
 // The model computes with `weight`; the optimizer updates `main`. Both are the same tensors, except
-// for bfloat16: then main and grad are float32 and weight is main rounded. On a CPU, main is then
-// not stored as a tensor: `weight` and `rest` are the halves of its values (simd/halves.hpp), so
-// that both together take the memory of main alone.
+// for bfloat16: then main and grad are float32 and weight is main rounded. On a CPU, bfloat16's
+// main is not stored as a tensor: `weight` and `rest` are the halves of its values
+// (simd/halves.hpp), so that both together take the memory of main alone.
 //
 // Names are Megatron's with the layer's number in the whole model, so names and shapes are the same
-// in every layout. linear_qkv holds for each key group the rows of its query heads, then of the
-// key, then of the value; its bias likewise. linear_fc1 holds the gate's rows, then up's. A
-// checkpoint stores these tensors unchanged. Parameters are in the order in which forward uses
+// in every layout. For each key group, linear_qkv holds the rows of its query heads, then of the
+// key, then of the value; the bias has the same order. linear_fc1 holds the gate's rows, then up's.
+// A checkpoint stores these tensors unchanged. Parameters are in the order in which forward uses
 // them, so backward completes gradients from the last to the first.
 #pragma once
 
@@ -26,9 +26,9 @@ namespace roll::train {
 struct ParameterSpec {
     std::string name;
     std::vector<std::int64_t> sizes;
-    int uses = 1;         // number of contributions to its gradient per micro-batch
+    int uses = 1;         // number of contributions to the parameter's gradient per micro-batch
     double start = -1;    // initial value; -1: drawn at random
-    bool frozen = false;  // it keeps its values, and its gradient stays 0
+    bool frozen = false;  // true: the parameter keeps its values, and its gradient stays 0
 };
 
 struct Parameters {
@@ -43,7 +43,8 @@ struct Parameters {
     std::vector<at::Tensor> grad;
 };
 
-at::ScalarType main_type(const Parameters& parameters);  // type of main weights and gradients
+// Returns the type of main weights and gradients.
+at::ScalarType main_type(const Parameters& parameters);
 
 // Returns a flat copy of all main weights on the CPU, in pages that nothing else uses.
 at::Tensor main_copy(const Parameters& parameters);
@@ -59,15 +60,15 @@ void set_main(const Parameters& parameters, std::size_t i, const at::Tensor& wri
 void set_halves(const Parameters& parameters, std::size_t i, std::int64_t begin,
                 std::span<const float> written);
 
-// Adds a contribution to a parameter's gradient. The first contribution of a step overwrites the
-// old gradient.
+// Adds a contribution to a parameter's gradient. The Sum argument says whether to overwrite the old
+// gradient, as the first contribution of a step does, or to add to it.
 using AddGrad = std::function<void(ops::Sum)>;
 
-// Called after a contribution to this parameter's gradient was added.
+// Called after a contribution to the gradient of `parameter` was added.
 using GradReady = std::function<void(int parameter)>;
 
-// Indices of a layer's parameters, counted from its first parameter, in the order in which forward
-// uses them; -1 if the model has no such parameter.
+// Indices of a layer's parameters, counted from the layer's first parameter, in the order in which
+// forward uses them; -1 if the model has no such parameter.
 struct LayerPlaces {
     int norm1, qkv, qkv_bias, q_norm, k_norm, out, out_bias, post_norm1;
     int norm2, gate_up, down, post_norm2;
@@ -79,9 +80,9 @@ LayerPlaces layer_places(const spec::ModelConfig& config);
 // parameters together.
 std::vector<at::Tensor> views_like(const Parameters& parameters, const at::Tensor& flat);
 
-// Do the same for trained parameters only. trainable_numel returns their number of elements,
-// trainable_views the views of a flat tensor of that size; views of frozen parameters are
-// undefined.
+// Like views_like(), for trained parameters only. trainable_numel() returns their number of
+// elements. trainable_views() returns the views of a flat tensor of that size; the views of frozen
+// parameters are undefined.
 std::int64_t trainable_numel(const Parameters& parameters);
 std::vector<at::Tensor> trainable_views(const Parameters& parameters, const at::Tensor& flat);
 
@@ -89,20 +90,20 @@ std::vector<ParameterSpec> parameter_specs(const spec::ModelConfig& config, cons
 
 struct InitOptions {
     std::uint64_t seed = 1;
-    double std = 0.02;                  // std of matrices; norms start as identity, biases as 0
+    double std = 0.02;  // standard deviation of matrices; norms start as identity, biases as 0
     at::ScalarType dtype = at::kFloat;  // type of the weights: float, double or bfloat16
     at::Device device = at::kCPU;
-    bool draw = true;                      // if false, the caller fills the weights
-    bool gradients = true;                 // if false, there are no gradients, so no training
-    std::vector<std::string> freeze = {};  // globs of parameter names
+    bool draw = true;       // false: the caller fills the weights
+    bool gradients = true;  // false: there are no gradients, so the model cannot be trained
+    std::vector<std::string> freeze = {};  // globs of the names of frozen parameters
 };
 
 // Returns true if a name matches one of the globs. They are those of fnmatch(3), in which * also
 // matches dots.
 bool matches_any(const std::vector<std::string>& globs, const std::string& name);
 
-// Returns parameters. Their weights are drawn from the seed, the parameter's name and the element's
-// index only, so they are the same for any layout and number of threads.
+// Makes the parameters. Their weights are drawn from the seed, the parameter's name and the
+// element's index only, so they are the same for any layout and number of threads.
 Parameters make_parameters(std::vector<ParameterSpec> specs, const InitOptions& options);
 
 }  // namespace roll::train

@@ -13,7 +13,7 @@ namespace roll::train {
 using PhiloxCounter = std::array<std::uint32_t, 4>;
 using PhiloxKey = std::array<std::uint32_t, 2>;
 
-// Returns four random words by Philox4x32-10 (Salmon et al., 2011).
+// Returns four random 32-bit words by Philox4x32-10 (Salmon et al., 2011).
 PhiloxCounter philox(PhiloxCounter counter, PhiloxKey key);
 
 // Sets element i of the contiguous tensor to std times the i-th normal number of the sequence,

@@ -1,6 +1,6 @@
-// Makes tensors in the space of plan::SpareRoom, where the first micro-batch of a step saves its
-// activations in the gradients' memory. There is no such space on a GPU, or if a parameter is
-// frozen, because its gradient must stay 0.
+// Makes tensors in the space of plan::SpareRoom: the gradients' memory, where the first micro-batch
+// of a step saves its activations. There is no such space on a GPU, or if a parameter is frozen,
+// because the gradient of a frozen parameter must stay 0.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,16 @@ namespace roll::train {
 
 class SavedRoom {
   public:
-    // Uses the gradients of `layers` layers with `count` parameters each, from parameter `first`
-    // on. `parameters` must outlive this object and the tensors that it makes.
+    // Uses the gradients' memory of `layers` layers with `count` parameters each, from parameter
+    // `first` on. `parameters` must outlive this object and the tensors that it makes.
     SavedRoom(const Parameters& parameters, int first, int count, std::int64_t layers);
 
     // Starts a new step. Requires that all saved activations have been used.
     void clear();
 
-    // Returns the allocator for what layer `layer`, counted from 0, saves. It allocates new memory
-    // if there is no space left. `layer` equal to `layers` stands for the loss.
+    // Returns the allocator for the activations that layer `layer`, counted from 0, saves. The
+    // allocator takes new memory if there is no space left. `layer` equal to `layers` stands for
+    // the loss.
     ops::Place of_layer(std::int64_t layer);
 
   private:

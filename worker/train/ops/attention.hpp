@@ -1,6 +1,6 @@
 // Computes causal grouped-query attention. Letters are as in rope.hpp; A = H D. The score matrix is
-// never stored: forward saves each position's log sum exp, from which backward recomputes the
-// scores.
+// never stored: forward saves each position's log(sum(exp(scores))), from which backward recomputes
+// the scores.
 #pragma once
 
 #include <array>
@@ -13,9 +13,10 @@
 namespace roll::ops {
 
 struct AttentionRule {
-    double scale = 0;         // factor of the scores; 0: 1 / sqrt(D)
-    double soft_cap = 0;      // maximum of the scores' magnitude: cap * tanh(score / cap); 0: none
-    std::int64_t window = 0;  // number of keys visible to a position, including its own; 0: all
+    double scale = 0;  // factor of the scores; 0: 1 / sqrt(D)
+    // bound on the scores' magnitude: they become cap * tanh(score / cap); 0: none
+    double soft_cap = 0;
+    std::int64_t window = 0;  // number of keys that a position sees, including its own; 0: all
 };
 
 struct AttentionSaved {
@@ -26,12 +27,12 @@ struct AttentionSaved {
     std::array<at::Tensor, 2> flash;  // values that a GPU's flash attention saves
 };
 
-// Returns o_BTA and fills `saved`. Uses `place` only on a CPU.
+// Returns o_BTA and fills `saved`. Allocates the result with `place`, but only on a CPU.
 at::Tensor attention(const Heads& heads, const AttentionRule& rule, AttentionSaved& saved,
                      const Place& place = {});
 
-// Returns the gradients of q, k and v. For bfloat16 on a CPU they are float32; rope_backward rounds
-// them.
+// Returns the gradients of q, k and v. For bfloat16 on a CPU the gradients are float32;
+// rope_backward() rounds them.
 Heads attention_backward(const at::Tensor& do_BTA, const AttentionSaved& saved);
 
 }  // namespace roll::ops

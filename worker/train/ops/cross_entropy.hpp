@@ -1,9 +1,9 @@
-// Computes the output layer and its loss in one operator, one block of rows at a time. So only one
-// block of logits exists at a time, and its own gradient overwrites it.
+// Computes the output layer and the loss in one operator, one block of rows at a time. So only one
+// block of logits exists at a time, and its gradient overwrites it.
 //
 // M rows, C channels, V vocabulary. One call does forward and backward, because both need the
-// block's logits. It also computes the weight gradient, because computing that later would require
-// keeping the logits.
+// block's logits. The call also computes the weight's gradient, because computing it later would
+// require keeping the logits.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +13,20 @@
 
 namespace roll::ops {
 
-inline constexpr std::int64_t kIgnored = -100;  // target of a row without loss
+inline constexpr std::int64_t kIgnored = -100;  // target value that marks a row without loss
 
 struct CrossEntropySaved {
     at::Tensor dx_MC;
 };
 
-// Maps x_MC to logits: l = x_MC @ w_VC^T, or with a soft cap, cap * tanh(l / cap).
+// The output layer, which maps x_MC to logits: l = x_MC @ w_VC^T, or with a soft cap, cap * tanh(l
+// / cap).
 struct Head {
     at::Tensor w_VC;
     double soft_cap = 0;
 };
 
-at::Tensor logits(const at::Tensor& x_MC, const Head& head);  // returns [M, V]
+at::Tensor logits(const at::Tensor& x_MC, const Head& head);  // returns the logits, [M, V]
 
 // Where the weight's gradient goes. It is not computed if dw_VC is undefined.
 struct HeadGrad {
@@ -34,12 +35,13 @@ struct HeadGrad {
 };
 
 // Returns scale times the sum over rows of -log softmax(logits)[target], a 0-dim double. `place`
-// provides memory for a temporary block of logits.
+// allocates the temporary block of logits.
 at::Tensor linear_cross_entropy(const at::Tensor& x_MC, const Head& head,
                                 const at::Tensor& targets_M, double scale, const HeadGrad& grad,
                                 CrossEntropySaved& saved, const Place& place = {});
 
-// Returns the same sum without `scale`. Computes no gradient and saves nothing.
+// Like linear_cross_entropy(), without `scale` and gradients: returns only the sum and saves
+// nothing.
 at::Tensor linear_cross_entropy_value(const at::Tensor& x_MC, const Head& head,
                                       const at::Tensor& targets_M);
 

@@ -1,6 +1,6 @@
 // The operators on a GPU, made of ATen's kernels: flash attention, fused norms and AdamW where
 // available. This folder's operators call these functions for tensors that are not on the CPU.
-// Functions without GPU-only kernels give the same results for CPU tensors, with which they are
+// Functions that need no GPU kernel give the same results for CPU tensors, with which they are
 // tested.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace roll::ops::gpu {
 
-// Computes RMSNorm. Only for GPU tensors.
+// Computes RMSNorm. Requires GPU tensors.
 at::Tensor rms_norm(const at::Tensor& x_MC, const at::Tensor& w_C, double eps, RmsNormSaved& saved);
 at::Tensor rms_norm_backward(const at::Tensor& dy_MC, const at::Tensor& w_C,
                              const RmsNormSaved& saved, const at::Tensor& dresidual_MC,
@@ -28,24 +28,24 @@ at::Tensor qk_norm_backward(const at::Tensor& dy_MP, const at::Tensor& q_D, cons
 at::Tensor swiglu(const at::Tensor& gate_up_MJ);
 at::Tensor swiglu_backward(const at::Tensor& da_MI, const at::Tensor& gate_up_MJ);
 
-// Returns heads as views stored position by position, which flash attention requires.
+// Returns the heads as views whose memory is ordered by position, which flash attention requires.
 Heads rope(const at::Tensor& qkv_BTP, std::int64_t kv_heads, const RopeTable& table);
 at::Tensor rope_backward(const Heads& d, const RopeTable& table);
 
-// Computes attention: on a GPU, for 16-bit types and without a soft cap, by flash attention; else
-// by matrix products over blocks of queries. Reads the rule and the heads from `saved` and fills
-// the rest of it.
+// Computes attention. Uses flash attention on a GPU for 16-bit types without a soft cap, else
+// matrix products over blocks of queries. Reads the rule and the heads from `saved` and fills its
+// other members.
 at::Tensor attention(AttentionSaved& saved);
 Heads attention_backward(const at::Tensor& do_BTA, const AttentionSaved& saved);
 
-// Overwrites the logits with scale times the gradient of the loss, and loss_R (double) with the
-// loss of each row.
+// Overwrites the logits with scale times the gradient of the loss. Overwrites loss_R (double) with
+// the loss of each row.
 void cross_entropy(const at::Tensor& logits_RV, const at::Tensor& targets_R, double scale,
                    const at::Tensor& loss_R);
 
 struct AdamW {
     double lr, beta1, beta2, weight_decay, eps;
-    std::int64_t steps;  // number of steps, including this one
+    std::int64_t steps;  // number of optimizer steps, including this one
 };
 void adamw(std::span<const at::Tensor> weight, std::span<const at::Tensor> grad,
            std::span<const at::Tensor> average, std::span<const at::Tensor> square,

@@ -7,7 +7,8 @@
 
 namespace roll::ops {
 
-// Makes the tensor for a result. If the function is empty, the operator allocates new memory.
+// Makes the tensor for an operator's result. If the function is empty, the operator allocates new
+// memory.
 using Place = std::function<at::Tensor(at::IntArrayRef sizes, const at::TensorOptions& options)>;
 
 inline at::Tensor made_in(const Place& place, at::IntArrayRef sizes,

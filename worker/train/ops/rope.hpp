@@ -1,5 +1,6 @@
-// Rotary position embedding. It splits the fused projection into heads and rotates queries and keys
-// while copying them to the head-major layout of attention, so the copy costs no extra pass.
+// Rotary position embedding. The operator splits the fused projection into heads, and rotates
+// queries and keys while it copies them to the head-major layout of attention, so the copy costs no
+// extra pass.
 //
 // B batch, T positions, H query heads, G key heads, D head dim, P = (H + 2 G) D. The projection has
 // Megatron's layout: for each key head its H / G query heads, then the key, then the value. Rotated
@@ -14,7 +15,7 @@
 namespace roll::ops {
 
 struct RopeTable {
-    at::Tensor cos_TE;  // E = D / 2
+    at::Tensor cos_TE;  // [T, E] with E = D / 2
     at::Tensor sin_TE;
 };
 RopeTable rope_table(std::int64_t positions, std::int64_t head_dim, double theta,
@@ -26,11 +27,11 @@ struct Heads {
     at::Tensor v_BGTD;
 };
 
-// Returns the heads of qkv_BTP, rotated. Uses `place` only on a CPU.
+// Returns the heads of qkv_BTP, rotated. Allocates the result with `place`, but only on a CPU.
 Heads rope(const at::Tensor& qkv_BTP, std::int64_t kv_heads, const RopeTable& table,
            const Place& place = {});
 
-// Returns dqkv_BTP in `dtype`, which is the type of the forward pass.
+// Returns dqkv_BTP in `dtype`, which must be the type of the forward pass.
 at::Tensor rope_backward(const Heads& d, const RopeTable& table, at::ScalarType dtype);
 
 }  // namespace roll::ops

@@ -1,6 +1,6 @@
-// AdamW over a chunk's main parameters, with torch.optim.AdamW's arithmetic and Megatron's decay
-// rule: biases and one-dimensional parameters do not decay. Frozen parameters do not change and
-// have no moments.
+// AdamW over a chunk's main weights, with torch.optim.AdamW's arithmetic and Megatron's decay rule:
+// biases and one-dimensional parameters do not decay. Frozen parameters do not change and have no
+// moments.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +17,13 @@ struct AdamWOptions {
     double beta2 = 0.95;
     double eps = 1e-8;
     double weight_decay = 0.1;
-    // Exceptions from the decay rule: globs of names, each with whether its parameters decay. The
-    // first match counts.
+    // Exceptions from the decay rule: globs of parameter names, each with whether these parameters
+    // decay. The first glob that matches a name counts.
     std::vector<std::pair<std::string, bool>> decays = {};
 };
 
-// The moments, stored in the order of the parameters. A checkpoint stores and restores them through
-// these members.
+// The moments, stored in the order of the parameters. Checkpoints are written from these members
+// and restored into them.
 struct AdamWState {
     std::int64_t steps = 0;  // number of updates made
     at::Tensor flat_average;
@@ -36,16 +36,16 @@ class AdamW {
   public:
     AdamW(const Parameters& parameters, const AdamWOptions& options);
 
-    // Makes one update by grad_scale * gradient; `grad_scale` includes clipping. The first update
-    // leaves writing the moments to settle().
+    // Makes one update with the gradient times `grad_scale`, which includes clipping. The first
+    // update leaves writing the moments to settle().
     void step(double lr, double grad_scale);
 
     // Writes the moments of the first update, which depend only on its gradient. Call it after each
     // update, before the gradients change. The moments are half of the memory that the first step
-    // touches, so the delay keeps their page faults out of that step's time.
+    // would touch, so the delay keeps their page faults out of that step's time.
     void settle();
 
-    // Changes the weight decay of later steps.
+    // Changes the weight decay that the next steps use.
     void set_weight_decay(double weight_decay) { options_.weight_decay = weight_decay; }
 
     AdamWState& state() {
@@ -60,7 +60,7 @@ class AdamW {
     std::vector<bool> decays_;  // by parameter: whether it decays
     const Parameters& parameters_;
     AdamWState state_;
-    // grad_scale of the first update, until settle() has written its moments
+    // grad_scale of the first update; unset once settle() has written its moments
     std::optional<double> owed_;
 };
 

@@ -1,6 +1,6 @@
 // Executes one rank's row of a pipeline schedule. It is the only loop that runs forward and
-// backward, with one stage or many. It makes no decisions; plan::check has shown that it
-// terminates.
+// backward, with one stage or many. The loop makes no decisions; plan::check() has shown that the
+// schedule terminates.
 #pragma once
 
 #include <deque>
@@ -24,7 +24,7 @@ struct ScaledBatch {
 
 // Executes the ops. Returns the scaled loss summed over the micro-batches, a 0-dim double; 0 on
 // ranks without the last stage. Gradients and loss are bitwise the same for every schedule with the
-// same layers per chunk.
+// same number of layers per chunk.
 at::Tensor execute(std::span<const plan::Op> ops, std::span<RankChunk> chunks,
                    const ScaledBatch& batch, Communicator& pp, StepTrace& trace);
 

@@ -5,9 +5,9 @@
 
 namespace roll::train {
 
-// Keeps freed memory in the process from now on, for later tensors of any size. Every step
-// allocates what the previous one freed, and page faults would cost a tenth of the step. Call it at
-// program start; it applies to the tensors of all threads.
+// Keeps freed memory in the process from now on, for later tensors of any size. Without this, the
+// page faults would cost a tenth of the step, because every step allocates what the previous one
+// freed. Call it at program start; it applies to the tensors of all threads.
 void keep_freed_memory();
 
 // The process's memory in bytes, as the kernel counts it; 0 if unknown.
@@ -17,7 +17,7 @@ struct ProcessMemory {
 };
 ProcessMemory process_memory();
 
-// Bytes of this process's tensors on a GPU, now and at the peak.
+// Bytes of this process's tensors on a GPU: now, and at the peak so far.
 struct DeviceMemory {
     std::int64_t allocated = 0;
     std::int64_t peak = 0;

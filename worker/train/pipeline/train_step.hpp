@@ -1,7 +1,8 @@
 // One rank's part of training: its chunks, their gradients and optimizers, and the training step.
 //
 // Used from one thread, with the same calls in the same order on every rank. Throws PeerLost when
-// another rank is gone, and c10::Error for any other failure. After either, the object is unusable.
+// another rank is gone, and c10::Error for any other failure. After either exception, the object is
+// unusable.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,8 @@ namespace roll::train {
 struct Groups {
     Communicator& pp;
     Communicator& dp;
-    Communicator* tie = nullptr;  // group of the first and the last stage of a tied model
+    // group of the first and the last stage if the output layer is tied to the embedding
+    Communicator* tie = nullptr;
 };
 
 struct TrainOptions {
@@ -29,39 +31,42 @@ struct TrainOptions {
     double clip_grad = 1.0;  // maximum global norm of the gradient; 0: no clipping
     bool count_zeros = false;
     spec::Normalize normalize = spec::Normalize::Step;
-    std::int64_t bucket_numel = 0;  // 0: plan::default_bucket_numel
+    std::int64_t bucket_numel = 0;  // elements per gradient bucket; 0: plan::default_bucket_numel
 };
 
 struct StepResult {
-    double loss = 0;         // minimized value: the mean over all dp ranks and micro-batches
+    double loss = 0;         // minimized value: the mean loss over all dp ranks and micro-batches
     double grad_norm = 0;    // global norm of the gradient before clipping
     double clip_factor = 1;  // factor by which clipping scaled the gradient
     // Number of zeros in the gradient, if counted
     std::optional<std::int64_t> grad_zeros = std::nullopt;
-    std::int64_t tokens = 0;  // number of targets that count, over all dp ranks
-    // False if loss or norm is not finite, or no target counted; the weights are then unchanged.
+    std::int64_t tokens = 0;  // number of targets that count in the loss, over all dp ranks
+    // False if the loss or the norm is not finite, or no target counts; the weights are then
+    // unchanged.
     bool updated = false;
 };
 
 struct LossSum {
-    double loss = 0;  // sum of -log p(target), not scaled
+    double loss = 0;  // sum of -log p(target) over all targets that count, not scaled
     std::int64_t tokens = 0;
 };
 
 class TrainStep {
   public:
-    // Requires that `schedule` has passed plan::check. It and the groups must outlive this.
+    // Requires that `schedule` has passed plan::check(). `schedule` and the groups must outlive
+    // this object.
     TrainStep(const spec::ModelConfig& config, const plan::PipelineSchedule& schedule,
               const Groups& groups, const TrainOptions& options);
 
-    // Makes one optimizer step over this replica's schedule.microbatches micro-batches.
+    // Makes one optimizer step with `batch`, this replica's schedule.microbatches micro-batches.
     StepResult run(std::span<const Microbatch> batch, double lr);
 
-    // Returns the loss of any number of micro-batches (the same number on each replica), summed
-    // over all replicas.
+    // Returns the loss of any number of micro-batches, summed over all replicas. The number must be
+    // the same on each replica.
     LossSum evaluate(std::span<const Microbatch> batch);
 
-    // Have one entry per chunk. To restore a checkpoint, write into their weights and moments.
+    // The chunks of this rank and their optimizers, one entry per chunk. To restore a checkpoint,
+    // write into their weights and moments.
     std::deque<Chunk>& chunks() { return chunks_; }
     std::deque<AdamW>& optimizers() { return optimizers_; }
 
@@ -78,7 +83,7 @@ class TrainStep {
     bool tied_;
     Groups groups_;
     TrainOptions options_;
-    std::deque<Chunk> chunks_;  // buckets_ and optimizers_ point into it
+    std::deque<Chunk> chunks_;  // buckets_ and optimizers_ point into this deque
     std::deque<GradBuckets> buckets_;
     std::deque<AdamW> optimizers_;
     StepTrace trace_;

@@ -1,4 +1,4 @@
-// The backward pass of attention_impl.hpp, in the same blocks. Included only by kernels_impl.hpp
+// The backward pass of attention_impl.hpp, with the same blocks. Included only by kernels_impl.hpp
 // and under its rules.
 #pragma once
 
@@ -13,8 +13,8 @@ namespace {
 template <class T, class E>
 struct BackwardInputs {
     const T* delta;
-    Rows<const E> q, dout;                          // as left factors
-    Rows<const E> q_across, k_across, dout_across;  // as right factors
+    Rows<const E> q, dout;                          // arranged as left factors of products
+    Rows<const E> q_across, k_across, dout_across;  // arranged as right factors of products
 };
 template <class E, class S, class T = Wide<S>>
 BackwardInputs<T, E> backward_inputs(const AttentionHead<S>& head, const AttentionGrads<S>& grads,
@@ -47,7 +47,8 @@ void attention_backward_by(const AttentionHead<S>& head, const AttentionGrads<S>
     constexpr std::int64_t kBlock = kQueries * kKeys;
     const std::int64_t dim = head.dim, positions = head.positions, inner = factors<E>(dim);
     T *const scores = scratch, *const dp = scores + kBlock;
-    E* const weights = reinterpret_cast<E*>(dp + kBlock);  // blocks as factors, if E is not T
+    // blocks arranged as factors, if E is not T
+    E* const weights = reinterpret_cast<E*>(dp + kBlock);
     E *const keys = weights + 3 * kBlock / 2, *const values = keys + kKeys * inner;
     const auto in =
         backward_inputs<E>(head, grads, stride, reinterpret_cast<T*>(values + kKeys * inner));

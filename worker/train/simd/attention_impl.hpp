@@ -11,7 +11,7 @@
 namespace roll::simd {
 namespace {
 
-// Size of a block; AttentionHead::scratch uses both
+// Number of queries and keys in a block; AttentionHead::scratch uses both
 constexpr std::int64_t kQueries = 32, kKeys = 64;
 
 template <class S>
@@ -19,14 +19,15 @@ std::int64_t first_block(const AttentionHead<S>& head, std::int64_t query) {
     return head.first == nullptr ? 0 : head.first[query] / kKeys * kKeys;
 }
 
-// Computes attention of one head. S is the storage type, E the type of a product's factors.
+// Computes attention of one head. S is the type of stored numbers, E the type of a product's
+// factors.
 template <class S, class E>
 void attention_by(const AttentionHead<S>& head, S* out, Wide<S>* logsumexp, std::int64_t stride,
                   Wide<S>* scratch) {
     using T = Wide<S>;
     const std::int64_t dim = head.dim, positions = head.positions, inner = factors<E>(dim);
     T *const scores = scratch, *const gathered = scores + kQueries * kKeys;
-    E* const keys = reinterpret_cast<E*>(gathered + kQueries * dim);  // [block][dim][kKeys]
+    E* const keys = reinterpret_cast<E*>(gathered + kQueries * dim);  // layout: [block][dim][kKeys]
     E* const weights = keys + (positions + kKeys) * inner;
     E* const room = weights + kQueries * kKeys / kNumbers<E>;
     const auto queries = along(Rows<const S>{head.q, dim}, room, positions, dim);
@@ -62,8 +63,8 @@ void attention_by(const AttentionHead<S>& head, S* out, Wide<S>* logsumexp, std:
     }
 }
 
-// Computes attention with pairs if possible. Pairs need an even number of channels, which every
-// model with RoPE has.
+// Computes attention with pairs of bfloat16 numbers if the processor multiplies them. Pairs need an
+// even number of channels, which every model with RoPE has.
 template <class S>
 void attention(const AttentionHead<S>& head, S* out, Wide<S>* logsumexp, std::int64_t stride,
                Wide<S>* scratch) {

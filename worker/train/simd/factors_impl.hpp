@@ -1,6 +1,6 @@
-// The factors of products. A factor is a number in the type of the computation or, if the processor
-// multiplies bfloat16 itself, a pair of numbers that are adjacent in a sum. Included only by
-// product_impl.hpp and under kernels_impl.hpp's rules.
+// The factors of products. A factor is one number in the type of the computation. If the processor
+// multiplies bfloat16 itself, a factor is a pair of numbers that are adjacent in a sum. Included
+// only by product_impl.hpp and under kernels_impl.hpp's rules.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace roll::simd {
 namespace {
 
 template <class T>
-struct Rows {  // a row-major matrix
+struct Rows {  // a row-major matrix; `stride` is the distance between rows
     T* data;
     std::int64_t stride;
 
@@ -23,7 +23,7 @@ struct Elements {  // a row-major or column-major matrix
     std::int64_t row_stride, column_stride;
 };
 
-// kNumbers is the number of numbers per factor. factors() returns how many factors a sum over
+// kNumbers<E> is the number of numbers in a factor. factors() returns how many factors a sum over
 // `numbers` products has.
 template <class E>
 constexpr std::int64_t kNumbers = 1;
@@ -53,7 +53,7 @@ struct alignas(4) Pair {
 template <>
 constexpr std::int64_t kNumbers<Pair> = 2;
 
-// The type of factors for numbers stored as S.
+// The type of factors for numbers that are stored as S.
 template <class S>
 using Factor = std::conditional_t<std::is_same_v<S, c10::BFloat16>, Pair, S>;
 

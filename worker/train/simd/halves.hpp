@@ -1,5 +1,5 @@
-// Splits a float32 number losslessly into two 16-bit halves: the nearest bfloat16 (a tie goes to
-// the larger magnitude), and the number to add to the bfloat16's bits.
+// Splits a float32 number losslessly into two 16-bit halves. The first is the nearest bfloat16 (a
+// tie goes to the larger magnitude). The second is the number to add to the bfloat16's bits.
 #pragma once
 
 #include <bit>
@@ -8,7 +8,8 @@
 #include <c10/util/BFloat16.h>
 
 namespace roll::simd {
-namespace {  // each file has a copy, compiled with its own processor flags (kernels_impl.hpp)
+// each file that includes this has a copy, compiled with its own processor flags (kernels_impl.hpp)
+namespace {
 
 inline c10::BFloat16 nearest(float number) {
     const auto bits = std::bit_cast<std::uint32_t>(number) + 0x8000U;

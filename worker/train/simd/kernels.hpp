@@ -1,5 +1,6 @@
 // The row loops of the operators, compiled once per vector width and selected at run time, so that
-// one program runs on every x86-64. They take only pointers and sizes: no tensors, no threads.
+// one program runs on every x86-64. The kernels take only pointers and sizes: no tensors, no
+// threads.
 //
 // Rows are contiguous and consecutive. A row's result does not depend on the other rows.
 #pragma once
@@ -17,7 +18,7 @@ template <class S>
 using Wide = std::conditional_t<std::is_same_v<S, c10::BFloat16>, float, S>;
 
 struct AdamWFactors {
-    double grad_scale;  // multiplies the gradient first
+    double grad_scale;  // the gradient is first multiplied by this
     double keep;        // 1 - lr * weight_decay
     double beta1, beta2;
     double step;  // lr / (1 - beta1^t)
@@ -35,15 +36,15 @@ struct AttentionHead {
     Wide<S> scale, soft_cap;
     const std::int64_t* first;
 
-    // Returns the number of Wide<S> elements of scratch memory that the kernels need.
+    // Returns how much scratch memory the kernels need, in elements of Wide<S>.
     std::int64_t scratch() const {
         const std::int64_t widened = std::is_same_v<S, Wide<S>> ? 0 : 3 * positions * dim;
         return (positions + 160) * (dim + 1) + 4 * 32 * 64 + widened;
     }
 };
 
-// Further input of backward: out and dout, with a stride between positions, and logsumexp. Its
-// output is dq, dk and dv, which are overwritten, in the layout of the head's q, k, v.
+// Further arguments of backward. Input: out and dout, with `stride` between positions, and
+// logsumexp. Output: dq, dk and dv, which are overwritten, in the layout of the head's q, k, v.
 template <class S>
 struct AttentionGrads {
     const S *out, *dout;
@@ -60,51 +61,54 @@ struct Kernels {
                      std::int64_t size);
 
     // Computes dx = past (0 if null) + rstd * (dy * w - n * mean(dy * w * n)), where n = x * rstd.
-    // Adds the sum over rows of dy * n to dw.
+    // Adds the sum of dy * n over the rows to dw.
     void (*rms_norm_backward)(S* dx, W* dw, const S* dy, const W* w, const S* x, const S* past,
                               const W* rstd, std::int64_t rows, std::int64_t size);
 
-    // Rotates the pairs (i, half + i) of a vector. turn_back is the backward of turn.
+    // Rotates the pairs (i, half + i) of a vector. turn_back() is the backward of turn().
     void (*turn)(S* out, const S* in, const W* cos, const W* sin, std::int64_t half);
     void (*turn_back)(S* out, const W* in, const W* cos, const W* sin, std::int64_t half);
     void (*round)(S* out, const W* in, std::int64_t size);
 
-    // Computes a = silu(gate) * up. A row of gate_up is gate, then up, `size` numbers each.
+    // Computes a = silu(gate) * up. Each row of gate_up holds `size` numbers of gate, then as many
+    // of up.
     void (*swiglu)(S* a, const S* gate_up, std::int64_t rows, std::int64_t size);
-    // Computes dgate_up. Also recomputes a.
+    // Computes dgate_up from da. Also recomputes a.
     void (*swiglu_backward)(S* dgate_up, S* a, const S* da, const S* gate_up, std::int64_t rows,
                             std::int64_t size);
 
     // Returns -log softmax(logits)[target] and overwrites the logits with scale * (softmax -
-    // onehot(target)). `room` is scratch memory for `size` numbers, or the logits themselves if S
-    // is not widened.
+    // onehot(target)). `room` is scratch memory for `size` numbers; if S is not widened, it may be
+    // the logits themselves.
     double (*cross_entropy)(S* logits, W* room, std::int64_t target, double scale,
                             std::int64_t size);
 
     // Makes one AdamW update of `size` elements, rounding where torch.optim.AdamW(fused=True)
-    // rounds. bfloat16 weights are float32 in halves (halves.hpp), of which `rest` is the second;
-    // other types ignore `rest`.
+    // rounds. For S bfloat16, the updated weights are float32 numbers in halves (halves.hpp):
+    // `weight` and `rest` are their first and second halves. Other types ignore `rest`.
     void (*adamw)(S* weight, std::int16_t* rest, W* average, W* square, const W* grad,
                   const AdamWFactors& factors, std::int64_t size);
 
-    // Computes out[t * stride ...] = softmax(scores) @ v, and each position's log sum exp(scores).
+    // Computes out[t * stride ...] = softmax(scores) @ v, and each position's
+    // log(sum(exp(scores))).
     void (*attention)(const AttentionHead<S>& head, S* out, W* logsumexp, std::int64_t stride,
                       W* scratch);
     void (*attention_backward)(const AttentionHead<S>& head, const AttentionGrads<S>& grads,
                                std::int64_t stride, W* scratch);
 
-    // Copies a matrix, widened, to rows of `columns` numbers. `stride` is the distance between the
-    // rows of `from` or, if `turned`, between its columns.
+    // Copies a matrix, widened, into rows of `columns` numbers. `stride` is the distance between
+    // the rows of `from` or, if `turned`, between its columns.
     void (*pack)(W* to, std::int64_t to_stride, const S* from, std::int64_t stride, bool turned,
                  std::int64_t rows, std::int64_t columns);
 };
 
-// Returns the kernels for the widest vectors that processor() allows. S is float, double or
+// Returns the kernels for the widest vectors that this processor supports. S is float, double or
 // c10::BFloat16.
 template <class S>
 const Kernels<S>& kernels();
 
-// Returns the name of the width that kernels() uses: "avx512_bf16", "avx512", "avx2" or "default".
+// Returns the name of the vector width that kernels() uses: "avx512_bf16", "avx512", "avx2" or
+// "default".
 const char* kernel_width();
 
 }  // namespace roll::simd

@@ -1,7 +1,7 @@
 // The kernels for the vector width of the including file. Included only by simd/kernels_*.cpp, each
 // with its own compiler flags. Included code must be in a namespace of the width (as at::vec is) or
-// always be inlined. Otherwise the linker could keep the version of a shared function that has
-// instructions that the processor lacks.
+// always be inlined. Otherwise the linker could keep, for all widths, a version of a shared
+// function with instructions that the processor lacks.
 #pragma once
 
 #include <cstdint>
@@ -26,15 +26,15 @@ double cross_entropy(S* logits, Wide<S>* room, std::int64_t target, double scale
     const W sum =
         sum_of<W>(size, [&](std::int64_t i, std::int64_t n) { return get(score + i, n); });
     const W factor = static_cast<W>(scale) / sum;
-    score[target] -= sum;  // the factor below makes this scale * (softmax - 1)
+    score[target] -= sum;  // multiplied by `factor` below, this becomes scale * (softmax - 1)
     for_lanes<W>(size, [&](std::int64_t i, std::int64_t n) {
         put(logits + i, get(score + i, n) * Vec<W>(factor), n);
     });
     return static_cast<double>(max - wanted) + std::log(static_cast<double>(sum));
 }
 
-// Rounds a product as storing it would, because otherwise the compiler may fuse it with a later
-// sum.
+// Rounds a product to its type at once. Without this, the compiler may fuse the product with a
+// later sum, which rounds differently.
 template <class W>
 inline __attribute__((always_inline)) Vec<W> rounded(Vec<W> product) {
     asm("" : "+m"(product));

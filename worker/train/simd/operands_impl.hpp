@@ -1,6 +1,7 @@
 // Brings numbers into the layout of a product's left factors (single elements) or right factors
-// (vectors of a row). Copies them to `room` unless they already have that layout. Included only by
-// attention_impl.hpp and under kernels_impl.hpp's rules.
+// (vectors of a row). Copies them to `room` unless they already have that layout. Pairs are two
+// adjacent bfloat16 numbers (factors_impl.hpp). Included only by attention_impl.hpp and under
+// kernels_impl.hpp's rules.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,7 @@ inline __attribute__((always_inline)) __m512i paired(__m256i even, __m256i odd) 
                            _mm512_slli_epi32(_mm512_cvtepu16_epi32(odd), 16));
 }
 
-// Returns pairs of vertical neighbours, [rows / 2][columns]. Pads an odd last row with 0.
+// Returns pairs of vertically adjacent numbers, [rows / 2][columns]. Pads an odd last row with 0.
 template <class X>
 Rows<const Pair> pairs_across(Rows<const X> rows, Pair* room, std::int64_t count,
                               std::int64_t columns) {
@@ -33,7 +34,7 @@ Rows<const Pair> pairs_across(Rows<const X> rows, Pair* room, std::int64_t count
     return {room, columns};
 }
 
-// Returns pairs of horizontal neighbours. Pads an odd last column with 0.
+// Returns pairs of horizontally adjacent numbers. Pads an odd last column with 0.
 inline Rows<const Pair> pairs_along(Rows<const float> rows, Pair* room, std::int64_t count,
                                     std::int64_t columns) {
     const std::int64_t stride = (columns + 15) / 16 * 8;
@@ -46,8 +47,8 @@ inline Rows<const Pair> pairs_along(Rows<const float> rows, Pair* room, std::int
 
 #endif
 
-// Returns rows as factors for sums over the columns, without a copy. Pairs require an even number
-// of columns.
+// Returns a view of rows as factors for sums over the columns. Pairs require an even number of
+// columns.
 template <class E, class S>
 auto packed(Rows<const S> rows) {
     if constexpr (kNumbers<E> == 1)
@@ -77,7 +78,8 @@ Rows<const E> across(Rows<const S> rows, E* room, std::int64_t count, std::int64
         return along(rows, room, count, columns);
 }
 
-// Return computed numbers as left factors, for sums over their columns or over their rows.
+// Return computed numbers as left factors of sums over their columns (over_columns), or over their
+// rows.
 template <class E, class T>
 Elements<E> over_columns(Rows<const T> block, E* room, std::int64_t rows, std::int64_t columns) {
     if constexpr (kNumbers<E> == 1)

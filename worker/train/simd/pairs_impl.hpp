@@ -14,7 +14,7 @@ namespace {
 constexpr std::int64_t kPanel = PairKernels::kColumns;
 constexpr int kPanelVectors = kPanel / 16;
 
-// Packs 16 rows at a time into two blocks. Missing rows are 0.
+// Packs 16 rows at a time into two blocks of kRows rows. Sets missing rows to 0.
 void pack_left(void* blocks, const c10::BFloat16* from, std::int64_t stride, std::int64_t rows,
                std::int64_t inner) {
     static_assert(PairKernels::kRows == 8);

@@ -1,5 +1,5 @@
-// Products of small matrices in cache, accumulated in registers. Included only by operands_impl.hpp
-// and under kernels_impl.hpp's rules.
+// Products of small matrices that are in the cache, accumulated in registers. Included only by
+// operands_impl.hpp and under kernels_impl.hpp's rules.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@ struct Sizes {
     std::int64_t rows, columns, inner;
 };
 
-// Rows of a tile. A tile takes 16 of AVX-512's 32 registers for its sums, or 8 of the 16 of other
-// widths.
+// Number of rows of a tile. A tile uses 16 of AVX-512's 32 registers for its sums, or 8 of the 16
+// of other widths.
 constexpr int kTileRows = 4;
 template <class T>
 constexpr int kTileVectors = Vec<T>::size() * sizeof(T) == 64 ? 4 : 2;
 
-// Computes one tile of R rows by V vectors; results are stored as X. If V is 1, the vector may be
-// partial, with `size` elements.
+// Computes one tile of R rows by V vectors and stores the results as X. If V is 1, the vector may
+// be partial, with `size` elements.
 template <class X, class E, int R, int V>
 inline __attribute__((always_inline)) void tile(Rows<X> c, Elements<E> a, Rows<const E> b,
                                                 std::int64_t inner, int size, bool add) {
@@ -62,7 +62,7 @@ void tile_column(Rows<X> c, Elements<E> a, Rows<const E> b, Sizes sizes, int siz
     for (; row < sizes.rows; next(1)) tile<X, E, 1, V>(c, a, b, sizes.inner, size, add);
 }
 
-// Computes c = a @ b, or adds a @ b to c if `add`. Sizes::inner counts factors.
+// Computes c = a @ b, or adds a @ b to c if `add`. Sizes::inner is the number of factors in a sum.
 template <class T, class E>
 void product(Rows<T> c, Elements<E> a, Rows<const E> b, Sizes sizes, bool add) {
     constexpr int kWidth = Vec<T>::size(), kVectors = kTileVectors<T>;

@@ -9,7 +9,7 @@
 namespace roll::simd {
 namespace {
 
-// The columns [begin, end) of a block's keys to which a query attends.
+// The columns [begin, end) of a block of keys to which a query attends.
 struct Seen {
     std::int64_t begin, end;
 };
@@ -26,8 +26,8 @@ Vec<T> capped(Vec<T> score, T scale, T cap) {
     return cap > 0 ? Vec<T>(cap) * (score * Vec<T>(scale / cap)).tanh() : score * Vec<T>(scale);
 }
 
-// Replaces a query's scores by exp(score - max). Updates `max` and `sum` over all keys so far.
-// Rescales `out`, which was accumulated with the previous max.
+// Replaces a query's scores by exp(score - max), where `max` and `sum` are over all keys so far,
+// and updates both. Rescales `out`, which was accumulated with the previous max.
 template <class S, class T = Wide<S>>
 void soften(T* score, Seen range, std::int64_t columns, const AttentionHead<S>& head, T& max,
             T& sum, T* out) {
@@ -46,7 +46,7 @@ void soften(T* score, Seen range, std::int64_t columns, const AttentionHead<S>& 
     for (std::int64_t d = 0; d < head.dim; ++d) out[d] *= shrink;
 }
 
-// Replaces a query's scores by the probabilities p, and dp by the gradient of the query-key
+// Replaces a query's scores by the probabilities p, and `dp` by the gradient of the query-key
 // products.
 template <class S, class T = Wide<S>>
 void unsoften(T* score, T* dp, Seen range, std::int64_t columns, const AttentionHead<S>& head,

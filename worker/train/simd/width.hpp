@@ -1,5 +1,5 @@
-// The kernels of one vector width, and the widths that are compiled, from which simd/kernels.cpp
-// chooses.
+// The kernels of one vector width, and the widths that are compiled; simd/kernels.cpp chooses one
+// of them.
 #pragma once
 
 #include "worker/train/simd/kernels.hpp"
@@ -18,6 +18,6 @@ struct Width {
 extern const Width kWidthDefault;
 extern const Width kWidthAvx2;
 extern const Width kWidthAvx512;
-extern const Width kWidthAvx512Bf16;  // AVX-512 that multiplies bfloat16
+extern const Width kWidthAvx512Bf16;  // AVX-512 with the instructions that multiply bfloat16
 
 }  // namespace roll::simd
