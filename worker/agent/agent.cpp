@@ -18,14 +18,16 @@ struct Overload : Fs... {
     using Fs::operator()...;
 };
 
-constexpr Millis kPoll{500};  // longest wait of the loop; timed events need no finer resolution
-// Delay of changes that can wait; several of them then share a heartbeat
+// longest wait of the loop, because timed events need no finer resolution
+constexpr Millis kPoll{500};
+// How long a change that is not urgent waits, so that several changes share a heartbeat
 constexpr Millis kSoon{20};
-// Minimum interval between heartbeats that changes cause. It grows by 1 ms for every kRunningAMilli
-// running attempts, because each heartbeat lists all of them.
+// Minimum interval between heartbeats that report changes. It grows by 1 ms for every
+// kRunningAMilli running attempts, because each heartbeat lists all of them.
 constexpr Millis kBetween{2};
 constexpr std::size_t kRunningAMilli = 20;
-constexpr Millis kFarewell{3000};  // longest wait for rolld to acknowledge the last ends
+// longest wait for rolld's acknowledgement of the last attempts' ends
+constexpr Millis kFarewell{3000};
 
 std::string label(const AttemptKey& key) {
     return "job " + std::to_string(key.job.value) + " attempt " + to_string(key.token);
@@ -54,7 +56,7 @@ void Agent::turn() {
     if (const std::string beacon = parts_.core.look_due(now_); !beacon.empty())
         volume_.look(beacon);
     beat();
-    hear();  // sending may have consumed the socket's edge-triggered input event
+    hear();  // again, because sending may have consumed the socket's edge-triggered input event
     carry_out();
     if (end_signals_ == 0) parts_.supervisor.stand_by();
 }
@@ -70,7 +72,8 @@ void Agent::wait() {
 
 void Agent::take_signals() {
     while (const auto signal = io::next_signal(parts_.signals)) {
-        if (*signal == SIGCHLD) continue;  // a guard's end is seen on its socket
+        // no work here, because a guard's end is seen on its socket
+        if (*signal == SIGCHLD) continue;
         ++end_signals_;
         parts_.log.info("signal {}: ends", *signal);
         parts_.core.on_drain(now_);
@@ -84,8 +87,8 @@ void Agent::hear() {
     }
 }
 
-// Drains a pilot before its allocation ends, or if it is idle and rolld has not answered for too
-// long.
+// Drains a pilot (a roll-worker in a Slurm allocation) before the allocation ends, or if it is idle
+// and rolld has not answered for too long.
 void Agent::mind_allocation() {
     const PilotRules& pilot = parts_.pilot;
     if (!pilot.note || end_signals_ > 0) return;
@@ -99,9 +102,9 @@ void Agent::mind_allocation() {
     parts_.core.on_drain(now_);
 }
 
-// Returns whether run() must return. A second signal ends roll-worker at once, but not a pilot,
-// because Slurm sends several signals before SIGKILL. When this process ends, the guards kill all
-// remaining processes.
+// Returns whether run() must return. A second signal ends roll-worker at once, unless it is a pilot
+// (started in a Slurm allocation), because Slurm sends several signals before SIGKILL. When this
+// process ends, the guards (the attempts' parent processes) kill all remaining processes.
 bool Agent::over() const {
     if (end_signals_ == 0) return false;
     const bool unheard = parts_.last_word && !answered_at_;

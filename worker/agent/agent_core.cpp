@@ -8,7 +8,7 @@
 namespace roll::agent {
 namespace {
 
-constexpr Millis kCalm{3000};  // if all bounds are below this, rare looks at the beacon are enough
+constexpr Millis kCalm{3000};  // while all bounds are below this, the beacon is read rarely
 constexpr Millis kCalmLooks{5000};
 constexpr std::size_t kReasonBytesMax = 1000;
 
@@ -23,8 +23,8 @@ std::set<AttemptKey> named_by(const protocol::Answer& answer) {
     return named;
 }
 
-// Returns true if no progress was made for half of the allowed time. The stacks of such an attempt
-// are dumped before it is stopped.
+// Returns true if an attempt has made no progress for half of the allowed time. Its stacks are then
+// dumped, before the attempt is stopped as hung.
 bool seems_hung(const Attempt& attempt, Instant now) {
     const Millis half = step_bound(attempt.steps, attempt.hang).value_or(Millis{}) / 2;
     return !hang_reason(attempt.steps, attempt.hang, attempt.alive, now + half).empty();
@@ -34,8 +34,8 @@ bool all_ready(const Attempt& attempt) {
     return std::ranges::all_of(attempt.ranks, [](const Rank& rank) { return rank.ready; });
 }
 
-// Returns the final path of a staged one: ".../.step-7.3-1" to ".../step-7.3-1". Empty if `staged`
-// is not a staged path.
+// Returns the final path that belongs to a staged checkpoint's path: ".../step-7.3-1" for
+// ".../.step-7.3-1". Empty if `staged` is not a staged path.
 std::string final_name(const std::string& staged) {
     const std::filesystem::path path(staged);
     const std::string name = path.filename().string();
@@ -77,7 +77,7 @@ Attempt* AgentCore::find(const AttemptKey& key) {
     return found == attempts_.end() ? nullptr : &found->second;
 }
 
-// Returns false for an answer that is older than the newest one or from an older rolld.
+// Returns false for an answer that is older than the newest answer or comes from an older rolld.
 bool AgentCore::accept(const protocol::Answer& answer) {
     if (answer.incarnation < incarnation_ || answer.sequence > self_.sequence) return false;
     if (answer.incarnation > incarnation_) {
@@ -116,15 +116,15 @@ void AgentCore::on_answer(const protocol::Answer& answer, Instant now) {
         publish(attempt, now);
         const bool fenced = std::ranges::find(answer.fenced, key) != answer.fenced.end();
         if (!attempt.gone || attempt.publishing || (named.contains(key) && !fenced)) continue;
-        attempt.staged.clear();  // rolld no longer waits for these checkpoints
+        attempt.staged.clear();  // drop checkpoints that rolld no longer waits for
         conclude(attempt, now);
     }
 }
 
 void AgentCore::renew(const protocol::Answer& answer, const std::set<AttemptKey>& named) {
     const auto sent = sent_.find(answer.sequence);
-    // rolld also answers without a heartbeat, repeating an old sequence. Only the first answer to a
-    // heartbeat may lower bounds.
+    // Only the first answer to a heartbeat may lower bounds, because rolld also answers without a
+    // heartbeat and then repeats an old sequence number.
     const bool first = answer.sequence != renewed_ || answer.incarnation != renewed_by_;
     if (sent != sent_.end() && first) {
         renewed_ = answer.sequence;
@@ -142,7 +142,7 @@ void AgentCore::renew(const protocol::Answer& answer, const std::set<AttemptKey>
     for (auto& [key, attempt] : attempts_) drop_said(attempt, answer.sequence);
 }
 
-// Drops deletions that an answered heartbeat reported: the answer shows that rolld handled them.
+// Drops each reported deletion whose heartbeat was answered, because rolld has handled it then.
 void AgentCore::drop_said(Attempt& attempt, std::uint64_t sequence) {
     std::erase_if(attempt.unrecorded, [&](const Unrecorded& written) {
         return written.checkpoint.deleted && written.said && *written.said <= sequence;
@@ -193,7 +193,7 @@ void AgentCore::start(const protocol::StartOrder& order, const protocol::Answer&
         if (key.token < order.attempt.token)
             kill(attempt, StopCause::Superseded, "a later attempt of the job arrived", now);
     }
-    if (!free) return;  // rolld repeats the start order
+    if (!free) return;  // start later, when rolld repeats the order
     ran_.insert(order.attempt);
     Attempt attempt;
     attempt.order = order;
@@ -227,8 +227,8 @@ void AgentCore::on_look(const Look& look, Instant now) {
     const bool was_broken = trust_.broken;
     const bool believed = trust_.on_look(look, heard_, rules_);
     if (!believed && !was_broken)
-        effects_.push_back(Note{"the beacon file is older than rolld's answers: not trusted"});
-    if (believed && look.incarnation > incarnation_) echoed_ = 0;  // a new rolld, no answer yet
+        effects_.push_back(Note{"the beacon is older than rolld's answers and is not trusted"});
+    if (believed && look.incarnation > incarnation_) echoed_ = 0;  // rolld has restarted
     if (believed) incarnation_ = std::max(incarnation_, look.incarnation);
     for (auto& [key, attempt] : attempts_) {
         if (attempt.gone) continue;
@@ -242,7 +242,7 @@ void AgentCore::on_clock(Instant now) {
     for (auto& [key, attempt] : attempts_) {
         if (!attempt.gone) check_clock(attempt, now);
     }
-    // Forgets heartbeats sent longer ago than lease + fence: no answer to them can renew a bound.
+    // Forgets heartbeats older than lease + fence, because no answer to them can renew a bound.
     const Instant useless = now - rules_.lease - rules_.fence;
     while (!sent_.empty() && sent_.begin()->second < useless) sent_.erase(sent_.begin());
 }
@@ -263,10 +263,10 @@ void AgentCore::check_clock(Attempt& attempt, Instant now) {
     if (graceless || settled) kill_processes(attempt);
 }
 
-// Ends an attempt that hangs: an infrastructure fault, because its cause is not known yet.
+// Stops an attempt that hangs, as an infrastructure failure, because the cause is not known yet.
 void AgentCore::check_steps(Attempt& attempt, Instant now) {
     if (attempt.stop || attempt.verdict || attempt.kill_sent || attempt.gone) return;
-    // Before the first step only rank 0 reports activity; on other nodes that may take hours.
+    // Other nodes cannot judge before the first step, because only rank 0 reports activity then.
     if (attempt.order.node_rank != 0 && !has_stepped(attempt.steps)) return;
     const std::string reason = hang_reason(attempt.steps, attempt.hang, attempt.alive, now);
     if (reason.empty()) return;
@@ -376,7 +376,7 @@ void AgentCore::on_published(const AttemptKey& key, std::int64_t step, const Res
             effects_.push_back(BeatNow{});
         } else {
             effects_.push_back(Note{label(key) + ": " + done.error().message});
-            if (staged.asked == attempt->asked) attempt->asked = 0;  // accept the save order again
+            if (staged.asked == attempt->asked) attempt->asked = 0;  // accept the request again
         }
     }
     attempt->gone ? conclude(*attempt, now) : publish(*attempt, now);
@@ -422,7 +422,7 @@ void AgentCore::on_gone(const AttemptKey& key, Instant now) {
 }
 
 // Ends an attempt once its staged checkpoints have their final names, because rolld forgets an
-// attempt at its end. Without contact, the next answer tells whether they are still wanted.
+// attempt at its end. While rolld cannot be reached, the names wait for its next answer.
 void AgentCore::conclude(Attempt& attempt, Instant now) {
     if (attempt.phase == Phase::Ended) return;
     publish(attempt, now);
@@ -450,8 +450,8 @@ void AgentCore::leash(const Attempt& attempt) {
                                 attempt.bound.killed_at(rules_)});
 }
 
-// Returns true if every attempt's bound is below the lease. Attempts that rolld has disowned do not
-// count, so that they do not affect the others.
+// Returns true if the bound of every attempt is below the lease. An attempt that rolld has disowned
+// does not count, so that it does not affect the others.
 bool AgentCore::renewing(Instant now) const {
     return std::ranges::all_of(attempts_, [&](const auto& item) {
         const Attempt& attempt = item.second;

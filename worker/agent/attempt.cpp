@@ -92,9 +92,10 @@ void BeaconTrust::on_answer(std::uint64_t from, std::uint64_t counter) {
 }
 
 bool BeaconTrust::on_look(const Look& look, std::optional<Instant> heard, const LeaseRules& rules) {
-    // The caller judges looks at another incarnation.
+    // A look at another incarnation is evidence here, because the caller judges it.
     if (look.incarnation != incarnation) return true;
-    // Answers to heartbeats sent after the look do not count: their counter may be higher.
+    // A heartbeat sent after the look does not prove contact, because the counter in its answer may
+    // be higher.
     const bool in_contact = heard && *heard <= look.ended && look.ended - *heard <= rules.company;
     const Millis delay = rules.volume_delay + (look.ended - look.began);
     const auto late = static_cast<std::uint64_t>(delay / rules.beat) + 1;

@@ -31,7 +31,8 @@
 namespace roll::agent {
 namespace {
 
-constexpr int kPollMillis = 500;    // longest time between two checks of the leash
+// longest time between two checks of the leash (the shared deadlines)
+constexpr int kPollMillis = 500;
 constexpr int kKillingMillis = 20;  // time between two rounds of SIGKILL
 constexpr std::size_t kPlanBytesMax = 64u << 20;
 
@@ -103,20 +104,20 @@ class Guard {
     std::string cgroup_{};
     // The cgroup.procs file through which programs enter the cgroup; unset without a cgroup
     io::Descriptor procs_{};
-    std::vector<pid_t> programs_{};  // process ids; 0 for a program that has ended
+    std::vector<pid_t> programs_{};  // process id of each program; 0 for one that has ended
     std::vector<std::unique_ptr<LogPipe>> pipes_{};
     pid_t group_ = 0;
     std::string output_{};     // the job's output directory
-    bool started_ = false;     // true once the programs are started, which is after the checks
+    bool started_ = false;     // true once the programs are started; the checks are before that
     std::size_t checked_ = 0;  // number of checks that have passed
     pid_t check_ = 0;          // process of the running check
     Instant check_until_{};
-    // Failure of the check that has just finished; "" if it passed
+    // Failure of the check that has just finished; "" if that check passed
     std::optional<std::string> check_end_{};
     Instant capped_{};
     std::int64_t log_bytes_max_ = 0;
     bool killing_ = false;
-    bool failed_ = false;  // a program has failed
+    bool failed_ = false;  // true: a program has failed
     bool nothing_left_ = false;
 };
 
@@ -134,7 +135,7 @@ Result<void> Guard::prepare(const GuardPlan& plan) {
     return {};
 }
 
-// Returns the variables `more` and those of this process that `more` does not set.
+// Returns the variables `more`, and each variable of this process that `more` does not set.
 std::vector<std::string> environment_with(const std::vector<std::string>& more) {
     std::vector<std::string> all = more;
     for (std::string& variable : io::current_environment()) {
@@ -157,8 +158,8 @@ io::Spawn spawn_of(const Program& program, pid_t group, int cgroup) {
     return spawn;
 }
 
-// Returns the descriptor for a program's output. Roll's own programs write to the log directly, so
-// that their output survives a killed guard.
+// Returns the descriptor for a program's output. Roll's own programs get the log itself, so that
+// their output survives a killed guard; other programs get a pipe.
 Result<io::Descriptor> Guard::output_of(const Program& program, bool own) {
     if (own) return open_log(program.log);
     ROLL_TRY(std::unique_ptr<LogPipe> pipe, LogPipe::make(program.log, log_bytes_max_));
@@ -222,7 +223,7 @@ Result<void> Guard::start_check(const NodeCheck& check) {
     return {};
 }
 
-// Counts a passed check, or fails the attempt. `trouble` is empty if the check passed.
+// Counts a check as passed if `trouble` is empty; otherwise fails the attempt with `trouble`.
 void Guard::end_check(const NodeCheck& check, std::string trouble) {
     check_end_.reset();
     if (trouble.empty()) {
@@ -257,7 +258,7 @@ void Guard::advance(const GuardPlan& plan) {
     passed_.clear();
 }
 
-// Returns the outcome of an attempt whose output was refused: "app", the job's own fault
+// Returns the outcome of an attempt whose output could not be written: "app", the job's own fault
 // (permission, read-only, quota), or "infra" if the volume is full.
 const char* outcome_of_refusal(std::filesystem::path output) {
     constexpr std::uintmax_t kFullBytes = 1 << 20;
@@ -277,8 +278,8 @@ void Guard::fail_preparing(const Error& error) {
     killing_ = true;
 }
 
-// Fails the attempt. Errors of Roll's own programs and full disks are retried, because they may not
-// recur elsewhere or later. Others always recur.
+// Fails the attempt. The outcome is "infra", which is retried, for errors of Roll's own programs
+// and full disks, because these may not recur elsewhere or later. Other errors always recur.
 void Guard::fail_with(const Error& error, bool own_programs) {
     if (error.code == ErrorCode::Refused) return fail_preparing(error);
     Verdict verdict{"infra", 1, error.message};
@@ -293,7 +294,7 @@ void Guard::fail_with(const Error& error, bool own_programs) {
 }
 
 void Guard::read_orders() {
-    if (!talk_.fill()) killing_ = true;  // roll-worker has ended
+    if (!talk_.fill()) killing_ = true;  // kill the attempt, because roll-worker has ended
     obey_all();
 }
 
@@ -309,7 +310,8 @@ void Guard::obey(const std::string& order) {
         if (pid > 0 && ::kill(pid, SIGUSR1) == 0) ::kill(pid, SIGCONT);
 }
 
-// Sends SIGTERM to all programs. The group id cannot be reused before all programs are reaped.
+// Sends SIGTERM to the programs' process group. The group's id cannot be reused before all programs
+// are reaped.
 void Guard::terminate() {
     if (!started_) killing_ = true;
     if (programs_ended()) return;
@@ -337,7 +339,8 @@ void Guard::reap() {
             check_end_ = status == 0 ? "" : how + std::to_string(number);
         }
         const auto program = std::ranges::find(programs_, pid);
-        if (program == programs_.end()) continue;  // an orphan that this subreaper inherited
+        // not a program, but an orphan that this guard inherited as a subreaper
+        if (program == programs_.end()) continue;
         *program = 0;
         failed_ |= status != 0;
         talk_.say("exit " + std::to_string(program - programs_.begin()) +
@@ -346,8 +349,8 @@ void Guard::reap() {
     nothing_left_ = pid < 0 && errno == ECHILD;
 }
 
-// Finishes copying the logs. A failed copy becomes the reason of a failed program, which may have
-// failed because its log could not be written.
+// Finishes copying the logs. If that failed, the error becomes the reason of a failed program,
+// which may have failed because its log could not be written.
 void Guard::finish_logs() {
     for (const auto& pipe : pipes_)
         if (const auto copied = pipe->finish(); !copied && failed_) fail_preparing(copied.error());
@@ -362,7 +365,7 @@ void Guard::look_into_logs(const GuardPlan& plan) {
     talk_.say(line);
 }
 
-// Fails an attempt whose programs ended well if its output directory was deleted meanwhile.
+// Fails the attempt if its programs ended well but its output directory was deleted meanwhile.
 void Guard::check_output(const GuardPlan& plan) {
     const std::string& output = plan.directories.front();
     const bool done = started_ && programs_ended() && !failed_;
@@ -373,7 +376,7 @@ void Guard::check_output(const GuardPlan& plan) {
                                  " was deleted while the job ran; the job's logs are lost"}));
 }
 
-// Caps the logs that programs write directly. A LogPipe caps its own log.
+// Caps the logs that programs write directly. Other logs are capped by their LogPipe.
 void Guard::cap_logs(const GuardPlan& plan) {
     if (!plan.own_programs || boot_now() - capped_ < std::chrono::seconds(1)) return;
     capped_ = boot_now();
@@ -401,7 +404,8 @@ void Guard::run(const GuardPlan& plan) {
             talk_.say("leash");
             killing_ = true;
         }
-        killing_ |= started_ && programs_ended();  // kills processes that the programs left behind
+        // kills all processes that ended programs left behind
+        killing_ |= started_ && programs_ended();
         if (killing_ && nothing_left_) break;
         if (killing_) kill_round();
         talk_.flush();
@@ -412,7 +416,8 @@ void Guard::run(const GuardPlan& plan) {
     look_into_logs(plan);
 }
 
-// Waits for a signal, output or an order. While killing, it reads no orders.
+// Waits for a signal, output or an order. Does not wait for orders while killing, because no order
+// matters then.
 void Guard::wait() {
     std::vector<pollfd> polled{{signals_.get(), POLLIN, 0}};
     for (const auto& pipe : pipes_) polled.push_back({pipe->waited(), POLLIN, 0});
@@ -444,7 +449,7 @@ int run_guard() {
     io::become_subreaper();
     const bool has_reaper = ::fcntl(kGuardReaper, F_SETFD, FD_CLOEXEC) == 0;
     const io::Descriptor reaper(has_reaper ? kGuardReaper : -1);
-    // Queues the signals, so that only SIGKILL can end a guard before its attempt ends.
+    // Queues the signals, because only SIGKILL may end a guard before its attempt ends.
     const io::Descriptor signals =
         io::queue_signals({SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM,
                            SIGTSTP, SIGTTIN, SIGTTOU});

@@ -55,7 +55,7 @@ std::string join(const std::vector<int>& numbers) {
     return result;
 }
 
-// Returns the order's GPUs as a value for CUDA_VISIBLE_DEVICES.
+// Returns the value of CUDA_VISIBLE_DEVICES for the order's GPUs.
 std::string visible_devices(const std::vector<int>& gpus, const std::vector<std::string>& names) {
     if (names.empty()) return join(gpus);
     std::string result;
@@ -67,8 +67,8 @@ std::string visible_devices(const std::vector<int>& gpus, const std::vector<std:
     return result;
 }
 
-// Returns the memory limit of each GPU: half a GiB more than was in use when the worker started,
-// for contexts of monitoring tools.
+// Returns how much memory of each GPU may be in use before the programs start: half a GiB more than
+// was in use when the worker started, for contexts of monitoring tools.
 std::vector<GpuRoom> gpu_room(const std::vector<int>& gpus, const LaunchSite& site) {
     constexpr std::int64_t kSlackBytes = 512LL << 20;
     std::vector<GpuRoom> room;
@@ -81,8 +81,8 @@ std::vector<GpuRoom> gpu_room(const std::vector<int>& gpus, const LaunchSite& si
     return room;
 }
 
-// Sets limits for a shared GPU: its memory, in the variable that JAX reads and in Roll's own, and,
-// if the site runs CUDA MPS, its processors.
+// Limits a program's share of a GPU: its memory, by the variable that JAX reads and by Roll's own,
+// and, if the site runs CUDA MPS, its processors.
 void add_gpu_share(int percent, const LaunchSite& site, Environment& environment) {
     const std::string fraction = (percent < 10 ? "0.0" : "0.") + std::to_string(percent);
     environment["ROLL_GPU_FRACTION"] = fraction;
@@ -93,8 +93,8 @@ void add_gpu_share(int percent, const LaunchSite& site, Environment& environment
     add("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", std::to_string(percent));
 }
 
-// Makes waiting OpenMP threads sleep soon, because on shared cores spinning threads would occupy
-// the cores of the threads that they wait for.
+// Makes waiting OpenMP threads sleep soon. On shared cores, threads that spin would occupy the
+// cores of the threads that they wait for.
 void let_waiting_threads_sleep(const LaunchSite& site, Environment& environment) {
     if (is_set(site.environment, "GOMP_SPINCOUNT") || is_set(site.environment, "OMP_WAIT_POLICY"))
         return;
@@ -137,8 +137,8 @@ std::string launch_content(const protocol::StartOrder& order) {
     return protocol::encode(launch);
 }
 
-// Returns the CPUs of a program: those of one slot for a rank, those of all slots for other
-// programs.
+// Returns the CPUs of a program: a rank gets those of one slot, any other program those of all
+// slots.
 std::vector<int> cpus_of(const protocol::StartOrder& order, const LaunchSite& site, int program) {
     const auto each = order.slots.size() / static_cast<std::size_t>(programs_of(order));
     std::vector<int> cpus;
@@ -150,15 +150,15 @@ std::vector<int> cpus_of(const protocol::StartOrder& order, const LaunchSite& si
     return cpus;
 }
 
-// Returns the path of a program's log: one per rank. With `log_files: node`, all ranks of a node
-// share the first one's.
+// Returns the path of a program's log. Each rank has its own log; with `log_files: node`, all ranks
+// of a node use the log of the first.
 std::string log_of(const protocol::StartOrder& order, const Json& document, int program) {
     const bool one = document.value("log_files", "rank") == "node";
     const int rank = order.node_rank * programs_of(order) + (one ? 0 : program);
     return logs_of(order) + "/rank-" + std::to_string(rank) + ".log";
 }
 
-// Returns the words of the script's line "#!INTERPRETER [ARGUMENT]", split as execve does. Roll
+// Returns the words of a script's first line "#!INTERPRETER [ARGUMENT]", split as execve does. Roll
 // runs the interpreter itself, so that the script needs no execute permission.
 std::vector<std::string> interpreter_of(const std::string& script) {
     if (!script.starts_with("#!")) return {"/bin/sh"};
@@ -217,7 +217,7 @@ void plan_programs(const protocol::StartOrder& order, const LaunchSite& site, co
     }
 }
 
-// Returns the job's patterns in retry.on_log; empty if there are none.
+// Returns the log patterns in the job's retry.on_log; empty if there are none.
 std::vector<std::string> patterns_of(const Json& document) {
     std::vector<std::string> patterns;
     const auto retry = document.find("retry");
@@ -226,8 +226,8 @@ std::vector<std::string> patterns_of(const Json& document) {
     return patterns;
 }
 
-// Returns the command of the check `builtin`: roll-worker's own check of this node. As the site's
-// check it tests only the machine, as the job's check also the job's output directory.
+// Returns the command of the check `builtin`, which is part of roll-worker. The site's check tests
+// only the machine; the job's check also tests the job's output directory.
 std::vector<std::string> builtin_check(const protocol::StartOrder& order, const LaunchSite& site,
                                        bool is_site) {
     const bool gpus = is_site || !order.gpus.empty();
@@ -240,7 +240,7 @@ std::vector<std::string> builtin_check(const protocol::StartOrder& order, const 
     return words;
 }
 
-// Returns the checks to run before the programs: the site's, then the job's.
+// Returns the checks to run before the programs: the site's check, then the job's.
 std::vector<NodeCheck> checks_of(const protocol::StartOrder& order, const Json& document,
                                  const LaunchSite& site,
                                  const std::vector<std::string>& environment) {
@@ -272,8 +272,8 @@ std::int64_t log_bytes_max(const Json& document) {
     return bytes ? static_cast<std::int64_t>(*bytes) : 0;
 }
 
-// Returns the guard's plan for an order. Throws Json::exception if the document does not have the
-// structure of a job file.
+// Returns the guard's plan for a start order. Throws Json::exception if the document does not have
+// the structure of a job file.
 Result<GuardPlan> plan_of(const protocol::StartOrder& order, const LaunchSite& site) {
     GuardPlan plan;
     ROLL_TRY(const Json document, parse_json(order.document));
@@ -281,7 +281,7 @@ Result<GuardPlan> plan_of(const protocol::StartOrder& order, const LaunchSite& s
         return fail(ErrorCode::Corrupt, "the job's document is not a JSON object");
     plan.directories = {order.output};
     plan.patterns = patterns_of(document);
-    // Other jobs may use the memory of a shared GPU at any time, so it is not checked.
+    // The memory of a shared GPU is not checked, because other jobs may use it at any time.
     if (order.gpu_percent == 100) plan.gpus = gpu_room(order.gpus, site);
     plan.gpu_wait_seconds = site.gpu_wait_seconds;
     plan.log_bytes_max = log_bytes_max(document);
@@ -291,7 +291,8 @@ Result<GuardPlan> plan_of(const protocol::StartOrder& order, const LaunchSite& s
         if (check.program.arguments.empty())
             return fail(ErrorCode::InvalidArgument, "the job's check.command is empty");
     }
-    Environment environment = common;  // only the programs get what is added to it, not the checks
+    // a copy, because the checks do not get what is added for the programs
+    Environment environment = common;
     for (const auto& [name, value] : order.secrets) environment[name] = value;
     if (order.kind == "command") {
         ROLL_TRY(CommandDocument command, read_command(document));

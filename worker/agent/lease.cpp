@@ -21,9 +21,10 @@ void Bound::answered(Instant sent, std::int64_t counted, std::uint64_t incarnati
 void Bound::looked(const Look& look, const LeaseRules& rules) {
     if (look.incarnation < incarnation_) return;
     const bool newer = look.incarnation > incarnation_;
-    // The older incarnation may have reassigned the job before it ended.
+    // The job may have been reassigned by the previous incarnation (start of rolld) before that
+    // ended.
     if (newer && at(look.ended) >= rules.lease + rules.fence) return;
-    if (newer) {  // a new incarnation counts from its first tick
+    if (newer) {  // start from the first tick of the new incarnation
         incarnation_ = look.incarnation;
         counter_ = 0;
     }

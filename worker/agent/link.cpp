@@ -3,8 +3,8 @@
 namespace roll::agent {
 namespace {
 
-// Time without an answer after which the state directory is read again, because rolld may have
-// moved.
+// Time without an answer after which the state directory is read again, because rolld may have a
+// new endpoint.
 constexpr Millis kSilence{3000};
 constexpr Millis kCheckEvery{1000};
 

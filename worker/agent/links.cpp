@@ -22,7 +22,7 @@ std::vector<std::string> links_up(const fs::path& sys) {
     std::vector<std::string> up;
     std::error_code error;
     for (const fs::path& link : entries(sys / "class/net")) {
-        // Only network interfaces of a device have this entry; bridges, tunnels and loopback do
+        // Only interfaces of a hardware device have this entry; bridges, tunnels and loopback do
         // not.
         const bool device = fs::exists(link / "device", error);
         if (device && read_file(link / "operstate").value_or("").starts_with("up"))

@@ -50,7 +50,7 @@ struct Flags {
 
 Millis seconds(double value) { return Millis(static_cast<std::int64_t>(value * 1000)); }
 
-// Returns `text`, or "0" if it is no number: squeue of Slurm 22.05 prints "N/A" or "Unknown" if it
+// Returns `text` if it is a number, else "0". squeue of Slurm 22.05 prints "N/A" or "Unknown" if it
 // does not know when a job ends.
 std::string known_end(std::string text) {
     const bool number = !text.empty() && text.find_first_not_of("0123456789") == text.npos;
@@ -114,7 +114,7 @@ void add_flags(CLI::App& app, Flags& flags) {
                    "(guard) is killed: cgroup, namespace or marks (environment variables); "
                    "default: the first of these that the host allows")
         ->check(CLI::IsMember({"cgroup", "namespace", "marks"}));
-    // Makes this process a reaper; the value is the generation of its heartbeats.
+    // Makes this process a reaper. The option's value is the generation that its heartbeats carry.
     app.add_option("--reaper", flags.reaper, "")->group("");
 }
 
@@ -169,8 +169,8 @@ LaunchSite site_of(const Flags& flags, const protocol::Heartbeat& self) {
     if (count_gpus() > 0) site.gpu_used_bytes = used_gpu_memory(gpus);
     const Grant grant = granted_cpus(cores(), site.environment);
     site.cores = grant.count;
-    // A worker that Slurm did not start may have to share its CPUs, so it pins programs only with
-    // ROLL_CPU_BINDING=slots.
+    // A worker that Slurm did not start pins programs only with ROLL_CPU_BINDING=slots, because it
+    // may have to share its CPUs.
     const bool told = value_of(site.environment, "ROLL_CPU_BINDING") == "slots";
     if (grant.own && (self.pilot || told))
         site.slot_cpus =
@@ -193,16 +193,16 @@ AgentCore make_core(const Flags& flags, const protocol::Heartbeat& self) {
     return AgentCore(self, rules, stops);
 }
 
-// Returns the base name of this worker's pid file and log. Pilots and a second worker on this
-// machine share the state directory with the first worker, so their file names include the node's
-// name.
+// Returns the base name of this worker's pid file and log. Pilots (workers in Slurm allocations)
+// and a second worker on this machine share the state directory with the first worker, so their
+// file names include the node's name.
 std::string file_name(const io::StateDirectory& directory, const protocol::Heartbeat& self) {
     const auto other = io::running(directory.pid("worker"), "roll-worker");
     const bool taken = other && *other != ::getpid();
     return self.pilot || taken ? "worker-" + self.node : "worker";
 }
 
-// Queues SIGCHLD and the signals that ask for an end. SIGUSR1 and SIGUSR2 are among the latter,
+// Queues SIGCHLD and the signals that ask roll-worker to end. SIGUSR1 and SIGUSR2 are among these,
 // because Slurm may announce the allocation's end with either (sbatch --signal).
 io::Descriptor queue_end_signals() {
     return io::queue_signals({SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD});
@@ -215,7 +215,7 @@ Result<Wall> build_wall(const Flags& flags, const std::string& session, const Lo
     return wall;
 }
 
-// Returns the command line of the reaper: this program's with --reaper added.
+// Returns the command line of the reaper: that of this program with --reaper added.
 std::vector<std::string> reaper_arguments(std::vector<std::string> words,
                                           std::uint64_t generation) {
     words[0] = io::own_program();
@@ -262,10 +262,12 @@ Result<void> work(const Flags& flags, const std::vector<std::string>& words) {
     std::error_code error;
     std::filesystem::remove(directory.pid(program), error);
     if (self.pilot) run_directory.remove();
-    ::_exit(0);  // skips joins: a look may hang with its volume
+    // exit without joining threads, because a look at the beacon may hang with its volume
+    ::_exit(0);
 }
 
-// Reports the leftovers to rolld at once, because a next roll-worker may never start.
+// Reports the attempts that a killed roll-worker left. The reaper calls it, because a next
+// roll-worker may never start.
 [[noreturn]] void tell_last_word(const Flags& flags, RunDirectory& run_directory,
                                  const io::StateDirectory& directory, const Log& log,
                                  std::vector<protocol::RunningAttempt> leftovers) {
@@ -285,12 +287,14 @@ Result<void> work(const Flags& flags, const std::vector<std::string>& words) {
                  .last_word = true});
     ::raise(SIGTERM);  // makes run() return as soon as rolld has answered
     agent.run();
-    ::_exit(0);  // skips joins: an undelivered message must not block the exit
+    // exit without joining threads, because an undelivered message must not block the exit
+    ::_exit(0);
 }
 
 Result<void> reap(const Flags& flags) {
     ::prctl(PR_SET_NAME, "roll-reaper");
-    const io::Descriptor signals = queue_end_signals();  // the reaper must outlive roll-worker
+    // queue the signals, because the reaper must outlive roll-worker
+    const io::Descriptor signals = queue_end_signals();
     ROLL_TRY(const io::StateDirectory directory, io::StateDirectory::find(flags.dir));
     const std::string node = identify(flags).node;
     const auto path = directory.worker() / node;

@@ -14,7 +14,8 @@ namespace {
 
 using Device = void*;
 
-// NVML 12.x, whose functions are called by name. They return 0 (NVML_SUCCESS) or an error.
+// NVML 12.x, whose functions are looked up by name. Each function returns 0 (NVML_SUCCESS) or an
+// error.
 class Nvml {
   public:
     Nvml() : library_(::dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL)) {
@@ -28,7 +29,8 @@ class Nvml {
     Nvml& operator=(const Nvml&) = delete;
     bool ready() const { return ready_; }
 
-    // Calls the function and returns its result; non-zero if the library lacks the function.
+    // Calls the function `name` and returns its result; returns non-zero if the library lacks the
+    // function.
     template <class Function, class... Arguments>
     int ask(const char* name, Arguments... arguments) const {
         void* const symbol = library_ == nullptr ? nullptr : ::dlsym(library_, name);
@@ -54,7 +56,7 @@ Device find(const Nvml& nvml, const std::string& name) {
     return found == 0 ? device : nullptr;
 }
 
-// Returns the GPU that contains a MIG instance, or `device` itself.
+// Returns the GPU that contains the MIG instance `device`, or `device` itself if it is no instance.
 Device whole_gpu(const Nvml& nvml, Device device) {
     Device whole = nullptr;
     const int part = nvml.ask<int(Device, Device*)>("nvmlDeviceGetDeviceHandleFromMigDeviceHandle",

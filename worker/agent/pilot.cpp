@@ -18,7 +18,7 @@ std::vector<std::string> split(std::string_view text) {
 }
 
 // Returns whether CUDA accepts this entry of CUDA_VISIBLE_DEVICES: "3", "GPU-5a..." or "MIG-...".
-// CUDA stops reading at any other ("-1", "NoDevFiles").
+// At any other entry ("-1", "NoDevFiles") CUDA stops reading.
 bool is_device(const std::string& name) {
     if (name.starts_with("GPU-") || name.starts_with("MIG-")) return name.size() > 4;
     return !name.empty() &&

@@ -17,7 +17,7 @@
 namespace roll::agent {
 namespace {
 
-constexpr std::size_t kAtOnceBytes = 64 << 10;  // capacity of a pipe
+constexpr std::size_t kAtOnceBytes = 64 << 10;  // size of a read: the capacity of a pipe
 
 io::Descriptor open_to_append(const std::string& file) {
     return io::Descriptor(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
@@ -73,7 +73,8 @@ void LogPipe::begin(short revents) {
     thread_ = std::thread([this] { copied_ = copy(); });
 }
 
-// Waits for the thread. If none was started, copies what is left in the pipe itself.
+// Waits for the copying thread. If no thread was started, this function copies what is left in the
+// pipe.
 Result<void> LogPipe::finish() {
     if (thread_.joinable()) {
         ::eventfd_write(over_.get(), 1);
@@ -94,7 +95,7 @@ Result<void> LogPipe::copy() {
     return copied;
 }
 
-// Copies until every writer has closed the pipe. Once the attempt is over, it does not wait for
+// Copies until every writer has closed the pipe. Once the attempt has ended, does not wait for
 // processes that still hold the pipe.
 Result<void> LogPipe::copy_into(const io::Descriptor& log) {
     std::array<char, kAtOnceBytes> bytes;

@@ -25,8 +25,9 @@ void say(int descriptor, const std::string& line) {
 
 }  // namespace
 
-// Starts the reaper if it does not run. Guards started before this reaper hold the previous one's
-// pipe, so this one gets no line from them. It finds their processes through the run directory.
+// Starts the reaper if it does not run. Guards that were started before hold the pipe of the
+// previous reaper, so the new reaper gets no line from them. It finds their processes through the
+// run directory.
 void Reaper::keep(Instant now) {
     if (arguments_.empty() || now - started_ < kBetweenStarts) return;
     if (pid_ > 0 && ::waitpid(pid_, nullptr, WNOHANG) == 0) return;
@@ -60,9 +61,8 @@ static void take_line(const std::string& line, LastWords& words) {
     if (what == "clean" && text >> guard.pid >> guard.started) words.clean.insert(guard);
 }
 
-// Waits until roll-worker and all guards have ended. A guard stopped by a signal would keep the
-// pipe open, so the wait ends kPatience after roll-worker's end at the latest; the reaper kills
-// that guard too.
+// Waits until roll-worker and all guards have ended, but at most kPatience after roll-worker's end.
+// A guard stopped by a signal would keep the pipe open until then; the reaper kills that guard too.
 LastWords await_last_words(int descriptor) {
     constexpr Millis kPatience{3000};
     const pid_t worker = ::getppid();

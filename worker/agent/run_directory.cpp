@@ -21,14 +21,14 @@
 namespace roll::agent {
 namespace {
 
-// Time that a guard gets to end after its roll-worker. It needs milliseconds, unless it is stopped
-// by a signal or hung; then it is killed.
+// How long a guard may take to end after its roll-worker. It takes milliseconds, unless it is
+// stopped by a signal or hangs; then it is killed.
 constexpr std::chrono::milliseconds kGuardTime{3000};
 constexpr std::chrono::milliseconds kKillTime{10000};
 constexpr std::int64_t kJournalBytesMax = 4 << 20;
 
-// Returns the processes of an attempt. Finds them by the environment variables that roll-worker
-// set, which processes inherit even in other sessions.
+// Returns the processes of an attempt. Finds them by the environment variables that roll-worker set
+// and that child processes inherit, even in other sessions.
 std::vector<io::ProcessInfo> processes_of_attempt(const std::string& session,
                                                   const AttemptKey& key) {
     const std::array<std::string, 3> marks = {"ROLL_WORKER=" + session,
@@ -53,7 +53,8 @@ void kill_and_wait(const std::vector<io::ProcessInfo>& processes) {
         io::wait_ended(process.pid, process.started, kKillTime);
 }
 
-// Kills the attempt's processes until none is found, because a process may fork while it is killed.
+// Kills the attempt's processes. Repeats that until none is found, because a process may fork while
+// it is killed.
 void kill_all_of_attempt(const std::string& session, const AttemptKey& key) {
     for (int round = 0; round < 10; ++round) {
         const auto processes = processes_of_attempt(session, key);
@@ -136,8 +137,8 @@ Result<RunDirectory::Record> RunDirectory::decode(const std::string& line) {
     return record;
 }
 
-// Applies a line of the journal. Skips a line that does not parse: it was being written when the
-// machine or its volume failed.
+// Applies a line of the journal. Skips a line that does not parse, because it may have been cut off
+// when the machine or its volume failed.
 void RunDirectory::read_line(const std::string& line) {
     const Json json = Json::parse(line, nullptr, false);
     if (json.is_object() && json.contains("forget")) {
@@ -200,8 +201,8 @@ Result<void> RunDirectory::write(const Record& record) {
                                        std::generic_category().message(errno));
 }
 
-// Reads the walls of roll-workers since the last boot. There are none if an older version of
-// roll-worker left this directory.
+// Reads the file `walls`: how roll-workers confined their attempts since the last boot. Finds none
+// if an older version of roll-worker left this directory.
 void RunDirectory::read_walls() {
     std::istringstream lines(read_file(path_ / "walls").value_or(""));
     for (std::string line; std::getline(lines, line);) {
@@ -229,8 +230,8 @@ WallKind RunDirectory::wall_of(const Record& record) const {
     return found == walls_.end() ? WallKind::Marks : found->kind;
 }
 
-// Ends the processes of an attempt: first the guard, with all processes below it. Remaining
-// processes are found by their environment, even in other sessions or with another parent. A guard
+// Ends the processes of an attempt. First ends the guard, with all processes below it. Then finds
+// remaining processes by their environment, even in other sessions or with another parent. A guard
 // that is process 1 of a PID namespace ends after all others in the namespace.
 void RunDirectory::end_processes(const Record& record, const Tell& tell) const {
     if (record.boot != boot_) return;
@@ -247,8 +248,8 @@ void RunDirectory::end_processes(const Record& record, const Tell& tell) const {
     kill_all_of_attempt(record.session, record.entry.attempt);
 }
 
-// Ends all processes in the walls' cgroups. Call it after all guards have ended, so that no new
-// process starts.
+// Ends all processes in the cgroups that earlier roll-workers recorded. Call it after all guards
+// have ended, so that no new process starts.
 void RunDirectory::end_walls(const Tell& tell) {
     for (const Built& built : walls_) {
         if (built.cgroup.empty()) continue;
@@ -280,8 +281,8 @@ bool RunDirectory::nothing_left(const std::set<ProcessName>& clean) const {
     });
 }
 
-// Returns the record of an attempt; a new one gets this session. The attempt of an earlier
-// roll-worker keeps the session that started it.
+// Returns the record of an attempt. A new record gets this roll-worker's session; the record of an
+// earlier roll-worker's attempt keeps the session that started it.
 RunDirectory::Record& RunDirectory::record_of(const AttemptKey& key) {
     Record& record = records_[key];
     record.entry.attempt = key;
@@ -315,7 +316,7 @@ void RunDirectory::end_strays(const AttemptKey& key) {
 void RunDirectory::forget(const AttemptKey& key) {
     if (records_.erase(key) == 0) return;
     forgotten_ += dump({{"forget", protocol::to_json(key)}}) + "\n";
-    // Writes the line at once if no record is left, because no other line may follow soon.
+    // With no record left, writes the line at once, because no other line may follow soon.
     if (records_.empty()) static_cast<void>(append(""));
 }
 

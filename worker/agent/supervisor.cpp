@@ -19,7 +19,7 @@ namespace roll::agent {
 namespace {
 
 constexpr std::size_t kIdleMax = 16;  // maximum number of idle guards
-constexpr Millis kOrphanTime{10000};  // time from SIGKILL until orphans have ended
+constexpr Millis kOrphanTime{10000};  // longest wait from SIGKILL until orphans have ended
 // Maximum reads per pipe and turn, so that a program with much output does not starve others
 constexpr int kReadsMax = 64;
 
@@ -33,10 +33,12 @@ struct Passed {
     }
 };
 
-// Makes a new descriptor non-blocking. It has no other flags that this could overwrite.
+// Makes a new descriptor non-blocking. F_SETFL overwrites no other flags, because a new descriptor
+// has none.
 void unblock(int fd) { ::fcntl(fd, F_SETFL, O_NONBLOCK); }
 
-// Writes as much of `unsent` as fits now and removes that from it.
+// Writes as much of `unsent` as the pipe or socket accepts now, and removes that part from
+// `unsent`.
 void write_on(const io::Descriptor& to, std::string& unsent) {
     while (to && !unsent.empty()) {
         const ssize_t n = ::write(to.get(), unsent.data(), unsent.size());
@@ -57,7 +59,7 @@ void tell_program(const io::Descriptor& to, std::string& unsent, const std::stri
 }
 
 // Sends `line` with the descriptors `all`. A message carries a limited number of descriptors, so
-// the first ones are sent with blanks, which JSON skips.
+// all but the last are sent ahead with blanks, which JSON skips.
 Result<void> send_plan(const io::Descriptor& to, const std::string& line, std::span<const int> all,
                        std::string& unsent) {
     ssize_t sent = 0;
@@ -89,7 +91,8 @@ void Supervisor::start(const Start& start) {
     }
 }
 
-// Starts an attempt on a guard. Records the guard in the run directory before sending it the plan.
+// Starts an attempt on a guard. Records the guard in the run directory before it sends the plan to
+// the guard.
 Result<void> Supervisor::launch(const Start& start) {
     const AttemptKey& key = start.order.attempt;
     ROLL_TRY(GuardPlan plan, plan_launch(start.order, site_));
@@ -117,7 +120,7 @@ Result<void> Supervisor::launch(const Start& start) {
     return told;
 }
 
-// Returns an idle guard that is alive, or else a new one.
+// Returns an idle guard that is alive, or a new one if there is none.
 Result<Supervisor::GuardProcess> Supervisor::take_guard() {
     collect_idle();
     if (idle_.empty()) return spawn_guard();
@@ -147,7 +150,7 @@ Result<Supervisor::GuardProcess> Supervisor::spawn_guard() {
     return guard;
 }
 
-// Ends a guard by closing its socket.
+// Makes a guard end: its socket is closed when `guard` is destroyed.
 void Supervisor::retire(GuardProcess guard) { leaving_.push_back(guard.pid); }
 
 void Supervisor::stand_by() {
@@ -156,8 +159,8 @@ void Supervisor::stand_by() {
     if (auto guard = spawn_guard()) idle_.push_back(*std::move(guard));
 }
 
-// Drops output of idle guards, which belongs to attempts that are gone, and removes guards that
-// have ended.
+// Discards the output of idle guards, because it belongs to attempts that are gone, and removes
+// guards that have ended.
 void Supervisor::collect_idle() {
     for (GuardProcess& guard : idle_) {
         pollfd ready{guard.socket.get(), POLLIN, 0};
@@ -187,7 +190,8 @@ void Supervisor::order(const AttemptKey& key, const std::string& line) {
     const auto found = guarded_.find(key);
     if (found == guarded_.end()) return;
     GuardProcess& guard = found->second.guard;
-    guard.unsent += line;  // an order is never dropped, because it may be a kill order
+    // not limited in size, because the order may be a kill order, which must not be dropped
+    guard.unsent += line;
     write_on(guard.socket, guard.unsent);
 }
 
@@ -239,8 +243,8 @@ void Supervisor::collect_channel(const AttemptKey& key, int rank, Channel& chann
     }
 }
 
-// Handles what a guard has sent. Reads a program's reports before its exit, so that they come
-// first.
+// Handles what a guard has sent. Reads a program's reports before its exit, so that the reports
+// come first.
 void Supervisor::collect_guard(const AttemptKey& key, Guarded& guarded) {
     bool ended = false;
     for (;;) {
@@ -288,7 +292,7 @@ void Supervisor::take_line(const AttemptKey& key, const std::string& line) {
     }
 }
 
-// Ends processes inherited from a killed guard: all children of roll-worker, which is a subreaper,
+// Ends the processes that roll-worker, a subreaper, inherited from a killed guard: all its children
 // except the guards and the reaper.
 void Supervisor::end_orphans() {
     std::set<pid_t> ours(leaving_.begin(), leaving_.end());
@@ -309,8 +313,8 @@ void Supervisor::end_orphans() {
     }
 }
 
-// Handles the end of a guard. One that exits normally leaves no process; a killed one may leave
-// descendants, which are ended here.
+// Handles the end of a guard. A guard that exits normally leaves no process. A killed guard may
+// leave descendants, which are ended here.
 void Supervisor::bury(const AttemptKey& key, Guarded& guarded) {
     int status = 0;
     const pid_t waited = ::waitpid(guarded.guard.pid, &status, 0);

@@ -21,8 +21,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::array<const char*, 3> kNames = {"marks", "namespace", "cgroup"};
-constexpr Millis kEmptyTime{10000};  // time from SIGKILL until a cgroup is empty
-constexpr Millis kTrialTime{1000};   // the same for the trial process
+constexpr Millis kEmptyTime{10000};  // longest wait from SIGKILL until a cgroup is empty
+constexpr Millis kTrialTime{1000};   // the same wait, for the trial process
 
 tl::unexpected<Error> cannot(const char* what, const fs::path& cgroup) {
     return fail(ErrorCode::Unavailable, std::string("cannot ") + what + " " + cgroup.string() +
@@ -57,7 +57,8 @@ std::vector<fs::path> own_cgroups() {
     return found;
 }
 
-// Tests cgroups: starts a process in a cgroup below `directory` and ends it by cgroup.kill.
+// Tests whether cgroups can be used: starts a process in a cgroup below `directory` and ends it by
+// cgroup.kill.
 Result<void> try_cgroup(const fs::path& directory) {
     ROLL_TRY(const io::Pipe input, io::make_pipe());
     const fs::path trial = directory / "trial";
@@ -68,8 +69,8 @@ Result<void> try_cgroup(const fs::path& directory) {
     spawn.descriptors = {{input.read.get(), STDIN_FILENO}};
     spawn.cgroup = procs.get();
     ROLL_TRY(const pid_t pid, io::spawn(spawn));
-    // If clone does not wait for the exec (qemu-user), the process enters the cgroup later, so the
-    // kill is repeated.
+    // Repeats the kill, because the process enters the cgroup later if clone does not wait for the
+    // exec (qemu-user).
     for (const Instant until = boot_now() + kTrialTime; kill_cgroup(trial) && boot_now() < until;) {
         if (::waitpid(pid, nullptr, WNOHANG) == pid) return {};
         std::this_thread::sleep_for(Millis(2));
@@ -165,7 +166,7 @@ Result<io::Descriptor> open_cgroup(const fs::path& directory) {
     return procs;
 }
 
-// Fails on kernels before 5.14, which lack cgroup.kill.
+// Returns false on kernels before 5.14, which lack cgroup.kill.
 bool kill_cgroup(const fs::path& directory) {
     const io::Descriptor file(::open((directory / "cgroup.kill").c_str(), O_WRONLY | O_CLOEXEC));
     return file && ::write(file.get(), "1", 1) == 1;

@@ -79,7 +79,8 @@ std::vector<Name> to_delete(std::vector<Kept> recorded, const Retention& rule) {
     sort_newest_first(recorded);
     std::vector<Name> doomed;
     std::int64_t usable_seen = 0;
-    std::optional<std::int64_t> step_before;  // step of the previous, newer usable checkpoint
+    // step of the previous usable checkpoint, which is a newer one
+    std::optional<std::int64_t> step_before;
     const bool any_usable =
         std::any_of(recorded.begin(), recorded.end(), [](const Kept& k) { return k.usable; });
     for (const Kept& kept : recorded) {

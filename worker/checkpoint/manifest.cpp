@@ -46,8 +46,8 @@ Result<FileEntry> decode_entry(const Json& json) {
 Result<FileEntry> hash_file(const fs::path& directory, const std::string& path) {
     std::ifstream file(directory / path, std::ios::binary);
     if (!file) return fail(ErrorCode::NotFound, "cannot open " + (directory / path).string());
-    // Reads the file instead of mapping it, because mapped pages would count as this process's
-    // memory, up to the model's size.
+    // Reads the file instead of mapping it, because mapped pages, up to the model's size, would
+    // count as this process's memory.
     std::vector<char> block(1 << 20);
     FileEntry entry{path, 0, 0};
     Hash64 hash;
@@ -147,7 +147,8 @@ Result<Manifest> verify(const fs::path& directory) {
         return fail(ErrorCode::Corrupt,
                     (directory / kManifestFile).string() + ": " + manifest.error().message);
     }
-    // Detects any changed byte, because encoding recomputes the manifest's own checksum.
+    // Comparing with the encoded manifest detects any changed byte, because encoding computes the
+    // manifest's checksum again.
     if (encode(*manifest) != text) {
         return fail(ErrorCode::Corrupt,
                     (directory / kManifestFile).string() + " was changed after it was written");

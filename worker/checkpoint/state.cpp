@@ -29,7 +29,8 @@ Result<Layout> decode_layout(const Json& json) {
 }  // namespace
 
 bool note_validation(State& state, double loss, double min_delta) {
-    if (!std::isfinite(loss)) {  // a NaN recorded as best would stay the best
+    // a NaN must not become the best loss, because no later loss would be less
+    if (!std::isfinite(loss)) {
         ++state.stale_validations;
         return false;
     }
