@@ -18,7 +18,7 @@ constexpr const char* kInner = ".base_layer";
 
 // One of the two tensors that stack a layer's experts, with the native tensor of each expert.
 struct Stack {
-    std::string stem;       // such as "model.layers.0.mlp.experts"
+    std::string stem;       // name without the parameter, such as "model.layers.0.mlp.experts"
     std::string parameter;  // "gate_up_proj" or "down_proj"
     std::vector<const NativeTensor*> experts;
     bool alternates = false;  // true: rows of gate and up alternate
@@ -32,7 +32,7 @@ std::string module_of(const std::string& tensor) { return tensor.substr(0, tenso
 
 std::int64_t size_of(const StridedView& view) { return tensor::bits_of(view.info.dtype) / 8; }
 
-// Returns the part of a name up to its layer number, such as "model.layers.3.".
+// Returns the beginning of a name up to its layer number, such as "model.layers.3.".
 std::string layer_front(const std::string& name, std::int64_t layer) {
     const std::string word = ".layers." + std::to_string(layer) + ".";
     const std::size_t at = name.find(word);
@@ -69,8 +69,8 @@ std::vector<Stack> stacks_of(const Source& base) {
     return stacks;
 }
 
-// The rows of an expert's tensor that come from one of the tensor's sources: the first row and the
-// step.
+// The rows of an expert's tensor that come from one of its HuggingFace sources: the first row and
+// the distance to the next.
 struct Rows {
     std::int64_t first = 0;
     std::int64_t step = 1;
@@ -153,8 +153,8 @@ class Splitter {
         std::int64_t lora_rank = 0;
     };
 
-    // Returns A and B of source tensor `i` of one expert. Before 0.18, PEFT stored both transposed,
-    // because it added the sum of A^T B^T.
+    // Returns A and B of source tensor `i` of one expert. PEFT before 0.18 stored both transposed,
+    // because it computed the change as the sum of A^T B^T.
     static LoraModule pair_of(const LoraModule& module, const Stack& stack, const Place& place,
                               std::size_t i) {
         const NativeTensor& expert = *stack.experts[static_cast<std::size_t>(place.expert)];
@@ -216,7 +216,8 @@ class Joiner {
         std::string stem;
         for (const Stack& stack : stacks_) {
             if (!is_asked(stack.parameter) || !can_join(stack)) continue;
-            if (stack.stem == stem) result_.stacked.back().module += kInner;  // the next is outside
+            // this module is the inner one of two
+            if (stack.stem == stem) result_.stacked.back().module += kInner;
             stem = stack.stem;
             join(stack);
             for (const NativeTensor* expert : stack.experts)
@@ -238,8 +239,8 @@ class Joiner {
                });
     }
 
-    // True if every expert has LoRA with the same rank and scale, and the tensors of an expert
-    // share one A.
+    // Returns true if every expert has LoRA with the same rank and scale, and the tensors of an
+    // expert share one A.
     bool can_join(const Stack& stack) const {
         const LoraModule* first = nullptr;
         for (const NativeTensor* expert : stack.experts) {

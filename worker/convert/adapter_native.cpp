@@ -40,7 +40,7 @@ class NativeReader {
           base_(base),
           buffers_(std::make_shared<Buffers>()) {}
 
-    // Returns the tensors as they are on disk, with native names.
+    // Opens the adapter: returns its tensors with native names, without converting them.
     Result<Source> open() && {
         ROLL_TRY_VOID(open_tensors());
         return std::move(source_);
@@ -90,8 +90,8 @@ class NativeReader {
         return std::make_shared<const TorchFile>(std::move(file));
     }
 
-    // Finds out which tensors have LoRA, and of what rank. To do so, lays out LoRA for every tensor
-    // and looks up which of the entries exist in the files.
+    // Finds out which tensors have LoRA, and of what rank. Lays out LoRA for every tensor and looks
+    // up which of the entries exist in the files.
     Result<void> look() {
         Source all;
         std::map<std::string, std::string> tensor_of;  // HuggingFace name in `all` -> native tensor
@@ -135,8 +135,7 @@ class NativeReader {
         return {};
     }
 
-    // Finds out the same for a distributed checkpoint, in which a key holds one layer or all
-    // layers.
+    // Like look(), for a distributed checkpoint, in which a key holds one layer or all layers.
     void look(const formats::DcpMetadata& metadata) {
         std::map<std::string, const Shape*> shapes;
         for (const formats::DcpTensor& tensor : metadata.tensors)
@@ -156,7 +155,7 @@ class NativeReader {
         }
     }
 
-    // Fills source_ with the tensors that look() found, which the reader then expects.
+    // Fills source_ with the tensors that look() found; the reader then expects these.
     void expect() {
         source_.directory = directory_;
         source_.family = base_.family;
@@ -263,7 +262,7 @@ class NativeReader {
     const Source& base_;
     formats::McaConfig config_;
     fs::path iteration_;
-    std::map<std::string, std::int64_t> ranks_;  // ranks, by native tensor
+    std::map<std::string, std::int64_t> ranks_;  // LoRA ranks, by native tensor
     std::map<std::string, bool> magnitudes_;
     std::map<std::string, bool> whole_;
     Source source_;

@@ -18,7 +18,8 @@ Result<std::vector<OpenedAdapter>> open_adapters(const std::filesystem::path& di
         if (!base && place.native) return tl::unexpected(base.error());
         ROLL_TRY(formats::Adapter adapter, open_adapter(place, base ? *base : Source()));
         adapter.modules.insert(adapter.modules.end(), adapter.stacked.begin(),
-                               adapter.stacked.end());  // filled only if the base is unknown
+                               // there are stacked modules only if the base is unknown
+                               adapter.stacked.end());
         adapter.stacked.clear();
         opened.push_back({place, std::move(adapter)});
     }

@@ -38,7 +38,7 @@ std::vector<std::string> modules_with_weights(const Source& base, bool native) {
     return modules;
 }
 
-// Totals of what was written, over all adapters.
+// Totals of the written data, over all adapters.
 struct Written {
     std::size_t tensors = 0;
     std::size_t files = 0;
@@ -84,8 +84,8 @@ formats::McaConfig layout_config(const Source& base, const Request& request) {
     return config;
 }
 
-// Writes a native adapter: rank files or, for a distributed checkpoint, one file that does not
-// depend on ranks.
+// Writes a native adapter. Writes rank files or, for a distributed checkpoint, one file that does
+// not depend on ranks.
 Result<void> write_native(const Adapter& adapter, const Source& base, const Request& request,
                           const fs::path& directory, const Hooks& hooks, Written& written) {
     const bool distributed = request.to == Format::TorchDist;

@@ -21,9 +21,9 @@ namespace {
 namespace fs = std::filesystem;
 using Bytes = std::span<const std::byte>;
 
-// A torch archive, which is a whole file or one of several archives in a file.
+// A torch archive. It is a whole file or one of several archives in a file.
 struct Archive {
-    std::string where;  // path, for messages
+    std::string where;  // path of the archive, for messages
     Bytes bytes;
 };
 

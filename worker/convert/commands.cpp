@@ -30,7 +30,7 @@ Json layout_json(const formats::McaLayout& layout) {
             {"ep", layout.ep}, {"etp", layout.expert_tp()}, {"layout", layout.pipeline}};
 }
 
-// True if the environment allows replicas to differ. ROLL reads the same variable.
+// Returns true if the environment allows replicas to differ. ROLL reads the same variable.
 bool replicas_may_differ() {
     const char* const variable = std::getenv("ASSERT_SP_CONSISTENCY");  // NOLINT: before any thread
     return variable != nullptr && std::string_view(variable) == "0";
@@ -305,7 +305,8 @@ struct Runner {
         fmt::print("roll-convert {}\n", ROLL_VERSION);
         return 0;
     }
-    int operator()(const LaunchCommand&) const { ROLL_CHECK(false); }  // run by main()
+    // never called, because main() runs this command
+    int operator()(const LaunchCommand&) const { ROLL_CHECK(false); }
 };
 
 }  // namespace

@@ -63,8 +63,8 @@ Result<void> check_space(const fs::path& target, std::int64_t bytes) {
                                                 target.string(), bytes, free));
 }
 
-// Returns the peak memory in bytes, for the largest tensors: each thread needs a window (three
-// windows if an adapter or scales change the tensor) and the pages that it reads.
+// Returns the peak memory in bytes. Counts the largest tensors: for each, a thread needs a window
+// (three windows if an adapter or scales change the tensor) and the pages that it reads.
 std::int64_t memory_of(const Source& source, const Plan& plan, int threads) {
     std::int64_t largest = 0;
     for (const TargetTensor& target : plan.tensors) {
@@ -100,14 +100,14 @@ class Workers {
         return {};
     }
 
-    // Fails if a hook asks to stop or a mapped file became unreadable. To be called before each
-    // window; progress() is to be called after it.
+    // Fails if a hook asks to stop or a mapped file became unreadable. Call it before each window,
+    // and progress() after it.
     Result<void> check_stop() {
         const std::lock_guard lock(mutex_);
         return hooks_.stopped() ? Result<void>(stopped()) : check_mapped_reads();
     }
-    // Returns the result for a compared replica. If hooks_.differs is set, a difference is passed
-    // to it and is no error.
+    // Returns the result for a compared replica. If hooks_.differs is set, passes a difference to
+    // it and returns success.
     Result<void> judge(const Result<void>& equal) {
         if (equal || !hooks_.differs || equal.error().code != ErrorCode::Corrupt) return equal;
         const std::lock_guard lock(mutex_);
@@ -136,7 +136,7 @@ class Workers {
 };
 
 // The target's files while they are written. A file is created with its first tensor. The thread
-// that writes the last tensor of a file syncs the file while the other threads continue, so that
+// that writes the last tensor of a file also syncs the file, while the other threads continue. So
 // few files are open at a time and the disk stays busy.
 class OpenFiles {
   public:
@@ -150,7 +150,7 @@ class OpenFiles {
             files_[i].left = plan.files[i].tensors.size();
     }
 
-    // True if this process writes the file.
+    // Returns true if this process writes the file.
     bool are_ours(std::size_t file) const { return own_[file]; }
 
     Result<TargetWriter*> writer_of(std::size_t file) {
@@ -161,7 +161,7 @@ class OpenFiles {
         return files_[file].writer.get();
     }
 
-    // Counts a written tensor of the file; closes the file after the last.
+    // Counts a written tensor of the file. Closes the file after the last tensor.
     Result<void> tensor_done(std::size_t file) {
         return --files_[file].left == 0 ? close(file) : Result<void>();
     }
@@ -236,7 +236,7 @@ int threads_of(const Request& request) {
 
 Share share_of(const Part& part) { return {part.index, part.count}; }
 
-// Opens the staged directory like any reader, and compares this part's share with the source.
+// Opens the staged directory like any reader, and compares this process's share with the source.
 Result<void> check_result(const Source& source, const Plan& plan, const fs::path& directory,
                           const Part& part, const families::Families& families,
                           const Hooks& hooks) {
@@ -279,8 +279,8 @@ Result<void> carry_out(const Source& source, const Plan& plan, const fs::path& d
 
 namespace {
 
-// Returns the hooks of a part, with which all parts stop together and the first part reports the
-// bytes of all.
+// Returns the hooks for one of several processes: all processes stop together, and the first
+// reports the bytes of all.
 Hooks shared(const Hooks& hooks, Meeting& meeting, const Part& part) {
     if (part.alone()) return hooks;
     Hooks all = hooks;
@@ -292,8 +292,8 @@ Hooks shared(const Hooks& hooks, Meeting& meeting, const Part& part) {
     return all;
 }
 
-// Checks the bytes of this part's share of the base and of all adapters, because adapters are
-// small.
+// Checks the bytes of the base and of all adapters. Of the base, checks only this process's share;
+// of the adapters, which are small, everything.
 Result<void> check_sources(const Request& request, const Hooks& hooks) {
     for (const fs::path& adapter : request.adapters)
         for (const AdapterPlace& place : find_adapters(adapter))
@@ -301,7 +301,7 @@ Result<void> check_sources(const Request& request, const Hooks& hooks) {
     return check_archives(request.source, hooks.stopped, share_of(request.part));
 }
 
-// Fills the staged directory and verifies it. With one process the waits return at once.
+// Fills the staged directory and verifies it. If there is one process, the waits return at once.
 Result<void> fill_staging(const Source& source, const Plan& plan, const Request& request, Format to,
                           const families::Families& families, Meeting& meeting,
                           const Hooks& given) {
@@ -327,8 +327,8 @@ Result<void> fill_staging(const Source& source, const Plan& plan, const Request&
     return given.stopped() ? stopped() : Result<void>();
 }
 
-// Produces the target completely or not at all. With several processes, the first stages and
-// publishes the target, and each stops when another has ended without a target.
+// Produces the target completely or not at all. If there are several processes, the first stages
+// and publishes the target, and each stops when another has ended without a target.
 Result<void> produce(const Source& source, const Plan& plan, const Request& request, Format to,
                      const families::Families& families, const Hooks& hooks, Report& report) {
     const std::string archive = archive_of(request, to);

@@ -40,7 +40,7 @@ Result<void> settle_copies(Source& source, const std::set<std::string>& found) {
     for (const families::CopiedTensor& copy : copies)
         if (!copy.condition.empty() && found.contains(copy.name))
             source.config.native[copy.condition] = true;
-    // Puts copies last, because the first holder of a tensor is the one that is read.
+    // Puts copies last, because the first holder of a tensor in the list is the one that is read.
     std::stable_partition(source.tensors.begin(), source.tensors.end(),
                           [](const SourceTensor& one) { return !one.stored.optional; });
     return select_copies(source);

@@ -18,9 +18,10 @@ using formats::PickleId;
 using formats::TorchFile;
 using TorchPointer = std::shared_ptr<const TorchFile>;
 
-constexpr const char* kUniversal = "zero";  // directory of a universal checkpoint's parameters
+// directory with the parameters of a universal checkpoint
+constexpr const char* kUniversal = "zero";
 
-// A rank's file, with the data-parallel and the model-parallel rank from its name, such as
+// A rank's file. Its data-parallel and model-parallel rank come from its name, such as
 // "zero_pp_rank_3_mp_rank_00_optim_states.pt".
 struct RankFile {
     int dp = 0;
@@ -79,8 +80,8 @@ std::int64_t volume(const Shape& shape) {
     return product;
 }
 
-// Returns the value of an integer, or of an enumeration member, which is pickled as a call with the
-// value.
+// Returns the value of an integer or of an enumeration member, which is pickled as a call with the
+// value as argument.
 std::optional<std::int64_t> integer_of(const formats::Pickle& pickle, PickleId id) {
     if (pickle.is(id, formats::PickleKind::Call)) {
         const formats::PickleNode& arguments = pickle.at(pickle.at(id).items[1]);
@@ -115,8 +116,8 @@ class Opener {
         return file;
     }
 
-    // Returns the tensor's number in the model; nullopt if the family drops the tensor. A tied
-    // output layer has the embedding's number.
+    // Returns the tensor's number in the model; nullopt if the family drops the tensor. For a tied
+    // output layer, returns the embedding's number.
     Result<std::optional<int>> number_of(const fs::path& path, const std::string& key) {
         const std::string name = key.starts_with("module.") ? key.substr(7) : key;
         const auto found = source_.model.number.find(name);
@@ -148,8 +149,8 @@ class Opener {
         return stored;
     }
 
-    // Adds `count` elements of a tensor, from element `begin` on. In `flat`, they start at element
-    // `at`.
+    // Adds `count` elements of tensor `number`, from element `begin` on. In `flat`, the run starts
+    // at element `at`.
     void add_run(const fs::path& path, int number, std::int64_t begin, std::int64_t count,
                  const tensor::StridedView& flat, std::int64_t at) {
         const families::HfTensor& own = source_.model.tensors[static_cast<std::size_t>(number)];
@@ -185,15 +186,16 @@ class Opener {
         const formats::Pickle& states = model->pickle();
         const PickleId* const shared = states.find(states.root(), "shared_params");
         for (const fs::path& folder : folders) {
-            // Uses the file of the other parameter, because this parameter's own file may be one
-            // rounding step older.
+            // Drops this parameter's own file and uses the other parameter's, because the own file
+            // may be one rounding step older.
             const std::string name = folder.filename().string();
             if (shared != nullptr && states.find(*shared, name) != nullptr)
                 source_.dropped.push_back({kUniversal, name, "shared with another parameter"});
             else
                 ROLL_TRY_VOID(take_universal(folder));
         }
-        if (stage_ == 3) ROLL_TRY_VOID(take_frozen(*model, models));  // otherwise they are in zero/
+        // without ZeRO 3, frozen parameters are in zero/
+        if (stage_ == 3) ROLL_TRY_VOID(take_frozen(*model, models));
         ROLL_TRY_VOID(take_buffers(*model, models.front().path));
         return check_nothing_missing(source_);
     }
@@ -225,8 +227,8 @@ class Opener {
         Shape shape;
     };
 
-    // Returns the parameters of each group, in order, with their shapes. Reads a list of dicts
-    // {name: torch.Size}, or one such dict.
+    // Returns the parameters of each group, in order, with their shapes. The entry `key` is a list
+    // of dicts {name: torch.Size}, or one such dict.
     Result<std::vector<std::vector<Parameter>>> shapes_of(const TorchFile& file,
                                                           const fs::path& path, const char* key) {
         const formats::Pickle& pickle = file.pickle();
@@ -324,12 +326,12 @@ class Opener {
                                            " groups but has weights for " +
                                            std::to_string(ranks[0].groups.size()));
         for (std::size_t group = 0; group < groups.size(); ++group) {
-            std::int64_t at = 0;  // element of the group over all ranks
+            std::int64_t at = 0;  // index of the current element in the group, over all ranks
             for (const Parameter& parameter : groups[group]) {
                 ROLL_TRY(const auto number, number_of(ranks[0].path, parameter.name));
                 if (number) ROLL_TRY_VOID(check_shape(ranks[0].path, *number, parameter.shape));
                 const std::int64_t end = at + volume(parameter.shape);
-                std::int64_t begin = 0;  // first element of the rank's partition
+                std::int64_t begin = 0;  // index of the first element of the rank's partition
                 for (const Flat& rank : ranks) {
                     const tensor::StridedView& flat = rank.groups[group];
                     const std::int64_t from = std::max(at, begin);
@@ -351,7 +353,7 @@ class Opener {
     // of a rank hold the rank's parts.
     Result<void> take_stage3(const std::vector<Flat>& ranks,
                              const std::vector<std::vector<Parameter>>& groups) {
-        std::int64_t at = 0;  // element of the rank's concatenated groups
+        std::int64_t at = 0;  // index of the current element in the rank's concatenated groups
         for (const auto& group : groups)
             for (const Parameter& parameter : group) {
                 ROLL_TRY(const auto number, number_of(ranks[0].path, parameter.name));
@@ -369,7 +371,8 @@ class Opener {
         return {};
     }
 
-    // Adds `count` elements from position `at` of a rank's concatenated groups, across groups.
+    // Adds `count` elements from position `at` of a rank's concatenated groups. The range may
+    // extend over several groups.
     Result<void> add_part(const Flat& rank, int number, std::int64_t begin, std::int64_t count,
                           std::int64_t at) {
         std::int64_t group_begin = 0;
@@ -386,7 +389,7 @@ class Opener {
     }
 
     // Takes the frozen parameters, which have no master weights. With ZeRO 3 they are split over
-    // the ranks, otherwise each is whole.
+    // the ranks; otherwise each is stored whole.
     Result<void> take_frozen(const TorchFile& first, const std::vector<RankFile>& models) {
         ROLL_TRY(const auto shapes, shapes_of(first, models.front().path, "frozen_param_shapes"));
         if (shapes.empty() || shapes[0].empty()) return {};
@@ -487,7 +490,7 @@ std::optional<fs::path> deepspeed_directory(const fs::path& root) {
 Result<void> open_deepspeed(Source& source, const families::Families& families,
                             const fs::path& given) {
     const auto directory = deepspeed_directory(source.directory);
-    ROLL_CHECK(directory);  // detect_format() checked
+    ROLL_CHECK(directory);  // nullopt is impossible, because detect_format() has checked it
     ROLL_TRY_VOID(find_config(source, families, {source.directory, *directory}, given));
     ROLL_TRY_VOID(use_tensors(source, false));
     source.config.layout = {};

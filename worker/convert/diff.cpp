@@ -21,11 +21,12 @@ Result<std::vector<std::byte>> bytes_of(const Source& source, const TargetTensor
     return bytes;
 }
 
-// Returns the position of an element among all values of its type: neighbours differ by 1; +0
+// Returns the position of an element among all values of its type. Adjacent values differ by 1; +0
 // equals -0.
 std::int64_t ordered(const std::byte* element, std::size_t size) {
     std::uint64_t bits = 0;
-    std::memcpy(&bits, element, size);  // little-endian
+    // copies the low bytes, because the machine is little-endian
+    std::memcpy(&bits, element, size);
     const std::uint64_t sign = std::uint64_t{1} << (8 * size - 1);
     const auto magnitude = static_cast<std::int64_t>(bits & (sign - 1));
     return (bits & sign) != 0 ? -magnitude : magnitude;
@@ -58,8 +59,8 @@ void measure(const std::vector<std::byte>& a, const std::vector<std::byte>& b, t
     difference.max_rel = largest > 0 ? difference.max_abs / largest : 0;
 }
 
-// Returns the tolerance for tensors that native files store with a constant added, because adding
-// and subtracting the constant both round. The bound holds for values up to 2.
+// Returns the tolerance for tensors that native files store with a constant added. It is not 0,
+// because adding and subtracting the constant both round. The bound holds for values up to 2.
 double rounding_of(tensor::DType dtype) {
     switch (dtype) {
         case tensor::DType::BF16: return std::ldexp(1, -7);

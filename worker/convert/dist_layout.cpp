@@ -28,7 +28,8 @@ std::string without_expert(std::string name, std::int64_t expert) {
     return at == std::string::npos ? name : name.replace(at, infix.size(), ".experts.experts.");
 }
 
-// Collects the parts of each key. Requires layers, and experts within a layer, in ascending order.
+// Collects the parts of each key. Call it with layers, and experts within a layer, in ascending
+// order.
 class Collector {
   public:
     Collector(const Model& model, std::int64_t layers) : model_(model), layers_(layers) {}
@@ -48,7 +49,7 @@ class Collector {
         return {};
     }
 
-    // Returns the keys, without those whose parts do not form a full grid of equal tensors.
+    // Returns the keys whose parts form a full grid of equal tensors.
     DistKeys take() && {
         for (auto one = keys_.begin(); one != keys_.end();)
             one = fill_in(one->second) ? std::next(one) : keys_.erase(one);
@@ -80,8 +81,8 @@ class Collector {
     DistKeys keys_;
 };
 
-// Splits a fused gate and up tensor into "_w" (gate) and "_v" (up). Returns an empty list for other
-// tensors.
+// Splits a fused gate and up tensor into its halves, named with "_w" (gate) and "_v" (up). Returns
+// an empty list for other tensors.
 std::vector<std::pair<std::string, NativeTensor>> halves_of(const NativeTensor& tensor) {
     std::vector<std::pair<std::string, NativeTensor>> halves;
     if (tensor.operation != families::Operation::GateUp || tensor.sources.size() != 2)
@@ -138,7 +139,7 @@ bool is_set(const Json& config, const char* key) {
     return found != config.end() && found->is_boolean() && found->get<bool>();
 }
 
-// True if the config has layers of different kinds, which Megatron does not stack
+// Returns true if the config has layers of different kinds, which Megatron does not stack
 // (TransformerBlock.sharded_state_dict).
 bool has_kinds_of_layers(const Json& config) {
     return is_listed(config, "moe_layer_freq") || is_listed(config, "linear_attention_freq") ||
@@ -146,7 +147,7 @@ bool has_kinds_of_layers(const Json& config) {
            is_set(config, "hetereogenous_dist_checkpoint");
 }
 
-// Returns the number of steps from `at` that are before `end`.
+// Returns how many of at, at + step, at + 2 step, ... are less than `end`.
 std::int64_t steps_before(std::int64_t at, std::int64_t end, std::int64_t step) {
     return end <= at ? 0 : (end - at + step - 1) / step;
 }

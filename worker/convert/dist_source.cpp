@@ -56,8 +56,8 @@ Result<DistKeys> expected_keys(const Source& source, const formats::DcpMetadata&
     return keys;
 }
 
-// True if a key belongs to an optimizer: "optimizer.…", "optim.…", or optim in the state of another
-// object, such as "app.optim.…" of an AppState.
+// Returns true if a key belongs to an optimizer: "optimizer.…", "optim.…", or optim in the state of
+// another object, such as "app.optim.…" of an AppState.
 bool is_optimizer(const std::string& key) {
     const std::size_t dot = key.find('.');
     return key.starts_with("optim") ||
@@ -88,7 +88,7 @@ std::string common_prefix(const formats::DcpMetadata& metadata, const DistKeys& 
         if (is_optimizer(key)) continue;
         std::size_t at = 0;
         while (at != std::string::npos) {
-            if (at > 0) ++at;  // the dot
+            if (at > 0) ++at;  // skip the dot
             if (keys.contains(key.substr(at))) ++found[key.substr(0, at)];
             at = key.find('.', at);
         }
@@ -160,8 +160,8 @@ class DistOpener {
                     "usual");
     }
 
-    // True if the requested state replaces this tensor. Buffers have no state; with kMainWeights,
-    // they keep their value among the weights.
+    // Returns true if the requested optimizer state replaces this tensor. Buffers have no optimizer
+    // state; with kMainWeights, they keep their value among the weights.
     bool is_held(const std::string& name) const {
         return !source_.state.empty() && (source_.state != kMainWeights || held_.contains(name));
     }
@@ -189,7 +189,8 @@ class DistOpener {
         return {};
     }
 
-    // True if `shape` has extra vocabulary rows, with which Megatron pads the vocabulary.
+    // Returns true if `shape` has additional vocabulary rows, with which Megatron pads the
+    // vocabulary.
     static bool is_padded(const Shape& shape, const Shape& whole, const std::string& name) {
         return (name == "embedding.word_embeddings.weight" || name == "output_layer.weight") &&
                shape.size() == 2 && shape[1] == whole[1] && shape[0] > whole[0];
@@ -222,8 +223,8 @@ class DistOpener {
         return {};
     }
 
-    // Takes a chunk that is a flat run of a rank's shard. The shard is a box of the whole tensor;
-    // adds the boxes of it that the run covers.
+    // Takes a chunk that is a flat run of a rank's shard. The shard is a box of the whole tensor.
+    // Adds the smaller boxes of the shard that the run covers.
     Result<void> take_flat(const formats::DcpTensor& tensor, const formats::DcpChunk& chunk,
                            const tensor::StridedView& view, const DistTensor& known) {
         const std::size_t flat = tensor.original->size();
@@ -250,7 +251,8 @@ class DistOpener {
         return {};
     }
 
-    // Takes a chunk. It may span several layers or experts, each of which gets a part of its own.
+    // Takes a chunk. It may contain several layers or experts; each gets a tensor of its own in the
+    // source.
     void take_chunk(const formats::DcpChunk& chunk, const tensor::StridedView& view,
                     const DistTensor& known) {
         const std::size_t axes = known.stacked.size();
@@ -280,7 +282,7 @@ class DistOpener {
         for (std::size_t dim = axes; dim < chunk.begin.size(); ++dim) {
             const std::int64_t end =
                 std::min(chunk.begin[dim] + chunk.size[dim], part.shape[dim - axes]);
-            if (end <= chunk.begin[dim]) return;  // there is only padding
+            if (end <= chunk.begin[dim]) return;  // the chunk has only padding here
             begin.push_back(chunk.begin[dim]);
             inner.info.shape.push_back(end - chunk.begin[dim]);
             inner.strides.push_back(view.strides[dim]);
@@ -308,7 +310,7 @@ class DistOpener {
     fs::path directory_;
     DistKeys keys_;
     std::vector<std::string> unexpected_;
-    std::set<std::string> held_;  // names of tensors with the requested state
+    std::set<std::string> held_;  // names of the tensors that have the requested optimizer state
     std::map<std::string, std::shared_ptr<const MappedFile>> files_;
 };
 
@@ -338,8 +340,8 @@ Result<Format> dist_format(const fs::path& directory) {
 
 namespace {
 
-// Returns the run's arguments from common.pt or, for newer writers, from an object of the
-// checkpoint. Returns null if there are no arguments or if their form is unknown.
+// Returns the run's arguments from common.pt or, if that is missing (newer writers), from an object
+// of the checkpoint. Returns null if there are no arguments or if their form is unknown.
 Result<Json> run_arguments(const fs::path& directory, const formats::DcpMetadata& metadata) {
     const auto args_of = [](const Result<formats::TorchFile>& file) -> Result<Json> {
         if (!file) return Json();
@@ -363,8 +365,8 @@ Result<Json> run_arguments(const fs::path& directory, const formats::DcpMetadata
     return Json();
 }
 
-// Finds in the checkpoint what the config does not say: how experts are packed, and the carried
-// tensors.
+// Finds in the checkpoint what the config does not say: how experts are packed, and which carried
+// tensors exist.
 Result<void> look_for_more(Source& source, const formats::DcpMetadata& metadata) {
     if (source.family->packed.empty() && source.family->carried.empty()) return {};
     ROLL_TRY(const DistKeys keys, expected_keys(source, metadata));
@@ -383,7 +385,7 @@ Result<void> look_for_more(Source& source, const formats::DcpMetadata& metadata)
 
 Result<void> read_dist(Source& source, const fs::path& directory,
                        const formats::DcpMetadata& metadata) {
-    source.config.layout = {};  // keys are whole, whatever the layout of the writer
+    source.config.layout = {};  // keys hold whole tensors, whatever the layout of the writer was
     const bool has_mtp = std::any_of(metadata.tensors.begin(), metadata.tensors.end(),
                                      [](const formats::DcpTensor& tensor) {
                                          return !is_optimizer(tensor.info.name) &&

@@ -59,11 +59,13 @@ Result<formats::DcpMetadata> metadata_of(const Plan& plan) {
     return metadata;
 }
 
-// Returns "decoder.layers.mlp.linear_fc1" for "decoder.layers.mlp.linear_fc1.weight".
+// Returns the name without its last part: "decoder.layers.mlp.linear_fc1" for
+// "decoder.layers.mlp.linear_fc1.weight".
 std::string module_of(const std::string& name) { return name.substr(0, name.rfind('.')); }
 
 // Returns the names of the modules' extra states. Megatron requires a state of each module that may
-// have one, in any layout, and ignores superfluous states. The value None means no state.
+// have one, whatever the layout, and ignores superfluous states. The value None means that there is
+// no state.
 std::set<std::string> extra_states(const Plan& plan) {
     std::set<std::string> names;
     for (const TargetTensor& target : plan.tensors) {
@@ -92,7 +94,7 @@ std::string list_of_none() {
     return std::move(out).finish();
 }
 
-// Writes the extra states, which all refer to one file with one None.
+// Writes the extra states. All of them refer to one file that holds one None.
 Result<void> write_extra_states(const Plan& plan, const fs::path& directory,
                                 formats::DcpMetadata& metadata) {
     const fs::path path = directory / kStatesFile;
@@ -109,8 +111,8 @@ Result<void> write_metadata(const formats::DcpMetadata& metadata, const fs::path
                                  formats::dcp_metadata_pickle(metadata));
 }
 
-// Writes the file of the state that is not a tensor. ROLL merges this state into the model state,
-// so it is empty in a ROLL target.
+// Writes the file of the data that is not in tensors. ROLL adds this data to the model's state, so
+// a ROLL target has none.
 Result<void> write_common(const fs::path& path, const Json& args) {
     ROLL_TRY(auto writer,
              formats::TorchFileWriter::create(path, {}, [&](formats::PickleWriter& out) {
@@ -158,7 +160,7 @@ Result<void> finish_torch_dist(const Plan& plan, const Json& args, const fs::pat
                               R"({"sharded_backend": "torch_dist", "sharded_backend_version": 1, )"
                               R"("common_backend": "torch", "common_backend_version": 1})"));
     ROLL_TRY_VOID(write_common(directory / kIteration / "common.pt", args));
-    // ROLL looks in dist_model, Megatron in the iteration directory.
+    // Links each file, because ROLL looks in dist_model and Megatron in the iteration directory.
     for (const char* name : {kFile, kStatesFile, formats::kDcpMetadataFile, "metadata.json"}) {
         std::error_code error;
         fs::create_symlink(fs::path(kModel) / name, directory / kIteration / name, error);
@@ -170,7 +172,7 @@ Result<void> finish_torch_dist(const Plan& plan, const Json& args, const fs::pat
     return {};
 }
 
-// Besides the metadata, writes the three entries that Megatron reads first.
+// Writes the metadata, and the three entries that Megatron reads first.
 Result<void> finish_fsdp_dtensor(const Plan& plan, const Json& args, const fs::path& directory) {
     using Writer = std::function<void(formats::PickleWriter&)>;
     const std::pair<const char*, Writer> states[] = {

@@ -21,10 +21,11 @@ constexpr const char* kObjectsFile = "__objects.distcp";
 // A checkpoint opened without a family: its model consists of the tensors that it has.
 struct Raw {
     Source source;
-    fs::path directory;                       // directory of .metadata or of the weights
-    std::set<fs::path> files;                 // files to rewrite, not copy; relative to the root
-    std::vector<formats::DcpObject> objects;  // of a distributed checkpoint
-    std::map<std::string, Shape> originals;   // shapes of tensors that are stored flat
+    fs::path directory;        // directory that holds .metadata or the weights
+    std::set<fs::path> files;  // files to rewrite instead of copying; relative to the root
+    // entries of a distributed checkpoint that are not tensors
+    std::vector<formats::DcpObject> objects;
+    std::map<std::string, Shape> originals;  // original shapes of tensors that are stored flat
     bool is_distributed = false;
 };
 
@@ -39,7 +40,7 @@ std::vector<std::string> split_at_stars(std::string_view text) {
     return parts;
 }
 
-// Applies the rules to names. A rule that matches no tensor is an error, because a name may be
+// Applies the rules to names. Fails in the end if a rule matched no tensor, because its name may be
 // misspelt.
 class Namer {
   public:
@@ -154,8 +155,7 @@ Result<Raw> open_raw(const fs::path& root) {
                 "convert the checkpoint to hf or dcp first (rollctl convert)");
 }
 
-// Copies the files that are not rewritten. Skips links, because links are created anew where
-// needed.
+// Copies the files that are not rewritten. Skips links, because new links are created where needed.
 Result<void> copy_rest(const fs::path& root, const std::set<fs::path>& written,
                        const fs::path& target) {
     std::error_code error;
@@ -170,7 +170,8 @@ Result<void> copy_rest(const fs::path& root, const std::set<fs::path>& written,
     return {};
 }
 
-// Writes the kept objects into one file. Objects that share bytes in the source still share them.
+// Writes the kept objects into one file. Objects that share bytes in the source share them in the
+// file too.
 Result<std::vector<formats::DcpObject>> write_objects(const Raw& raw, Namer& namer,
                                                       const fs::path& directory) {
     std::vector<formats::DcpObject> kept;
@@ -198,8 +199,8 @@ Result<std::vector<formats::DcpObject>> write_objects(const Raw& raw, Namer& nam
     return kept;
 }
 
-// If the source has such links, links the files of ROLL's folder into the iteration directory above
-// it, where Megatron looks for them.
+// Links the files of ROLL's folder into the iteration directory above it, where Megatron looks for
+// them. Does nothing if the source has no such links.
 Result<void> link_above(const Raw& raw, const fs::path& root, const fs::path& written) {
     std::error_code error;
     const fs::path above = raw.directory.parent_path() / formats::kDcpMetadataFile;
@@ -228,7 +229,7 @@ Result<void> finish_hf(const Raw& raw, const Plan& plan, const fs::path& directo
     return {};
 }
 
-// Returns the kept tensors with their new names, each in its old file.
+// Returns the kept tensors with their new names, each in the file that held it before.
 Result<std::vector<Stored>> new_layout(const Source& source, Namer& namer) {
     std::vector<Stored> layout;
     std::map<std::string, std::string> taken;  // names in use: new name -> old name

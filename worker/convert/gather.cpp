@@ -13,7 +13,7 @@
 namespace roll::convert {
 namespace {
 
-// Returns the size of the elements in bytes. Requires a whole number of bytes, which plans
+// Returns the size of `elements` elements in bytes. Requires a whole number of bytes, which plans
 // guarantee for types smaller than a byte.
 std::int64_t bytes_of(tensor::DType dtype, std::int64_t elements = 1) {
     return elements * tensor::bits_of(dtype) / 8;
@@ -31,8 +31,8 @@ struct Move {
     double add = 0;
 };
 
-// Copies one element and adds the move's constant as torch does: in fp32 (fp64 for fp64 tensors),
-// rounded to the tensor's type.
+// Copies one element and adds the move's constant as torch does: computes in fp32 (fp64 for fp64
+// tensors) and rounds to the tensor's type.
 void add_one(const Move& move, const std::byte* source, std::byte* target) {
     const double value = tensor::load_float(move.from_type, source);
     const auto from = static_cast<std::size_t>(bytes_of(move.from_type));
@@ -64,8 +64,8 @@ void move_run(const Move& move, std::int64_t from, std::int64_t to, std::int64_t
     }
 }
 
-// Copies the last dims in tiles that fit the cache, for a transposed copy: one dim is contiguous in
-// the source, the other in the target.
+// Copies the last dims in tiles that fit the cache. For a transposed copy, in which one dim is
+// contiguous in the source and the other in the target.
 template <class Element>
 void move_tiles(const Move& move, std::size_t dim, const std::byte* from, std::byte* to) {
     constexpr std::int64_t kTile = 32;
@@ -114,7 +114,7 @@ void carry_out(const Move& move) {
         run *= move.size[dim - 1];
         --dim;
     }
-    // A dim of size 1 needs no loop, inside the run or outside, and may have any stride.
+    // A dim of size 1 may have any stride, inside the run or outside, because it needs no loop.
     move_dims(move, 0, dim, run, 0, 0);
 }
 
@@ -124,7 +124,8 @@ const std::byte* address_of(const tensor::StridedView& view, const Shape& point)
     return view.first + bytes_of(view.info.dtype, offset);
 }
 
-// Releases the pages of a mapped file that hold the tensor. The kernel reads them again if needed.
+// Releases the pages of a mapped file that hold the tensor. The kernel reads the pages from the
+// file again if needed.
 void release(const Source& source, const SourceTensor& tensor) {
     if (!source.mapped || tensor.in_memory) return;
     const tensor::StridedView& view = tensor.view;
@@ -136,13 +137,13 @@ void release(const Source& source, const SourceTensor& tensor) {
 }
 
 // Clips `copy` to rows [begin, end) of its target, and makes the rows relative to `begin`. Returns
-// false if nothing is left. Along a dim with a step, only every step-th row belongs to the copy.
+// false if nothing is left. Along a dim with a step s, only every s-th row belongs to the copy.
 bool clip(Copy& copy, std::int64_t begin, std::int64_t end) {
     if (copy.target_begin.empty()) return true;
     const std::int64_t place = copy.target_begin[0];
     std::size_t dim = 0;
     while (dim < copy.size.size() && copy.target_placing.axis(dim) != 0) ++dim;
-    if (dim == copy.size.size()) {  // the copy is in a single row
+    if (dim == copy.size.size()) {  // a copy without this dim is in a single row
         copy.target_begin[0] -= begin;
         return place >= begin && place < end;
     }
@@ -217,10 +218,11 @@ Result<void> check_merged(const TargetTensor& target, const std::byte* bytes, st
 }
 
 // Like fill(), for a tensor that scales or an adapter change: computes in fp32 and rounds once.
-// Processes only as many rows at a time as fit the processor's cache.
+// Processes only as many rows at a time as fit in the processor's cache.
 void fill_changed(const Source& source, const TargetTensor& target, std::int64_t begin,
                   std::int64_t end, std::byte* buffer) {
-    constexpr std::int64_t kCached = std::int64_t{1} << 16U;  // in elements
+    // number of elements that are processed at a time
+    constexpr std::int64_t kCached = std::int64_t{1} << 16U;
     constexpr std::int64_t kRowsMin = 8;
     const std::int64_t row = tensor::row_major(target.info.shape)[0];
     const std::int64_t step =
@@ -305,7 +307,8 @@ Result<void> compare(const Source& source, const Comparison& comparison) {
     one.info.shape = comparison.size;
     TargetTensor other = one;
     const Shape zero(comparison.size.size(), 0);
-    constexpr int kNoTensor = -1;  // to compare stored values, without an adapter's changes
+    // number of no tensor, so that stored values are compared, without an adapter's changes
+    constexpr int kNoTensor = -1;
     one.copies = {{comparison.first, comparison.first_begin, zero, comparison.size, kNoTensor, {}}};
     other.copies = {
         {comparison.second, comparison.second_begin, zero, comparison.size, kNoTensor, {}}};

@@ -128,12 +128,12 @@ void replace_tensor(Source& source, int number, const tensor::StridedView& view,
 }
 
 // The operands of change[i, j] = sum over k of left[i, k] * right[k, j], computed for kRows rows at
-// a time. A block of columns stays in registers while all k are added.
+// a time. multiply() keeps a block of columns in registers while it adds all k.
 constexpr std::int64_t kRows = 4;
 struct Product {
     const float* left = nullptr;  // [kRows, lora_rank]
     std::int64_t lora_rank = 0;
-    const float* right = nullptr;  // [lora_rank, …], rows at `stride`
+    const float* right = nullptr;  // [lora_rank, columns]; rows are `stride` elements apart
     std::int64_t stride = 0;
     std::int64_t columns = 0;
 };
@@ -160,7 +160,7 @@ ROLL_VECTORIZED void multiply(const Product& of, float* change) {
         }
 }
 
-// Computes values[j] = (values[j] + change[j] * scale) * row_scale for each column.
+// Adds the change to each column: values[j] = (values[j] + change[j] * scale) * row_scale.
 ROLL_VECTORIZED void add_scaled(const float* change, float scale, float row_scale,
                                 std::int64_t columns, float* values) {
     for (std::int64_t j = 0; j < columns; ++j)
@@ -175,7 +175,7 @@ void add_strided(const float* change, float scale, float row_scale, const Change
     }
 }
 
-// True if no element has all exponent bits set, as infinities and NaNs have.
+// Returns true if all elements are finite: infinities and NaNs have all exponent bits set.
 template <class Word>
 ROLL_VECTORIZED bool no_full_exponent(const std::byte* elements, std::size_t bytes, Word exponent) {
     unsigned found = 0;
@@ -208,7 +208,7 @@ void apply(const Delta& delta, const ChangedBox& box, float* values) {
     for (std::int64_t first = 0; first < box.rows; first += kRows) {
         const std::int64_t rows = std::min(kRows, box.rows - first);
         const float* left = delta.left.data() + (box.row + first) * delta.lora_rank;
-        if (rows < kRows) {  // pads with rows of zeros
+        if (rows < kRows) {  // pad the last rows with zeros, because multiply() needs kRows rows
             std::copy_n(left, rows * delta.lora_rank, last.begin());
             left = last.data();
         }

@@ -19,8 +19,8 @@
 
 namespace {
 
-// True if a stop signal has arrived. The stop signals are blocked, so they stay pending; the
-// conversion polls them between windows.
+// Returns true if a stop signal has arrived. The stop signals are blocked and stay pending, so that
+// the conversion can poll them between windows.
 bool stop_is_pending() {
     sigset_t pending;
     ::sigpending(&pending);
@@ -87,7 +87,8 @@ roll::Result<void> check_manifest(const std::filesystem::path& directory) {
 int run(int argc, char** argv) {
     block_stop_signals();
     roll::survive_failed_reads();
-    ::signal(SIGXFSZ, SIG_IGN);  // so that a write beyond `ulimit -f` fails with EFBIG
+    // ignored, so that a write beyond `ulimit -f` fails with EFBIG instead
+    ::signal(SIGXFSZ, SIG_IGN);
     const std::vector<std::string> arguments(argv + 1, argv + argc);
     const auto command = roll::convert::parse_command_line(arguments);
     if (!command) return roll::convert::report_error(command.error(), false);

@@ -16,7 +16,7 @@ using families::Stage;
 constexpr const char* kEmbedding = "embedding.word_embeddings.weight";
 constexpr const char* kOutput = "output_layer.weight";
 
-// Pairs of name endings: with TransformerEngine, and without.
+// Pairs of name endings: in a model with TransformerEngine, and without it.
 constexpr std::array<std::pair<const char*, const char*>, 5> kSpellings{
     {{".self_attention.linear_qkv.layer_norm_weight", ".input_layernorm.weight"},
      {".mlp.linear_fc1.layer_norm_weight", ".pre_mlp_layernorm.weight"},
@@ -65,9 +65,9 @@ Shard empty_shard(const NativeTensor& tensor) {
     return shard;
 }
 
-// Returns the rank's part of a whole tensor whose rows are cut into tp equal parts. If there are
-// fewer key-value groups than ranks, Megatron 0.16 and later cut through groups in this way; the
-// ranks then gather the groups.
+// Returns the rank's part of a tensor whose rows are cut into tp equal parts. Megatron 0.16 and
+// later cut through key-value groups in this way if there are fewer groups than ranks; the ranks
+// then gather the groups.
 Shard rows_of_rank(Shard whole, int tp, int rank) {
     const std::int64_t rows = whole.shape[0] / tp;
     const std::int64_t first = rank * rows;
@@ -85,7 +85,8 @@ Shard rows_of_rank(Shard whole, int tp, int rank) {
     return shard;
 }
 
-// True if each group can be split evenly over tp / groups ranks. `heads` counts all query heads.
+// Returns true if each group can be split evenly over tp / groups ranks. `heads` counts all query
+// heads.
 bool cuts_groups(std::int64_t groups, std::int64_t heads, std::int64_t rows, int tp) {
     return tp % groups == 0 && heads % tp == 0 && rows % tp == 0;
 }
@@ -174,8 +175,8 @@ Result<Shard> strands_shard(const NativeTensor& tensor, const Model& model, int 
     return shard;
 }
 
-// Returns a name like "…experts.local_experts.5.linear_fc1.weight" with the expert's number on the
-// rank. If `grouped`, in the form "…experts.linear_fc1.weight1".
+// Returns a name like "…experts.local_experts.5.linear_fc1.weight" with the expert's number on its
+// rank. If `grouped`, the name has the form "…experts.linear_fc1.weight1".
 std::string with_expert(std::string name, std::int64_t global, std::int64_t local, bool grouped) {
     const std::string ending = kExperts + std::to_string(global) + ".";
     const std::size_t at = name.find(ending);
@@ -221,8 +222,8 @@ class Builder {
                            std::move(shard.shape), std::move(shard.pieces), false});
         return {};
     }
-    // Adds the tied output layer, a copy of the embedding in the last stage. If the last stage is
-    // also the first, the copy is optional, because only some writers store it then.
+    // Adds the tied output layer, a copy of the embedding in the last stage. The copy is optional
+    // if the last stage is also the first, because only some writers store it then.
     Result<void> add_tied_output(const NativeTensor& embedding, const Place& place) {
         ROLL_TRY_VOID(add(embedding, kOutput, place));
         stored_.back().optional = config_.layout.pp == 1 && config_.layout.vpp == 1;
@@ -274,7 +275,7 @@ Result<void> add_chunk(Builder& builder, const std::vector<NativeTensor>& native
             ROLL_TRY_VOID(builder.add(tensor, tensor.name, place));
         }
     }
-    // The last stage has the embedding too, because multi-token prediction embeds tokens there.
+    // The last stage also has the embedding, because multi-token prediction embeds tokens there.
     if (last && !first && has_mtp && embedding != nullptr)
         ROLL_TRY_VOID(builder.add(*embedding, kEmbedding, place));
     if (last && !has_output && embedding != nullptr)

@@ -54,8 +54,8 @@ Result<void> check_args(const Source& source, const Json& args) {
         if (said == args.end() || own == source.config.native.end() || !said->is_number() ||
             !own->is_number() || *said == *own)
             continue;
-        // Without group_query_attention, num_query_groups has no meaning. With latent attention,
-        // num_query_groups and kv_channels have none.
+        // Skips num_query_groups without group_query_attention, and num_query_groups and
+        // kv_channels with latent attention, because they have no meaning then.
         const std::string_view name = key;
         const bool latent = args.value("multi_latent_attention", Json(false)) == true;
         if (name == "num_query_groups" &&
@@ -70,7 +70,7 @@ Result<void> check_args(const Source& source, const Json& args) {
     return {};
 }
 
-// Returns an attention tensor as version 1 stores it: as three tensors with a stride, because the
+// Returns an attention tensor in the form of version 1: three tensors with a stride, because the
 // rows of a head are interleaved as q, k, v, q, k, v, ....
 std::vector<Stored> interleaved(const Stored& qkv) {
     std::vector<Stored> parts(kInterleaved.size(), qkv);
@@ -116,7 +116,7 @@ Result<void> carry_ranks(Source& source, const fs::path& directory) {
     for (const int pp : {0, layout.pp - 1}) {
         const fs::path label = formats::mca_rank_file(layout, {.tp = 0, .pp = pp, .ep = 0});
         const auto path = weights_in(directory / label.parent_path().filename());
-        if (!path) continue;  // read_ranks() reports the missing file
+        if (!path) continue;  // skip it, because read_ranks() reports the missing file
         ROLL_TRY(const auto file, TorchFile::open(*path));
         ROLL_TRY_VOID(carry_rank(source, file, pp));
     }
@@ -165,7 +165,8 @@ Result<void> read_megatron(Source& source, const fs::path& directory,
     ROLL_TRY_VOID(check_args(source, state.args));
     source.config.layout = state.has_args ? state.layout : layout_by_names(directory);
     source.config.grouped_experts = state.args.value("moe_grouped_gemm", Json(false)) == true;
-    source.config.local_names = false;  // RankReader accepts both spellings
+    // any value works, because RankReader accepts both spellings
+    source.config.local_names = false;
     const Json mtp = state.args.value("mtp_num_layers", Json());
     ROLL_TRY_VOID(use_tensors(source, mtp.is_number() && mtp > 0));
     ROLL_TRY_VOID(carry_ranks(source, directory));
@@ -184,7 +185,7 @@ Result<void> read_megatron(Source& source, const fs::path& directory,
 Result<void> open_megatron(Source& source, const families::Families& families,
                            const fs::path& given) {
     const auto directory = megatron_directory(source.directory);
-    ROLL_CHECK(directory);  // detect_format() checked
+    ROLL_CHECK(directory);  // nullopt is impossible, because detect_format() has checked it
     ROLL_TRY(const formats::MegatronState state, first_state(*directory));
     return open_with_config(
         source, families, {source.directory, directory->parent_path(), *directory}, given,

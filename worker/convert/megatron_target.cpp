@@ -10,8 +10,8 @@
 namespace roll::convert {
 namespace {
 
-// Changes an attention tensor to the row order of version 1, in which row r of a head's q, k and v
-// are adjacent. Requires pieces in the order query, key, value of each head.
+// Changes an attention tensor to the row order of version 1: row r of a head's q, k and v are
+// adjacent. Requires pieces in the order query, key, value of each head.
 void interleave(Stored& qkv) {
     const auto parts = static_cast<std::int64_t>(kInterleaved.size());
     std::int64_t head = 0;
@@ -58,7 +58,7 @@ Result<std::vector<Stored>> megatron_layout(const Source& source, formats::McaCo
         stored.file = kMegatronRelease + stored.file.substr(stored.file.find('/'));
         if (former) ROLL_TRY_VOID(make_former(source, stored, version));
     }
-    // Sorts the layout so that the tensors of one inner dict are adjacent.
+    // Sorts the layout, because the tensors of one inner dict must be adjacent.
     if (former)
         std::stable_sort(layout.begin(), layout.end(), [](const Stored& a, const Stored& b) {
             const auto front = [](const Stored& one) {

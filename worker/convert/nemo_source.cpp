@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using formats::TorchFile;
 
-// The files of a directory or archive, by name. `source` keeps opened files mapped.
+// The files of a directory or archive, by name. `source` keeps the opened files mapped.
 class Files {
   public:
     static Result<Files> open(Source& source) {
@@ -78,7 +78,8 @@ class Files {
     }
     Source* source_;
     std::shared_ptr<const MappedFile> archive_;
-    std::map<std::string, std::span<const std::byte>> bytes_;  // contents of an archive's files
+    // contents of the archive's files, by name
+    std::map<std::string, std::span<const std::byte>> bytes_;
 };
 
 struct Ranks {
@@ -136,11 +137,11 @@ Result<void> find_model_config(Source& source, const Files& files,
     return use_config_text(source, text, where / "config.json", families);
 }
 
-// Properties of the checkpoint that the first rank's file shows.
+// Properties of the checkpoint, as the first rank's file shows them.
 struct Look {
     std::int64_t vocabulary = 0;  // number of rows of the embedding
     bool gate_apart = false;
-    bool core = false;  // true: has the names of Megatron core
+    bool core = false;  // true: tensors have the names of Megatron core
 };
 
 Look look_at(const TorchFile& file) {

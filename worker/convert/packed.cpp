@@ -35,15 +35,16 @@ Result<void> select_packed(Source& source) {
 Result<void> settle_packed(Source& source, const Shapes& found) {
     if (source.family->packed.empty()) return {};
     ROLL_TRY(const auto packed, known_packed(source));
-    // First finds the conditions that some tensor's shape rules out, because another tensor's shape
-    // may fit two conditions.
+    // First find the conditions that some tensor's shape rules out, because the shape of another
+    // tensor may fit two conditions.
     std::set<std::string> fails;
     for (const families::PackedTensor& one : packed) {
         const auto there = found.find(one.name);
         if (there != found.end() && there->second != packed_layout(source.model, one).shape)
             fails.insert(one.condition);
     }
-    std::map<std::string, std::string> holds;  // tensor -> the condition that its shape fits
+    // name of a tensor -> the condition that its shape fits
+    std::map<std::string, std::string> holds;
     for (const families::PackedTensor& one : packed) {
         if (one.condition.empty() || fails.contains(one.condition)) continue;
         const auto there = found.find(one.name);

@@ -31,7 +31,8 @@ struct Note {
     std::string failed;
 };
 
-// The last note from another process, and when it arrived by this process's clock.
+// The last note (file of progress) from another process, and when it arrived by this process's
+// clock.
 struct Heard {
     Note note;
     Clock::time_point at = Clock::now();
@@ -50,7 +51,7 @@ Result<void> write_note(const fs::path& path, const Note& note) {
                                            .dump());
 }
 
-// Reads another process's note; nullopt if there is no note of this run.
+// Reads another process's note. Returns nullopt if there is no note of this run.
 std::optional<Note> read_note(const fs::path& path, const std::string& run) {
     const auto text = read_file(path);
     if (!text) return std::nullopt;
@@ -94,7 +95,7 @@ std::vector<bool> own_files(const Plan& plan, const Part& part) {
     return own;
 }
 
-// A thread that writes this process's note and reads the others'.
+// A thread that writes this process's note and reads the notes of the others.
 class Meeting::Speaker {
   public:
     Speaker(fs::path staging, Part part) : staging_(std::move(staging)), part_(std::move(part)) {
@@ -128,8 +129,8 @@ class Meeting::Speaker {
         return sum;
     }
 
-    // Waits until the others stop writing, at most five seconds, so that the target's directory can
-    // be removed.
+    // Waits until the other processes stop writing, at most five seconds, so that the target's
+    // directory can be removed.
     void wait_for_the_others() {
         const auto have_ended = [&] {
             const std::lock_guard lock(mutex_);
@@ -173,8 +174,8 @@ class Meeting::Speaker {
         return note_;
     }
 
-    // Writes the note without holding `mutex_`, so a slow disk never blocks the working threads.
-    // Returns true if it is the last note, after which process 0 may remove the files.
+    // Writes the note without holding `mutex_`, so that a slow disk never blocks the working
+    // threads. Returns true if it is the last note; process 0 may then remove the files.
     bool speak() {
         const Note note = next_note();
         if (const auto written = write_note(note_of(staging_, part_.index), note); !written)
@@ -208,7 +209,7 @@ class Meeting::Speaker {
     Note note_;
     std::vector<std::pair<int, Heard>> heard_;
     std::optional<Error> trouble_;
-    std::jthread thread_;  // last, because it uses the other members
+    std::jthread thread_;  // declared last, because the thread uses the other members
 };
 
 Result<Meeting> Meeting::join(const fs::path& staging, const Part& part, const Stopped& stopped) {

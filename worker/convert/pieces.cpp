@@ -38,9 +38,9 @@ std::vector<Stored> hf_layout(const Model& model) {
     return stored;
 }
 
-// Member `i` of an expert's `count` members has rows [i * rows, (i + 1) * rows) of the expert's
-// part of the tensor. If members alternate, it has every count-th row from `i` on. If the part is
-// transposed, its rows are the last dim.
+// An expert's part of the tensor holds its `count` members. Member `i` has rows [i * rows, (i + 1)
+// * rows) of it. If members alternate, member `i` has every count-th row from `i` on. If the part
+// is transposed, its rows are along the last dim.
 Stored packed_layout(const Model& model, const families::PackedTensor& packed) {
     const bool turned = packed.packing != families::Packing::Stacked;
     const bool alternates = packed.packing == families::Packing::Interleaved;

@@ -33,7 +33,7 @@ std::optional<Box> meet(const Piece& a, const Piece& b) {
     return box;
 }
 
-// Maps a point of the HuggingFace tensor to its place in the stored tensor.
+// Maps a point of the HuggingFace tensor to its coordinates in the stored tensor.
 Shape in_stored(const Piece& piece, const Shape& point) {
     Shape place = piece.stored_begin;
     for (std::size_t dim = 0; dim < point.size(); ++dim)
@@ -47,7 +47,7 @@ struct Holder {
 };
 
 // Finds the holders of each HuggingFace tensor: the source tensors that have a box of it. If
-// several have the same box, the first is read and the others are compared with it.
+// several holders have the same box, the first is read and the others are compared with it.
 class Holders {
   public:
     Holders(const Source& source, Plan& plan) : of_(source.model.tensors.size()) {
@@ -104,7 +104,7 @@ Result<void> cover(const Piece& piece, const Holders& holders, TargetTensor& tar
     return fail(ErrorCode::Corrupt, target.info.name + " is not completely in the source");
 }
 
-// Fails if a constant would be added to a tensor that is not of a floating-point type.
+// Fails if a constant would be added to a tensor whose type is not a floating-point type.
 Result<void> check_changes(const Source& source, const TargetTensor& target) {
     for (const Copy& copy : target.copies) {
         const tensor::TensorInfo& info = source.tensors[copy.source].view.info;
@@ -145,7 +145,7 @@ tensor::DType own_dtype(const Source& source, const Copy& copy) {
     return kept == source.dtypes.end() ? source.tensors[copy.source].view.info.dtype : kept->second;
 }
 
-// Returns the type of a target tensor. `otherwise` is the type of a tensor that is all padding.
+// Returns the type of a target tensor. Returns `otherwise` for a tensor that is all padding.
 Result<tensor::DType> dtype_of(const Source& source, const TargetTensor& target,
                                tensor::DType otherwise, std::optional<tensor::DType> dtype) {
     const tensor::DType from =
@@ -164,8 +164,8 @@ Result<tensor::DType> dtype_of(const Source& source, const TargetTensor& target,
     return keeps_fp32 ? tensor::DType::F32 : *dtype;
 }
 
-// Returns the type of a target's 8-bit values: the source's own type if the source already has
-// blocks.
+// Returns the type of a target's 8-bit values. It is the source's own type if the source already
+// has blocks.
 tensor::DType dtype_of_blocks(const Source& source, const TargetTensor& target) {
     const Copy& weight = target.copies.front();
     const auto known = source.scales.find(weight.hf);
@@ -191,14 +191,14 @@ Result<void> check_written_once(const Plan& plan) {
 }
 
 std::string place_of(const Stored& stored) {
-    if (!stored.whole.empty()) return stored.name;  // of a chunk: the whole tensor's key
+    if (!stored.whole.empty()) return stored.name;  // for a chunk: the key of the whole tensor
     return stored.file + (stored.section.empty() ? "" : " " + stored.section) +
            (stored.file.empty() ? "" : " ") + stored.name;
 }
 
-// Returns the places of target tensors that need an absent tensor, and notes them in the plan as
-// left out. All chunks of a chunked tensor are left out together, because a part of the tensor is
-// useless.
+// Finds the target tensors that need an absent tensor. Returns their places and lists them in the
+// plan as left out. All chunks of a chunked tensor are left out together, because a part of the
+// tensor is useless.
 std::set<std::string> incomplete(const Source& source, const std::vector<Stored>& layout,
                                  Plan& plan) {
     std::set<std::string> places;
@@ -240,7 +240,8 @@ Result<Plan> make_plan(const Source& source, std::vector<Stored> layout,
     const std::set<std::string> skipped = incomplete(source, layout, plan);
     std::map<std::string, std::size_t> files;
     for (Stored& one : layout) {
-        const Stored stored = std::move(one);  // moved, to free the layout as the plan grows
+        // moved out, so that the layout's memory is freed as the plan grows
+        const Stored stored = std::move(one);
         if (stored.optional) continue;
         const auto [place, added] = files.emplace(stored.file, plan.files.size());
         if (added) plan.files.push_back({stored.file, {}, {}});

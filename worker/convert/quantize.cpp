@@ -11,7 +11,7 @@ namespace {
 constexpr std::int64_t kBlock = 128;
 constexpr float kLargest = 448;  // largest F8_E4M3 value
 constexpr const char* kSuffix = "_scale_inv";
-constexpr int kAsStored = -1;  // no tensor has this number, so no scales or adapters apply
+constexpr int kAsStored = -1;  // number of no tensor, so that no scales or adapters apply
 
 std::int64_t blocks(std::int64_t size, std::int64_t block) { return (size + block - 1) / block; }
 
@@ -34,7 +34,7 @@ bool travels(const Source& source, int hf) {
     return source.scales.contains(hf) && !source.deltas.contains(hf);
 }
 
-// Returns the target tensor changed to the weight itself, with elements of `type`.
+// Returns a target tensor for the unquantized weight itself, with elements of `type`.
 TargetTensor weight_of(const Source& source, const TargetTensor& target, tensor::DType type) {
     TargetTensor weight = target;
     weight.making = Making::Copies;
@@ -44,13 +44,13 @@ TargetTensor weight_of(const Source& source, const TargetTensor& target, tensor:
     return weight;
 }
 
-// Returns the factor that maps a block's largest magnitude to the type's largest value.
+// Returns the factor that maps the block's largest magnitude to the largest value of F8_E4M3.
 float factor_of(const float* values, std::int64_t rows, std::int64_t columns, std::int64_t stride) {
     float largest = 0;
     for (std::int64_t i = 0; i < rows; ++i)
         for (std::int64_t j = 0; j < columns; ++j)
             largest = std::max(largest, std::fabs(values[i * stride + j]));
-    return largest > 0 ? 1.0F / largest * kLargest : 1.0F;  // two roundings, like torch
+    return largest > 0 ? 1.0F / largest * kLargest : 1.0F;  // rounds twice, as torch does
 }
 
 // Quantizes one row of blocks: writes the scales and, unless `numbers` is null, the values.
@@ -95,7 +95,7 @@ std::uint8_t to_e4m3(float value) {
     const float magnitude = std::fabs(value);
     if (std::isnan(value)) return sign | 0x7FU;
     if (magnitude >= kLargest) return sign | 0x7EU;
-    if (magnitude < 0x1p-6F)  // subnormal: adding 2^14 rounds to steps of 2^-9
+    if (magnitude < 0x1p-6F)  // subnormal result: adding 2^14 rounds to steps of 2^-9
         return sign |
                static_cast<std::uint8_t>(std::bit_cast<std::uint32_t>(magnitude + 0x1p14F) & 0xFFU);
     std::uint32_t rounded = std::bit_cast<std::uint32_t>(magnitude);
@@ -132,7 +132,7 @@ std::vector<Stored> with_scales(const Source& source, std::vector<Stored> layout
 
 Json quantization_of(const Source& source, const Plan& plan) {
     if (!source.quantization.is_null()) return source.quantization;
-    std::set<std::string> plain;  // unquantized modules, also of packed experts
+    std::set<std::string> plain;  // names of unquantized modules, also of packed experts
     for (const TargetTensor& target : plan.tensors)
         if (target.making == Making::Copies && target.info.shape.size() >= 2)
             plain.insert(target.info.name.substr(0, target.info.name.rfind('.')));

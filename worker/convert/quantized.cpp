@@ -21,7 +21,8 @@ constexpr std::array<Method, 6> kMethods{{
     {"torchao", "torchao", "dequantize() of torchao's tensors"},
 }};
 
-// The ending of a tensor's name by which a method stores data in place of a weight or beside it.
+// The ending of a tensor's name that shows the quantization method: the method stores data under
+// it, instead of a weight or beside it.
 struct Ending {
     std::string_view text;
     const char* name;

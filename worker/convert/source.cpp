@@ -91,7 +91,7 @@ Result<Shapes> shapes_in(const fs::path& directory) {
     return shapes;
 }
 
-// True if the files have any of the config's multi-token-prediction layers.
+// Returns true if the files have at least one of the config's multi-token-prediction layers.
 Result<bool> has_mtp(const Source& source) {
     const Json& native = source.config.native;
     const auto mtp = native.find("mtp_num_layers");
@@ -149,8 +149,8 @@ Result<void> take_mca_tensor(Source& source, Matcher& matcher, const Stored& whe
     return {};
 }
 
-// Reads the sections of a rank's file. In a file with one section, accepts "model" and "model0" for
-// each other, because ROLL writes "model0" if one virtual stage is requested explicitly.
+// Reads the sections of a rank's file. If the file has one section, accepts "model" for "model0"
+// and the reverse, because ROLL writes "model0" if one virtual stage is requested explicitly.
 Result<void> read_mca_file(Source& source, Matcher& matcher, const fs::path& path,
                            const std::string& file, const std::vector<std::string>& sections) {
     ROLL_TRY(auto opened, formats::TorchFile::open(path));
@@ -181,14 +181,14 @@ Result<void> read_mca_file(Source& source, Matcher& matcher, const fs::path& pat
     return {};
 }
 
-// Returns the path of a rank's file in `iteration`, because the tracker may name another iteration
-// than the one that Roll writes.
+// Returns the path of a rank's file in `iteration`. Replaces the iteration in `file`, because the
+// tracker file may name another iteration than the one that Roll writes.
 fs::path rank_path(const fs::path& iteration, const fs::path& file) {
     return iteration / file.parent_path().filename() / file.filename();
 }
 
-// Checks that all rank files exist. Must run before any list with one entry per rank is made,
-// because a config may claim any number of ranks.
+// Checks that all rank files exist. Call it before making any list with one entry per rank, because
+// a config may claim any number of ranks.
 Result<void> check_rank_files(const fs::path& iteration, const formats::McaLayout& layout) {
     formats::McaRank rank;
     for (rank.pp = 0; rank.pp < layout.pp; ++rank.pp)

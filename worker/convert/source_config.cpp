@@ -56,8 +56,8 @@ Result<void> use_mca_config(Source& source, const fs::path& directory,
     ROLL_TRY(Json native, families::native_config(*source.family, source.config.hf_config));
     for (const auto& [key, value] : source.config.native.items())
         if (!value.is_null()) native[key] = value;
-    // Drops the rows with which Roll padded the vocabulary. ROLL's checkpoints have no vocab_size,
-    // so there all rows are tokens.
+    // Rows beyond vocab_size are dropped, because Roll padded the vocabulary with them. ROLL's
+    // checkpoints have no vocab_size, so there all rows are tokens.
     const Json tokens = native.value("vocab_size", Json());
     const Json rows = native.value("padded_vocab_size", Json());
     if (tokens.is_number_integer() && rows.is_number_integer() && tokens > 0 && tokens < rows) {
@@ -96,7 +96,7 @@ Result<void> find_config(Source& source, const families::Families& families,
 
 namespace {
 
-// Returns a source for each family that fits the run's arguments. Adds to `reason` why the other
+// Returns a source for each family that fits the run's arguments. Adds to `reason` why other
 // families do not fit.
 std::vector<Source> sources_by_arguments(const Source& source, const families::Families& families,
                                          const std::string& given, const Json& args,
@@ -104,7 +104,8 @@ std::vector<Source> sources_by_arguments(const Source& source, const families::F
     std::vector<Source> choices;
     const Json native = formats::native_of_args(args);
     for (const auto& [name, family] : families.all()) {
-        if (name != (given.empty() ? family.model_type : given)) continue;  // an alias
+        // skip an alias of a family
+        if (name != (given.empty() ? family.model_type : given)) continue;
         auto config = families::hf_config_of(family, native);
         Source choice = source;
         if (config) {
@@ -139,7 +140,8 @@ Result<void> open_with_config(Source& source, const families::Families& families
     std::vector<Source> fits;
     std::string names;
     for (Source& choice : sources_by_arguments(source, families, given.string(), args, reason)) {
-        if (!is_family) choice.strictness = Strictness::RaiseAll;  // to tell families apart
+        // strict, because missing tensors tell families apart
+        if (!is_family) choice.strictness = Strictness::RaiseAll;
         const auto done = read(choice);
         if (!done) reason = done.error().message;
         if (!done) continue;

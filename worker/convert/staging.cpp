@@ -34,8 +34,8 @@ bool is_archive(const fs::path& path) {
     return file && formats::parse_tar(file->bytes());
 }
 
-// Fails if the target exists and may not be replaced. `overwrite` allows only what a conversion
-// writes: a directory with a model's config, or an archive.
+// Fails if the target exists and may not be replaced. `overwrite` allows replacing only what a
+// conversion writes: a directory with a model's config, or an archive.
 Result<void> check_target(const fs::path& target, bool overwrite) {
     std::error_code error;
     const fs::file_status status = fs::symlink_status(target, error);
@@ -56,8 +56,8 @@ Result<void> check_target(const fs::path& target, bool overwrite) {
     return {};
 }
 
-// Locks the directory itself, so that the lock disappears with the directory. Returns the
-// descriptor.
+// Locks the directory itself, because the lock then disappears with the directory. Returns the
+// descriptor that holds the lock.
 Result<int> lock_directory(const fs::path& directory) {
     const int fd = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0) return fail_errno("cannot open", directory);

@@ -67,8 +67,8 @@ Result<std::unique_ptr<TargetWriter>> create_safetensors(const fs::path& path,
     return std::make_unique<SafetensorsWriter>(std::move(output), std::move(in_order));
 }
 
-// Adds an extra state with the value None for each linear layer, because Megatron requires one.
-// Only TransformerEngine uses these states.
+// Adds an extra state with the value None for each linear layer. Megatron requires one, although
+// only TransformerEngine uses these states.
 void add_extra_states(formats::TorchSection& section) {
     std::set<std::string> names;
     for (const tensor::TensorInfo& info : section.tensors) {
@@ -185,7 +185,7 @@ formats::McaConfig mca_config_of(const Source& source, const Request& request) {
     config.grouped_experts = request.grouped_experts.value_or(config.grouped_experts);
     config.local_names = request.local_names.value_or(config.local_names);
     config.padded_vocab = 0;
-    if (request.vocab_divisor > 0) {  // pads the vocabulary like Megatron
+    if (request.vocab_divisor > 0) {  // pads the vocabulary as Megatron does
         const std::int64_t unit = request.vocab_divisor * request.layout.tp;
         const auto tokens = config.native.value("padded_vocab_size", std::int64_t{0});
         config.padded_vocab = (tokens + unit - 1) / unit * unit;
@@ -195,8 +195,8 @@ formats::McaConfig mca_config_of(const Source& source, const Request& request) {
     return config;
 }
 
-// Returns the config of an fsdp_dtensor target: without a layout and, unless requested otherwise,
-// with grouped experts, like Megatron's own tool.
+// Returns the config of an fsdp_dtensor target. Like Megatron's own tool, it has no layout and,
+// unless requested otherwise, grouped experts.
 formats::McaConfig fsdp_config(const Source& source, const Request& request) {
     formats::McaConfig config = mca_config_of(source, request);
     config.layout = {};
@@ -284,7 +284,7 @@ Result<void> write_companions(const Source& source, const Plan& plan, const Requ
             return write_file_atomically(directory / "latest_checkpointed_iteration.txt",
                                          kMegatronRelease);
         case Format::DeepSpeed:
-        case Format::Peft: break;  // target_layout() refused it
+        case Format::Peft: break;  // impossible, because target_layout() refused it
         case Format::Nemo:
             ROLL_TRY_VOID(write_hf_config(source, plan, request, directory));
             return write_nemo_configs(mca_config_of(source, request), request.name, directory);
