@@ -19,7 +19,7 @@ tl::unexpected<Error> wrong(const std::string& what, std::string hint = "") {
     return fail(ErrorCode::InvalidArgument, what, std::move(hint));
 }
 
-// Returns the names in an expression, without numbers.
+// Returns the names in an expression; skips its numbers.
 std::vector<std::string> names_in(const std::string& expression) {
     std::vector<std::string> names;
     std::string word;
@@ -65,7 +65,7 @@ std::set<std::string> fields_of(const Family& family) {
     return fields;
 }
 
-// Known names: native fields, and the dot-separated words of native tensor names.
+// The known names: native fields, and the parts (separated by dots) of native tensor names.
 struct Names {
     std::set<std::string> fields;
     std::set<std::string> words;
@@ -86,7 +86,8 @@ Result<Names> built_in_names() {
     return names;
 }
 
-// Returns the known name that `name` probably means; nullopt if `name` is known or none is similar.
+// Returns the known name that `name` probably means; nullopt if `name` is known itself or no known
+// name is similar.
 std::optional<std::string> meant_by(const std::string& name, const std::set<std::string>& known) {
     if (known.contains(name)) return std::nullopt;
     const std::vector<std::string> list(known.begin(), known.end());
@@ -136,8 +137,8 @@ Result<void> check_fields(const Family& family) {
     return {};
 }
 
-// Assigns sample values to the fields that expressions use. Computes the fields for which the
-// family has arithmetic.
+// Assigns sample values to the fields that expressions use. Computes a field's value if the family
+// has arithmetic for it.
 class SampleSizes {
   public:
     SampleSizes(const Family& family, std::size_t round) : family_(family), next_(round) {}
@@ -183,8 +184,8 @@ Result<void> try_rows(const Family& family, const WeightRule& rule, std::size_t 
     return {};
 }
 
-// Checks the strands of a rule with several sample sizes, because sizes that do not divide prove
-// nothing about the rows.
+// Checks that the strands (row ranges) of a rule use each row once. Tries several sample sizes,
+// because sizes with which a division has a remainder prove nothing about the rows.
 Result<void> check_rows(const Family& family, const WeightRule& rule) {
     if (rule.operation != Operation::Strands) return {};
     constexpr std::size_t kRounds = 8;

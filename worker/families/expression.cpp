@@ -97,7 +97,8 @@ class Parser {
 
 namespace {
 
-// Returns the value at "a.b" in nested objects, which may be null; nullptr if it is absent.
+// Returns the value at a path such as "a.b" in nested objects; the value may be null. Returns
+// nullptr if it is absent.
 const Json* found_at(const Json& config, const std::string& path) {
     const Json* value = &config;
     std::size_t begin = 0;

@@ -40,7 +40,7 @@ std::optional<Value> by_name(const std::array<std::pair<const char*, Value>, n>&
     return std::nullopt;
 }
 
-// Parses one file. Records the first problem with its path.
+// Parses one family file. Records the first problem, with its path in the JSON.
 class FamilyParser {
   public:
     explicit FamilyParser(std::string where) : where_(std::move(where)) {}
@@ -123,8 +123,8 @@ class FamilyParser {
         return result;
     }
 
-    // Parses the sources of each native field, and the values to use if the HuggingFace config has
-    // none.
+    // Parses the HuggingFace paths of each native field, and the values to use if the HuggingFace
+    // config has none.
     void parse_config(const Json& config, Family& family) {
         for (const auto& [native, source] : config.items()) {
             const std::string path = "config." + native;
@@ -163,7 +163,8 @@ class FamilyParser {
         return kind;
     }
 
-    // Returns the key's integer, or 0 if the key is absent. Reports a value below `least`.
+    // Returns the integer at the key, or 0 if the key is absent. Reports a value below `least` as a
+    // problem.
     std::int64_t number(const Json& json, const std::string& path, const char* key,
                         std::int64_t least) {
         if (!json.contains(key)) return 0;
@@ -343,16 +344,16 @@ class FamilyParser {
         }
     }
 
-    // Reports names without {layer} if there is no mtp_from, because MTP layers then continue the
-    // decoder's layer numbers.
+    // Reports a HuggingFace name without {layer} as a problem if there is no mtp_from, because MTP
+    // layers then continue the decoder's layer numbers.
     void check_mtp_names(const WeightRule& rule, const std::string& path, const Family& family) {
         for (const std::string& name : rule.hf)
             if (family.mtp_from.empty() && name.find("{layer}") == std::string::npos)
                 note(path + ".hf", "must contain {layer} as `native` does: " + name);
     }
 
-    // Reports names that lack a placeholder, because a name without {layer} would be the same
-    // tensor in every layer.
+    // Reports a name that lacks a placeholder as a problem, because a name without {layer} would be
+    // the same tensor in every layer.
     void check_placeholders(const WeightRule& rule, const std::string& path) {
         std::vector<std::string> placeholders{"{layer}", "{expert}"};
         for (const auto& [name, count] : rule.repeat) placeholders.push_back(name);

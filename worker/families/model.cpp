@@ -8,7 +8,7 @@
 namespace roll::families {
 namespace {
 
-// Limits far above any model, so that a broken config cannot cause endless listing.
+// Limits far above the size of any model, so that a broken config cannot cause an endless list.
 constexpr std::int64_t kLayersMax = 10'000;
 constexpr std::int64_t kExpertsMax = 100'000;
 constexpr std::int64_t kTensorsMax = 10'000'000;
@@ -26,7 +26,7 @@ bool is_true(const Json& value) {
     return !value.is_null();
 }
 
-// Evaluates "field" or "!field". A field that the config lacks is false.
+// Evaluates a condition "field" or "!field". A field that the config lacks counts as false.
 bool holds(const std::string& condition, const Json& native) {
     if (condition.empty()) return true;
     const bool negated = condition.front() == '!';
@@ -46,7 +46,7 @@ bool in_list(const Json* list, std::int64_t layer) {
     return std::find(list->begin(), list->end(), Json(layer)) != list->end();
 }
 
-// Evaluates "kind" or "!kind"; empty means every layer.
+// Returns whether a layer meets "kind" or "!kind"; empty means every layer.
 bool is_of_kind(const Family& family, const std::string& name, const Json& hf_config,
                 std::int64_t layer) {
     if (name.empty()) return true;
@@ -68,8 +68,8 @@ bool is_of_kind(const Family& family, const std::string& name, const Json& hf_co
     return is != negated;
 }
 
-// Returns which layers are of a kind, in the form of Megatron's moe_layer_freq: 1 if every layer
-// is, else a list with 1 or 0 per layer.
+// Returns the layers of a kind, in the form of Megatron's moe_layer_freq: 1 if all layers are of
+// this kind, else a list with 1 or 0 per layer.
 Json layer_list(const Family& family, const std::string& kind, const Json& hf_config,
                 std::int64_t layers) {
     Json list = Json::array();
@@ -121,8 +121,8 @@ struct Instance {
         if (mtp) pattern = replace(std::move(pattern), "{mtp}", *mtp);
         return pattern;
     }
-    // Returns a HuggingFace name. Multi-token-prediction layers use a decoder layer's rules with
-    // another prefix.
+    // Returns the HuggingFace name that `pattern` gives. Multi-token-prediction layers use a
+    // decoder layer's rules with another prefix.
     std::string hf_name(const Family& family, std::string pattern) const {
         if (mtp && !family.mtp_from.empty() && pattern.starts_with(family.mtp_from))
             pattern.replace(0, family.mtp_from.size(), family.mtp_to);
@@ -165,8 +165,8 @@ Result<void> add_strands(const WeightRule& rule, const Json& scope, NativeTensor
     return check_strands(tensor);
 }
 
-// Returns the tensor that a rule gives for these numbers. `scope` is the native config with the
-// HuggingFace config under "hf".
+// Returns the tensor that a rule gives for the numbers in `instance`. `scope` is the native config
+// with the HuggingFace config under "hf".
 Result<NativeTensor> expand(const Family& family, const WeightRule& rule, const Json& scope,
                             const Instance& instance) {
     NativeTensor result;
@@ -216,8 +216,8 @@ const std::vector<std::string>* paths_of(const Family& family, std::string_view 
     return nullptr;
 }
 
-// If sizes omit key-value heads, sets them to the number of query heads, ignoring the family's
-// default. Writes the value to the config because transformers would apply that default.
+// If sizes omit the number of key-value heads, sets it to the number of query heads, ignoring the
+// family's default. Writes it to the config, because transformers would apply that default.
 void set_groups(const Family& family, Json& config) {
     const auto* groups = paths_of(family, "num_query_groups");
     const auto* heads = paths_of(family, "num_attention_heads");
@@ -278,8 +278,8 @@ namespace {
 
 using SilentFields = std::vector<std::pair<std::string, Json>>;
 
-// Sets native fields to the family's values. A text is arithmetic over native fields and "hf."
-// fields.
+// Sets native fields to the family's default values. A value that is a text is arithmetic over
+// native fields and "hf." fields.
 Result<void> set_defaults(const SilentFields& fields, const Json& hf_config, Json& native) {
     Json scope = native;
     scope["hf"] = hf_config;
@@ -393,7 +393,7 @@ class Lister {
   private:
     using Repeat = std::map<std::string, std::string>::const_iterator;
 
-    // Adds the tensor once for each combination of the repeat numbers.
+    // Adds the tensor of a rule once for each combination of the repeat numbers.
     Result<void> add_repeated(const WeightRule& rule, Repeat next, const Instance& instance) {
         if (next == rule.repeat.end()) return add(rule, instance);
         ROLL_TRY(const std::int64_t count, dim_of(next->second, scope_, rule.native, 0));

@@ -32,7 +32,8 @@ bool is_said(const Json& value) {
     return !value.is_null() && value != false && value != 0 && value != Json::array();
 }
 
-// Returns the first path that is top-level or whose parent object exists.
+// Returns the first of `paths` that is top-level or whose parent object exists; nullptr if there is
+// none.
 const std::string* place_for(const Json& config, const std::vector<std::string>& paths) {
     for (const std::string& path : paths) {
         const std::size_t dot = path.rfind('.');
@@ -62,7 +63,7 @@ bool put_factor(const Family& family, const std::string& name, const Json& nativ
     return true;
 }
 
-// Sets the keys that select the layers. `layers` is 1, or a list of 0 and 1.
+// Sets the HuggingFace keys that select the layers of a kind. `layers` is 1, or a list of 0 and 1.
 void put_layers(const LayerKind& kind, const Json& layers, Json& config) {
     Json others = Json::array();
     if (layers.is_array())
@@ -104,7 +105,8 @@ Result<void> check(const Family& family, const Json& native, const Json& made) {
 Result<Json> hf_config_of(const Family& family, const Json& native) {
     Json config = family.hf_defaults;
     config["model_type"] = family.model_type;
-    for (const auto& [name, rule] : family.constants.items())  // creates parents of other keys
+    // first, because this may create the parents of other keys
+    for (const auto& [name, rule] : family.constants.items())
         if (native.contains(name)) put_constant(family, rule, native[name], config);
     for (const auto& [name, paths] : family.config) {
         const auto said = native.find(name);

@@ -1,4 +1,5 @@
-// Maps a native config to the trainer's config; names the parts that the trainer does not support.
+// Maps a native (Megatron) config to the trainer's config; names the parts that the trainer does
+// not support.
 #include <array>
 #include <cmath>
 #include <limits>
@@ -36,7 +37,8 @@ Result<std::int64_t> size_of(const Json& native, const char* key) {
     return value->get<std::int64_t>();
 }
 
-// Returns a field's number, which must be above `least`; `otherwise` if the config lacks the field.
+// Returns a native field's number, which must be above `least`. Returns `otherwise` if the config
+// lacks the field.
 Result<double> number(const Json& native, const char* key, double otherwise,
                       double least = -std::numeric_limits<double>::infinity()) {
     const Json* value = field(native, key);
@@ -48,7 +50,7 @@ Result<double> number(const Json& native, const char* key, double otherwise,
     return value->get<double>();
 }
 
-// Returns the HuggingFace key of a native field.
+// Returns the HuggingFace key that sets a native field.
 std::string key_of(const Family& family, std::string_view native) {
     for (const auto& [name, paths] : family.config)
         if (name == native) return paths.front();
@@ -74,7 +76,8 @@ Result<void> check_fields(const Family& family, const Json& native) {
     return {};
 }
 
-// Derives a layer's optional parts from its tensors. Refuses a tensor that is not listed here.
+// Finds a layer's optional parts (norms, biases) from its tensors. Refuses a tensor that is not
+// listed here.
 Result<void> read_layer(const Family& family, const Json& native, spec::ModelConfig& config) {
     bool always = false;
     const std::array<std::pair<const char*, bool*>, 12> of_a_layer{
@@ -106,7 +109,8 @@ Result<void> read_layer(const Family& family, const Json& native, spec::ModelCon
     return {};
 }
 
-// Reads the settings of YaRN. Names and defaults are those of transformers' modeling_rope_utils.py.
+// Reads the settings of YaRN (a way to stretch the positions of RoPE). Names and defaults are those
+// of transformers' modeling_rope_utils.py.
 Result<void> read_yarn(const Json& given, spec::RopeScaling& scaling, double positions) {
     ROLL_TRY(scaling.factor, number(given, "factor", positions / scaling.original_positions, 0));
     ROLL_TRY(scaling.low_factor, number(given, "beta_slow", 1, 0));
@@ -148,16 +152,16 @@ Result<void> read_long(const Json& given, spec::RopeScaling& scaling,
     return {};
 }
 
-// Returns the number of positions before stretching. Older configs have this key outside the
-// scaling object `given`; it then takes precedence.
+// Returns the number of positions before they are stretched. Older configs have this key outside
+// the scaling object `given`; the outer key then takes precedence.
 Result<double> original_positions(const Json& given, const Json& native, std::int64_t positions) {
     const char* key = "original_max_position_embeddings";
     ROLL_TRY(const double inside, number(given, key, static_cast<double>(positions), 1));
     return number(native, key, inside, 1);
 }
 
-// Returns the config's RoPE settings, or nullptr: rope_scaling, which transformers 4 writes, else
-// rope_parameters, which transformers 5 writes.
+// Returns the config's RoPE settings: rope_scaling, which transformers 4 writes, else
+// rope_parameters, which transformers 5 writes; nullptr if both are absent.
 const Json* rope_of(const Json& native) {
     for (const char* key : {"rope_scaling", "rope_parameters"}) {
         const Json* one = field(native, key);
