@@ -54,7 +54,7 @@ class MetadataReader {
     }
 
   private:
-    // Returns an object's attribute, or nullptr.
+    // Returns the attribute `name` of an object; nullptr if it has none.
     const PickleId* field(PickleId object, const char* name) const {
         const PickleNode& node = pickle_.at(object);
         if (node.kind != PickleKind::Call || node.state == kNoPickle) return nullptr;
@@ -174,7 +174,7 @@ class MetadataReader {
                        " is not a flat form of its original shape");
     }
 
-    // True if two chunks share an element.
+    // Returns true if two chunks share an element.
     static bool overlap(const DcpChunk& a, const DcpChunk& b) {
         for (std::size_t dim = 0; dim < a.begin.size(); ++dim)
             if (a.begin[dim] + a.size[dim] <= b.begin[dim] ||
@@ -182,8 +182,8 @@ class MetadataReader {
                 return false;
         return true;
     }
-    // Checks that the chunks fill the tensor exactly. Sorts them by `begin`, so that each is
-    // compared only with those near it.
+    // Checks that the chunks fill the tensor exactly. Sorts them by `begin`, so that each chunk is
+    // compared only with the chunks near it.
     static Result<void> check_chunks(DcpTensor& tensor) {
         const Shape& shape = tensor.info.shape;
         std::int64_t held = 0;

@@ -19,7 +19,7 @@ void write_size(PickleWriter& out, const tensor::Shape& shape) {
     out.op(pickle_op::kReduce);
 }
 
-// Begins a dict of attributes; names and values follow.
+// Begins an object's state, which is a dict of attributes; their names and values follow.
 void begin_state(PickleWriter& out) {
     out.op(pickle_op::kEmptyDict);
     out.op(pickle_op::kMark);
@@ -71,8 +71,8 @@ void write_tensor_metadata(PickleWriter& out, const DcpTensor& tensor) {
     end_state(out);
 }
 
-// Writes MetadataIndex(fqn, offset, index) -> _StorageInfo(relative_path, offset, length). An
-// object has no offset.
+// Writes an entry MetadataIndex(fqn, offset, index) -> _StorageInfo(relative_path, offset, length).
+// An entry that is not a tensor has no offset.
 void write_place(PickleWriter& out, const std::string& name, const tensor::Shape* offset,
                  const DcpExtent& extent) {
     out.object(kModule, "MetadataIndex");
@@ -98,8 +98,8 @@ void write_place(PickleWriter& out, const std::string& name, const tensor::Shape
     end_state(out);
 }
 
-// Writes the path of dict keys that leads to an entry: only its own key, because no dicts are
-// nested.
+// Writes the path of dict keys that leads to an entry. The path is the entry's own key, because no
+// dicts are nested.
 void write_way(PickleWriter& out, const std::string& name) {
     out.word(name);
     out.word(name);
@@ -114,7 +114,7 @@ void write_places(PickleWriter& out, const DcpMetadata& metadata) {
         write_place(out, object.name, nullptr, object.extent);
 }
 
-// If any tensor is saved in another shape, writes Megatron's attribute with the original shapes.
+// Writes Megatron's attribute with the original shapes, if any tensor is saved in another shape.
 void write_originals(PickleWriter& out, const DcpMetadata& metadata) {
     const bool any =
         std::any_of(metadata.tensors.begin(), metadata.tensors.end(),
@@ -146,7 +146,7 @@ std::string item_pickle(const tensor::TensorInfo& info) {
 constexpr std::array<std::pair<const char*, std::string_view>, 2> kMarks{
     {{"archive/byteorder", "little"}, {"archive/version", "3\n"}}};
 
-// Lays out the zip members: the pickle, the storage, and the small members of kMarks.
+// Lays out the zip members: the pickle, the storage, and the small members that kMarks lists.
 Result<ZipLayout> item_layout(const tensor::TensorInfo& info, const std::string& pickle) {
     ROLL_TRY(const std::int64_t bytes, tensor::byte_count(info.dtype, info.shape));
     ZipLayout layout;

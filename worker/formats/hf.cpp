@@ -36,12 +36,12 @@ constexpr std::array<const char*, 18> kCompanions{"added_tokens.json",
 
 constexpr const char* kMoreTemplates = "additional_chat_templates";
 
-constexpr int kFoldersMax = 8;  // largest depth of a file of remote code
+constexpr int kFoldersMax = 8;  // largest depth of folders in which a file of remote code may be
 
 bool is_hidden(const fs::path& name) { return name.string().starts_with('.'); }
 
-// True if the path may be a file of remote code. Subdirectories are allowed because a model's
-// Python files may be in packages.
+// Returns true if the path may be a file of remote code. Subdirectories are allowed, because a
+// model's Python files may be in packages.
 bool is_remote_code(const fs::path& path) {
     return std::distance(path.begin(), path.end()) <= kFoldersMax &&
            std::none_of(path.begin(), path.end(), is_hidden);
@@ -52,7 +52,7 @@ bool is_file(const fs::path& path) {
     return fs::is_regular_file(path, error);
 }
 
-// True if a shard's name in an index is a file of the same directory.
+// Returns true if a shard's name in an index is the name of a file in the same directory.
 bool is_plain_name(const std::string& name) {
     return !name.empty() && name.find('/') == std::string::npos &&
            name.find('\0') == std::string::npos && name != "." && name != "..";
@@ -106,7 +106,8 @@ Result<Json> read_hf_config(const fs::path& directory) {
 }
 
 Result<HfWeights> find_hf_weights(const fs::path& directory) {
-    for (const HfContainer& container : {kSafetensors, kTorchFiles}) {  // the order of transformers
+    // transformers prefers them in this order
+    for (const HfContainer& container : {kSafetensors, kTorchFiles}) {
         const std::string index = index_name(container);
         const std::string single = shard_name(container, 0, 1);
         if (is_file(directory / index)) return read_index(directory, index);

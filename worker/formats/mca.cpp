@@ -14,7 +14,7 @@ constexpr const char* kFirstLayers = "num_layers_in_first_pipeline_stage";
 constexpr const char* kLastLayers = "num_layers_in_last_pipeline_stage";
 constexpr const char* kTrackerFile = "latest_checkpointed_iteration.txt";
 
-// Reads a parallel size; returns `otherwise` if it is null or absent.
+// Reads a parallel size; returns `otherwise` if the size is null or absent.
 Result<int> size_of(const Json& json, const char* key, int otherwise = 1) {
     const auto found = json.find(key);
     if (found == json.end() || found->is_null()) return otherwise;
@@ -94,7 +94,7 @@ std::string mca_config_text(const McaConfig& config, tensor::DType dtype) {
     if (!json.contains("name_or_path")) json["name_or_path"] = "";
     json["tensor_model_parallel_size"] = layout.tp;
     json["pipeline_model_parallel_size"] = layout.pp;
-    // Writes vpp 1 as null, because ROLL looks for "model0" if a number is given.
+    // Writes vpp 1 as null, because ROLL looks for "model0" if the value is a number.
     json["virtual_pipeline_model_parallel_size"] = layout.vpp > 1 ? Json(layout.vpp) : Json();
     json["expert_model_parallel_size"] = layout.ep;
     json["expert_tensor_parallel_size"] = layout.expert_tp();

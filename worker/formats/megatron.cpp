@@ -8,8 +8,8 @@ namespace {
 constexpr int kRanksMax = 4096;
 constexpr std::size_t kDepthMax = 4;
 
-// Converts a value of the arguments to JSON: numbers, text, and lists of them. Other values become
-// null.
+// Converts a value in the run's arguments to JSON: numbers, text, and lists of them. Other values
+// become null.
 Json plain(const Pickle& pickle, PickleId id, std::size_t depth = 0) {
     const PickleNode& node = pickle.at(id);
     switch (node.kind) {
@@ -29,7 +29,7 @@ Json plain(const Pickle& pickle, PickleId id, std::size_t depth = 0) {
     }
 }
 
-// Returns a Namespace's attributes, or nullptr.
+// Returns the attributes of an argparse.Namespace; nullptr if the node is something else.
 const PickleNode* attributes(const Pickle& pickle, PickleId id) {
     const PickleNode& node = pickle.at(id);
     const bool is_namespace = pickle.arguments_of(id, "argparse Namespace") != nullptr ||
@@ -112,7 +112,7 @@ void write_value(PickleWriter& out, const Json& value) {
     }
 }
 
-// Pairs of the same name part: before Megatron core, and in Megatron core.
+// Pairs of spellings for a part of a name: before Megatron core, and in Megatron core.
 constexpr std::array<std::pair<const char*, const char*>, 14> kSpellings{
     {{"language_model.encoder.", "decoder."},
      {"language_model.transformer.", "decoder."},
@@ -204,8 +204,8 @@ Json megatron_args(const McaConfig& config, tensor::DType dtype) {
 
 namespace {
 
-// Returns moe_layer_freq with a number replaced by a list. A number n means that every n-th layer,
-// from the first, has experts.
+// Returns moe_layer_freq as a list, even if it is a number. A number n means that every n-th layer,
+// starting with the first, has experts.
 Json expert_layers(const Json& frequency, std::int64_t layers) {
     if (!frequency.is_number_integer() || frequency <= 1) return frequency;
     Json list = Json::array();
@@ -224,14 +224,15 @@ Json native_of_args(const Json& args) {
         !is_true(args, "untie_embeddings_and_output_weights");
     if (!is_true(args, "group_query_attention"))
         native["num_query_groups"] = args.value("num_attention_heads", Json());
-    const Json tokens = args.value("vocab_size", Json());  // vocabulary without padding rows
+    const Json tokens = args.value("vocab_size", Json());  // number of tokens, without padding rows
     const Json rows = args.value("padded_vocab_size", Json());
     if (tokens.is_number_integer() && tokens > 0 && (rows.is_null() || tokens <= rows))
         native["padded_vocab_size"] = tokens;
     if (is_true(args, "multi_latent_attention")) {
         native.erase("kv_channels");
         native["num_query_groups"] = args.value("num_attention_heads", Json());
-        if (args.contains("rotary_scaling_factor"))  // not the Llama 3 factor
+        // with latent attention, this is not the factor of Llama 3
+        if (args.contains("rotary_scaling_factor"))
             native["rotary_scaling_factor"] = args["rotary_scaling_factor"];
     }
     if (native.value("num_moe_experts", Json()).is_null()) {

@@ -19,7 +19,7 @@ constexpr std::array<std::pair<const char*, const char*>, 8> kNames{
      {"mlp.linear_fc2.weight", "mlp.dense_4h_to_h.weight"},
      {"final_layernorm.weight", "final_layernorm.weight"}}};
 
-// Returns JSON as YAML. Only numbers with an exponent change, because YAML 1.1 readers need a
+// Returns JSON as YAML. Changes only numbers with an exponent, because YAML 1.1 readers need a
 // decimal point in them.
 std::string yaml_of(const Json& json) {
     static const std::regex bare("([:,\\[]\\s+-?[0-9]+)e");

@@ -37,8 +37,8 @@ double number_or(const Json& config, const char* key, double otherwise) {
     return found != config.end() && found->is_number() ? found->get<double>() : otherwise;
 }
 
-// True if a pattern applies to a module. PEFT's rule: the regular expression matches the whole
-// module name, or the part after a dot.
+// Returns true if a pattern applies to a module. PEFT's rule: the regular expression matches the
+// whole module name, or the part after a dot.
 bool matches(const std::string& pattern, const std::string& module) {
     if (pattern.size() > kPatternMax || module.size() > kPatternMax) return false;
     try {
@@ -57,8 +57,8 @@ double pattern_or(const Json& config, const char* key, const std::string& module
     return otherwise;
 }
 
-// Refuses adapters whose initialization also changed the base model, because the adapter is then
-// not relative to the user's model and its files do not contain the changed base.
+// Refuses adapters whose initialization also changed the base model. Such an adapter is not
+// relative to the user's model, and its files do not contain the changed base.
 Result<void> check_start(const Json& config) {
     const Json start = config.value("init_lora_weights", Json(true));
     if (!start.is_string()) return {};
@@ -113,8 +113,9 @@ struct Halves {
     bool embedding = false;
 };
 
-// Groups a file's LoRA tensors by module and appends the others to `whole`. The others are those of
-// modules_to_save, or an embedding's own weight, which PEFT stores beside the embedding's LoRA.
+// Groups a file's LoRA tensors by module and appends the others to `whole`. The others are the
+// tensors of modules_to_save, and an embedding's own weight, which PEFT stores beside the
+// embedding's LoRA.
 Result<std::map<std::string, Halves>> sort_tensors(const std::vector<tensor::StridedView>& tensors,
                                                    std::vector<tensor::StridedView>& whole) {
     std::map<std::string, Halves> modules;
@@ -148,9 +149,9 @@ Result<std::map<std::string, Halves>> sort_tensors(const std::vector<tensor::Str
     return modules;
 }
 
-// True if target_parameters names a parameter of the module. PEFT's rule: an entry ends in the
-// parameter's name, and the words before it are the ending of the module's name. A parameter named
-// "weight" belongs to a linear layer, so it is not stacked.
+// Returns true if target_parameters names a parameter of the module. PEFT's rule: an entry ends in
+// the parameter's name, and the words before it are the ending of the module's name. A parameter
+// named "weight" belongs to a linear layer, so it is not stacked.
 bool is_stacked(const Json& config, std::string module) {
     const Json targets = config.value("target_parameters", Json());
     if (!targets.is_array()) return false;

@@ -65,7 +65,7 @@ class PickleMachine {
         return rest.substr(0, end);
     }
 
-    // Counts memory that is kept until the end against the limit.
+    // Counts memory that is kept until the end of parsing against the limit.
     void charge(std::size_t bytes) {
         if (bytes > memory_left_)
             wrong("needs more memory than a pickle of this file size may use");
@@ -139,8 +139,8 @@ class PickleMachine {
         marks_.pop_back();
         return items;
     }
-    // Adds items to the container on top of the stack. A Call (an OrderedDict, a subclass of list)
-    // gets its own container.
+    // Adds items to the container on top of the stack. If the top is a Call (an OrderedDict, a
+    // subclass of list), adds them to the contents of the Call.
     void add_to_top(Kind kind, const std::vector<PickleId>& items) {
         PickleId target = pop();
         stack_.push_back(target);
@@ -209,7 +209,7 @@ class PickleMachine {
         const PickleId state = pop();
         const PickleId top = pop();
         stack_.push_back(top);
-        if (out_.nodes_[top].kind != Kind::Call) return;  // only a Call keeps its state
+        if (out_.nodes_[top].kind != Kind::Call) return;  // other nodes drop their state
         out_.nodes_[top].state = state;
     }
     void put_double() {
@@ -331,9 +331,10 @@ class PickleMachine {
     std::size_t memory_left_;
     std::vector<PickleId> stack_;
     std::vector<std::size_t> marks_;
-    std::vector<PickleId> memo_;                       // entries whose indices come in order
-    std::map<std::uint64_t, PickleId> sparse_memo_;    // other entries, by index
-    std::array<PickleId, kSmallInts + 3> small_ = {};  // nodes of push_shared(), or kNoPickle
+    std::vector<PickleId> memo_;                     // entries whose indices are consecutive from 0
+    std::map<std::uint64_t, PickleId> sparse_memo_;  // other entries, by index
+    // by value: nodes of push_shared(), or kNoPickle
+    std::array<PickleId, kSmallInts + 3> small_ = {};
     std::string problem_;
     bool stopped_ = false;
 };
@@ -358,7 +359,8 @@ const std::vector<PickleId>* Pickle::entries_of(PickleId id) const {
     if (node.kind == PickleKind::Dict) return &node.items;
     const PickleNode* arguments = arguments_of(id, "collections OrderedDict");
     if (arguments == nullptr || !arguments->items.empty()) return nullptr;
-    if (node.contents == kNoPickle) return &at(node.items[1]).items;  // empty
+    // nothing was added, so this returns the items of the empty arguments
+    if (node.contents == kNoPickle) return &at(node.items[1]).items;
     return is(node.contents, PickleKind::Dict) ? &at(node.contents).items : nullptr;
 }
 

@@ -43,7 +43,8 @@ std::optional<std::int64_t> size_field(std::span<const std::byte> block) {
     return octal && *octal >= 0 ? octal : std::nullopt;
 }
 
-// Fields that an entry in front of a member gives; they replace those of the member's header.
+// Fields that an entry in front of a member sets. They replace the same fields of the member's
+// header.
 struct Said {
     std::string name;
     std::optional<std::int64_t> size;
@@ -109,7 +110,7 @@ Result<std::string> header_of(const std::string& name, std::uint64_t size) {
                   std::string("ustar\0"
                               "00",
                               8));
-    block.replace(148, 8, 8, ' ');  // the checksum counts its own field as spaces
+    block.replace(148, 8, 8, ' ');  // the checksum is computed with spaces in its own field
     std::uint64_t sum = 0;
     for (const char c : block) sum += static_cast<unsigned char>(c);
     put_octal(block, 148, 6, sum);

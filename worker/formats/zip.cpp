@@ -57,7 +57,8 @@ struct Directory {
     std::int64_t count = 0;
 };
 
-// Returns the value as signed; -1 for a size beyond any file, so that it fails every range check.
+// Returns the value as signed. A size beyond that of any file becomes -1, which fails every range
+// check.
 std::int64_t as_signed(std::uint64_t value) {
     return value > (std::uint64_t{1} << 62U) ? -1 : static_cast<std::int64_t>(value);
 }
@@ -84,7 +85,7 @@ Result<Directory> find_directory(const Reader& in) {
     return directory;
 }
 
-// Replaces the fields that are too small for their values by those of the zip64 extra field.
+// Reads the zip64 extra field. It replaces the header's fields that are too small for their values.
 bool read_zip64(const Reader& in, std::int64_t extra, std::int64_t extra_size, ZipMember& member,
                 std::int64_t& stored_size, std::int64_t& header) {
     const std::int64_t end = extra + extra_size;
