@@ -61,7 +61,7 @@ std::int64_t layer_saved_elsewhere(const spec::ModelConfig& m, bool segments) {
     return (segments ? qkv : 0) + (m.qk_norm ? qkv : 0) + (m.post_norms ? 2 * m.hidden : 0);
 }
 
-// Returns the number of attention scores of one sequence: each token attends to itself and to the
+// Returns the number of attention scores of one sequence. Each token attends to itself and to the
 // tokens before it that are in the window.
 double positions_seen(double length, double window) {
     if (window == 0 || window >= length) return length * (length + 1) / 2;
@@ -83,7 +83,7 @@ FlopsPerToken flops_per_token(const spec::ModelConfig& m, std::int64_t seq_lengt
 FlopsPerToken flops_per_token(const spec::ModelConfig& m, std::span<const std::int64_t> lengths,
                               std::int64_t frozen) {
     const double products = static_cast<double>(m.layers * layer_products(m) + m.vocab * m.hidden);
-    // `causal` and `full`: positions seen, summed over tokens and layers
+    // `causal` and `full`: number of attention scores, summed over tokens and layers
     double tokens = 0, causal = 0, full = 0;
     for (const std::int64_t length : lengths) {
         const double whole = static_cast<double>(length);
@@ -94,7 +94,7 @@ FlopsPerToken flops_per_token(const spec::ModelConfig& m, std::span<const std::i
             full += whole * (window > 0 ? std::min(window, whole) : whole);
         }
     }
-    // FLOPs of q k and p v per position seen
+    // FLOPs per attention score, in the products q k and p v
     const double score = 4.0 * static_cast<double>(m.heads * m.head_dim);
     const double kept = 2.0 * static_cast<double>(frozen);
     return {3 * (2 * products + score * causal / tokens) - kept,
@@ -109,9 +109,10 @@ MemoryBytes memory_bytes(const spec::ModelConfig& m, const spec::TrainSpec& spec
     MemoryBytes bytes;
     const std::int64_t main = main_bytes(spec.precision);
     bytes.weights = count * element;
-    bytes.main_weights = count * (main - element);  // what full precision takes beyond `weights`
+    // bytes by which full precision exceeds `weights`
+    bytes.main_weights = count * (main - element);
     const std::int64_t moving = count - held.frozen;
-    // On a CPU, gradients that are never written take no memory
+    // On a CPU, the gradients of frozen parameters take no memory, because they are never written
     bytes.gradients = (held.on_gpu ? count : moving) * main;
     bytes.moments = 2 * moving * main;
     // The activations may use the gradients' memory only if there is one micro-batch: with several,

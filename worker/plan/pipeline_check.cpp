@@ -15,7 +15,8 @@ tl::unexpected<Error> wrong(int rank, const Op& op, const std::string& what) {
                 "rank " + std::to_string(rank) + ", " + to_string(op) + ": " + what);
 }
 
-// Checks one rank: each op occurs once, forward before backward-input before backward-weight.
+// Checks the ops of one rank: each occurs once, with forward before backward-input before
+// backward-weight.
 std::optional<Error> check_rank(const PipelineSchedule& s, int rank) {
     std::map<std::tuple<int, int>, int> done;  // (chunk, microbatch) -> number of ops done
     for (const Op& op : s.ranks[rank]) {
@@ -72,8 +73,8 @@ class Simulation {
         double time;
     };
 
-    // Runs `op` and returns true, or returns false if its input has not arrived. Fails if another
-    // message is first in its channel.
+    // Runs `op` and returns true. Returns false if its input has not arrived. Fails if the first
+    // message in its channel is that of another op.
     Result<bool> step(int rank, const Op& op) {
         const int stage = op.chunk * s_.pp + rank, stages = s_.pp * s_.vp;
         const int towards = op.kind == OpKind::Forward ? 1 : -1;

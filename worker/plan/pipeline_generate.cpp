@@ -5,17 +5,17 @@
 namespace roll::plan {
 namespace {
 
-// Returns the k-th op of `kind`, the same for every rank. Each group of pp micro-batches passes
-// through all chunks before the next group starts.
+// Returns the k-th op of a kind, which is the same for every rank. Each group of pp micro-batches
+// passes through all chunks before the next group starts.
 Op nth(OpKind kind, int k, const PipelineSchedule& s) {
     const int group = k / (s.pp * s.vp), within = k % (s.pp * s.vp);
     const int chunk = within / s.pp, microbatch = group * s.pp + within % s.pp;
     return {kind, kind == OpKind::Forward ? chunk : s.vp - 1 - chunk, microbatch};
 }
 
-// Returns the ops of a rank: `warmup` forwards, until the first gradient can arrive, then
-// forward-backward pairs, then the remaining backwards. Each weight half comes `delay` backwards
-// after its input half.
+// Returns the ops of a rank: `warmup` forwards, which run until the first gradient can arrive, then
+// pairs of forward and backward, then the remaining backwards. The weight half of a backward comes
+// `delay` backwards after its input half.
 std::vector<Op> rank_ops(const PipelineSchedule& s, int warmup, int delay) {
     const int total = s.microbatches * s.vp;
     warmup = std::min(warmup, total);
