@@ -24,7 +24,8 @@ std::size_t last_start(std::string_view text) {
 bool starts_with_word(std::string_view text) {
     const char* at = text.data();
     const char32_t code = next_code_point(at);
-    const bool joins = code == 0x200C || code == 0x200D;  // Join_Control
+    // the characters with the property Join_Control
+    const bool joins = code == 0x200C || code == 0x200D;
     return joins || (PropertyTable::get().of(code) & kWord) != 0;
 }
 

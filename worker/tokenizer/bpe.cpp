@@ -11,10 +11,11 @@ namespace roll::tokenizer {
 namespace {
 
 constexpr std::int32_t kGone = -2;
-constexpr std::size_t kShortWord = 40;  // in symbols; longer words use a heap instead of scanning
+// size in symbols; longer words use a heap instead of scanning
+constexpr std::size_t kShortWord = 40;
 constexpr std::size_t kSeenWords = 1U << 15;
 constexpr std::uint32_t kNoRank = 0xFFFFFFFF;
-constexpr std::string_view kVisibleSpace = "\xE2\x96\x81";  // U+2581
+constexpr std::string_view kVisibleSpace = "\xE2\x96\x81";  // U+2581, which stands for a space
 
 std::uint64_t mix(std::string_view word) {
     std::uint64_t parts[4] = {};
@@ -42,7 +43,7 @@ const Merge* MergeTable::find(std::uint32_t left, std::uint32_t right) const {
 void Bpe::encode(std::string_view word, BpeWork& work, std::vector<std::uint32_t>& out) const {
     if (!cut_at_spaces_) return encode_part(word, work, out);
     while (!word.empty()) {
-        // The next part ends where U+2581 follows another character.
+        // Cut where U+2581 follows another character, because no token continues there.
         std::size_t cut = 0;
         while (word.substr(cut).starts_with(kVisibleSpace)) cut += kVisibleSpace.size();
         cut = std::min(word.find(kVisibleSpace, cut), word.size());
@@ -84,7 +85,7 @@ void Bpe::encode_part(std::string_view part, BpeWork& work, std::vector<std::uin
 // Writes one id per symbol of the word. A symbol is a byte in byte-level vocabularies, else a
 // character.
 void Bpe::spell(std::string_view word, std::vector<std::uint32_t>& ids) const {
-    int unknown = 0;  // unknown symbols not yet written
+    int unknown = 0;  // number of unknown symbols that are not yet written
     const auto flush = [&] {
         if (unknown > 0) ids.push_back(*unknown_);
         unknown = 0;
@@ -111,7 +112,7 @@ void Bpe::spell(std::string_view word, std::vector<std::uint32_t>& ids) const {
 }
 
 // Writes a symbol that the vocabulary lacks, or counts it in `unknown`. Like the tokenizers
-// package, writes byte tokens before unknown symbols that are still pending.
+// package, writes byte tokens before the unknown symbols that `unknown` counts.
 void Bpe::spell_missing(std::string_view symbol, int& unknown,
                         std::vector<std::uint32_t>& ids) const {
     const auto fallback = [this](char byte) { return fallback_[static_cast<std::uint8_t>(byte)]; };
@@ -178,7 +179,8 @@ void Bpe::merge_long(BpeWork& work) const {
         heap.pop_back();
         auto& left = symbols[top.place];
         const Merge* merge = merge_of(top.place);
-        if (merge == nullptr || merge->id != top.id) continue;  // stale: one side has merged since
+        // the entry is stale: one of its symbols has merged since
+        if (merge == nullptr || merge->id != top.id) continue;
         auto& right = symbols[left.next];
         left.id = top.id;
         left.next = right.next;

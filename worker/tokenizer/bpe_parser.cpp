@@ -10,13 +10,13 @@ namespace roll::tokenizer {
 namespace {
 
 constexpr std::uint32_t kIdsMax = 1U << 22;
-constexpr std::string_view kVisibleSpace = "\xE2\x96\x81";  // U+2581
+constexpr std::string_view kVisibleSpace = "\xE2\x96\x81";  // U+2581, which stands for a space
 
 tl::unexpected<Error> refuse(const std::string& what) {
     return fail(ErrorCode::InvalidArgument, "model BPE: " + what);
 }
 
-// Parses "left right" or ["left", "right"].
+// Parses one merge: "left right" or ["left", "right"].
 Result<std::pair<std::string_view, std::string_view>> parse_merge(const Json& json) {
     if (json.is_array() && json.size() == 2 && json[0].is_string() && json[1].is_string()) {
         return std::pair<std::string_view, std::string_view>(json[0].get_ref<const std::string&>(),
@@ -129,8 +129,8 @@ void Bpe::index_words(bool byte_level) {
     }
 }
 
-// True if no token has U+2581 after another character. Text may then be cut wherever U+2581 follows
-// another character.
+// Returns true if no token has U+2581 after another character. Text may then be cut wherever U+2581
+// follows another character.
 bool Bpe::never_merges_over_spaces() const {
     if (!ids_.contains(kVisibleSpace)) return false;
     for (const auto& [token, id] : ids_) {

@@ -22,8 +22,8 @@ Result<Json> read_object(const fs::path& path) {
     return *std::move(json);
 }
 
-// Returns the text of a token, which is written as "</s>" or {"content": "</s>", ...}; empty if
-// there is none.
+// Returns the text of the token at `key`, which is written as "</s>" or {"content": "</s>", ...};
+// empty if there is none.
 std::string content_of(const Json& config, const char* key) {
     const auto found = config.find(key);
     if (found == config.end()) return "";

@@ -7,15 +7,16 @@
 namespace roll::tokenizer {
 namespace {
 
-// Scans JSON from beginning to end. After the first syntax error every result is empty and ok() is
-// false.
+// Scans JSON from beginning to end. After the first syntax error, every result is empty and ok()
+// returns false.
 class Scan {
   public:
     explicit Scan(std::string_view text) : at_(text.data()), end_(at_ + text.size()) {}
     bool ok() const { return ok_; }
 
-    // members() calls on_member(key) for each member of the object at this place; elements() calls
-    // on_element() for each element of the array. The callback must consume the value.
+    // Scan an object or array at the current position. members() calls on_member(key) for each
+    // member of the object; elements() calls on_element() for each element of the array. The
+    // callback must consume the value.
     template <class F>
     void members(const F& on_member) {
         if (!take('{') || take('}')) return;
@@ -38,7 +39,8 @@ class Scan {
         while (at_ < end_ && (*at_ == ' ' || *at_ == '\n' || *at_ == '\r' || *at_ == '\t')) ++at_;
         return at_ < end_ ? *at_ : '\0';
     }
-    // Raises `ids_end` above the id at this place. Skips values that are no whole number.
+    // Reads the value at the current position. If it is an id, raises `ids_end` above it; skips
+    // values that are not whole numbers.
     void id(std::uint32_t& ids_end) {
         constexpr std::uint32_t kMax = 1U << 30;
         next();
@@ -48,7 +50,7 @@ class Scan {
         at_ = rest;
         ids_end = std::max(ids_end, value + 1);
     }
-    // Skips the value at this place.
+    // Skips the value at the current position.
     void skip() {
         int depth = 0;
         do {
@@ -80,8 +82,8 @@ class Scan {
         ok_ = ok_ && take(one);
         return ok_;
     }
-    // Returns the string at this place without unescaping it, because no searched key has an
-    // escape.
+    // Returns the string at the current position without unescaping it, because no searched key has
+    // an escape.
     std::string_view string() {
         if (!need('"')) return {};
         const char* const begin = at_;
@@ -112,7 +114,7 @@ Result<std::uint32_t> ids_end(std::string_view json) {
     const auto vocabulary = [&](std::string_view key) {
         if (key != "vocab") return scan.skip();
         if (scan.next() == '{') return scan.members([&](std::string_view) { scan.id(end); });
-        scan.elements([&] {  // a piece with its score; its index is its id
+        scan.elements([&] {  // an element is a piece with its score; its index is its id
             scan.skip();
             ++listed;
         });

@@ -12,8 +12,8 @@ namespace {
 constexpr char32_t kS = 0xAC00, kL = 0x1100, kV = 0x1161, kT = 0x11A7;
 constexpr char32_t kLCount = 19, kVCount = 21, kTCount = 28, kSCount = kLCount * kVCount * kTCount;
 
-// The smallest character that combines with a preceding one, and its lead byte. Text of smaller
-// characters is already composed.
+// The smallest character that combines with a preceding one, and the lead byte of its UTF-8. Text
+// of smaller characters is already composed.
 constexpr char32_t kFirstCombining = 0x300;
 constexpr std::uint8_t kFirstCombiningByte = 0xCC;
 
@@ -38,7 +38,8 @@ Composer::Composer() {
 }
 
 const Composer& Composer::get() {
-    static const Composer composer;  // constant, but too large for the source text
+    // built at run time, because the table is too large for the source text
+    static const Composer composer;
     return composer;
 }
 
@@ -91,8 +92,10 @@ std::string Composer::compose(std::string_view text) const {
         run = stop;
     }
     std::size_t size = 0;
-    std::size_t starter = marked.size();  // index of the last starter; none yet
-    int last_class = -1;                  // of the last character after the starter; -1: none
+    // index of the last starter; marked.size() if there is none yet
+    std::size_t starter = marked.size();
+    // combining class of the last character after the starter; -1: no such character
+    int last_class = -1;
     for (const auto& [combining, code] : marked) {
         if (starter < marked.size() && last_class < static_cast<int>(combining)) {
             if (const char32_t composite = pair(marked[starter].second, code); composite != 0) {

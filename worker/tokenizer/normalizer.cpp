@@ -80,7 +80,7 @@ std::string Normalizer::apply(const Replace& replace, std::string_view text) {
 
 std::string Normalizer::apply(const Strip& strip, std::string_view text) {
     const PropertyTable& table = PropertyTable::get();
-    std::size_t begin = text.size();  // first byte that is not white space
+    std::size_t begin = text.size();  // index of the first byte that is not white space
     std::size_t end = 0;
     for (const char* at = text.data(); at < text.data() + text.size();) {
         const auto place = static_cast<std::size_t>(at - text.data());

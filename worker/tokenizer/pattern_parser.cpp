@@ -11,7 +11,8 @@ namespace {
 constexpr int kDepthMax = 32;
 constexpr std::uint32_t kMany = 0xFFFFFFFF;
 constexpr std::uint32_t kCountMax = 1000;
-constexpr int kGroupsMax = 16;  // each may double the time of a failed match
+// limit on groups, because each may double the time of a failed match
+constexpr int kGroupsMax = 16;
 
 // Characters that the tokenizers package counts as word characters in a bare \w, but not in [\w].
 constexpr std::pair<char32_t, char32_t> kLatinNumbers[] = {
@@ -81,8 +82,8 @@ class PatternParser {
         return add({.kind = Kind::Choice, .branches = std::move(branches)});
     }
 
-    // Parses a sequence that continues at `after`. It starts with a Jump, so that an empty sequence
-    // has a node too.
+    // Parses a sequence that continues at `after`. Adds a Jump as its first node, because an empty
+    // sequence needs a node too.
     Result<std::uint32_t> sequence(std::uint32_t after, bool fold, int depth) {
         const std::uint32_t start = add({.kind = Kind::Jump});
         std::uint32_t last = start;
@@ -123,7 +124,7 @@ class PatternParser {
         return choice;
     }
 
-    // Parses one character or set of characters, and its count.
+    // Parses one character or set of characters, and the count behind it.
     Result<std::uint32_t> characters(bool fold) {
         CharacterSet set;
         if (eat("[")) {
@@ -211,8 +212,10 @@ class PatternParser {
         for (char32_t code = first; code <= last; ++code) {
             if (!is_letter(code)) continue;
             set.ranges.emplace_back(code ^ 0x20, code ^ 0x20);
-            if ((code | 0x20) == 's') set.ranges.emplace_back(0x17F, 0x17F);    // long s
-            if ((code | 0x20) == 'k') set.ranges.emplace_back(0x212A, 0x212A);  // kelvin
+            // U+017F, the long s, whose upper case is S
+            if ((code | 0x20) == 's') set.ranges.emplace_back(0x17F, 0x17F);
+            // U+212A, the Kelvin sign, whose lower case is k
+            if ((code | 0x20) == 'k') set.ranges.emplace_back(0x212A, 0x212A);
         }
         return {};
     }

@@ -11,13 +11,13 @@ namespace {
 constexpr const char* kByteLevelExpression =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-// Returns the number of bytes of a text's head that are after `begin`.
+// Returns how many bytes of the input's first character (`head`) are left after `begin`.
 std::size_t rest_of(std::size_t head, std::size_t begin) { return head - std::min(head, begin); }
 
 }  // namespace
 
-// One text on its way through the steps. Works depth first: emits each word before it searches for
-// the next, so no list of words is stored.
+// One call of split(). It works depth first: emits each word before it searches for the next, so no
+// list of words is stored.
 struct PreTokenizer::Run {
     const PreTokenizer& owner;
     Scratch& scratch;
@@ -80,7 +80,7 @@ struct PreTokenizer::Run {
     }
 
     void apply(const Split& split, std::size_t index, std::string_view text, std::size_t head) {
-        std::size_t held_begin = 0;  // start of the pieces that the next piece may join
+        std::size_t held_begin = 0;  // start of the text that the next piece may join
         std::size_t held_end = 0;
         bool previous = false;
         const auto leave = [&] {

@@ -7,7 +7,7 @@
 namespace roll::tokenizer {
 namespace {
 
-// Size in bytes from which on a grapheme cluster is replaced character by character.
+// A grapheme cluster of at least this many bytes is replaced character by character.
 constexpr std::size_t kWholeCluster = 6;
 
 Result<std::string> from_base64(std::string_view text) {
@@ -110,7 +110,8 @@ std::string Precompiled::apply(std::string_view text) const {
         return found.has_value();
     };
     while (!text.empty()) {
-        // Two plain bytes are never in one cluster, so most texts do not need Unicode's rules.
+        // Avoids Unicode's rules for most texts, because two ASCII characters are never in one
+        // cluster.
         const bool plain = is_plain(text[0]) && (text.size() == 1 || is_plain(text[1]));
         const std::size_t size = plain ? 1 : cluster_size(text);
         std::string_view cluster = text.substr(0, size);

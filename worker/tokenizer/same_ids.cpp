@@ -23,7 +23,8 @@ IdsCompared compare_ids(const Tokenizer& one, const Tokenizer& other) {
     IdsCompared compared;
     for (std::uint32_t id = 0; id < both; id += step) {
         const std::string text = text_of(one, id), others = text_of(other, id);
-        if (text.empty() || others.empty()) continue;  // a tokenizer does not use the id
+        // skip an id that one of the tokenizers does not use
+        if (text.empty() || others.empty()) continue;
         ++compared.looked_at;
         compared.differ += text != others;
     }

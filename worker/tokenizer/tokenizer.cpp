@@ -51,11 +51,12 @@ class Tokenizer::Impl {
           decoder_(std::move(decoder)) {}
     void index_ids();
 
-    // Encodes text without added tokens of the first pass. `first` is true if the text starts the
-    // input.
+    // Encodes text that contains no added tokens of the first pass. `first` is true if the text is
+    // at the start of the input.
     void encode_raw(std::string_view text, bool first, Workspace& work,
                     std::vector<std::uint32_t>& ids) const;
-    // Encodes normalized text without added tokens. `head` is passed to PreTokenizer::split.
+    // Encodes normalized text that contains no added tokens. `head` is passed to
+    // PreTokenizer::split.
     void encode_plain(std::string_view text, std::size_t head, Workspace& work,
                       std::vector<std::uint32_t>& ids) const;
 
@@ -71,8 +72,9 @@ class Tokenizer::Impl {
     std::uint32_t vocab_size_ = 0;
     std::vector<std::uint32_t> special_ids_ = {};
 
-    // The workspaces that no call uses; at most as many as calls have run at once.
     mutable std::mutex mutex_;
+    // Workspaces that no call is using now. There are never more than the largest number of calls
+    // that ran at the same time.
     mutable std::vector<std::unique_ptr<Workspace>> idle_;
 };
 
@@ -142,7 +144,8 @@ void Tokenizer::Impl::encode_raw(std::string_view text, bool first, Workspace& w
     std::string normalized;
     std::size_t head = first ? 1 : 0;
     if (!normalizer_.is_identity()) {
-        if (first) head = normalizer_.head(text);  // a character may become several words
+        // normalization may turn a character into several words
+        if (first) head = normalizer_.head(text);
         normalized = normalizer_.apply(text);
         text = normalized;
     }

@@ -17,13 +17,13 @@ struct Range {
 constexpr Range kSpaces[] = {{0x09, 0x0D},     {0x20, 0x20},     {0x85, 0x85},     {0xA0, 0xA0},
                              {0x1680, 0x1680}, {0x2000, 0x200A}, {0x2028, 0x2029}, {0x202F, 0x202F},
                              {0x205F, 0x205F}, {0x3000, 0x3000}};
-// Circled letters: alphabetic, though their category is a symbol.
+// Circled letters, which are alphabetic, though their category is a symbol.
 constexpr Range kAlphabeticSymbols[] = {
     {0x24B6, 0x24E9}, {0x1F130, 0x1F149}, {0x1F150, 0x1F169}, {0x1F170, 0x1F189}};
 constexpr Range kNumericSince17[] = {{0x11DE0, 0x11DE9}, {0x16FF4, 0x16FF6}};
 
-// Returns the size in bytes of the UTF-8 sequence at `at` if it is complete and valid; else a
-// negative number, minus the number of bytes that one U+FFFD replaces.
+// Returns the size in bytes of the UTF-8 sequence at `at` if it is complete and valid. Otherwise
+// returns -n, where n is the number of bytes that one U+FFFD replaces.
 int sequence(const std::uint8_t* at, std::size_t left) {
     const std::uint8_t lead = at[0];
     if (lead < 0x80) return 1;
@@ -55,7 +55,8 @@ PropertyTable::PropertyTable() : values_(kCodePoints) {
 }
 
 const PropertyTable& PropertyTable::get() {
-    static const PropertyTable table;  // constant, but too large for the source text
+    // built at run time, because the table is too large for the source text
+    static const PropertyTable table;
     return table;
 }
 

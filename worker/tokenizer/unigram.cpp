@@ -9,7 +9,8 @@
 namespace roll::tokenizer {
 namespace {
 
-constexpr double kUnknownPenalty = 10;  // unknown: worst score less this, as in SentencePiece
+// as in SentencePiece, an unknown token's score is the worst score less this
+constexpr double kUnknownPenalty = 10;
 
 tl::unexpected<Error> refuse(const std::string& what) {
     return fail(ErrorCode::InvalidArgument, "model Unigram: " + what);
@@ -66,7 +67,7 @@ void Unigram::find_best(std::string_view word, UnigramWork& work) const {
     };
     for (std::size_t start = 0; start < word.size();) {
         const std::size_t size = character_size(word[start]);
-        bool whole = false;  // a token is exactly this character
+        bool whole = false;  // true: a token is exactly the character at `start`
         std::uint32_t node = 0;
         for (std::size_t at = start; at < word.size(); ++at) {
             const auto found = edges_.find(edge(node, word[at]));
@@ -100,7 +101,8 @@ void Unigram::append(std::string_view piece, std::vector<std::uint32_t>& out) co
 void Unigram::encode(std::string_view word, UnigramWork& work,
                      std::vector<std::uint32_t>& out) const {
     find_best(word, work);
-    auto& pieces = work.pieces_;  // from last to first; adjacent unknown pieces are merged
+    // collected from the last piece to the first; adjacent unknown pieces are merged
+    auto& pieces = work.pieces_;
     pieces.clear();
     bool joins = false;
     for (std::size_t end = word.size(); end > 0;) {
