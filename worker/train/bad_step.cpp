@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::int64_t kSentenceMax = 1024;
 
-// Returns on all ranks the text that rank `teller` passed.
+// Returns, on all ranks, the text that rank `teller` passed.
 std::string told_by(int teller, const std::string& text, Communicator& world) {
     const at::Tensor letters = at::zeros({kSentenceMax}, at::kDouble);
     for (std::size_t i = 0; world.rank() == teller && i < text.size() && i < kSentenceMax; ++i)
@@ -24,8 +24,8 @@ std::string told_by(int teller, const std::string& text, Communicator& world) {
     return told;
 }
 
-// Returns this rank's samples that are at fault: those of the micro-batches in `found`, or all
-// samples of this rank's part if it names none.
+// Returns this rank's samples that are at fault: those of the micro-batches in `found`. If `found`
+// names none, returns all samples of this rank's part.
 std::vector<std::int64_t> own_samples(const std::optional<NotFinite>& found,
                                       const StepPlace& place) {
     const std::int64_t first = place.first();

@@ -95,7 +95,7 @@ std::vector<Microbatch> valid_batches(std::span<const data::Window> windows,
                                       const spec::TrainSpec& spec, std::int64_t vocab,
                                       int dp_rank) {
     const RowRules rules = rules_of(spec, vocab);
-    // Number of rows of all ranks in a micro-batch
+    // Number of rows of a micro-batch, over all data-parallel ranks
     const std::int64_t rows = spec.micro_batch_size * spec.parallel.dp;
     std::vector<Microbatch> batches;
     for (std::int64_t begin = 0; begin < std::ssize(windows); begin += rows) {

@@ -21,7 +21,7 @@ std::string continue_text(Chunk& model, const tokenizer::TextTokenizer& tokenize
                           const std::string& prompt, const TextOptions& options) {
     const std::vector<std::int64_t> start = start_of(tokenizer, prompt);
     const std::vector<std::int64_t> stops(tokenizer.stops.begin(), tokenizer.stops.end());
-    // An embedding often has more rows than the vocabulary; the extra rows are never chosen.
+    // Rows of the embedding beyond the vocabulary are never chosen.
     const std::vector<std::int64_t> added =
         generate(model, start,
                  {options.max_tokens, options.temperature, options.top_p, options.seed, stops,

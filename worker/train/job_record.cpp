@@ -14,7 +14,7 @@ namespace {
 constexpr const char* kSections[] = {"model",     "tokenizer", "data",
                                      "objective", "parallel",  "train"};
 
-// Returns a map from a path such as "train.optimizer.lr" to its value.
+// Returns the record as a flat map: from a path such as "train.optimizer.lr" to its value.
 std::map<std::string, Json> flat(const Json& record) {
     std::map<std::string, Json> values;
     for (const char* section : kSections) {
@@ -64,7 +64,7 @@ std::vector<std::string> differences(const std::filesystem::path& checkpoint,
     for (const std::string& line : differences(need(parse_json(*saved)), need(parse_json(record))))
         lines.push_back("another setting: " + line);
     const auto before = spec::train_spec(*saved);
-    if (!before) return lines;  // written by a later version
+    if (!before) return lines;  // a later version wrote it, so its rates are unknown
     for (std::string& line : changed_rates(*before, need(spec::train_spec(record)), step))
         lines.push_back(std::move(line));
     return lines;

@@ -18,7 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kReadBytes = 1 << 18;  // bytes of a block of rows, so that it fits the cache
+// size of a block of rows in bytes, so that it fits in the cache
+constexpr std::int64_t kReadBytes = 1 << 18;
 
 tensor::DType dtype_of(const Parameters& parameters) {
     return main_type(parameters) == at::kDouble ? tensor::DType::F64 : tensor::DType::F32;
@@ -35,10 +36,10 @@ bool is_vocabulary(const std::string& name) {
     return name == "embedding.word_embeddings.weight" || name == "output_layer.weight";
 }
 
-// Fills the rows from `old` on with the mean of the rows before `old`, plus noise.
+// Fills the additional rows, from `old` on, with the mean of the rows before `old`, plus noise.
 void grow(const at::Tensor& w_VC, std::int64_t old, std::uint64_t seed, const std::string& name) {
     const at::Tensor mean_C = w_VC.narrow(0, 0, old).mean(0, false, at::kDouble);
-    // Noise of all rows, because a row's noise must not depend on `old`
+    // Noise for all rows, because the noise of a row must not depend on `old`
     const at::Tensor noise_VC = at::empty_like(w_VC);
     fill_normal(noise_VC, 1 / std::sqrt(static_cast<double>(w_VC.size(1))), seed, name + " grown");
     const std::int64_t added = w_VC.size(0) - old;
@@ -55,7 +56,7 @@ void for_blocks(std::int64_t rows, std::int64_t row_bytes, const Body& body) {
     });
 }
 
-// Casts the rows of the mapped file into `to`, in parallel.
+// Reads the rows of a mapped tensor into `to`, cast to its type, in parallel.
 void read_rows(const convert::Source& source, const convert::TargetTensor& target,
                const at::Tensor& to) {
     const std::int64_t rows = to.dim() == 0 ? 1 : to.size(0);
@@ -66,7 +67,8 @@ void read_rows(const convert::Source& source, const convert::TargetTensor& targe
     });
 }
 
-// Does the same for a weight stored as two halves: reads each block, then splits it.
+// Like read_rows(), for a weight that is stored as two 16-bit halves: reads each block of rows as
+// float32, then splits it into the halves.
 void read_halves(const convert::Source& source, const convert::TargetTensor& target,
                  const Parameters& parameters, std::size_t i) {
     const at::Tensor& weight = parameters.weight[i];
@@ -79,7 +81,7 @@ void read_halves(const convert::Source& source, const convert::TargetTensor& tar
     });
 }
 
-// Reads one parameter. Returns the number of rows that were added to the vocabulary.
+// Reads the weights of one parameter. Returns the number of rows that were added to the vocabulary.
 Result<std::int64_t> read_into(const convert::Source& source, const convert::TargetTensor& target,
                                const Parameters& parameters, std::size_t i, std::uint64_t seed) {
     const tensor::Shape& shape = target.info.shape;

@@ -83,7 +83,7 @@ int plan(const Arguments& arguments) {
 }
 
 // Runs `command` and returns its exit status. If it throws, passes the error to `tell` as one
-// sentence and returns the error's exit status.
+// sentence and returns the exit status that belongs to the error.
 int run(const std::function<int()>& command, const std::function<void(const std::string&)>& tell) {
     try {
         return command();
@@ -162,7 +162,8 @@ int main(int argc, char** argv) {
 
 int main(int argc, char** argv) {
     const int status = roll::train::main(argc, argv);
-    // Ends without destructors, because a process group with dead peers would wait for them.
+    // Ends without calling destructors, because a process group with dead peers would wait for
+    // them.
     std::fflush(nullptr);
     ::_exit(status);
 }

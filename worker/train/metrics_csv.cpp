@@ -5,7 +5,7 @@
 namespace roll::train {
 namespace {
 
-constexpr int kSchema = 1;  // must grow when a column is removed or changes its meaning
+constexpr int kSchema = 1;  // to be increased when a column is removed or changes its meaning
 
 // clang-format off
 constexpr const char* kOfEveryRun[] = {
@@ -38,7 +38,7 @@ CsvTable::CsvTable(const std::vector<std::string>& sets, const std::vector<Order
         for (const char* const column : kOfEverySet)
             if (!set.empty()) columns_.push_back(std::string(column) + "/" + set);
     for (const OrderedJson& row : kept) {
-        if (!row.contains("step")) continue;  // skips the head
+        if (!row.contains("step")) continue;  // skip the head
         for (const auto& [name, cell] : row.items())
             if (is_number(cell) && std::ranges::find(columns_, name) == columns_.end())
                 columns_.push_back(name);
@@ -52,7 +52,7 @@ std::string CsvTable::head() const {
 }
 
 std::string CsvTable::line(const OrderedJson& row) const {
-    if (!row.contains("step")) return "";  // a head has no line
+    if (!row.contains("step")) return "";  // the head has no line in the table
     std::string line;
     bool empty = true;
     for (const std::string& column : columns_) {
@@ -60,7 +60,7 @@ std::string CsvTable::line(const OrderedJson& row) const {
         if (column == "schema") line += std::to_string(kSchema);
         const auto cell = row.find(column);
         if (cell == row.end() || !is_number(*cell)) continue;
-        line += cell->dump();  // null if it is not a number
+        line += cell->dump();  // dump() writes a non-finite number as null
         empty &= column == "step";
     }
     return empty ? "" : line + '\n';

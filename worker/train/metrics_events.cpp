@@ -72,7 +72,7 @@ Message text_value(const std::string& tag, const std::string& text) {
     return Message().bytes(1, tag).message(8, tensor).message(9, plugin);
 }
 
-// Returns a sample's text with invalid UTF-8 replaced, as metrics.jsonl has it.
+// Returns a sample's text with invalid UTF-8 replaced, because metrics.jsonl has it in this form.
 std::string utf8(const std::string& text) {
     const auto replace = Json::error_handler_t::replace;
     return Json::parse(Json(text).dump(-1, ' ', false, replace)).get<std::string>();

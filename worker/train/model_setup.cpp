@@ -51,8 +51,8 @@ void take_tokenizer(ModelSetup& setup, const fs::path& directory) {
         setup.companions.emplace_back(name, need(read_file(directory / name)));
 }
 
-// Sets the tokenizer: bytes, or that of the directory that the job names, or else that of the first
-// checkpoint with a copy.
+// Sets the tokenizer. It is the byte tokenizer, or that of the directory that the job names, or
+// else that of the first checkpoint with a copy.
 void find_tokenizer(ModelSetup& setup, const spec::TrainSpec& spec,
                     const std::vector<fs::path>& checkpoints) {
     const bool models_own = spec.tokenizer == spec.model.from;
@@ -89,7 +89,7 @@ Json complete(const families::Family& family, Json sizes,
     return config;
 }
 
-// Reads the model of a directory. `changes` holds HuggingFace keys whose values override the
+// Reads the model of a directory. `changes` has HuggingFace keys and the values that override the
 // directory's.
 Result<ModelSetup> read_model(const fs::path& directory, const families::Families& families,
                               const Json& changes = Json::object()) {
@@ -102,8 +102,8 @@ Result<ModelSetup> read_model(const fs::path& directory, const families::Familie
     return ModelSetup{source.config.hf_config, source.config.native, *config, nullptr, {}};
 }
 
-// Gives the embedding and the output layer more rows than the directory has. load_weights fills the
-// new rows.
+// Gives the embedding and the output layer more rows than the directory has. load_weights() fills
+// the new rows.
 void resize_vocabulary(ModelSetup& setup, std::int64_t rows, const families::Families& families) {
     if (rows < setup.config.vocab)
         refuse("model.vocab_size: " + std::to_string(rows) + " is less than the model's " +

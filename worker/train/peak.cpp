@@ -13,8 +13,8 @@ namespace roll::train {
 
 double measure_peak_flops(const at::TensorOptions& kind) {
     using Clock = std::chrono::steady_clock;
-    // The fastest size depends on caches and threads, so several are tried. Larger sizes would
-    // raise the process's peak memory.
+    // Several sizes are tried, because the fastest depends on caches and threads. Larger sizes
+    // would raise the process's peak memory.
     const std::vector<std::int64_t> sizes = kind.device().is_cpu()
                                                 ? std::vector<std::int64_t>{384, 512, 768}
                                                 : std::vector<std::int64_t>{8192};
@@ -31,7 +31,7 @@ double measure_peak_flops(const at::TensorOptions& kind) {
             const at::Tensor out = at::empty({size, size}, kind);
             const auto start = Clock::now();
             ops::matmul(out, corner(a), corner(b).t(), 0);
-            out[0][0].item<double>();  // waits until a GPU is done
+            out[0][0].item<double>();  // waits until the GPU has computed the product
             const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
             best = std::max(best, 2.0 * std::pow(static_cast<double>(size), 3) / seconds);
         }

@@ -36,7 +36,7 @@ OrderedJson ranks_json(const spec::TrainSpec& spec) {
     return ranks;
 }
 
-// Returns a number as text, with the largest unit that keeps it at 1 or more: "458 MiB", "5.7 M".
+// Returns a number as text, with the largest unit in which it is at least 1: "458 MiB", "5.7 M".
 std::string scaled(double value, double step, std::initializer_list<const char*> units) {
     auto unit = units.begin();
     for (; value >= step && unit + 1 != units.end(); ++unit) value /= step;
@@ -54,7 +54,7 @@ std::string flop_text(double flop) {
                   {"FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP", "ZFLOP"});
 }
 
-// Returns a number as text with separators: "5,704,704".
+// Returns a number as text with commas: "5,704,704".
 std::string count_text(const OrderedJson& count) {
     const std::string digits = count.dump();
     std::string text;
@@ -65,7 +65,7 @@ std::string count_text(const OrderedJson& count) {
     return text;
 }
 
-// Returns "layers 0 to 3", "layer 0" or "no layers"; `range` is a half-open pair.
+// Returns "layers 0 to 3", "layer 0" or "no layers". `range` is a half-open range of layers.
 std::string layers_text(const OrderedJson& range) {
     const auto begin = range[0].get<std::int64_t>(), end = range[1].get<std::int64_t>();
     if (begin == end) return "no layers";
@@ -150,8 +150,8 @@ OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu) {
     json["tokens_per_step"] = spec.global_batch_size * spec.seq_length;
     json["flops_per_token"] = {{"causal", flops.causal}, {"full", flops.full}};
     json["memory_per_rank_bytes"] = memory_json(memory);
-    // A ring all-reduce sends almost twice the bytes that it sums. These are the gradients of
-    // trained parameters, which are as large as one of the two moments.
+    // A ring all-reduce sends almost twice the bytes that it sums. It sums the gradients of trained
+    // parameters, which are as large as one of the two moments.
     const double dp = spec.parallel.dp;
     json["communication_bytes_per_step"] = {
         {"gradients", std::llround((dp - 1) / dp * static_cast<double>(memory.moments))}};

@@ -157,8 +157,8 @@ void Saver::recorded(std::int64_t step) {
     prune();
 }
 
-// Starts deleting or stripping one checkpoint that retention does not keep. Only one at a time,
-// because deleting many large files takes long on some file systems.
+// Starts deleting or stripping one checkpoint that retention does not keep. Prunes only one at a
+// time, because deleting many large files takes long on some file systems.
 void Saver::prune() {
     if (pruning_.busy()) return;
     const auto next_of = [&](const std::vector<checkpoint::Name>& names) {
@@ -180,8 +180,8 @@ void Saver::prune() {
     });
 }
 
-// Handles the end of pruning one checkpoint. If the checkpoint cannot be deleted (e.g. a file is
-// still open on NFS), it stays in the list and is tried again when the next checkpoint is recorded.
+// Handles the end of pruning one checkpoint. If it failed (e.g. a file is still open on NFS), the
+// checkpoint stays in the list and is tried again when the next one is recorded.
 void Saver::settle_pruning(const Result<std::string>& outcome) {
     auto& all = options_.recorded;
     const auto is_it = [&](const checkpoint::Kept& kept) { return kept.name == pruned_; };

@@ -62,8 +62,8 @@ Result<void> write_moments(const fs::path& file, const Snapshot& snapshot) {
         file, std::move(tensors), {{"format", "pt"}, {kUpdates, std::to_string(snapshot.updates)}});
 }
 
-// Reads one moment. Returns false if the file does not have it, because the parameter was frozen
-// when the file was written.
+// Reads one moment of a parameter. Returns false if the file does not have it, because the
+// parameter was frozen when the file was written.
 bool read_moment(const tensor::SafetensorsFile& file, const std::string& name,
                  const at::Tensor& into) {
     const tensor::TensorView* view = file.find(name);
@@ -83,7 +83,8 @@ Snapshot take_snapshot(Chunk& chunk, AdamW& optimizer, const checkpoint::State& 
                        const std::string& job) {
     const Parameters& parameters = chunk.parameters();
     const AdamWState& moments = optimizer.state();
-    const auto copied = [](const at::Tensor& flat) {  // a copy, whose pages are freed with it
+    // copies the tensor, because the pages of the copy are freed with it
+    const auto copied = [](const at::Tensor& flat) {
         at::Tensor copy = lazy_zeros(flat.numel(), flat.scalar_type());
         copy.copy_(flat);
         return copy;

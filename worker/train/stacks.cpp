@@ -25,8 +25,8 @@ constexpr int kAsk = SIGUSR1;      // sent by roll-worker to the process
 constexpr int kCollect = SIGUSR2;  // sent by this module to each thread in turn
 constexpr int kFramesMax = 64;
 
-// A thread's stack, which its signal handler fills without locks or allocation. One thread at a
-// time.
+// The stack of one thread, which that thread's signal handler fills without locks or allocation.
+// Used for one thread at a time.
 struct Collected {
     std::array<void*, kFramesMax> frames{};
     int count = 0;
@@ -62,7 +62,7 @@ std::string word_in(const std::filesystem::path& file) {
     return line;
 }
 
-// Returns a thread's stack as text. A thread that does not answer hangs in the kernel; for it,
+// Returns a thread's stack as text. If the thread does not answer, it hangs in the kernel; then
 // returns its wait channel from /proc.
 std::string stack_of(pid_t thread, const std::filesystem::path& task) {
     std::string text = "thread " + std::to_string(thread) + " (" + word_in(task / "comm") + ")\n";
@@ -74,7 +74,8 @@ std::string stack_of(pid_t thread, const std::filesystem::path& task) {
     const bool came = ::sem_timedwait(&collected.done, &until) == 0;
     if (!came && wanted.exchange(false))
         return text + "  does not answer; in the kernel at " + word_in(task / "wchan") + "\n";
-    constexpr int kOurs = 2;  // frames of the handler and of the kernel's signal frame
+    // number of frames of the handler and of the kernel's signal frame, which are left out
+    constexpr int kOurs = 2;
     for (int i = kOurs; i < collected.count; ++i)
         text += "  #" + std::to_string(i - kOurs) + " " +
                 name_of(collected.frames[static_cast<std::size_t>(i)]) + "\n";
@@ -114,7 +115,7 @@ void dump_stacks_on_signal() {
     ::sigemptyset(&asked);
     ::sigaddset(&asked, kAsk);
     ::pthread_sigmask(SIG_BLOCK, &asked, nullptr);
-    // This thread blocks all other signals, because SIGTERM is for the training thread.
+    // Block all other signals in this thread, because SIGTERM is for the training thread.
     sigset_t all;
     sigset_t before;
     ::sigfillset(&all);

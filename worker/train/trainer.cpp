@@ -22,9 +22,10 @@ using namespace std::chrono_literals;
 
 constexpr auto kProgressEvery = 200ms;
 constexpr auto kStepsToldEvery = 1s;
-constexpr auto kRecordPatience = 3s;  // longest wait for the last checkpoint's record
+constexpr auto kRecordPatience = 3s;  // longest wait until rolld records the last checkpoint
 constexpr auto kSpaceLookedForEvery = 500ms;
-constexpr int kSkippedMax = 10;  // maximum number of steps skipped in a row; more are not outliers
+// maximum number of steps skipped in a row; if there are more, they are not outliers
+constexpr int kSkippedMax = 10;
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -32,8 +33,8 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 }  // namespace
 
-// Combines what each rank has received. All ranks get the same result, so that they act on it at
-// the same step.
+// Combines the requests (stop, checkpoint, ...) that each rank has received. All ranks get the same
+// result, so that they act on it at the same step.
 Trainer::Agreed Trainer::agree() {
     const Heard heard = link_.poll();
     if (saver_) {
@@ -45,7 +46,7 @@ Trainer::Agreed Trainer::agree() {
     if (heard.stop) votes[0] = 1;
     if (heard.stop && !heard.checkpoint) votes[1] = 1;
     // Only the rank that writes votes, because ranks receive the request at different steps. A
-    // checkpoint saved at this step does not count, because it was started before the request.
+    // checkpoint saved at this step does not answer the request, because it was started before.
     if (saver_ && saver_->is_asked() && saver_->last_step() != state_.step) votes[2] = 1;
     if (std::exchange(peak_beaten_, false)) votes[3] = 1;
     sum_over(*world_, votes);
@@ -92,7 +93,8 @@ int Trainer::run() {
             "earlier loss by more than %g; the best loss was at step %lld\n",
             static_cast<long long>(state_.step), static_cast<long long>(state_.stale_validations),
             spec_.early_stop.min_delta, static_cast<long long>(state_.best_step));
-    // A checkpoint of the last step may belong to another job, or may not be recorded for this job.
+    // Save again when resuming: a checkpoint of the last step may belong to another job, or may not
+    // be recorded for this job.
     if (saver_ && saver_->last_step() != state_.step && launch_.kind == "resume") save();
     if (!await_space()) return protocol::kExitYielded;
     if (saver_) {
@@ -104,9 +106,9 @@ int Trainer::run() {
     return 0;
 }
 
-// Waits while the last checkpoint is put off because the disk is full; without it, the run would
-// lose the steps since the one before. All ranks wait together, so that none blocks in a collective
-// and each can be stopped. Returns false if one was stopped.
+// Waits while the last checkpoint is put off because the disk is full. Without that checkpoint, the
+// run would lose the steps since the previous one. All ranks wait together, so that none blocks in
+// a collective and each can be stopped. Returns false if one was stopped.
 bool Trainer::await_space() {
     const auto deadline = Clock::now() + spec_.checkpoint_wait_for_space;
     for (;;) {
@@ -153,8 +155,8 @@ void Trainer::train_step() {
     after_step(result, flops_of(batch), seconds_since(start), data_wait);
 }
 
-// Returns the FLOPs per token of this step. If documents are kept apart, they depend on the step:
-// then it is the mean over all ranks, which have the same number of tokens.
+// Returns the FLOPs per token of this step. They depend on the step if documents are kept apart;
+// then returns the mean over all ranks, which have the same number of tokens.
 plan::FlopsPerToken Trainer::flops_of(std::span<const Microbatch> batch) {
     if (!spec_.data.documents_apart)
         return plan::flops_per_token(model_.config, spec_.seq_length, frozen_factors_);
@@ -165,8 +167,8 @@ plan::FlopsPerToken Trainer::flops_of(std::span<const Microbatch> batch) {
     return {sums[0].item<double>(), sums[1].item<double>()};
 }
 
-// Reports the step to roll-worker. Every rank reports, so that a straggling or hanging rank can be
-// told from those that wait for it.
+// Reports the step to roll-worker. Every rank reports, so that a slow or hanging rank can be told
+// from the ranks that wait for it.
 void Trainer::tell_step(double own_seconds) {
     own_seconds_ = own_seconds_ == 0 ? own_seconds : 0.9 * own_seconds_ + 0.1 * own_seconds;
     const auto now = Clock::now();
@@ -204,8 +206,8 @@ void Trainer::after_step(const StepResult& result, const plan::FlopsPerToken& fl
                       .flops = flops,
                       .peak_flops = peak_flops_,
                       .memory = process_memory()};
-    // A whole step cannot be faster than its products. If it is, the peak was measured while the
-    // machine was busy.
+    // A whole step cannot be faster than its matrix products. If it seems to be, the peak was
+    // measured while the machine was busy.
     const double rate = report.tokens_per_second() * flops.causal;
     if (spec_.peak_tflops == 0 && peak_flops_ > 0 && rate > peak_flops_) {
         peak_beaten_ = true;
@@ -231,9 +233,9 @@ void Trainer::after_step(const StepResult& result, const plan::FlopsPerToken& fl
     std::fflush(stdout);
 }
 
-// Handles a non-finite step. The weights are unchanged and the last checkpoint is good. If the run
-// ends, the rank at fault reports the reason. The other ranks exit as ranks that lost a peer, so
-// that its message becomes the attempt's reason.
+// Handles a non-finite step, after which the weights are unchanged and the last checkpoint is good.
+// If the run ends, the rank at fault reports the reason. The other ranks exit with the status for a
+// lost peer, so that the message of the rank at fault becomes the attempt's reason.
 void Trainer::not_finite(const StepResult& result, std::span<const Microbatch> batch) {
     const BadStep bad = find_bad_step(step_->chunks()[0], batch, result, place(), *world_);
     using Policy = spec::OnNotFinite;
@@ -252,9 +254,9 @@ void Trainer::not_finite(const StepResult& result, std::span<const Microbatch> b
     throw RankFailure(again ? 1 : protocol::kExitDiverged, bad.sentence + ending);
 }
 
-// Prepares going back to an earlier checkpoint; returns a sentence about it. If the loss was rising
-// up to this step, everything since the rise began is poisoned. Leaves out the samples of those
-// steps and of the step before, whose update caused the first high loss.
+// Prepares going back to an earlier checkpoint. Returns a sentence about it for the error message.
+// If the loss was rising up to this step, all checkpoints since the rise began are poisoned. Leaves
+// out the samples of those steps and of the step before, whose update caused the first high loss.
 std::string Trainer::prepare_rewind(const BadStep& bad) {
     const at::Tensor begin = at::zeros({}, at::kDouble);
     if (writes()) begin.fill_(static_cast<double>(history_.rise().value_or(0)));
@@ -310,8 +312,8 @@ bool Trainer::validate(const Moment& moment) {
     return best;
 }
 
-// Measures the loss of the weights as exported. Runs after the last checkpoint, because nothing is
-// trained after it; restores the weights.
+// Measures the validation loss of the weights as the export rounds them. Runs after the last
+// checkpoint, because nothing is trained after it. Restores the weights.
 void Trainer::measure_export() {
     const std::vector<const ValidSet*> sets = validation_.due({.last = true});
     const std::optional<at::ScalarType> dtype = export_rounds_to(spec_);
@@ -349,7 +351,7 @@ void Trainer::save() {
     saver_->save(take_snapshot(step_->chunks()[0], step_->optimizers()[0], state_, record_));
 }
 
-// Waits a moment for the ledger to record the last checkpoint, because retention deletes an older
+// Waits a moment until rolld records the last checkpoint, because retention deletes an older
 // checkpoint only then.
 void Trainer::await_recorded() {
     const auto deadline = Clock::now() + kRecordPatience;

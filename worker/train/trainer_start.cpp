@@ -132,7 +132,8 @@ void Trainer::restore_newest() {
                                  " from which the job continues; set more steps, or resume from "
                                  "an earlier checkpoint");
     state_ = continued(restored, state_);
-    // A user who resumes a job that stopped early wants it to train on, so the count starts again.
+    // A job that resumes another job starts the count again, because a user who resumes a job that
+    // stopped early wants it to train on.
     if (output_of(directory).lexically_normal() != fs::path(launch_.output).lexically_normal())
         state_.stale_validations = 0;
     if (writes())
@@ -146,8 +147,8 @@ void Trainer::restore_newest() {
                     static_cast<long long>(spec_.steps));
 }
 
-// Adds the samples to leave out that were found after the last checkpoint, by an earlier attempt or
-// by the job that this one resumes.
+// Adds the samples to leave out that were found after the last checkpoint: by an earlier attempt,
+// or by the job that this one resumes.
 void Trainer::recall_left_out() {
     if (writes()) {
         join(state_.left_out, read_left_out(launch_.output, state_));

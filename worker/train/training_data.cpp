@@ -19,8 +19,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kProgressEvery = std::chrono::milliseconds(500);
 
-// Returns the options for making token files. These lie next to the jobs' outputs, so that the next
-// job finds them.
+// Returns the options for making token files. The files lie next to the jobs' outputs, so that the
+// next job finds them.
 data::PrepareOptions options_of(const protocol::Launch& launch, const spec::TrainSpec& spec,
                                 const tokenizer::TextTokenizer& tokenizer) {
     data::PrepareOptions options;
@@ -33,12 +33,12 @@ data::PrepareOptions options_of(const protocol::Launch& launch, const spec::Trai
     options.rules.add_special = spec.data.add_special;
     if (spec.data.append_eos && tokenizer.eos) options.rules.end_token = *tokenizer.eos;
     options.skip_bad_lines = spec.data.skip_bad_lines;
-    // The other ranks wait, so one uses all threads
+    // All threads of the node, because the other ranks wait meanwhile
     options.threads = at::get_num_threads() * launch.ranks_per_node;
     return options;
 }
 
-// Reports progress and checks for a stop request. Returns false if there is one.
+// Reports progress and checks for a request to stop. Returns false if there is a request.
 class Watch {
   public:
     Watch(WorkerLink& link, bool tells) : link_(link), tells_(tells) {}
@@ -59,7 +59,7 @@ class Watch {
     Clock::time_point due_{};
 };
 
-// Opens a token file that Roll has made, which can therefore be deleted and made again.
+// Opens a token file that Roll has made. If it is damaged, it can be deleted and made again.
 data::TokenFile open_made(const fs::path& bin) {
     Result<data::TokenFile> file = data::TokenFile::open_indexed(bin);
     if (!file && file.error().code == ErrorCode::Corrupt)
@@ -72,7 +72,7 @@ std::span<const std::byte> bytes_of(const data::TokenFile& file) {
     return {tokens.data(), tokens.size() * size_of(tokens.type())};
 }
 
-// An open data file, and its entry in checkpoint::State::data.
+// An open data file with its entry in checkpoint::State::data.
 struct Opened {
     data::TokenFile file;
     std::string identity;
@@ -86,7 +86,7 @@ struct Opener {
     bool writes;  // true: this rank logs what it finds
     bool verify;  // true: read each file completely
 
-    // Opens a file, which is tokenized first if necessary. Returns nullopt if told to stop.
+    // Opens a file. Tokenizes it first if necessary. Returns nullopt if told to stop.
     std::optional<Opened> open(const fs::path& path) const;
 
   private:
@@ -109,7 +109,8 @@ std::optional<Opened> Opener::open_as_it_is(const fs::path& path, bool bytes) co
     return Opened{std::move(file), std::move(identity)};
 }
 
-// Verifies that a token file was made from its text. Returns false if told to stop.
+// Verifies that a token file was made from its text; throws if it was not. Returns false only if
+// told to stop before the end.
 bool Opener::verify_made(const fs::path& path, const data::Prepared& prepared) const {
     if (prepared.source_is_gone) return true;
     if (prepared.record.text_hash.empty()) {
@@ -165,7 +166,7 @@ std::optional<Opened> Opener::open(const fs::path& path) const {
     return Opened{std::move(file), prepared->record.samples + " " + prepared->record.hash};
 }
 
-// Adds where token files may be found: the whole-file hashes in the newest readable checkpoint, and
+// Adds hints for finding token files: the whole-file hashes in the newest readable checkpoint, and
 // the token directories next to the jobs that wrote the checkpoints.
 void add_known(data::PrepareOptions& options, const std::vector<fs::path>& checkpoints) {
     for (const fs::path& checkpoint : checkpoints) {
@@ -179,8 +180,8 @@ void add_known(data::PrepareOptions& options, const std::vector<fs::path>& check
     std::erase(options.elsewhere, options.directory);
 }
 
-// Counts the documents, if they are kept apart. Throws RankFailure(invalid) if none has anything to
-// learn.
+// Counts the documents if they are kept apart. Throws RankFailure(invalid) if no document
+// contributes to the loss.
 data::LearnedDocuments learned_of(const data::Corpus& corpus, const spec::TrainSpec& spec) {
     if (!spec.data.documents_apart) return {};
     const data::LearnedDocuments counts =

@@ -24,7 +24,7 @@ bool has_input(int fd, std::chrono::milliseconds timeout) {
 void write_all(int fd, std::string_view text) {
     while (!text.empty()) {
         const ssize_t n = ::write(fd, text.data(), text.size());
-        if (n <= 0) return;  // the reader has closed its end; training goes on
+        if (n <= 0) return;  // the reader has closed its end; training goes on without it
         text.remove_prefix(static_cast<std::size_t>(n));
     }
 }
@@ -41,7 +41,8 @@ WorkerLink::WorkerLink()
     ::sigaddset(&stops, SIGINT);
     ::pthread_sigmask(SIG_BLOCK, &stops, nullptr);
     ::signal(SIGPIPE, SIG_IGN);
-    ::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit on file size then returns an error
+    // ignored, so that a write beyond the limit on file size returns an error
+    ::signal(SIGXFSZ, SIG_IGN);
 }
 
 void WorkerLink::report(const protocol::Report& report) {

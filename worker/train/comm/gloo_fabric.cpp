@@ -1,5 +1,6 @@
-// The installed Gloo headers are older than the Gloo inside LibTorch. They suffice to compile
-// ProcessGroupGloo's header, but this file must not call or instantiate anything declared in them.
+// This file uses installed Gloo headers that are older than the Gloo inside LibTorch. The headers
+// suffice to compile ProcessGroupGloo's header, but this file must not call or instantiate anything
+// declared in them.
 #include "worker/train/comm/gloo_fabric.hpp"
 
 #include <deque>
@@ -16,8 +17,8 @@
 namespace roll::train {
 namespace {
 
-// Runs a call into c10d. Throws PeerLost on any failure, because each means that a peer cannot be
-// reached.
+// Runs a call into c10d. Throws PeerLost on any failure, because each failure means that a peer
+// cannot be reached.
 template <class Call>
 auto reaching_peers(const std::string& what, const Call& call) {
     try {
@@ -74,7 +75,8 @@ class GlooCommunicator final : public Communicator {
     const int rank_, size_;
     Ticket issued_ = 0;
     std::map<Ticket, c10::intrusive_ptr<c10d::Work>> running_;
-    std::deque<c10::intrusive_ptr<c10d::Work>> sent_;  // holds the tensors until they are sent
+    // keeps the tensors alive until they are sent
+    std::deque<c10::intrusive_ptr<c10d::Work>> sent_;
 };
 
 c10::intrusive_ptr<c10d::Store> serve_store(const FabricOptions& options) {

@@ -33,7 +33,7 @@ std::unique_ptr<Communicator> group_of(GlooFabric& fabric, const std::string& na
     return std::make_unique<NcclCommunicator>(fabric.place(name, ranks));
 }
 
-// Returns the memory that the allocator gave to tensors; the plan counts the same.
+// Returns the memory that the allocator gave to tensors, because the plan counts the same.
 DeviceMemory memory_of(at::Device device) {
     namespace allocator = c10::cuda::CUDACachingAllocator;
     constexpr auto kAll = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);

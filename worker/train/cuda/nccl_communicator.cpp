@@ -42,8 +42,8 @@ NcclCommunicator::~NcclCommunicator() {
         if (line && line->comm != nullptr) ncclCommAbort(line->comm);
 }
 
-// Connects all ranks of the group. The call is non-blocking, so that a rank that never connects
-// leads to PeerLost.
+// Connects all ranks of the group. The call is non-blocking, so that PeerLost can be thrown if a
+// rank never connects.
 NcclCommunicator::Line NcclCommunicator::connect(const std::string& name) {
     ncclUniqueId id;
     std::vector<std::uint8_t> bytes(sizeof id);
@@ -77,7 +77,7 @@ NcclCommunicator::Line& NcclCommunicator::line(Channel channel) {
 }
 
 // Waits until NCCL has completed a call that returned `result`. A non-blocking communicator may
-// return ncclInProgress; then no other call may follow until it is done.
+// return ncclInProgress; then no other call may follow until the first is done.
 void NcclCommunicator::settle(const Line& line, const std::string& what, ncclResult_t result) {
     const auto deadline = Clock::now() + place_.timeout;
     while (result == ncclInProgress) {
@@ -96,7 +96,7 @@ void NcclCommunicator::lose(const std::string& what, const std::string& why) {
     throw PeerLost(place_.name + " " + what + ": " + why);
 }
 
-// Enqueues call(tensor on the device, stream) behind the work that the current stream holds.
+// Enqueues call(tensor on the device, stream) behind the work that is on the current stream now.
 template <class Call>
 NcclCommunicator::Running NcclCommunicator::issue(Line& line, const std::string& what,
                                                   const at::Tensor& tensor, const Call& call) {
@@ -115,7 +115,7 @@ NcclCommunicator::Running NcclCommunicator::issue(Line& line, const std::string&
     return running;
 }
 
-// Blocks the host until the operation is done, so that later work on the current stream sees its
+// Blocks the host until the operation is done, because later work on the current stream needs its
 // result.
 void NcclCommunicator::finish(Running& running) {
     const auto deadline = Clock::now() + place_.timeout;

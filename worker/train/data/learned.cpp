@@ -5,7 +5,7 @@
 namespace roll::data {
 namespace {
 
-// Tokens scanned at a time; limits the list of documents
+// Number of tokens scanned at a time, which limits the list of documents
 constexpr std::size_t kTokensAtOnce = std::size_t{1} << 26U;
 
 bool has_target(const Tokens& document, const LearnRules& rules) {
@@ -18,13 +18,14 @@ bool has_target(const Tokens& document, const LearnRules& rules) {
 }  // namespace
 
 LearnedDocuments count_learned(const Corpus& corpus, const LearnRules& rules) {
-    // Only windows that begin at a document cut a long one; other windows continue in it.
+    // Only a window that begins at a document cuts off the rest of a long document. Other windows
+    // continue in it.
     const bool cuts = corpus.cut() == Cut::BetweenDocuments;
     const std::size_t most = static_cast<std::size_t>(rules.seq_length) + 1;
     LearnedDocuments counts;
     for (const CorpusFile& file : corpus.files()) {
         const std::size_t size = file.train.size();
-        std::size_t begin = 0;  // first token of the current document
+        std::size_t begin = 0;  // index of the current document's first token
         const auto count = [&](std::size_t end) {
             const std::size_t length = end - begin, seen = cuts ? std::min(length, most) : length;
             ++counts.documents;
@@ -37,8 +38,8 @@ LearnedDocuments count_learned(const Corpus& corpus, const LearnRules& rules) {
             begin = end;
         };
         for (std::size_t at = 0; at < size; at += kTokensAtOnce) {
-            // starts_within excludes its first token, which may begin a document unless it is token
-            // 0.
+            // One token earlier, because starts_within() excludes the token at which it begins.
+            // Token 0 needs no check, because it always begins a document.
             const std::size_t from = at == 0 ? 0 : at - 1;
             for (const std::size_t start :
                  file.file.starts_within(from, std::min(at + kTokensAtOnce, size)))

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 
 constexpr auto kLockAgain = 50ms;
-constexpr int kLookEvery = 5;  // number of tries of the lock per report of its holder's progress
+constexpr int kLookEvery = 5;  // how often the lock is tried per report of its holder's progress
 // Bytes of text encoded at a time; one slice may exceed this
 constexpr std::size_t kTogetherMax = 16 << 20;
 // Version of the rules that cut text into slices and documents; part of the token files' names, so
@@ -72,7 +72,7 @@ Result<Stamp> stamp_of(const fs::path& source) {
     return Stamp{info.st_size, info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec};
 }
 
-// Returns everything that the tokens depend on besides the text.
+// Returns everything except the text that the tokens depend on.
 Json rules_of(const PrepareOptions& options) {
     Json key{{"rules", kRules},
              {"tokenizer", options.tokenizer},
@@ -148,8 +148,8 @@ Result<bool> write_all(const TextSource& text, const fs::path& source, TokenWrit
     return true;
 }
 
-// Waits for the rank or job that is tokenizing this source. Reports the progress of that rank or
-// job as this rank's own, so that this rank does not seem to hang.
+// Waits for the rank or job that is tokenizing this source. Reports its progress as this rank's
+// own, so that this rank does not seem to hang.
 Result<std::optional<FileLock>> take_turn(const fs::path& base, std::int64_t size,
                                           const GoOn& go_on) {
     PrepareProgress others{0, static_cast<std::uint64_t>(size)};
@@ -171,7 +171,7 @@ bool is_there(const fs::path& path) {
 
 fs::path with(const fs::path& base, const char* suffix) { return fs::path(base) += suffix; }
 
-// A text to make into a token file.
+// A text from which to make a token file.
 struct Work {
     const fs::path& source;
     const tokenizer::Tokenizer& tokenizer;
@@ -239,7 +239,8 @@ Result<std::optional<Prepared>> make_or_wait(const Work& work) {
     ROLL_TRY_VOID(make_directories(work.options.directory));
     ROLL_TRY(const auto lock, take_turn(work.base, work.stamp.size, work.go_on));
     if (!lock) return std::optional<Prepared>();
-    ROLL_TRY(const Made made, is_made(work));  // the previous lock holder may have made it
+    // check again, because the previous holder of the lock may have made it
+    ROLL_TRY(const Made made, is_made(work));
     if (made == Made::OfAnotherText) {
         std::error_code ignored;
         fs::remove(with(work.base, ".idx"), ignored);

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kRounds = 8;
 
-// Mixes bits as splitmix64's finalizer does: every input bit affects every output bit.
+// Mixes bits as splitmix64's finalizer does, so that every input bit affects every output bit.
 std::uint64_t mix(std::uint64_t x) {
     x += 0x9E3779B97F4A7C15ULL;
     x = (x ^ (x >> 30U)) * 0xBF58476D1CE4E5B9ULL;
@@ -25,13 +25,13 @@ std::uint64_t window_count(const CorpusFile& file, std::int64_t seq_length) {
                               : (file.train.size() - 1) / static_cast<std::uint64_t>(seq_length);
 }
 
-// Packs the whole documents of [begin, end) into windows, in order.
+// Packs the whole documents in the tokens [begin, end) into windows, in order.
 void pack(const CorpusFile& file, std::size_t begin, std::size_t end, std::int64_t seq_length,
           std::vector<Window>& windows) {
     const std::size_t most = static_cast<std::size_t>(seq_length) + 1;
     std::vector<std::size_t> ends = file.file.starts_within(begin, end);
     ends.push_back(end);
-    std::size_t first = begin, last = begin;  // first and end token of the current window
+    std::size_t first = begin, last = begin;  // range of tokens of the current window
     const auto close = [&] {
         if (last > first) windows.push_back({&file, first, std::min(last - first, most)});
         first = last;
@@ -68,7 +68,7 @@ std::uint64_t Permutation::operator()(std::uint64_t index) const {
     ROLL_CHECK(index < size_);
     do {
         index = encrypt(index);
-    } while (index >= size_);  // ends, because a bijection's cycle returns to [0, size)
+    } while (index >= size_);  // this ends, because a bijection's cycle returns to [0, size)
     return index;
 }
 

@@ -10,18 +10,18 @@
 namespace roll::data {
 namespace {
 
-// Bytes of text before and after a cut with which the cut is checked
+// Number of bytes of text before and after a cut that are encoded to check the cut
 constexpr std::size_t kContext = 256;
-constexpr int kTriesMax = 16;  // maximum number of cuts tried per kind
+constexpr int kTriesMax = 16;  // maximum number of cuts that are tried per kind of cut
 constexpr std::uint64_t kLineMax = 1ULL << 30;
-constexpr std::size_t kQuoted = 1 << 20;  // maximum number of bytes kept of a bad line
+constexpr std::size_t kQuoted = 1 << 20;  // maximum number of bytes of a bad line that are kept
 
 std::string mib(std::size_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
 
 bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xC0U) == 0x80U; }
 
-// Returns the JSON object in a line. Fails with the reason why there is none.
+// Returns the JSON object in a line. Fails with the reason if there is none.
 Result<Json> object_of(std::string_view line) {
     if (line.size() > kLineMax)
         return fail(ErrorCode::InvalidArgument,
@@ -74,8 +74,8 @@ bool TextSource::is_token_boundary(std::size_t at) const {
     return all.size() > ids.size() && std::equal(ids.begin(), ids.end(), all.begin());
 }
 
-// Returns where to end a slice, at most at `limit`: after the end of a line if possible, else
-// before a space between words, else between two characters.
+// Returns where to end a slice, at most at `limit`. Prefers the end of a line, then a place before
+// a space between words, then one between two characters.
 std::size_t TextSource::cut_before(std::size_t limit, std::size_t begin) const {
     const std::size_t low = begin + (limit - begin) / 2;
     const auto word_at = [&](std::size_t i) { return i < text_.size() && !is_space(text_[i]); };
@@ -110,7 +110,7 @@ void TextSource::end_document(std::size_t document_begin, Encoded& encoded) cons
 }
 
 // Encodes prompt and completion separately. The tokens that the tokenizer adds before a text belong
-// to the prompt and are context only; those that it adds after a text are learned.
+// to the prompt and are context only. The tokens that it adds after a text are learned.
 void TextSource::encode_pair(const std::string& prompt, const std::string& completion,
                              std::vector<std::uint32_t>& ids) const {
     const tokenizer::Surroundings around =
@@ -124,7 +124,7 @@ void TextSource::encode_pair(const std::string& prompt, const std::string& compl
     ids.insert(ids.end(), around.after.begin(), around.after.end());
 }
 
-// Encodes a document. Returns false if there is nothing to learn from it.
+// Encodes a document. Returns false if no token of it counts in the loss.
 Result<bool> TextSource::encode_document(std::string_view line,
                                          std::vector<std::uint32_t>& ids) const {
     ROLL_TRY(const Json object, object_of(line));
@@ -150,7 +150,7 @@ void TextSource::encode_line(std::string_view line, Encoded& encoded) const {
         end_document(begin, encoded);
 }
 
-// Encodes a line. A document that does not fit in memory is reported as a bad line.
+// Encodes a line. Reports a document that does not fit in memory as a bad line.
 void TextSource::encode_line_within_memory(std::string_view line, Encoded& encoded) const {
     const std::uint64_t lines = encoded.lines;
     const std::size_t ids = encoded.ids.size();
@@ -171,7 +171,7 @@ std::uint64_t TextSource::hash_of(std::size_t begin, std::size_t end) const {
 }
 
 // Encodes a slice. A slice inside a .txt is encoded together with a little text before it, whose
-// tokens are then dropped, so that its first word is not encoded as the start of a text. The
+// tokens are then dropped; otherwise its first word would be encoded as the start of a text. The
 // tokenizer's added tokens go only around the whole text.
 Encoded TextSource::encode(std::size_t begin, std::size_t end) const {
     Encoded encoded;

@@ -80,7 +80,7 @@ fs::path TokenWriter::path(const char* suffix) const { return with(base_, suffix
 Result<TokenWriter> TokenWriter::open(const fs::path& base, TokenType type) {
     auto writer = go_on(base, type);
     if (writer || writer.error().code != ErrorCode::Corrupt) return writer;
-    discard(base);  // starts over: the files contradict each other
+    discard(base);  // start over, because the files contradict each other
     return go_on(base, type);
 }
 
@@ -181,7 +181,8 @@ Result<void> TokenWriter::write_index() {
 }
 
 Result<void> TokenWriter::finish() {
-    if (progress_.open > 0) {  // the last slice of the text has produced no tokens
+    // end the open document, because the last slice of the text has produced no tokens
+    if (progress_.open > 0) {
         std::string record;
         end_sequence(progress_.open, true, record);
         ROLL_TRY_VOID(sequences_.append(record));

@@ -18,8 +18,8 @@ Chunk::Chunk(const spec::ModelConfig& config, const ChunkSpec& chunk, const Init
       grads_(parameters_),
       room_(parameters_, first_layer(), places_.count, chunk.layer_end - chunk.layer_begin) {}
 
-// Returns where to put activations. Only the first micro-batch may use the gradients' memory,
-// because gradients are added in the order of the micro-batches.
+// Returns the allocator for a layer's activations. Only the first micro-batch may use the
+// gradients' memory, because gradients are added in the order of the micro-batches.
 ops::Place Chunk::place_of(int microbatch, std::int64_t layer) {
     return microbatch == 0 ? room_.of_layer(layer) : ops::Place();
 }
@@ -76,8 +76,8 @@ at::Tensor Chunk::normed(const at::Tensor& x_MC, ops::RmsNormSaved& saved) const
 
 ops::Head Chunk::output() const { return {parameters_.weight[head()], config_.logit_soft_cap}; }
 
-// Returns the loss. The head's weight gradient is computed together with it, while the logits
-// exist. If it is not this micro-batch's turn to add, the gradient is computed again in its turn,
+// Returns the loss. Computes the gradient of the head's weight together with it, while the logits
+// exist. If it is not this micro-batch's turn to add, that gradient is computed again in its turn,
 // which costs time but no memory.
 at::Tensor Chunk::loss_of(int microbatch, const at::Tensor& x_MC, const at::Tensor& targets_M,
                           double scale, const GradReady& ready) {
@@ -115,8 +115,8 @@ at::Tensor Chunk::forward(int microbatch, const Microbatch& data, const at::Tens
         x_MC = layer(i, saved.sequences, place_of(microbatch, i))
                    .forward(x_MC, saved.sequences.positions,
                             saved.layers[static_cast<std::size_t>(i)]);
-    // Returns a copy, because the next stage keeps its input, but this memory will hold gradients
-    // again.
+    // Returns a copy for the first micro-batch: the next stage keeps its input, but the memory of
+    // x_MC will hold gradients again.
     if (!part_.post) return microbatch == 0 ? x_MC.clone() : x_MC;
     return loss_of(microbatch, x_MC, here(data.targets_BT).flatten(), scale, ready);
 }
@@ -166,7 +166,8 @@ at::Tensor Chunk::backward_input(int microbatch, const at::Tensor& dhidden_MC, W
     at::Tensor dx_MC = part_.post ? loss_backward(saved, now) : dhidden_MC;
     for (auto i = std::ssize(saved.layers) - 1; i >= 0; --i) {
         LayerSaved& of_layer = saved.layers.back();
-        // The product with o_MA is computed later, when o_MA's memory may already hold gradients.
+        // Copies o_MA, because the weight half reads it later, when its memory may already hold
+        // gradients.
         if (when == WeightHalves::Later && microbatch == 0) of_layer.o_MA = of_layer.o_MA.clone();
         dx_MC = layer(i, saved.sequences)
                     .backward_input(dx_MC, of_layer, now, when == WeightHalves::Now ? now : later);
@@ -182,7 +183,8 @@ void Chunk::backward_weight(int microbatch, const GradReady& ready) {
     for (Owed& half : saved.owed)
         grads_.add(half.parameter, microbatch, 0, std::exchange(half.add, {}), ready);
     if (!part_.pre) return;
-    const int use = parameters_.specs[0].uses - 1;  // if tied, the head's use comes first
+    // if the embedding is tied, the head's use is number 0
+    const int use = parameters_.specs[0].uses - 1;
     const auto add = [dy_MC = saved.dembedded_MC, tokens_M = saved.tokens_M,
                       dw_VC = parameters_.grad[0]](ops::Sum sum) {
         ops::embedding_backward_weight(dy_MC, tokens_M, dw_VC, sum);

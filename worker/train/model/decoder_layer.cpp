@@ -45,7 +45,8 @@ ops::Heads Layer::project(const at::Tensor& x_MC, std::int64_t positions, LayerS
         qkv_MP = ops::qk_norm(qkv_MP, norm_weight(config, weight(places.q_norm)),
                               norm_weight(config, weight(places.k_norm)), config.kv_heads,
                               config.norm_eps, s.qk_norm);
-    // Not in `kept` with segments, because attention then saves its own copies.
+    // With segments the heads are not allocated by `kept`, because attention then saves its own
+    // copies.
     return ops::rope(qkv_MP.view({-1, positions, qkv_MP.size(1)}), config.kv_heads, table,
                      segments.empty() ? kept : ops::Place());
 }
@@ -85,13 +86,13 @@ void Layer::owe_bias(int place, const at::Tensor& dy_MO, const Contribute& weigh
     });
 }
 
-// Recomputes the output that the norm had in forward.
+// Computes again the output that the norm had in forward.
 at::Tensor Layer::norm_again(int place, const ops::RmsNormSaved& saved) const {
     ops::RmsNormSaved same;
     return norm(place, saved.x_MC, same);
 }
 
-// Returns dx_MC. The gradient dw of w is also the gradient of 1 + w.
+// Returns dx_MC. The norm's factor is w or 1 + w; the gradient dw is the same for both.
 at::Tensor Layer::norm_backward(int place, const at::Tensor& dy_MC, ops::RmsNormSaved& saved,
                                 const at::Tensor& dresidual_MC, const Contribute& input) const {
     const at::Tensor w_C = norm_weight(config, weight(place));
@@ -115,7 +116,7 @@ at::Tensor Layer::qk_norm_backward(const at::Tensor& dy_MP, LayerSaved& s,
     return dx_MP;
 }
 
-// Takes the gradient of the last product's output. Returns that of the activation's input.
+// Takes the gradient of the last product's output. Returns the gradient of the activation's input.
 at::Tensor Layer::activation_backward(const at::Tensor& ddown_MC, LayerSaved& s,
                                       const Contribute& weight_half) const {
     const at::Tensor da_MI = ops::linear_backward_input(ddown_MC, weight(places.down));

@@ -38,8 +38,8 @@ void add_layer(std::vector<ParameterSpec>& specs, const spec::ModelConfig& c, st
     if (c.post_norms) add("mlp.linear_fc2.post_layernorm.weight", {c.hidden}, one);
 }
 
-// Returns consecutive views of `flat` by parameter. A view is undefined, and takes no space, if
-// `has` returns false.
+// Returns consecutive views of `flat`, by parameter. If `has` returns false for a parameter, its
+// view is undefined and takes no space.
 template <class Has>
 std::vector<at::Tensor> views_of(const std::vector<ParameterSpec>& specs, const at::Tensor& flat,
                                  const Has& has) {
@@ -89,7 +89,7 @@ void join_into(const at::Tensor& main, const at::Tensor& weight, const at::Tenso
     });
 }
 
-// Splits values into halves, in lanes, so that the compiler can vectorize.
+// Splits values into halves. Works in lanes, so that the compiler can vectorize.
 void split(std::span<const float> main, at::BFloat16* high, std::int16_t* low) {
     at::parallel_for(0, std::ssize(main), kGrain, [&](std::int64_t begin, std::int64_t end) {
         constexpr std::int64_t kLanes = 16;

@@ -10,7 +10,7 @@
 namespace roll::ops {
 namespace {
 
-// Returns the first visible key of each position; empty if that is key 0 for all positions.
+// Returns the first visible key of each position; empty if all positions see key 0.
 std::vector<std::int64_t> first_keys(const AttentionSaved& saved) {
     const std::int64_t positions = saved.heads.q_BHTD.size(2), window = saved.rule.window;
     std::vector<std::int64_t> first;
@@ -21,7 +21,7 @@ std::vector<std::int64_t> first_keys(const AttentionSaved& saved) {
 }
 
 // Calls body(number, offset, head, scratch) for every query head of the batch, in parallel.
-// `offset` is that of the first element of the head's output.
+// `offset` is the index of the first element of the head's output.
 template <class S, class Body>
 void for_query_heads(const AttentionSaved& saved, const Body& body) {
     const Heads& h = saved.heads;

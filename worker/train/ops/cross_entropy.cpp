@@ -9,10 +9,11 @@
 namespace roll::ops {
 namespace {
 
-// Bytes of a block of logits; larger blocks are not faster (measured)
+// Size of a block of logits in bytes; larger blocks were measured not to be faster
 constexpr std::int64_t kBlockBytes = 64 << 20;
 
-// Overwrites a block's logits with their gradient, and loss_R (double) with the loss of each row.
+// Overwrites a block's logits with the gradient of the loss, and loss_R (double) with the loss of
+// each row.
 void losses(const at::Tensor& logits_RV, const at::Tensor& targets_R, double scale,
             const at::Tensor& loss_R) {
     const std::int64_t size = logits_RV.size(1);
@@ -36,7 +37,7 @@ void losses(const at::Tensor& logits_RV, const at::Tensor& targets_R, double sca
     });
 }
 
-// Returns the number of rows per block of logits, such that all blocks have nearly the same size.
+// Returns the number of rows per block of logits. All blocks have nearly the same size.
 std::int64_t block_rows(const at::Tensor& x_MC, const at::Tensor& w_VC) {
     const auto bytes = static_cast<std::int64_t>(w_VC.size(0) * x_MC.element_size());
     const std::int64_t rows = x_MC.size(0), most = std::max<std::int64_t>(1, kBlockBytes / bytes);
@@ -44,7 +45,8 @@ std::int64_t block_rows(const at::Tensor& x_MC, const at::Tensor& w_VC) {
     return std::max<std::int64_t>(1, (rows + blocks - 1) / blocks);
 }
 
-// Caps logits in place. Returns d capped / d logit, or an undefined tensor if there is no cap.
+// Applies the soft cap to the logits, in place. Returns d capped / d logit, or an undefined tensor
+// if there is no cap.
 at::Tensor cap(const at::Tensor& logits_RV, double soft_cap) {
     if (soft_cap == 0) return {};
     logits_RV.div_(soft_cap).tanh_();

@@ -32,8 +32,9 @@ std::optional<std::int64_t> window_before(const AttentionRule& rule) {
     return rule.window - 1;
 }
 
-// A block of queries with all keys to which any of them attends. The query heads of a group are
-// concatenated, so there are N = B G products of Q R queries with S keys (R query heads per group).
+// A block of queries with all keys to which at least one of them attends. The query heads of a
+// group are concatenated, so there are N = B G products of Q R queries with S keys (R query heads
+// per group).
 struct Block {
     std::int64_t begin, end, first;
 
@@ -64,7 +65,8 @@ std::vector<Block> blocks_of(const AttentionSaved& s) {
     return blocks;
 }
 
-// Returns a block's scores in float32 or float64, capped; masked pairs have -inf.
+// Returns a block's scores in float32 or float64, with the soft cap applied; masked pairs have
+// -inf.
 at::Tensor scores(const Block& block, const AttentionSaved& s) {
     const std::int64_t groups = s.heads.k_BGTD.size(1), rows = block.end - block.begin;
     at::Tensor score = wide(
@@ -162,7 +164,8 @@ at::Tensor swiglu_backward(const at::Tensor& da_MI, const at::Tensor& gate_up_MJ
 
 Heads rope(const at::Tensor& qkv_BTP, std::int64_t kv_heads, const RopeTable& table) {
     const std::int64_t dim = 2 * table.cos_TE.size(1);
-    const at::Tensor all = qkv_BTP.unflatten(2, {kv_heads, -1, dim});  // [B, T, G, Q + 2, D]
+    // layout: [B, T, G, Q + 2, D]
+    const at::Tensor all = qkv_BTP.unflatten(2, {kv_heads, -1, dim});
     const std::int64_t queries = all.size(3) - 2;
     const at::Tensor q = turned(all.narrow(3, 0, queries).flatten(2, 3), table, 1),
                      k = turned(all.select(3, queries), table, 1),
@@ -232,7 +235,7 @@ Heads attention_backward(const at::Tensor& do_BTA, const AttentionSaved& s) {
         block.add(d.v_BGTD, at::bmm(p.to(type).transpose(1, 2), dout));
         at::Tensor ds = wide(at::bmm(dout, block.keys(h.v_BGTD).transpose(1, 2)));
         ds.sub_(of_block(block, delta_BHT, groups)).mul_(p).mul_(s.rule.scale);
-        if (s.rule.soft_cap > 0)  // a masked score is -inf, which counts as -cap
+        if (s.rule.soft_cap > 0)  // the score -inf of a masked pair counts as -cap
             ds.mul_(1 - (score / s.rule.soft_cap).clamp_min_(-1).square_());
         ds = ds.to(type);
         block.put(d.q_BHTD, at::bmm(ds, block.keys(h.k_BGTD)));

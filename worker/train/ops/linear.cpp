@@ -8,11 +8,11 @@
 namespace roll::ops {
 namespace {
 
-// Minimum rows of a float32 product; with fewer, packing costs more than it saves
+// Minimum number of rows of a float32 product; with fewer, packing costs more than it saves
 constexpr std::int64_t kRowsMin = 32;
 
-// Computes the product by Roll's own block loops if they suit this processor and the
-// types, and returns true. Otherwise does nothing and returns false; LibTorch then multiplies
+// Computes the product by Roll's own block loops if they suit this processor and the types, and
+// returns true. Otherwise returns false without computing anything; LibTorch then multiplies
 // (float32 by MKL, bfloat16 by oneDNN with AMX tiles).
 bool multiply(const at::Tensor& out_MN, const at::Tensor& a_MK, const at::Tensor& b_KN,
               double beta) {
@@ -30,11 +30,11 @@ bool multiply(const at::Tensor& out_MN, const at::Tensor& a_MK, const at::Tensor
     return true;
 }
 
-// Bytes of a part of the product: it is still in a cache when it is added
+// Size of a part of the product in bytes, so that the part is still in a cache when it is added
 constexpr std::int64_t kPartBytes = 2 << 20;
 
-// Computes the weight gradient if products of mixed types cannot be computed directly. The product
-// is rounded to the type of x_MI, a few outputs at a time; the sum in dw_OI is not rounded.
+// Computes the weight gradient, for types whose mixed product cannot be computed directly. The
+// product is rounded to the type of x_MI, a few outputs at a time; the sum in dw_OI is not rounded.
 void add_rounded(const at::Tensor& dy_MO, const at::Tensor& x_MI, const at::Tensor& dw_OI,
                  Sum sum) {
     const std::int64_t outputs = dw_OI.size(0);

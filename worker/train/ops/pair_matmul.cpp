@@ -12,16 +12,17 @@ using simd::PairKernels;
 using Number = c10::BFloat16;
 using Room = std::unique_ptr<std::byte[]>;
 
-// Numbers of each sum per panel; more would not stay in the L2 cache
+// Maximum length of a sum within a panel; a longer panel would not stay in the L2 cache
 constexpr std::int64_t kInnerMax = 4096;
-constexpr std::int64_t kRowsMin = 32;  // minimum; with fewer, packing costs more than it saves
-constexpr std::int64_t kLeftNumbers = 4 << 20;  // maximum numbers of the left side packed at a time
+// minimum number of rows; with fewer, packing costs more than it saves
+constexpr std::int64_t kRowsMin = 32;
+constexpr std::int64_t kLeftNumbers = 4 << 20;  // maximum numbers packed at a time
 constexpr std::int64_t kLine = 32;              // numbers per cache line
 
 struct Matrix {
     const Number* data;
     std::int64_t stride;
-    bool turned;  // true: its columns are contiguous, not its rows
+    bool turned;  // true: the matrix's columns are contiguous; false: its rows
 };
 
 std::optional<Matrix> matrix_of(const at::Tensor& tensor) {
@@ -32,8 +33,7 @@ std::optional<Matrix> matrix_of(const at::Tensor& tensor) {
     return std::nullopt;
 }
 
-// Returns true if pairs can be read directly from the matrix, because each of them is whole and
-// aligned.
+// Returns true if pairs can be read directly from the matrix: each pair is whole and aligned.
 bool lies_in_pairs(const Matrix& matrix) {
     return matrix.stride % 2 == 0 &&
            reinterpret_cast<std::uintptr_t>(matrix.data) % PairKernels::kPairBytes == 0;
@@ -51,14 +51,16 @@ Room room_for(std::int64_t pairs) {
         static_cast<std::size_t>(pairs * PairKernels::kPairBytes));
 }
 
-// A product, or a part of its rows and of the numbers in its sums.
+// A product, or the part of one that has some of its rows and some of the numbers in its sums.
 struct Work {
     const PairKernels& kernels;
     Matrix a, b;
-    simd::PairProduct whole;  // its left side and panel are set later, from a and b
+    // without the left side and the panel, which are set later from a and b
+    simd::PairProduct whole;
 };
 
-// Packs the left side if its columns are contiguous, a cache line of numbers at a time.
+// Packs the left side if its columns are contiguous. Packs as many numbers at a time as a cache
+// line holds.
 Room pack_left(const Work& work) {
     const std::int64_t row_bytes = work.whole.inner / 2 * PairKernels::kPairBytes;
     const std::int64_t rows = work.whole.rows, lines = parts(rows, kLine);
@@ -120,8 +122,8 @@ void run(const Work& work) {
     });
 }
 
-// Computes the product in parts of the rows and of the numbers in their sums, so that no more of
-// either side is packed at a time than a cache holds.
+// Computes the product in parts: of its rows, and of the numbers in their sums. So the packed
+// numbers of either side always fit in a cache.
 void run_in_parts(const Work& all) {
     const simd::PairProduct& whole = all.whole;
     auto* const out = static_cast<std::byte*>(whole.out);

@@ -12,17 +12,19 @@ namespace {
 using Room = std::unique_ptr<float[]>;
 
 constexpr std::int64_t kRows = 64, kColumns = 32;  // size of one block of sums
-// Numbers of each sum per panel, so that a panel stays in the L2 cache
+// Maximum length of a sum within a panel, so that a panel stays in the L2 cache
 constexpr std::int64_t kInnerMax = 1024;
-constexpr std::int64_t kRowsMax = 2048;  // maximum rows of the left side packed at a time
-// Maximum number of float32 sums before they are rounded
+// maximum number of rows of the left side that are packed at a time
+constexpr std::int64_t kRowsMax = 2048;
+// Maximum number of results that are held as float32 sums before they are rounded to the output's
+// type
 constexpr std::int64_t kNarrowNumbers = 2 << 20;
 // Padding, so that packed rows do not map to the same L1 cache sets
 constexpr std::int64_t kPad = 16;
 
 std::int64_t parts(std::int64_t size, std::int64_t part) { return (size + part - 1) / part; }
 
-// A matrix whose rows are contiguous or, if `turned`, its columns.
+// A matrix. Its rows are contiguous or, if `turned`, its columns.
 struct Matrix {
     at::Tensor tensor;
     std::int64_t stride;
@@ -54,7 +56,7 @@ Matrix matrix_of(const at::Tensor& tensor) {
     return {tensor.clone(at::MemoryFormat::Contiguous), columns, false};
 }
 
-// A part of a product: of each sum, the `inner` numbers from `first` on.
+// A part of a product: in each sum, the `inner` products from number `first` on.
 struct Part {
     const Matrix &a, &b;
     float* sums;
@@ -106,7 +108,8 @@ void add_part(const Part& part) {
     });
 }
 
-// Computes sums = a @ b, or adds it to `sums` if `add`. `sums` is float32 with contiguous rows.
+// Computes sums = a @ b. If `add`, adds a @ b to `sums` instead. `sums` is float32 with contiguous
+// rows.
 void multiply(const at::Tensor& sums, const at::Tensor& a_MK, const at::Tensor& b_KN, bool add) {
     const Matrix b = matrix_of(b_KN);
     const std::int64_t inner = a_MK.size(1), step = parts(inner, parts(inner, kInnerMax));

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::int64_t kBlockRows = 32;  // number of rows per partial sum of the weights' gradients
 
-// The layout of a row of the projection: for each group `queries` query heads, a key and a value.
+// The layout of a row of the projection. Each group has `queries` query heads, a key and a value.
 struct Packed {
     std::int64_t dim, groups, queries;
 

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int64_t kBlock = 1 << 14;  // minimum number of elements per thread
 
-// The results that an update writes; the others go to scratch memory.
+// The results that an update stores; it writes the others to scratch memory.
 enum class Writes { All, Weights, Moments };
 
 template <class S>
@@ -38,7 +38,7 @@ void update(const Parameters& p, const AdamWState& state, std::size_t i,
                                      g + at, factors, count);
         };
         const auto part = [&](std::int64_t at, std::int64_t count) {
-            Scratch<S> none;  // its moments are 0
+            Scratch<S> none;  // supplies moments that are 0
             const bool weights = writes == Writes::Weights;
             S* to = weights ? w + at : none.weight.data();
             std::int16_t* to_rest = weights && rest != nullptr ? rest + at : none.rest.data();
@@ -53,7 +53,7 @@ void update(const Parameters& p, const AdamWState& state, std::size_t i,
     });
 }
 
-// Returns the sum of squares. Sums in lanes, so that the compiler can vectorize.
+// Returns the sum of squares. Works in lanes, so that the compiler can vectorize.
 template <class T>
 double square_sum(const T* values, std::int64_t size) {
     constexpr std::int64_t kLanes = 16;
@@ -152,7 +152,7 @@ at::Tensor grad_square_sum(const Parameters& parameters) {
             parameters.flat_grad, 2, at::OptionalIntArrayRef{}, false, at::kDouble);
         return norm.square().cpu();
     }
-    // Elements of one partial sum, for any number of threads
+    // Number of elements of one partial sum, whatever the number of threads is
     constexpr std::int64_t kBlock = 1 << 16;
     const std::int64_t size = parameters.flat_grad.numel(), blocks = (size + kBlock - 1) / kBlock;
     const at::Tensor sums = at::empty({blocks}, at::kDouble);

@@ -25,8 +25,8 @@ Link link_of(Chunk& chunk, int index, Communicator& pp) {
     return {pp, index * pp.size() + pp.rank(), chunk.parameters().flat_weight.options()};
 }
 
-// Returns Now if no stage waits for the input half and the weight half is the next op. One pass
-// then computes both halves.
+// Returns Now if no stage waits for the result of the input half and the weight half is the next
+// op. One pass then computes both halves.
 WeightHalves when_weights(std::span<const plan::Op> ops, std::size_t i, const ChunkSpec& part) {
     const plan::Op weight{plan::OpKind::BackwardWeight, ops[i].chunk, ops[i].microbatch};
     const bool next = i + 1 < ops.size() && ops[i + 1] == weight;

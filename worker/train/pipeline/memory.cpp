@@ -14,9 +14,9 @@ namespace roll::train {
 
 namespace {
 
-// Makes unaligned requests to malloc and aligns the result; the pointer to the block is stored in
-// front of it. For aligned requests, glibc does not reuse a freed block of the same size (it looks
-// for a larger one), so memory grew by half.
+// An allocator that makes unaligned requests to malloc and aligns the result; the pointer to the
+// block is stored in front of it. With aligned requests memory grew by half, because glibc does not
+// reuse a freed block of the same size for them (it looks for a larger one).
 struct Allocator final : c10::Allocator {
     static constexpr std::size_t kAlignment = 64;
 
@@ -47,8 +47,8 @@ void keep_freed_memory() {
     mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
 }
 
-// Returns this process's memory from /proc. getrusage is no alternative, because its peak includes
-// the program that ran before exec.
+// Returns this process's memory from /proc. Does not use getrusage, because its peak includes the
+// program that ran before exec.
 ProcessMemory process_memory() {
     ProcessMemory memory;
     std::ifstream status("/proc/self/status");

@@ -33,9 +33,9 @@ TrainStep::TrainStep(const spec::ModelConfig& config, const plan::PipelineSchedu
     }
 }
 
-// Returns the factor of each micro-batch's summed loss. Token counts are reduced over ranks before
-// the first backward, because gradients cannot be rescaled once the reduction of a bucket has
-// started.
+// Returns the factor by which each micro-batch's summed loss is scaled. Token counts are reduced
+// over ranks before the first backward, because gradients cannot be rescaled once the reduction of
+// a bucket has started.
 std::vector<double> TrainStep::scales(std::span<const Microbatch> batch, std::int64_t& tokens) {
     std::vector<double> counts;
     at::Tensor total = at::zeros({}, at::kDouble);
@@ -54,10 +54,10 @@ std::vector<double> TrainStep::scales(std::span<const Microbatch> batch, std::in
     return counts;
 }
 
-// Sums the gradients of a tied embedding, which the first and the last stage each hold. Both stages
-// use the sum, so both make the same update.
+// Sums the gradients of a tied embedding over the first and the last stage, which each hold a copy.
+// Both stages use the sum, so both make the same update.
 void TrainStep::reduce_tied() {
-    // Gradients of the tied embedding on this rank: two, one or none
+    // Gradients of the tied embedding on this rank: none, one, or two if it has both stages
     std::vector<at::Tensor> copies;
     for (Chunk& chunk : chunks_) {
         const bool pre = chunk.part().pre;
@@ -107,7 +107,7 @@ StepResult TrainStep::run(std::span<const Microbatch> batch, double lr) {
     if (!result.updated) return result;
     if (options_.count_zeros)
         result.grad_zeros = std::llround(over_model(grad_zero_count, zero_count));
-    if (const double clip = options_.clip_grad; clip > 0)  // the rule of Megatron and torch
+    if (const double clip = options_.clip_grad; clip > 0)  // clips like Megatron and torch
         result.clip_factor = std::min(1.0, clip / (result.grad_norm + 1e-6));
     for (AdamW& optimizer : optimizers_) optimizer.step(lr, result.clip_factor);
     return result;
@@ -115,9 +115,9 @@ StepResult TrainStep::run(std::span<const Microbatch> batch, double lr) {
 
 LossSum TrainStep::evaluate(std::span<const Microbatch> batch) {
     const c10::InferenceMode no_autograd;
-    at::Tensor sums_S = at::zeros({2}, at::kDouble);  // loss, tokens
+    at::Tensor sums_S = at::zeros({2}, at::kDouble);  // loss and number of tokens
     const at::Tensor loss = train::evaluate(chunks_, batch, groups_.pp);
-    sum_over(groups_.pp, loss);  // 0 except on the last stage
+    sum_over(groups_.pp, loss);  // the loss is 0 on all stages but the last
     sums_S[0] = loss;
     for (const Microbatch& data : batch) sums_S[1] += data.targets_BT.ne(ops::kIgnored).sum();
     sum_over(groups_.dp, sums_S);
