@@ -37,7 +37,7 @@ class Parser {
         try {
             app_.parse(argc, argv);
         } catch (const CLI::Success& e) {
-            return app_.exit(e);  // CLI11 reports --help in this way, too
+            return app_.exit(e);  // reached by --help
         } catch (const CLI::ParseError& e) {
             return failed(usage_error(e, argc, argv), argc, argv);
         }

@@ -142,7 +142,7 @@ Result<Json> change(const Context& context, const std::string& op, Json args) {
                             {"wait_ms", 1000}};
         reply = daemon.ask_patiently("progress", again, kRestart);
         const bool forgotten = !reply && reply.error().code == ErrorCode::NotFound;
-        // Rolld was restarted and has forgotten the bulk request.
+        // rolld was restarted and has forgotten the bulk request
         if (forgotten) reply = daemon.ask_patiently(op, args, kRestart);
     }
     return reply;

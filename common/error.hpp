@@ -11,7 +11,7 @@ namespace roll {
 enum class ErrorCode {
     InvalidArgument,  // the request can never succeed: usage, job file, sizes (exit 2)
     NotFound,         // no such job, file, node (exit 3)
-    Refused,          // permission, quota, fenced, disk full (exit 4)
+    Refused,          // no permission, a quota, a stale token, a full disk (exit 4)
     Unavailable,      // no daemon, or the peer is gone; a retry may succeed (exit 5)
     Corrupt,          // stored or received bytes are damaged (exit 1)
     Failed            // any other failure (exit 1)

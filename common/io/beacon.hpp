@@ -31,7 +31,7 @@ struct Beacon {
     std::string endpoint;
     // Identifies the state directory. A copy of the directory has another value. Empty if unknown.
     std::string home{};
-    std::uint64_t counter = 0;  // ticks published by this incarnation
+    std::uint64_t counter = 0;  // number of ticks: records that this incarnation has published
     // How long rolld keeps running while it cannot read its own beacon file, in ms; 0: for ever.
     std::int64_t patience_ms = 0;
     friend bool operator==(const Beacon&, const Beacon&) = default;
@@ -56,7 +56,7 @@ Result<Beacon> newest_beacon(std::string_view file);
 // Writes one record at its offset and fsyncs it. Creates the file if it is missing.
 Result<void> write_beacon(const std::filesystem::path& path, const Beacon& beacon);
 
-// Reads the newest record. Bypasses the client's cache if the file system supports it (NFS).
+// Reads the newest record. Bypasses the cache of a network file system (NFS) if possible.
 Result<Beacon> read_beacon(const std::filesystem::path& path);
 
 }  // namespace roll::io

@@ -15,7 +15,7 @@ namespace roll::io {
 class Channel {
   public:
     virtual ~Channel() = default;
-    // Sends a frame. Returns false if that is impossible now.
+    // Sends a frame. Returns false if it cannot be sent now.
     virtual bool send(const std::string& frame) = 0;
     // Returns the next frame; nullopt if none arrives in time or the connection is closed.
     virtual std::optional<std::string> receive(std::chrono::milliseconds timeout) = 0;

@@ -14,8 +14,8 @@ class StateDirectory {
     // `root` must be an absolute path. Does not access the file system.
     explicit StateDirectory(std::filesystem::path root) : root_(std::move(root)) {}
 
-    // Returns the first that is set: `flag` (--dir), ROLL_DIR, $XDG_STATE_HOME/roll,
-    // /.local/state/roll.
+    // Returns the first of these that is set: `flag` (--dir), ROLL_DIR, $XDG_STATE_HOME/roll; else
+    // ~/.local/state/roll.
     static Result<StateDirectory> find(const std::string& flag);
 
     const std::filesystem::path& root() const { return root_; }

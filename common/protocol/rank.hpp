@@ -51,7 +51,7 @@ struct Launch {
 std::string encode(const Launch& launch);
 Result<Launch> decode_launch(std::string_view json);
 
-// The messages that the program sends (see Report).
+// The structs from here to Report are the messages that the program sends.
 struct Ready {};  // this rank is up; the attempt has started once all its ranks are
 // Progress for people to read: an object with step, steps, loss, tokens_per_second, eta_s, ...
 struct Progress {
@@ -88,8 +88,8 @@ using Report =
 std::string encode(const Report& report);  // one line without the newline
 Result<Report> decode_report(std::string_view line);
 
-// The messages that roll-worker sends (see Command). It sends a stop also as SIGTERM, for programs
-// that do not read stdin.
+// The structs from here to Command are the messages that roll-worker sends. It sends a stop also as
+// SIGTERM, for programs that do not read stdin.
 //
 // RecordedStep: the ledger has recorded this checkpoint, so the program may delete older ones.
 struct RecordedStep {

@@ -68,7 +68,7 @@ struct Heartbeat {
     std::uint64_t sequence = 0;
     bool bound_below_lease = true;  // this heartbeat renews the lease (leases rule 5)
     bool draining = false;          // the worker was told to stop and takes no new attempts
-    bool heard_recently = false;    // an answer arrived lately (leases rule 7)
+    bool heard_recently = false;    // rolld's answer arrived in the last seconds (leases rule 7)
     int beat_ms = 1000;             // maximum time between heartbeats in ms
     std::string segment{};          // network segment of the node; empty if unknown
     std::vector<int> gpu_numa{};    // NUMA node of each GPU; empty if unknown
@@ -118,7 +118,7 @@ struct SaveOrder {
 
 struct Recorded {
     AttemptKey attempt;
-    std::vector<std::int64_t> steps;  // recorded checkpoints of this attempt
+    std::vector<std::int64_t> steps;  // steps of the recorded checkpoints of this attempt
     bool exported = false;
     friend bool operator==(const Recorded&, const Recorded&) = default;
 };

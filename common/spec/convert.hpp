@@ -23,11 +23,11 @@ struct ConvertSpec {
     std::string target;
     std::string to;      // target format "hf", "mca", ...; empty: MCA from HF, else HF
     std::string config;  // directory that contains the config, if `source` has none
-    std::string strictness = "raise_all";  // one of Megatron's modes
+    std::string strictness = "raise_all";  // one of Megatron's strictness modes
     std::string state;                     // the optimizer state to convert; empty: the weights
     bool unmerge = false;                  // merge: remove the adapters instead of adding them
     std::string name;            // name of the model in a NeMo target's configs; empty: "model"
-    std::string dtype = "keep";  // keep, fp32, bf16, fp16
+    std::string dtype = "keep";  // element type of the target: keep, fp32, bf16, fp16
     int tp = 1;
     int pp = 1;
     int vpp = 1;
@@ -39,12 +39,12 @@ struct ConvertSpec {
     int first_layers = 0;  // layers of the first pipeline stage; 0: as many as the others
     int last_layers = 0;   // layers of the last pipeline stage; 0: as many as the others
     std::optional<bool> moe_grouped_gemm;
-    std::string transformer_impl;     // transformer_engine or local; empty keeps the source's
+    std::string transformer_impl;     // transformer_engine or local; empty: as in the source
     std::int64_t vocab_divisor = 0;   // pads the vocabulary to a multiple; 0: no padding
     std::string mtp_layer_name = "";  // "mtp_model_layer"; empty: "transformer_layer"
     int megatron_version = 3;         // checkpoint_version; below 3 is older than Megatron Core
     std::int64_t max_shard_size = 5'000'000'000;
-    std::int64_t model_max_length = 0;  // 0 keeps the source's
+    std::int64_t model_max_length = 0;  // 0: as in the source
     std::string reuse;  // an earlier target; equal files are hard links to its files; empty: none
     bool overwrite = false;
     friend bool operator==(const ConvertSpec&, const ConvertSpec&) = default;

@@ -35,7 +35,7 @@ struct After {
 
 // An array submits one job per index at once. `output` and the document may contain "{index}".
 struct Array {
-    std::string indices;  // "0-15", "1,4-9", "0-100:20"
+    std::string indices;  // such as "0-15", "1,4-9" or "0-100:20"
     int limit = 0;        // maximum number of tasks that run at once; 0: no limit
     int index = -1;       // index of this task; -1 in the spec of the whole array
     friend bool operator==(const Array&, const Array&) = default;
@@ -118,7 +118,7 @@ ParsedJob parse_job(std::string_view json_document, const std::string& base_dire
 JobSpec export_job(const JobSpec& parent, JobId parent_id);
 
 const char* name_of(JobKind kind);
-const char* name_of(After::Condition condition);  // "ok", "any", "failed", "exported"
+const char* name_of(After::Condition condition);  // returns "ok", "any", "failed" or "exported"
 std::optional<After::Condition> parse_condition(std::string_view name);
 std::optional<JobKind> parse_kind(std::string_view name);
 

@@ -31,8 +31,8 @@ struct RopeScaling {
     std::vector<double> short_factors = {};
     std::vector<double> long_factors = {};
 
-    // Returns the longest sequence length for which the frequencies do not depend on the length; 0
-    // if they never depend on it.
+    // Returns the sequence length up to which the frequencies are constant; 0 if they are constant
+    // for every length.
     std::int64_t same_up_to() const {
         return kind == Kind::Long ? static_cast<std::int64_t>(original_positions) : 0;
     }

@@ -45,7 +45,7 @@ struct Retry {
     friend bool operator==(const Retry&, const Retry&) = default;
 };
 
-const char* name_of(OnExit what);  // "stop", "retry", "avoid_node"
+const char* name_of(OnExit what);  // returns "stop", "retry" or "avoid_node"
 std::optional<OnExit> parse_on_exit(std::string_view name);
 
 }  // namespace roll::spec

@@ -37,7 +37,7 @@ struct ValidFiles {
     std::vector<std::string> paths;  // absolute, of the same types as DataSpec::train
 };
 
-// How often a set is validated during training, in steps or trained tokens; 0 means never.
+// How often a set is validated during training, in steps or trained tokens; 0: never.
 struct Interval {
     std::int64_t steps = 0, tokens = 0;
 };
@@ -71,7 +71,7 @@ struct OptimizerSpec {
     std::int64_t warmup_steps = 0;
     std::int64_t decay_steps = 0;  // 0: train.steps
     LrSchedule schedule = LrSchedule::Cosine;
-    std::int64_t wsd_decay_steps = 0;  // schedule wsd: the last steps of decay_steps, which decay
+    std::int64_t wsd_decay_steps = 0;  // wsd: number of decaying steps at the end of decay_steps
     WsdDecay wsd_decay = WsdDecay::Exponential;
     double weight_decay = 0.1;
     double weight_decay_end = 0.1;  // value at train.steps; different only with a schedule
@@ -86,7 +86,7 @@ struct OptimizerSpec {
 };
 
 struct SampleSpec {
-    std::int64_t every = 0;  // in steps; 0: never
+    std::int64_t every = 0;  // interval in steps; 0: never
     std::vector<std::string> prompts;
     std::int64_t max_tokens = 64;
 };
@@ -94,7 +94,7 @@ struct SampleSpec {
 struct MetricsSpec {
     bool csv = false;  // also write the metrics as CSV, next to metrics.jsonl
     bool tensorboard = false;
-    bool grad_zeros = false;  // report zero gradients, at the cost of one more pass over them
+    bool grad_zeros = false;  // report how many gradients are zero, which takes one more pass
 };
 
 // Training stops after `patience` validations in a row that did not beat the best by `min_delta`.
@@ -115,7 +115,7 @@ struct TrainSpec {
     std::int64_t micro_batch_size = 0;   // sequences per micro-batch
     std::int64_t steps = 0;
     std::uint64_t seed = 1;
-    std::int64_t valid_every = 0;                     // in steps; 0: only at the end
+    std::int64_t valid_every = 0;                     // interval in steps; 0: only at the end
     std::map<std::string, Interval> valid_intervals;  // by set; other sets use valid_every
     bool valid_at_start = false;                      // also validate before the first step
     bool deterministic = false;  // use only operations with reproducible results
@@ -127,13 +127,13 @@ struct TrainSpec {
     EarlyStopSpec early_stop;
     double peak_tflops = 0;  // peak of one rank, for the utilization; 0: measure a matrix product
     OnNotFinite on_not_finite = OnNotFinite::Stop;
-    std::int64_t checkpoint_every = 0;  // in steps; 0: only at the end
+    std::int64_t checkpoint_every = 0;  // interval in steps; 0: only at the end
     std::int64_t checkpoint_keep = 2;
     std::int64_t checkpoint_keep_every = 0;  // also keep steps that are multiples of this; 0: none
-    std::int64_t checkpoint_keep_optimizer = 0;  // how many newest keep optimizer state; 0: all
+    std::int64_t checkpoint_keep_optimizer = 0;  // newest N keep their optimizer state; 0: all
     bool checkpoint_keep_best = false;   // also keep the checkpoint of the lowest validation loss
     bool checkpoint_first_step = false;  // save after the first step and read it back, as a test
-    std::chrono::seconds checkpoint_wait_for_space{600};  // how long the last save may wait
+    std::chrono::seconds checkpoint_wait_for_space{600};  // how long the last save waits for space
     ExportFormat export_format = ExportFormat::Hf;
     ExportDtype export_dtype = ExportDtype::Bf16;
     bool export_best = false;  // export the checkpoint of the lowest validation loss, not the last

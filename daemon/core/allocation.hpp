@@ -25,7 +25,7 @@ struct AllocationQueue {
     bool proven = false;
     int failures = 0;              // orders that failed in a row
     Time not_before{};             // after a failure: no order before this time
-    std::int64_t gpu_seconds = 0;  // GPU time used by the queue's ended allocations
+    std::int64_t gpu_seconds = 0;  // GPU time that the queue's ended allocations used, in seconds
     friend bool operator==(const AllocationQueue&, const AllocationQueue&) = default;
 };
 

@@ -43,7 +43,7 @@ bool is_heard(const State& s, AllocationId id) {
     });
 }
 
-// Adds the loss of each worker of the allocation.
+// Appends a WorkerLost event for each worker of the allocation.
 void lose_workers(const State& s, AllocationId allocation, const std::string& reason, Time now,
                   Events& events) {
     for (const auto& [id, worker] : s.workers) {
@@ -74,7 +74,7 @@ int live_workers(const State& s, AllocationId id) {
         s.workers, [&](const auto& item) { return item.second.allocation == id; }));
 }
 
-// Functions of apply().
+// apply() calls these overloads for events about allocations.
 
 void on(State& s, const QueueAdded& e) {
     ROLL_CHECK(!s.queues.contains(e.queue.name));
@@ -168,7 +168,7 @@ void note_used(State& s, WorkerId worker, Time at) {
     if (allocation != s.allocations.end()) allocation->second.used_at = at;
 }
 
-// Functions of decide().
+// decide() calls these overloads for inputs about allocations.
 
 Result<Events> on(const State& s, const AddQueue& in, Time now) {
     if (const auto known = s.queues.find(in.queue.name); known != s.queues.end()) {

@@ -54,7 +54,8 @@ void check_allocations(const State& s);
 // excluded.
 bool takes_work(const State& state, const Worker& worker, bool excluded = false);
 
-// Returns the time by which all jobs must have left the worker; nullopt if unknown.
+// Returns the time by which all jobs must have left the worker; nullopt if it runs in no
+// allocation.
 std::optional<Time> leaves_at(const State& state, const Worker& worker);
 
 // Returns the time at which each granted allocation is given back: the queue's `handover` before

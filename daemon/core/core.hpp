@@ -35,8 +35,8 @@ std::vector<Action> actions(const State& state);
 // Returns the Slurm operations that are required, one per allocation.
 std::vector<SlurmAction> slurm_actions(const State& state);
 
-// Returns how many attempts of a training job in a row will have failed without a newer checkpoint
-// than the attempt before, once the current attempt has ended with `outcome`.
+// Returns how many attempts of a training job in a row will have failed without saving a newer
+// checkpoint, once the current attempt has ended with `outcome`.
 int stalled_after(const Job& job, Outcome outcome);
 
 // Returns the earliest time at which a rule may act although no input arrives, for example because

@@ -104,8 +104,9 @@ Time ready_since(const State& state, const Job& job, const Index& index);
 void unfile(State& state, JobId id);
 void file(State& state, JobId id);
 
-// The same for the places of the job's attempt: call unfile_places() before the places change and
-// file_places() afterwards. A change inside a place needs neither, which saves time in a wide gang.
+// unfile_places() removes the places of the job's attempt from the index, file_places() adds them.
+// Call them before and after a change of the places that the attempt holds. A change inside a place
+// needs neither, which saves time in a wide gang.
 void unfile_places(State& state, JobId id);
 void file_places(State& state, JobId id);
 

@@ -26,7 +26,7 @@ struct SetPriority { JobId job; int priority = 0; std::string by{}; };
 struct SetBegin { JobId job; Time begin{}; std::string by{}; };          // ends a back-off, too
 struct AskCheckpoint { JobId job; std::string by{}; };                   // asks for a checkpoint at the next step boundary
 struct Drain { std::string node; bool draining = true; std::string by{}; };
-// Holds for all nodes, also later ones; nullopt: dispatch is resumed.
+// Applies to all nodes, including nodes that join later. nullopt: dispatch is resumed.
 struct StopDispatch { std::optional<std::string> why; std::string by{}; };
 struct WorkerHello {
     std::string node; std::string session; int slots = 0; int gpus = 0;
@@ -46,7 +46,7 @@ struct MemberUnknown { WorkerId worker; AttemptKey attempt; };          // the w
 struct CheckpointWritten { WorkerId worker; AttemptKey attempt; std::int64_t step = 0; std::string directory;
     std::uint64_t asked = 0; std::int64_t save_ms = 0;
 };
-// `token`: the attempt that wrote it.
+// `token`: the attempt that wrote the checkpoint.
 struct CheckpointDeleted { WorkerId worker; AttemptKey attempt; std::int64_t step = 0; Token token; };
 struct ExportWritten { WorkerId worker; AttemptKey attempt; std::string directory; };
 struct AddQueue { spec::PilotQueue queue; std::string by{}; };

@@ -56,7 +56,7 @@ struct Job {
     std::vector<Checkpoint> checkpoints{};  // ascending by step, newest last
     std::vector<std::int64_t> save_ms{};    // durations of its newest saves in ms
     std::string exported{};                 // directory of the HF export written by this job
-    std::optional<JobId> export_job{};      // the convert job that exports this one
+    std::optional<JobId> export_job{};      // the convert job that exports this job's model
     std::optional<Time> ended_at{};
     int exit_code = 0;
     std::string reason{};  // one sentence: why it failed or was cancelled

@@ -5,8 +5,8 @@
 namespace roll::gateway {
 namespace {
 
-// Maximum age of the last read of the file. Each beat reads the file, so usually it is a second
-// old.
+// Maximum age of the last read of the file. Each beat reads the file, so the last read is usually a
+// second old.
 constexpr std::chrono::seconds kOld{3};
 constexpr std::chrono::seconds kPatience{2};
 

@@ -34,8 +34,7 @@ class BeaconWriter {
     // being written.
     void beat();
 
-    // Returns the time until a call of beat() is not ignored; `spacing` if that is the case now or
-    // if a beat is being written.
+    // Returns the time until the next beat is due; `spacing` if one is due now or is being written.
     std::chrono::milliseconds until_due() const;
 
     // Reads the beacon file if the last read is older than three seconds. Call it before a turn

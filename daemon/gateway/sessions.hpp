@@ -28,7 +28,7 @@ using Instant = std::chrono::steady_clock::time_point;
 struct LeaseRules {
     int lost_after_beats = 35;  // a worker silent for this long is lost: lease + fence + slack
     int silent_after_beats = 3;
-    int silent_after_start_beats = 15;  // the lease; if not heard from since rolld's start
+    int silent_after_start_beats = 15;  // if not heard from since rolld's start: the lease
     std::chrono::milliseconds company = std::chrono::seconds(2);
     std::chrono::milliseconds missing_grace = std::chrono::seconds(3);
     // How long a start order may take effect after it was sent. A worker drops orders older than
@@ -133,7 +133,7 @@ class Sessions {
     LeaseRules rules_;
     std::string cluster_;
     ByName sessions_;  // unordered, because no result depends on the order
-    std::map<WorkerId, std::uint64_t> unheard_since_;  // beacon counter when counting began
+    std::map<WorkerId, std::uint64_t> unheard_since_;  // beacon counter when its silence began
     std::vector<std::string> owing_;
     std::string companion_;  // session for which has_company() was last true
     // The earliest times at which a worker can become quiet or lost. Workers are not checked

@@ -21,7 +21,7 @@ namespace {
 
 // Maximum size of a page of events in bytes. The page must fit into a reply.
 constexpr std::size_t kReadBytesMax = 4u << 20;
-// Pruning must remove at least one of kPruneShare events, because it rehashes every row.
+// Pruning must remove at least 1 / kPruneShare of all jobs, because it rehashes every row.
 constexpr std::size_t kPruneShare = 10;
 // Number of events after the newest snapshot that leads to a new one, or a quarter of the number of
 // jobs if that is more. Writing a snapshot takes time proportional to State; a start takes time

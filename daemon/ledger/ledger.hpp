@@ -61,8 +61,8 @@ class Ledger {
     // job.
     Result<std::vector<Row>> read(std::int64_t since, int limit, std::optional<JobId> job) const;
 
-    // Removes all events of jobs that ended before `cutoff` and that no other job needs, if they
-    // are at least a tenth of all events. Returns the number of removed jobs.
+    // Removes all events of the jobs that ended before `cutoff` and that no other job needs, if
+    // these jobs are at least a tenth of all jobs. Returns the number of removed jobs.
     //
     // `state` is the result of load(). Call it before State is served. load() then returns State
     // without these jobs, but with their resource use. The other events keep their numbers.

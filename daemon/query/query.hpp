@@ -72,7 +72,7 @@ struct Hold {
 };
 std::vector<Hold> holds(const core::State& state, JobId id, Time now);
 Json holds_json(const std::vector<Hold>& holds);
-std::string condition_text(const spec::After& after);  // for example "ok:12"
+std::string condition_text(const spec::After& after);  // returns for example "ok:12"
 
 // Predicts what a submission in this turn would lead to, for its first job: the nodes on which it
 // would start, or the holds, and the queue that would order an allocation for it. Fails with the

@@ -1,9 +1,9 @@
 // The values of users' secrets: encrypted on disk (XChaCha20-Poly1305, libsodium), plain only in
 // rolld's memory. They are not in the ledger: no event, snapshot or backup holds a value.
 //
-//   DIRECTORY/secrets.key     32 random bytes, of rolld's user alone (0600), made with the first
-//   DIRECTORY/secrets.sealed  "ROLLSEC1", a nonce of 24 bytes, and a JSON array of all, sealed; new
-//                             with each change, replaced in one rename
+//   DIRECTORY/secrets.key     32 random bytes (mode 0600), created with the first secret
+//   DIRECTORY/secrets.sealed  "ROLLSEC1", a nonce of 24 bytes, and the encrypted JSON array of all
+//                             secrets; each change replaces the whole file by a rename
 #pragma once
 
 #include <filesystem>
@@ -22,7 +22,7 @@ constexpr std::size_t kOfUserMax = 256;
 
 class Store {
   public:
-    // Opens the store; it is empty if nothing was stored yet. Fails with Refused if others can
+    // Opens the store; it is empty if nothing was stored yet. Fails with Refused if other users can
     // read the key file, with Corrupt if the key is missing or wrong or the data was changed.
     static Result<Store> open(const std::filesystem::path& directory);
 

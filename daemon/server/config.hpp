@@ -13,9 +13,9 @@ namespace roll::server {
 // file.
 Result<spec::Policy> read_config(const std::filesystem::path& path);
 
-// Reads the file `given` unless it is empty; else DIRECTORY/rolld.yaml; else, if DIRECTORY is
-// /var/lib/roll (a system installation), /etc/roll/rolld.yaml. Returns the default policy if
-// neither of the last two exists.
+// Reads the file `given` if it is not empty, else DIRECTORY/rolld.yaml. If DIRECTORY is
+// /var/lib/roll (a system installation) and has no such file, reads /etc/roll/rolld.yaml. Returns
+// the default policy if neither of these two exists.
 Result<spec::Policy> find_config(const std::string& given, const std::filesystem::path& directory);
 
 }  // namespace roll::server

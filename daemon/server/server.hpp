@@ -138,7 +138,7 @@ class Server {
     Shares shares_;
     Outputs outputs_{};
     std::list<Waiting> waiting_{};
-    // Orders that the last turn sent to the workers. The next turn's orders are compared with them.
+    // Orders of each worker in the last turn, to find the workers whose orders have changed.
     std::map<WorkerId, protocol::Answer> orders_{};
     Time started_at_{};
     bool stopping_ = false;

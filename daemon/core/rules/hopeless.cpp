@@ -9,7 +9,7 @@ namespace {
 using Condition = spec::After::Condition;
 
 constexpr int kExitCancelled = 130;
-constexpr int kExitNeverRan = 125;  // not used by any program (docs/internals.md)
+constexpr int kExitNeverRan = 125;  // an exit code that no program uses (docs/internals.md)
 
 std::string hopeless(const spec::After& after) {
     const std::string job =

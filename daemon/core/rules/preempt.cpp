@@ -98,8 +98,8 @@ class Without {
     Limits limits_;
 };
 
-// Returns the victims that must be stopped so that the job fits, none of them in vain; empty if
-// stopping all would not suffice.
+// Returns the victims whose stop lets the job fit, without those that need not stop. Empty if
+// stopping all of them would not suffice.
 std::vector<JobId> choose(const State& state, Without without, const std::vector<JobId>& victims) {
     std::vector<JobId> chosen;
     for (const JobId id : victims) {

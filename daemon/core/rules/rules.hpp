@@ -9,8 +9,8 @@
 
 namespace roll::core {
 
-// How long a granted allocation is given for its workers to join. After this time, no more workers
-// of it are expected.
+// How long the workers of a granted allocation may take to join. After this time no more of them
+// are expected.
 inline constexpr auto kJoinGrace = std::chrono::minutes(10);
 inline constexpr const char* kTimeIsUp = "reached its time limit";
 inline constexpr const char* kDeadline = "reached its deadline";
