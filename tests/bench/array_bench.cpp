@@ -1,7 +1,7 @@
-// An array behind another, without a ledger: how long the engine's turns take. Prints; judges
-// nothing.
+// Measures the engine's turns for two arrays, the second behind the first, without a ledger. Prints
+// the numbers; has no limits.
 //
-//   array_bench [TASKS]   jobs of each array; 10,000 are the most
+//   array_bench [TASKS]   number of jobs in each array, at most 10,000
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -44,7 +44,7 @@ class Bench {
         say("run");
     }
 
-    // As rolld does it: a share a turn, from the last job on.
+    // Cancels the array as rolld does: kShare jobs in each turn, beginning with the last job.
     void cancel() {
         for (int last = tasks_; last > 0; last -= kShare) {
             std::vector<core::Input> inputs;

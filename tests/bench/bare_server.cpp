@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::chrono::seconds kLong{3600};
 
-// libzmq asks it about each peer.
+// Answers libzmq's question whether a peer may connect (ZAP): yes for every peer.
 void let_all_in(const io::ZmqContext& context) {
     io::ZmqSocket desk(context, io::ZmqType::Reply);
     if (!desk.bind("inproc://zeromq.zap.01")) return;
@@ -23,7 +23,8 @@ void let_all_in(const io::ZmqContext& context) {
     }
 }
 
-// Without a parser: a heartbeat says its sequence once.
+// Returns the sequence number in a heartbeat. Needs no JSON parser, because a heartbeat has only
+// one.
 std::uint64_t sequence_of(const std::string& frame) {
     constexpr std::string_view kName = "\"sequence\":";
     const std::size_t at = frame.find(kName);

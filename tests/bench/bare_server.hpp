@@ -1,5 +1,5 @@
-// The least that a server of so many workers costs: libzmq with CURVE, and each message answered.
-// What rolld takes is told beside it, in the same run.
+// A server with the least work for a number of workers: libzmq with CURVE, and an answer to each
+// message. The benchmark prints its costs beside rolld's, from the same run.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace roll::bench {
 
-// Binds, and answers every heartbeat for ever.
+// Binds the endpoint and answers every heartbeat. Returns only if it cannot bind.
 Result<void> be_bare_server(const io::CurveKeys& keys, const std::string& endpoint);
 
 }  // namespace roll::bench

@@ -1,4 +1,5 @@
-// Writes when it began (CLOCK_MONOTONIC, nanoseconds) into the file that it is given, and ends.
+// A program that writes the time of its start (CLOCK_MONOTONIC, nanoseconds) into the file that it
+// is given, and ends.
 #include <cstdint>
 #include <ctime>
 

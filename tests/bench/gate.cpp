@@ -1,4 +1,5 @@
-// rolld's inner loops, each between two marks for callgrind: gate.py counts their instructions.
+// Runs rolld's inner loops, each between two marks for callgrind. gate.py counts their
+// instructions.
 #include <array>
 #include <map>
 #include <string>
@@ -41,7 +42,7 @@ core::Input ended(WorkerId worker, AttemptKey attempt) {
     return core::MemberExited{worker, attempt, core::Outcome::Done, 0, ""};
 }
 
-// All that runs comes up and ends.
+// Returns inputs that start and end every running attempt.
 std::vector<core::Input> ends_of(const core::State& state) {
     std::vector<core::Input> inputs;
     for (const JobId id : state.index.running) {
@@ -53,7 +54,7 @@ std::vector<core::Input> ends_of(const core::State& state) {
     return inputs;
 }
 
-// Jobs from their submits to their ends, 64 a turn, over eight workers.
+// Runs jobs from submission to end on eight workers, with 64 submissions in each turn.
 void run_jobs(int count) {
     engine::Engine engine = new_engine(8, 8);
     for (int sent = 0; sent < count || !engine.state().index.running.empty();) {
@@ -74,7 +75,7 @@ engine::Engine& deep_queue() {
     return engine;
 }
 
-// Turns with a submit and a job's end each, while 20,000 jobs wait.
+// Runs turns with one submission and one job's end each, while 20,000 jobs wait.
 void turn_deep_queue(int count) {
     static int number = 100'000;
     engine::Engine& engine = deep_queue();
@@ -89,7 +90,7 @@ void turn_deep_queue(int count) {
     }
 }
 
-// Two arrays, one behind the other, to their ends.
+// Runs two arrays to their ends; the second depends on the first.
 void run_arrays(int count) {
     engine::Engine engine = new_engine(8, 8);
     std::vector<core::Input> inputs;
@@ -103,7 +104,7 @@ void run_arrays(int count) {
     for (; !inputs.empty(); inputs = ends_of(engine.state())) (void)engine.step(inputs, kNow);
 }
 
-// 5,000 jobs that run, 50 to a worker.
+// Returns an engine with 5,000 running jobs, 50 on each worker.
 engine::Engine& full_house() {
     static engine::Engine engine = [] {
         engine::Engine made = new_engine(100, 50);
@@ -121,7 +122,7 @@ engine::Engine& full_house() {
     return engine;
 }
 
-// What its first worker says.
+// Returns a heartbeat of the first worker in full_house().
 protocol::Heartbeat beat_of_house() {
     const core::State& state = full_house().state();
     const auto& [id, worker] = *state.workers.begin();
@@ -138,7 +139,7 @@ protocol::Heartbeat beat_of_house() {
     return beat;
 }
 
-// Heartbeats that renew a worker's lease, and nothing else.
+// Receives heartbeats that renew a worker's lease and change nothing else.
 void hear_heartbeats(int count) {
     static gateway::Sessions sessions{gateway::LeaseRules{}};
     static protocol::Heartbeat beat = beat_of_house();
@@ -149,7 +150,7 @@ void hear_heartbeats(int count) {
     }
 }
 
-// A page of `rollctl jobs`.
+// Lists a page of jobs, as `rollctl jobs` does.
 void list_jobs(int count) {
     const Json args = {{"limit", count},
                        {"fields", {"id", "name", "kind", "state", "submitted_at", "waiting"}}};
@@ -163,7 +164,7 @@ void explain_jobs(int count) {
                            kNow);
 }
 
-// A worker's heartbeat there and back.
+// Encodes a worker's heartbeat and decodes it again.
 void code_heartbeats(int count) {
     protocol::Heartbeat beat;
     beat.node = beat.session = "n1";
@@ -177,7 +178,7 @@ void code_heartbeats(int count) {
     for (int i = 0; i < count; ++i) (void)protocol::decode_heartbeat(protocol::encode(beat));
 }
 
-// A job file that is checked, and its spec there and back.
+// Checks a job file; encodes its spec and decodes it again.
 void read_specs(int count) {
     const Json document = {{"name", "gate"},
                            {"kind", "command"},
@@ -189,7 +190,8 @@ void read_specs(int count) {
         (void)spec::job_spec_from_json(spec::to_json(spec::parse_job(text, "/").spec));
 }
 
-// What all of these are made of, and no code of Roll's.
+// The reference for the other loops: the same kinds of operations on maps and JSON, without Roll's
+// code.
 void reference(int count) {
     std::map<std::string, int> map;
     for (int i = 0; i < count; ++i) map["key of " + std::to_string(i * 7919 % count)] = i;
@@ -220,7 +222,7 @@ int main() {
     (void)deep_queue();
     (void)full_house();
     for (const Loop& loop : kLoops) {
-        loop.run(loop.count);  // what is made once is not its own
+        loop.run(loop.count);  // run it once uncounted, because the first run builds shared state
         CALLGRIND_TOGGLE_COLLECT;
         loop.run(loop.count);
         CALLGRIND_TOGGLE_COLLECT;

@@ -1,4 +1,5 @@
-// Submits a second through engine and ledger, and how long a start reads. Prints; judges nothing.
+// Measures submissions per second through engine and ledger, and the time to read the ledger at a
+// start. Prints the numbers; has no limits.
 #include <chrono>
 #include <cstdio>
 

@@ -1,11 +1,12 @@
-// Many workers, each a connection of its own with CURVE on: how fast a rolld takes them all in,
-// what it costs while they beat, and how fast they are all back after a restart. Prints; judges
-// nothing.
+// Measures rolld with many workers, each with its own connection and CURVE: how fast rolld connects
+// them all, what their heartbeats cost, and how fast they are all back after a restart. Prints the
+// numbers; has no limits.
 //
 //   many_workers DIR WORKERS SECONDS [BEAT_MS]
-// DIR: the state directory of a running rolld, which is killed after so many seconds; who started
-// it starts it again. BEAT_MS: 5000 if it is not said. Before it the same workers are a bare
-// server's: what waking up and libzmq cost differs between machines, and hours of one, by half.
+// DIR: the state directory of a running rolld, which this kills after SECONDS; its starter must
+// start it again. BEAT_MS: time between heartbeats, 5000 by default. The same workers first connect
+// to a bare server, because the cost of wake-ups and libzmq differs between machines and hours by
+// half.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -37,12 +38,14 @@ using namespace roll;
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-constexpr int kParts = 4;  // processes: a worker takes two descriptors here
+// number of processes; several, because each worker takes two descriptors in its process
+constexpr int kParts = 4;
 
-// Between the processes.
+// Memory that the processes share.
 struct Shared {
     std::chrono::milliseconds beat = 5s;
-    std::atomic<std::uint64_t> incarnation{0};  // whose answers count: this one's or a newer one's
+    // answers count from this incarnation of rolld or a newer one
+    std::atomic<std::uint64_t> incarnation{0};
     std::array<std::atomic<int>, kParts> answered{};
 };
 
@@ -52,17 +55,17 @@ struct FakeWorker {
     Clock::time_point beats_at;
 };
 
-// One process's. A worker of a cluster costs rolld's machine nothing between its heartbeats: here
-// only those are looked at that are due or wait for an answer. Walking all of them at each turn
-// took most of the machine, and all of its caches.
+// The workers of one process. At each turn only workers whose heartbeat is due or whose answer is
+// missing are looked at, because a cluster's worker costs rolld's machine nothing between its
+// heartbeats. Walking all workers at each turn took most of the machine and of its caches.
 struct Part {
-    std::vector<std::unique_ptr<FakeWorker>> workers;  // in the order in which they beat
-    std::vector<std::uint64_t> answered_by;            // of each: rolld's incarnation
+    std::vector<std::unique_ptr<FakeWorker>> workers;  // in the order of their heartbeats
+    std::vector<std::uint64_t> answered_by;  // by worker: rolld's incarnation in the last answer
     std::vector<std::size_t> waiting;
-    std::size_t next = 0;  // to beat
+    std::size_t next = 0;  // index of the worker whose heartbeat is due next
 };
 
-// CPU seconds and resident megabytes of a process.
+// Returns the CPU seconds and the resident megabytes of a process.
 std::pair<double, double> use_of(int pid) {
     std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
     std::string field;
@@ -98,7 +101,8 @@ void send_due(Part& part, std::chrono::milliseconds beat) {
     }
 }
 
-// Each heartbeat has an answer; what stays without one was lost with the rolld that had it.
+// Takes the answers that have arrived. Every heartbeat gets an answer, unless it is lost with the
+// rolld that received it.
 void take_answers(Part& part) {
     std::erase_if(part.waiting, [&](std::size_t i) {
         FakeWorker& worker = *part.workers[i];
@@ -126,7 +130,7 @@ std::unique_ptr<FakeWorker> make_worker(const io::ZmqContext& context, int numbe
     return worker;
 }
 
-// Every kParts-th worker, for ever.
+// Runs every kParts-th worker. Returns only on an error.
 Result<void> be_workers(const std::string& root, const std::string& endpoint, int part, int count,
                         Shared& shared) {
     const io::StateDirectory directory(root);
@@ -153,7 +157,7 @@ Result<void> be_workers(const std::string& root, const std::string& endpoint, in
     }
 }
 
-// Seconds until all have an answer of this incarnation or a newer one.
+// Returns the seconds until all workers have an answer of this incarnation or a newer one.
 double await_all(int count, std::uint64_t incarnation, Shared& shared) {
     const auto begin = Clock::now();
     for (auto& answered : shared.answered) answered = 0;
@@ -165,14 +169,14 @@ double await_all(int count, std::uint64_t incarnation, Shared& shared) {
     return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// Of the rolld that runs now.
+// Returns the CPU seconds and resident megabytes of the rolld that runs now.
 std::pair<double, double> use_of_rolld(const std::string& root) {
     const auto pid = read_file(io::StateDirectory(root).pid("rolld"));
     return pid ? use_of(std::stoi(*pid)) : std::pair(0.0, 0.0);
 }
 
-// The clients' part is as large and on the same cores: rolld's own is what a cluster would wait
-// for.
+// Prints rolld's own share of the time. A cluster would wait only for that share, while here the
+// workers take as much on the same cores.
 void print_connected(const char* what, int count, double seconds, double cpu) {
     std::printf(
         "%s: %d workers connected and answered after %.1f s; rolld itself took %.1f s of a "
@@ -191,7 +195,7 @@ void print_use(const char* what, int pid, int seconds, const Shared& shared) {
     std::fflush(stdout);
 }
 
-// A process that does this, and ends with the one that started it.
+// Starts a process that calls `work`. The kernel kills it when its parent ends.
 template <typename Work>
 pid_t start(Work work) {
     const pid_t pid = ::fork();

@@ -1,14 +1,16 @@
-// A client of a running rolld, as rollctl is one on its machine; `fill` and `drain` over ZeroMQ
-// with CURVE on, as from another. Prints; judges nothing.
+// A client of a running rolld. It uses the local socket, as rollctl does on rolld's machine; `fill`
+// and `drain` use ZeroMQ with CURVE, as from another machine. Prints the numbers; has no limits.
 //
-//   queue_bench DIR fsync SECONDS            what the disk of DIR can sync, 4 KiB at a time
-//   queue_bench DIR submit COUNT CLIENTS     jobs that stay held, one request at a time a client
-//   queue_bench DIR fill COUNT               jobs that nothing holds, 64 requests under way
-//   queue_bench DIR ask COUNT OP ARGS        the same question, one after the other
-//   queue_bench DIR reply COUNT OP ARGS      its answer, as it came
-//   queue_bench DIR dispatch COUNT PROGRAM   first_instruction as a job, one after the other
-//   queue_bench DIR drain COUNT [OUTPUTS]    /bin/true as a job, until all have ended; OUTPUTS: of
-//                                            jobs, else they lie below DIR
+//   queue_bench DIR fsync SECONDS            syncs 4 KiB at a time to the disk of DIR
+//   queue_bench DIR submit COUNT CLIENTS     submits jobs that stay held; each client has one
+//   request
+//                                            under way
+//   queue_bench DIR fill COUNT               submits jobs that can start, 64 requests under way
+//   queue_bench DIR ask COUNT OP ARGS        asks OP again and again
+//   queue_bench DIR reply COUNT OP ARGS      asks OP and prints the reply
+//   queue_bench DIR dispatch COUNT PROGRAM   runs first_instruction as a job, again and again
+//   queue_bench DIR drain COUNT [OUTPUTS]    runs jobs of /bin/true until all have ended; their
+//                                            outputs are in OUTPUTS, by default below DIR
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -35,7 +37,7 @@ double seconds_since(Clock::time_point begin) {
     return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// Milliseconds, sorted by the call.
+// Returns percentiles of the samples, which are in milliseconds, as text.
 std::string percentiles(std::vector<double> samples) {
     if (samples.empty()) return "no samples";
     std::ranges::sort(samples);
@@ -60,7 +62,7 @@ spec::JobSpec command(const std::string& root, std::vector<std::string> words) {
     return spec;
 }
 
-// Of this run: no key is used twice.
+// Returns an idempotency key that no other run uses.
 std::string new_key(int number) {
     static const std::string run = std::to_string(Clock::now().time_since_epoch().count());
     return run + "-" + std::to_string(number);
@@ -110,7 +112,7 @@ Result<void> submit(const std::string& root, int count, int clients) {
     return {};
 }
 
-// Many requests under way on one connection.
+// Submits jobs on one connection, with many requests under way at a time.
 Result<void> fill(const std::string& root, int count, const spec::JobSpec& spec) {
     const io::StateDirectory directory(root);
     ROLL_TRY(const std::string endpoint, directory.read_endpoint());
@@ -152,7 +154,8 @@ Result<void> ask(const std::string& root, int count, const std::string& op, cons
     return {};
 }
 
-// From the acknowledgement to the first instruction of the program, which it writes into a FIFO.
+// Measures the time from the acknowledgement of a job to the first instruction of its program. The
+// program writes that instant into a FIFO.
 Result<void> dispatch(const std::string& root, int count, const std::string& program) {
     ROLL_TRY(io::Client client, io::Client::connect(io::StateDirectory(root)));
     const std::string fifo = root + "/bench-fifo";
@@ -171,7 +174,7 @@ Result<void> dispatch(const std::string& root, int count, const std::string& pro
         const Clock::time_point start{std::chrono::nanoseconds(began)};
         samples.push_back(std::chrono::duration<double>(start - acknowledged).count() * 1e3);
         whole.push_back(std::chrono::duration<double>(start - asked).count() * 1e3);
-        std::this_thread::sleep_for(30ms);  // idle again
+        std::this_thread::sleep_for(30ms);  // wait until all processes are idle again
     }
     ::close(fd);
     ::unlink(fifo.c_str());
@@ -180,7 +183,7 @@ Result<void> dispatch(const std::string& root, int count, const std::string& pro
     return {};
 }
 
-// What each drained job has the volume do besides.
+// Measures how fast the disk makes directories, because each drained job makes one.
 void print_folder_rate(const std::string& root) {
     constexpr int kCount = 500;
     const auto begin = Clock::now();

@@ -1,8 +1,7 @@
-// One rank's training step, a step for each line on stdin; compare.py speaks with this and
-// with bench_hf.py in turn. The first line is the seconds that it took to read the weights. Each
-// step answers with its seconds; at the end of input comes one JSON line {loss, rss_mib,
-// of_matmul}: the process's peak, and the median share of a matrix product's rate just after the
-// step.
+// Runs one training step of one rank for each line on stdin. compare.py runs this and bench_hf.py
+// in turn. Prints the seconds to read the weights, then the seconds of each step. At the end of
+// input prints one JSON line {loss, rss_mib, of_matmul}: rss_mib is the process's peak memory,
+// of_matmul the step's FLOP/s as a share of a matrix product's just after the step (median).
 //
 //   train_bench SHAPE|DIR THREADS fp32|bf16     (DIR: a Hugging Face or MCA model)
 #include <algorithm>
@@ -33,10 +32,10 @@ struct Shape {
     spec::ModelConfig config;
     std::int64_t batch;
     std::int64_t positions;
-    std::string directory = {};  // of the weights; empty: drawn
+    std::string directory = {};  // directory of the weights; empty: random weights
 };
 
-// The same shapes as bench_hf.py's.
+// Returns a shape by name, the same as bench_hf.py's.
 Shape shape_of(const std::string& name) {
     if (std::filesystem::is_directory(name)) return {setup_model(name).config, 4, 256, name};
     if (name == "5m") {
@@ -79,7 +78,7 @@ Shape shape_of(const std::string& name) {
             256};
 }
 
-// Memory for the weights is made, too.
+// Returns the seconds to load the weights, including the allocation of their memory.
 double load_seconds(const Shape& shape, at::ScalarType dtype) {
     const auto began = std::chrono::steady_clock::now();
     const ChunkSpec whole = split_layers(shape.config, 0, 1);
