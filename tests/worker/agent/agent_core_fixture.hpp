@@ -1,4 +1,4 @@
-// A worker's decisions and the rolld that it talks to, in one hand.
+// A test fixture that holds an AgentCore and plays the rolld that it talks to.
 #pragma once
 
 #include <algorithm>
@@ -31,10 +31,10 @@ inline protocol::StartOrder order(const AttemptKey& key, int ranks = 2,
     return order;
 }
 
-// Time moves only by `pass`.
+// A worker whose clock only pass() moves.
 class AgentCoreTest : public testing::Test {
   protected:
-    // One exchange: a heartbeat, and rolld's answer to it with these orders.
+    // Exchanges a heartbeat of the worker and an answer of rolld, which has these orders.
     void exchange(Answer answer) {
         beat();
         answer.sequence = last_.sequence;

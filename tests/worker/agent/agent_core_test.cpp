@@ -51,7 +51,7 @@ TEST_F(AgentCoreTest, NeverStartsATokenAgainAfterItEnded) {
     EXPECT_EQ(entry().outcome, "done");
     exchange({});
     EXPECT_EQ(count<Forget>(), 1);
-    exchange({.start = {order(kKey)}});  // of a rolld whose ledger was put back
+    exchange({.start = {order(kKey)}});  // a restored ledger does not know the end
     EXPECT_EQ(count<Start>(), 0);
     EXPECT_EQ(entry().phase, "ended") << "else rolld would wait for its start for ever";
     EXPECT_EQ(entry().outcome, "infra");
@@ -67,7 +67,7 @@ TEST_F(AgentCoreTest, SaysAnEndUntilAnAnswerThatKnewItNoLongerNamesTheAttempt) {
     exit(1, {});
     gone();
     EXPECT_EQ(entry().phase, "ended");
-    deliver({.sequence = before});  // computed before rolld knew
+    deliver({.sequence = before});  // rolld computed this answer before it knew of the end
     EXPECT_EQ(entry().phase, "ended");
     keep();
     EXPECT_EQ(entry().phase, "ended");
@@ -216,8 +216,8 @@ TEST_F(AgentCoreTest, UnaskedAnswersOfARolldThatHearsNothingRenewNothing) {
     const std::uint64_t echoed = last_.sequence;
     for (int i = 0; i < 15; ++i) {
         pass(seconds(1));
-        beat();      // lost on its way
-        ++counter_;  // while rolld counts on
+        beat();      // this heartbeat is lost on its way
+        ++counter_;  // but rolld keeps counting ticks
         look(1, counter_);
         deliver({.sequence = echoed, .keep = {kKey}});
     }
@@ -238,19 +238,20 @@ TEST_F(AgentCoreTest, ABeaconThatGoesBackIsNotBelieved) {
 TEST_F(AgentCoreTest, ALookFromBeforeAnAnsweredHeartbeatIsNoReasonToDistrustTheBeacon) {
     run();
     const Instant before = now_;
-    now_ += seconds(10);  // roll-worker stands still; then it takes in what came in any order
+    now_ += seconds(10);  // roll-worker stands still; then it reads messages in any order
     counter_ += 10;
     keep();
     core_.on_look({1, 51, before, before}, now_);
-    for (int i = 0; i < 20; ++i) {  // rolld is gone
+    for (int i = 0; i < 20; ++i) {  // rolld has ended
         pass(seconds(1));
         look(1, 60);
     }
     EXPECT_EQ(count<Terminate>(), 0);
 }
 
-// The machine is paused, and its last heartbeat late: the answer counts beats of which this clock
-// has seen nothing, and the beacon seems to be behind. What it shows next rolld has counted.
+// The machine is paused, and its last heartbeat arrives late. The answer's counter is higher than
+// this clock explains, and the beacon seems to be old. But the ticks that it shows next are
+// counted.
 TEST_F(AgentCoreTest, ABeaconThatIsNotBelievedStillShowsThatTheClockStoodStill) {
     run();
     counter_ = 63;
@@ -418,7 +419,7 @@ TEST_F(AgentCoreTest, LeavesOnceRolldKnowsOrIsNotHeard) {
     exchange({});
     core_.on_drain(now_);
     EXPECT_FALSE(core_.settled(now_));
-    deliver({.sequence = last_.sequence});  // to what was said before
+    deliver({.sequence = last_.sequence});  // an answer to a heartbeat from before the drain
     EXPECT_FALSE(core_.settled(now_));
     beat();
     EXPECT_TRUE(last_.draining);
@@ -450,7 +451,7 @@ TEST_F(AgentCoreTest, ALeftoverIsReportedEndedAndNeverStarted) {
     exchange({.start = {order(kKey)}});
     EXPECT_EQ(count<Start>(), 0) << "nor once its end was taken note of";
     exchange({});
-    left.phase = "ended";  // one that had ended keeps its end
+    left.phase = "ended";  // an attempt that had ended keeps its outcome
     left.outcome = "done";
     core_.add_leftover(left);
     EXPECT_EQ(entry().outcome, "done");

@@ -1,4 +1,4 @@
-// What a worker decides for a job that trains: its steps, its saves, its hangs.
+// Tests AgentCore's decisions for a training job: its steps, saves and hangs.
 #include "tests/worker/agent/agent_core_fixture.hpp"
 
 namespace roll::agent {
@@ -9,7 +9,7 @@ TEST_F(AgentCoreTest, SaysHowBusyAnAttemptsGpusAre) {
     gpus.gpus = {1, 3, 5};
     exchange({.start = {gpus}});
     EXPECT_EQ(entry().progress, "");
-    core_.on_gpu_use({100, 20, 100, 41});  // of the sixth nothing is known
+    core_.on_gpu_use({100, 20, 100, 41});  // the use of GPU 5 is missing
     EXPECT_EQ(entry().progress, R"({"gpu_percent":31})");
     core_.on_gpu_use({0, -1, 0, -1});
     EXPECT_EQ(entry().progress, "");
@@ -70,7 +70,7 @@ TEST_F(AgentCoreTest, AnAttemptThatHangsGivesItsStacksAndEndsAsInfra) {
     EXPECT_NE(entry().reason.find("after step 3 (at most 10 s)"), std::string::npos);
 }
 
-// What rank 0 says on its way to the first step is a sign of life; its silence is a hang.
+// New progress reports of rank 0 before the first step show that it works; their absence is a hang.
 TEST_F(AgentCoreTest, AnAttemptThatHangsBeforeItsFirstStepEndsTooOnceNothingNewIsSaid) {
     protocol::StartOrder hangs = order(kKey);
     hangs.document = R"({"hang_first_step": "10s"})";

@@ -18,7 +18,8 @@ namespace {
 
 using Ints = std::vector<int>;
 
-// Two sockets of four cores with two threads each, numbered as Linux does: 0-7, then their twins.
+// Two sockets of four cores with two hardware threads each. Linux numbers the first threads 0-7,
+// then the second threads of the same cores.
 std::vector<Cpu> two_sockets() {
     std::vector<Cpu> cpus;
     for (int id = 0; id < 16; ++id) cpus.push_back({id, id % 8, id % 8 / 4});
@@ -38,7 +39,7 @@ TEST(Quota, IsRoundedUpToWholeCpus) {
     EXPECT_EQ(cpus_of_quota("junk"), 0);
 }
 
-// task/none: every task sees the whole node, whatever it was given.
+// With Slurm's task/none, every task sees the whole node, whatever it was granted.
 TEST(Grant, CountsWhatSlurmGaveAndNotWhatTheNodeHas) {
     const std::vector<std::string> slurm = {"SLURM_CPUS_ON_NODE=8", "SLURM_CPUS_PER_TASK=8"};
     EXPECT_EQ(granted_cpus(128, {}), (Grant{128, false}));
@@ -70,7 +71,8 @@ TEST(Shares, AreNearTheGpuThatTheSlotGoesWith) {
     const auto crossed = share_cpus(two_sockets(), 2, {second, first});
     EXPECT_EQ(crossed[0], (Ints{4, 12, 5, 13, 6, 14, 7, 15}));
     EXPECT_EQ(crossed[1], (Ints{0, 8, 1, 9, 2, 10, 3, 11}));
-    // The second slot's GPU is not known: it gets what is left, though it is asked about first.
+    // The CPUs near the first slot's GPU are unknown. So this slot gets what the second slot
+    // leaves, although it comes first.
     const auto one = share_cpus(two_sockets(), 2, {{}, first});
     EXPECT_EQ(one[1], (Ints{0, 8, 1, 9, 2, 10, 3, 11}));
     EXPECT_EQ(one[0][0], 4);
@@ -89,7 +91,7 @@ TEST(MachineCpus, AreReadFromSys) {
     std::filesystem::remove_all(sys);
 }
 
-// Against fake_nvml.cpp: two GPUs on CPUs 0-1 and 64-65, the second with a MIG instance.
+// Uses fake_nvml.cpp: two GPUs on CPUs 0-1 and 64-65, the second with a MIG instance.
 TEST(Nvml, FindsGpusByIndexUuidAndMigInstance) {
     EXPECT_EQ(count_gpus(), 2);
     const auto near = cpus_near_gpus({"0", "GPU-1", "MIG-1", "7", "GPU-none"});

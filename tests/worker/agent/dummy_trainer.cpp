@@ -25,7 +25,7 @@ void say(const std::string& line) {
     for (;;) ::pause();
 }
 
-// Waits for a line that holds all of these words; the end of stdin ends the program.
+// Waits for a line on stdin that contains both texts. Exits with 98 at the end of stdin.
 void await(const std::string& first, const std::string& second) {
     std::string line;
     while (std::getline(std::cin, line))

@@ -1,11 +1,11 @@
-// A program that a worker starts in place of roll-rank: it does what the job's document says.
+// A program that roll-worker starts instead of roll-rank. It does what the job's document says.
 //
 //   {"rank": ["ready", "stage 10", "recorded 10", "exit 0"], "rank-1": [...]}
 //
-// ready, progress, junk, fail TEXT: says so. stage STEP: writes a staged checkpoint and says so.
-// recorded STEP, stop: waits for that line. child: leaves a grandchild in a session of its own.
-// deaf: SIGTERM is ignored from here on. touch FILE. exit CODE, signal NUMBER, hang: ends, or never
-// does.
+// ready, progress, junk, fail TEXT: reports that. stage STEP: writes a staged checkpoint and
+// reports it. recorded STEP, stop: waits for that line. child: leaves a grandchild in its own
+// session. deaf: ignores SIGTERM from then on. touch FILE: creates a file. exit CODE, signal
+// NUMBER: ends. hang: never ends.
 #pragma once
 
 #include <string>
@@ -13,7 +13,8 @@
 
 namespace roll::agent {
 
-// If these arguments are those of a program that roll-worker starts: its exit status. Else -1.
+// Runs the dummy if `arguments` are those of a program that roll-worker starts, and returns its
+// exit status. Otherwise returns -1.
 int run_as_dummy(const std::vector<std::string>& arguments);
 
 }  // namespace roll::agent

@@ -1,6 +1,6 @@
-// A libnvidia-ml.so.1 of two GPUs, "GPU-0" near CPUs 0-1 and "GPU-1" near CPUs 64-65; "MIG-1" is an
-// instance of the second. As long as the file FAKE_NVML_HELD is there, process 4711 holds 3 GiB of
-// the first. The second has met an uncorrected error.
+// A libnvidia-ml.so.1 with two GPUs: "GPU-0" near CPUs 0-1 and "GPU-1" near CPUs 64-65. "MIG-1" is
+// an instance of the second GPU. While the file FAKE_NVML_HELD exists, process 4711 holds 3 GiB of
+// the first GPU. The second GPU has had an uncorrected memory error.
 #include <cstdlib>
 #include <cstring>
 
@@ -16,7 +16,7 @@ bool is_held() {
 }
 
 constexpr int kNotFound = 6;
-int g_devices[3];  // what handles point to: two GPUs and the instance
+int g_devices[3];  // handles point here: two GPUs and the MIG instance
 bool g_ready = false;
 }  // namespace
 
@@ -50,7 +50,7 @@ int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(void* device, void** whole) {
     *whole = &g_devices[1];
     return kDone;
 }
-// nvmlMemory_t: total, free, used.
+// Fills an nvmlMemory_t: total, free, used.
 int nvmlDeviceGetMemoryInfo(void* device, unsigned long long* memory) {
     memory[0] = 80;
     memory[1] = 70;
@@ -58,7 +58,7 @@ int nvmlDeviceGetMemoryInfo(void* device, unsigned long long* memory) {
     if (device == &g_devices[0] && is_held()) memory[2] = kHeld;
     return kDone;
 }
-// nvmlUtilization_t: gpu, memory. An instance has none.
+// Fills an nvmlUtilization_t: gpu, memory. Fails for the MIG instance, as NVML does.
 int nvmlDeviceGetUtilizationRates(void* device, unsigned* rates) {
     if (device == &g_devices[2]) return kNotFound;
     rates[0] = device == &g_devices[0] ? 37 : 90;
@@ -79,7 +79,7 @@ int nvmlDeviceGetTotalEccErrors(void* device, int type, int counter, unsigned lo
     *errors = device == &g_devices[1] && type == 1 && counter == 0 ? 2 : 0;
     return kDone;
 }
-// The second GPU's links reach other nodes, the first one's do not.
+// Only the second GPU's NVLink reaches other nodes.
 int nvmlDeviceGetGpuFabricInfo(void* device, void* fabric) {
     struct {
         unsigned char cluster[16];

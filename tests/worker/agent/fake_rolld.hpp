@@ -1,4 +1,5 @@
-// Enough of rolld to lead a real roll-worker: one ROUTER with CURVE, a beacon, orders until obeyed.
+// A small rolld that leads a real roll-worker. It has one ROUTER socket with CURVE and a beacon,
+// and repeats its orders until they are obeyed.
 #pragma once
 
 #include <filesystem>
@@ -16,27 +17,30 @@ namespace roll::agent {
 
 class FakeRolld {
   public:
-    // Takes its place in a state directory: keys, endpoint, beacon.
+    // Sets up keys, endpoint and beacon in a state directory.
     FakeRolld(const std::filesystem::path& directory, std::uint64_t incarnation);
     FakeRolld(const FakeRolld&) = delete;
     FakeRolld& operator=(const FakeRolld&) = delete;
     ~FakeRolld();
 
-    // Serves until that holds; false after a minute.
+    // Serves until `holds` returns true. Returns false after a minute.
     bool serve_until(const std::function<bool()>& holds);
-    // Hears and answers nothing, but its beacon may go on, until that holds.
+    // Receives and answers nothing until `holds` returns true. The beacon keeps counting if
+    // `beacon_grows`.
     bool silent_until(const std::function<bool()>& holds, bool beacon_grows);
 
-    // The last entry that a heartbeat had of it; none if the last one had none.
+    // Returns the attempt's entry in the last heartbeat; nullopt if it had none.
     std::optional<protocol::RunningAttempt> entry(const AttemptKey& key) const;
     std::string phase(const AttemptKey& key) const;
 
-    std::vector<protocol::StartOrder> start{};  // until a heartbeat names it
+    // start orders, each repeated until a heartbeat names its attempt
+    std::vector<protocol::StartOrder> start{};
     std::map<AttemptKey, protocol::StopOrder> stop{};
-    std::set<AttemptKey> current{};  // to be kept
+    // attempts that are current; each answer tells the worker to keep them
+    std::set<AttemptKey> current{};
     std::map<AttemptKey, protocol::RunningAttempt> ended{};
     std::map<AttemptKey, std::vector<std::int64_t>> recorded{};
-    std::vector<std::string> sessions{};  // that were heard, in order
+    std::vector<std::string> sessions{};  // sessions of the workers that sent heartbeats, in order
 
   private:
     void beat();

@@ -78,7 +78,8 @@ TEST(Bound, ANewerIncarnationCountsFromItsFirstBeat) {
 }
 
 TEST(Bound, ANewerIncarnationRevivesNothingThatAnOlderMayHaveGivenAway) {
-    Bound bound(seconds(100), 0, 1, 5000, kRules);  // the whole machine stood still meanwhile
+    // the whole machine, with the old rolld, stood still before the look
+    Bound bound(seconds(100), 0, 1, 5000, kRules);
     bound.looked(look(2, 3, seconds(130)), kRules);
     EXPECT_EQ(bound.at(seconds(130)), seconds(30));
     EXPECT_EQ(bound.killed_at(kRules), seconds(130));
@@ -86,7 +87,8 @@ TEST(Bound, ANewerIncarnationRevivesNothingThatAnOlderMayHaveGivenAway) {
 
 TEST(Bound, AnOlderIncarnationIsNoEvidence) {
     Bound bound(seconds(100), 0, 2, 0, kRules);
-    for (const std::uint64_t counter : {9000u, 0u}) {  // of much silence, of next to none
+    // a look that shows much silence, and one that shows almost none
+    for (const std::uint64_t counter : {9000u, 0u}) {
         bound.looked(look(1, counter, seconds(110)), kRules);
         EXPECT_EQ(bound.at(seconds(110)), seconds(10)) << counter;
     }

@@ -1,4 +1,4 @@
-// What is done with the logs of programs: patterns found, and a cap.
+// Tests what roll-worker does with programs' logs: it searches them for patterns and caps them.
 #include <filesystem>
 #include <fstream>
 

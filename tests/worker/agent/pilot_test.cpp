@@ -16,7 +16,7 @@ TEST(GivenGpus, AreWhatCudaWouldSee) {
     EXPECT_EQ(*given_gpus({"CUDA_VISIBLE_DEVICES="}), Names{});
 }
 
-// Inside a device cgroup CUDA counts from 0, while Slurm's own lists are the node's numbers.
+// Inside a device cgroup CUDA's numbers start at 0, while Slurm's lists have the node's numbers.
 TEST(GivenGpus, CudasNamesGoFirst) {
     EXPECT_EQ(*given_gpus({"SLURM_STEP_GPUS=4,5", "CUDA_VISIBLE_DEVICES=0,1"}), (Names{"0", "1"}));
     EXPECT_EQ(*given_gpus({"SLURM_JOB_GPUS=4,5,6", "SLURM_STEP_GPUS=5"}), (Names{"5"}));

@@ -174,7 +174,8 @@ TEST(PlanLaunch, GpusMustBeAboutAsFreeAsWhenTheWorkerBegan) {
     gpus.gpus = 3;
     protocol::StartOrder two = order("train");
     two.gpus = {0, 2};
-    EXPECT_TRUE(plan_launch(two, gpus)->gpus.empty());  // nothing is known of them
+    // the memory that was in use at the start is unknown
+    EXPECT_TRUE(plan_launch(two, gpus)->gpus.empty());
     gpus.gpu_names = {"0", "1", "MIG-b"};
     gpus.gpu_used_bytes = {100, 0, 7};
     const std::vector<GpuRoom> room = {{"0", 100 + (512 << 20)}, {"MIG-b", 7 + (512 << 20)}};
@@ -232,7 +233,8 @@ TEST(PlanLaunch, ACommandRunsAsItStandsInItsOwnPlace) {
     const Program& program = plan->programs[0];
     EXPECT_FALSE(plan->own_programs);
     EXPECT_TRUE(plan->launch_file.empty());
-    EXPECT_EQ(plan->directories, std::vector<std::string>{"/runs/a-7"});  // no log before a word
+    // no directory for logs, because the log is created at the first output
+    EXPECT_EQ(plan->directories, std::vector<std::string>{"/runs/a-7"});
     EXPECT_EQ(program.arguments, (std::vector<std::string>{"sh", "-c", "exit 0"}));
     EXPECT_EQ(program.directory, "/w");
     EXPECT_EQ(program.log, "/runs/a-7/logs/attempt-2/rank-1.log");

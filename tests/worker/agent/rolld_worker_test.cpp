@@ -1,4 +1,5 @@
-// rolld, roll-worker and commands as real processes on this machine, asked as rollctl asks.
+// Runs rolld, roll-worker and jobs as real processes on this machine, and asks rolld as rollctl
+// does.
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -57,7 +58,7 @@ class RolldAndWorker : public testing::Test {
         }
         return false;
     }
-    // Null while there is no rolld to answer.
+    // Returns rolld's reply, or null if no rolld answers.
     Json ask(const std::string& op, const Json& args) {
         auto client = io::Client::connect(io::StateDirectory(folder_ / "state"));
         if (!client) return nullptr;
@@ -140,7 +141,7 @@ TEST_F(RolldAndWorker, ACancelledCommandIsGoneWithWhatItStarted) {
     ASSERT_TRUE(appears("runs"));
     ASSERT_FALSE(ask("cancel", {{"selector", std::to_string(id)}, {"reason", "enough"}}).is_null());
     EXPECT_TRUE(becomes(id, "cancelled"));
-    EXPECT_TRUE(eventually([&] {  // guards wait for the next attempt
+    EXPECT_TRUE(eventually([&] {  // only guards are left; they wait for the next attempt
         for (const auto& process : io::descendants(worker_))
             if (process.parent != worker_ && process.state != 'Z') return false;
         return true;

@@ -20,7 +20,7 @@ class RunDirectoryTest : public testing::Test {
         reopen();
     }
     void TearDown() override { std::filesystem::remove_all(folder_); }
-    // What the next roll-worker finds.
+    // Opens the directory as the next roll-worker does. Returns the leftovers that it finds.
     std::vector<protocol::RunningAttempt> reopen() {
         directory_.reset();
         directory_.emplace(RunDirectory::open(folder_ / "node", "session").value());
@@ -86,7 +86,7 @@ TEST_F(RunDirectoryTest, TheJournalHoldsWhatIsNeededAndNotMuchMore) {
     }
     EXPECT_LT(std::filesystem::file_size(journal()), 5u << 20);
     const auto left = reopen();
-    ASSERT_LE(left.size(), 2u);  // the last one's end may be told twice
+    ASSERT_LE(left.size(), 2u);  // the end of the last attempt may be reported twice
     EXPECT_EQ(left[0].exit_code, 3);
 }
 

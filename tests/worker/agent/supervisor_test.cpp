@@ -20,7 +20,7 @@ using std::chrono::seconds;
 
 const AttemptKey kKey{.job = {7}, .token = {1, 1}};
 
-// Supervisor over real processes; this test program is its guard and its roll-rank.
+// Tests Supervisor with real processes. This test program is also the guard and roll-rank.
 class SupervisorTest : public testing::Test {
   protected:
     void SetUp() override {
@@ -64,7 +64,7 @@ class SupervisorTest : public testing::Test {
                seconds leash = seconds(600)) {
         supervisor_->start({order(document, ranks, kind), boot_now() + leash, boot_now() + leash});
     }
-    // Waits until there has been such an event.
+    // Waits until the nth event of type T has been collected.
     template <class T>
     const T& wait(int nth = 1) {
         for (const Instant deadline = boot_now() + seconds(60); boot_now() < deadline;) {
@@ -84,7 +84,7 @@ class SupervisorTest : public testing::Test {
         return static_cast<int>(std::ranges::count_if(
             events_, [](const ProcessEvent& e) { return std::holds_alternative<T>(e); }));
     }
-    // But guards, which wait for the next attempt.
+    // Returns true if no process is left but guards, which wait for the next attempt.
     bool nothing_left() {
         const auto left = io::descendants(::getpid());
         return std::ranges::all_of(left, [](const io::ProcessInfo& process) {
@@ -97,7 +97,7 @@ class SupervisorTest : public testing::Test {
             if (process.parent == ::getpid() && process.state != 'Z') pids.insert(process.pid);
         return pids;
     }
-    // The next attempt of the same job, whose events are waited for anew.
+    // Changes key_ to the next attempt of the same job and forgets the events so far.
     void next_attempt() {
         ++key_.token.attempt;
         events_.clear();
@@ -108,7 +108,7 @@ class SupervisorTest : public testing::Test {
     std::string log(int rank) { return read_file(log_file(rank)).value(); }
     std::string logged(int rank) { return read_file(log_file(rank)).value_or(""); }
 
-    // A command of two GPUs, one of which another process holds (fake_nvml.cpp).
+    // Starts a command on a GPU whose memory another process holds (fake_nvml.cpp).
     void start_on_held_gpu() {
         std::ofstream(folder_ / "held") << "";
         ::setenv("FAKE_NVML_HELD", (folder_ / "held").c_str(), 1);
@@ -247,7 +247,8 @@ TEST_F(SupervisorTest, JunkIsToldOnceAndDoesNoHarm) {
     EXPECT_EQ(count<Junk>(), 1);
 }
 
-// A plan of megabytes goes out in parts: what is ordered meanwhile goes out after it.
+// A plan of several megabytes is sent in parts. An order that is given meanwhile is sent after the
+// plan.
 TEST_F(SupervisorTest, AnOrderToEndIsNotLostBehindALargePlan) {
     const std::string script = "#!/bin/sh\n#" + std::string(3u << 20, 'x') + "\nsleep 600\n";
     start(Json{{"command", {"x"}}, {"script", script}}.dump(), 1, "command");
@@ -312,7 +313,7 @@ TEST_F(SupervisorTest, AnOutputThatCannotBeMadeIsInvalid) {
     wait<Gone>();
 }
 
-// /sys takes no directories, whoever asks.
+// Nobody can make a directory in /sys.
 TEST_F(SupervisorTest, AnOutputThatMayNotBeWrittenIsTheJobsOwnFault) {
     for (const char* const kind : {"command", "train"}) {
         protocol::StartOrder refused =
@@ -370,7 +371,7 @@ TEST_F(SupervisorTest, AGuardWithNothingLeftBelowItServesAgain) {
 
 TEST_F(SupervisorTest, OrdersForWhatHasEndedDoNotReachTheNextAttempt) {
     start(R"({"command": ["true"]})", 1, "command");
-    while (count<Exited>() == 0) {  // not yet taken note of
+    while (count<Exited>() == 0) {  // until the supervisor has collected the program's end
         supervisor_->kill(key_);
         for (ProcessEvent& event : supervisor_->collect()) events_.push_back(std::move(event));
     }
@@ -384,7 +385,8 @@ TEST_F(SupervisorTest, OrdersForWhatHasEndedDoNotReachTheNextAttempt) {
 TEST_F(SupervisorTest, AGuardThatDiedWhileItWaitedIsReplaced) {
     supervisor_->stand_by();
     std::set<pid_t> first = guards();
-    for (; first.size() != 1; first = guards()) ::usleep(1000);  // an earlier one may be ending
+    // wait until a guard that is ending has gone
+    for (; first.size() != 1; first = guards()) ::usleep(1000);
     ::kill(*first.begin(), SIGKILL);
     while (!guards().empty()) ::usleep(1000);
     start(R"({"command": ["true"]})", 1, "command");
@@ -449,10 +451,10 @@ TEST_F(SupervisorTest, TheNextWorkerEndsAndReportsWhatThisOneLeft) {
     ASSERT_TRUE(run_directory_->remember(entry));
     start(R"({"rank": ["child", "ready", "hang"]})");
     wait<Reported>();
-    EXPECT_FALSE(RunDirectory::open(folder_ / "worker", "x"));  // it is taken
+    EXPECT_FALSE(RunDirectory::open(folder_ / "worker", "x"));  // the directory is in use
     for (const io::ProcessInfo& process : io::descendants(::getpid()))
         if (process.parent == ::getpid())
-            ::kill(process.pid, SIGSTOP);  // a guard that does nothing
+            ::kill(process.pid, SIGSTOP);  // stop the guards, so that none of them acts
     restart();
     const auto left = run_directory_->end_leftovers();
     ASSERT_EQ(left.size(), 1u);

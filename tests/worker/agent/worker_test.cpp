@@ -1,4 +1,5 @@
-// The program roll-worker, led by a rolld of our own, with ranks that do as they are told.
+// Tests the program roll-worker. A fake rolld leads it, and dummy ranks do as a job's document
+// says.
 #include <csignal>
 #include <fstream>
 
@@ -34,7 +35,7 @@ class WorkerTest : public testing::Test {
     void TearDown() override {
         if (worker_ > 0) ::kill(worker_, SIGKILL);
         for (const pid_t pid : processes_named("roll-reaper"))
-            ::kill(pid, SIGKILL);  // it would wait for an answer
+            ::kill(pid, SIGKILL);  // the reaper would wait for an answer of rolld
         EXPECT_TRUE(eventually_nothing_left());
         const auto wall = read_file(folder_ / "state/worker/node-1/walls");
         if (wall) remove_cgroup(Json::parse(*wall).value("cgroup", ""));
@@ -83,7 +84,7 @@ class WorkerTest : public testing::Test {
         return rolld_->serve_until(
             [&] { return rolld_->ended.contains(key) && !rolld_->entry(key); });
     }
-    // Below this test.
+    // Returns the processes of that name below this test.
     static std::vector<pid_t> processes_named(const std::string& name) {
         std::vector<pid_t> found;
         for (const io::ProcessInfo& process : io::descendants(::getpid())) {
@@ -93,7 +94,8 @@ class WorkerTest : public testing::Test {
         }
         return found;
     }
-    // Below this test: it is a subreaper, so what a killed worker leaves becomes its own.
+    // Returns true if no process is left below this test. The test is a subreaper, so it inherits
+    // what a killed worker leaves.
     bool nothing_left() {
         while (worker_ == 0 && ::waitpid(-1, nullptr, WNOHANG) > 0) continue;
         for (const io::ProcessInfo& process : io::descendants(::getpid()))
@@ -104,7 +106,8 @@ class WorkerTest : public testing::Test {
         for (int i = 0; i < 3000 && !nothing_left(); ++i) ::usleep(20000);
         return nothing_left();
     }
-    // Ranks and what they started: all below the worker but its guards.
+    // Returns true if no rank and no process started by one is left: only guards run below the
+    // worker.
     bool no_rank_runs() {
         for (const io::ProcessInfo& process : io::descendants(worker_))
             if (process.parent != worker_ && process.state != 'Z') return false;
@@ -172,7 +175,8 @@ TEST_F(WorkerTest, AFencedAttemptDies) {
 }
 
 TEST_F(WorkerTest, NothingOutlivesAKilledWorkerAndTheNextOneReportsIt) {
-    start_worker({"--lease", "300", "--fence", "300"});  // not the leash's doing
+    // long, so that no deadline ends the attempt
+    start_worker({"--lease", "300", "--fence", "300"});
     ASSERT_TRUE(runs(R"({"rank": ["deaf", "child", "stage 5", "ready", "hang"]})", 2));
     ASSERT_TRUE(rolld_->serve_until([&] { return rolld_->recorded.contains(kKey); }));
     ::kill(worker_, SIGKILL);
@@ -180,7 +184,7 @@ TEST_F(WorkerTest, NothingOutlivesAKilledWorkerAndTheNextOneReportsIt) {
     EXPECT_TRUE(eventually_nothing_left());
     start_worker();
     ASSERT_TRUE(ends());
-    EXPECT_GE(rolld_->sessions.size(), 2u);  // the reaper says so too
+    EXPECT_GE(rolld_->sessions.size(), 2u);  // the reaper also sends heartbeats
     EXPECT_EQ(rolld_->ended.at(kKey).outcome, "infra");
     EXPECT_EQ(rolld_->ended.at(kKey).reason, "roll-worker was restarted");
 }
@@ -211,7 +215,7 @@ TEST_F(WorkerTest, TrainingGoesOnWithoutRolldAndTheNextRolldAdoptsIt) {
     start_worker({"--lease", "9", "--fence", "3"});
     ASSERT_TRUE(runs(
         R"({"rank": ["ready", "recorded 10"], "rank-0": ["deaf", "ready", "stop", "exit 75"]})"));
-    const Instant back = boot_now() + Millis(14000);  // longer than lease and fence
+    const Instant back = boot_now() + Millis(14000);  // later than lease and fence
     EXPECT_TRUE(rolld_->silent_until([&] { return boot_now() >= back; }, false));
     EXPECT_FALSE(no_rank_runs());
     rolld_.reset();
@@ -238,7 +242,7 @@ TEST_F(WorkerTest, SigtermStopsTheAttemptsThenTheWorker) {
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-// Programs that no mark, session, parent, descriptor or user ties to their attempt.
+// Programs with no mark, session, parent, descriptor or user that ties them to their attempt.
 class WallTest : public WorkerTest, public testing::WithParamInterface<const char*> {
   protected:
     void SetUp() override {
@@ -264,7 +268,7 @@ class WallTest : public WorkerTest, public testing::WithParamInterface<const cha
         for (const pid_t pid : processes_named("roll-worker"))
             if (pid != worker_) ::kill(pid, SIGKILL);
     }
-    // As `pkill -9 roll-worker` does.
+    // Kills the worker and its guards at once, as `pkill -9 roll-worker` does.
     void kill_worker_and_guards() {
         ::kill(worker_, SIGSTOP);
         kill_guards();
@@ -286,7 +290,7 @@ TEST_P(WallTest, AKilledGuardLeavesNothingAndTheWorkerGoesOn) {
 }
 
 TEST_P(WallTest, WithKilledGuardsTheReaperEndsWhatAKilledWorkerLeftAndTellsRolld) {
-    kill_worker_and_guards();  // it never comes back
+    kill_worker_and_guards();  // no next worker is started
     if (wall_from(GetParam()) == WallKind::Marks) {
         EXPECT_TRUE(rolld_->serve_until([&] { return processes_named("roll-reaper").empty(); }));
         EXPECT_EQ(rolld_->sessions.size(), 1u) << "nobody can know that nothing is left";
@@ -305,7 +309,7 @@ TEST_P(WallTest, TheReaperTellsOfAKilledWorkerWhoseGuardsEndedTheirs) {
 }
 
 TEST_P(WallTest, TheNextWorkerEndsWhatIsLeftThoughTheReaperWasKilledToo) {
-    if (wall_from(GetParam()) == WallKind::Marks) return;  // a limit: README
+    if (wall_from(GetParam()) == WallKind::Marks) return;  // not covered by marks, see the README
     ::kill(worker_, SIGSTOP);
     for (const pid_t pid : processes_named("roll-reaper")) ::kill(pid, SIGKILL);
     kill_worker_and_guards();

@@ -1,4 +1,4 @@
-// A writer is killed at random moments; whatever lies under a final name must verify.
+// Kills a writer of checkpoints at random moments. Each checkpoint under a final name must verify.
 #include <csignal>
 #include <fstream>
 #include <random>
@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 constexpr int kRounds = 60;
 
-// Saves step after step, publishes each as the worker does, and deletes the one before.
+// Saves a checkpoint at each step, publishes it as roll-worker does, and deletes the previous one.
 [[noreturn]] void write_for_ever(const fs::path& root) {
     for (std::int64_t step = 1;; ++step) {
         const auto fill = [&](const fs::path& directory) -> Result<void> {

@@ -148,7 +148,8 @@ TEST_F(Checkpoint, SweepsOnlyWhatEarlierTokensLeft) {
     EXPECT_EQ(sweep(root_ / "nowhere", {2, 1}).value().removed, 0);
 }
 
-// As a directory on NFS is not while somebody has a file in it open: a mount point stands for it.
+// A directory that cannot be removed, like one on NFS with an open file in it. It is made a mount
+// point.
 class Stuck {
   public:
     explicit Stuck(const fs::path& place) : place_(place) {
@@ -274,9 +275,9 @@ TEST_F(Checkpoint, DropsOptimizerStateAndIsStillWhole) {
     const Choice none = choose_newest(only, For::Resume);
     EXPECT_FALSE(none.directory);
     EXPECT_TRUE(none.damaged.empty());
-    EXPECT_NE(none.reasons[0].find("the optimizer state of this checkpoint was deleted"),
-              std::string::npos);
-    put(only[0] / kOptimizerFile, moments);  // as a crash between the two steps leaves it
+    EXPECT_NE(none.reasons[0].find("its optimizer state was dropped"), std::string::npos);
+    // a crash between rewriting the manifest and deleting the file leaves this
+    put(only[0] / kOptimizerFile, moments);
     EXPECT_TRUE(verify(only[0]));
     EXPECT_FALSE(choose_newest(only, For::Resume).directory);
 }
@@ -295,7 +296,7 @@ TEST(State, CountsValidationsThatAreNoBetter) {
         return note_validation(state, loss, 0.5);
     };
     EXPECT_TRUE(note(1, 4.0));
-    EXPECT_TRUE(note(2, 3.75));  // the lowest, but not by enough
+    EXPECT_TRUE(note(2, 3.75));  // the lowest loss, but not lower by min_delta
     EXPECT_EQ(state.stale_validations, 1);
     EXPECT_FALSE(note(3, 3.75));
     EXPECT_FALSE(note(4, std::nan("")));

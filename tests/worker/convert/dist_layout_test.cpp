@@ -1,4 +1,4 @@
-// Where distributed and flat checkpoints have what of a model: pure geometry.
+// Tests which parts of a model the keys of distributed and flat checkpoints hold. Pure geometry.
 #include "worker/convert/dist_layout.hpp"
 
 #include <gtest/gtest.h>
@@ -72,12 +72,13 @@ TEST(Cut, KeepsWhatLiesInTheBox) {
     EXPECT_EQ(found.pieces[1].stored_begin, (Shape{1, 0}));
 }
 
-// A turned piece: its dims go along others, in steps.
+// The piece is transposed: its dims run along other dims of the tensor, with steps.
 TEST(Cut, FollowsPlacings) {
     Stored part;
     part.shape = {2, 3, 8};
     part.pieces = {{0, {0, 0}, {4, 3}, {1, 0, 1}, {{2, 1}, {2, 1}}, 0}};
-    const Stored found = cut(part, {1, 1, 2}, {1, 2, 4});  // columns 2 ... 5: 3 and 5 are its
+    // of columns 2 to 5, the piece has 3 and 5
+    const Stored found = cut(part, {1, 1, 2}, {1, 2, 4});
     ASSERT_EQ(found.pieces.size(), 1U);
     EXPECT_EQ(found.pieces[0].begin, (Shape{1, 1}));
     EXPECT_EQ(found.pieces[0].size, (Shape{2, 2}));

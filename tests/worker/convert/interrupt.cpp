@@ -1,8 +1,8 @@
-// LD_PRELOAD into a program: at the INTERRUPT_AT-th change that it makes to the file system (a
-// write, an fsync, a rename, a directory made) it is killed; with INTERRUPT_WITH=full the disk is
-// full from then on instead, and with INTERRUPT_SHRINK=FILE that file loses its second half.
-// INTERRUPT_FREE: bytes that any disk says are free. INTERRUPT_FLIP: the first write of so many
-// bytes reaches the disk with one bit turned.
+// A library for LD_PRELOAD that interrupts a program. At the INTERRUPT_AT-th change that the
+// program makes to the file system (a write, an fsync, a rename, a new directory), it is killed.
+// With INTERRUPT_WITH=full the disk is full from then on instead. With INTERRUPT_SHRINK=FILE that
+// file loses its second half. INTERRUPT_FREE is the number of free bytes that every disk reports.
+// INTERRUPT_FLIP=BYTES turns one bit of the first write of that size.
 #include <atomic>
 #include <cerrno>
 #include <csignal>
@@ -26,7 +26,8 @@ long limit() {
     return at == nullptr ? 0 : std::atol(at);
 }
 
-// True if the call is to fail. What only renames needs no space.
+// Counts a change. Returns true if the call must fail. `takes_space` is false for a call that works
+// on a full disk, such as a rename.
 bool interrupted(bool takes_space) {
     static const long at = limit();
     static const char* const with = std::getenv("INTERRUPT_WITH");

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A directory with one-layer models in it, all of whose weights are `value`.
+// Runs convert jobs with one-layer models, all of whose weights have one value.
 class Launches : public ::testing::Test {
   protected:
     void SetUp() override { fs::create_directories(root_); }
@@ -45,7 +45,7 @@ class Launches : public ::testing::Test {
         ASSERT_TRUE(tensor::write_safetensors(directory / "model.safetensors", views, {}));
     }
 
-    // As a training run leaves it: MCA with a manifest.
+    // Writes a checkpoint as a training run does: MCA with a manifest.
     fs::path write_checkpoint(std::int64_t step, float value,
                               std::optional<std::int64_t> best = std::nullopt) {
         write_model(root_ / "hf", value);
@@ -120,7 +120,7 @@ TEST_F(Launches, TheAutomaticExportTakesTheNewestCheckpointThatVerifies) {
     EXPECT_EQ(value_of(root_ / "export/hf"), 1.5F);
     EXPECT_EQ(launch(convert, {newest}, 3), 1);
     EXPECT_EQ(reports_.back()["t"], "failed");
-    EXPECT_EQ(value_of(root_ / "export/hf"), 1.5F);  // the last good export stays
+    EXPECT_EQ(value_of(root_ / "export/hf"), 1.5F);  // the last good export is still there
 }
 
 TEST_F(Launches, TheExportOfTheBestTakesTheStepThatTheNewestStateNames) {
@@ -133,10 +133,11 @@ TEST_F(Launches, TheExportOfTheBestTakesTheStepThatTheNewestStateNames) {
     EXPECT_EQ(launch({{"source_job", 1}, {"target", target}, {"of", "last"}}, {newest, best}, 2),
               0);
     EXPECT_EQ(value_of(root_ / "export/hf"), 4.5F);
-    fs::remove_all(best / "iter_0000001");  // then the newest does
+    fs::remove_all(best / "iter_0000001");  // without the best checkpoint, the newest is exported
     EXPECT_EQ(launch(of_best, {newest, best}, 3), 0);
     EXPECT_EQ(value_of(root_ / "export/hf"), 4.5F);
-    const fs::path untold = write_checkpoint(5, 5.5F);  // no validation, no best one
+    // the state has no validation, so there is no best checkpoint
+    const fs::path untold = write_checkpoint(5, 5.5F);
     EXPECT_EQ(launch(of_best, {untold, newest}, 4), 0);
     EXPECT_EQ(value_of(root_ / "export/hf"), 5.5F);
 }
@@ -155,8 +156,8 @@ TEST_F(Launches, ExitCodesSayWhetherToTryAgain) {
     EXPECT_EQ(launch(with("source", (root_ / "nowhere").string()), {}), 2);
     EXPECT_EQ(reports_.back()["t"], "failed");
     EXPECT_EQ(launch(good, {}), 0);
-    EXPECT_EQ(launch(good, {}), 2);     // it is there: the user's, for all we know
-    EXPECT_EQ(launch(good, {}, 2), 0);  // the attempt before us left it
+    EXPECT_EQ(launch(good, {}), 2);     // the target exists and may be the user's
+    EXPECT_EQ(launch(good, {}, 2), 0);  // an earlier attempt of the same job made the target
 }
 
 TEST_F(Launches, AStopLeavesNothing) {

@@ -1,4 +1,4 @@
-// Random models in random layouts, in memory: what a plan takes apart another puts together again.
+// Converts random models to random layouts and back, in memory, and compares the elements.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
@@ -11,7 +11,7 @@ namespace {
 std::uint64_t below(std::uint64_t limit) { return *rc::gen::inRange<std::uint64_t>(0, limit); }
 int power(int exponent_max) { return 1 << *rc::gen::inRange(0, exponent_max + 1); }
 
-// HuggingFace's sizes of a text model that every family finds its own in.
+// Returns the config of a text model with random sizes. It has the keys of all families.
 Json text_config() {
     const int groups = power(2);
     const int heads = groups * static_cast<int>(1 + below(3));
@@ -55,7 +55,8 @@ Json text_config() {
             {"tie_word_embeddings", below(2) == 0}};
 }
 
-// The same at the places where models of more than text have it, and small towers.
+// Returns a random config that also has the sizes where multimodal models have them, and those of
+// small vision towers.
 Json random_config() {
     Json config = text_config();
     const Json text = config;
@@ -75,7 +76,7 @@ Json random_config() {
     return config;
 }
 
-// Tensors in memory under the names and shapes of a layout.
+// A checkpoint in memory, with the names and shapes of a layout.
 struct Checkpoint {
     Source source;
     std::vector<std::vector<std::byte>> bytes;
@@ -115,11 +116,12 @@ Checkpoint made_of(const Source& source, const std::vector<Stored>& layout) {
     return made;
 }
 
-// Every element of the model has a number of its own.
+// Returns a model whose elements have different numbers.
 Checkpoint numbered_model(const families::Family& family, const Json& config, const Json& native) {
     Source source;
     source.native = families::native_tensors(family, native, config).value();
-    for (families::NativeTensor& tensor : source.native) tensor.add = 0;  // not to whole numbers
+    // off, because the elements are whole numbers
+    for (families::NativeTensor& tensor : source.native) tensor.add = 0;
     source.model = model_of(source.native);
     Checkpoint made(source, hf_layout(source.model));
     made.bytes.reserve(made.source.tensors.size());
@@ -146,7 +148,8 @@ formats::McaConfig random_layout(bool has_experts) {
     return config;
 }
 
-// The model cut so, from another cut or whole; nothing if something does not divide, and said so.
+// Returns the checkpoint converted to a layout. Returns nullopt if a size does not divide; the
+// error must say so.
 std::optional<Checkpoint> cut(const Checkpoint& from, const formats::McaConfig& config) {
     const auto layout = mca_layout(from.source.native, from.source.model, config);
     if (!layout) {

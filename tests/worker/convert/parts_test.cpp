@@ -1,4 +1,4 @@
-// Which process writes which file of a target.
+// Tests which process writes which file of a target.
 #include "worker/convert/parts.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Damaged checkpoints: opened, planned and read without a crash, or refused.
+// Opens, plans and reads damaged checkpoints. Each is refused or read without a crash.
 #include "worker/convert/source.hpp"
 
 #include <fstream>
@@ -48,7 +48,7 @@ class Damaged : public ::testing::Test {
     }
     void TearDown() override { fs::remove_all(root_); }
 
-    // Everything that a conversion would read. True if nothing was refused.
+    // Reads everything that a conversion would read. Returns true if nothing was refused.
     bool read_all(const fs::path& directory) {
         const auto source = open_source(directory, families_);
         if (!source) return false;

@@ -37,7 +37,7 @@ TEST(Stages, GiveTheFirstAndTheLastNumbersOfTheirOwn) {
     EXPECT_EQ(ranges[0][0], (LayerRange{0, 2}));
     EXPECT_EQ(ranges[2][0], (LayerRange{7, 12}));
     EXPECT_EQ(ranges[3][0], (LayerRange{12, 13}));
-    // Of 2 + 4 layers in two chunks each: 0 | 1 2 | 3 | 4 5
+    // 2 + 4 layers, with two chunks on each stage: 0 | 1 2 | 3 | 4 5
     const auto chunks = split_layers(6, McaLayout{.pp = 2, .vpp = 2, .first_layers = 2}).value();
     EXPECT_EQ(chunks[1][0], (LayerRange{1, 3}));
     EXPECT_EQ(chunks[0][1], (LayerRange{3, 4}));

@@ -1,5 +1,5 @@
-// reshard SRC DST TP: reads a checkpoint of any format and writes it as MCA over TP ranks. Outside
-// of Roll's tree: it knows the installed headers alone.
+// reshard SRC DST TP: reads a checkpoint of any format and writes it as MCA over TP ranks. It is
+// built outside Roll's tree and uses only the installed headers.
 #include <cstdio>
 #include <cstdlib>
 

@@ -1,6 +1,6 @@
-// config_fields: reads HuggingFace configs, one a line, and prints for each what the families make
-// of it: {"native": fields, "model": what the trainer builds, or its refusal}, or {"error": TEXT}.
-// For defaults_oracle.py.
+// config_fields: reads HuggingFace configs from stdin, one per line, and prints a line for each.
+// The line is {"native": fields, "model": the trainer's config or the reason why there is none}, or
+// {"error": TEXT}. Used by defaults_oracle.py.
 #include <iostream>
 #include <string>
 
@@ -51,7 +51,7 @@ Result<Json> fields_of(const Families& families, const std::string& line) {
     ROLL_TRY(const Family* family, families.find(config.value("model_type", "")));
     ROLL_TRY(const Json native, native_config(*family, config));
     Json fields = {{"native", native}};
-    if (family->rope_types.empty()) return fields;  // it does not train
+    if (family->rope_types.empty()) return fields;  // the trainer does not support this family
     const auto model = model_config(*family, native);
     fields["model"] = model ? json_of(*model) : Json(model.error().message);
     return fields;

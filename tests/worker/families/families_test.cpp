@@ -49,7 +49,7 @@ Json sizes_of_a_model() {
             {"intermediate_size", 96}};
 }
 
-// What the trainer makes of a family's model with `extra` in its config.
+// Returns the trainer's config of a family's model with `extra` added to its HuggingFace config.
 Result<spec::ModelConfig> trained(const char* model_type, const Json& extra) {
     const auto families = Families::load().value();
     const Family& family = *families.find(model_type).value();
@@ -86,7 +86,8 @@ TEST(Trainable, FamiliesSayWhatTheirModelsHave) {
     EXPECT_EQ(gemma2.activation, spec::Activation::GeluTanh);
 }
 
-// Older configs have no list of layer types: every other layer slides, or those from one on.
+// Older configs have no list of layer types. In them every other layer has a window, or all layers
+// from a number on.
 TEST(Trainable, LayersSlideByListOrByNumber) {
     const auto windows = [](const char* model_type, const Json& extra) {
         const auto config = trained(model_type, extra).value();
@@ -103,7 +104,8 @@ TEST(Trainable, LayersSlideByListOrByNumber) {
         windows("qwen3",
                 {{"sliding_window", 7}, {"use_sliding_window", true}, {"max_window_layers", 3}}),
         (List{0, 0, 0, 7}));
-    // transformers goes by the list where there is one; without both, 28 layers do not slide.
+    // transformers uses the list if there is one. Without list and number, none of the 28 layers
+    // has a window.
     for (const char* model_type : {"qwen2", "qwen3"}) {
         const Json slides{{"sliding_window", 7}, {"use_sliding_window", true}};
         Json listed = slides;
@@ -124,7 +126,7 @@ TEST(Trainable, BothSpellingsOfScaledRotaryEmbeddings) {
     const Json linear{{"type", "linear"}, {"factor", 2.0}};
     EXPECT_EQ(trained("llama", {{"rope_scaling", linear}}).value().rope_scaling.kind,
               spec::RopeScaling::Kind::Linear);
-    // Of both, transformers reads rope_scaling; rope_type counts before type.
+    // If a config has both, transformers reads rope_scaling, and rope_type rather than type.
     const Json plain{{"rope_type", "default"}, {"type", "linear"}, {"factor", 2.0}};
     EXPECT_EQ(trained("llama", {{"rope_scaling", linear}, {"rope_parameters", llama3}})
                   .value()
@@ -134,7 +136,7 @@ TEST(Trainable, BothSpellingsOfScaledRotaryEmbeddings) {
               spec::RopeScaling{});
 }
 
-// Older configs say the positions before stretching beside the scaling.
+// In older configs, the number of positions before stretching is outside the scaling object.
 TEST(Trainable, OriginalPositionsMayStandBesideTheScaling) {
     const Json factors(12, 1.5);
     const Json rope{{"type", "longrope"}, {"short_factor", factors}, {"long_factor", factors}};
@@ -164,7 +166,7 @@ TEST(Trainable, YarnHasTransformersDefaults) {
     EXPECT_EQ(read({{"factor", 0.5}}).attention_factor, 1);
     EXPECT_EQ(read({{"factor", 2.0}, {"attention_factor", 1.5}, {"truncate", false}}).whole, false);
     EXPECT_EQ(read({{"factor", 2.0}, {"attention_factor", 1.5}}).attention_factor, 1.5);
-    // A model that is only as long as its config says turns as ever.
+    // Dynamic scaling changes nothing, because the model is no longer than its config says.
     const Json dynamic{{"type", "dynamic"}, {"factor", 2.0}};
     EXPECT_EQ(trained("llama", {{"rope_scaling", dynamic}}).value().rope_scaling,
               spec::RopeScaling{});
@@ -194,7 +196,7 @@ TEST(Trainable, WhatIsNotBuiltIsNamed) {
     EXPECT_NE(refusal("gemma3_text", Json::object()), "");
 }
 
-// One value of a JSON document, anywhere in it, becomes something else.
+// Changes one random value in a JSON document.
 void mutate(Json& json, std::uint64_t& state) {
     const auto random = [&](std::uint64_t below) {
         state = state * 6364136223846793005ULL + 1442695040888963407ULL;
@@ -248,7 +250,7 @@ TEST(Families, NoMutatedFileOrConfigCrashes) {
     EXPECT_GT(listed, 500U);
 }
 
-// A built-in file in which `change` has put something wrong.
+// Returns the error for a built-in file after `change` has put a mistake into it.
 std::string wrong_in(const char* name, const std::function<void(Json&)>& change) {
     for (const EmbeddedFile& file : embedded_families()) {
         if (file.name != std::string(name) + ".json") continue;
@@ -306,7 +308,8 @@ TEST(Families, CheckFindsRowsThatNoStrandTakes) {
     EXPECT_NE(none.find("no strand contains row 3 of"), std::string::npos) << none;
 }
 
-// A conversion takes the file as it is: what its strands leave out is refused there, too.
+// A conversion does not run check_family(), so check_strands() must also refuse rows that are left
+// out.
 TEST(Families, ATensorOfWhichRowsAreLeftOutIsRefused) {
     NativeTensor tensor;
     tensor.name = "fused";
@@ -314,7 +317,8 @@ TEST(Families, ATensorOfWhichRowsAreLeftOutIsRefused) {
     tensor.groups = 2;
     tensor.strands = {{0, 0, 3, 2, 3, 12}, {0, 6, 6, 1, 0, 12}};
     EXPECT_TRUE(check_strands(tensor));
-    tensor.strands[0].step = 0;  // rows 0 to 2 twice, 3 to 5 never; the count is right
+    // rows 0 to 2 are used twice and 3 to 5 never, although the count is right
+    tensor.strands[0].step = 0;
     EXPECT_EQ(check_strands(tensor).error().message,
               "fused: two strands contain row 0 of hf, which has 24 rows");
     tensor.strands[0] = {0, 1, 3, 2, 3, 12};

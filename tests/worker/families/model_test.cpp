@@ -112,7 +112,7 @@ TEST(Model, KeysAreSetInBothConfigs) {
               "family toy has no config key drop");
 }
 
-// Two heads' rows and their gates alternate in q; k lies after them.
+// In q, the rows of two heads alternate with their gates. The rows of k follow.
 TEST(Model, StrandsTakeEveryRowOnceOrAreRefused) {
     Json json = Json::parse(kFamily);
     json["weights"][1] = {

@@ -51,7 +51,7 @@ TEST(BytesTokenizer, CoversEveryByteOnce) {
     const Json& vocabulary = tokenizer["model"]["vocab"];
     EXPECT_EQ(vocabulary.size(), 256U);
     EXPECT_EQ(vocabulary["A"], 65);
-    EXPECT_EQ(vocabulary["\xc4\xa0"], 32);  // a space is U+0120 in such vocabularies
+    EXPECT_EQ(vocabulary["\xc4\xa0"], 32);  // byte-level vocabularies write a space as U+0120
     Json config = Json::object();
     EXPECT_FALSE(has_bytes_tokenizer(config));
     mark_bytes_tokenizer(config);

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::size_t kBlock = 512;
 
-// A header whose size field says `size`, and the content, filled up to whole blocks.
+// Returns a header with `size` in its size field, and the content, padded to whole blocks.
 std::string entry(char type, const std::string& name, const std::string& content,
                   std::size_t size) {
     std::string block(kBlock, '\0');
@@ -32,7 +32,7 @@ std::string record(const std::string& key, const std::string& value) {
     return std::to_string(length) + rest;
 }
 
-// NAME:SIZE of each member.
+// Returns the members as "NAME:SIZE", or the error.
 std::string members_of(const std::string& entries) {
     const std::string archive = entries + std::string(2 * kBlock, '\0');
     const auto members = parse_tar(std::as_bytes(std::span(archive)));

@@ -16,7 +16,7 @@ std::filesystem::path temporary_file(const std::string& name) {
            (name + "-" + std::to_string(::getpid()) + ".pt");
 }
 
-// A pickle as a literal, NUL bytes included.
+// Parses a pickle from a literal, including its NUL bytes.
 template <std::size_t n>
 Result<Pickle> parse(const char (&text)[n]) {
     return Pickle::parse(tensor::as_bytes({text, n - 1}));
@@ -31,7 +31,7 @@ void write_sample(const std::filesystem::path& path) {
 }
 
 TEST(Pickle, ReadsPlainData) {
-    // {"a": (1, -2, 1.5, True, None, [b"x"])}, protocol 4
+    // The pickle is {"a": (1, -2, 1.5, True, None, [b"x"])} in protocol 4.
     const Pickle pickle = parse(
                               "\x80\x04}\x8c\x01"
                               "a(K\x01J\xfe\xff\xff\xffG\x3f\xf8\0\0\0\0\0\0\x88N]C\x01xats.")
@@ -59,7 +59,7 @@ TEST(Pickle, ReadsAnOrderedDictFilledInBatches) {
                               .value();
     const auto* entries = pickle.entries_of(pickle.root());
     ASSERT_NE(entries, nullptr);
-    EXPECT_EQ(entries->size(), 4U);  // _metadata, the state, is not among them
+    EXPECT_EQ(entries->size(), 4U);  // without _metadata, which is in the object's state
 }
 
 TEST(Pickle, RefusesWhatIsBroken) {
@@ -70,7 +70,7 @@ TEST(Pickle, RefusesWhatIsBroken) {
 }
 
 TEST(Pickle, LimitsItsSizeAndNestsWithoutRecursion) {
-    const std::byte one{};  // none but the first is looked at
+    const std::byte one{};  // the size is refused before any other byte is read
     const auto large = Pickle::parse({&one, kPickleBytesMax + 1});
     ASSERT_FALSE(large);
     EXPECT_NE(large.error().message.find("bytes"), std::string::npos) << large.error().message;
@@ -87,7 +87,7 @@ TEST(Pickle, LimitsHowManyValuesItHoldsAndMemoizes) {
     ASSERT_FALSE(values);
     EXPECT_NE(values.error().message.find("too many values"), std::string::npos);
     std::string memoized = "N";
-    for (int i = 0; i <= 1000; ++i) {  // LONG_BINPUT
+    for (int i = 0; i <= 1000; ++i) {  // adds a LONG_BINPUT
         memoized += 'r';
         memoized.append(reinterpret_cast<const char*>(&i), sizeof i);
     }
@@ -109,7 +109,7 @@ TEST(Pickle, LimitsTheMemoryThatItTakesByItsSize) {
         EXPECT_NE(refused.error().message.find("memory"), std::string::npos);
     }
     std::string sparse = "N";
-    for (std::uint32_t i = 0; i < 100'000; ++i) {  // LONG_BINPUT
+    for (std::uint32_t i = 0; i < 100'000; ++i) {  // adds a LONG_BINPUT
         const std::uint32_t index = 2 * i + 1;
         sparse += 'r';
         sparse.append(reinterpret_cast<const char*>(&index), sizeof index);
@@ -138,7 +138,7 @@ TEST(TorchFile, ReadsBackWhatItWrote) {
     EXPECT_EQ(dict.tensors[1].info.shape, tensor::Shape{});
 }
 
-// Every mutation is either refused or gives tensors inside the file.
+// Each mutated file is refused, or its tensors are inside the file.
 TEST(TorchFile, NeverCrashesOnAMutatedFile) {
     const auto path = temporary_file("mutated");
     write_sample(path);

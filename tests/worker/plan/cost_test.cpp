@@ -24,19 +24,20 @@ spec::ModelConfig smollm2() {
 }
 
 TEST(Cost, CountsThePublishedParametersOfARealModel) {
-    EXPECT_EQ(parameter_count(smollm2()), 134'515'008);  // SmolLM2-135M
+    EXPECT_EQ(parameter_count(smollm2()), 134'515'008);  // the published number for SmolLM2-135M
 }
 
 TEST(Cost, CountsSixFlopsAParameterAndTheScoresThatAMaskLeaves) {
     const spec::ModelConfig model = smollm2();
-    const double products = 134'515'008.0 - 61 * 576;  // without norms, with the tied head
-    const double scores = 12.0 * 30 * 576;             // per token and visible position
+    // weights without norms, with the tied output layer
+    const double products = 134'515'008.0 - 61 * 576;
+    const double scores = 12.0 * 30 * 576;  // FLOPs per token and visible position
     const FlopsPerToken flops = flops_per_token(model, 2048);
     EXPECT_DOUBLE_EQ(flops.full, 6 * products + scores * 2048);
     EXPECT_DOUBLE_EQ(flops.causal, 6 * products + scores * 2049 / 2);
 }
 
-// Counted by hand: heads of 3 although hidden / heads is 2.
+// Sizes counted by hand. A head has 3 channels, although hidden / heads is 2.
 TEST(Cost, HeadsAreAsWideAsTheConfigSays) {
     spec::ModelConfig model;
     model.hidden = 4;
@@ -46,11 +47,12 @@ TEST(Cost, HeadsAreAsWideAsTheConfigSays) {
     model.head_dim = 3;
     model.intermediate = 5;
     model.vocab = 7;
-    // q 24, k 12, v 12, o 24; gate, up, down 20 each; the head 28: 160 multiply-adds per token. A
-    // visible position costs 2 heads x 3 for its score and as many for its value: 12.
+    // Multiply-adds per token: q 24, k 12, v 12, o 24; gate, up, down 20 each; output layer 28: 160
+    // in all. A visible position costs 2 heads x 3 for its score and as many for its value: 12.
     const FlopsPerToken flops = flops_per_token(model, 4);
     EXPECT_DOUBLE_EQ(flops.full, 3 * 2 * (160 + 12 * 4));
-    EXPECT_DOUBLE_EQ(flops.causal, 3 * 2 * (160 + 12 * 2.5));  // (1 + 2 + 3 + 4) / 4 are seen
+    // a token sees (1 + 2 + 3 + 4) / 4 positions
+    EXPECT_DOUBLE_EQ(flops.causal, 3 * 2 * (160 + 12 * 2.5));
 }
 
 TEST(Cost, SequencesThatAreKeptApartCostTheSumOfTheirSquares) {
@@ -60,7 +62,7 @@ TEST(Cost, SequencesThatAreKeptApartCostTheSumOfTheirSquares) {
     EXPECT_DOUBLE_EQ(flops.full, 6 * products + scores * (9 + 25 + 1) / 9);
     EXPECT_DOUBLE_EQ(flops.causal, 6 * products + scores * (6 + 15 + 1) / 9);
     spec::ModelConfig sliding = model;
-    sliding.window = 2;  // 1 2 2, 1 2 2 2 2, 1
+    sliding.window = 2;  // visible positions: 1 2 2, 1 2 2 2 2, 1
     EXPECT_DOUBLE_EQ(flops_per_token(sliding, std::array<std::int64_t, 3>{3, 5, 1}).causal,
                      6 * products + scores * (5 + 9 + 1) / 9);
 }
@@ -118,13 +120,16 @@ TEST(Cost, OneMicrobatchAStepSavesInTheMemoryOfGradients) {
     spec.micro_batch_size = spec.global_batch_size = 4;
     const std::int64_t tokens = 4 * 256, per_layer = 2 * 576 + 2 * 576 + 2 * 192 + 2 * 1536;
     const MemoryBytes one = memory_bytes(smollm2(), spec, {});
-    // A layer has more gradients than saved activations, and no layer precedes the first.
+    // One layer's activations remain: each layer has more gradients than saved activations, so its
+    // activations fit in the memory of the layer before it, but the first layer has none before it.
     EXPECT_EQ(one.activations, 2 * tokens * (per_layer + 576));
     spec.global_batch_size = 8;
     const MemoryBytes two = memory_bytes(smollm2(), spec, {});
     EXPECT_EQ(two.activations, 2 * tokens * (30 * per_layer + 576));
-    EXPECT_EQ(one.workspace, 2 * tokens * (2 * 576 + 4 * 1536));  // of a layer's backward
-    EXPECT_EQ(two.workspace, tokens * (49152 + 2 * 2 * 576));     // half of the logits, and rows
+    // the peak is in a layer's backward
+    EXPECT_EQ(one.workspace, 2 * tokens * (2 * 576 + 4 * 1536));
+    // the peak is in the loss: half of the logits, and rows
+    EXPECT_EQ(two.workspace, tokens * (49152 + 2 * 2 * 576));
     spec.global_batch_size = 4;
     EXPECT_EQ(memory_bytes(smollm2(), spec, {.on_gpu = true}).activations, two.activations);
     EXPECT_EQ(memory_bytes(smollm2(), spec, {.frozen = 576}).activations, two.activations);
@@ -133,7 +138,7 @@ TEST(Cost, OneMicrobatchAStepSavesInTheMemoryOfGradients) {
 TEST(SpareRoom, OfALayerLiesBeforeItsGradients) {
     SpareRoom room(100, 1000, 3);
     EXPECT_EQ(room.take(0, 1), std::nullopt);
-    EXPECT_EQ(room.take(1, 500), 128);  // aligned
+    EXPECT_EQ(room.take(1, 500), 128);  // 500 is behind 100, at the next multiple of 64
     EXPECT_EQ(room.take(1, 461), std::nullopt);
     EXPECT_EQ(room.take(1, 460), 640);
     EXPECT_EQ(room.take(2, 1000), std::nullopt);

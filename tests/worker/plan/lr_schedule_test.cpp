@@ -1,6 +1,6 @@
-// Compared with a table computed in Python by the formula of Megatron-LM's
-// OptimizerParamScheduler.get_lr (lr 1e-3 to 1e-4, 4 warm-up steps of 12 decay steps; its num_steps
-// is the number of updates before).
+// Compares the rates with a table that was computed in Python by the formula of Megatron-LM's
+// OptimizerParamScheduler.get_lr. The table has lr 1e-3 to 1e-4 and 4 warm-up steps of 12 decay
+// steps; its num_steps is the number of earlier updates.
 #include "worker/plan/lr_schedule.hpp"
 
 #include <array>

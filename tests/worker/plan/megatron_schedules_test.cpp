@@ -1,4 +1,4 @@
-// Compares rates with megatron-core's own OptimizerParamScheduler, at every step and after the
+// Compares the rates with megatron-core's own OptimizerParamScheduler, at every step and after the
 // last. Reads the output of tests/oracle/megatron_schedules.py.
 #include <cstdlib>
 #include <filesystem>
@@ -12,7 +12,7 @@
 namespace roll::plan {
 namespace {
 
-// Reads the options as a job file, so that its keys are tested, too.
+// Reads the options through a job file, so that its keys are tested too.
 spec::OptimizerSpec options_of(const nlohmann::json& one) {
     nlohmann::json optimizer = {{"lr", one["lr_max"]}};
     for (const char* key :

@@ -1,4 +1,4 @@
-// Compares the tables with figures from the literature, and tests what check() refuses.
+// Compares the schedules with figures from the literature, and tests what check() refuses.
 #include "worker/plan/pipeline_schedule.hpp"
 
 #include <iostream>
@@ -9,14 +9,15 @@ namespace roll::plan {
 namespace {
 
 using Counts = std::vector<int>;
-constexpr Costs kWhole{1, 2, 0};  // as in the literature: sends a gradient after all of backward
+// costs in the literature: the gradient is sent after the whole backward
+constexpr Costs kWhole{1, 2, 0};
 
 TEST(Schedule, OneForwardOneBackwardHasItsBubbleAndMemory) {
     const auto report = check(one_forward_one_backward(4, 8), kWhole).value();
     EXPECT_DOUBLE_EQ(report.bubble, 3.0 / 8);  // (pp - 1) / microbatches
     EXPECT_EQ(report.live_max, (Counts{4, 3, 2, 1}));
     EXPECT_DOUBLE_EQ(check(one_forward_one_backward(4, 8)).value().bubble,
-                     2.0 / 8);  // it leaves early
+                     2.0 / 8);  // less, because the gradient is sent before the weight half
 }
 
 TEST(Schedule, InterleavingDividesTheBubbleByTheChunks) {
@@ -69,15 +70,17 @@ TEST(Check, RefusesAWeightHalfBeforeItsInputHalf) {
 
 TEST(Check, RefusesAReceiveOfAnothersMessage) {
     PipelineSchedule schedule = one_forward_one_backward(2, 4);
-    std::swap(schedule.ranks[0][0], schedule.ranks[0][1]);  // F1 F0, but rank 1 starts with F0
+    // rank 0 sends F1 first, but rank 1 expects F0
+    std::swap(schedule.ranks[0][0], schedule.ranks[0][1]);
     expect_refused(schedule, "rank 1, F0: would receive another");
 }
 
 TEST(Check, RefusesADeadlock) {
-    PipelineSchedule schedule = one_forward_one_backward(2, 2);  // F0 F1 B0 W0 ..., F0 B0 W0 F1 ...
-    std::swap(schedule.ranks[0][1], schedule.ranks[0][2]);       // F0 B0 F1 ...
-    std::swap(schedule.ranks[1][1], schedule.ranks[1][3]);       // F0 F1 W0 B0 ...
-    std::swap(schedule.ranks[1][2], schedule.ranks[1][3]);       // F0 F1 B0 W0 ...
+    // ranks: F0 F1 B0 W0 ... and F0 B0 W0 F1 ...
+    PipelineSchedule schedule = one_forward_one_backward(2, 2);
+    std::swap(schedule.ranks[0][1], schedule.ranks[0][2]);  // rank 0: F0 B0 F1 ...
+    std::swap(schedule.ranks[1][1], schedule.ranks[1][3]);  // rank 1: F0 F1 W0 B0 ...
+    std::swap(schedule.ranks[1][2], schedule.ranks[1][3]);  // rank 1: F0 F1 B0 W0 ...
     expect_refused(schedule, "rank 0, B0: deadlock");
 }
 

@@ -39,7 +39,7 @@ void put(std::ofstream& out, const void* data, std::size_t count, std::size_t ea
     out.write(static_cast<const char*>(data), static_cast<std::streamsize>(count * each));
 }
 
-// Each thread takes the next document until none is left.
+// Encodes all documents. Each thread takes the next document until none is left.
 std::vector<Ids> encode_all(const roll::tokenizer::Tokenizer& tokenizer,
                             const std::vector<std::string_view>& documents, int threads) {
     std::vector<Ids> ids(documents.size());

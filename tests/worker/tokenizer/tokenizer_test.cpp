@@ -29,7 +29,7 @@ std::vector<std::string> pieces(const char* expression, const std::string& text)
     return result;
 }
 
-// A small model of characters: a, b, c, a space as itself, and the merges ab, abc.
+// Returns a small tokenizer file of characters: a, b, c, a space as itself, and the merges ab, abc.
 Json small_file() {
     return Json{
         {"version", "1.0"},
@@ -56,7 +56,7 @@ Json small_file() {
           {"merges", {"a b", "ab c"}}}}};
 }
 
-// Every kind of part in one file.
+// Returns a tokenizer file that has every kind of part.
 Json large_file() {
     Json file = small_file();
     const auto part = [](const char* type, Json fields) {
@@ -123,7 +123,7 @@ TEST(Unicode, EachMaximalPartOfABrokenSequenceIsOneReplacement) {
     EXPECT_EQ(replace_broken("a\xFFz"), "a" + r + "z");
     EXPECT_EQ(replace_broken("\xE2\x82"), r);
     EXPECT_EQ(replace_broken("\xE2\x82x"), r + "x");
-    EXPECT_EQ(replace_broken("\xED\xA0\x80"), r + r + r);  // a surrogate
+    EXPECT_EQ(replace_broken("\xED\xA0\x80"), r + r + r);  // the bytes of a surrogate
     EXPECT_EQ(replace_broken("\xF4\x90\x80\x80"), r + r + r + r);
     EXPECT_EQ(replace_broken("\xC0\xAF"), r + r);
     EXPECT_EQ(valid_prefix("\xF0\x9F\x98\x80"), 4U);
@@ -134,7 +134,7 @@ TEST(Composer, ComposesAndOrdersMarks) {
     EXPECT_EQ(composer.compose("e\xCC\x81"), "\xC3\xA9");
     EXPECT_EQ(composer.compose("a\xCC\x81\xCC\xA3"), "\xE1\xBA\xA1\xCC\x81");
     EXPECT_EQ(composer.compose("\xE1\x84\x80\xE1\x85\xA1\xE1\x86\xA8"), "\xEA\xB0\x81");
-    EXPECT_EQ(composer.compose("\xE2\x84\xAB"), "\xC3\x85");  // angstrom sign
+    EXPECT_EQ(composer.compose("\xE2\x84\xAB"), "\xC3\x85");  // U+212B, the angstrom sign
 }
 
 TEST(Tokenizer, MergesByRankFusesUnknownsAndStripsAfterTokens) {
@@ -207,7 +207,7 @@ TEST(Tokenizer, ThreadsGetTheSameIds) {
     EXPECT_EQ(wrong, (std::array<int, 4>{}));
 }
 
-// A wrong file is an Error and random text is ids: neither ends the process.
+// A wrong file gives an Error, and any text gives ids; neither crashes.
 TEST(Tokenizer, MutatedFilesAndRandomTextNeverCrash) {
     std::mt19937 random(7);
     ASSERT_EQ(refusal(large_file()), "");
@@ -234,13 +234,13 @@ TEST(Tokenizer, MutatedFilesAndRandomTextNeverCrash) {
     EXPECT_GT(loaded, 50);
 }
 
-// A double array that holds nothing but "a" -> "bc", written by hand: the root's children lie at
-// offset 1 ^ label.
+// Returns a charsmap that replaces "a" by "bc" and nothing else. Its double array is written by
+// hand: the root's children are at offset 1 ^ label.
 std::string charsmap_of_one_letter() {
     std::vector<std::uint32_t> units(128, 0x80000000);
-    units[0] = 1U << 10;                        // the root: offset 1
-    units[1 ^ 'a'] = 3U << 10 | 1U << 8 | 'a';  // a leaf whose value lies at its own place ^ 3
-    units[1 ^ 'a' ^ 3] = 0x80000000;            // value 0: the first replacement
+    units[0] = 1U << 10;                        // the root, with offset 1
+    units[1 ^ 'a'] = 3U << 10 | 1U << 8 | 'a';  // a leaf; its value is at the leaf's own index ^ 3
+    units[1 ^ 'a' ^ 3] = 0x80000000;            // value 0, the first replacement
     std::string bytes;
     const auto put = [&](std::uint32_t value) {
         for (int i = 0; i < 4; ++i) bytes += static_cast<char>(value >> 8 * i & 0xFF);
@@ -269,7 +269,7 @@ TEST(Precompiled, ReplacesCharactersAndKeepsTheRest) {
     const auto map = Precompiled::parse(to_base64(charsmap_of_one_letter()));
     ASSERT_TRUE(map.has_value()) << map.error().message;
     EXPECT_EQ(map->apply("xa\u00e9aa"), "xbc\u00e9bcbc");
-    // A cluster of less than six bytes is replaced whole by what its first letters become.
+    // A cluster of less than six bytes becomes the replacement of its shortest known prefix.
     EXPECT_EQ(map->apply("a\u0301b"), "bcb");
 }
 
@@ -298,7 +298,7 @@ TEST(SameIds, CountsTheIdsThatStandForAnotherText) {
     Json file = small_file();
     EXPECT_EQ(compared(file).differ, 0U);
     EXPECT_EQ(compared(file).looked_at, 8U);
-    // More tokens behind those that are there: still the same vocabulary.
+    // With an additional token, it is still the same vocabulary.
     file["added_tokens"].push_back(file["added_tokens"][0]);
     file["added_tokens"][1].update({{"id", 8}, {"content", "<e>"}});
     EXPECT_EQ(compared(file).looked_at, 8U);

@@ -1,5 +1,5 @@
-// Gradient accumulation compared with one large batch, in float64: the sum over micro-batches with
-// different numbers of targets.
+// Compares gradient accumulation with one large batch, in float64. The micro-batches have different
+// numbers of targets.
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
@@ -24,8 +24,8 @@ std::vector<Microbatch> joined(const std::vector<Microbatch>& batch) {
     return {{at::cat(tokens), at::cat(targets)}};
 }
 
-// Returns losses, norms, gradients and weights of a few steps over 6 micro-batches, or over one
-// with all rows.
+// Returns losses, norms, gradients and weights of a few steps, with 6 micro-batches or, if `whole`,
+// with one that has all their rows.
 Named train(bool whole, bool tied, spec::Normalize normalize) {
     at::set_num_threads(1);
     LocalGroup alone(1);
@@ -57,7 +57,8 @@ TEST(Accumulation, OverUnevenMicrobatchesIsOneBigBatch) {
     }
 }
 
-// The gradient of a mean of means is the mean of the micro-batches' gradients.
+// If each micro-batch's mean loss counts equally, the gradient is the mean of the micro-batches'
+// gradients.
 TEST(Accumulation, ByMicrobatchIsTheMeanOfTheirMeans) {
     LocalGroup alone(1);
     LocalCommunicator self(alone, 0);

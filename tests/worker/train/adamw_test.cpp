@@ -1,10 +1,10 @@
 // Compares a hundred updates with torch's AdamW, with the same gradients, learning rates and decay
 // rule.
 //
-// torch has three versions on CPUs. In float32 ours equals the fused one bit for bit. The other two
-// take square roots with MKL, which rounds one in five of them wrongly, so they differ from the
-// fused one, too: an error in a root's last place moves a weight near 0 by thousands of its own
-// last places.
+// torch has three versions on CPUs. In float32, Roll's result equals that of the fused version bit
+// for bit. The other two versions take square roots with MKL, which rounds one in five of them
+// wrongly, so they also differ from the fused version: an error in a root's last place moves a
+// weight near 0 by thousands of its own last places.
 #include "worker/train/optim/adamw.hpp"
 
 #include <bit>
@@ -25,7 +25,7 @@ const AdamWOptions kOptions{.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_de
 double rate(int step) { return 1e-3 * (1 + step % 7); }
 double clip(int step) { return step % 10 == 0 ? 0.3 : 1; }
 
-// One of torch's versions, with tensors of its own.
+// One of torch's versions of AdamW, with its own tensors.
 struct Torchs {
     explicit Torchs(const std::vector<at::Tensor>& weights) {
         for (const at::Tensor& w : weights) {
@@ -37,7 +37,7 @@ struct Torchs {
 
     static double decay(const at::Tensor& w) { return w.dim() > 1 ? kOptions.weight_decay : 0; }
 
-    // Makes the call of torch.optim.AdamW(fused=True).
+    // Makes an update with the call of torch.optim.AdamW(fused=True).
     void fused(std::size_t i, const at::Tensor& grad, double lr, int steps) {
         const at::Tensor count = at::full({}, static_cast<double>(steps), at::kFloat);
         at::_fused_adamw_({weight[i]}, {grad}, {average[i]}, {square[i]}, {}, {count}, lr,
@@ -45,7 +45,8 @@ struct Torchs {
                           false);
     }
 
-    // Makes the calls of _single_tensor_adamw in torch/optim/adam.py, in the same order.
+    // Makes an update with the calls of _single_tensor_adamw in torch/optim/adam.py, in the same
+    // order.
     void single(std::size_t i, const at::Tensor& grad, double lr, int steps) {
         const double correction1 = 1 - std::pow(kOptions.beta1, steps);
         const double root2 = std::sqrt(1 - std::pow(kOptions.beta2, steps));
@@ -65,8 +66,8 @@ at::Tensor flat(const std::vector<at::Tensor>& tensors) {
     return at::cat(parts);
 }
 
-// Makes the same hundred updates with all three. Sizes are multiples of a vector's, because torch's
-// fused kernel computes a tensor's remainder in double.
+// Makes the same hundred updates with all three. Sizes are multiples of a vector's size, because
+// torch's fused kernel computes a tensor's remainder in double.
 struct Trained {
     explicit Trained(at::ScalarType dtype) {
         at::set_num_threads(1);
@@ -131,7 +132,8 @@ TEST(AdamW, AHundredUpdatesInFloatAreTorchsFusedOnesInEachLastPlace) {
     EXPECT_LE(ulps(t.our_square, t.fused_square), 1);
 }
 
-// The single-tensor version differs from ours as little as torch's two differ from each other.
+// Roll's result differs from the single-tensor version as little as torch's own versions differ
+// from each other.
 TEST(AdamW, AHundredUpdatesInFloatAreTorchsOtherOnesInTheLargestWeightsLastPlace) {
     const Trained t(at::kFloat);
     const double largest = t.single.abs().max().item<double>();

@@ -1,5 +1,5 @@
-// The in-process group, and Gloo between real processes (forked before any thread exists). A child
-// reports a failed check by its exit status.
+// Tests the in-process group, and Gloo between real processes (forked before any thread exists). A
+// child process reports a failed check by its exit status.
 #include <csignal>
 #include <filesystem>
 #include <functional>
@@ -23,7 +23,7 @@ at::Tensor ranks_part(int rank, std::int64_t size) {
     return at::arange(size, at::kDouble) * (rank + 1) + rank;
 }
 
-// The checks for every kind of group, run by one rank.
+// Runs the checks for every kind of group, as one rank of it.
 bool speaks_rightly(Communicator& group) {
     const int next = (group.rank() + 1) % group.size(),
               last = (group.rank() + group.size() - 1) % group.size();

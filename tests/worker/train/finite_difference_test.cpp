@@ -18,7 +18,7 @@ namespace {
 at::Tensor random(at::IntArrayRef sizes) { return at::randn(sizes, at::kDouble); }
 double along(const at::Tensor& a, const at::Tensor& b) { return (a * b).sum().item<double>(); }
 
-// `d` is the gradient of sum(dy * f(x)) according to backward.
+// Checks `d`, which backward returned as the gradient of sum(dy * f(x)).
 void expect_gradient(const std::function<at::Tensor(const at::Tensor&)>& f, const at::Tensor& x,
                      const at::Tensor& dy, const at::Tensor& d) {
     for (int i = 0; i < 3; ++i) {

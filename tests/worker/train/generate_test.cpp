@@ -15,12 +15,13 @@ namespace {
 using Tokens = std::vector<std::int64_t>;
 
 Chunk make_model(bool tied) {
-    at::set_num_threads(1);  // more threads would wait for each other on a busy machine
+    // one thread, because several would wait for each other on a busy machine
+    at::set_num_threads(1);
     const spec::ModelConfig config = tiny_model(tied);
     return {config, split_layers(config, 0, 1), {.std = 0.3, .dtype = at::kDouble}};
 }
 
-// Returns the probability of each next token, computed without a cache.
+// Returns the probability of each token as the next one, computed without a cache.
 std::vector<double> shares(Chunk& model, const Tokens& tokens) {
     const auto size = static_cast<std::int64_t>(tokens.size());
     std::vector<double> result;
@@ -66,7 +67,8 @@ TEST(Generate, DrawsFromTheLikeliestAlone) {
     const Tokens greedy = generate(model, {4, 2}, {.max_tokens = 10});
     GenerateOptions options{.max_tokens = 10, .temperature = 1, .top_p = 1e-9};
     EXPECT_EQ(generate(model, {4, 2}, options), greedy);
-    // With a top_p in between, only the tokens that reach it are drawn, and more than one of them.
+    // With a top_p below 1, only the most likely tokens that reach it are drawn; here they are
+    // several.
     const std::vector<double> share = shares(model, {4, 2});
     Tokens order(share.size());
     std::iota(order.begin(), order.end(), 0);

@@ -1,5 +1,6 @@
-// The operators of a GPU: on CPU tensors compared with the CPU's kernels, in float64; on a GPU, if
-// there is one, every operator. Linked with CUDA's libraries if roll-rank-cuda is built.
+// Tests the operators of a GPU. On CPU tensors, in float64, they are compared with the CPU's
+// kernels. If there is a GPU, every operator is tested on it. Linked with CUDA's libraries if
+// roll-rank-cuda is built.
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
 
@@ -47,7 +48,7 @@ TEST(GpuOperators, RopeAndAttentionAreTheCpus) {
     }
 }
 
-// Gemma 2's soft cap, over so many keys that a normalizer in bfloat16 would be off by 1 %.
+// Uses Gemma 2's soft cap and enough keys that a normalizer in bfloat16 would be off by 1 %.
 TEST(GpuOperators, AttentionOfBfloat16SumsWider) {
     constexpr std::int64_t kPositions = 4608;
     at::manual_seed(1);
@@ -145,7 +146,7 @@ TEST_P(OnGpu, NormsAndSwiglu) {
     expect(swiglu(there(x), swiglu_gpu), swiglu(here(x), swiglu_cpu), "a");
 }
 
-// For a weight to which 1 was added: it is float32 for every input type.
+// A weight to which 1 was added is float32 for every input type.
 TEST_P(OnGpu, NormWithAWiderWeight) {
     const at::Tensor x = random({71, 64}), w = random({64}), dy = random({71, 64});
     const at::Tensor wide_w = w.to(at::TensorOptions(at::kCUDA).dtype(at::kFloat));

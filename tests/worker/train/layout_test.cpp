@@ -1,7 +1,7 @@
-// Every layout must train like one rank that executes the same micro-batches: loss, gradient norm
-// and zeros, clip factor, all gradients and all weights after each of three steps, and then the
-// loss of other data, in float64, to 1e-12. Both copies of a tied embedding are compared. Clipping
-// acts in every step.
+// Tests that every layout trains like one rank that executes the same micro-batches. Compares the
+// loss, gradient norm and zeros, the clip factor, all gradients and all weights after each of three
+// steps, and then the loss of other data. Computes in float64, and compares to 1e-12. Compares both
+// copies of a tied embedding. Clipping acts in every step.
 #include <thread>
 
 #include <ATen/ATen.h>
@@ -17,11 +17,12 @@ namespace roll::train {
 namespace {
 
 constexpr int kMicrobatches = 8, kSteps = 3;
-constexpr double kClip = 0.3, kStd = 0.2;  // the gradient norm exceeds kClip in every step
+// chosen so that the gradient norm exceeds kClip in every step
+constexpr double kClip = 0.3, kStd = 0.2;
 
 std::vector<Microbatch> make_batch(int step) { return tiny_batch(step, kMicrobatches); }
 
-// Called by each stage; every stage reports the same numbers for the whole model.
+// Records a step. Called by each stage; every stage reports the same numbers for the whole model.
 void note_step(Named& seen, int step, TrainStep& trainer, const StepResult& result) {
     const std::string prefix = std::to_string(step) + ".";
     const std::pair<const char*, double> numbers[] = {
@@ -63,7 +64,7 @@ Named train(const plan::PipelineSchedule& schedule, int dp, bool tied) {
         const auto held_out = make_batch(kSteps);
         const LossSum valid = trainer.evaluate(
             std::span(held_out).subspan(d * schedule.microbatches, schedule.microbatches));
-        if (d > 0 || p > 0) return;  // all ranks have the same values
+        if (d > 0 || p > 0) return;  // one rank is enough, because all ranks have the same values
         const std::lock_guard lock(mutex);
         seen["valid.loss"] = at::scalar_tensor(valid.loss, at::kDouble);
         seen["valid.tokens"] = at::scalar_tensor(valid.tokens, at::kDouble);
@@ -102,7 +103,7 @@ TEST(Layout, EveryLayoutTrainsAsOneRankDoes) {
     }
 }
 
-// Each stage draws its own parameters without drawing the whole model.
+// Each stage draws only its own parameters, not the whole model.
 TEST(Layout, EveryStageStartsFromTheBitsOfTheWholeModel) {
     for (const bool tied : {false, true}) {
         const spec::ModelConfig config = tiny_model(tied);

@@ -1,4 +1,4 @@
-// The start of a rise of the loss, for typical loss curves.
+// Tests where the rise of a loss begins, for typical loss curves.
 #include "worker/train/loss_rise.hpp"
 
 #include <cmath>
@@ -9,7 +9,8 @@
 namespace roll::train {
 namespace {
 
-// A falling loss with noise that rises in the last `rise` steps.
+// Returns the begin that is found in a falling loss with noise, which rises in the last `rise`
+// steps.
 std::optional<std::int64_t> begin_of(int steps, int rise, double height, double noise = 0.05) {
     std::mt19937 random(3);
     std::normal_distribution<double> normal;

@@ -1,4 +1,5 @@
-// The bytes of the metrics files; the tests of whole runs read them with TensorBoard itself.
+// Tests the bytes of the metrics files. The tests of whole runs read the files with TensorBoard
+// itself.
 #include <gtest/gtest.h>
 
 #include "worker/train/metrics.hpp"
@@ -9,7 +10,8 @@ namespace {
 
 TEST(MetricsFiles, CrcIsCastagnolis) {
     EXPECT_EQ(crc32c(""), 0U);
-    EXPECT_EQ(crc32c("123456789"), 0xE3069283U);              // the polynomial's check value
+    // the check value that is published for the polynomial
+    EXPECT_EQ(crc32c("123456789"), 0xE3069283U);
     EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8A9136AAU);    // RFC 3720, B.4
     EXPECT_EQ(crc32c(std::string(32, '\xFF')), 0x62A8AB43U);  // RFC 3720, B.4
 }

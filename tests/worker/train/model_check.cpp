@@ -1,9 +1,9 @@
 // model_check MODEL fp32|fp64 TOLD: compares a whole model directory with transformers' results.
 //
-// TOLD holds told.safetensors with `ids` [row, position], `logits` and `loss` (the mean over every
-// position's next token), and `grad`, a HuggingFace directory of the loss's gradients. Prints one
-// JSON line: the errors (max |a - b| / max |b|; for gradients the worst tensor's) and the cost of
-// loading the model. tests/oracle/whole_model.py runs it.
+// TOLD has two parts. told.safetensors has `ids` [row, position], `logits` and `loss` (the mean
+// over every position's next token). `grad` is a HuggingFace directory of the loss's gradients.
+// Prints one JSON line: the errors (max |a - b| / max |b|; for gradients the worst tensor's) and
+// the cost of loading the model. tests/oracle/whole_model.py runs this program.
 #include <chrono>
 #include <cstdio>
 #include <fstream>
@@ -42,7 +42,7 @@ at::Tensor read(const tensor::SafetensorsFile& file, const std::string& name) {
         .clone();
 }
 
-// Measures loading, with only the weights in memory.
+// Measures the cost of loading, with only the weights in memory.
 Json check_loading(const fs::path& directory, const ModelSetup& setup, at::ScalarType dtype) {
     const double before = peak_mib();
     const auto start = std::chrono::steady_clock::now();

@@ -1,4 +1,4 @@
-// Finds the origin of a non-finite value in a model that was poisoned in one place.
+// Tests that the origin of a non-finite value is found in a model with one bad value.
 #include "worker/train/not_finite.hpp"
 
 #include <ATen/Parallel.h>
@@ -9,7 +9,8 @@
 namespace roll::train {
 namespace {
 
-// Norms divide by the root mean square without an epsilon.
+// Returns a model whose norms divide by the root mean square without an epsilon, so that they turn
+// zeros into NaN.
 spec::ModelConfig model_without_eps() {
     spec::ModelConfig config = tiny_model(false);
     config.norm_eps = 0;
@@ -45,7 +46,7 @@ TEST(NotFinite, NamesTheFirstWeight) {
     EXPECT_EQ(p.found(), "the weight " + p.name(3));
 }
 
-// Only the third micro-batch has this token; its embedding is one that no norm can scale.
+// Only the third micro-batch has this token. The norm of the token's embedding is not finite.
 TEST(NotFinite, NamesTheMicrobatchOfABadSample) {
     Poisoned p;
     constexpr std::int64_t kToken = 52;

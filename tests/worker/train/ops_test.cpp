@@ -1,5 +1,5 @@
-// Each operator in float64: its value against a plain formula, its backward against autograd of
-// that formula. Sizes are odd, so that every kernel and every block has a remainder.
+// Tests each operator in float64: its value against a plain formula, its backward against autograd
+// of that formula. Sizes are odd, so that every kernel and every block has a remainder.
 #include <array>
 #include <thread>
 
@@ -26,7 +26,7 @@ namespace {
 at::Tensor random(at::IntArrayRef sizes) { return at::randn(sizes, at::kDouble); }
 at::Tensor leaf(const at::Tensor& value) { return value.detach().clone().requires_grad_(); }
 
-// at::parallel_for silently uses one thread in a file compiled without OpenMP.
+// at::parallel_for silently uses one thread in a file that is compiled without OpenMP.
 TEST(ForRows, RunsOnAllThreads) {
     at::set_num_threads(2);
     std::array<std::thread::id, 2> who{};
@@ -135,7 +135,8 @@ TEST(QkNorm, BackwardIsAutograds) {
     }
 }
 
-// Products of bfloat16 in all four orders of memory, with every tail of a panel, against double.
+// Compares products of bfloat16 with products in double, in all four orders of memory and with
+// every size of a panel's remainder.
 TEST(Matmul, Bfloat16IsTheExactProductRoundedOnce) {
     for (const auto& [M, K, N] : {std::array{33, 2, 1},
                                   {40, 64, 48},
@@ -168,8 +169,9 @@ TEST(Matmul, Bfloat16IsTheExactProductRoundedOnce) {
     }
 }
 
-// Every processor's way but one: float32 and bfloat16 in all four orders of memory, more numbers in
-// a sum and more rows than one block has, against double; the same bits with any threads.
+// Compares panel_matmul(), which most processors use, with products in double. The matrices are
+// float32 and bfloat16 in all four orders of memory, larger than one block. The bits must be the
+// same with any number of threads.
 TEST(Matmul, PanelsSumInFloat32AndRoundOnce) {
     const int threads = at::get_num_threads();
     for (const auto& [M, K, N] :
@@ -203,7 +205,8 @@ TEST(Matmul, PanelsSumInFloat32AndRoundOnce) {
     }
 }
 
-// Parts of larger matrices, at odd places too, and whatever the number of threads, bit by bit.
+// Multiplies parts of larger matrices, also at odd offsets. The bits must equal those for copies,
+// with any number of threads.
 TEST(Matmul, Bfloat16OfPartsIsThatOfCopies) {
     at::manual_seed(5);
     const at::Tensor left = at::randn({70, 90}).to(at::kBFloat16);
@@ -235,7 +238,7 @@ TEST(Matmul, ASumOfNothingIsNothing) {
     matmul(none, at::ones({40, 8}, at::kBFloat16), at::empty({8, 0}, at::kBFloat16), 0);
 }
 
-// The formulas of Llama 3's report and of "linear" scaling, for each frequency.
+// Compares each frequency with the formulas of Llama 3's report and of "linear" scaling.
 TEST(Rope, ScaledFrequenciesAreTheFormulas) {
     using Kind = spec::RopeScaling::Kind;
     const std::int64_t D = 32;
@@ -284,9 +287,10 @@ at::Tensor attention_formula(const at::Tensor& qkv_BTP, const RopeTable& table,
     return o.transpose(1, 2).flatten(2);
 }
 
-// Rope and attention together, because rope produces attention's layout.
+// Tests rope and attention together, because rope produces attention's layout.
 TEST(Attention, BackwardIsAutograds) {
-    at::set_num_threads(1);  // more threads would wait for each other on a busy machine
+    // one thread, because several would wait for each other on a busy machine
+    at::set_num_threads(1);
     const AttentionCase cases[] = {{6, 2, 37, 10, {}},
                                    {3, 3, 5, 6, {}},
                                    {4, 1, 65, 16, {}},
@@ -326,7 +330,7 @@ TEST(CrossEntropy, SoftCapIsAutograds) {
 }
 
 TEST(CrossEntropy, BackwardIsAutograds) {
-    for (const std::int64_t vocab : {1, 11, 500'009}) {  // the last takes several blocks
+    for (const std::int64_t vocab : {1, 11, 500'009}) {  // the last size takes several blocks
         const at::Tensor x = random({41, 5}), w = random({vocab, 5});
         at::Tensor targets = at::randint(vocab, {41});
         targets.index_put_({at::tensor({3, 40})}, at::tensor(kIgnored));

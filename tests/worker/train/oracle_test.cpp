@@ -1,7 +1,7 @@
-// Every model of tests/oracle/family_steps.py against transformers in float64, to 1e-10: logits,
-// loss, every gradient and the gradient norm, and the weights after ten steps of AdamW. Weights,
-// gradients and trained weights are HuggingFace directories, mapped by the family files. In
-// bfloat16 gradients are as close to the true ones as transformers' are.
+// Compares every model of tests/oracle/family_steps.py with transformers in float64, to 1e-10:
+// logits, loss, every gradient and the gradient norm, and the weights after ten steps of AdamW.
+// Weights, gradients and trained weights are HuggingFace directories, which are read through the
+// family files. In bfloat16, gradients must be as close to the true ones as transformers' are.
 #include <cstdlib>
 #include <filesystem>
 
@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr double kLimit = 1e-10;
-constexpr std::size_t kModels = 17;  // raise it when another model is added
+constexpr std::size_t kModels = 17;  // to be raised when another model is added
 
 std::vector<fs::path> models() {
     const char* folder = std::getenv("ROLL_ORACLE_DATA");
@@ -72,7 +72,7 @@ double expect_parameters(const std::vector<at::Tensor>& tensors, const Parameter
     return worst;
 }
 
-// A model's trainer before its first step.
+// The trainer of a model, before its first step.
 struct Run {
     Run(const fs::path& model, at::ScalarType dtype, int microbatches)
         : config(setup_model(model / "weight").config),
@@ -148,7 +148,7 @@ void expect_narrow_gradients(const fs::path& model) {
                 model.filename().c_str(), median(our_errors), median(their_errors));
 }
 
-// More threads would wait for each other on a busy machine.
+// Computes with one thread, because several would wait for each other on a busy machine.
 class Oracle : public testing::Test {
   protected:
     void SetUp() override { at::set_num_threads(1); }

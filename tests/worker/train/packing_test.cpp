@@ -1,4 +1,4 @@
-// Documents packed into one sequence but kept apart, compared with each document alone.
+// Compares documents that are packed into one sequence but kept apart with each document alone.
 #include <random>
 
 #include "tests/worker/train/expect.hpp"
@@ -35,7 +35,8 @@ Microbatch packed(const std::vector<Document>& all, std::int64_t rows, std::int6
             if (i + 1 < document.size()) targets_M[at] = document[i + 1];
         }
     }
-    if (at < rows * length) batch.segments.push_back(at);  // the remainder is padding
+    // the remainder is padding, a segment of its own
+    if (at < rows * length) batch.segments.push_back(at);
     return batch;
 }
 
@@ -67,7 +68,8 @@ Chunk make_model(const spec::ModelConfig& config) {
 
 void expect_packed_equals_alone(const spec::ModelConfig& config) {
     Chunk model = make_model(config);
-    const std::vector<Document> all = documents({7, 1, 12, 4, 9, 2, 13}, 5);  // two rows of 24
+    // they fill two rows of 24 positions
+    const std::vector<Document> all = documents({7, 1, 12, 4, 9, 2, 13}, 5);
     std::vector<Microbatch> one_by_one;
     for (const Document& document : all) {
         one_by_one.push_back(alone(document));

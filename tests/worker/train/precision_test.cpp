@@ -1,4 +1,4 @@
-// bfloat16 weights with float32 main weights, compared with the same model in float64.
+// Compares training with bfloat16 weights and float32 main weights with the same model in float64.
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
@@ -36,13 +36,13 @@ TEST(Precision, WeightsAreTheMainOnesRoundedAndOnlyTheyAreNarrow) {
     EXPECT_EQ(main.scalar_type(), at::kFloat);
     EXPECT_EQ(p.flat_grad.scalar_type(), at::kFloat);
     EXPECT_EQ(run.trainer.optimizers()[0].state().flat_square.scalar_type(), at::kFloat);
-    EXPECT_TRUE(p.flat_weight.equal(main.to(at::kBFloat16)));  // no value is a tie
+    EXPECT_TRUE(p.flat_weight.equal(main.to(at::kBFloat16)));  // exact, because no value is a tie
     EXPECT_FALSE(p.flat_weight.to(at::kFloat).equal(main));
     Trained plain(at::kFloat);
     EXPECT_TRUE(plain.parameters().flat_weight.is_same(plain.parameters().flat_main));
 }
 
-// Updates of 1/1000 of a weight are lost in its 8 bits, but not in the main weights.
+// Updates of 1/1000 of a weight are lost in bfloat16's 8 bits, but not in the main weights.
 TEST(Precision, SmallUpdatesAddUp) {
     Trained run(at::kBFloat16, 0);
     const at::Tensor begin = main_copy(run.parameters());
@@ -57,8 +57,8 @@ TEST(Precision, SmallUpdatesAddUp) {
 }
 
 // Returns how far each parameter's gradient moves, in float64, if every weight moves by at most
-// half of bfloat16's last place: the largest of four draws. It differs from step to step, and so
-// does the error that any bfloat16 run may have.
+// half of bfloat16's last place: the largest of four draws. This sensitivity differs from step to
+// step, and so does the error that a bfloat16 run may have.
 std::vector<double> sensitivity(Trained& moved, Trained& there,
                                 const std::vector<Microbatch>& batch) {
     const Parameters &p = moved.parameters(), &q = there.parameters();
@@ -74,8 +74,9 @@ std::vector<double> sensitivity(Trained& moved, Trained& there,
     return most;
 }
 
-// transformers' bfloat16 model of this shape is off by 1.6 to 3.3 times the sensitivity (45 steps),
-// at most by 12 % of a gradient and 2.2 % of the norm. AVX512_BF16 rounds attention's factors, too.
+// For comparison: transformers' bfloat16 model of this shape is off by 1.6 to 3.3 times the
+// sensitivity (45 steps), at most by 12 % of a gradient and 2.2 % of the norm. With AVX512_BF16,
+// attention's factors are rounded too.
 TEST(Precision, LossAndGradientsFollowThoseOfFloat64) {
     constexpr int kSteps = 20;
     Trained narrow(at::kBFloat16), exact(at::kDouble), there(at::kDouble), moved(at::kDouble);
@@ -104,7 +105,8 @@ TEST(Precision, LossAndGradientsFollowThoseOfFloat64) {
     EXPECT_NEAR(sum.loss, exact.trainer.evaluate(tiny_batch(99, 4)).loss, 1e-2 * sum.loss);
 }
 
-// 64 micro-batches of the same rows: each adds less than bfloat16 could represent next to the sum.
+// 64 micro-batches have the same rows. Each adds less than bfloat16 could represent next to the
+// sum.
 TEST(Precision, GradientsAddUpInFloat32) {
     const auto gradient = [](int microbatches) {
         LocalGroup alone(1);

@@ -1,4 +1,4 @@
-// Ranks as processes, for tests.
+// Runs ranks as processes, for tests.
 #pragma once
 
 #include <cstdio>
@@ -13,7 +13,7 @@
 
 namespace roll::train {
 
-// An empty folder, removed by the destructor.
+// An empty folder, which the destructor removes.
 class TemporaryFolder {
   public:
     TemporaryFolder() {
@@ -30,8 +30,8 @@ class TemporaryFolder {
     std::filesystem::path path_;
 };
 
-// Forks `count` ranks and returns their exit statuses: 128 + n if killed by signal n, and 99 for an
-// uncaught exception. REQUIRES: the calling process has not started threads yet.
+// Forks `count` ranks, which call `body`. Returns their exit statuses: 128 + n if killed by signal
+// n, and 99 for an uncaught exception. Requires that the calling process has not started threads.
 inline std::vector<int> run_processes(int count, const std::function<int(int rank)>& body) {
     std::vector<pid_t> children;
     for (int rank = 0; rank < count; ++rank) {

@@ -13,7 +13,7 @@
 namespace roll::train {
 namespace {
 
-// The known answers of Random123, the implementation by Philox's authors.
+// The expected numbers are the known answers of Random123, the implementation by Philox's authors.
 TEST(Philox, GivesTheKnownAnswers) {
     EXPECT_EQ(philox({0, 0, 0, 0}, {0, 0}),
               (PhiloxCounter{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
@@ -61,7 +61,7 @@ TEST(Uniform, LiesFromZeroToOne) {
     EXPECT_NEAR(sum / 10'000, 0.5, 0.02);
 }
 
-// The size ends within a page.
+// The size of the tensor is not a multiple of a page.
 TEST(LazyZeros, PagesMadeAheadAreAllThereAndZero) {
     const at::Tensor flat = lazy_zeros((9 << 20) + 5, at::kInt);
     const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));

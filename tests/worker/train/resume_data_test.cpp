@@ -1,5 +1,5 @@
-// The data of a run that resumes in its third pass over a billion samples: found directly, and the
-// same as if the run had never stopped.
+// Tests the data of a run that resumes in its third pass over a billion samples. The place is found
+// directly, and the data are the same as if the run had never stopped.
 #include <fstream>
 #include <random>
 #include <set>
@@ -18,7 +18,7 @@ constexpr std::int64_t kLength = 16, kWindows = 1'000'000'000, kBatch = 8;
 constexpr std::int64_t kStep = (5 * kWindows / 2) / kBatch;  // in the middle of the third pass
 constexpr std::int64_t kSteps = 20;
 
-// A sparse file whose bytes are the tokens.
+// A corpus of a billion windows: a sparse file whose bytes are the tokens.
 class Billion : public testing::Test {
   protected:
     Billion() {
@@ -38,7 +38,7 @@ class Billion : public testing::Test {
         return data::Corpus::make(std::move(files), 0, kLength).value();
     }
 
-    // Writes data where the steps read, so that they do not read holes.
+    // Writes data to the places that the steps read, because the rest of the file is holes.
     void fill(const data::Corpus& corpus, const data::Sampler& sampler) const {
         std::mt19937 random(3);
         std::fstream file(root_ / "corpus.txt", std::ios::in | std::ios::out | std::ios::binary);
@@ -95,7 +95,7 @@ TEST_F(Billion, SamplesAreDistinctWithinAPassAndDrawnAnewInTheNext) {
     std::set<std::size_t> seen;
     int same = 0;
     for (std::uint64_t i = 0; i < 20'000; ++i) {
-        const std::uint64_t far = i * 49'999;  // spread over the pass
+        const std::uint64_t far = i * 49'999;  // indices spread over the whole pass
         seen.insert(sampler.sample(far).begin);
         same += sampler.sample(far).begin == sampler.sample(far + kWindows).begin;
     }

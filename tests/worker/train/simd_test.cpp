@@ -1,4 +1,4 @@
-// Every vector width that this processor can run, compared with the plain formulas, for sizes with
+// Compares every vector width that this processor can run with the plain formulas, for sizes with
 // every remainder.
 #include <cmath>
 #include <random>
@@ -136,7 +136,7 @@ TYPED_TEST(Widths, AdamWIsItsFormula) {
     }
 }
 
-// One head's scores, probabilities and gradients by the plain formula, in double.
+// Computes one head's scores, probabilities and gradients by the plain formula, in double.
 template <class T>
 struct PlainAttention {
     std::vector<double> out, dq, dk, dv;
@@ -186,7 +186,8 @@ TYPED_TEST(Widths, AttentionIsItsFormula) {
         const std::int64_t size = positions * dim;
         const auto q = random<T>(size, 9), k = random<T>(size, 10), v = random<T>(size, 11),
                    dout = random<T>(size, 12);
-        std::vector<std::int64_t> first;  // documents of 70, each position seeing at most 50
+        // documents of 70 positions; each position sees at most 50
+        std::vector<std::int64_t> first;
         for (std::int64_t t = 0; t < positions; ++t) first.push_back(std::max(t - t % 70, t - 49));
         const AttentionHead<T> head{q.data(), k.data(), v.data(), positions,
                                     dim,      T(0.5),   T(3),     first.data()};
@@ -237,12 +238,14 @@ TEST(Halves, AreTheNearestBfloat16AndWhatIsLost) {
             bits = (bits & 0xFFFF0000U) + 0x7FFFU + static_cast<std::uint32_t>(i / 4 % 3);
         const auto number = std::bit_cast<float>(bits);
         ASSERT_EQ(std::bit_cast<std::uint32_t>(join(nearest(number), rest_of(number))), bits);
-        if (!std::isfinite(number) || (bits & 0xFFFFU) == 0x8000U) continue;  // a tie
+        // skip ties and non-finite numbers
+        if (!std::isfinite(number) || (bits & 0xFFFFU) == 0x8000U) continue;
         ASSERT_EQ(nearest(number).x, static_cast<BF16>(number).x) << number;
     }
 }
 
-// A bfloat16 kernel equals the float kernel on widened numbers with results rounded once.
+// Compares a bfloat16 kernel with the float kernel on widened numbers, with its results rounded
+// once.
 class Bfloat16 : public testing::TestWithParam<int> {
   public:
     std::int64_t size = GetParam();
@@ -268,7 +271,8 @@ TEST_P(Bfloat16, NormsAreTheFloatOnesRounded) {
                                  rstd.data(), kRows, size);
         wide.rms_norm_backward(dx_wide.data(), dw_wide.data(), dy_wide.data(), w.data(),
                                x_wide.data(), past_wide.data(), rstd.data(), kRows, size);
-        for (std::size_t i = 0; i < all; ++i)  // compilers may fuse sums and products
+        // not bit by bit, because compilers may fuse sums and products
+        for (std::size_t i = 0; i < all; ++i)
             EXPECT_NEAR(dx[i], dx_wide[i], std::abs(dx_wide[i]) / 128 + 1e-5) << width->name;
         for (std::size_t i = 0; i < dw.size(); ++i) EXPECT_NEAR(dw[i], dw_wide[i], 1e-5);
     }
@@ -339,7 +343,8 @@ double apart(const std::vector<float>& a, const std::vector<float>& wanted) {
     return std::sqrt(difference / whole);
 }
 
-// If bfloat16 itself is multiplied, probabilities and the gradients of scores are rounded, too.
+// The tolerance is wider if bfloat16 itself is multiplied, because probabilities and the gradients
+// of scores are then rounded too.
 TEST_P(Bfloat16, AttentionIsTheFloatOneRounded) {
     const std::int64_t positions = 77, dim = size;
     const auto make = [&](unsigned seed) { return random_bf16(positions * dim, seed); };

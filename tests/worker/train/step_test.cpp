@@ -1,4 +1,4 @@
-// The training step: what it must not depend on, its order of work, and what it refuses.
+// Tests the training step: what it must not depend on, its order of work, and what it refuses.
 #include <algorithm>
 #include <random>
 #include <thread>
@@ -53,7 +53,7 @@ double worst(const Named& seen, const Named& reference) {
     return result;
 }
 
-// Must be the first test: it forks, which requires a process without threads.
+// This must be the first test, because it forks, which requires a process without threads.
 TEST(Step, TwoGlooProcessesTrainAsOneRankDoes) {
     const TemporaryFolder folder;
     const std::vector<int> statuses = run_processes(2, [&](int rank) {
@@ -72,7 +72,7 @@ TEST(Step, TwoGlooProcessesTrainAsOneRankDoes) {
     EXPECT_EQ(statuses, (std::vector<int>{0, 0}));
 }
 
-// Counts the bytes that the ranks of a group sum.
+// Counts the bytes that the ranks of a group contribute to sums.
 class CountingCommunicator final : public Communicator {
   public:
     CountingCommunicator(Communicator& inner, std::size_t& bytes) : inner_(inner), bytes_(bytes) {}
@@ -95,7 +95,8 @@ class CountingCommunicator final : public Communicator {
     std::size_t& bytes_;
 };
 
-// Sets `bytes` to what one replica put into sums.
+// Trains two replicas and returns their state. Sets `bytes` to what one replica contributed to
+// sums.
 Named train_two_replicas(const TrainOptions& options, bool tied, std::size_t* bytes = nullptr) {
     LocalGroup group(2);
     Named seen;
@@ -123,7 +124,7 @@ TEST(Step, TwoReplicasTrainAsOneDoesWithEitherLoss) {
     }
 }
 
-// Parameters frozen in the middle, at an end and scattered, with small buckets and with one.
+// Freezes parameters in the middle, at an end and scattered, with small buckets and with one.
 TEST(Step, GradientsOfFrozenParametersAreNotSummed) {
     constexpr std::size_t kSteps = 10;
     const std::vector<std::string> globs[] = {
@@ -148,8 +149,8 @@ TEST(Step, GradientsOfFrozenParametersAreNotSummed) {
     }
 }
 
-// Shows that the test above is meaningful: the two losses differ if micro-batches have different
-// numbers of targets.
+// Shows that the test above is meaningful: the mean of means and the mean over all targets differ
+// if micro-batches have different numbers of targets.
 TEST(Step, TheMeanOfMeansIsAnotherLoss) {
     TrainOptions options = fp64_options();
     const at::Tensor mean = train_alone(options, false).at("loss.0");
@@ -157,7 +158,7 @@ TEST(Step, TheMeanOfMeansIsAnotherLoss) {
     EXPECT_GT(error(train_alone(options, false).at("loss.0"), mean), 1e-4);
 }
 
-// Runs one step of this table and returns its gradients and its loss.
+// Runs one step of the schedule `ops` and returns its gradients and its loss.
 Named one_step(const std::vector<plan::Op>& ops, bool tied, at::ScalarType dtype) {
     LocalGroup alone(1);
     LocalCommunicator self(alone, 0);
@@ -172,7 +173,8 @@ Named one_step(const std::vector<plan::Op>& ops, bool tied, at::ScalarType dtype
     return seen;
 }
 
-// Returns a random order in which each micro-batch's three operations keep their sequence.
+// Returns a random order of operations in which each micro-batch's three operations keep their
+// sequence.
 std::vector<plan::Op> shuffled_table(int microbatches, std::uint32_t seed) {
     std::vector<int> turns;
     for (int i = 0; i < 3 * microbatches; ++i) turns.push_back(i / 3);
@@ -198,7 +200,7 @@ TEST(Step, AShuffledTableGivesTheSameBits) {
     }
 }
 
-// The gradients' memory is used for other data before they are written.
+// The gradients' memory holds other data before the step writes the gradients.
 TEST(Step, WhatTheGradientsHeldBeforeDoesNotMatter) {
     LocalGroup alone(1);
     LocalCommunicator self(alone, 0);
@@ -269,8 +271,8 @@ TEST(Step, ReductionsBeginBeforeTheLastBackward) {
     EXPECT_LT(first - trace.begin(), trace.rend() - input_half - 1) << "within the last backward";
 }
 
-// A simulated second replica that holds zeros. Records the number of gradient reductions in flight
-// at each wait.
+// A group with a simulated second replica that holds zeros. Records the number of gradient
+// reductions in flight at each wait.
 class NotingNetwork final : public Communicator {
   public:
     int rank() const override { return 0; }
@@ -292,8 +294,8 @@ class NotingNetwork final : public Communicator {
     std::vector<std::ptrdiff_t> under_way_;
 };
 
-// No wait happens before the last bucket is issued. So a network that reduces one bucket while the
-// next is computed costs the step only one bucket.
+// Every bucket is issued before the first wait. So a network that reduces one bucket while the next
+// is computed costs the step only one bucket.
 TEST(Step, ASlowNetworkCostsItOneBucketAtMost) {
     LocalGroup alone(1);
     LocalCommunicator self(alone, 0);

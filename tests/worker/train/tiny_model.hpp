@@ -1,4 +1,4 @@
-// A model small enough to train in milliseconds, and data for it.
+// A model that is small enough to train in milliseconds, and data for it.
 #pragma once
 
 #include <map>
@@ -27,8 +27,8 @@ inline spec::ModelConfig tiny_model(bool tied) {
             .tied = tied};
 }
 
-// Returns the micro-batches of a step, always the same, with different numbers of targets that
-// count.
+// Returns the micro-batches of a step. They are the same at each call and have different numbers of
+// targets that count.
 inline std::vector<Microbatch> tiny_batch(int step, int microbatches) {
     at::Generator generator = at::detail::createCPUGenerator(static_cast<std::uint64_t>(step));
     std::vector<Microbatch> batch;
@@ -43,14 +43,14 @@ inline std::vector<Microbatch> tiny_batch(int step, int microbatches) {
 
 using Named = std::map<std::string, at::Tensor>;
 
-// Adds a copy of `tensor`. If `name` already exists, it is the other copy of a tied embedding:
-// expects both to be bitwise equal.
+// Adds a copy of `tensor` to `seen`. If `name` already exists, it is the other copy of a tied
+// embedding; then expects both to be bitwise equal.
 inline void note_one(Named& seen, const std::string& name, const at::Tensor& tensor) {
     const auto [place, is_new] = seen.try_emplace(name, tensor.clone());
     EXPECT_TRUE(is_new || place->second.equal(tensor)) << "the two copies of " << name;
 }
 
-// Copies all gradients and weights as "grad.NAME" and "weight.NAME". REQUIRES: a different prefix
+// Copies all gradients and weights as "grad.NAME" and "weight.NAME". Requires a different prefix
 // for each step.
 inline void note(Named& seen, const std::string& prefix, TrainStep& trainer) {
     for (Chunk& chunk : trainer.chunks()) {

@@ -1,5 +1,5 @@
-// Lines of prompts and completions: their tokens, which of these are context only, and how whole
-// documents become windows.
+// Tests lines of prompts and completions: their tokens, which of these are context only, and how
+// whole documents become windows.
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -16,7 +16,7 @@ namespace {
 
 class Completions : public testing::Test {
   protected:
-    // Makes the token file of `lines`, with bytes as tokens and 1 after each document.
+    // Makes the token file of `lines`. Tokens are bytes, with token 1 after each document.
     Result<std::optional<Prepared>> prepared(const std::string& lines) {
         const auto path = folder_.path() / "pairs.jsonl";
         std::ofstream(path, std::ios::binary) << lines;
@@ -73,11 +73,11 @@ TEST_F(Completions, ALineWithoutOneOfTheTwoIsABadLine) {
 }
 
 TEST_F(Completions, DocumentsWithoutATokenToLearnAreCounted) {
-    const std::string all = line('a', 4) + line('b', 20) +  // 20 is cut to 9
+    const std::string all = line('a', 4) + line('b', 20) +  // the document of 20 is cut to 9
                             R"({"q": "12345678", "a": "x"})"
-                            "\n"  // its first learned token is the ninth
+                            "\n"  // learned: its ninth token is the first of its completion
                             R"({"q": "123456789", "a": "x"})"
-                            "\n";  // and this one's is cut off
+                            "\n";  // not learned: its completion is cut off
     const LearnedDocuments counts = count_learned(corpus(all, 0, 8), {8, true});
     EXPECT_EQ(counts.documents, 4);
     EXPECT_EQ(counts.cut, 3);
@@ -89,15 +89,15 @@ TEST_F(Completions, DocumentsWithoutATokenToLearnAreCounted) {
         count_learned(corpus(R"({"q": "123456789", "a": "x"})", 0, 8), {8, true}).nothing());
 }
 
-// Documents of sizes 4, 4, 5, 20, 3: the first two fit into nine tokens. The third does not fit
-// with them, and is alone because the fourth is longer than a window and is truncated. The fifth
-// follows.
+// The documents have sizes 4, 4, 5, 20, 3. The first two fit into nine tokens. The third does not
+// fit with them, and is alone because the fourth is longer than a window and is truncated. The
+// fifth follows.
 TEST_F(Completions, WindowsAreWholeDocuments) {
     const Corpus made =
         corpus(line('a', 4) + line('b', 4) + line('c', 5) + line('d', 20) + line('e', 3), 0, 8);
     const Sampler sampler(made, 8, 3);
     ASSERT_EQ(sampler.windows(), 4);
-    std::map<std::size_t, std::size_t> seen;  // size by begin
+    std::map<std::size_t, std::size_t> seen;  // size of each window by its begin
     for (std::uint64_t i = 0; i < 4; ++i) seen[sampler.sample(i).begin] = sampler.sample(i).size;
     EXPECT_EQ(seen, (std::map<std::size_t, std::size_t>{{0, 8}, {8, 5}, {13, 9}, {33, 3}}));
     for (std::uint64_t i = 4; i < 8; ++i) EXPECT_TRUE(seen.contains(sampler.sample(i).begin));
@@ -108,7 +108,8 @@ TEST_F(Completions, WindowsAreWholeDocuments) {
 TEST_F(Completions, TheHeldOutTailBeginsWithADocument) {
     std::string lines;
     for (int i = 0; i < 10; ++i) lines += line('p', 10);
-    const Corpus made = corpus(lines, 0.15, 16);  // 15 of 100 tokens; a document begins at 90
+    // the tail is 15 of 100 tokens, but begins at the next document, 90
+    const Corpus made = corpus(lines, 0.15, 16);
     EXPECT_EQ(made.train_tokens(), 90);
     const std::vector<Window> windows = valid_windows(made, 16);
     ASSERT_EQ(windows.size(), 1);

@@ -30,7 +30,7 @@ class Data : public testing::Test {
     fs::path root_;
 };
 
-// Makes a corpus of files whose bytes are the tokens.
+// Makes a corpus whose tokens are the files' bytes.
 Result<Corpus> byte_corpus(const std::vector<std::string>& paths, double valid_fraction,
                            std::int64_t seq_length) {
     std::vector<NamedTokens> files;
@@ -107,7 +107,7 @@ TEST_F(Data, TheTailIsHeldOutAndPredictedOnce) {
     const std::vector<Window> windows = valid_windows(corpus, 16);
     std::size_t targets = 0;
     for (const Window& window : windows) targets += window.size - 1;
-    EXPECT_EQ(targets, 99u);  // the tail of one byte predicts nothing
+    EXPECT_EQ(targets, 99u);  // the tail of one byte has no target
     EXPECT_EQ(windows.size(), 7u);
     EXPECT_EQ(windows.back().size, 4u);
     EXPECT_EQ(windows[0].tokens().data(), corpus.files()[0].valid.data());
@@ -154,7 +154,7 @@ TEST_F(Data, NgramKnowsWhatNoiseAndOrderCost) {
     const auto ordered = byte_corpus({put("b", cycle)}, 0.1, 8).value();
     const double bits = valid_bits_per_byte(NgramModel(ordered), valid_windows(ordered, 64));
     EXPECT_GT(bits, 0.0);
-    EXPECT_LT(bits, 0.5);  // after "ab", only c or a is uncertain
+    EXPECT_LT(bits, 0.5);  // after "ab", only the choice of c or a is uncertain
 }
 
 }  // namespace

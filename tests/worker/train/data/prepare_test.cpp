@@ -48,7 +48,8 @@ class Prepare : public testing::Test {
     fs::path root_;
 };
 
-// A small vocabulary of bytes and pairs of them; `byte_level` selects how text is split.
+// Returns a tokenizer model with a small vocabulary of bytes and pairs of them. `byte_level`
+// selects how text is split.
 Json model_of(const std::vector<std::pair<std::string, std::string>>& merges, bool byte_level) {
     Json vocab = Json::object();
     for (const char* token : {"<unk>", "<s>", "</s>"}) vocab[token] = vocab.size();
@@ -253,7 +254,7 @@ TEST_F(Prepare, KilledAtAnyPointItComesOutTheSame) {
         whole.threads = 1;
         const auto expected = prepare(source, tokenizer, whole, always).value().value();
         int kills = 0;
-        for (int after = 1;; ++after) {  // each run lasts a little longer
+        for (int after = 1;; ++after) {  // kill the process a little later in each round
             int calls = 0;
             const int signal = in_child([&] {
                 (void)prepare(source, tokenizer, killed, [&](const PrepareProgress&) {
@@ -407,7 +408,7 @@ TEST_F(Prepare, AnotherTextOrTokenizerIsAnotherFile) {
 }
 
 TEST_F(Prepare, ALongDocumentNeedsLittleMemory) {
-    // 24 MB of text with a memory limit of 16 MiB above the current use.
+    // Encodes 24 MB of text with a memory limit of 16 MiB above the current use.
     std::string line = text_of(4000, 6);
     {
         std::ofstream out(root_ / "long.txt", std::ios::binary);
@@ -455,11 +456,11 @@ TEST_F(Prepare, DamagedTokenFilesAreRefusedByName) {
     other[17] = 4;
     refused(other, "bytes per token");
     other = index;
-    other[25] = '\x7f';  // 2^63 sequences
+    other[25] = '\x7f';  // the header says 2^63 sequences
     refused(other, "is too short");
     EXPECT_FALSE(TokenFile::open_indexed(root_ / "none.bin"));
     std::mt19937 random(3);
-    for (int i = 0; i < 2000; ++i) {  // any bytes are refused or read, without a crash
+    for (int i = 0; i < 2000; ++i) {  // random bytes are refused or read, without a crash
         std::string fuzzed = index;
         for (int j = 0; j < 3; ++j) fuzzed[random() % fuzzed.size()] = static_cast<char>(random());
         put("c.idx", fuzzed);

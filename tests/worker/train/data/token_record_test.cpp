@@ -1,5 +1,5 @@
-// Records of token files: changed text and changed bytes are detected, and a text that is gone is
-// not needed.
+// Tests the records of token files: they detect changed text and changed bytes, and replace a text
+// that no longer exists.
 #include <fstream>
 #include <set>
 
@@ -70,7 +70,7 @@ TEST_F(Records, ATextThatIsGoneIsNotMissed) {
     PrepareOptions other = options();
     other.rules.field = "words";
     EXPECT_EQ(prepared(other).error().code, ErrorCode::NotFound);
-    // A job elsewhere finds them in the previous job's directory.
+    // A job in another place finds them in the previous job's directory.
     PrepareOptions elsewhere = options("others");
     EXPECT_EQ(prepared(elsewhere).error().message, source_.string() + ": No such file, and " +
                                                        elsewhere.directory.string() +
@@ -131,7 +131,7 @@ TEST_F(Records, AllOfATextIsReadWhenAsked) {
     EXPECT_EQ(verify_text(source_, bytes_, small, unknown, go_on).value(), std::nullopt);
 }
 
-// Token files of a version without records have none; a record is made once.
+// Token files of a version without records get a record, made once.
 TEST_F(Records, AnEarlierVersionsTokensAreTakenOver) {
     put(kOne);
     const Prepared first = made();
@@ -149,7 +149,7 @@ TEST(Fingerprint, ATerabyteCostsAsMuchAsAFewMegabytes) {
     const train::TemporaryFolder folder;
     const fs::path path = folder.path() / "huge.bin";
     std::ofstream(path).put('x');
-    fs::resize_file(path, std::uintmax_t{1} << 40U);  // a hole
+    fs::resize_file(path, std::uintmax_t{1} << 40U);  // a sparse file
     const auto hash = [&] { return sample_hash(MappedFile::open(path).value().bytes()); };
     const std::string before = hash();
     const auto change = [&](std::uint64_t at) {
