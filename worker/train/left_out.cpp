@@ -6,8 +6,8 @@
 
 #include "common/files.hpp"
 #include "common/json.hpp"
+#include "worker/train/continuation.hpp"
 #include "worker/train/failure.hpp"
-#include "worker/train/launch_checks.hpp"
 
 namespace roll::train {
 namespace {

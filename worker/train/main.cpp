@@ -12,7 +12,7 @@
 #include "worker/train/deterministic.hpp"
 #include "worker/train/failure.hpp"
 #include "worker/train/generate_text.hpp"
-#include "worker/train/launch_checks.hpp"
+#include "worker/train/launch.hpp"
 #include "worker/train/plan_report.hpp"
 #include "worker/train/stacks.hpp"
 #include "worker/train/trainer.hpp"

@@ -194,4 +194,67 @@ ModelSetup setup_model(const fs::path& directory) {
     return setup;
 }
 
+std::int64_t count_frozen(const std::vector<std::string>& freeze,
+                          std::span<const ParameterSpec> specs) {
+    for (const std::string& glob : freeze) {
+        const bool used = std::any_of(specs.begin(), specs.end(), [&](const ParameterSpec& spec) {
+            return matches_any({glob}, spec.name);
+        });
+        if (!used)
+            throw RankFailure(2, "model.freeze: no parameter's name matches " + glob +
+                                     "; names are, for example, " + specs.front().name + " and " +
+                                     specs[1].name + " (docs/training.md)");
+    }
+    std::int64_t frozen = 0;
+    bool trains = false;
+    for (const ParameterSpec& spec : specs) {
+        const bool keeps = matches_any(freeze, spec.name);
+        if (keeps) frozen += c10::multiply_integers(spec.sizes);
+        trains |= !keeps;
+    }
+    if (!trains)
+        throw RankFailure(2,
+                          "model.freeze: all parameters are frozen, so there is nothing to train");
+    return frozen;
+}
+
+std::int64_t frozen_factors(const spec::TrainSpec& spec, const spec::ModelConfig& model) {
+    std::int64_t frozen = 0;
+    for (const ParameterSpec& one : parameter_specs(model, split_layers(model, 0, 1))) {
+        const bool looked_up = one.name.starts_with("embedding.") && !model.tied;
+        if (one.sizes.size() < 2 || looked_up || !matches_any(spec.model.freeze, one.name))
+            continue;
+        frozen += c10::multiply_integers(one.sizes);
+    }
+    return frozen;
+}
+
+const char* name_of(spec::Precision precision) {
+    switch (precision) {
+        case spec::Precision::Fp32: return "fp32";
+        case spec::Precision::Fp64: return "fp64";
+        case spec::Precision::Bf16: return "bf16";
+    }
+    return "";
+}
+
+at::ScalarType dtype_of(spec::Precision precision) {
+    switch (precision) {
+        case spec::Precision::Fp32: return at::kFloat;
+        case spec::Precision::Fp64: return at::kDouble;
+        case spec::Precision::Bf16: return at::kBFloat16;
+    }
+    return at::kFloat;
+}
+
+std::optional<at::ScalarType> export_rounds_to(const spec::TrainSpec& spec) {
+    if (spec.export_format == spec::ExportFormat::None) return std::nullopt;
+    const at::ScalarType weights = dtype_of(spec.precision);
+    const at::ScalarType exported = spec.export_dtype == spec::ExportDtype::Bf16   ? at::kBFloat16
+                                    : spec.export_dtype == spec::ExportDtype::Fp16 ? at::kHalf
+                                                                                   : at::kFloat;
+    const bool changes = exported != weights && (exported != at::kFloat || weights == at::kDouble);
+    return changes ? std::optional(exported) : std::nullopt;
+}
+
 }  // namespace roll::train

@@ -1,8 +1,11 @@
 // Builds the trainer's description of the model from a job's `model`.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -46,5 +49,20 @@ std::string check_same_model(const std::filesystem::path& checkpoint, const Mode
 
 // Returns the model of a HuggingFace or MCA directory, with its tokenizer if it has one.
 ModelSetup setup_model(const std::filesystem::path& directory);
+
+// Returns the number of parameters that model.freeze matches. Throws RankFailure(invalid) if a
+// pattern matches none, or if no parameter is left to train.
+std::int64_t count_frozen(const std::vector<std::string>& freeze,
+                          std::span<const ParameterSpec> specs);
+
+// Returns the number of elements of frozen parameters that are factors of matrix products. Vectors,
+// and an embedding that is only looked up, do not count.
+std::int64_t frozen_factors(const spec::TrainSpec& spec, const spec::ModelConfig& model);
+
+const char* name_of(spec::Precision precision);  // "fp32", "fp64", "bf16"
+at::ScalarType dtype_of(spec::Precision precision);
+// Returns the type to which the job's own export rounds the weights; nullopt if the export does not
+// change them.
+std::optional<at::ScalarType> export_rounds_to(const spec::TrainSpec& spec);
 
 }  // namespace roll::train

@@ -7,7 +7,7 @@
 #include "worker/plan/cost.hpp"
 #include "worker/plan/pipeline_schedule.hpp"
 #include "worker/train/failure.hpp"
-#include "worker/train/launch_checks.hpp"
+#include "worker/train/launch.hpp"
 #include "worker/train/model_setup.hpp"
 #include "worker/train/peak.hpp"
 #include "worker/train/step_report.hpp"

@@ -5,7 +5,7 @@
 #include "common/files.hpp"
 #include "common/json.hpp"
 #include "worker/train/failure.hpp"
-#include "worker/train/launch_checks.hpp"
+#include "worker/train/launch.hpp"
 
 namespace roll::train {
 namespace {

@@ -2,22 +2,46 @@
 #include <cstdio>
 
 #include <ATen/ATen.h>
+#include <unistd.h>
 
 #include "common/files.hpp"
 #include "worker/plan/mesh.hpp"
 #include "worker/train/bad_step.hpp"
 #include "worker/train/comm/timed_communicator.hpp"
+#include "worker/train/continuation.hpp"
 #include "worker/train/failure.hpp"
 #include "worker/train/job_record.hpp"
-#include "worker/train/launch_checks.hpp"
+#include "worker/train/launch.hpp"
 #include "worker/train/left_out.hpp"
 #include "worker/train/load_weights.hpp"
+#include "worker/train/model_setup.hpp"
 #include "worker/train/poisoned.hpp"
+#include "worker/train/run_report.hpp"
 #include "worker/train/trainer.hpp"
 
 namespace roll::train {
+namespace {
 
 namespace fs = std::filesystem;
+
+std::string host_name() {
+    char name[256] = {};
+    ::gethostname(name, sizeof name - 1);
+    return name;
+}
+
+FabricOptions fabric_options(const protocol::Launch& launch, int rank) {
+    FabricOptions options;
+    options.rendezvous_file = fs::path(launch.logs) / "rendezvous";
+    options.nonce = launch.nonce;
+    options.prefix =
+        std::to_string(launch.attempt.job.value) + "/" + to_string(launch.attempt.token);
+    options.rank = rank;
+    if (launch.nodes > 1) options.host = host_name();
+    return options;
+}
+
+}  // namespace
 
 Trainer::Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, TrainingData data,
                  Backend backend)

@@ -9,7 +9,7 @@
 #include "worker/checkpoint/state.hpp"
 #include "worker/train/data/prepare.hpp"
 #include "worker/train/failure.hpp"
-#include "worker/train/launch_checks.hpp"
+#include "worker/train/launch.hpp"
 
 namespace roll::train {
 namespace {

@@ -1,0 +1,24 @@
+// Reads what a launch file says: the job's spec, checked for settings that the trainer supports,
+// and the directories of its checkpoints. Does not communicate.
+#pragma once
+
+#include <filesystem>
+#include <vector>
+
+#include "common/protocol/rank.hpp"
+#include "common/spec/train.hpp"
+
+namespace roll::train {
+
+// Throws RankFailure(invalid) for an unsupported setting, or for sizes that do not divide. The
+// message names them.
+void check_spec(const spec::TrainSpec& spec);
+spec::TrainSpec checked_spec(const protocol::Launch& launch);
+
+// Returns the directories of the launch's checkpoints that should still exist, newest first.
+std::vector<std::filesystem::path> candidates_of(const protocol::Launch& launch);
+
+// Returns the output directory of the job that wrote `checkpoint`.
+std::filesystem::path output_of(const std::filesystem::path& checkpoint);
+
+}  // namespace roll::train
