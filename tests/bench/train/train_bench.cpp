@@ -19,11 +19,11 @@
 
 #include "worker/plan/cost.hpp"
 #include "worker/train/comm/local_communicator.hpp"
-#include "worker/train/load_weights.hpp"
-#include "worker/train/model_setup.hpp"
-#include "worker/train/peak.hpp"
-#include "worker/train/pipeline/memory.hpp"
+#include "worker/train/model/load_weights.hpp"
+#include "worker/train/model/model_setup.hpp"
 #include "worker/train/pipeline/train_step.hpp"
+#include "worker/train/process/memory.hpp"
+#include "worker/train/report/peak.hpp"
 
 namespace roll::train {
 namespace {

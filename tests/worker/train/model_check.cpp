@@ -13,9 +13,9 @@
 
 #include "common/json.hpp"
 #include "common/tensor/safetensors.hpp"
-#include "worker/train/load_weights.hpp"
 #include "worker/train/model/chunk.hpp"
-#include "worker/train/model_setup.hpp"
+#include "worker/train/model/load_weights.hpp"
+#include "worker/train/model/model_setup.hpp"
 
 namespace roll::train {
 namespace {

@@ -12,9 +12,9 @@
 #include "tests/worker/train/expect.hpp"
 #include "worker/plan/cost.hpp"
 #include "worker/train/comm/local_communicator.hpp"
-#include "worker/train/load_weights.hpp"
 #include "worker/train/model/generate.hpp"
-#include "worker/train/model_setup.hpp"
+#include "worker/train/model/load_weights.hpp"
+#include "worker/train/model/model_setup.hpp"
 #include "worker/train/pipeline/train_step.hpp"
 
 namespace roll::train {

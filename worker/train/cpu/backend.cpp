@@ -1,7 +1,7 @@
-#include "worker/train/backend.hpp"
+#include "worker/train/comm/backend.hpp"
 
-#include "worker/train/failure.hpp"
-#include "worker/train/pipeline/memory.hpp"
+#include "worker/train/process/failure.hpp"
+#include "worker/train/process/memory.hpp"
 
 namespace roll::train {
 

@@ -1,11 +1,11 @@
-#include "worker/train/backend.hpp"
+#include "worker/train/comm/backend.hpp"
 
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <cuda_runtime_api.h>
 
 #include "worker/train/cuda/nccl_communicator.hpp"
-#include "worker/train/failure.hpp"
+#include "worker/train/process/failure.hpp"
 
 namespace roll::train {
 namespace {

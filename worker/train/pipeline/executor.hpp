@@ -6,8 +6,8 @@
 #include <deque>
 #include <span>
 
-#include "worker/train/ddp/grad_buckets.hpp"
 #include "worker/train/model/chunk.hpp"
+#include "worker/train/pipeline/grad_buckets.hpp"
 #include "worker/train/pipeline/trace.hpp"
 
 namespace roll::train {

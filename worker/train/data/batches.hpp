@@ -1,0 +1,53 @@
+// Turns the corpus into micro-batches. If documents are kept apart, a micro-batch holds the starts
+// of its documents as segments, and no token is predicted from the tokens of another document.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "common/spec/train.hpp"
+#include "worker/tokenizer/tokenizer.hpp"
+#include "worker/train/data/corpus/sampler.hpp"
+#include "worker/train/model/chunk_spec.hpp"
+
+namespace roll::train {
+
+// Position of a rank in the data: the next step follows `step` completed steps, which consumed
+// `samples` samples. Row j of the next step is sample `samples` + j, whatever dp is. The rank reads
+// the data-parallel part `dp_rank` of the next step.
+struct StepPlace {
+    const spec::TrainSpec& spec;
+    std::int64_t step = 0;
+    std::int64_t samples = 0;
+    int dp_rank = 0;
+
+    std::int64_t first() const {  // returns the number of the first sample of this rank's part
+        return samples + dp_rank * spec.microbatches() * spec.micro_batch_size;
+    }
+};
+
+// Returns one rank's micro-batches of a step. In the rows of samples in `left_out` (ascending), all
+// targets are ignored. Throws RankFailure(invalid), which names a token that is not below `vocab`.
+std::vector<Microbatch> step_batches(const data::Sampler& sampler, const StepPlace& place,
+                                     std::int64_t vocab,
+                                     std::span<const std::int64_t> left_out = {});
+
+// Returns this rank's share of the held-out windows. Every rank gets the same number of
+// micro-batches. Short rows are padded with ignored targets.
+std::vector<Microbatch> valid_batches(std::span<const data::Window> windows,
+                                      const spec::TrainSpec& spec, std::int64_t vocab, int dp_rank);
+
+// Returns true if at least one target of the window counts in the loss.
+bool predicts(const data::Window& window, const spec::TrainSpec& spec);
+
+// Returns the number of text bytes in the tokens that the windows predict. Not predicted are the
+// first token of each window, context-only tokens (tokens.hpp) and special tokens.
+std::int64_t predicted_bytes(const std::vector<data::Window>& windows,
+                             const tokenizer::Tokenizer& tokenizer);
+
+// Returns the lengths of the sequences in these micro-batches. A sequence is a run of tokens that
+// attends to no other sequence.
+std::vector<std::int64_t> piece_lengths(std::span<const Microbatch> batch);
+
+}  // namespace roll::train

@@ -1,0 +1,84 @@
+#include "worker/train/data/corpus/corpus.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace roll::data {
+namespace {
+
+// Returns the first document start at or after token `at`; the number of tokens if there is none.
+std::size_t next_document(const TokenFile& file, std::size_t at) {
+    const std::size_t end = file.tokens().size();
+    if (at == 0 || at >= end) return at;
+    const std::vector<std::size_t> starts = file.starts_within(at - 1, end);
+    return starts.empty() ? end : starts.front();
+}
+
+Result<CorpusFile> split(NamedTokens named, double valid_fraction, Cut where) {
+    const Tokens tokens = named.file.tokens();
+    if (tokens.empty())
+        return fail(ErrorCode::InvalidArgument, "data.train: " + named.name + " is empty");
+    const auto held_out =
+        static_cast<std::size_t>(std::llround(valid_fraction * static_cast<double>(tokens.size())));
+    std::size_t cut = tokens.size() - std::min(held_out, tokens.size());
+    if (where == Cut::BetweenDocuments) cut = next_document(named.file, cut);
+    return CorpusFile{std::move(named.name), std::move(named.file), tokens.first(cut),
+                      tokens.subspan(cut)};
+}
+
+}  // namespace
+
+Result<Corpus> Corpus::make(std::vector<NamedTokens> files, double valid_fraction,
+                            std::int64_t seq_length, Cut cut) {
+    Corpus corpus;
+    corpus.cut_ = cut;
+    const std::size_t enough =
+        cut == Cut::BetweenDocuments ? 1 : static_cast<std::size_t>(seq_length) + 1;
+    std::size_t longest = 0;
+    for (NamedTokens& named : files) {
+        ROLL_TRY(CorpusFile file, split(std::move(named), valid_fraction, cut));
+        longest = std::max(longest, file.train.size());
+        corpus.files_.push_back(std::move(file));
+    }
+    if (longest < enough) {
+        return fail(ErrorCode::InvalidArgument,
+                    "data.train: no file has the " + std::to_string(enough) +
+                        " tokens that train.seq_length " + std::to_string(seq_length) +
+                        " needs; the longest has " + std::to_string(longest) +
+                        " without its held-out tail");
+    }
+    return corpus;
+}
+
+Result<Corpus> Corpus::held_out(std::vector<NamedTokens> files, Cut cut) {
+    Corpus corpus;
+    corpus.cut_ = cut;
+    for (NamedTokens& named : files) {
+        const Tokens tokens = named.file.tokens();
+        if (tokens.empty())
+            return fail(ErrorCode::InvalidArgument, "data.valid: " + named.name + " is empty");
+        corpus.files_.push_back(
+            {std::move(named.name), std::move(named.file), tokens.first(0), tokens});
+    }
+    return corpus;
+}
+
+bool Corpus::is_bytes() const {
+    return std::all_of(files_.begin(), files_.end(), [](const CorpusFile& file) {
+        return file.train.type() == TokenType::Uint8;
+    });
+}
+
+std::int64_t Corpus::train_tokens() const {
+    std::int64_t total = 0;
+    for (const CorpusFile& file : files_) total += static_cast<std::int64_t>(file.train.size());
+    return total;
+}
+
+std::int64_t Corpus::valid_tokens() const {
+    std::int64_t total = 0;
+    for (const CorpusFile& file : files_) total += static_cast<std::int64_t>(file.valid.size());
+    return total;
+}
+
+}  // namespace roll::data

@@ -1,0 +1,56 @@
+// The files that a job trains on, as tokens. A part at the end of each file is held out for
+// validation.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/error.hpp"
+#include "worker/train/data/corpus/token_file.hpp"
+
+namespace roll::data {
+
+// Where windows, and a file's held-out tail, may begin: at any token, or only at the start of a
+// document.
+enum class Cut { Anywhere, BetweenDocuments };
+
+struct CorpusFile {
+    std::string name;  // name in the job file, for messages
+    TokenFile file;
+    Tokens train;
+    Tokens valid;  // the held-out tail of the file; may be empty
+};
+
+// A token file and its name for messages.
+struct NamedTokens {
+    std::string name;
+    TokenFile file;
+};
+
+class Corpus {
+  public:
+    // Makes a corpus. The held-out tail of each file is round(valid_fraction * its size) tokens;
+    // with Cut::BetweenDocuments it begins at the next document. Fails with InvalidArgument if a
+    // file has no tokens, or if no file has enough left to train on. Enough is seq_length + 1
+    // tokens, or with Cut::BetweenDocuments one document. The error message is one sentence.
+    static Result<Corpus> make(std::vector<NamedTokens> files, double valid_fraction,
+                               std::int64_t seq_length, Cut cut = Cut::Anywhere);
+
+    // Makes a corpus whose files are held out completely. Fails with InvalidArgument if a file has
+    // no tokens.
+    static Result<Corpus> held_out(std::vector<NamedTokens> files, Cut cut = Cut::Anywhere);
+
+    Cut cut() const { return cut_; }
+
+    const std::vector<CorpusFile>& files() const { return files_; }
+    bool is_bytes() const;  // returns true if every token of every file is a byte
+    std::int64_t train_tokens() const;
+    std::int64_t valid_tokens() const;
+
+  private:
+    std::vector<CorpusFile> files_;
+    Cut cut_ = Cut::Anywhere;
+};
+
+}  // namespace roll::data

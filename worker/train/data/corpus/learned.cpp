@@ -1,0 +1,53 @@
+#include "worker/train/data/corpus/learned.hpp"
+
+#include <algorithm>
+
+namespace roll::data {
+namespace {
+
+// Number of tokens scanned at a time, which limits the list of documents
+constexpr std::size_t kTokensAtOnce = std::size_t{1} << 26U;
+
+bool has_target(const Tokens& document, const LearnRules& rules) {
+    if (!rules.completions) return document.size() > 1;
+    for (std::size_t i = 1; i < document.size(); ++i)
+        if (document[i] >= 0) return true;
+    return false;
+}
+
+}  // namespace
+
+LearnedDocuments count_learned(const Corpus& corpus, const LearnRules& rules) {
+    // Only a window that begins at a document cuts off the rest of a long document. Other windows
+    // continue in it.
+    const bool cuts = corpus.cut() == Cut::BetweenDocuments;
+    const std::size_t most = static_cast<std::size_t>(rules.seq_length) + 1;
+    LearnedDocuments counts;
+    for (const CorpusFile& file : corpus.files()) {
+        const std::size_t size = file.train.size();
+        std::size_t begin = 0;  // index of the current document's first token
+        const auto count = [&](std::size_t end) {
+            const std::size_t length = end - begin, seen = cuts ? std::min(length, most) : length;
+            ++counts.documents;
+            counts.cut += seen < length;
+            counts.longest = std::max(counts.longest, static_cast<std::int64_t>(length));
+            if (!has_target(file.train.subspan(begin, seen), rules)) {
+                ++counts.unlearned;
+                counts.one_token += length == 1;
+            }
+            begin = end;
+        };
+        for (std::size_t at = 0; at < size; at += kTokensAtOnce) {
+            // One token earlier, because starts_within() excludes the token at which it begins.
+            // Token 0 needs no check, because it always begins a document.
+            const std::size_t from = at == 0 ? 0 : at - 1;
+            for (const std::size_t start :
+                 file.file.starts_within(from, std::min(at + kTokensAtOnce, size)))
+                count(start);
+        }
+        if (begin < size) count(size);
+    }
+    return counts;
+}
+
+}  // namespace roll::data

@@ -1,0 +1,334 @@
+#include "worker/train/data/corpus/prepare.hpp"
+
+#include <algorithm>
+#include <future>
+#include <thread>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/hash.hpp"
+#include "common/json.hpp"
+#include "worker/train/data/corpus/token_writer.hpp"
+
+namespace roll::data {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+
+constexpr auto kLockAgain = 50ms;
+constexpr int kLookEvery = 5;  // how often the lock is tried per report of its holder's progress
+// Bytes of text encoded at a time; one slice may exceed this
+constexpr std::size_t kTogetherMax = 16 << 20;
+// Version of the rules that cut text into slices and documents; part of the token files' names, so
+// that a change of the rules makes new files
+constexpr int kRules = 1;
+
+// A file lock, which is held until this is destroyed or the process ends.
+class FileLock {
+  public:
+    // Waits for the lock and calls `goes_on` at each try. Returns nullopt if `goes_on` returned
+    // false.
+    static Result<std::optional<FileLock>> take(const fs::path& path,
+                                                const std::function<bool(int)>& goes_on) {
+        FileLock lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+        if (lock.fd_ < 0)
+            return fail(ErrorCode::Refused, "cannot create " + path.string() + ": " +
+                                                std::generic_category().message(errno));
+        for (int tries = 0; ::flock(lock.fd_, LOCK_EX | LOCK_NB) != 0; ++tries) {
+            if (errno != EWOULDBLOCK && errno != EINTR)
+                return fail(ErrorCode::Failed, "cannot lock " + path.string() + ": " +
+                                                   std::generic_category().message(errno));
+            if (!goes_on(tries)) return std::optional<FileLock>();
+            std::this_thread::sleep_for(kLockAgain);
+        }
+        return std::optional<FileLock>(std::move(lock));
+    }
+    FileLock(FileLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+    FileLock& operator=(FileLock&&) = delete;
+    ~FileLock() {
+        if (fd_ >= 0) ::close(fd_);
+    }
+
+  private:
+    explicit FileLock(int fd) : fd_(fd) {}
+    int fd_;
+};
+
+struct Stamp {
+    std::int64_t size = 0;
+    std::int64_t modified_ns = 0;
+    bool operator==(const Stamp&) const = default;
+};
+
+Result<Stamp> stamp_of(const fs::path& source) {
+    struct stat info {};
+    if (::stat(source.c_str(), &info) != 0)
+        return fail(ErrorCode::NotFound,
+                    source.string() + ": " + std::generic_category().message(errno));
+    return Stamp{info.st_size, info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec};
+}
+
+// Returns everything except the text that the tokens depend on.
+Json rules_of(const PrepareOptions& options) {
+    Json key{{"rules", kRules},
+             {"tokenizer", options.tokenizer},
+             {"field", options.rules.field},
+             {"add_special", options.rules.add_special},
+             {"end_token", options.rules.end_token},
+             {"slice_bytes", options.rules.slice_bytes},
+             {"skip_bad_lines", options.skip_bad_lines}};
+    if (options.rules.completions)
+        key["fields"] = {options.rules.prompt_field, options.rules.completion_field};
+    return key;
+}
+
+// Returns the name of the token file. It contains a hash of everything that the tokens depend on,
+// so that two token files of one source can coexist.
+std::string name_of(const fs::path& source, const Stamp& stamp, const PrepareOptions& options) {
+    Json key = rules_of(options);
+    key["source"] = source.string();
+    key["size"] = stamp.size;
+    key["modified_ns"] = stamp.modified_ns;
+    return source.stem().string() + "-" + to_hex(hash64(key.dump()));
+}
+
+// Returns the type that Megatron's preprocess_data chooses, except that completions need negative
+// numbers.
+TokenType type_for(std::uint32_t vocab, const EncodeRules& rules) {
+    return vocab < 65500 && !rules.completions ? TokenType::Uint16 : TokenType::Int32;
+}
+
+// Encodes the next slices in parallel, one per thread. Takes fewer slices if lines are very long,
+// because encoding a line takes about thirty times its size in memory.
+std::vector<Encoded> encode_next(const TextSource& text, std::size_t begin, int threads) {
+    std::vector<std::size_t> bounds = {begin};
+    while (std::ssize(bounds) <= threads && bounds.back() < text.size() &&
+           bounds.back() - begin < kTogetherMax)
+        bounds.push_back(text.slice_end(bounds.back()));
+    std::vector<std::future<Encoded>> others;
+    for (std::size_t i = 1; i + 1 < bounds.size(); ++i)
+        others.push_back(
+            std::async(std::launch::async, &TextSource::encode, &text, bounds[i], bounds[i + 1]));
+    std::vector<Encoded> encoded = {text.encode(bounds[0], bounds[1])};
+    for (auto& other : others) encoded.push_back(other.get());
+    return encoded;
+}
+
+tl::unexpected<Error> bad_line(const fs::path& source, std::uint64_t line,
+                               const std::string& reason) {
+    return fail(ErrorCode::InvalidArgument,
+                "data: " + source.string() + ", line " + std::to_string(line) + ": " + reason +
+                    "; correct this line, or set data.on_bad_line to skip to leave such lines out");
+}
+
+// Writes the tokens of the whole text. Returns false if told to stop.
+Result<bool> write_all(const TextSource& text, const fs::path& source, TokenWriter& writer,
+                       const PrepareOptions& options, const GoOn& go_on) {
+    auto sync_due = std::chrono::steady_clock::now() + options.sync_every;
+    while (writer.progress().offset < text.size()) {
+        if (!go_on({writer.progress().offset, text.size()})) {
+            ROLL_TRY_VOID(writer.sync());
+            return false;
+        }
+        for (const Encoded& encoded :
+             encode_next(text, writer.progress().offset, options.threads)) {
+            if (!encoded.bad.empty() && !options.skip_bad_lines)
+                return bad_line(source, writer.progress().lines + encoded.bad[0].line,
+                                encoded.bad[0].reason);
+            ROLL_TRY_VOID(writer.append(encoded));
+        }
+        if (std::chrono::steady_clock::now() < sync_due) continue;
+        ROLL_TRY_VOID(writer.sync());
+        sync_due = std::chrono::steady_clock::now() + options.sync_every;
+    }
+    return true;
+}
+
+// Waits for the rank or job that is tokenizing this source. Reports its progress as this rank's
+// own, so that this rank does not seem to hang.
+Result<std::optional<FileLock>> take_turn(const fs::path& base, std::int64_t size,
+                                          const GoOn& go_on) {
+    PrepareProgress others{0, static_cast<std::uint64_t>(size)};
+    return FileLock::take(fs::path(base) += ".lock", [&](int tries) {
+        if (tries % kLookEvery == 0) others.done = std::max(others.done, TokenWriter::synced(base));
+        return go_on(others);
+    });
+}
+
+std::uint64_t lines_in(const fs::path& list) {
+    const auto text = read_file(list);
+    return text ? static_cast<std::uint64_t>(std::count(text->begin(), text->end(), '\n')) : 0;
+}
+
+bool is_there(const fs::path& path) {
+    std::error_code error;
+    return fs::exists(path, error);
+}
+
+fs::path with(const fs::path& base, const char* suffix) { return fs::path(base) += suffix; }
+
+// A text from which to make a token file.
+struct Work {
+    const fs::path& source;
+    const tokenizer::Tokenizer& tokenizer;
+    const PrepareOptions& options;
+    const GoOn& go_on;
+    fs::path base;  // path of the token file without ".bin"
+    Stamp stamp;
+    std::string samples;  // sample_hash of the text
+
+    EncodeRules rules() const {
+        EncodeRules rules = options.rules;
+        rules.json_lines = source.extension() == ".jsonl";
+        return rules;
+    }
+};
+
+enum class Made { No, Yes, OfAnotherText };
+
+// Returns whether the token file exists and was made from this text. A token file without a record
+// comes from an earlier version. It counts as made from this text, because its name depends on the
+// text's size and time.
+Result<Made> is_made(const Work& work) {
+    if (!is_there(with(work.base, ".idx"))) return Made::No;
+    ROLL_TRY(const auto record, read_record(work.base));
+    const bool other = record && record->source_samples != work.samples;
+    return other ? Made::OfAnotherText : Made::Yes;
+}
+
+// Writes the record of a complete token file. Returns false if told to stop. `text_hash` 0 means
+// unknown.
+Result<bool> record_tokens(const Work& work, std::uint64_t text_hash) {
+    ROLL_TRY(const MappedFile bin, MappedFile::open(with(work.base, ".bin")));
+    const auto hash = whole_hash(bin.bytes(), work.go_on);
+    if (!hash) return false;
+    ROLL_TRY_VOID(write_record(
+        work.base, {work.source.string(), rules_of(work.options), work.samples,
+                    text_hash == 0 ? "" : to_hex(text_hash), sample_hash(bin.bytes()), *hash}));
+    return true;
+}
+
+// Makes the token file. Returns false if told to stop.
+Result<bool> make(const Work& work) {
+    const EncodeRules rules = work.rules();
+    ROLL_TRY(const TextSource text, TextSource::open(work.source, work.tokenizer, rules));
+    ROLL_TRY(TokenWriter writer,
+             TokenWriter::open(work.base, type_for(work.tokenizer.vocab_size(), rules)));
+    const auto whole = write_all(text, work.source, writer, work.options, work.go_on);
+    if (!whole && whole.error().code == ErrorCode::InvalidArgument) TokenWriter::discard(work.base);
+    if (!whole || !*whole) return whole;
+    ROLL_TRY(const Stamp after, stamp_of(work.source));
+    if (!(after == work.stamp)) {
+        TokenWriter::discard(work.base);
+        return fail(ErrorCode::Failed, work.source.string() + " was changed while it was read");
+    }
+    ROLL_TRY_VOID(writer.sync());
+    ROLL_TRY(const bool recorded, record_tokens(work, writer.progress().text_hash));
+    if (!recorded) return false;
+    ROLL_TRY_VOID(writer.finish());
+    return true;
+}
+
+// Makes the token file, or waits until another process has made it. Returns nullopt if told to
+// stop.
+Result<std::optional<Prepared>> make_or_wait(const Work& work) {
+    ROLL_TRY_VOID(make_directories(work.options.directory));
+    ROLL_TRY(const auto lock, take_turn(work.base, work.stamp.size, work.go_on));
+    if (!lock) return std::optional<Prepared>();
+    // check again, because the previous holder of the lock may have made it
+    ROLL_TRY(const Made made, is_made(work));
+    if (made == Made::OfAnotherText) {
+        std::error_code ignored;
+        fs::remove(with(work.base, ".idx"), ignored);
+        TokenWriter::discard(work.base);
+    }
+    ROLL_TRY(const auto record, read_record(work.base));
+    if (made != Made::Yes) {
+        ROLL_TRY(const bool whole, make(work));
+        if (!whole) return std::optional<Prepared>();
+    } else if (!record) {
+        ROLL_TRY(const bool recorded, record_tokens(work, 0));
+        if (!recorded) return std::optional<Prepared>();
+    }
+    return std::optional(
+        Prepared{.bin = with(work.base, ".bin"), .was_stale = made == Made::OfAnotherText});
+}
+
+Result<std::optional<Prepared>> find_made(const fs::path& source, const PrepareOptions& options) {
+    std::vector<std::pair<fs::path, TokenRecord>> found;
+    std::vector<fs::path> places = options.elsewhere;
+    places.insert(places.begin(), options.directory);
+    for (const fs::path& place : places)
+        for (auto& one : find_records(place, source.string(), rules_of(options)))
+            found.push_back(std::move(one));
+    const auto wanted = std::ranges::find_if(found, [&](const auto& one) {
+        return std::ranges::find(options.hashes, one.second.hash) != options.hashes.end();
+    });
+    if (found.empty())
+        return fail(ErrorCode::NotFound, source.string() + ": No such file, and " +
+                                             options.directory.string() +
+                                             " has no tokens that were made from it");
+    if (wanted == found.end() && found.size() > 1)
+        return fail(ErrorCode::InvalidArgument,
+                    source.string() + " no longer exists, and the directory has tokens of " +
+                        std::to_string(found.size()) + " versions of this file, " +
+                        found[0].first.string() +
+                        ".bin and others; name the right .bin in data.train");
+    const auto& [base, record] = wanted == found.end() ? found.front() : *wanted;
+    return std::optional(Prepared{with(base, ".bin"), lines_in(with(base, ".bad")), record, true});
+}
+
+}  // namespace
+
+Result<std::optional<Prepared>> prepare(const fs::path& source,
+                                        const tokenizer::Tokenizer& tokenizer,
+                                        const PrepareOptions& options, const GoOn& go_on) {
+    const auto stamp = stamp_of(source);
+    if (!stamp && stamp.error().code == ErrorCode::NotFound) return find_made(source, options);
+    if (!stamp) return tl::unexpected(stamp.error());
+    ROLL_TRY(const MappedFile text, MappedFile::open(source));
+    const Work work{source,
+                    tokenizer,
+                    options,
+                    go_on,
+                    options.directory / name_of(source, *stamp, options),
+                    *stamp,
+                    sample_hash(text.bytes())};
+    ROLL_TRY(const Made made, is_made(work));
+    ROLL_TRY(auto record, read_record(work.base));
+    std::optional<Prepared> prepared(Prepared{.bin = with(work.base, ".bin")});
+    if (made != Made::Yes || !record) {
+        ROLL_TRY(prepared, make_or_wait(work));
+        if (!prepared) return prepared;
+        ROLL_TRY(record, read_record(work.base));
+        if (!record)
+            return fail(ErrorCode::Failed, with(work.base, ".made").string() + " has disappeared");
+    }
+    prepared->bad_lines = lines_in(with(work.base, ".bad"));
+    prepared->record = *std::move(record);
+    return prepared;
+}
+
+Result<std::optional<bool>> verify_text(const fs::path& source,
+                                        const tokenizer::Tokenizer& tokenizer,
+                                        const PrepareOptions& options, const TokenRecord& record,
+                                        const GoOn& go_on) {
+    if (record.text_hash.empty()) return std::optional<bool>();
+    EncodeRules rules = options.rules;
+    rules.json_lines = source.extension() == ".jsonl";
+    ROLL_TRY(const TextSource text, TextSource::open(source, tokenizer, rules));
+    std::uint64_t hash = 0;
+    for (std::size_t at = 0; at < text.size();) {
+        if (!go_on({at, text.size()})) return std::optional<bool>();
+        const std::size_t end = text.slice_end(at);
+        hash = join_hashes(hash, text.hash_of(at, end));
+        at = end;
+    }
+    return std::optional(to_hex(hash) == record.text_hash);
+}
+
+}  // namespace roll::data

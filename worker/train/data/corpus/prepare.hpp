@@ -1,0 +1,59 @@
+// Tokenizes text files ahead of training, once for each text, tokenizer and set of rules. Token
+// files go to a directory next to the jobs' outputs. Uses only files and threads, no collectives.
+// Every rank may call prepare() at the same time: one does the work, the others wait for its lock.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "worker/train/data/corpus/text_source.hpp"
+#include "worker/train/data/corpus/token_file.hpp"
+#include "worker/train/data/corpus/token_record.hpp"
+
+namespace roll::data {
+
+struct PrepareOptions {
+    std::filesystem::path directory;  // directory of the token files
+    std::string tokenizer;        // identity of the tokenizer; it is part of a token file's name
+    EncodeRules rules;            // json_lines is ignored, because the file extension decides
+    bool skip_bad_lines = false;  // false: the first bad line is an error
+    int threads = 1;
+    // maximum time of work that a kill loses; 0: sync after each slice
+    std::chrono::seconds sync_every{1};
+    // further directories to search for token files
+    std::vector<std::filesystem::path> elsewhere = {};
+    // preferred token files, by whole_hash, if the text no longer exists
+    std::vector<std::string> hashes = {};
+};
+
+struct Prepared {
+    std::filesystem::path bin;
+    std::uint64_t bad_lines = 0;  // number of skipped lines; the .bad file next to `bin` lists them
+    TokenRecord record = {};
+    bool source_is_gone = false;  // true: the text no longer exists; an earlier job made the tokens
+    // true: replaced tokens made from another text of the same size and time
+    bool was_stale = false;
+};
+
+// Returns the token file of a .txt or .jsonl, making it if necessary; nullopt if told to stop.
+// Fails with InvalidArgument for a bad line; the message names file, line and reason. If the text
+// no longer exists, looks for a token file made from it in `directory` and `elsewhere`: returns the
+// one whose hash is in `hashes`, or the only one. Fails with NotFound if there is none, and with
+// InvalidArgument if there are several.
+Result<std::optional<Prepared>> prepare(const std::filesystem::path& source,
+                                        const tokenizer::Tokenizer& tokenizer,
+                                        const PrepareOptions& options, const GoOn& go_on);
+
+// Reads the whole text and compares it with the record. Returns false if the tokens were made from
+// another text; nullopt if told to stop, or if the record has no text hash.
+Result<std::optional<bool>> verify_text(const std::filesystem::path& source,
+                                        const tokenizer::Tokenizer& tokenizer,
+                                        const PrepareOptions& options, const TokenRecord& record,
+                                        const GoOn& go_on);
+
+}  // namespace roll::data

@@ -1,0 +1,123 @@
+#include "worker/train/data/corpus/sampler.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "common/check.hpp"
+
+namespace roll::data {
+namespace {
+
+constexpr int kRounds = 8;
+
+// Mixes bits as splitmix64's finalizer does, so that every input bit affects every output bit.
+std::uint64_t mix(std::uint64_t x) {
+    x += 0x9E3779B97F4A7C15ULL;
+    x = (x ^ (x >> 30U)) * 0xBF58476D1CE4E5B9ULL;
+    x = (x ^ (x >> 27U)) * 0x94D049BB133111EBULL;
+    return x ^ (x >> 31U);
+}
+
+std::uint64_t mix(std::uint64_t a, std::uint64_t b) { return mix(mix(a) ^ b); }
+
+std::uint64_t window_count(const CorpusFile& file, std::int64_t seq_length) {
+    return file.train.empty() ? 0
+                              : (file.train.size() - 1) / static_cast<std::uint64_t>(seq_length);
+}
+
+// Packs the whole documents in the tokens [begin, end) into windows, in order.
+void pack(const CorpusFile& file, std::size_t begin, std::size_t end, std::int64_t seq_length,
+          std::vector<Window>& windows) {
+    const std::size_t most = static_cast<std::size_t>(seq_length) + 1;
+    std::vector<std::size_t> ends = file.file.starts_within(begin, end);
+    ends.push_back(end);
+    std::size_t first = begin, last = begin;  // range of tokens of the current window
+    const auto close = [&] {
+        if (last > first) windows.push_back({&file, first, std::min(last - first, most)});
+        first = last;
+    };
+    for (const std::size_t document_end : ends) {
+        if (document_end - first > most) close();
+        last = document_end;
+    }
+    close();
+}
+
+}  // namespace
+
+Permutation::Permutation(std::uint64_t size, std::uint64_t key)
+    : size_(size),
+      key_(key),
+      half_bits_((std::max(static_cast<int>(std::bit_width(size - 1)), 2) + 1) / 2) {
+    ROLL_CHECK(size > 0);
+}
+
+std::uint64_t Permutation::encrypt(std::uint64_t value) const {
+    const std::uint64_t mask = (1ULL << half_bits_) - 1;
+    std::uint64_t left = value >> half_bits_, right = value & mask;
+    for (int round = 0; round < kRounds; ++round) {
+        const std::uint64_t turned =
+            left ^ (mix(key_ + static_cast<unsigned>(round), right) & mask);
+        left = right;
+        right = turned;
+    }
+    return left << half_bits_ | right;
+}
+
+std::uint64_t Permutation::operator()(std::uint64_t index) const {
+    ROLL_CHECK(index < size_);
+    do {
+        index = encrypt(index);
+    } while (index >= size_);  // this ends, because a bijection's cycle returns to [0, size)
+    return index;
+}
+
+Sampler::Sampler(const Corpus& corpus, std::int64_t seq_length, std::uint64_t seed)
+    : corpus_(corpus),
+      seq_length_(seq_length),
+      seed_(seed),
+      starts_{0} {
+    for (const CorpusFile& file : corpus.files()) {
+        const bool packs = corpus.cut() == Cut::BetweenDocuments;
+        if (packs) pack(file, 0, file.train.size(), seq_length, packed_);
+        starts_.push_back(packs ? packed_.size() : starts_.back() + window_count(file, seq_length));
+    }
+    ROLL_CHECK(windows() > 0);
+}
+
+std::vector<std::size_t> Window::document_starts() const {
+    std::vector<std::size_t> starts = file->file.starts_within(begin, begin + size);
+    for (std::size_t& start : starts) start -= begin;
+    return starts;
+}
+
+Window Sampler::sample(std::uint64_t index) const {
+    const std::uint64_t key = mix(seed_, index / windows());
+    const std::uint64_t window = Permutation(windows(), key)(index % windows());
+    if (!packed_.empty()) return packed_[window];
+    const auto after = std::upper_bound(starts_.begin(), starts_.end(), window);
+    const auto file = static_cast<std::size_t>(after - starts_.begin()) - 1;
+    const CorpusFile& source = corpus_.files()[file];
+    const auto length = static_cast<std::uint64_t>(seq_length_);
+    const std::uint64_t spare = (source.train.size() - 1) % length;
+    const std::uint64_t offset = mix(key, file) % (spare + 1);
+    return {&source, offset + (window - starts_[file]) * length, length + 1};
+}
+
+std::vector<Window> valid_windows(const Corpus& corpus, std::int64_t seq_length) {
+    std::vector<Window> windows;
+    const auto length = static_cast<std::size_t>(seq_length);
+    for (const CorpusFile& file : corpus.files()) {
+        if (corpus.cut() == Cut::BetweenDocuments) {
+            pack(file, file.train.size(), file.file.tokens().size(), seq_length, windows);
+            continue;
+        }
+        for (std::size_t begin = 0; begin + 1 < file.valid.size(); begin += length) {
+            windows.push_back({&file, file.train.size() + begin,
+                               std::min(length + 1, file.valid.size() - begin)});
+        }
+    }
+    return windows;
+}
+
+}  // namespace roll::data

@@ -1,0 +1,205 @@
+#include "worker/train/data/corpus/text_source.hpp"
+
+#include <algorithm>
+#include <new>
+
+#include "common/hash.hpp"
+#include "common/json.hpp"
+#include "worker/train/data/corpus/tokens.hpp"
+
+namespace roll::data {
+namespace {
+
+// Number of bytes of text before and after a cut that are encoded to check the cut
+constexpr std::size_t kContext = 256;
+constexpr int kTriesMax = 16;  // maximum number of cuts that are tried per kind of cut
+constexpr std::uint64_t kLineMax = 1ULL << 30;
+constexpr std::size_t kQuoted = 1 << 20;  // maximum number of bytes of a bad line that are kept
+
+std::string mib(std::size_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
+
+bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xC0U) == 0x80U; }
+
+// Returns the JSON object in a line. Fails with the reason if there is none.
+Result<Json> object_of(std::string_view line) {
+    if (line.size() > kLineMax)
+        return fail(ErrorCode::InvalidArgument,
+                    "is a document of " + mib(line.size()) + ", longer than 1 GiB");
+    auto json = parse_json(line);
+    if (!json) return fail(ErrorCode::InvalidArgument, json.error().message);
+    if (!json->is_object()) return fail(ErrorCode::InvalidArgument, "is not a JSON object");
+    return json;
+}
+
+Result<std::string> text_of(const Json& object, const std::string& field) {
+    const auto found = object.find(field);
+    if (found == object.end())
+        return fail(ErrorCode::InvalidArgument, "has no field \"" + field + "\"");
+    if (!found->is_string())
+        return fail(ErrorCode::InvalidArgument, "its field \"" + field + "\" is not a string");
+    return found->get<std::string>();
+}
+
+}  // namespace
+
+Result<TextSource> TextSource::open(const std::filesystem::path& path,
+                                    const tokenizer::Tokenizer& tokenizer, EncodeRules rules) {
+    ROLL_TRY(MappedFile file, MappedFile::open(path));
+    return TextSource(std::move(file), tokenizer, std::move(rules));
+}
+
+TextSource::TextSource(MappedFile file, const tokenizer::Tokenizer& tokenizer, EncodeRules rules)
+    : file_(std::move(file)),
+      text_(reinterpret_cast<const char*>(file_.bytes().data()), file_.bytes().size()),
+      tokenizer_(&tokenizer),
+      rules_(std::move(rules)) {}
+
+// Returns the text before `at`: up to kContext bytes, starting at a whole character.
+std::string_view TextSource::before(std::size_t at) const {
+    std::size_t begin = at - std::min(at, kContext);
+    while (begin < at && continues_character(text_[begin])) ++begin;
+    return text_.substr(begin, at - begin);
+}
+
+// Returns true if the tokens of the text before `at` stay the same when that text is encoded
+// together with the text after it.
+bool TextSource::is_token_boundary(std::size_t at) const {
+    const std::string_view left = before(at);
+    std::size_t end = std::min(at + kContext, text_.size());
+    while (end < text_.size() && continues_character(text_[end])) ++end;
+    const std::string_view both(left.data(), left.size() + (end - at));
+    const auto ids = tokenizer_->encode(left, {.add_special = false});
+    const auto all = tokenizer_->encode(both, {.add_special = false});
+    return all.size() > ids.size() && std::equal(ids.begin(), ids.end(), all.begin());
+}
+
+// Returns where to end a slice, at most at `limit`. Prefers the end of a line, then a place before
+// a space between words, then one between two characters.
+std::size_t TextSource::cut_before(std::size_t limit, std::size_t begin) const {
+    const std::size_t low = begin + (limit - begin) / 2;
+    const auto word_at = [&](std::size_t i) { return i < text_.size() && !is_space(text_[i]); };
+    for (const char mark : {'\n', ' '}) {
+        int tries = 0;
+        for (std::size_t at = limit; at > low && tries < kTriesMax; --at) {
+            if (text_[at - 1] != mark || !word_at(at) || at < 2 || !word_at(at - 2)) continue;
+            const std::size_t cut = mark == '\n' ? at : at - 1;
+            if (is_token_boundary(cut)) return cut;
+            ++tries;
+        }
+    }
+    std::size_t at = limit;
+    while (at > low && continues_character(text_[at])) --at;
+    return at;
+}
+
+std::size_t TextSource::slice_end(std::size_t begin) const {
+    if (text_.size() - begin <= rules_.slice_bytes) return text_.size();
+    const std::size_t limit = begin + rules_.slice_bytes;
+    if (!rules_.json_lines) return cut_before(limit, begin);
+    const std::size_t line_end = text_.find('\n', limit);
+    return line_end == std::string_view::npos ? text_.size() : line_end + 1;
+}
+
+void TextSource::end_document(std::size_t document_begin, Encoded& encoded) const {
+    std::vector<std::uint32_t>& ids = encoded.ids;
+    const auto end_token = static_cast<std::uint32_t>(rules_.end_token);
+    const bool ended = ids.size() > document_begin && ids.back() == end_token;
+    if (rules_.end_token >= 0 && !ended) ids.push_back(end_token);
+    if (ids.size() > document_begin) encoded.document_ends.push_back(ids.size());
+}
+
+// Encodes prompt and completion separately. The tokens that the tokenizer adds before a text belong
+// to the prompt and are context only. The tokens that it adds after a text are learned.
+void TextSource::encode_pair(const std::string& prompt, const std::string& completion,
+                             std::vector<std::uint32_t>& ids) const {
+    const tokenizer::Surroundings around =
+        rules_.add_special ? tokenizer_->surroundings() : tokenizer::Surroundings{};
+    const std::size_t begin = ids.size();
+    ids.insert(ids.end(), around.before.begin(), around.before.end());
+    tokenizer_->encode(prompt, ids, {.add_special = false});
+    for (std::size_t i = begin; i < ids.size(); ++i)
+        ids[i] = static_cast<std::uint32_t>(only_read(ids[i]));
+    tokenizer_->encode(completion, ids, {.add_special = false});
+    ids.insert(ids.end(), around.after.begin(), around.after.end());
+}
+
+// Encodes a document. Returns false if no token of it counts in the loss.
+Result<bool> TextSource::encode_document(std::string_view line,
+                                         std::vector<std::uint32_t>& ids) const {
+    ROLL_TRY(const Json object, object_of(line));
+    if (rules_.completions) {
+        ROLL_TRY(const std::string prompt, text_of(object, rules_.prompt_field));
+        ROLL_TRY(const std::string completion, text_of(object, rules_.completion_field));
+        if (!completion.empty()) encode_pair(prompt, completion, ids);
+        return !completion.empty();
+    }
+    ROLL_TRY(const std::string text, text_of(object, rules_.field));
+    if (!text.empty()) tokenizer_->encode(text, ids, {.add_special = rules_.add_special});
+    return !text.empty();
+}
+
+void TextSource::encode_line(std::string_view line, Encoded& encoded) const {
+    ++encoded.lines;
+    if (std::all_of(line.begin(), line.end(), is_space)) return;
+    const std::size_t begin = encoded.ids.size();
+    const auto done = encode_document(line, encoded.ids);
+    if (!done)
+        encoded.bad.push_back({encoded.lines, done.error().message, line.substr(0, kQuoted)});
+    else if (*done)
+        end_document(begin, encoded);
+}
+
+// Encodes a line. Reports a document that does not fit in memory as a bad line.
+void TextSource::encode_line_within_memory(std::string_view line, Encoded& encoded) const {
+    const std::uint64_t lines = encoded.lines;
+    const std::size_t ids = encoded.ids.size();
+    try {
+        encode_line(line, encoded);
+    } catch (const std::bad_alloc&) {
+        encoded.ids.resize(ids);
+        encoded.lines = lines + 1;
+        encoded.bad.push_back(
+            {encoded.lines,
+             "is a document of " + mib(line.size()) + ", which does not fit in memory",
+             line.substr(0, kQuoted)});
+    }
+}
+
+std::uint64_t TextSource::hash_of(std::size_t begin, std::size_t end) const {
+    return hash64(text_.substr(begin, end - begin));
+}
+
+// Encodes a slice. A slice inside a .txt is encoded together with a little text before it, whose
+// tokens are then dropped; otherwise its first word would be encoded as the start of a text. The
+// tokenizer's added tokens go only around the whole text.
+Encoded TextSource::encode(std::size_t begin, std::size_t end) const {
+    Encoded encoded;
+    encoded.end = end;
+    encoded.text_hash = hash_of(begin, end);
+    if (rules_.json_lines) {
+        for (std::size_t at = begin; at < end;) {
+            const std::size_t line_end = std::min(text_.find('\n', at), end);
+            encode_line_within_memory(text_.substr(at, line_end - at), encoded);
+            at = line_end + 1;
+        }
+        return encoded;
+    }
+    const std::string_view left = before(begin);
+    const std::string_view text(left.data(), left.size() + (end - begin));
+    encoded.ids = tokenizer_->encode(text, {.add_special = false});
+    const auto known = tokenizer_->encode(left, {.add_special = false}).size();
+    encoded.ids.erase(
+        encoded.ids.begin(),
+        encoded.ids.begin() + static_cast<std::ptrdiff_t>(std::min(known, encoded.ids.size())));
+    const tokenizer::Surroundings around =
+        rules_.add_special ? tokenizer_->surroundings() : tokenizer::Surroundings{};
+    if (begin == 0)
+        encoded.ids.insert(encoded.ids.begin(), around.before.begin(), around.before.end());
+    if (end < text_.size()) return encoded;
+    encoded.ids.insert(encoded.ids.end(), around.after.begin(), around.after.end());
+    end_document(0, encoded);
+    return encoded;
+}
+
+}  // namespace roll::data

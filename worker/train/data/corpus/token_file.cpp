@@ -1,0 +1,128 @@
+#include "worker/train/data/corpus/token_file.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+
+namespace roll::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+template <class T>
+T load(std::span<const std::byte> bytes, std::size_t at) {
+    T value;
+    std::memcpy(&value, bytes.data() + at, sizeof value);
+    return value;
+}
+
+bool is_known(std::uint8_t code) {
+    switch (static_cast<TokenType>(code)) {
+        case TokenType::Uint8:
+        case TokenType::Int16:
+        case TokenType::Int32:
+        case TokenType::Int64:
+        case TokenType::Uint16: return true;
+    }
+    return false;
+}
+
+tl::unexpected<Error> corrupt(const fs::path& path, const std::string& what) {
+    return fail(ErrorCode::Corrupt, path.string() + ": " + what);
+}
+
+}  // namespace
+
+fs::path index_of(const fs::path& bin) {
+    fs::path path = bin;
+    return path.replace_extension(".idx");
+}
+
+Result<TokenFile> TokenFile::open_bytes(const fs::path& path) {
+    ROLL_TRY(MappedFile data, MappedFile::open(path));
+    TokenFile file(std::move(data), std::nullopt);
+    file.tokens_ = {file.data_.bytes().data(), file.data_.bytes().size(), TokenType::Uint8};
+    return file;
+}
+
+Result<TokenFile> TokenFile::open_indexed(const fs::path& bin) {
+    ROLL_TRY(MappedFile data, MappedFile::open(bin));
+    ROLL_TRY(MappedFile index, MappedFile::open(index_of(bin)));
+    TokenFile file(std::move(data), std::move(index));
+    ROLL_TRY_VOID(file.read_index(index_of(bin)));
+    return file;
+}
+
+// Reads the .idx: magic 9 bytes, version u64, type u8, S u64, D u64; then S lengths i32, S offsets
+// i64, D document starts i64.
+Result<void> TokenFile::read_index(const fs::path& path) {
+    const std::span<const std::byte> index = index_->bytes();
+    if (index.size() < kIndexHeader || std::memcmp(index.data(), kIndexMagic, 9) != 0)
+        return corrupt(path, "is not the index of a token file");
+    if (load<std::uint64_t>(index, 9) != kIndexVersion)
+        return corrupt(path, fmt::format("has version {}; supported: {}",
+                                         load<std::uint64_t>(index, 9), kIndexVersion));
+    const auto code = load<std::uint8_t>(index, 17);
+    if (!is_known(code))
+        return corrupt(path, fmt::format("has tokens of the unknown type code {}", code));
+    const auto type = static_cast<TokenType>(code);
+    element_ = size_of(type);
+    const auto sequences = load<std::uint64_t>(index, 18), entries = load<std::uint64_t>(index, 26);
+    const std::size_t room = index.size() - kIndexHeader;
+    if (sequences > room / 12 || entries > room / 8 || 12 * sequences + 8 * entries > room)
+        return corrupt(path, fmt::format("is too short for {} sequences and {} documents",
+                                         sequences, entries));
+    sequences_ = sequences;
+    documents_ = entries > 0 ? entries - 1 : 0;
+    const std::span<const std::byte> bytes = data_.bytes();
+    if (bytes.size() % element_ != 0)
+        return corrupt(
+            path, fmt::format(
+                      "has {} bytes per token, but its .bin has {} bytes, which is not a multiple",
+                      element_, bytes.size()));
+    if (sequences_ > 0) {
+        const std::size_t last = sequences_ - 1;
+        const auto length = load<std::int32_t>(index, kIndexHeader + 4 * last);
+        const auto offset = load<std::int64_t>(index, kIndexHeader + 4 * sequences_ + 8 * last);
+        if (length < 0 || offset < 0 ||
+            static_cast<std::size_t>(offset) + static_cast<std::size_t>(length) * element_ !=
+                bytes.size())
+            return corrupt(path,
+                           fmt::format("has a last sequence that does not end at the end of its "
+                                       ".bin ({} bytes): one of the two files is truncated",
+                                       bytes.size()));
+    } else if (!bytes.empty()) {
+        return corrupt(path, "lists no sequence, but its .bin is not empty");
+    }
+    tokens_ = {bytes.data(), bytes.size() / element_, type};
+    return {};
+}
+
+// Returns the index of a document's first token; the number of tokens if the document has no
+// sequence.
+std::size_t TokenFile::document_start(std::size_t document) const {
+    const std::span<const std::byte> index = index_->bytes();
+    const auto sequence = load<std::uint64_t>(index, kIndexHeader + 12 * sequences_ + 8 * document);
+    if (sequence >= sequences_) return tokens_.size();
+    return load<std::uint64_t>(index, kIndexHeader + 4 * sequences_ + 8 * sequence) / element_;
+}
+
+std::vector<std::size_t> TokenFile::starts_within(std::size_t begin, std::size_t end) const {
+    std::vector<std::size_t> starts;
+    if (!index_) return starts;
+    // Searches for the first document that starts after `begin`
+    std::size_t low = 0, high = documents_;
+    while (low < high) {
+        const std::size_t middle = low + (high - low) / 2;
+        document_start(middle) > begin ? high = middle : low = middle + 1;
+    }
+    for (std::size_t last = begin; low < documents_; ++low) {
+        const std::size_t start = document_start(low);
+        if (start >= end) break;
+        if (start > last) starts.push_back(last = start);
+    }
+    return starts;
+}
+
+}  // namespace roll::data

@@ -1,0 +1,55 @@
+// Memory-mapped token files. A token file is either a text whose bytes are the tokens, or
+// Megatron's indexed dataset: a .bin of consecutive tokens with an .idx of sequences and documents.
+// Opening a file does not read its tokens.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "common/error.hpp"
+#include "common/files.hpp"
+#include "worker/train/data/corpus/tokens.hpp"
+
+namespace roll::data {
+
+class TokenFile {
+  public:
+    // Opens a file as one document of byte tokens. Fails like MappedFile; errors name the path.
+    static Result<TokenFile> open_bytes(const std::filesystem::path& path);
+
+    // Opens `bin` and the .idx of the same name. Fails with Corrupt if the sizes of the two files
+    // contradict each other or the element type is not an integer.
+    static Result<TokenFile> open_indexed(const std::filesystem::path& bin);
+
+    Tokens tokens() const { return tokens_; }
+    std::size_t documents() const { return documents_; }
+
+    // Returns the token indices in (begin, end) at which documents start, ascending.
+    std::vector<std::size_t> starts_within(std::size_t begin, std::size_t end) const;
+
+  private:
+    TokenFile(MappedFile data, std::optional<MappedFile> index)
+        : data_(std::move(data)),
+          index_(std::move(index)) {}
+    Result<void> read_index(const std::filesystem::path& path);
+    std::size_t document_start(std::size_t document) const;
+
+    MappedFile data_;
+    std::optional<MappedFile> index_;
+    Tokens tokens_;
+    std::size_t documents_ = 1;
+    std::size_t sequences_ = 0;
+    std::size_t element_ = 1;  // number of bytes per token
+};
+
+// Returns the path of the .idx file that belongs to a .bin file.
+std::filesystem::path index_of(const std::filesystem::path& bin);
+
+// The first bytes of an .idx file's header. The arrays after the header are not aligned.
+constexpr char kIndexMagic[] = "MMIDIDX\0";  // 9 bytes, because the literal's own terminator counts
+constexpr std::size_t kIndexHeader = 34;
+constexpr std::uint64_t kIndexVersion = 1;
+
+}  // namespace roll::data

@@ -1,0 +1,43 @@
+// The record of a token file's origin: BASE.made next to BASE.bin, in JSON (roll.tokens/1). Roll
+// uses it to find a token file whose text no longer exists, and to detect changes of the text or
+// the tokens.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/error.hpp"
+#include "common/json.hpp"
+#include "worker/train/data/corpus/fingerprint.hpp"
+
+namespace roll::data {
+
+struct TokenRecord {
+    std::string source;          // absolute path of the text from which the tokens were made
+    Json rules;                  // all other inputs on which the tokens depend
+    std::string source_samples;  // sample_hash of the text
+    std::string text_hash;  // hash of the whole text, combined from its slices; empty if unknown
+    std::string samples;    // sample_hash of the .bin
+    std::string hash;       // whole_hash of the .bin
+};
+
+// Reads the record of a token file; `base` is its path without ".bin". Returns nullopt if there is
+// no record, as for files of earlier versions.
+Result<std::optional<TokenRecord>> read_record(const std::filesystem::path& base);
+Result<void> write_record(const std::filesystem::path& base, const TokenRecord& record);
+
+// Returns the finished token files in `directory` that were made from the text at this path with
+// these rules, whatever its size and time were. Each is a path without ".bin"; they are ordered by
+// name.
+std::vector<std::pair<std::filesystem::path, TokenRecord>> find_records(
+    const std::filesystem::path& directory, const std::string& source, const Json& rules);
+
+// Compares a .bin with its record: the samples or, if `all`, every byte. Fails with Corrupt if they
+// differ. Returns false if `go_on` returned false.
+Result<bool> check_tokens(const std::filesystem::path& bin, std::span<const std::byte> bytes,
+                          const TokenRecord& record, bool all, const GoOn& go_on);
+
+}  // namespace roll::data

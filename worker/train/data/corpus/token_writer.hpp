@@ -1,0 +1,71 @@
+// Writes one token file (.bin and .idx, token_file.hpp) incrementally. After a kill, a new writer
+// continues from the last sync and produces the same bytes. The .idx is written last and
+// atomically: if it exists, the token file is complete.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "common/error.hpp"
+#include "worker/train/data/corpus/append_file.hpp"
+#include "worker/train/data/corpus/text_source.hpp"
+#include "worker/train/data/corpus/tokens.hpp"
+
+namespace roll::data {
+
+// The progress in writing a file, from which another writer can continue.
+struct WriteProgress {
+    std::uint64_t offset = 0;  // offset in the source up to which the tokens are written
+    std::uint64_t lines = 0;   // number of lines before `offset`
+    std::uint64_t tokens = 0;
+    std::uint64_t sequences = 0;
+    std::uint64_t documents = 0;
+    std::uint64_t open = 0;  // number of tokens in the unfinished document
+    std::uint64_t bad_lines = 0;
+    std::uint64_t bad_bytes = 0;  // size of the list of bad lines in bytes
+    // hash of the source before `offset`, from join_hashes(); 0: unknown
+    std::uint64_t text_hash = 0;
+};
+
+// Returns the hash of a text from the hashes of its slices, joined in order. `before` is the hash
+// so far, 0 for the first slice.
+std::uint64_t join_hashes(std::uint64_t before, std::uint64_t slice);
+
+class TokenWriter {
+  public:
+    // Opens a writer; `base` is the token file's path without ".bin". Continues from the last sync
+    // if the files of an earlier writer still exist; otherwise starts over.
+    static Result<TokenWriter> open(const std::filesystem::path& base, TokenType type);
+
+    const WriteProgress& progress() const { return progress_; }
+
+    // Appends the tokens of the next slice of the source.
+    Result<void> append(const Encoded& encoded);
+    Result<void> sync();
+
+    // Syncs, writes the .idx and removes the writer's temporary files. If there are bad lines,
+    // their list stays: BASE.bad, with lines "line<tab>reason".
+    Result<void> finish();
+
+    // Returns how many bytes of the source are synced as tokens of an unfinished file. Any process
+    // may call it.
+    static std::uint64_t synced(const std::filesystem::path& base);
+
+    // Removes all files of an unfinished token file.
+    static void discard(const std::filesystem::path& base);
+
+  private:
+    TokenWriter(std::filesystem::path base, TokenType type);
+    static Result<TokenWriter> go_on(const std::filesystem::path& base, TokenType type);
+    std::filesystem::path path(const char* suffix) const;
+    void end_sequence(std::uint64_t tokens, bool ends_document, std::string& records);
+    Result<void> write_index();
+
+    std::filesystem::path base_;
+    TokenType type_;
+    WriteProgress progress_;
+    AppendFile tokens_, sequences_, bad_;
+};
+
+}  // namespace roll::data

@@ -1,0 +1,260 @@
+#include "worker/train/data/training_data.hpp"
+
+#include <chrono>
+#include <cstdio>
+
+#include <ATen/Parallel.h>
+
+#include "common/files.hpp"
+#include "worker/checkpoint/state.hpp"
+#include "worker/train/data/corpus/prepare.hpp"
+#include "worker/train/process/failure.hpp"
+#include "worker/train/process/launch.hpp"
+
+namespace roll::train {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kProgressEvery = std::chrono::milliseconds(500);
+
+// Returns the options for making token files. The files lie next to the jobs' outputs, so that the
+// next job finds them.
+data::PrepareOptions options_of(const protocol::Launch& launch, const spec::TrainSpec& spec,
+                                const tokenizer::TextTokenizer& tokenizer) {
+    data::PrepareOptions options;
+    options.directory = fs::path(launch.output).lexically_normal().parent_path() / "tokens";
+    options.tokenizer = tokenizer.identity;
+    options.rules.field = spec.data.field;
+    options.rules.completions = spec.data.completions;
+    options.rules.prompt_field = spec.data.prompt_field;
+    options.rules.completion_field = spec.data.completion_field;
+    options.rules.add_special = spec.data.add_special;
+    if (spec.data.append_eos && tokenizer.eos) options.rules.end_token = *tokenizer.eos;
+    options.skip_bad_lines = spec.data.skip_bad_lines;
+    // All threads of the node, because the other ranks wait meanwhile
+    options.threads = at::get_num_threads() * launch.ranks_per_node;
+    return options;
+}
+
+// Reports progress and checks for a request to stop. Returns false if there is a request.
+class Watch {
+  public:
+    Watch(WorkerLink& link, bool tells) : link_(link), tells_(tells) {}
+
+    bool operator()(const data::PrepareProgress& progress) {
+        if (link_.poll().stop) return false;
+        if (!tells_ || Clock::now() < due_) return true;
+        due_ = Clock::now() + kProgressEvery;
+        const Json json = {
+            {"phase", "tokenize"}, {"bytes", progress.done}, {"bytes_total", progress.size}};
+        link_.report(protocol::Progress{json.dump()});
+        return true;
+    }
+
+  private:
+    WorkerLink& link_;
+    bool tells_;
+    Clock::time_point due_{};
+};
+
+// Opens a token file that Roll has made. If it is damaged, it can be deleted and made again.
+data::TokenFile open_made(const fs::path& bin) {
+    Result<data::TokenFile> file = data::TokenFile::open_indexed(bin);
+    if (!file && file.error().code == ErrorCode::Corrupt)
+        file.error().message += "; delete this file and its .bin, and Roll creates both again";
+    return of_disk(std::move(file));
+}
+
+std::span<const std::byte> bytes_of(const data::TokenFile& file) {
+    const data::Tokens tokens = file.tokens();
+    return {tokens.data(), tokens.size() * size_of(tokens.type())};
+}
+
+// An open data file with its entry in checkpoint::State::data.
+struct Opened {
+    data::TokenFile file;
+    std::string identity;
+};
+
+// Opens the data files of one rank.
+struct Opener {
+    const tokenizer::TextTokenizer& tokenizer;
+    const data::PrepareOptions& options;
+    Watch& watch;
+    bool writes;  // true: this rank logs what it finds
+    bool verify;  // true: read each file completely
+
+    // Opens a file. Tokenizes it first if necessary. Returns nullopt if told to stop.
+    std::optional<Opened> open(const fs::path& path) const;
+
+  private:
+    std::optional<Opened> open_as_it_is(const fs::path& path, bool bytes) const;
+    bool verify_made(const fs::path& path, const data::Prepared& prepared) const;
+    void tell(const fs::path& path, const data::Prepared& prepared, const data::TokenFile& file,
+              double seconds) const;
+};
+
+std::optional<Opened> Opener::open_as_it_is(const fs::path& path, bool bytes) const {
+    data::TokenFile file =
+        of_disk(bytes ? data::TokenFile::open_bytes(path) : data::TokenFile::open_indexed(path));
+    if (!writes) return Opened{std::move(file), ""};
+    std::string identity = data::sample_hash(bytes_of(file));
+    if (verify) {
+        const auto hash = data::whole_hash(bytes_of(file), std::ref(watch));
+        if (!hash) return std::nullopt;
+        identity += " " + *hash;
+    }
+    return Opened{std::move(file), std::move(identity)};
+}
+
+// Verifies that a token file was made from its text; throws if it was not. Returns false only if
+// told to stop before the end.
+bool Opener::verify_made(const fs::path& path, const data::Prepared& prepared) const {
+    if (prepared.source_is_gone) return true;
+    if (prepared.record.text_hash.empty()) {
+        std::printf(
+            "%s: not verified: an earlier version of Roll created the tokens without a hash of the "
+            "text\n",
+            path.c_str());
+        return true;
+    }
+    const auto same = of_disk(
+        data::verify_text(path, tokenizer.tokenizer, options, prepared.record, std::ref(watch)));
+    if (same && !*same)
+        throw RankFailure(2, "data.verify: " + path.string() + " is not the text from which " +
+                                 prepared.bin.string() +
+                                 " was made, although its size and modification time are the same; "
+                                 "delete the .bin and its .idx to make them again");
+    return same.has_value();
+}
+
+void Opener::tell(const fs::path& path, const data::Prepared& prepared, const data::TokenFile& file,
+                  double seconds) const {
+    if (prepared.source_is_gone)
+        std::printf("%s no longer exists; the tokens that were made from it are used\n",
+                    path.c_str());
+    if (prepared.was_stale)
+        std::printf(
+            "the content of %s has changed although its size and modification time have not; its "
+            "tokens are made again\n",
+            path.c_str());
+    std::printf("%s: %zu documents, %zu tokens, in %.1f s; %s\n", path.c_str(), file.documents(),
+                file.tokens().size(), seconds, prepared.bin.c_str());
+    if (prepared.bad_lines > 0)
+        std::printf("%s: %llu bad lines skipped; the .bad file next to its tokens lists them\n",
+                    path.c_str(), static_cast<unsigned long long>(prepared.bad_lines));
+}
+
+std::optional<Opened> Opener::open(const fs::path& path) const {
+    if (path.extension() == ".bin") return open_as_it_is(path, /*bytes=*/false);
+    const bool bytes = tokenizer.identity == tokenizer::bytes_tokenizer().identity;
+    if (bytes && path.extension() == ".txt") return open_as_it_is(path, /*bytes=*/true);
+    const auto start = Clock::now();
+    const auto prepared =
+        of_disk(data::prepare(path, tokenizer.tokenizer, options, std::ref(watch)));
+    if (!prepared) return std::nullopt;
+    data::TokenFile file = open_made(prepared->bin);
+    const bool all = verify && writes;
+    if (!of_disk(data::check_tokens(prepared->bin, bytes_of(file), prepared->record, all,
+                                    std::ref(watch))))
+        return std::nullopt;
+    if (all && !verify_made(path, *prepared)) return std::nullopt;
+    const std::chrono::duration<double> seconds = Clock::now() - start;
+    if (writes) tell(path, *prepared, file, seconds.count());
+    return Opened{std::move(file), prepared->record.samples + " " + prepared->record.hash};
+}
+
+// Adds hints for finding token files: the whole-file hashes in the newest readable checkpoint, and
+// the token directories next to the jobs that wrote the checkpoints.
+void add_known(data::PrepareOptions& options, const std::vector<fs::path>& checkpoints) {
+    for (const fs::path& checkpoint : checkpoints) {
+        options.elsewhere.push_back(output_of(checkpoint).parent_path() / "tokens");
+        const auto text = read_file(checkpoint / checkpoint::kStateFile);
+        const auto state = text ? checkpoint::decode_state(*text) : tl::unexpected(text.error());
+        if (!state || !options.hashes.empty()) continue;
+        for (const std::string& file : state->data)
+            options.hashes.push_back(file.substr(std::min(file.find(' '), file.size() - 1) + 1));
+    }
+    std::erase(options.elsewhere, options.directory);
+}
+
+// Counts the documents if they are kept apart. Throws RankFailure(invalid) if no document
+// contributes to the loss.
+data::LearnedDocuments learned_of(const data::Corpus& corpus, const spec::TrainSpec& spec) {
+    if (!spec.data.documents_apart) return {};
+    const data::LearnedDocuments counts =
+        data::count_learned(corpus, {spec.seq_length, spec.data.completions});
+    if (!counts.nothing()) return counts;
+    const std::int64_t cut = counts.unlearned - counts.one_token;
+    std::string why, next;
+    if (cut > 0) {
+        why = std::to_string(cut) + " without a completion within the first " +
+              std::to_string(spec.seq_length + 1) + " tokens";
+        next = "set train.seq_length to " + std::to_string(counts.longest - 1) + " to cut none";
+    }
+    if (counts.one_token > 0) {
+        why += (why.empty() ? "" : ", ") + std::to_string(counts.one_token) +
+               " of a single token (no token is predicted from another document)";
+        if (next.empty()) next = "join short documents into longer ones";
+    }
+    throw RankFailure(2, "data.train: none of the " + std::to_string(counts.documents) +
+                             " documents has a token to learn: " + why + "; " + next);
+}
+
+}  // namespace
+
+std::optional<TrainingData> prepare_training(const protocol::Launch& launch, int rank,
+                                             WorkerLink& link) {
+    spec::TrainSpec spec = checked_spec(launch);
+    ModelSetup model = setup_model(spec, candidates_of(launch));
+    data::PrepareOptions options = options_of(launch, spec, *model.tokenizer);
+    add_known(options, candidates_of(launch));
+    Watch watch(link, rank == 0);
+    const Opener opener{*model.tokenizer, options, watch, rank == 0, spec.data.verify};
+    std::vector<std::string> identity;
+    const auto open_all = [&](const std::vector<std::string>& paths) {
+        std::optional<std::vector<data::NamedTokens>> files(std::in_place);
+        for (const std::string& path : paths) {
+            auto opened = opener.open(path);
+            if (!opened) return decltype(files)();
+            files->push_back({path, std::move(opened->file)});
+            identity.push_back(std::move(opened->identity));
+        }
+        return files;
+    };
+    auto files = open_all(spec.data.train);
+    const std::vector<std::string> trained = rank == 0 ? identity : std::vector<std::string>();
+    if (!files) return std::nullopt;
+    const data::Cut cut = spec.data.completions ? data::Cut::BetweenDocuments : data::Cut::Anywhere;
+    data::Corpus corpus =
+        need(data::Corpus::make(*std::move(files), spec.data.valid_fraction, spec.seq_length, cut));
+    std::vector<data::Corpus> valid;
+    for (const spec::ValidFiles& set : spec.data.valid_files) {
+        auto held_out = open_all(set.paths);
+        if (!held_out) return std::nullopt;
+        valid.push_back(need(data::Corpus::held_out(*std::move(held_out), cut)));
+    }
+    data::LearnedDocuments learned;
+    if (rank == 0) learned = learned_of(corpus, spec);
+    return TrainingData{std::move(spec),  std::move(model), std::move(corpus),
+                        std::move(valid), learned,          trained};
+}
+
+int tokenize_ahead(const protocol::Launch& launch, WorkerLink& link) {
+    const spec::TrainSpec spec = need(spec::tokenize_spec(launch.document));
+    const auto tokenizer = job_tokenizer(spec);
+    const data::PrepareOptions options = options_of(launch, spec, *tokenizer);
+    Watch watch(link, /*tells=*/true);
+    link.report(protocol::Ready{});
+    std::vector<std::string> paths = spec.data.train;
+    for (const spec::ValidFiles& set : spec.data.valid_files)
+        paths.insert(paths.end(), set.paths.begin(), set.paths.end());
+    const Opener opener{*tokenizer, options, watch, /*writes=*/true, spec.data.verify};
+    for (const std::string& path : paths)
+        if (!opener.open(path)) return protocol::kExitYielded;
+    return 0;
+}
+
+}  // namespace roll::train

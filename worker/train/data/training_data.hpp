@@ -1,0 +1,38 @@
+// Prepares what a rank needs before the ranks connect: the job's spec, its model config and
+// tokenizer, and the corpus as tokens. Tokenizing text may take hours. Because the ranks are not
+// connected yet, no rank waits in a collective meanwhile, and an interruption keeps the work that
+// is done.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/protocol/rank.hpp"
+#include "worker/train/data/corpus/learned.hpp"
+#include "worker/train/model/model_setup.hpp"
+#include "worker/train/process/worker_link.hpp"
+
+namespace roll::train {
+
+struct TrainingData {
+    spec::TrainSpec spec;
+    ModelSetup model;
+    data::Corpus corpus;
+    std::vector<data::Corpus> valid;  // corpora of spec.data.valid_files
+    // Counts of documents, on rank 0 only, and only if documents are kept apart.
+    data::LearnedDocuments learned = {};
+    std::vector<std::string> identity = {};  // on rank 0: the hashes for checkpoint::State::data
+};
+
+// Prepares a rank. Returns nullopt if told to stop. Throws RankFailure; on rank 0 also
+// RankFailure(invalid) if no document contributes to the loss.
+std::optional<TrainingData> prepare_training(const protocol::Launch& launch, int rank,
+                                             WorkerLink& link);
+
+// Runs a job of kind tokenize: makes the token files that a training job with the same text,
+// tokenizer and rules will find. Returns the exit status: 0, or the status of a rank that was told
+// to stop. Throws RankFailure.
+int tokenize_ahead(const protocol::Launch& launch, WorkerLink& link);
+
+}  // namespace roll::train

@@ -1,0 +1,32 @@
+// Finds, over all ranks, the cause of a step whose loss or gradient norm is not finite.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "worker/train/comm/communicator.hpp"
+#include "worker/train/data/batches.hpp"
+#include "worker/train/job/not_finite.hpp"
+#include "worker/train/pipeline/train_step.hpp"
+
+namespace roll::train {
+
+struct BadStep {
+    int rank = 0;  // the first rank whose values are not finite; 0 if there is no single such rank
+    // sentence that names the step, the rank, the samples and the first bad parameter
+    std::string sentence;
+    std::vector<std::int64_t> samples;  // samples at fault, of all ranks, ascending
+};
+
+// Finds the samples at fault: those of the micro-batches whose own loss or gradient is not finite.
+// If there are no such micro-batches, all samples of the step are at fault. Every rank must call it
+// with its own part of the batch; all ranks get the same result.
+BadStep find_bad_step(Chunk& model, std::span<const Microbatch> batch, const StepResult& result,
+                      const StepPlace& place, Communicator& world);
+
+// Returns ascending numbers as ranges: "50 to 51 and 64".
+std::string ranges_text(std::span<const std::int64_t> ascending);
+
+}  // namespace roll::train

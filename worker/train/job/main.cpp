@@ -1,0 +1,169 @@
+// roll-rank: runs one rank of a train job; also samples text (generate) and reports plans (plan).
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
+
+#include <ATen/Parallel.h>
+#include <CLI/CLI.hpp>
+#include <unistd.h>
+
+#include "common/files.hpp"
+#include "common/processor.hpp"
+#include "worker/train/job/trainer.hpp"
+#include "worker/train/model/generate_text.hpp"
+#include "worker/train/process/deterministic.hpp"
+#include "worker/train/process/failure.hpp"
+#include "worker/train/process/launch.hpp"
+#include "worker/train/process/stacks.hpp"
+#include "worker/train/report/plan_report.hpp"
+
+namespace roll::train {
+namespace {
+
+struct Arguments {
+    std::string launch;
+    int rank = 0;
+    std::string directory, prompt;
+    TextOptions text;
+    std::string spec_file;
+    bool json = false;
+};
+
+// Sets the number of threads: OMP_NUM_THREADS if it is set, else this rank's share of the cores.
+void set_threads(int ranks_on_this_node) {
+    const char* const told = std::getenv("OMP_NUM_THREADS");
+    const int cores = static_cast<int>(std::thread::hardware_concurrency());
+    const int threads = told != nullptr ? std::atoi(told) : cores / ranks_on_this_node;
+    at::set_num_threads(std::max(threads, 1));
+}
+
+int train(const Arguments& arguments, WorkerLink& link) {
+    need(find_processor());
+    const protocol::Launch launch =
+        need(protocol::decode_launch(need(read_file(arguments.launch))));
+    if (arguments.rank < 0 || arguments.rank >= launch.world_size())
+        throw RankFailure(2, "--rank " + std::to_string(arguments.rank) + " is not one of the " +
+                                 std::to_string(launch.world_size()) + " ranks");
+    set_threads(launch.ranks_per_node);
+    if (launch.gpus.empty()) std::printf("processor: %s\n", processor_text(processor()).c_str());
+    if (launch.kind == "tokenize") return tokenize_ahead(launch, link);
+    const spec::TrainSpec spec = checked_spec(launch);
+    if (spec.deterministic) {
+        const std::string told = make_deterministic(!launch.gpus.empty());
+        if (arguments.rank == 0) std::printf("%s\n", told.c_str());
+    }
+    Backend backend = take_backend(launch, arguments.rank);
+    std::optional<TrainingData> data = prepare_training(launch, arguments.rank, link);
+    if (!data) return protocol::kExitYielded;
+    Trainer trainer(launch, arguments.rank, link, *std::move(data), std::move(backend));
+    return trainer.run();
+}
+
+int generate(const Arguments& arguments) {
+    set_threads(1);
+    const std::string text = generate_text(arguments.directory, arguments.prompt, arguments.text);
+    const OrderedJson json = {
+        {"schema", "roll.generate/1"}, {"prompt", arguments.prompt}, {"text", text}};
+    const std::string out = arguments.json
+                                ? json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace)
+                                : arguments.prompt + text;
+    std::printf("%s\n", out.c_str());
+    return 0;
+}
+
+// Prints the plan of a job. The spec file is a train job's document, or a job file in JSON with
+// absolute paths.
+int plan(const Arguments& arguments) {
+    const std::string document = need(read_file(arguments.spec_file));
+    const spec::TrainSpec spec = need(spec::train_spec(document));
+    const Json resources = need(parse_json(document)).value("resources", Json::object());
+    const OrderedJson json = plan_json(spec, resources.value("gpus_per_node", 0) > 0);
+    std::printf("%s\n", (arguments.json ? json.dump() : plan_text(json)).c_str());
+    return 0;
+}
+
+// Runs `command` and returns its exit status. If it throws, passes the error to `tell` as one
+// sentence and returns the exit status that belongs to the error.
+int run(const std::function<int()>& command, const std::function<void(const std::string&)>& tell) {
+    try {
+        return command();
+    } catch (const RankFailure& e) {
+        tell(e.what());
+        return e.status();
+    } catch (const PeerLost& e) {
+        tell(e.what());
+        return protocol::kExitPeerLost;
+    } catch (const std::bad_alloc&) {
+        tell("out of memory");
+        return 1;
+    } catch (const c10::Error& e) {
+        tell(e.what_without_backtrace());
+        return 1;
+    } catch (const std::exception& e) {
+        tell(e.what());
+        return 1;
+    }
+}
+
+int main(int argc, char** argv) {
+    if (const Result<Processor> found = find_processor()) limit_libraries(*found);
+    Arguments arguments;
+    CLI::App app("Run one rank of a Roll train job, sample text or report a plan");
+    app.add_option("--launch", arguments.launch, "Launch file that roll-worker wrote");
+    app.add_option("--rank", arguments.rank, "Number of this rank in the job, from 0");
+    CLI::App* sampling = app.add_subcommand("generate", "Sample from an HF or MCA directory");
+    sampling->add_option("DIR", arguments.directory, "Directory of a model with its tokenizer")
+        ->required();
+    sampling->add_option("PROMPT", arguments.prompt, "Text to continue")->required();
+    sampling
+        ->add_option("--max-tokens", arguments.text.max_tokens, "Maximum number of tokens to add")
+        ->check(CLI::PositiveNumber);
+    sampling
+        ->add_option("--temperature", arguments.text.temperature,
+                     "Sampling temperature; 0 always takes the most likely token")
+        ->check(CLI::NonNegativeNumber);
+    sampling
+        ->add_option("--top-p", arguments.text.top_p,
+                     "Sample from the most likely tokens up to this total probability")
+        ->check(CLI::Range(0.0, 1.0));
+    sampling->add_option("--seed", arguments.text.seed, "The same seed gives the same text");
+    sampling->add_flag("--json", arguments.json, "One JSON object (roll.generate/1)");
+    CLI::App* planning =
+        app.add_subcommand("plan", "Report what a train job would do, without running it");
+    planning->add_option("--spec", arguments.spec_file, "The job's document, JSON")->required();
+    planning->add_flag("--json", arguments.json, "One JSON object (roll.plan/1)");
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& e) {
+        return app.exit(e) == 0 ? 0 : 2;
+    }
+    const auto on_stderr = [&](const std::string& sentence) {
+        if (arguments.json)
+            std::printf("%s\n", Json{{"error", {{"message", sentence}}}}.dump().c_str());
+        std::fprintf(stderr, "error: %s\n", sentence.c_str());
+    };
+    if (*sampling) return run([&] { return generate(arguments); }, on_stderr);
+    if (*planning) return run([&] { return plan(arguments); }, on_stderr);
+    if (arguments.launch.empty()) {
+        std::fprintf(stderr, "error: give --launch FILE --rank R, or a command: generate, plan\n");
+        return 2;
+    }
+    dump_stacks_on_signal();
+    WorkerLink link;
+    const auto report = [&](const std::string& sentence) {
+        std::fprintf(stderr, "error: %s\n", sentence.c_str());
+        link.report(protocol::Failed{sentence});
+    };
+    return run([&] { return train(arguments, link); }, report);
+}
+
+}  // namespace
+}  // namespace roll::train
+
+int main(int argc, char** argv) {
+    const int status = roll::train::main(argc, argv);
+    // Ends without calling destructors, because a process group with dead peers would wait for
+    // them.
+    std::fflush(nullptr);
+    ::_exit(status);
+}

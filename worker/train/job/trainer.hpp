@@ -1,0 +1,116 @@
+// One rank's run of a train or resume job, from its launch file to its exit status: setup, restore,
+// the training loop, validation, samples, checkpoints, stopping. All ranks make the same decisions
+// in the same order. A signal or command may reach only one rank, so the ranks exchange signals and
+// commands between steps.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/protocol/rank.hpp"
+#include "common/spec/train.hpp"
+#include "worker/plan/cost.hpp"
+#include "worker/train/comm/backend.hpp"
+#include "worker/train/comm/local_communicator.hpp"
+#include "worker/train/data/batches.hpp"
+#include "worker/train/data/training_data.hpp"
+#include "worker/train/job/bad_step.hpp"
+#include "worker/train/job/loss_rise.hpp"
+#include "worker/train/job/validation.hpp"
+#include "worker/train/model/model_setup.hpp"
+#include "worker/train/pipeline/train_step.hpp"
+#include "worker/train/report/metrics.hpp"
+#include "worker/train/save/saver.hpp"
+
+namespace roll::train {
+
+class Trainer {
+  public:
+    // Connects the ranks and restores the state. Throws RankFailure or PeerLost.
+    Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, TrainingData data,
+            Backend backend);
+
+    // Trains. Returns the exit status: 0, or the status of a rank that stopped early at rolld's
+    // request. Throws RankFailure or PeerLost.
+    int run();
+
+  private:
+    using Clock = std::chrono::steady_clock;
+    struct Agreed {
+        bool stop = false;
+        bool checkpoint = true;
+        bool save = false;     // save a checkpoint and continue
+        bool measure = false;  // measure the peak FLOP/s again
+    };
+
+    void connect();
+    void restore_newest();
+    void start_from_given();
+    void recall_left_out();
+    void open_outputs();
+    Agreed agree();
+    void train_step();
+    StepPlace place() const { return {spec_, state_.step, state_.samples, dp_->rank()}; }
+    void after_step(const StepResult& result, const plan::FlopsPerToken& flops, double seconds,
+                    double data_wait_seconds);
+    plan::FlopsPerToken flops_of(std::span<const Microbatch> batch);
+    void tell_step(double own_seconds);
+    void find_peak();
+    void not_finite(const StepResult& result, std::span<const Microbatch> batch);
+    // returns text about it for the bad step's error message
+    std::string prepare_rewind(const BadStep& bad);
+    // measures the validation sets that are due
+    std::vector<ValidResult> measure(const Moment& moment);
+    // measures the sets that are due; returns true if the tracked loss is the best so far
+    bool validate(const Moment& moment);
+    Moment moment() const;
+    void measure_export();  // measures the validation loss with weights rounded as in the export
+    bool stops_early() const;
+    void sample();
+    void save();
+    bool await_space();
+    void await_recorded();
+    bool due(std::int64_t every) const;
+    bool writes() const { return rank_ == 0; }
+
+    protocol::Launch launch_;
+    int rank_;
+    WorkerLink& link_;
+    Backend backend_;
+    spec::TrainSpec spec_;
+    std::string record_;  // the job record (job_record.hpp)
+    ModelSetup model_;
+    data::Corpus corpus_;
+    std::vector<data::Corpus> valid_;
+    data::LearnedDocuments learned_;  // set on rank 0 only
+    data::Sampler sampler_;
+    Validation validation_;
+    plan::PipelineSchedule schedule_;
+    LocalGroup alone_{1};
+    std::optional<GlooFabric> fabric_;
+    std::unique_ptr<Communicator> world_, dp_, pp_;
+    std::optional<TrainStep> step_;
+    checkpoint::State state_;
+    checkpoint::Choice choice_;       // set on rank 0 only
+    std::optional<Saver> saver_;      // set only on the rank that writes
+    std::optional<Metrics> metrics_;  // set only on the rank that writes
+    Clock::time_point progress_due_{};
+    std::int64_t tokens_before_ = 0;  // tokens trained before the latest step
+    double step_seconds_ = 0;         // smoothed duration of a step
+    double waited_ = 0;               // seconds of waiting for other ranks, in this run
+    double own_seconds_ = 0;          // smoothed duration of a step without waiting
+    Clock::time_point told_{};
+    std::int64_t frozen_factors_ = 0;
+    double peak_flops_ = 0;  // peak FLOP/s, summed over all ranks; 0 until measured
+    // a step was faster than the measured peak; set only on the rank that writes
+    bool peak_beaten_ = false;
+    int skipped_in_a_row_ = 0;
+    LossHistory history_;  // filled only on the rank that writes
+};
+
+}  // namespace roll::train

@@ -1,0 +1,224 @@
+// The trainer up to its first step: connects the ranks, restores the state, and opens the outputs.
+#include <cstdio>
+
+#include <ATen/ATen.h>
+#include <unistd.h>
+
+#include "common/files.hpp"
+#include "worker/plan/mesh.hpp"
+#include "worker/train/comm/timed_communicator.hpp"
+#include "worker/train/job/bad_step.hpp"
+#include "worker/train/job/trainer.hpp"
+#include "worker/train/model/load_weights.hpp"
+#include "worker/train/model/model_setup.hpp"
+#include "worker/train/process/failure.hpp"
+#include "worker/train/process/launch.hpp"
+#include "worker/train/report/run_report.hpp"
+#include "worker/train/save/continuation.hpp"
+#include "worker/train/save/job_record.hpp"
+#include "worker/train/save/left_out.hpp"
+#include "worker/train/save/poisoned.hpp"
+
+namespace roll::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string host_name() {
+    char name[256] = {};
+    ::gethostname(name, sizeof name - 1);
+    return name;
+}
+
+FabricOptions fabric_options(const protocol::Launch& launch, int rank) {
+    FabricOptions options;
+    options.rendezvous_file = fs::path(launch.logs) / "rendezvous";
+    options.nonce = launch.nonce;
+    options.prefix =
+        std::to_string(launch.attempt.job.value) + "/" + to_string(launch.attempt.token);
+    options.rank = rank;
+    if (launch.nodes > 1) options.host = host_name();
+    return options;
+}
+
+}  // namespace
+
+Trainer::Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, TrainingData data,
+                 Backend backend)
+    : launch_(launch),
+      rank_(rank),
+      link_(link),
+      backend_(std::move(backend)),
+      spec_(std::move(data.spec)),
+      record_(job_record(launch, spec_)),
+      model_(std::move(data.model)),
+      corpus_(std::move(data.corpus)),
+      valid_(std::move(data.valid)),
+      learned_(data.learned),
+      sampler_(corpus_, spec_.seq_length, spec_.seed),
+      validation_(spec_, corpus_, valid_),
+      schedule_(plan::one_forward_one_backward(1, static_cast<int>(spec_.microbatches()))) {
+    connect();
+    TrainOptions options;
+    options.init = {.seed = spec_.seed,
+                    .std = model_.config.init_std,
+                    .dtype = dtype_of(spec_.precision),
+                    .device = backend_.device,
+                    .draw = spec_.model.from.empty(),
+                    .freeze = spec_.model.freeze};
+    options.adamw = {spec_.optimizer.beta1, spec_.optimizer.beta2, spec_.optimizer.eps,
+                     spec_.optimizer.weight_decay, spec_.optimizer.decays};
+    options.clip_grad = spec_.optimizer.clip_grad;
+    options.count_zeros = spec_.metrics.grad_zeros;
+    options.normalize = spec_.normalize;
+    step_.emplace(model_.config, schedule_, Groups{*pp_, *dp_}, options);
+    const Parameters& parameters = step_->chunks()[0].parameters();
+    const std::int64_t frozen = count_frozen(spec_.model.freeze, parameters.specs);
+    if (frozen > 0 && writes())
+        std::printf("%lld of %lld parameters are frozen\n", static_cast<long long>(frozen),
+                    static_cast<long long>(parameters.flat_weight.numel()));
+    frozen_factors_ = frozen_factors(spec_, model_.config);
+    state_ = first_state(spec_, corpus_.train_tokens());
+    state_.data = std::move(data.identity);
+    restore_newest();
+    recall_left_out();
+    if (writes()) open_outputs();
+    link_.report(protocol::Ready{});
+}
+
+void Trainer::connect() {
+    pp_ = std::make_unique<LocalCommunicator>(alone_, 0);
+    const int world = launch_.world_size();
+    const plan::Mesh mesh = need(plan::Mesh::make(spec_.parallel, world));
+    if (world > 1) fabric_.emplace(fabric_options(launch_, rank_));
+    const auto group = [&](const std::string& name,
+                           const std::vector<int>& ranks) -> std::unique_ptr<Communicator> {
+        if (!fabric_) return std::make_unique<LocalCommunicator>(alone_, 0);
+        return fabric_->group(name, ranks);
+    };
+    dp_ = fabric_ ? backend_.group(*fabric_, "dp", mesh.group(rank_, plan::Axis::Dp))
+                  : group("dp", {0});
+    dp_ = std::make_unique<TimedCommunicator>(std::move(dp_), waited_);
+    std::vector<int> everyone;
+    for (int rank = 0; rank < world; ++rank) everyone.push_back(rank);
+    world_ = group("world", everyone);
+}
+
+void Trainer::start_from_given() {
+    const std::string& from = spec_.model.from;
+    if (from.empty()) return;
+    const std::string how = load_weights(from, step_->chunks()[0].parameters(), spec_.seed);
+    if (writes()) std::printf("starting from the weights in %s (%s)\n", from.c_str(), how.c_str());
+}
+
+// Restores the newest good checkpoint. Rank 0 verifies every byte of the candidates; the other
+// ranks follow its choice.
+void Trainer::restore_newest() {
+    const std::vector<fs::path> candidates = candidates_of(launch_);
+    if (candidates.empty()) {
+        if (launch_.kind == "resume")
+            throw RankFailure(2, "there is no recorded checkpoint to resume from");
+        start_from_given();
+        return;
+    }
+    const at::Tensor chosen = at::zeros({}, at::kDouble);
+    if (writes()) {
+        choice_ = choose_sound(candidates);
+        for (const std::string& reason : choice_.reasons) std::printf("%s\n", reason.c_str());
+        if (choice_.directory)
+            chosen.fill_(static_cast<double>(std::ranges::find(candidates, *choice_.directory) -
+                                             candidates.begin() + 1));
+        else if (std::ranges::any_of(candidates, is_poisoned))
+            chosen.fill_(-1);
+    }
+    sum_over(*world_, chosen);
+    if (chosen.item<double>() < 0)
+        throw RankFailure(
+            writes() ? protocol::kExitDiverged : protocol::kExitPeerLost,
+            "no checkpoint is left from before the loss began to rise; keep more checkpoints "
+            "(checkpoint.keep, checkpoint.keep_every), or train with a lower train.optimizer.lr");
+    const auto number = static_cast<std::size_t>(chosen.item<double>());
+    if (number == 0)
+        throw RankFailure(1,
+                          "none of the " + std::to_string(candidates.size()) +
+                              " recorded checkpoints passes verification; the newest checkpoint: " +
+                              (writes() ? choice_.reasons.front() : "see rank 0"));
+    const fs::path& directory = candidates[number - 1];
+    const std::string warning = check_same_model(directory, model_, spec_.tokenizer);
+    if (!warning.empty()) model_.warnings.push_back(warning);
+    const checkpoint::State restored =
+        restore(directory, step_->chunks()[0], step_->optimizers()[0]);
+    check_continues(restored, state_, directory);
+    if (restored.step > spec_.steps)
+        throw RankFailure(2, "train.steps: " + std::to_string(spec_.steps) + " is less than step " +
+                                 std::to_string(restored.step) + " of the checkpoint " +
+                                 directory.string() +
+                                 " from which the job continues; set more steps, or resume from "
+                                 "an earlier checkpoint");
+    state_ = continued(restored, state_);
+    // A job that resumes another job starts the count again, because a user who resumes a job that
+    // stopped early wants it to train on.
+    if (output_of(directory).lexically_normal() != fs::path(launch_.output).lexically_normal())
+        state_.stale_validations = 0;
+    if (writes())
+        std::printf("resumed at step %lld from %s\n", static_cast<long long>(state_.step),
+                    directory.c_str());
+    if (!writes()) return;
+    for (const std::string& line : differences(directory, record_, state_.step))
+        std::printf("%s\n", line.c_str());
+    if (state_.step == spec_.steps)
+        std::printf("train.steps %lld are done: nothing is left to train\n",
+                    static_cast<long long>(spec_.steps));
+}
+
+// Adds the samples to leave out that were found after the last checkpoint: by an earlier attempt,
+// or by the job that this one resumes.
+void Trainer::recall_left_out() {
+    if (writes()) {
+        join(state_.left_out, read_left_out(launch_.output, state_));
+        if (choice_.directory)
+            join(state_.left_out, read_left_out(output_of(*choice_.directory), state_));
+    }
+    share(state_.left_out, *world_);
+    if (writes() && !state_.left_out.empty())
+        std::printf("left out: samples %s, because a step with them was not finite\n",
+                    ranges_text(state_.left_out).c_str());
+}
+
+void Trainer::open_outputs() {
+    const fs::path output = launch_.output;
+    SaverOptions options{output / "checkpoints",
+                         launch_.attempt.token,
+                         retention_of(spec_),
+                         recorded_of(launch_, choice_),
+                         snapshot_bytes(step_->chunks()[0].parameters(), model_) + record_.size(),
+                         spec_.checkpoint_first_step && state_.step == 0};
+    if (spec_.checkpoint_keep_best && state_.best_valid_loss)
+        options.retention.best_step =
+            recorded_best(options.checkpoints, options.recorded, state_.best_step);
+    fs::path earlier;
+    if (choice_.directory) {
+        const fs::path& from = *choice_.directory;
+        const fs::path job = output_of(from);
+        if (job.lexically_normal() == output.lexically_normal())
+            options.retention.resumed_from = choice_.manifest.name;
+        else
+            earlier = job / "metrics.jsonl";
+    }
+    need(make_directories(options.checkpoints));
+    need(write_file_atomically(output / "job.json", record_));
+    saver_.emplace(std::move(options), model_, link_);
+    metrics_.emplace(MetricsOptions{output, earlier, state_.step,
+                                    metrics_head(spec_, model_.config, corpus_, learned_),
+                                    spec_.metrics, validation_.names()});
+    for (const auto& [step, loss] : metrics_->losses()) history_.add(step, loss);
+    std::printf("%s\n", headline(spec_, model_.config, corpus_).c_str());
+    if (learned_.documents > 0)
+        std::printf("%s\n", documents_line(learned_, spec_.seq_length).c_str());
+    std::vector<std::string> warnings = model_.warnings;
+    for (std::string& warning : warnings_of(spec_, corpus_, learned_))
+        warnings.push_back(std::move(warning));
+    for (const std::string& warning : warnings) std::printf("warning: %s\n", warning.c_str());
+}
+
+}  // namespace roll::train

@@ -1,0 +1,147 @@
+#include "worker/train/job/validation.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <numbers>
+
+#include "worker/train/data/batches.hpp"
+#include "worker/train/data/corpus/ngram.hpp"
+#include "worker/train/process/failure.hpp"
+
+namespace roll::train {
+
+Validation::Validation(const spec::TrainSpec& spec, const data::Corpus& train,
+                       const std::vector<data::Corpus>& files) {
+    const auto add = [&](const std::string& name, const data::Corpus& corpus) {
+        std::vector<data::Window> windows = data::valid_windows(corpus, spec.seq_length);
+        const auto own = spec.valid_intervals.find(name);
+        if (windows.empty()) return;
+        sets_.push_back({.name = name,
+                         .tracked = name == spec.data.track,
+                         .interval = own == spec.valid_intervals.end()
+                                         ? spec::Interval{.steps = spec.valid_every}
+                                         : own->second,
+                         .windows = std::move(windows)});
+    };
+    add(spec.data.valid_name, train);
+    for (std::size_t i = 0; i < files.size(); ++i) add(spec.data.valid_files[i].name, files[i]);
+    std::stable_partition(sets_.begin(), sets_.end(),
+                          [](const ValidSet& set) { return set.tracked; });
+    if (!sets_.empty()) sets_.front().tracked = true;
+    const auto is_silent = [&](const data::Window& window) { return !predicts(window, spec); };
+    for (const ValidSet& set : sets_)
+        if (std::all_of(set.windows.begin(), set.windows.end(), is_silent))
+            throw RankFailure(2, "data.valid: none of the " + std::to_string(set.windows.size()) +
+                                     " windows held out" +
+                                     (set.name.empty() ? "" : " as " + set.name) +
+                                     " has a token to predict; hold out more text, or raise "
+                                     "train.seq_length");
+}
+
+std::vector<std::string> Validation::names() const {
+    std::vector<std::string> names;
+    for (const ValidSet& set : sets_) names.push_back(set.name);
+    return names;
+}
+
+std::vector<const ValidSet*> Validation::due(const Moment& m) const {
+    std::vector<const ValidSet*> found;
+    for (const ValidSet& set : sets_) {
+        const auto& [steps, tokens] = set.interval;
+        const bool at_step = steps > 0 && m.step % steps == 0;
+        const bool at_token = tokens > 0 && m.tokens / tokens > m.tokens_before / tokens;
+        if (at_step || at_token || m.last) found.push_back(&set);
+    }
+    return found;
+}
+
+namespace {
+
+// Number of micro-batches evaluated at a time, so that memory does not grow with the set.
+constexpr std::int64_t kMicrobatches = 16;
+
+LossSum evaluate(std::span<const data::Window> windows, TrainStep& step,
+                 const spec::TrainSpec& spec, std::int64_t vocab, int dp_rank) {
+    const auto most =
+        static_cast<std::size_t>(kMicrobatches * spec.micro_batch_size * spec.parallel.dp);
+    LossSum sum;
+    for (; !windows.empty(); windows = windows.subspan(std::min(most, windows.size()))) {
+        const auto part = windows.first(std::min(most, windows.size()));
+        const LossSum added = step.evaluate(valid_batches(part, spec, vocab, dp_rank));
+        sum.loss += added.loss;
+        sum.tokens += added.tokens;
+    }
+    return sum;
+}
+
+}  // namespace
+
+std::vector<ValidResult> Validation::run(const std::vector<const ValidSet*>& sets, TrainStep& step,
+                                         const spec::TrainSpec& spec, std::int64_t vocab,
+                                         int dp_rank) const {
+    std::vector<ValidResult> results;
+    for (const ValidSet* set : sets) {
+        const LossSum sum = evaluate(set->windows, step, spec, vocab, dp_rank);
+        ValidResult result{.name = set->name,
+                           .tracked = set->tracked,
+                           .loss = sum.loss / static_cast<double>(sum.tokens),
+                           .tokens = sum.tokens};
+        if (set->bytes > 0)
+            result.bits_per_byte = sum.loss / std::numbers::ln2 / static_cast<double>(set->bytes);
+        result.ngram_bits = set->ngram_bits;
+        results.push_back(std::move(result));
+    }
+    return results;
+}
+
+void Validation::measure_text(const tokenizer::Tokenizer& tokenizer, const data::Corpus& train) {
+    if (measured_) return;
+    measured_ = true;
+    std::optional<data::NgramModel> baseline;
+    for (ValidSet& set : sets_) {
+        set.bytes = predicted_bytes(set.windows, tokenizer);
+        if (!train.is_bytes() || !data::are_bytes(set.windows)) continue;
+        if (!baseline) baseline.emplace(train);
+        set.ngram_bits = data::valid_bits_per_byte(*baseline, set.windows);
+    }
+}
+
+OrderedJson valid_row(std::int64_t step, const std::vector<ValidResult>& results) {
+    OrderedJson row = {{"step", step}};
+    const auto put = [&](const ValidResult& result, const std::string& suffix) {
+        row["valid_loss" + suffix] = result.loss;
+        row["valid_perplexity" + suffix] = std::exp(result.loss);
+        if (result.bits_per_byte) row["valid_bits_per_byte" + suffix] = *result.bits_per_byte;
+        row["valid_tokens" + suffix] = result.tokens;
+        if (result.ngram_bits) row["ngram2_bits_per_byte" + suffix] = *result.ngram_bits;
+    };
+    for (const ValidResult& result : results)
+        if (result.tracked) put(result, "");
+    for (const ValidResult& result : results)
+        if (!result.name.empty()) put(result, "/" + result.name);
+    return row;
+}
+
+std::string valid_text(std::int64_t step, const std::vector<ValidResult>& results) {
+    std::string text;
+    for (const ValidResult& result : results) {
+        char line[256];
+        std::snprintf(line, sizeof line, "%sstep %lld  held-out%s%s: loss %.4f, perplexity %.4g",
+                      text.empty() ? "" : "\n", static_cast<long long>(step),
+                      result.name.empty() ? "" : " ", result.name.c_str(), result.loss,
+                      std::exp(result.loss));
+        text += line;
+        if (result.bits_per_byte) {
+            std::snprintf(line, sizeof line, ", %.4f bits per byte", *result.bits_per_byte);
+            text += line;
+        }
+        if (result.ngram_bits) {
+            std::snprintf(line, sizeof line, " (order-2 n-gram: %.4f)", *result.ngram_bits);
+            text += line;
+        }
+    }
+    return text;
+}
+
+}  // namespace roll::train

@@ -1,0 +1,155 @@
+#include "worker/train/model/load_weights.hpp"
+
+#include <cmath>
+#include <map>
+#include <memory>
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include "worker/convert/gather.hpp"
+#include "worker/convert/mca_layout.hpp"
+#include "worker/families/families.hpp"
+#include "worker/train/model/random.hpp"
+#include "worker/train/process/failure.hpp"
+
+namespace roll::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+// size of a block of rows in bytes, so that it fits in the cache
+constexpr std::int64_t kReadBytes = 1 << 18;
+
+tensor::DType dtype_of(const Parameters& parameters) {
+    return main_type(parameters) == at::kDouble ? tensor::DType::F64 : tensor::DType::F32;
+}
+
+// Returns the index in `parameters` of each native tensor's name.
+std::map<std::string, std::size_t> by_name(const Parameters& parameters) {
+    std::map<std::string, std::size_t> result;
+    for (std::size_t i = 0; i < parameters.specs.size(); ++i) result[parameters.specs[i].name] = i;
+    return result;
+}
+
+bool is_vocabulary(const std::string& name) {
+    return name == "embedding.word_embeddings.weight" || name == "output_layer.weight";
+}
+
+// Fills the additional rows, from `old` on, with the mean of the rows before `old`, plus noise.
+void grow(const at::Tensor& w_VC, std::int64_t old, std::uint64_t seed, const std::string& name) {
+    const at::Tensor mean_C = w_VC.narrow(0, 0, old).mean(0, false, at::kDouble);
+    // Noise for all rows, because the noise of a row must not depend on `old`
+    const at::Tensor noise_VC = at::empty_like(w_VC);
+    fill_normal(noise_VC, 1 / std::sqrt(static_cast<double>(w_VC.size(1))), seed, name + " grown");
+    const std::int64_t added = w_VC.size(0) - old;
+    w_VC.narrow(0, old, added).copy_(noise_VC.narrow(0, old, added) + mean_C);
+}
+
+// Calls body(begin, end) for blocks of rows, in parallel.
+template <class Body>
+void for_blocks(std::int64_t rows, std::int64_t row_bytes, const Body& body) {
+    const std::int64_t block = std::max<std::int64_t>(1, kReadBytes / row_bytes);
+    at::parallel_for(0, rows, block, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t row = begin; row < end; row += block)
+            body(row, std::min(row + block, end));
+    });
+}
+
+// Reads the rows of a mapped tensor into `to`, cast to its type, in parallel.
+void read_rows(const convert::Source& source, const convert::TargetTensor& target,
+               const at::Tensor& to) {
+    const std::int64_t rows = to.dim() == 0 ? 1 : to.size(0);
+    const std::int64_t row_bytes = static_cast<std::int64_t>(to.nbytes()) / rows;
+    auto* bytes = static_cast<std::byte*>(to.data_ptr());
+    for_blocks(rows, row_bytes, [&](std::int64_t begin, std::int64_t end) {
+        convert::gather_rows(source, target, begin, end, bytes + begin * row_bytes);
+    });
+}
+
+// Like read_rows(), for a weight that is stored as two 16-bit halves: reads each block of rows as
+// float32, then splits it into the halves.
+void read_halves(const convert::Source& source, const convert::TargetTensor& target,
+                 const Parameters& parameters, std::size_t i) {
+    const at::Tensor& weight = parameters.weight[i];
+    const std::int64_t rows = weight.size(0), row = weight.numel() / rows;
+    for_blocks(rows, row * std::int64_t{sizeof(float)}, [&](std::int64_t begin, std::int64_t end) {
+        const auto size = static_cast<std::size_t>((end - begin) * row);
+        const auto block = std::make_unique_for_overwrite<float[]>(size);
+        convert::gather_rows(source, target, begin, end, reinterpret_cast<std::byte*>(block.get()));
+        set_halves(parameters, i, begin * row, {block.get(), size});
+    });
+}
+
+// Reads the weights of one parameter. Returns the number of rows that were added to the vocabulary.
+Result<std::int64_t> read_into(const convert::Source& source, const convert::TargetTensor& target,
+                               const Parameters& parameters, std::size_t i, std::uint64_t seed) {
+    const tensor::Shape& shape = target.info.shape;
+    const at::Tensor& weight = parameters.weight[i];
+    const bool grows = is_vocabulary(target.info.name) && weight.dim() == 2 && shape.size() == 2 &&
+                       shape[1] == weight.size(1) && shape[0] < weight.size(0);
+    if (!grows && weight.sizes() != at::IntArrayRef(shape))
+        return fail(ErrorCode::InvalidArgument,
+                    source.directory.string() + ": " + target.info.name + " has shape " +
+                        tensor::to_string(shape) + "; the job's model has " +
+                        tensor::to_string(weight.sizes().vec()));
+    if (parameters.flat_rest.defined() && !grows) {
+        read_halves(source, target, parameters, i);
+    } else {
+        const at::Tensor host = main_to_write(parameters, i);
+        read_rows(source, target, grows ? host.narrow(0, 0, shape[0]) : host);
+        if (grows) grow(host, shape[0], seed, target.info.name);
+        set_main(parameters, i, host);
+    }
+    convert::release(source, target);
+    return grows ? weight.size(0) - shape[0] : 0;
+}
+
+std::string title_of(convert::Format format) {
+    if (format == convert::Format::Hf) return "HuggingFace";
+    if (format == convert::Format::Mca) return "MCA";
+    return convert::name_of(format);
+}
+
+std::string decision(const convert::Source& source, std::int64_t grown) {
+    std::string text = title_of(source.format);
+    const formats::McaLayout& layout = source.config.layout;
+    const std::pair<const char*, int> axes[] = {
+        {"tp", layout.tp}, {"pp", layout.pp}, {"ep", layout.ep}};
+    std::string split;
+    for (const auto& [name, size] : axes)
+        if (size > 1) split += " " + std::string(name) + " " + std::to_string(size);
+    if (!split.empty()) text += " of" + split;
+    if (grown > 0) text += "; " + std::to_string(grown) + " vocabulary rows added";
+    return text;
+}
+
+}  // namespace
+
+std::string load_weights(const fs::path& directory, Parameters& parameters, std::uint64_t seed) {
+    const families::Families families = need(families::Families::load());
+    const convert::Source source = of_disk(convert::open_source(directory, families));
+    formats::McaConfig whole = source.config;
+    whole.layout = {};
+    whole.local_names = false;
+    const auto layout = of_disk(convert::mca_layout(source.native, source.model, whole));
+    const convert::Plan plan = of_disk(convert::make_plan(source, layout, dtype_of(parameters)));
+    for (const convert::Comparison& replica : plan.comparisons)
+        of_disk(convert::compare(source, replica));
+    std::map<std::string, std::size_t> weights = by_name(parameters);
+    std::int64_t grown = 0;
+    for (const convert::TargetTensor& target : plan.tensors) {
+        const auto weight = weights.find(target.info.name);
+        if (weight == weights.end())
+            throw RankFailure(
+                2, directory.string() + ": the job's model has no tensor " + target.info.name);
+        grown =
+            std::max(grown, of_disk(read_into(source, target, parameters, weight->second, seed)));
+        weights.erase(weight);
+    }
+    if (!weights.empty())
+        throw RankFailure(2, directory.string() + " has no tensor " + weights.begin()->first);
+    return decision(source, grown);
+}
+
+}  // namespace roll::train

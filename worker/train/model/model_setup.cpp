@@ -1,0 +1,260 @@
+#include "worker/train/model/model_setup.hpp"
+
+#include <algorithm>
+
+#include "common/files.hpp"
+#include "worker/convert/source.hpp"
+#include "worker/families/families.hpp"
+#include "worker/formats/bytes_tokenizer.hpp"
+#include "worker/formats/hf.hpp"
+#include "worker/train/model/tokenizer_check.hpp"
+#include "worker/train/process/failure.hpp"
+
+namespace roll::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void refuse(const std::string& sentence) { throw RankFailure(2, sentence); }
+
+void check_sizes(const spec::TrainSpec& spec, const ModelSetup& setup) {
+    const spec::ModelConfig& config = setup.config;
+    const std::int64_t ids = setup.tokenizer->tokenizer.vocab_size();
+    if (config.vocab < ids && spec.tokenizer == "bytes")
+        refuse("model.vocab_size: " + std::to_string(config.vocab) +
+               " is too small; the tokenizer `bytes` needs at least 256");
+    if (config.vocab < ids)
+        refuse("tokenizer: " + spec.tokenizer + " has ids up to " + std::to_string(ids - 1) +
+               ", but the model's embedding has " + std::to_string(config.vocab) +
+               " rows; set `tokenizer` to the model's own, or raise model.vocab_size to " +
+               std::to_string((ids + 63) / 64 * 64));
+    if (spec.seq_length > config.positions_max)
+        refuse("train.seq_length: " + std::to_string(spec.seq_length) +
+               " is more than model.max_position_embeddings " +
+               std::to_string(config.positions_max));
+}
+
+std::shared_ptr<const tokenizer::TextTokenizer> shared(tokenizer::TextTokenizer tokenizer) {
+    return std::make_shared<const tokenizer::TextTokenizer>(std::move(tokenizer));
+}
+
+void take_bytes_tokenizer(ModelSetup& setup) {
+    setup.tokenizer = shared(tokenizer::bytes_tokenizer());
+    setup.companions = formats::bytes_tokenizer_files();
+    formats::mark_bytes_tokenizer(setup.hf_config);
+}
+
+void take_tokenizer(ModelSetup& setup, const fs::path& directory) {
+    setup.tokenizer = shared(need(tokenizer::load_directory(directory)));
+    formats::unmark_bytes_tokenizer(setup.hf_config);
+    for (const std::string& name : formats::companion_files(directory))
+        setup.companions.emplace_back(name, need(read_file(directory / name)));
+}
+
+// Sets the tokenizer. It is the byte tokenizer, or that of the directory that the job names, or
+// else that of the first checkpoint with a copy.
+void find_tokenizer(ModelSetup& setup, const spec::TrainSpec& spec,
+                    const std::vector<fs::path>& checkpoints) {
+    const bool models_own = spec.tokenizer == spec.model.from;
+    if (spec.tokenizer == "bytes" || (models_own && formats::has_bytes_tokenizer(setup.hf_config)))
+        return take_bytes_tokenizer(setup);
+    std::vector<fs::path> places = {spec.tokenizer};
+    places.insert(places.end(), checkpoints.begin(), checkpoints.end());
+    for (const fs::path& place : places)
+        if (tokenizer::has_tokenizer(place)) return take_tokenizer(setup, place);
+    refuse("tokenizer: " + spec.tokenizer +
+           " has no tokenizer.json; set `tokenizer` to a directory that has one, or to the value "
+           "`bytes`");
+}
+
+// Sets the job's tokenizer. Warns if it differs from the tokenizer of the weights.
+void give_tokenizer(ModelSetup& setup, const spec::TrainSpec& spec,
+                    const std::vector<fs::path>& checkpoints) {
+    const Json given = setup.hf_config;
+    find_tokenizer(setup, spec, checkpoints);
+    if (spec.model.from.empty() || spec.tokenizer == spec.model.from) return;
+    const std::string warning =
+        check_tokenizer(*setup.tokenizer, spec.tokenizer, {spec.model.from, given});
+    if (!warning.empty()) setup.warnings.push_back(warning);
+}
+
+// Returns a complete config made from sizes alone. The tokenizer supplies the vocabulary and the
+// ids of special tokens.
+Json complete(const families::Family& family, Json sizes,
+              const tokenizer::TextTokenizer& tokenizer) {
+    if (!sizes.contains("vocab_size")) sizes["vocab_size"] = tokenizer.tokenizer.vocab_size();
+    Json config = need(families::complete_hf_config(family, sizes));
+    if (tokenizer.bos) config["bos_token_id"] = *tokenizer.bos;
+    if (tokenizer.eos) config["eos_token_id"] = *tokenizer.eos;
+    return config;
+}
+
+// Reads the model of a directory. `changes` has HuggingFace keys and the values that override the
+// directory's.
+Result<ModelSetup> read_model(const fs::path& directory, const families::Families& families,
+                              const Json& changes = Json::object()) {
+    ROLL_TRY(convert::Source source, convert::open_source(directory, families));
+    ROLL_TRY_VOID(
+        families::set_keys(*source.family, changes, source.config.hf_config, source.config.native));
+    auto config = families::model_config(*source.family, source.config.native);
+    if (!config)
+        return fail(config.error().code, directory.string() + ": " + config.error().message);
+    return ModelSetup{source.config.hf_config, source.config.native, *config, nullptr, {}};
+}
+
+// Gives the embedding and the output layer more rows than the directory has. load_weights() fills
+// the new rows.
+void resize_vocabulary(ModelSetup& setup, std::int64_t rows, const families::Families& families) {
+    if (rows < setup.config.vocab)
+        refuse("model.vocab_size: " + std::to_string(rows) + " is less than the model's " +
+               std::to_string(setup.config.vocab) + "; rows of the vocabulary are never removed");
+    setup.config.vocab = rows;
+    const families::Family& family = *need(families.find(setup.hf_config["model_type"]));
+    for (const auto& [native, paths] : family.config)
+        if (native == "padded_vocab_size")
+            need(
+                families::set_keys(family, {{paths.front(), rows}}, setup.hf_config, setup.native));
+}
+
+// Returns the names and shapes of a model's parameters.
+std::vector<std::pair<std::string, std::vector<std::int64_t>>> tensors_of(
+    const spec::ModelConfig& config) {
+    std::vector<std::pair<std::string, std::vector<std::int64_t>>> tensors;
+    for (const ParameterSpec& spec : parameter_specs(config, split_layers(config, 0, 1)))
+        tensors.emplace_back(spec.name, spec.sizes);
+    return tensors;
+}
+
+Result<ModelSetup> given_model(const spec::ModelSource& source,
+                               const std::vector<fs::path>& checkpoints,
+                               const families::Families& families) {
+    const Json changes = need(parse_json(source.hf_config));
+    for (const fs::path& checkpoint : checkpoints) {
+        if (auto model = read_model(checkpoint, families, changes)) return model;
+    }
+    return read_model(source.from, families, changes);
+}
+
+}  // namespace
+
+ModelSetup setup_model(const spec::TrainSpec& spec, const std::vector<fs::path>& checkpoints) {
+    const families::Families families = need(families::Families::load());
+    ModelSetup setup;
+    if (!spec.model.from.empty()) {
+        setup = of_disk(given_model(spec.model, checkpoints, families));
+        if (spec.model.vocab > 0) resize_vocabulary(setup, spec.model.vocab, families);
+        give_tokenizer(setup, spec, checkpoints);
+    } else {
+        const families::Family* family = need(families.find(spec.model.family));
+        give_tokenizer(setup, spec, checkpoints);
+        setup.hf_config.update(
+            complete(*family, need(parse_json(spec.model.hf_config)), *setup.tokenizer));
+        setup.native = need(families::native_config(*family, setup.hf_config));
+        setup.config = need(families::model_config(*family, setup.native));
+    }
+    check_sizes(spec, setup);
+    return setup;
+}
+
+std::shared_ptr<const tokenizer::TextTokenizer> job_tokenizer(const spec::TrainSpec& spec) {
+    ModelSetup setup;
+    if (!spec.model.from.empty()) {
+        const families::Families families = need(families::Families::load());
+        setup.hf_config = of_disk(convert::open_source(spec.model.from, families)).config.hf_config;
+    }
+    give_tokenizer(setup, spec, {});
+    return setup.tokenizer;
+}
+
+std::string check_same_model(const fs::path& checkpoint, const ModelSetup& job,
+                             const std::string& tokenizer) {
+    const families::Families families = need(families::Families::load());
+    const ModelSetup saved = of_disk(read_model(checkpoint, families));
+    if (tensors_of(saved.config) == tensors_of(job.config))
+        return check_tokenizer(*job.tokenizer, tokenizer, {checkpoint, saved.hf_config});
+    std::string keys;
+    for (const auto& [native, paths] : need(families.find(job.config.family))->config) {
+        const Json expected = job.native.value(native, Json());
+        const Json found = saved.native.value(native, Json());
+        if (expected != found)
+            keys += (keys.empty() ? "" : "; ") + ("model." + paths.front()) + " is " +
+                    expected.dump() + " in the job and " + found.dump() + " in the checkpoint";
+    }
+    refuse(checkpoint.string() + " is a checkpoint of another model: " +
+           (keys.empty() ? "its family is " + saved.config.family : keys));
+}
+
+ModelSetup setup_model(const fs::path& directory) {
+    ModelSetup setup = of_disk(read_model(directory, need(families::Families::load())));
+    if (formats::has_bytes_tokenizer(setup.hf_config)) {
+        take_bytes_tokenizer(setup);
+    } else if (tokenizer::has_tokenizer(directory)) {
+        take_tokenizer(setup, directory);
+    }
+    return setup;
+}
+
+std::int64_t count_frozen(const std::vector<std::string>& freeze,
+                          std::span<const ParameterSpec> specs) {
+    for (const std::string& glob : freeze) {
+        const bool used = std::any_of(specs.begin(), specs.end(), [&](const ParameterSpec& spec) {
+            return matches_any({glob}, spec.name);
+        });
+        if (!used)
+            throw RankFailure(2, "model.freeze: no parameter's name matches " + glob +
+                                     "; names are, for example, " + specs.front().name + " and " +
+                                     specs[1].name + " (docs/training.md)");
+    }
+    std::int64_t frozen = 0;
+    bool trains = false;
+    for (const ParameterSpec& spec : specs) {
+        const bool keeps = matches_any(freeze, spec.name);
+        if (keeps) frozen += c10::multiply_integers(spec.sizes);
+        trains |= !keeps;
+    }
+    if (!trains)
+        throw RankFailure(2,
+                          "model.freeze: all parameters are frozen, so there is nothing to train");
+    return frozen;
+}
+
+std::int64_t frozen_factors(const spec::TrainSpec& spec, const spec::ModelConfig& model) {
+    std::int64_t frozen = 0;
+    for (const ParameterSpec& one : parameter_specs(model, split_layers(model, 0, 1))) {
+        const bool looked_up = one.name.starts_with("embedding.") && !model.tied;
+        if (one.sizes.size() < 2 || looked_up || !matches_any(spec.model.freeze, one.name))
+            continue;
+        frozen += c10::multiply_integers(one.sizes);
+    }
+    return frozen;
+}
+
+const char* name_of(spec::Precision precision) {
+    switch (precision) {
+        case spec::Precision::Fp32: return "fp32";
+        case spec::Precision::Fp64: return "fp64";
+        case spec::Precision::Bf16: return "bf16";
+    }
+    return "";
+}
+
+at::ScalarType dtype_of(spec::Precision precision) {
+    switch (precision) {
+        case spec::Precision::Fp32: return at::kFloat;
+        case spec::Precision::Fp64: return at::kDouble;
+        case spec::Precision::Bf16: return at::kBFloat16;
+    }
+    return at::kFloat;
+}
+
+std::optional<at::ScalarType> export_rounds_to(const spec::TrainSpec& spec) {
+    if (spec.export_format == spec::ExportFormat::None) return std::nullopt;
+    const at::ScalarType weights = dtype_of(spec.precision);
+    const at::ScalarType exported = spec.export_dtype == spec::ExportDtype::Bf16   ? at::kBFloat16
+                                    : spec.export_dtype == spec::ExportDtype::Fp16 ? at::kHalf
+                                                                                   : at::kFloat;
+    const bool changes = exported != weights && (exported != at::kFloat || weights == at::kDouble);
+    return changes ? std::optional(exported) : std::nullopt;
+}
+
+}  // namespace roll::train

@@ -1,0 +1,68 @@
+#include "worker/train/pipeline/grad_buckets.hpp"
+
+#include <ATen/ATen.h>
+
+#include "common/check.hpp"
+
+namespace roll::train {
+namespace {
+
+// Returns views of the bucket's part of the flat gradient, one for each run of adjacent trained
+// parameters.
+std::vector<at::Tensor> trained_parts(const Parameters& parameters, const plan::Bucket& bucket) {
+    std::vector<at::Tensor> parts;
+    std::int64_t begin = bucket.begin, end = begin;
+    const auto close = [&] {
+        if (begin < end) parts.push_back(parameters.flat_grad.slice(0, begin, end));
+    };
+    for (int i = bucket.parameter_begin; i < bucket.parameter_end; ++i) {
+        const std::int64_t size = parameters.grad[i].numel();
+        if (parameters.specs[i].frozen) {
+            close();
+            begin = end + size;
+        }
+        end += size;
+    }
+    close();
+    return parts;
+}
+
+}  // namespace
+
+GradBuckets::GradBuckets(const Parameters& parameters, std::int64_t bucket_numel, Communicator& dp,
+                         std::function<void(int)> issued)
+    : parameters_(parameters),
+      dp_(dp),
+      issued_(std::move(issued)) {
+    std::vector<std::int64_t> numels;
+    for (const at::Tensor& grad : parameters.grad) numels.push_back(grad.numel());
+    buckets_ = plan::cut_buckets(
+        numels, bucket_numel > 0 ? bucket_numel : plan::default_bucket_numel(numels));
+    bucket_of_.resize(numels.size());
+    for (const plan::Bucket& bucket : buckets_) sums_.push_back(trained_parts(parameters, bucket));
+    for (int bucket = 0; bucket < std::ssize(buckets_); ++bucket)
+        for (int i = buckets_[bucket].parameter_begin; i < buckets_[bucket].parameter_end; ++i)
+            bucket_of_[i] = bucket;
+}
+
+void GradBuckets::begin(int microbatches) {
+    missing_.assign(buckets_.size(), 0);
+    for (std::size_t i = 0; i < bucket_of_.size(); ++i)
+        missing_[bucket_of_[i]] += parameters_.specs[i].uses * microbatches;
+}
+
+void GradBuckets::ready(int parameter) {
+    const int number = bucket_of_[parameter];
+    if (--missing_[number] > 0) return;
+    issued_(number);
+    if (dp_.size() == 1) return;
+    for (const at::Tensor& part : sums_[number]) tickets_.push_back(dp_.all_reduce(part));
+}
+
+void GradBuckets::finish() {
+    for (const int missing : missing_) ROLL_CHECK(missing == 0);
+    for (const Communicator::Ticket ticket : tickets_) dp_.wait(ticket);
+    tickets_.clear();
+}
+
+}  // namespace roll::train

@@ -1,0 +1,23 @@
+#include "worker/train/process/deterministic.hpp"
+
+#include <cstdlib>
+
+#include <ATen/Context.h>
+
+namespace roll::train {
+
+// Changes settings for GPUs only. On CPUs every sum already has a fixed order: each thread's part
+// depends only on the number of threads, and ranks are added in a fixed order.
+std::string make_deterministic(bool on_gpus) {
+    if (!on_gpus) return "deterministic: on CPUs nothing is turned off and nothing gets slower";
+    ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 1);
+    ::setenv("NCCL_ALGO", "Ring", 1);
+    at::Context& context = at::globalContext();
+    context.setDeterministicAlgorithms(true, /*warn_only=*/false);
+    context.setDeterministicFillUninitializedMemory(false);
+    return "deterministic: turned off: atomic additions in the backward passes of attention and "
+           "embedding, cuBLAS's per-stream workspaces, and NCCL's choice of algorithm; backward "
+           "is slower";
+}
+
+}  // namespace roll::train

@@ -1,0 +1,69 @@
+#include "worker/train/report/metrics_csv.hpp"
+
+#include <algorithm>
+
+namespace roll::train {
+namespace {
+
+constexpr int kSchema = 1;  // to be increased when a column is removed or changes its meaning
+
+// clang-format off
+constexpr const char* kOfEveryRun[] = {
+    "step", "schema", "loss", "lr", "grad_norm", "clip_factor", "clipped_share", "grad_zeros", "tokens",
+    "tokens_per_second", "tokens_per_second_per_rank", "tflops", "mfu", "mfu_full", "peak_tflops", "skipped",
+    "data_wait_seconds", "memory_bytes", "memory_peak_bytes", "gpu_memory_bytes", "gpu_memory_peak_bytes",
+    "eta_seconds", "export_valid_loss",
+};
+constexpr const char* kOfEverySet[] = {
+    "valid_loss", "valid_perplexity", "valid_bits_per_byte", "valid_tokens", "ngram2_bits_per_byte",
+};
+// clang-format on
+
+bool is_number(const OrderedJson& cell) { return cell.is_primitive() && !cell.is_string(); }
+
+// Returns the name, quoted as in RFC 4180 if it has commas, quotes or line breaks.
+std::string quoted(const std::string& name) {
+    if (name.find_first_of(",\"\r\n") == std::string::npos) return name;
+    std::string text = "\"";
+    for (const char c : name) text += c == '"' ? "\"\"" : std::string(1, c);
+    return text + '"';
+}
+
+}  // namespace
+
+CsvTable::CsvTable(const std::vector<std::string>& sets, const std::vector<OrderedJson>& kept)
+    : columns_(std::begin(kOfEveryRun), std::end(kOfEveryRun)) {
+    columns_.insert(columns_.end(), std::begin(kOfEverySet), std::end(kOfEverySet));
+    for (const std::string& set : sets)
+        for (const char* const column : kOfEverySet)
+            if (!set.empty()) columns_.push_back(std::string(column) + "/" + set);
+    for (const OrderedJson& row : kept) {
+        if (!row.contains("step")) continue;  // skip the head
+        for (const auto& [name, cell] : row.items())
+            if (is_number(cell) && std::ranges::find(columns_, name) == columns_.end())
+                columns_.push_back(name);
+    }
+}
+
+std::string CsvTable::head() const {
+    std::string head;
+    for (const std::string& column : columns_) head += (head.empty() ? "" : ",") + quoted(column);
+    return head + '\n';
+}
+
+std::string CsvTable::line(const OrderedJson& row) const {
+    if (!row.contains("step")) return "";  // the head has no line in the table
+    std::string line;
+    bool empty = true;
+    for (const std::string& column : columns_) {
+        if (!line.empty()) line += ',';
+        if (column == "schema") line += std::to_string(kSchema);
+        const auto cell = row.find(column);
+        if (cell == row.end() || !is_number(*cell)) continue;
+        line += cell->dump();  // dump() writes a non-finite number as null
+        empty &= column == "step";
+    }
+    return empty ? "" : line + '\n';
+}
+
+}  // namespace roll::train

@@ -1,0 +1,39 @@
+// TensorBoard event files, written without TensorBoard's libraries: TFRecord frames around Event
+// messages.
+//
+// A row's numbers become scalars under their names; a sample text becomes text. A resumed run
+// starts a new file, which tells TensorBoard to discard the events of the other files from the
+// run's first step on.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/json.hpp"
+#include "worker/train/report/metrics_file.hpp"
+
+namespace roll::train {
+
+class EventFile {
+  public:
+    // Creates a new file in `folder`. Writes `kept`, the rows up to `step`, only if the folder has
+    // no event file yet.
+    EventFile(const std::filesystem::path& folder, std::int64_t step,
+              const std::vector<OrderedJson>& kept);
+
+    void append(const OrderedJson& row);
+
+  private:
+    MetricsFile file_;
+};
+
+// Returns the CRC-32C (Castagnoli polynomial) of the bytes.
+std::uint32_t crc32c(std::string_view bytes);
+
+// Returns a TFRecord frame: length, masked CRC of the length, payload, masked CRC of the payload.
+std::string tfrecord(std::string_view payload);
+
+}  // namespace roll::train

@@ -1,0 +1,46 @@
+#include "worker/train/report/metrics_file.hpp"
+
+#include <cerrno>
+#include <system_error>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "common/files.hpp"
+#include "common/protocol/rank.hpp"
+#include "worker/train/process/failure.hpp"
+
+namespace roll::train {
+namespace {
+
+constexpr std::size_t kWaitingMax = 64 << 20;
+
+}  // namespace
+
+MetricsFile::MetricsFile(const std::filesystem::path& path, std::string_view content)
+    : path_(path) {
+    need(make_directories(path.parent_path()));
+    need(write_file_atomically(path, content));
+    file_ = io::Descriptor(::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
+    if (!file_) throw RankFailure(1, "cannot open " + path.string());
+}
+
+void MetricsFile::append(std::string_view bytes) {
+    waiting_ += bytes;
+    errno = ENOSPC;  // assumed, because a full disk is the likely reason of a short write
+    const ssize_t n = ::write(file_.get(), waiting_.data(), waiting_.size());
+    const int number = errno;
+    if (n > 0) waiting_.erase(0, static_cast<std::size_t>(n));
+    const bool full = number == ENOSPC || number == EDQUOT;
+    if (waiting_.empty() || (full && waiting_.size() < kWaitingMax)) return;
+    throw RankFailure(
+        full ? protocol::kExitRefused : 1,
+        "cannot write " + path_.string() + ": " + std::generic_category().message(number));
+}
+
+void MetricsFile::sync() {
+    append({});
+    ::fdatasync(file_.get());
+}
+
+}  // namespace roll::train

@@ -1,0 +1,98 @@
+#include "worker/train/report/run_report.hpp"
+
+#include "common/time.hpp"
+#include "worker/plan/cost.hpp"
+#include "worker/train/model/model_setup.hpp"
+
+namespace roll::train {
+namespace {
+
+// Returns a warning about files shorter than a window, or empty. They are not used, because a
+// window never spans two files.
+std::string unused_files(const data::Corpus& corpus, std::int64_t seq_length) {
+    constexpr int kNamed = 3;
+    if (corpus.cut() == data::Cut::BetweenDocuments) return {};
+    std::size_t files = 0, tokens = 0;
+    std::string names;
+    for (const data::CorpusFile& file : corpus.files()) {
+        if (file.train.size() > static_cast<std::size_t>(seq_length)) continue;
+        tokens += file.train.size();
+        if (files++ < kNamed) names += (names.empty() ? "" : ", ") + file.name;
+    }
+    if (files == 0) return {};
+    return std::to_string(files) + " of " + std::to_string(corpus.files().size()) +
+           " files of data.train (" + std::to_string(tokens) +
+           " tokens) are shorter than a sequence of " + std::to_string(seq_length) +
+           " and are not used: " + names + (files > kNamed ? ", ..." : "") +
+           "; join them into one file, or make them lines of one .jsonl";
+}
+
+}  // namespace
+
+OrderedJson metrics_head(const spec::TrainSpec& spec, const spec::ModelConfig& model,
+                         const data::Corpus& corpus, const data::LearnedDocuments& learned) {
+    const plan::FlopsPerToken flops =
+        plan::flops_per_token(model, spec.seq_length, frozen_factors(spec, model));
+    OrderedJson head = {
+        {"schema", "roll.metrics/1"},
+        {"name", spec.name},
+        {"steps", spec.steps},
+        {"dp", spec.parallel.dp},
+        {"parameters", plan::parameter_count(model)},
+        {"flops_per_token_causal", flops.causal},
+        {"flops_per_token_full", flops.full},
+        {"peak", spec.peak_tflops > 0 ? "train.peak_tflops" : "a matrix product, measured"},
+        {"train_tokens", corpus.train_tokens()},
+        {"valid_tokens", corpus.valid_tokens()},
+        {"time", to_iso8601(wall_clock_now())}};
+    if (learned.documents == 0) return head;
+    head["documents"] = learned.documents;
+    head["documents_cut"] = learned.cut;
+    head["documents_unlearned"] = learned.unlearned;
+    return head;
+}
+
+std::string headline(const spec::TrainSpec& spec, const spec::ModelConfig& model,
+                     const data::Corpus& corpus) {
+    return spec.name + ": " + std::to_string(plan::parameter_count(model)) + " parameters, " +
+           std::to_string(spec.steps) + " steps of " + std::to_string(spec.global_batch_size) +
+           " x " + std::to_string(spec.seq_length) + " tokens, dp " +
+           std::to_string(spec.parallel.dp) + ", " + name_of(spec.precision) + ", " +
+           std::to_string(corpus.train_tokens()) + " training tokens and " +
+           std::to_string(corpus.valid_tokens()) + " held out";
+}
+
+std::string documents_line(const data::LearnedDocuments& learned, std::int64_t seq_length) {
+    return std::to_string(learned.documents) + " documents: " + std::to_string(learned.cut) +
+           " cut to " + std::to_string(seq_length + 1) + " tokens, " +
+           std::to_string(learned.unlearned) + " without a token to learn";
+}
+
+std::vector<std::string> warnings_of(const spec::TrainSpec& spec, const data::Corpus& corpus,
+                                     const data::LearnedDocuments& learned) {
+    std::vector<std::string> warnings;
+    if (learned.cut > 0 || learned.unlearned > 0)
+        warnings.push_back("data.train: " + documents_line(learned, spec.seq_length) +
+                           (learned.cut > 0
+                                ? "; set train.seq_length to " +
+                                      std::to_string(learned.longest - 1) + " to cut none"
+                                : ""));
+    if (std::string unused = unused_files(corpus, spec.seq_length); !unused.empty())
+        warnings.push_back(std::move(unused));
+    const std::string steps = std::to_string(spec.steps);
+    if (spec.checkpoint_every == 0)
+        warnings.push_back("checkpoint.every is 0: if the job is killed before step " + steps +
+                           ", all its progress is lost");
+    if (spec.checkpoint_every > spec.steps)
+        warnings.push_back("checkpoint.every is " + std::to_string(spec.checkpoint_every) +
+                           ": there is no checkpoint before the last step, " + steps);
+    if (spec.checkpoint_keep_best && spec.valid_every == 0)
+        warnings.push_back(
+            "checkpoint.keep_best: the only validation is the last one; set train.valid_every");
+    const bool none = spec.data.valid_fraction == 0 && spec.data.valid_files.empty();
+    if (none && (spec.valid_every > 0 || spec.valid_at_start))
+        warnings.push_back("data.valid holds out no tokens, so there are no validations");
+    return warnings;
+}
+
+}  // namespace roll::train

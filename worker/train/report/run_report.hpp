@@ -1,0 +1,30 @@
+// Reports a run at its start: the first line of the metrics, the headline and the warnings.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/json.hpp"
+#include "common/spec/model.hpp"
+#include "common/spec/train.hpp"
+#include "worker/train/data/corpus/learned.hpp"
+
+namespace roll::train {
+
+// Returns the first line of the metrics. It has no document counts if `learned` has no documents,
+// that is, if they were not counted.
+OrderedJson metrics_head(const spec::TrainSpec& spec, const spec::ModelConfig& model,
+                         const data::Corpus& corpus, const data::LearnedDocuments& learned);
+std::string headline(const spec::TrainSpec& spec, const spec::ModelConfig& model,
+                     const data::Corpus& corpus);
+
+// Returns a line such as "300 documents: 2 cut to 33 tokens, 1 without a token to learn".
+std::string documents_line(const data::LearnedDocuments& learned, std::int64_t seq_length);
+
+// Returns warnings about what the user may not have intended: files or documents from which nothing
+// is learned, and settings that keep little of an interrupted run.
+std::vector<std::string> warnings_of(const spec::TrainSpec& spec, const data::Corpus& corpus,
+                                     const data::LearnedDocuments& learned);
+
+}  // namespace roll::train

@@ -1,0 +1,79 @@
+#include "worker/train/report/step_report.hpp"
+
+#include <cmath>
+#include <cstdio>
+
+namespace roll::train {
+namespace {
+
+template <class... Values>
+std::string text_of(const char* format, Values... values) {
+    char text[128];
+    std::snprintf(text, sizeof text, format, values...);
+    return text;
+}
+
+double mib(std::int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+
+}  // namespace
+
+std::string duration_text(double seconds) {
+    const long long whole = std::llround(seconds);
+    if (whole < 60) return text_of("%llds", whole);
+    if (whole < 3600) return text_of("%lldm %02llds", whole / 60, whole % 60);
+    return text_of("%lldh %02lldm", whole / 3600, whole / 60 % 60);
+}
+
+OrderedJson row_of(const StepReport& r) {
+    OrderedJson row = {{"step", r.step},
+                       {"loss", r.result.loss},
+                       {"lr", r.lr},
+                       {"grad_norm", r.result.grad_norm},
+                       {"clip_factor", r.result.clip_factor},
+                       {"clipped_share", r.clipped_share},
+                       {"tokens", r.tokens},
+                       {"tokens_per_second", r.tokens_per_second()},
+                       {"tokens_per_second_per_rank", r.tokens_per_second_per_rank()},
+                       {"tflops", r.tokens_per_second() * r.flops.causal / 1e12}};
+    if (r.result.grad_zeros) row["grad_zeros"] = *r.result.grad_zeros;
+    if (!r.result.updated) row["skipped"] = true;
+    if (r.peak_flops > 0) {
+        row["mfu"] = r.mfu(r.flops.causal);
+        row["mfu_full"] = r.mfu(r.flops.full);
+        row["peak_tflops"] = r.peak_flops / 1e12;
+    }
+    row["data_wait_seconds"] = r.data_wait_seconds;
+    row["memory_bytes"] = r.memory.resident;
+    row["memory_peak_bytes"] = r.memory.peak;
+    if (r.gpu) {
+        row["gpu_memory_bytes"] = r.gpu->allocated;
+        row["gpu_memory_peak_bytes"] = r.gpu->peak;
+    }
+    row["eta_seconds"] = r.eta_seconds;
+    return row;
+}
+
+// Formats the line. Every part has a fixed width, even if it is empty, so that the columns of all
+// lines align.
+std::string line_of(const StepReport& r) {
+    const double rate = r.tokens_per_second();
+    const std::string steps = std::to_string(r.steps);
+    std::string line = text_of("step %*lld/%s", static_cast<int>(steps.size()),
+                               static_cast<long long>(r.step), steps.c_str());
+    line += text_of("  loss %8.4f  lr %8.3g  norm %8.3f", r.result.loss, r.lr, r.result.grad_norm);
+    const std::string clip =
+        text_of("clip %.3f of %3.0f %%", r.result.clip_factor, 100 * r.clipped_share);
+    line += text_of("  %-19s", r.result.updated ? clip.c_str() : "skipped");
+    line += text_of("  %7.0f tokens/s, %7.0f a rank  %8.3g TFLOP/s", rate,
+                    r.tokens_per_second_per_rank(), rate * r.flops.causal / 1e12);
+    const std::string mfu = text_of("mfu %5.1f %% causal, %5.1f %% full",
+                                    100 * r.mfu(r.flops.causal), 100 * r.mfu(r.flops.full));
+    line += text_of("  %-32s", r.peak_flops > 0 ? mfu.c_str() : "");
+    line += text_of("  wait %6.1f ms  %6.0f MiB, peak %6.0f", 1e3 * r.data_wait_seconds,
+                    mib(r.memory.resident), mib(r.memory.peak));
+    if (r.gpu)
+        line += text_of("  gpu %6.0f MiB, peak %6.0f", mib(r.gpu->allocated), mib(r.gpu->peak));
+    return line + "  left " + duration_text(r.eta_seconds);
+}
+
+}  // namespace roll::train

@@ -1,0 +1,49 @@
+// Reports a training step as a row of the metrics and as a line of the log.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "common/json.hpp"
+#include "worker/plan/cost.hpp"
+#include "worker/train/pipeline/train_step.hpp"
+#include "worker/train/process/memory.hpp"
+
+namespace roll::train {
+
+struct StepReport {
+    std::int64_t step = 0;  // number of completed steps, including this one
+    std::int64_t steps = 0;
+    StepResult result;
+    int ranks = 1;
+    double lr = 0;
+    double clipped_share = 0;  // share of the steps so far whose gradient was clipped
+    std::int64_t tokens = 0;   // tokens since the start of training
+    double seconds = 0;
+    double data_wait_seconds = 0;
+    double eta_seconds = 0;
+    plan::FlopsPerToken flops;
+    double peak_flops = 0;  // peak FLOP/s of all ranks together; 0 if unknown
+    ProcessMemory memory;
+    std::optional<DeviceMemory> gpu = {};
+
+    double tokens_per_second() const { return static_cast<double>(result.tokens) / seconds; }
+    double tokens_per_second_per_rank() const { return tokens_per_second() / ranks; }
+    // Returns the model FLOP/s as a share of the peak. `flops_per_token` is a member of
+    // plan::FlopsPerToken.
+    double mfu(double flops_per_token) const {
+        return tokens_per_second() * flops_per_token / peak_flops;
+    }
+};
+
+OrderedJson row_of(const StepReport& report);
+
+std::string duration_text(double seconds);  // returns a duration such as "59s", "1m 20s", "3h 05m"
+
+// Returns the step's line for the log. Its columns align with those of the lines of other steps:
+// "step   7/300  loss   4.1234  lr    0.003  norm    1.234  clip 0.810 of  40 %     6555 tokens/s,
+// 3278 a rank  ...  mfu  43.1 % causal, ...  wait    0.2 ms     458 MiB, peak    470  left 1m 20s".
+std::string line_of(const StepReport& report);
+
+}  // namespace roll::train

@@ -1,0 +1,143 @@
+#include "worker/train/save/snapshot.hpp"
+
+#include <cstring>
+#include <fstream>
+
+#include <ATen/ATen.h>
+
+#include "common/files.hpp"
+#include "common/tensor/safetensors.hpp"
+#include "worker/formats/mca.hpp"
+#include "worker/formats/torch_file.hpp"
+#include "worker/train/model/lazy_zeros.hpp"
+#include "worker/train/model/load_weights.hpp"
+#include "worker/train/process/failure.hpp"
+
+namespace roll::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kAverage = ".exp_avg";
+constexpr const char* kSquare = ".exp_avg_sq";
+constexpr const char* kUpdates = "updates";
+
+std::span<std::byte> bytes_of(const at::Tensor& tensor) {
+    return {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()};
+}
+
+tensor::TensorInfo info_of(const std::string& name, const at::Tensor& tensor) {
+    const auto dtype =
+        tensor.scalar_type() == at::kDouble ? tensor::DType::F64 : tensor::DType::F32;
+    return {name, dtype, tensor.sizes().vec()};
+}
+
+Result<void> write_weights(const fs::path& directory, const Snapshot& snapshot,
+                           const ModelSetup& model) {
+    formats::McaConfig config;
+    config.model_type = model.config.family;
+    config.hf_config = model.hf_config;
+    config.native = model.native;
+    ROLL_TRY_VOID(formats::write_mca_root(directory, config, tensor::DType::F32));
+    const fs::path file = directory / formats::mca_rank_file({}, {});
+    ROLL_TRY_VOID(make_directories(file.parent_path()));
+    std::vector<tensor::TensorView> views;
+    for (std::size_t i = 0; i < snapshot.specs.size(); ++i) {
+        views.push_back(
+            {info_of(snapshot.specs[i].name, snapshot.weight[i]), bytes_of(snapshot.weight[i])});
+    }
+    return formats::write_torch_file(file, formats::mca_chunk_key({}, 0), views);
+}
+
+Result<void> write_moments(const fs::path& file, const Snapshot& snapshot) {
+    std::vector<tensor::TensorView> tensors;
+    for (std::size_t i = 0; i < snapshot.specs.size(); ++i) {
+        if (snapshot.specs[i].frozen) continue;
+        const std::string& name = snapshot.specs[i].name;
+        const at::Tensor &average = snapshot.average[i], &square = snapshot.square[i];
+        tensors.push_back({info_of(name + kAverage, average), bytes_of(average)});
+        tensors.push_back({info_of(name + kSquare, square), bytes_of(square)});
+    }
+    return tensor::write_safetensors(
+        file, std::move(tensors), {{"format", "pt"}, {kUpdates, std::to_string(snapshot.updates)}});
+}
+
+// Reads one moment of a parameter. Returns false if the file does not have it, because the
+// parameter was frozen when the file was written.
+bool read_moment(const tensor::SafetensorsFile& file, const std::string& name,
+                 const at::Tensor& into) {
+    const tensor::TensorView* view = file.find(name);
+    if (view == nullptr) return false;
+    if (!(view->info == info_of(name, into)))
+        throw RankFailure(2, "the checkpoint's optimizer state has no " + name +
+                                 " of the job's shape and precision");
+    const at::Tensor host = into.is_cpu() ? into : at::empty_like(into, at::kCPU);
+    std::memcpy(host.data_ptr(), view->bytes.data(), view->bytes.size());
+    if (!into.is_cpu()) into.copy_(host);
+    return true;
+}
+
+}  // namespace
+
+Snapshot take_snapshot(Chunk& chunk, AdamW& optimizer, const checkpoint::State& state,
+                       const std::string& job) {
+    const Parameters& parameters = chunk.parameters();
+    const AdamWState& moments = optimizer.state();
+    // copies the tensor, because the pages of the copy are freed with it
+    const auto copied = [](const at::Tensor& flat) {
+        at::Tensor copy = lazy_zeros(flat.numel(), flat.scalar_type());
+        copy.copy_(flat);
+        return copy;
+    };
+    return {parameters.specs,
+            views_like(parameters, main_copy(parameters)),
+            trainable_views(parameters, copied(moments.flat_average)),
+            trainable_views(parameters, copied(moments.flat_square)),
+            moments.steps,
+            state,
+            job};
+}
+
+std::uint64_t snapshot_bytes(const Parameters& parameters, const ModelSetup& model) {
+    constexpr std::uint64_t kOfTensor = 1 << 10, kOfFiles = 1 << 16;
+    const std::int64_t count = parameters.flat_weight.numel() + 2 * trainable_numel(parameters);
+    std::uint64_t bytes =
+        static_cast<std::uint64_t>(count) * c10::elementSize(main_type(parameters));
+    bytes += kOfFiles + kOfTensor * parameters.specs.size();
+    for (const auto& [name, content] : model.companions) bytes += content.size();
+    return bytes;
+}
+
+Result<void> write_snapshot(const fs::path& directory, const Snapshot& snapshot,
+                            const ModelSetup& model) {
+    ROLL_TRY_VOID(make_directories(directory / "roll"));
+    ROLL_TRY_VOID(write_weights(directory, snapshot, model));
+    ROLL_TRY_VOID(write_moments(directory / checkpoint::kOptimizerFile, snapshot));
+    for (const auto& [name, content] : model.companions)
+        ROLL_TRY_VOID(write_file_atomically(directory / name, content));
+    ROLL_TRY_VOID(write_file_atomically(directory / checkpoint::kJobFile, snapshot.job));
+    return write_file_atomically(directory / checkpoint::kStateFile,
+                                 checkpoint::encode(snapshot.state));
+}
+
+checkpoint::State restore(const fs::path& directory, Chunk& chunk, AdamW& optimizer) {
+    Parameters& parameters = chunk.parameters();
+    load_weights(directory, parameters);
+    const auto file = need(tensor::SafetensorsFile::open(directory / checkpoint::kOptimizerFile));
+    AdamWState& moments = optimizer.state();
+    int found = 0;
+    for (std::size_t i = 0; i < parameters.specs.size(); ++i) {
+        if (parameters.specs[i].frozen) continue;
+        found += read_moment(file, parameters.specs[i].name + kAverage, moments.average[i]) &&
+                 read_moment(file, parameters.specs[i].name + kSquare, moments.square[i]);
+    }
+    if (found == 0)
+        throw RankFailure(2, "the checkpoint's optimizer state belongs to another model");
+    const auto updates = file.metadata().find(kUpdates);
+    if (updates == file.metadata().end())
+        throw RankFailure(2, "the checkpoint's optimizer state has no number of updates");
+    moments.steps = std::stoll(updates->second);
+    return need(checkpoint::decode_state(need(read_file(directory / checkpoint::kStateFile))));
+}
+
+}  // namespace roll::train

@@ -1,0 +1,45 @@
+// A checkpoint's contents: copied from the model between two steps, and written while training goes
+// on.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "worker/checkpoint/state.hpp"
+#include "worker/train/model/model_setup.hpp"
+#include "worker/train/optim/adamw.hpp"
+
+namespace roll::train {
+
+// A copy of the main weights and the moments in host memory. It is immutable; any thread may read
+// it.
+struct Snapshot {
+    std::vector<ParameterSpec> specs;
+    // By parameter; frozen parameters have no moments
+    std::vector<at::Tensor> weight, average, square;
+    std::int64_t updates = 0;
+    checkpoint::State state;
+    std::string job;  // the job record (job_record.hpp)
+};
+
+Snapshot take_snapshot(Chunk& chunk, AdamW& optimizer, const checkpoint::State& state,
+                       const std::string& job);
+
+// Returns an upper bound of a checkpoint's size on disk in bytes: its tensors, as `rollctl plan`
+// counts them, the tensors' headers, and the files that are copied with the model.
+std::uint64_t snapshot_bytes(const Parameters& parameters, const ModelSetup& model);
+
+// Writes all files of a checkpoint except the manifest (docs/internals.md, "Inside a checkpoint
+// directory"). float64 weights are stored as float64, but mca_config.json then says float32,
+// because MCA has no name for float64.
+Result<void> write_snapshot(const std::filesystem::path& directory, const Snapshot& snapshot,
+                            const ModelSetup& model);
+
+// Fills weights and moments from a checkpoint of the same model and type. Parameters that were
+// frozen in the checkpoint's job and are not frozen now start with zero moments. Throws
+// RankFailure.
+checkpoint::State restore(const std::filesystem::path& directory, Chunk& chunk, AdamW& optimizer);
+
+}  // namespace roll::train
