@@ -8,7 +8,7 @@
 
 #include "worker/train/model/lazy_zeros.hpp"
 #include "worker/train/model/random.hpp"
-#include "worker/train/simd/halves.hpp"
+#include "worker/train/ops/cpu/simd/halves.hpp"
 
 namespace roll::train {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <memory>
 
+#include "worker/train/ops/cpu/simd/pair_kernels.hpp"
 #include "worker/train/ops/kernel.hpp"
-#include "worker/train/simd/pair_kernels.hpp"
 
 namespace roll::ops {
 namespace {

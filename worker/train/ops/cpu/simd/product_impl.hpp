@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "worker/train/simd/factors_impl.hpp"
+#include "worker/train/ops/cpu/simd/factors_impl.hpp"
 
 namespace roll::simd {
 namespace {

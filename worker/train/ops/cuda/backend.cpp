@@ -4,7 +4,7 @@
 #include <c10/cuda/CUDAFunctions.h>
 #include <cuda_runtime_api.h>
 
-#include "worker/train/cuda/nccl_communicator.hpp"
+#include "worker/train/ops/cuda/nccl_communicator.hpp"
 #include "worker/train/process/failure.hpp"
 
 namespace roll::train {

@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "worker/train/simd/operands_impl.hpp"
-#include "worker/train/simd/scores_impl.hpp"
+#include "worker/train/ops/cpu/simd/operands_impl.hpp"
+#include "worker/train/ops/cpu/simd/scores_impl.hpp"
 
 namespace roll::simd {
 namespace {

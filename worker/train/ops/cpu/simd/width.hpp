@@ -2,8 +2,8 @@
 // of them.
 #pragma once
 
-#include "worker/train/simd/kernels.hpp"
-#include "worker/train/simd/pair_kernels.hpp"
+#include "worker/train/ops/cpu/simd/kernels.hpp"
+#include "worker/train/ops/cpu/simd/pair_kernels.hpp"
 
 namespace roll::simd {
 

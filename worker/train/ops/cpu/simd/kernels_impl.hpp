@@ -6,10 +6,10 @@
 
 #include <cstdint>
 
-#include "worker/train/simd/attention_backward_impl.hpp"
-#include "worker/train/simd/halves.hpp"
-#include "worker/train/simd/pack_impl.hpp"
-#include "worker/train/simd/rows_impl.hpp"
+#include "worker/train/ops/cpu/simd/attention_backward_impl.hpp"
+#include "worker/train/ops/cpu/simd/halves.hpp"
+#include "worker/train/ops/cpu/simd/pack_impl.hpp"
+#include "worker/train/ops/cpu/simd/rows_impl.hpp"
 
 namespace roll::simd {
 namespace {

@@ -1,7 +1,7 @@
-#include "worker/train/simd/kernels.hpp"
+#include "worker/train/ops/cpu/simd/kernels.hpp"
 
 #include "common/processor.hpp"
-#include "worker/train/simd/width.hpp"
+#include "worker/train/ops/cpu/simd/width.hpp"
 
 namespace roll::simd {
 namespace {

@@ -1,5 +1,5 @@
-#include "worker/train/simd/kernels_impl.hpp"
-#include "worker/train/simd/width.hpp"
+#include "worker/train/ops/cpu/simd/kernels_impl.hpp"
+#include "worker/train/ops/cpu/simd/width.hpp"
 
 namespace roll::simd {
 

@@ -1,4 +1,4 @@
-#include "worker/train/cuda/nccl_communicator.hpp"
+#include "worker/train/ops/cuda/nccl_communicator.hpp"
 
 #include <cstring>
 #include <thread>

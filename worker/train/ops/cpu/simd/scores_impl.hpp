@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "worker/train/simd/lanes_impl.hpp"
+#include "worker/train/ops/cpu/simd/lanes_impl.hpp"
 
 namespace roll::simd {
 namespace {

@@ -10,7 +10,7 @@
 #include <ATen/cpu/vec/functional.h>
 #include <ATen/cpu/vec/vec.h>
 
-#include "worker/train/simd/kernels.hpp"
+#include "worker/train/ops/cpu/simd/kernels.hpp"
 
 namespace roll::simd {
 namespace {

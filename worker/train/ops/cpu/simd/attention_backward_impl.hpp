@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "worker/train/simd/attention_impl.hpp"
+#include "worker/train/ops/cpu/simd/attention_impl.hpp"
 
 namespace roll::simd {
 namespace {

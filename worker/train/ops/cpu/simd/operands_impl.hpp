@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "worker/train/simd/product_impl.hpp"
+#include "worker/train/ops/cpu/simd/product_impl.hpp"
 
 namespace roll::simd {
 namespace {

@@ -1,6 +1,6 @@
-#include "worker/train/simd/kernels_impl.hpp"
-#include "worker/train/simd/pairs_impl.hpp"
-#include "worker/train/simd/width.hpp"
+#include "worker/train/ops/cpu/simd/kernels_impl.hpp"
+#include "worker/train/ops/cpu/simd/pairs_impl.hpp"
+#include "worker/train/ops/cpu/simd/width.hpp"
 
 namespace roll::simd {
 

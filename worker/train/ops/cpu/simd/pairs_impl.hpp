@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "worker/train/simd/operands_impl.hpp"
-#include "worker/train/simd/pair_kernels.hpp"
+#include "worker/train/ops/cpu/simd/operands_impl.hpp"
+#include "worker/train/ops/cpu/simd/pair_kernels.hpp"
 
 #ifdef __AVX512BF16__
 namespace roll::simd {

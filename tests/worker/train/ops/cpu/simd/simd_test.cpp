@@ -5,8 +5,8 @@
 
 #include <gtest/gtest.h>
 
-#include "worker/train/simd/halves.hpp"
-#include "worker/train/simd/width.hpp"
+#include "worker/train/ops/cpu/simd/halves.hpp"
+#include "worker/train/ops/cpu/simd/width.hpp"
 
 namespace roll::simd {
 namespace {
