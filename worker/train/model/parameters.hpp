@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "worker/train/model/chunk_spec.hpp"
-#include "worker/train/ops/sum.hpp"
+#include "worker/train/ops/values.hpp"
 
 namespace roll::train {
 

@@ -8,7 +8,7 @@
 
 #include "worker/plan/spare_room.hpp"
 #include "worker/train/model/parameters.hpp"
-#include "worker/train/ops/place.hpp"
+#include "worker/train/ops/values.hpp"
 
 namespace roll::train {
 

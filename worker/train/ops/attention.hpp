@@ -3,31 +3,11 @@
 // the scores.
 #pragma once
 
-#include <array>
-#include <cstdint>
-
-#include <ATen/core/Tensor.h>
-
-#include "worker/train/ops/rope.hpp"
+#include "worker/train/ops/values.hpp"
 
 namespace roll::ops {
 
-struct AttentionRule {
-    double scale = 0;  // factor of the scores; 0: 1 / sqrt(D)
-    // bound on the scores' magnitude: they become cap * tanh(score / cap); 0: none
-    double soft_cap = 0;
-    std::int64_t window = 0;  // number of keys that a position sees, including its own; 0: all
-};
-
-struct AttentionSaved {
-    AttentionRule rule;  // the rule that forward used, with its scale filled in
-    Heads heads;
-    at::Tensor out_BTA;
-    at::Tensor logsumexp_BHT;
-    std::array<at::Tensor, 2> flash;  // values that a GPU's flash attention saves
-};
-
-// Returns o_BTA and fills `saved`. Allocates the result with `place`, but only on a CPU.
+// Returns o_BTA and fills `saved`. Uses `place` only on a CPU.
 at::Tensor attention(const Heads& heads, const AttentionRule& rule, AttentionSaved& saved,
                      const Place& place = {});
 

@@ -8,12 +8,9 @@
 
 #include <cstdint>
 
-#include "worker/train/ops/place.hpp"
-#include "worker/train/ops/sum.hpp"
+#include "worker/train/ops/values.hpp"
 
 namespace roll::ops {
-
-inline constexpr std::int64_t kIgnored = -100;  // target value that marks a row without loss
 
 struct CrossEntropySaved {
     at::Tensor dx_MC;

@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include "worker/train/ops/cross_entropy.hpp"
 #include "worker/train/ops/kernel.hpp"
 
 namespace roll::ops::gpu {
@@ -114,42 +113,6 @@ at::Tensor rms_norm_backward(const at::Tensor& dy_MC, const at::Tensor& w_C,
     dw_C.copy_(dw);
     if (dresidual_MC.defined()) dx_MC.add_(dresidual_MC);
     return dx_MC.to(dy_MC.scalar_type());
-}
-
-// The query heads and the key heads of a projection as rows of [rows, D], and its value heads.
-struct ProjectionRows {
-    at::Tensor q, k, v_MG1D;
-};
-
-ProjectionRows rows_of(const at::Tensor& t_MP, std::int64_t kv_heads, std::int64_t dim) {
-    const at::Tensor t_MGRD = t_MP.view({t_MP.size(0), kv_heads, -1, dim});
-    const std::int64_t queries = t_MGRD.size(2) - 2;
-    return {t_MGRD.narrow(2, 0, queries).reshape({-1, dim}).contiguous(),
-            t_MGRD.narrow(2, queries, 1).reshape({-1, dim}).contiguous(),
-            t_MGRD.narrow(2, queries + 1, 1)};
-}
-
-at::Tensor projection_of(const ProjectionRows& rows, at::IntArrayRef sizes) {
-    const std::int64_t M = rows.v_MG1D.size(0), G = rows.v_MG1D.size(1), D = rows.v_MG1D.size(3);
-    return at::cat({rows.q.view({M, G, -1, D}), rows.k.view({M, G, 1, D}), rows.v_MG1D}, 2)
-        .view(sizes);
-}
-
-at::Tensor qk_norm(const at::Tensor& qkv_MP, const at::Tensor& q_D, const at::Tensor& k_D,
-                   std::int64_t kv_heads, double eps, QkNormSaved& saved) {
-    ProjectionRows rows = rows_of(qkv_MP, kv_heads, q_D.size(0));
-    rows.q = ops::rms_norm(rows.q, q_D, eps, saved.q);
-    rows.k = ops::rms_norm(rows.k, k_D, eps, saved.k);
-    return projection_of(rows, qkv_MP.sizes());
-}
-
-at::Tensor qk_norm_backward(const at::Tensor& dy_MP, const at::Tensor& q_D, const at::Tensor& k_D,
-                            std::int64_t kv_heads, const QkNormSaved& saved, const at::Tensor& dq_D,
-                            const at::Tensor& dk_D) {
-    ProjectionRows rows = rows_of(dy_MP, kv_heads, q_D.size(0));
-    rows.q = ops::rms_norm_backward(rows.q, q_D, saved.q, {}, dq_D);
-    rows.k = ops::rms_norm_backward(rows.k, k_D, saved.k, {}, dk_D);
-    return projection_of(rows, dy_MP.sizes());
 }
 
 at::Tensor swiglu(const at::Tensor& gate_up_MJ) {

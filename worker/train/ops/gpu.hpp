@@ -7,9 +7,7 @@
 #include <cstdint>
 #include <span>
 
-#include "worker/train/ops/attention.hpp"
-#include "worker/train/ops/qk_norm.hpp"
-#include "worker/train/ops/rms_norm.hpp"
+#include "worker/train/ops/values.hpp"
 
 namespace roll::ops::gpu {
 
@@ -18,12 +16,6 @@ at::Tensor rms_norm(const at::Tensor& x_MC, const at::Tensor& w_C, double eps, R
 at::Tensor rms_norm_backward(const at::Tensor& dy_MC, const at::Tensor& w_C,
                              const RmsNormSaved& saved, const at::Tensor& dresidual_MC,
                              const at::Tensor& dw_C);
-
-at::Tensor qk_norm(const at::Tensor& qkv_MP, const at::Tensor& q_D, const at::Tensor& k_D,
-                   std::int64_t kv_heads, double eps, QkNormSaved& saved);
-at::Tensor qk_norm_backward(const at::Tensor& dy_MP, const at::Tensor& q_D, const at::Tensor& k_D,
-                            std::int64_t kv_heads, const QkNormSaved& saved, const at::Tensor& dq_D,
-                            const at::Tensor& dk_D);
 
 at::Tensor swiglu(const at::Tensor& gate_up_MJ);
 at::Tensor swiglu_backward(const at::Tensor& da_MI, const at::Tensor& gate_up_MJ);

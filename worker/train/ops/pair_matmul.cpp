@@ -2,7 +2,6 @@
 
 #include <memory>
 
-#include "worker/train/ops/cpu/simd/pair_kernels.hpp"
 #include "worker/train/ops/kernel.hpp"
 
 namespace roll::ops {

@@ -1,7 +1,7 @@
 #include "worker/train/ops/qk_norm.hpp"
 
-#include "worker/train/ops/gpu.hpp"
 #include "worker/train/ops/kernel.hpp"
+#include "worker/train/ops/rms_norm.hpp"
 
 namespace roll::ops {
 namespace {
@@ -19,11 +19,30 @@ struct Packed {
     std::int64_t heads() const { return groups * (queries + 2); }
 };
 
+// The query heads and the key heads of a projection as rows of [rows, D], and its value heads.
+struct ProjectionRows {
+    at::Tensor q, k, v_MG1D;
+};
+
+ProjectionRows rows_of(const at::Tensor& t_MP, std::int64_t kv_heads, std::int64_t dim) {
+    const at::Tensor t_MGRD = t_MP.view({t_MP.size(0), kv_heads, -1, dim});
+    const std::int64_t queries = t_MGRD.size(2) - 2;
+    return {t_MGRD.narrow(2, 0, queries).reshape({-1, dim}).contiguous(),
+            t_MGRD.narrow(2, queries, 1).reshape({-1, dim}).contiguous(),
+            t_MGRD.narrow(2, queries + 1, 1)};
+}
+
+at::Tensor projection_of(const ProjectionRows& rows, at::IntArrayRef sizes) {
+    const std::int64_t M = rows.v_MG1D.size(0), G = rows.v_MG1D.size(1), D = rows.v_MG1D.size(3);
+    return at::cat({rows.q.view({M, G, -1, D}), rows.k.view({M, G, 1, D}), rows.v_MG1D}, 2)
+        .view(sizes);
+}
+
 }  // namespace
 
 at::Tensor qk_norm(const at::Tensor& qkv_MP, const at::Tensor& q_D, const at::Tensor& k_D,
                    std::int64_t kv_heads, double eps, QkNormSaved& saved) {
-    if (!qkv_MP.is_cpu()) return gpu::qk_norm(qkv_MP, q_D, k_D, kv_heads, eps, saved);
+    if (!qkv_MP.is_cpu()) return qk_norm_by_parts(qkv_MP, q_D, k_D, kv_heads, eps, saved);
     const Packed p(qkv_MP, q_D, kv_heads);
     saved = {qkv_MP, at::empty({qkv_MP.size(0), p.heads()}, wide_options(qkv_MP)), {}, {}};
     const at::Tensor weight_q_D = wide(q_D), weight_k_D = wide(k_D);
@@ -50,7 +69,8 @@ at::Tensor qk_norm(const at::Tensor& qkv_MP, const at::Tensor& q_D, const at::Te
 at::Tensor qk_norm_backward(const at::Tensor& dy_MP, const at::Tensor& q_D, const at::Tensor& k_D,
                             std::int64_t kv_heads, const QkNormSaved& saved, const at::Tensor& dq_D,
                             const at::Tensor& dk_D) {
-    if (!dy_MP.is_cpu()) return gpu::qk_norm_backward(dy_MP, q_D, k_D, kv_heads, saved, dq_D, dk_D);
+    if (!dy_MP.is_cpu())
+        return qk_norm_by_parts_backward(dy_MP, q_D, k_D, kv_heads, saved, dq_D, dk_D);
     const Packed p(dy_MP, q_D, kv_heads);
     const std::int64_t rows = dy_MP.size(0) * p.groups;
     const std::int64_t blocks = (rows + kBlockRows - 1) / kBlockRows;
@@ -87,6 +107,24 @@ at::Tensor qk_norm_backward(const at::Tensor& dy_MP, const at::Tensor& q_D, cons
     dq_D.copy_(dw_2D[0]);
     dk_D.copy_(dw_2D[1]);
     return dx_MP;
+}
+
+at::Tensor qk_norm_by_parts(const at::Tensor& qkv_MP, const at::Tensor& q_D, const at::Tensor& k_D,
+                            std::int64_t kv_heads, double eps, QkNormSaved& saved) {
+    ProjectionRows rows = rows_of(qkv_MP, kv_heads, q_D.size(0));
+    rows.q = rms_norm(rows.q, q_D, eps, saved.q);
+    rows.k = rms_norm(rows.k, k_D, eps, saved.k);
+    return projection_of(rows, qkv_MP.sizes());
+}
+
+at::Tensor qk_norm_by_parts_backward(const at::Tensor& dy_MP, const at::Tensor& q_D,
+                                     const at::Tensor& k_D, std::int64_t kv_heads,
+                                     const QkNormSaved& saved, const at::Tensor& dq_D,
+                                     const at::Tensor& dk_D) {
+    ProjectionRows rows = rows_of(dy_MP, kv_heads, q_D.size(0));
+    rows.q = rms_norm_backward(rows.q, q_D, saved.q, {}, dq_D);
+    rows.k = rms_norm_backward(rows.k, k_D, saved.k, {}, dk_D);
+    return projection_of(rows, dy_MP.sizes());
 }
 
 }  // namespace roll::ops

@@ -10,24 +10,14 @@
 #include <cstdint>
 
 #include "common/spec/model.hpp"
-#include "worker/train/ops/place.hpp"
+#include "worker/train/ops/values.hpp"
 
 namespace roll::ops {
 
-struct RopeTable {
-    at::Tensor cos_TE;  // [T, E] with E = D / 2
-    at::Tensor sin_TE;
-};
 RopeTable rope_table(std::int64_t positions, std::int64_t head_dim, double theta,
                      const spec::RopeScaling& scaling, at::ScalarType dtype);
 
-struct Heads {
-    at::Tensor q_BHTD;
-    at::Tensor k_BGTD;
-    at::Tensor v_BGTD;
-};
-
-// Returns the heads of qkv_BTP, rotated. Allocates the result with `place`, but only on a CPU.
+// Returns the heads of qkv_BTP, rotated. Uses `place` only on a CPU.
 Heads rope(const at::Tensor& qkv_BTP, std::int64_t kv_heads, const RopeTable& table,
            const Place& place = {});
 

@@ -102,13 +102,4 @@ struct Kernels {
                  std::int64_t rows, std::int64_t columns);
 };
 
-// Returns the kernels for the widest vectors that this processor supports. S is float, double or
-// c10::BFloat16.
-template <class S>
-const Kernels<S>& kernels();
-
-// Returns the name of the vector width that kernels() uses: "avx512_bf16", "avx512", "avx2" or
-// "default".
-const char* kernel_width();
-
 }  // namespace roll::simd

@@ -42,8 +42,4 @@ struct PairKernels {
     void (*product)(const PairProduct& product);
 };
 
-// Returns the kernels. Returns null if the processor lacks the instruction, or if it has tiles
-// (AMX), with which oneDNN multiplies faster.
-const PairKernels* pair_kernels();
-
 }  // namespace roll::simd

@@ -1,5 +1,4 @@
-// The kernels of one vector width, and the widths that are compiled; simd/kernels.cpp chooses one
-// of them.
+// The kernels of each vector width that is compiled, and the choice between the widths.
 #pragma once
 
 #include "worker/train/ops/cpu/simd/kernels.hpp"
@@ -19,5 +18,17 @@ extern const Width kWidthDefault;
 extern const Width kWidthAvx2;
 extern const Width kWidthAvx512;
 extern const Width kWidthAvx512Bf16;  // AVX-512 with the instructions that multiply bfloat16
+
+// Returns the kernels for the widest vectors that processor() allows. S is float, double or
+// c10::BFloat16.
+template <class S>
+const Kernels<S>& kernels();
+
+// Returns null if the processor lacks the instruction, or if it has tiles (AMX), with which oneDNN
+// multiplies faster.
+const PairKernels* pair_kernels();
+
+// Returns the name of the width that kernels() uses: "avx512_bf16", "avx512", "avx2" or "default".
+const char* kernel_width();
 
 }  // namespace roll::simd

@@ -1,7 +1,6 @@
-#include "worker/train/ops/cpu/simd/kernels.hpp"
+#include "worker/train/ops/cpu/simd/width.hpp"
 
 #include "common/processor.hpp"
-#include "worker/train/ops/cpu/simd/width.hpp"
 
 namespace roll::simd {
 namespace {

@@ -1,0 +1,58 @@
+// The values that the operators of several files take, save and return. Letters are as in rope.hpp.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+
+#include <ATen/ATen.h>
+
+namespace roll::ops {
+
+// Tells whether a result replaces a tensor's content or is added to it.
+enum class Sum { Replace, Add };
+
+// Makes the tensor for a result. If the function is empty, the operator allocates new memory.
+using Place = std::function<at::Tensor(at::IntArrayRef sizes, const at::TensorOptions& options)>;
+
+inline at::Tensor made_in(const Place& place, at::IntArrayRef sizes,
+                          const at::TensorOptions& options) {
+    return place ? place(sizes, options) : at::empty(sizes, options);
+}
+
+inline constexpr std::int64_t kIgnored = -100;  // target of a row without loss
+
+// Values that rms_norm saves. M rows, C channels.
+struct RmsNormSaved {
+    at::Tensor x_MC;
+    at::Tensor rstd_M;  // 1 / sqrt(mean(x^2) + eps) of each row
+};
+
+// Angles of the rotary position embedding, from rope_table.
+struct RopeTable {
+    at::Tensor cos_TE;  // E = D / 2
+    at::Tensor sin_TE;
+};
+
+// Queries, keys and values in the layout of attention.
+struct Heads {
+    at::Tensor q_BHTD;
+    at::Tensor k_BGTD;
+    at::Tensor v_BGTD;
+};
+
+struct AttentionRule {
+    double scale = 0;         // factor of the scores; 0: 1 / sqrt(D)
+    double soft_cap = 0;      // maximum of the scores' magnitude: cap * tanh(score / cap); 0: none
+    std::int64_t window = 0;  // number of keys visible to a position, including its own; 0: all
+};
+
+struct AttentionSaved {
+    AttentionRule rule;  // the rule that forward used, with its scale filled in
+    Heads heads;
+    at::Tensor out_BTA;
+    at::Tensor logsumexp_BHT;
+    std::array<at::Tensor, 2> flash;  // values that a GPU's flash attention saves
+};
+
+}  // namespace roll::ops
