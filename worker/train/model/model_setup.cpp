@@ -7,7 +7,7 @@
 #include "worker/families/families.hpp"
 #include "worker/formats/bytes_tokenizer.hpp"
 #include "worker/formats/hf.hpp"
-#include "worker/train/model/tokenizer_check.hpp"
+#include "worker/tokenizer/same_ids.hpp"
 #include "worker/train/process/failure.hpp"
 
 namespace roll::train {
@@ -65,6 +65,40 @@ void find_tokenizer(ModelSetup& setup, const spec::TrainSpec& spec,
     refuse("tokenizer: " + spec.tokenizer +
            " has no tokenizer.json; set `tokenizer` to a directory that has one, or to the value "
            "`bytes`");
+}
+
+// The directory of the weights and its HuggingFace config.
+struct WeightsHome {
+    std::filesystem::path directory;
+    const Json& hf_config;
+};
+
+// Compares `tokenizer`, which the job calls `name`, with the tokenizer next to the weights. Returns
+// a warning if they differ; empty if they do not, or if the weights have none. Throws
+// RankFailure(invalid) if `tokenizer` has another vocabulary, with which the trained embeddings
+// would be meaningless.
+std::string check_tokenizer(const tokenizer::TextTokenizer& tokenizer, const std::string& name,
+                            const WeightsHome& weights) {
+    const std::string home = weights.directory.string();
+    if (!tokenizer::has_tokenizer(weights.directory)) return {};
+    const bool bytes = formats::has_bytes_tokenizer(weights.hf_config);
+    const auto identity = bytes ? tokenizer::bytes_tokenizer().identity
+                                : need(tokenizer::identity_of(weights.directory));
+    if (identity == tokenizer.identity) return {};
+    const auto own = tokenizer::load_directory(weights.directory);
+    if (!own)
+        return "tokenizer: " + name + " is not the one of " + home + ", which cannot be read (" +
+               own.error().message + "): their ids may differ";
+    const auto compared = tokenizer::compare_ids(tokenizer.tokenizer, own->tokenizer);
+    const std::string found = std::to_string(compared.differ) + " of " +
+                              std::to_string(compared.looked_at) +
+                              " compared token ids decode to different text in the two tokenizers";
+    if (!compared.of_one_vocabulary())
+        throw RankFailure(2, "tokenizer: " + name + " is not the one of the weights in " + home +
+                                 ": " + found + "; set tokenizer to " + home +
+                                 ", or, to train all ids anew, start from a copy of it "
+                                 "without tokenizer.json");
+    return "tokenizer: " + name + " is not the one of the weights in " + home + ": " + found;
 }
 
 // Sets the job's tokenizer. Warns if it differs from the tokenizer of the weights.

@@ -5,10 +5,11 @@
 
 #include <deque>
 #include <span>
+#include <vector>
 
+#include "worker/plan/pipeline_schedule.hpp"
 #include "worker/train/model/chunk.hpp"
 #include "worker/train/pipeline/grad_buckets.hpp"
-#include "worker/train/pipeline/trace.hpp"
 
 namespace roll::train {
 
@@ -21,6 +22,16 @@ struct ScaledBatch {
     std::span<const Microbatch> microbatches;
     std::span<const double> scales;  // factor of each micro-batch's summed loss
 };
+
+// The events of a step in order, for tests and timelines.
+struct TraceEvent {
+    enum class Kind { OpDone, ReductionIssued };
+    Kind kind = Kind::OpDone;
+    plan::Op op = {};  // set if OpDone
+    int chunk = 0;     // set if ReductionIssued
+    int bucket = 0;    // set if ReductionIssued; buckets are numbered in the order of backward
+};
+using StepTrace = std::vector<TraceEvent>;
 
 // Executes the ops. Returns the scaled loss summed over the micro-batches, a 0-dim double; 0 on
 // ranks without the last stage. Gradients and loss are bitwise the same for every schedule with the

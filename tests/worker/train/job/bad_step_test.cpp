@@ -1,5 +1,5 @@
 // Finds the origin of a non-finite value in a model that was poisoned in one place.
-#include "worker/train/job/not_finite.hpp"
+#include "worker/train/job/bad_step.hpp"
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
