@@ -32,6 +32,8 @@ PURE_NAMES = re.compile(
     r'\b(unordered_\w+|system_clock|steady_clock|high_resolution_clock|rand|getenv|printf|cout|cerr'
     r'|mt19937\w*|random_device|this_thread|mutex|atomic)\b')
 FLOATING = re.compile(r'\b(float|double)\b')
+# Folders without knots: no module (x.hpp with x.cpp) there includes itself through other modules.
+KNOT_FREE = ('worker/train/',)
 # Third parties and the folders that may include them.
 THIRD_PARTIES = [
     (re.compile(r'#include <(torch|ATen|c10|caffe2|gloo)/'), ('worker/train/',)),
@@ -176,6 +178,30 @@ def includes(tree):
             if not path.startswith('tests/') and target not in allowed:
                 yield path, line, (f'"{header}" is of {target}, which the DEPS of '
                                    f'{folder}/CMakeLists.txt do not name')
+
+
+def knots(tree):
+    """A module that includes itself through others cannot be read, tested or moved alone."""
+    graph = {}
+    for path, text in tree.items():
+        if is_cpp(path) and not path.startswith('tests/'):
+            module = os.path.splitext(path)[0]
+            graph.setdefault(module, set()).update(
+                {os.path.splitext(header)[0] for header in INCLUDE.findall(text)} - {module})
+    reached = {}
+    for start in graph:
+        found, waiting = set(), [start]
+        while waiting:
+            new = graph.get(waiting.pop(), set()) - found
+            found |= new
+            waiting.extend(new)
+        reached[start] = found
+    for module in sorted(graph):
+        knot = {other for other in reached[module] if module in reached.get(other, ())}
+        if knot and module == min(knot) and any(one.startswith(KNOT_FREE) for one in knot):
+            header = module + '.hpp'
+            yield header if header in tree else module + '.cpp', 1, (
+                'these modules include each other in a circle: ' + ', '.join(sorted(knot)))
 
 
 def own_includes(tree):
@@ -350,7 +376,7 @@ def parses(tree):
             yield path, getattr(error, 'lineno', 1) or 1, str(error)
 
 
-ALL = [sizes, function_sizes, arrows, includes, own_includes, third_parties, purity, co_awaits,
-       banned_names, family_names, family_tables, comment_openings,
+ALL = [sizes, function_sizes, arrows, includes, knots, own_includes, third_parties, purity,
+       co_awaits, banned_names, family_names, family_tables, comment_openings,
        dead_headers, one_target_a_file, package_hosts,
        parses]

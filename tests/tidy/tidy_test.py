@@ -59,6 +59,15 @@ class Tidy(unittest.TestCase):
         self.caught(checks.includes,
                     dict(tree, **{'daemon/core/rules/r.cpp': '#include "daemon/engine/e.hpp"\n'}))
 
+    def test_modules_that_include_each_other_are_caught(self):
+        def include(name):
+            return f'#include "worker/train/{name}.hpp"\n'
+        tree = {'worker/train/a.hpp': '', 'worker/train/b.hpp': include('a'),
+                'worker/train/c.hpp': include('b'), 'worker/train/c.cpp': include('c') + include('a')}
+        self.passes(checks.knots, tree)
+        self.caught(checks.knots, dict(tree, **{'worker/train/a.cpp': include('a') + include('c')}))
+        self.caught(checks.knots, dict(tree, **{'worker/train/a.cpp': include('a') + include('b')}))
+
     def test_programs_include_what_their_deps_name(self):
         tree = dict(LIBRARY, **{'daemon/CMakeLists.txt': 'roll_program(rolld DEPS engine)\n',
                                 'daemon/engine/e.hpp': '', 'common/a.hpp': ''})
