@@ -23,7 +23,7 @@ double run_alone(Chunk& model, const Microbatch& data) {
     return loss.item<double>();
 }
 
-// Returns the name of the first parameter with a bad gradient in the order of backward, which goes
+// Returns the name of the first parameter whose gradient is not finite, in the order of backward:
 // from the last parameter to the first.
 std::string first_gradient(const Parameters& parameters) {
     for (std::size_t i = parameters.grad.size(); i-- > 0;)

@@ -16,14 +16,15 @@
 namespace roll::train {
 
 struct NotFinite {
-    std::string what;               // "the weight NAME", "the loss, then the gradient of NAME", ...
-    std::vector<int> microbatches;  // indices of those at fault; empty if a weight is at fault
+    // the bad value: "the weight NAME", "the loss, then the gradient of NAME", ...
+    std::string what;
+    std::vector<int> microbatches;  // indices of the bad micro-batches; empty if a weight is bad
 };
 
 // Finds this rank's micro-batches with a non-finite loss or gradient. Replays each of them, one by
-// one and without reduction, over a whole model whose step was not applied. Also returns, for the
-// first such micro-batch, the first bad parameter in the order of the computation. Returns nullopt
-// if all values of this rank are finite. Overwrites the gradients.
+// one and without reduction, over a whole model to which the step was not applied. Also returns the
+// first bad parameter of the first such micro-batch, in the order of the computation. Returns
+// nullopt if all values of this rank are finite. Overwrites the gradients.
 std::optional<NotFinite> find_not_finite(Chunk& model, std::span<const Microbatch> batch);
 
 struct BadStep {

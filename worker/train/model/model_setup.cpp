@@ -74,9 +74,9 @@ struct WeightsHome {
 };
 
 // Compares `tokenizer`, which the job calls `name`, with the tokenizer next to the weights. Returns
-// a warning if they differ; empty if they do not, or if the weights have none. Throws
-// RankFailure(invalid) if `tokenizer` has another vocabulary, with which the trained embeddings
-// would be meaningless.
+// a warning if they differ; empty if they are equal, or if the weights have none. Throws
+// RankFailure(invalid) if `tokenizer` has another vocabulary, because the trained embeddings would
+// then be meaningless.
 std::string check_tokenizer(const tokenizer::TextTokenizer& tokenizer, const std::string& name,
                             const WeightsHome& weights) {
     const std::string home = weights.directory.string();
@@ -87,18 +87,19 @@ std::string check_tokenizer(const tokenizer::TextTokenizer& tokenizer, const std
     if (identity == tokenizer.identity) return {};
     const auto own = tokenizer::load_directory(weights.directory);
     if (!own)
-        return "tokenizer: " + name + " is not the one of " + home + ", which cannot be read (" +
-               own.error().message + "): their ids may differ";
+        return "tokenizer: " + name + " is not the tokenizer of " + home +
+               ", which cannot be read (" + own.error().message +
+               "): the token ids of the two may differ";
     const auto compared = tokenizer::compare_ids(tokenizer.tokenizer, own->tokenizer);
     const std::string found = std::to_string(compared.differ) + " of " +
                               std::to_string(compared.looked_at) +
                               " compared token ids decode to different text in the two tokenizers";
     if (!compared.of_one_vocabulary())
-        throw RankFailure(2, "tokenizer: " + name + " is not the one of the weights in " + home +
-                                 ": " + found + "; set tokenizer to " + home +
-                                 ", or, to train all ids anew, start from a copy of it "
+        throw RankFailure(2, "tokenizer: " + name + " is not the tokenizer of the weights in " +
+                                 home + ": " + found + "; set tokenizer to " + home +
+                                 ", or, to train all ids anew, start from a copy of that directory "
                                  "without tokenizer.json");
-    return "tokenizer: " + name + " is not the one of the weights in " + home + ": " + found;
+    return "tokenizer: " + name + " is not the tokenizer of the weights in " + home + ": " + found;
 }
 
 // Sets the job's tokenizer. Warns if it differs from the tokenizer of the weights.

@@ -61,8 +61,8 @@ std::int64_t frozen_factors(const spec::TrainSpec& spec, const spec::ModelConfig
 
 const char* name_of(spec::Precision precision);  // "fp32", "fp64", "bf16"
 at::ScalarType dtype_of(spec::Precision precision);
-// Returns the type to which the job's own export rounds the weights; nullopt if the export does not
-// change them.
+// Returns the type to which the export of the job rounds the weights; nullopt if the export does
+// not change them.
 std::optional<at::ScalarType> export_rounds_to(const spec::TrainSpec& spec);
 
 }  // namespace roll::train

@@ -7,7 +7,7 @@
 
 namespace roll::ops {
 
-// Returns o_BTA and fills `saved`. Uses `place` only on a CPU.
+// Returns o_BTA and fills `saved`. Allocates the result with `place`, but only on a CPU.
 at::Tensor attention(const Heads& heads, const AttentionRule& rule, AttentionSaved& saved,
                      const Place& place = {});
 

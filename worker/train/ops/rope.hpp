@@ -17,7 +17,7 @@ namespace roll::ops {
 RopeTable rope_table(std::int64_t positions, std::int64_t head_dim, double theta,
                      const spec::RopeScaling& scaling, at::ScalarType dtype);
 
-// Returns the heads of qkv_BTP, rotated. Uses `place` only on a CPU.
+// Returns the heads of qkv_BTP, rotated. Allocates the result with `place`, but only on a CPU.
 Heads rope(const at::Tensor& qkv_BTP, std::int64_t kv_heads, const RopeTable& table,
            const Place& place = {});
 

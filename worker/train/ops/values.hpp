@@ -12,7 +12,8 @@ namespace roll::ops {
 // Tells whether a result replaces a tensor's content or is added to it.
 enum class Sum { Replace, Add };
 
-// Makes the tensor for a result. If the function is empty, the operator allocates new memory.
+// Makes the tensor for an operator's result. If the function is empty, the operator allocates new
+// memory.
 using Place = std::function<at::Tensor(at::IntArrayRef sizes, const at::TensorOptions& options)>;
 
 inline at::Tensor made_in(const Place& place, at::IntArrayRef sizes,
@@ -20,7 +21,7 @@ inline at::Tensor made_in(const Place& place, at::IntArrayRef sizes,
     return place ? place(sizes, options) : at::empty(sizes, options);
 }
 
-inline constexpr std::int64_t kIgnored = -100;  // target of a row without loss
+inline constexpr std::int64_t kIgnored = -100;  // target value that marks a row without loss
 
 // Values that rms_norm saves. M rows, C channels.
 struct RmsNormSaved {
@@ -30,7 +31,7 @@ struct RmsNormSaved {
 
 // Angles of the rotary position embedding, from rope_table.
 struct RopeTable {
-    at::Tensor cos_TE;  // E = D / 2
+    at::Tensor cos_TE;  // [T, E] with E = D / 2
     at::Tensor sin_TE;
 };
 
@@ -42,9 +43,10 @@ struct Heads {
 };
 
 struct AttentionRule {
-    double scale = 0;         // factor of the scores; 0: 1 / sqrt(D)
-    double soft_cap = 0;      // maximum of the scores' magnitude: cap * tanh(score / cap); 0: none
-    std::int64_t window = 0;  // number of keys visible to a position, including its own; 0: all
+    double scale = 0;  // factor of the scores; 0: 1 / sqrt(D)
+    // bound on the scores' magnitude: they become cap * tanh(score / cap); 0: none
+    double soft_cap = 0;
+    std::int64_t window = 0;  // number of keys that a position sees, including its own; 0: all
 };
 
 struct AttentionSaved {

@@ -10,12 +10,14 @@
 
 namespace roll::train {
 
-// Throws RankFailure(invalid) for an unsupported setting, or for sizes that do not divide. The
-// message names them.
+// Checks that the trainer supports a job's settings. Throws RankFailure(invalid) for an unsupported
+// setting, or for sizes that do not divide each other as required. The message names the setting or
+// the sizes.
 void check_spec(const spec::TrainSpec& spec);
 spec::TrainSpec checked_spec(const protocol::Launch& launch);
 
-// Returns the directories of the launch's checkpoints that should still exist, newest first.
+// Returns the directories of the launch's checkpoints that should still exist, newest first. The
+// run may start from any of them.
 std::vector<std::filesystem::path> candidates_of(const protocol::Launch& launch);
 
 // Returns the output directory of the job that wrote `checkpoint`.

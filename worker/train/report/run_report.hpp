@@ -12,8 +12,8 @@
 
 namespace roll::train {
 
-// Returns the first line of the metrics. It has no document counts if `learned` has no documents,
-// that is, if they were not counted.
+// Returns the first line of the metrics. If the documents were not counted (`learned` is empty), it
+// has no counts of documents.
 OrderedJson metrics_head(const spec::TrainSpec& spec, const spec::ModelConfig& model,
                          const data::Corpus& corpus, const data::LearnedDocuments& learned);
 std::string headline(const spec::TrainSpec& spec, const spec::ModelConfig& model,
@@ -22,8 +22,8 @@ std::string headline(const spec::TrainSpec& spec, const spec::ModelConfig& model
 // Returns a line such as "300 documents: 2 cut to 33 tokens, 1 without a token to learn".
 std::string documents_line(const data::LearnedDocuments& learned, std::int64_t seq_length);
 
-// Returns warnings about what the user may not have intended: files or documents from which nothing
-// is learned, and settings that keep little of an interrupted run.
+// Returns warnings about settings that the user may not have intended: files or documents that
+// contribute nothing to the loss, and settings that keep little of an interrupted run.
 std::vector<std::string> warnings_of(const spec::TrainSpec& spec, const data::Corpus& corpus,
                                      const data::LearnedDocuments& learned);
 

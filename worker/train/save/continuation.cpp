@@ -24,7 +24,7 @@ checkpoint::Layout layout_of(const spec::TrainSpec& spec) {
     return {p.dp, p.tp, p.pp, p.vpp, p.cp, p.ep};
 }
 
-// One data file's entry in checkpoint::State::data: "SAMPLES" or "SAMPLES HASH".
+// The entry of one data file in checkpoint::State::data: "SAMPLES" or "SAMPLES HASH".
 struct FileIdentity {
     explicit FileIdentity(const std::string& entry)
         : samples(entry.substr(0, entry.find(' '))),
@@ -34,11 +34,11 @@ struct FileIdentity {
         return both ? hash != other.hash : samples != other.samples;
     }
     std::string samples;
-    std::string hash;  // empty if not known
+    std::string hash;  // empty if unknown
 };
 
-// Returns the indices of the training files whose content differs; empty if the states do not list
-// the same number of files.
+// Returns the indices of the training files whose contents differ between the states; empty if the
+// states do not list the same number of files.
 std::vector<std::size_t> changed_files(const checkpoint::State& a, const checkpoint::State& b) {
     std::vector<std::size_t> changed;
     if (a.data.size() != b.data.size()) return changed;
@@ -68,7 +68,7 @@ bool same_data(const checkpoint::State& a, const checkpoint::State& b) {
 
 checkpoint::State continued(checkpoint::State restored, const checkpoint::State& asked) {
     if (!same_data(restored, asked)) restored.left_out.clear();
-    // Keeps a whole-file hash that only the checkpoint has.
+    // Keep the whole-file hash of a file if only the checkpoint has it.
     const std::vector<std::string> before = std::exchange(restored.data, asked.data);
     for (std::size_t i = 0; before.size() == asked.data.size() && i < before.size(); ++i)
         if (!FileIdentity(before[i]).differs(FileIdentity(asked.data[i])) &&
@@ -100,7 +100,7 @@ std::vector<checkpoint::Kept> recorded_of(const protocol::Launch& launch,
                                           const checkpoint::Choice& choice) {
     const fs::path own = (fs::path(launch.output) / "checkpoints").lexically_normal();
     std::vector<checkpoint::Kept> recorded;
-    std::error_code error;  // ignored: a file with a stale handle counts as missing
+    std::error_code error;  // ignored, because a file with a stale handle counts as missing
     for (const fs::path& directory : candidates_of(launch)) {
         const auto name = checkpoint::parse_final_name(directory.filename().string());
         if (name && directory.parent_path().lexically_normal() == own)

@@ -16,25 +16,27 @@ namespace roll::train {
 
 checkpoint::State first_state(const spec::TrainSpec& spec, std::int64_t train_tokens);
 
-// Returns true if equal sample numbers mean equal samples in both states.
+// Returns true if the same sample number means the same sample in both states.
 bool same_data(const checkpoint::State& a, const checkpoint::State& b);
 
-// Returns the restored state with the settings of `asked`, the state of the job that continues.
+// Returns the restored state, with its settings replaced by those of `asked`, the state of the job
+// that continues.
 checkpoint::State continued(checkpoint::State restored, const checkpoint::State& asked);
 
 // Checks that the job may continue from the restored state. Throws RankFailure(invalid) if the
-// state has another precision. Logs a different seed or corpus, because the run then goes on with
-// other data.
+// state has another precision than `asked`. Logs a different seed or corpus, because the run then
+// continues with other data.
 void check_continues(const checkpoint::State& restored, const checkpoint::State& asked,
                      const std::filesystem::path& directory);
 
-// Returns the candidates in this job's own directory of checkpoints. Retention may delete them.
+// Returns the launch's checkpoints that are in this job's own directory of checkpoints. Retention
+// may delete them.
 std::vector<checkpoint::Kept> recorded_of(const protocol::Launch& launch,
                                           const checkpoint::Choice& choice);
 
 // Returns the step of the best checkpoint: `best_step` if that checkpoint is recorded. Otherwise
-// (it was put off) returns the newest recorded one that was the best when it was written; nullopt
-// if there is none.
+// its writing was put off; then returns the newest recorded checkpoint that was the best when it
+// was written, or nullopt if there is none.
 std::optional<std::int64_t> recorded_best(const std::filesystem::path& checkpoints,
                                           const std::vector<checkpoint::Kept>& recorded,
                                           std::int64_t best_step);

@@ -1,4 +1,4 @@
-// Finds the origin of a non-finite value in a model that was poisoned in one place.
+// Tests that the origin of a non-finite value is found in a model with one bad value.
 #include "worker/train/job/bad_step.hpp"
 
 #include <ATen/Parallel.h>

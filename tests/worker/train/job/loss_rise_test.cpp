@@ -1,4 +1,4 @@
-// The start of a rise of the loss, for typical loss curves.
+// Tests where the rise of a loss begins, for typical loss curves.
 #include "worker/train/job/loss_rise.hpp"
 
 #include <cmath>

@@ -19,16 +19,17 @@ extern const Width kWidthAvx2;
 extern const Width kWidthAvx512;
 extern const Width kWidthAvx512Bf16;  // AVX-512 with the instructions that multiply bfloat16
 
-// Returns the kernels for the widest vectors that processor() allows. S is float, double or
+// Returns the kernels for the widest vectors that this processor supports. S is float, double or
 // c10::BFloat16.
 template <class S>
 const Kernels<S>& kernels();
 
-// Returns null if the processor lacks the instruction, or if it has tiles (AMX), with which oneDNN
-// multiplies faster.
+// Returns the kernels. Returns null if the processor lacks the instruction, or if it has tiles
+// (AMX), with which oneDNN multiplies faster.
 const PairKernels* pair_kernels();
 
-// Returns the name of the width that kernels() uses: "avx512_bf16", "avx512", "avx2" or "default".
+// Returns the name of the vector width that kernels() uses: "avx512_bf16", "avx512", "avx2" or
+// "default".
 const char* kernel_width();
 
 }  // namespace roll::simd
