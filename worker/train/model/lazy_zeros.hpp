@@ -12,10 +12,4 @@ namespace roll::train {
 // share the cost.
 at::Tensor lazy_zeros(std::int64_t size, const at::TensorOptions& options);
 
-// Allocates all pages of a lazy_zeros() tensor that will be written completely; each thread
-// allocates a part. Huge pages are slow if a virtual machine's host must find the memory first. If
-// that is so, the remaining pages are small ones, for which the host has mostly found the memory
-// already.
-void make_pages(const at::Tensor& flat);
-
 }  // namespace roll::train

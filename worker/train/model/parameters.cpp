@@ -68,14 +68,9 @@ void allocate(Parameters& p, std::int64_t total, const InitOptions& options) {
     }
     p.flat_weight = narrow ? lazy_zeros(total, kind) : p.flat_main;
     p.weight = views_like(p, p.flat_weight);
-    make_pages(p.flat_weight);
-    if (p.flat_rest.defined()) make_pages(p.flat_rest);
     if (!options.gradients) return;
     p.flat_grad = lazy_zeros(total, main);
     p.grad = views_like(p, p.flat_grad);
-    // The gradient of a frozen parameter is never written
-    const auto frozen = [](const ParameterSpec& spec) { return spec.frozen; };
-    if (std::none_of(p.specs.begin(), p.specs.end(), frozen)) make_pages(p.flat_grad);
 }
 
 constexpr std::int64_t kGrain = 1 << 16;  // minimum number of elements per thread

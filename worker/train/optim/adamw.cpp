@@ -5,7 +5,6 @@
 #include <numeric>
 #include <utility>
 
-#include "common/check.hpp"
 #include "worker/train/model/lazy_zeros.hpp"
 #include "worker/train/ops/gpu.hpp"
 #include "worker/train/ops/kernel.hpp"
@@ -15,40 +14,17 @@ namespace {
 
 constexpr std::int64_t kBlock = 1 << 14;  // minimum number of elements per thread
 
-// The results that an update stores; it writes the others to scratch memory.
-enum class Writes { All, Weights, Moments };
-
-template <class S>
-struct Scratch {
-    std::vector<S> weight = std::vector<S>(kBlock);
-    std::vector<std::int16_t> rest = std::vector<std::int16_t>(kBlock);
-    std::vector<simd::Wide<S>> average = std::vector<simd::Wide<S>>(kBlock), square = average;
-};
-
 void update(const Parameters& p, const AdamWState& state, std::size_t i,
-            const simd::AdamWFactors& factors, Writes writes) {
+            const simd::AdamWFactors& factors) {
     ops::for_float_types(p.weight[i], [&]<class S>(S) {
         using W = simd::Wide<S>;
         S* w = p.weight[i].data_ptr<S>();
         std::int16_t* rest = p.rest.empty() ? nullptr : p.rest[i].data_ptr<std::int16_t>();
         W *m = state.average[i].data_ptr<W>(), *v = state.square[i].data_ptr<W>();
         const W* g = p.grad[i].const_data_ptr<W>();
-        const auto whole = [&](std::int64_t at, std::int64_t count) {
+        ops::for_rows(p.weight[i].numel(), kBlock, [&](std::int64_t at, std::int64_t count) {
             simd::kernels<S>().adamw(w + at, rest == nullptr ? nullptr : rest + at, m + at, v + at,
                                      g + at, factors, count);
-        };
-        const auto part = [&](std::int64_t at, std::int64_t count) {
-            Scratch<S> none;  // supplies moments that are 0
-            const bool weights = writes == Writes::Weights;
-            S* to = weights ? w + at : none.weight.data();
-            std::int16_t* to_rest = weights && rest != nullptr ? rest + at : none.rest.data();
-            simd::kernels<S>().adamw(to, to_rest, weights ? none.average.data() : m + at,
-                                     weights ? none.square.data() : v + at, g + at, factors, count);
-        };
-        ops::for_rows(p.weight[i].numel(), kBlock, [&](std::int64_t begin, std::int64_t count) {
-            if (writes == Writes::All) return whole(begin, count);
-            for (std::int64_t at = begin; at < begin + count; at += kBlock)
-                part(at, std::min(kBlock, begin + count - at));
         });
     });
 }
@@ -88,10 +64,8 @@ AdamW::AdamW(const Parameters& p, const AdamWOptions& options) : options_(option
 }
 
 void AdamW::step(double lr, double grad_scale) {
-    ROLL_CHECK(!owed_);
     state_.steps += 1;
     if (!parameters_.flat_weight.is_cpu()) return step_on_gpu(lr, grad_scale);
-    const bool first = state_.steps == 1;
     const auto steps = static_cast<double>(state_.steps);
     simd::AdamWFactors factors{.grad_scale = grad_scale,
                                .keep = 1,
@@ -103,24 +77,8 @@ void AdamW::step(double lr, double grad_scale) {
     for (std::size_t i = 0; i < parameters_.specs.size(); ++i) {
         if (parameters_.specs[i].frozen) continue;
         factors.keep = decays_[i] ? 1 - lr * options_.weight_decay : 1;
-        update(parameters_, state_, i, factors, first ? Writes::Weights : Writes::All);
+        update(parameters_, state_, i, factors);
     }
-    if (first) owed_ = grad_scale;
-}
-
-void AdamW::settle() {
-    if (!owed_) return;
-    const simd::AdamWFactors factors{.grad_scale = *std::exchange(owed_, std::nullopt),
-                                     .keep = 1,
-                                     .beta1 = options_.beta1,
-                                     .beta2 = options_.beta2,
-                                     .step = 0,
-                                     .root = 1,
-                                     .eps = options_.eps};
-    make_pages(state_.flat_average);
-    make_pages(state_.flat_square);
-    for (std::size_t i = 0; i < parameters_.specs.size(); ++i)
-        if (!parameters_.specs[i].frozen) update(parameters_, state_, i, factors, Writes::Moments);
 }
 
 void AdamW::step_on_gpu(double lr, double grad_scale) {

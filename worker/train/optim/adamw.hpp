@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,22 +35,13 @@ class AdamW {
   public:
     AdamW(const Parameters& parameters, const AdamWOptions& options);
 
-    // Makes one update with the gradient times `grad_scale`, which includes clipping. The first
-    // update leaves writing the moments to settle().
+    // Makes one update with the gradient times `grad_scale`, which includes clipping.
     void step(double lr, double grad_scale);
-
-    // Writes the moments of the first update, which depend only on its gradient. Call it after each
-    // update, before the gradients change. The moments are half of the memory that the first step
-    // would touch, so the delay keeps their page faults out of that step's time.
-    void settle();
 
     // Changes the weight decay that the next steps use.
     void set_weight_decay(double weight_decay) { options_.weight_decay = weight_decay; }
 
-    AdamWState& state() {
-        settle();
-        return state_;
-    }
+    AdamWState& state() { return state_; }
 
   private:
     void step_on_gpu(double lr, double grad_scale);
@@ -60,8 +50,6 @@ class AdamW {
     std::vector<bool> decays_;  // by parameter: whether it decays
     const Parameters& parameters_;
     AdamWState state_;
-    // grad_scale of the first update; unset once settle() has written its moments
-    std::optional<double> owed_;
 };
 
 // Returns the sum of squares of a chunk's gradients, a 0-dim double tensor on the CPU.

@@ -85,7 +85,6 @@ double TrainStep::over_model(const std::function<at::Tensor(const Parameters&)>&
 StepResult TrainStep::run(std::span<const Microbatch> batch, double lr) {
     ROLL_CHECK(std::ssize(batch) == schedule_.microbatches);
     const c10::InferenceMode no_autograd;
-    for (AdamW& optimizer : optimizers_) optimizer.settle();
     StepResult result;
     const std::vector<double> scale = scales(batch, result.tokens);
     std::vector<RankChunk> chunks;

@@ -1,14 +1,8 @@
 #include "worker/train/model/random.hpp"
 
-#include <algorithm>
-
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include "worker/train/model/lazy_zeros.hpp"
 
 namespace roll::train {
 namespace {
@@ -59,21 +53,6 @@ TEST(Uniform, LiesFromZeroToOne) {
         sum += u;
     }
     EXPECT_NEAR(sum / 10'000, 0.5, 0.02);
-}
-
-// The size of the tensor is not a multiple of a page.
-TEST(LazyZeros, PagesMadeAheadAreAllThereAndZero) {
-    const at::Tensor flat = lazy_zeros((9 << 20) + 5, at::kInt);
-    const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-    std::vector<unsigned char> present((flat.nbytes() + page - 1) / page);
-    const auto made = [&] {
-        EXPECT_EQ(::mincore(flat.data_ptr(), flat.nbytes(), present.data()), 0);
-        return std::count_if(present.begin(), present.end(), [](auto flags) { return flags & 1; });
-    };
-    EXPECT_EQ(made(), 0);
-    make_pages(flat);
-    EXPECT_EQ(made(), std::ssize(present));
-    EXPECT_TRUE(flat.eq(0).all().item<bool>());
 }
 
 }  // namespace

@@ -79,7 +79,6 @@ struct Trained {
         AdamW mine(parameters, kOptions);
         Torchs by_fused(parameters.main), by_single(parameters.main);
         for (int step = 0; step < kSteps; ++step) {
-            mine.settle();
             for (std::size_t i = 0; i < parameters.grad.size(); ++i) {
                 parameters.grad[i].normal_(0, step % 10 == 0 ? 10.0 : 0.1);
                 const at::Tensor clipped = parameters.grad[i] * clip(step);

@@ -210,7 +210,6 @@ TEST(Step, WhatTheGradientsHeldBeforeDoesNotMatter) {
             TrainStep trainer(tiny_model(true), schedule, {self, self},
                               {.init = {.std = 0.2, .dtype = dtype}});
             for (int step = 0; step < 2; ++step) {
-                trainer.optimizers()[0].settle();
                 trainer.chunks()[0].parameters().flat_grad.fill_(before);
                 EXPECT_TRUE(trainer.run(tiny_batch(step, 2), 1e-2).updated);
             }
