@@ -2,7 +2,6 @@
 
 #include "common/processor.hpp"
 #include "worker/train/ops/kernel.hpp"
-#include "worker/train/ops/pair_matmul.hpp"
 #include "worker/train/ops/panel_matmul.hpp"
 
 namespace roll::ops {
@@ -13,14 +12,13 @@ constexpr std::int64_t kRowsMin = 32;
 
 // Computes the product by Roll's own block loops if they suit this processor and the types, and
 // returns true. Otherwise returns false without computing anything; LibTorch then multiplies
-// (float32 by MKL, bfloat16 by oneDNN with AMX tiles).
+// (float32 by MKL, bfloat16 by oneDNN in pairs or AMX tiles).
 bool multiply(const at::Tensor& out_MN, const at::Tensor& a_MK, const at::Tensor& b_KN,
               double beta) {
     if (!out_MN.is_cpu() || (beta != 0 && beta != 1)) return false;
     if (is_narrow(a_MK)) {
         const Processor::Bfloat16 way = processor().bfloat16();
         if (way == Processor::Bfloat16::Tiles) return false;
-        if (pair_matmul(out_MN, a_MK, b_KN, beta)) return true;
         if (way == Processor::Bfloat16::Pairs && is_narrow(out_MN)) return false;
     } else if (out_MN.scalar_type() != at::kFloat || processor().takes_mkl() ||
                out_MN.size(0) < kRowsMin) {

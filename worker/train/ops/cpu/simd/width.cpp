@@ -31,10 +31,6 @@ const Kernels<c10::BFloat16>& kernels<c10::BFloat16>() {
     return *best_width().of_bfloat16;
 }
 
-const PairKernels* pair_kernels() {
-    return processor().bfloat16() == Processor::Bfloat16::Pairs ? best_width().of_pairs : nullptr;
-}
-
 const char* kernel_width() { return best_width().name; }
 
 }  // namespace roll::simd

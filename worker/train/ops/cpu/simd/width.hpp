@@ -2,7 +2,6 @@
 #pragma once
 
 #include "worker/train/ops/cpu/simd/kernels.hpp"
-#include "worker/train/ops/cpu/simd/pair_kernels.hpp"
 
 namespace roll::simd {
 
@@ -11,7 +10,6 @@ struct Width {
     const Kernels<float>* of_float;
     const Kernels<double>* of_double;
     const Kernels<c10::BFloat16>* of_bfloat16;
-    const PairKernels* of_pairs = nullptr;
 };
 
 extern const Width kWidthDefault;
@@ -23,10 +21,6 @@ extern const Width kWidthAvx512Bf16;  // AVX-512 with the instructions that mult
 // c10::BFloat16.
 template <class S>
 const Kernels<S>& kernels();
-
-// Returns the kernels. Returns null if the processor lacks the instruction, or if it has tiles
-// (AMX), with which oneDNN multiplies faster.
-const PairKernels* pair_kernels();
 
 // Returns the name of the vector width that kernels() uses: "avx512_bf16", "avx512", "avx2" or
 // "default".
