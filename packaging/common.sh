@@ -1,9 +1,10 @@
-# Sourced by the scripts of packaging/, tests/run and .ci/run: where we are, and how they build.
+# Sourced by the scripts of packaging/, tests/run and .ci/run: sets the root of the tree and how
+# they build.
 set -euo pipefail
 roll_top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$roll_top"
 
-# ccache follows precompiled headers only with these; the settings stay in this process.
+# ccache supports precompiled headers only with these settings, which apply to this process alone.
 export CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
 export CCACHE_NOHASHDIR=1 CCACHE_BASEDIR="$roll_top"
 
@@ -13,7 +14,8 @@ die() {
     exit 1
 }
 
-# quietly LOG COMMAND...: the output goes to build/LOG.log, and is shown where the command fails.
+# quietly LOG COMMAND...: runs the command with its output in build/LOG.log; shows the output if it
+# fails.
 quietly() {
     local log="$roll_top/build/$1.log"
     shift
@@ -24,7 +26,7 @@ quietly() {
     die "failed: $* (all of it: ${log#"$roll_top"/})"
 }
 
-# build PRESET [TARGET...]
+# build PRESET [TARGET...]: configures and builds the targets.
 build() {
     local preset=$1
     shift

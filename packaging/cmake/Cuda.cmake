@@ -1,6 +1,6 @@
-# roll-rank-cuda: the trainer with LibTorch's CUDA libraries and NCCL. ROLL_CUDA is AUTO (built where
-# nvcc, nccl.h and the wheel's libtorch_cuda are found), ON (an error without them) or OFF.
-# No GPU and no driver are needed to build it.
+# Builds roll-rank-cuda, the trainer with LibTorch's CUDA libraries and NCCL. ROLL_CUDA is AUTO (built if
+# nvcc, nccl.h and the wheel's libtorch_cuda are found), ON (fails if one is missing) or OFF.
+# Building needs neither a GPU nor a driver.
 set(ROLL_CUDA AUTO CACHE STRING "Build roll-rank-cuda: AUTO, ON or OFF")
 if(ROLL_CUDA STREQUAL "OFF" OR NOT ROLL_TRAINER)
   set(roll_cuda OFF)
@@ -36,7 +36,7 @@ foreach(library c10_cuda torch_cuda)
   add_library(${library} SHARED IMPORTED)
   set_target_properties(${library} PROPERTIES IMPORTED_LOCATION "${ROLL_LIBTORCH}/lib/lib${library}.so")
 endforeach()
-# Nothing calls into torch_cuda by name: its kernels register themselves when it is loaded.
+# The linker must keep torch_cuda although nothing calls it by name: its kernels register when it is loaded.
 add_library(roll_cuda_libraries INTERFACE)
 target_include_directories(roll_cuda_libraries SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS} "${ROLL_NCCL_INCLUDE}")
 target_link_libraries(roll_cuda_libraries INTERFACE -Wl,--no-as-needed torch_cuda -Wl,--as-needed c10_cuda

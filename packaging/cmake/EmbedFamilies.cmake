@@ -1,4 +1,4 @@
-# cmake -D OUT=embedded.cpp -D DIR=schemas/families -P EmbedFamilies.cmake: the files as string literals.
+# cmake -D OUT=embedded.cpp -D DIR=schemas/families -P EmbedFamilies.cmake: writes DIR's files as string literals.
 file(GLOB files "${DIR}/*.json")
 list(SORT files)
 set(text "#include \"worker/families/embedded.hpp\"\n\nnamespace roll::families {\nnamespace {\n")

@@ -1,6 +1,6 @@
-# `cmake --install build/release --prefix DIR`: programs, LibTorch's CPU libraries beside them, units,
-# manual pages and examples. Families and schemas that programs need are compiled into them; the files
-# are installed for people and editors.
+# `cmake --install build/release --prefix DIR` installs programs, LibTorch's CPU libraries beside them, units,
+# manual pages and examples. It also installs families and schemas for people and editors; the programs do
+# not need these files, because they are compiled in.
 
 foreach(program rolld roll-worker roll-convert rollctl roll-rank)
   if(TARGET ${program})
@@ -9,7 +9,7 @@ foreach(program rolld roll-worker roll-convert rollctl roll-rank)
 endforeach()
 
 if(TARGET roll-rank)
-  # libtorch_cpu.so looks for the others beside itself. CUDA's two lie here only where ldconfig knows none.
+  # libtorch_cpu.so looks for other libraries beside itself. CUDA's two are here only if ldconfig knows none.
   file(GLOB cuda_libraries "${PROJECT_SOURCE_DIR}/.deps/nvidia/cu13/lib/libcudart.so.13"
                            "${PROJECT_SOURCE_DIR}/.deps/nvidia/cu13/lib/libcupti.so.13")
   install(FILES "${ROLL_LIBTORCH}/lib/libtorch_cpu.so" "${ROLL_LIBTORCH}/lib/libc10.so"
@@ -17,8 +17,8 @@ if(TARGET roll-rank)
           DESTINATION ${CMAKE_INSTALL_LIBDIR}/roll)
 endif()
 
-# The converter as a library: find_package(roll), then link roll::convert. Headers keep their paths
-# ("worker/convert/convert.hpp") below include/roll. Component `library`: without programs and LibTorch.
+# Installs the converter as a library: find_package(roll), then link roll::convert. Headers keep their paths
+# ("worker/convert/convert.hpp") below include/roll. The component `library` has no programs and no LibTorch.
 set(library_targets roll_flags roll_common roll_tensor roll_spec roll_protocol roll_families roll_formats roll_convert)
 foreach(target ${library_targets})
   string(REPLACE "roll_" "" export_name ${target})
@@ -37,8 +37,8 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/rollConfigVersion.cmake"
 install(FILES packaging/cmake/rollConfig.cmake "${PROJECT_BINARY_DIR}/rollConfigVersion.cmake" COMPONENT library
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/roll)
 
-# LibTorch's CUDA libraries (2 GB with NVIDIA's) stay where they are. packaging/demo configures with CUDA
-# where nvcc is found, and builds only what a machine without GPUs needs.
+# LibTorch's CUDA libraries are not copied, because they take 2 GB with NVIDIA's. OPTIONAL, because
+# packaging/demo configures with CUDA if nvcc is found, but builds only what a machine without GPUs needs.
 if(TARGET roll-rank-cuda)
   install(TARGETS roll-rank-cuda RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} OPTIONAL)
   install(CODE "if(NOT EXISTS \"$<TARGET_FILE:roll-rank-cuda>\")

@@ -1,4 +1,4 @@
-# The shape of the tree: a folder is a namespace, a static library and a row of the dependency table.
+# The structure of the tree: each folder is a namespace, a static library and a row of the dependency table.
 
 find_package(tl-expected REQUIRED)
 find_package(Threads REQUIRED)
@@ -15,16 +15,17 @@ if(ROLL_SANITIZE)
   target_link_options(roll_flags INTERFACE -fsanitize=${ROLL_SANITIZE})
 endif()
 
-# Precompiled once in roll_common and reused by every library: what nearly every file pays for. It is a
-# matter of build time alone: files include what they use. tests/tidy checks standard headers by name, a header's
-# .cpp includes it first, and all_verify_interface_header_sets compiles each header that has no .cpp.
+# The headers that nearly every file includes: precompiled once in roll_common and reused by every library. This
+# only saves build time, because files include all that they use. Three checks ensure that: tests/tidy checks
+# standard headers by name, a header's .cpp includes it first, and all_verify_interface_header_sets compiles each
+# header that has no .cpp.
 set(roll_pch <algorithm> <chrono> <filesystem> <functional> <map> <optional> <set> <string> <variant> <vector>
              <tl/expected.hpp> <nlohmann/json.hpp> <fmt/format.h>)
 
-# roll_library(NAME [DEPS ...] [LINK ...]): every .cpp beside the CMakeLists.txt, but main.cpp, is one
-# static library roll_NAME. DEPS are the only folders it may include from (tests/tidy holds it to
-# that); LINK are third parties.
-# OWN_PCH: the folder brings its own precompiled header (LibTorch's fmt is not ours).
+# roll_library(NAME [DEPS ...] [LINK ...]): makes the static library roll_NAME of every .cpp beside the
+# CMakeLists.txt except main.cpp. DEPS are the only folders that it may include from (tests/tidy checks that).
+# LINK are libraries of third parties.
+# OWN_PCH: the folder has its own precompiled header, because LibTorch's fmt differs from Roll's.
 # FOLDERS: folders below this one whose files belong to the same library.
 function(roll_library name)
   cmake_parse_arguments(arg "OWN_PCH" "" "DEPS;LINK;FOLDERS" ${ARGN})
@@ -60,7 +61,7 @@ function(roll_library name)
   endif()
 endfunction()
 
-# roll_program(NAME DEPS ...): main.cpp beside the CMakeLists.txt, over libraries.
+# roll_program(NAME DEPS ...): makes a program of the main.cpp beside the CMakeLists.txt and the libraries DEPS.
 function(roll_program name)
   cmake_parse_arguments(arg "" "" "DEPS;LINK" ${ARGN})
   add_executable(${name} main.cpp)
@@ -77,7 +78,7 @@ function(roll_test_pch)
   target_precompile_headers(roll_test_pch PRIVATE ${roll_pch} <gtest/gtest.h>)
 endfunction()
 
-# roll_test(NAME LABEL label DEPS ... [SOURCES ...]): NAME_test.cpp, or SOURCES, as one GoogleTest program.
+# roll_test(NAME LABEL label DEPS ... [SOURCES ...]): makes one GoogleTest program of NAME_test.cpp or SOURCES.
 function(roll_test name)
   cmake_parse_arguments(arg "OWN_PCH" "LABEL;TIMEOUT" "DEPS;LINK;SOURCES" ${ARGN})
   if(NOT arg_SOURCES)

@@ -1,4 +1,4 @@
-# find_package(roll): the converter as a library; link roll::convert. Everything it needs is in Debian.
+# find_package(roll) finds the converter as a library; link roll::convert. All its dependencies are in Debian.
 include(CMakeFindDependencyMacro)
 foreach(package tl-expected nlohmann_json spdlog Threads yaml-cpp)
   find_dependency(${package})
