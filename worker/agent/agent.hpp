@@ -70,7 +70,8 @@ class Agent {
     std::optional<Instant> beat_at_{};     // send time of the last heartbeat
     std::optional<Instant> change_due_{};  // deadline for telling rolld of a change
     int end_signals_ = 0;
-    std::optional<Instant> give_up_at_{};  // deadline of the wait for rolld's acknowledgement
+    // deadline of the wait for rolld to acknowledge the last ends
+    std::optional<Instant> give_up_at_{};
     std::optional<Instant> answered_at_{};
     std::string last_trouble_{};
 };

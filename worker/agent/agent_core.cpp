@@ -45,7 +45,7 @@ std::string final_name(const std::string& staged) {
 
 }  // namespace
 
-// Reports an attempt as ended although it never started here, because rolld waits for its end.
+// Reports an attempt as ended that never started here, because rolld waits for its end.
 void AgentCore::refuse_to_start(const AttemptKey& key, const char* outcome, std::string reason) {
     protocol::RunningAttempt ended;
     ended.attempt = key;

@@ -1,11 +1,11 @@
-// roll-worker's decisions: which attempts to run, stop, kill, publish and report. Pure: uses no
-// clock, process, file or socket. Each input carries the time; the resulting actions are collected
-// as effects.
+// roll-worker's decisions: which attempts to run, stop, kill and report, and which checkpoints to
+// publish. Pure: uses no clock, process, file or socket. Each input carries the time. The actions
+// that follow from an input are collected as effects.
 //
 //   core.on_answer(answer, now);  for (const Effect& e : core.take_effects()) carry_out(e);
 //
-// The lease rules are in lease.hpp. Inputs are level-triggered: answers may be lost, late or
-// duplicated.
+// The lease rules are in lease.hpp. Answers may be lost, late or duplicated, because rolld repeats
+// an order until a heartbeat shows its effect.
 #pragma once
 
 #include <cstdint>
@@ -49,8 +49,8 @@ class AgentCore {
           rules_(rules),
           stops_(stops) {}
 
-    // Adds an attempt left by an earlier roll-worker of this run directory. Requires that no
-    // process of it runs any more.
+    // Adds an attempt that an earlier roll-worker of this run directory has left. Requires that no
+    // process of the attempt runs any more.
     void add_leftover(protocol::RunningAttempt entry);
 
     void on_answer(const protocol::Answer& answer, Instant now);
@@ -69,7 +69,8 @@ class AgentCore {
     // `patterns`: indices of the job's log patterns that match a line of the logs
     void on_matched(const AttemptKey& key, std::vector<int> patterns);
     void on_start_failed(const AttemptKey& key, Verdict verdict);
-    void on_gone(const AttemptKey& key, Instant now);  // no process of the attempt is left
+    // call when no process of the attempt is left
+    void on_gone(const AttemptKey& key, Instant now);
     void on_published(const AttemptKey& key, std::int64_t step, const Result<void>& done,
                       Instant now);
     void on_drain(Instant now);  // asks every attempt to save a checkpoint and stop; starts no more
@@ -84,7 +85,7 @@ class AgentCore {
     std::string look_due(Instant now);
 
     bool idle() const;  // true if no attempt has a process
-    // Number of attempts in each heartbeat
+    // Number of attempts that each heartbeat lists
     std::size_t running() const { return attempts_.size(); }
     // Returns true if no attempt is left, every end is acknowledged and, if draining, rolld has
     // acknowledged the drain or cannot be reached. It waits for the drain's acknowledgement,

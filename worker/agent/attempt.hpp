@@ -18,7 +18,8 @@ namespace roll::agent {
 struct StopRules {
     Millis grace{30000};              // time between the request to stop and SIGKILL
     Millis checkpoint_grace{300000};  // the same time, if the stop requests a checkpoint
-    // Time that a rank here gets to report why it failed, after another rank lost it as a peer
+    // How long a rank here may take to report why it failed, after another rank has lost it as a
+    // peer
     Millis settle{5000};
 };
 
@@ -46,7 +47,7 @@ struct Staged {
     std::int64_t save_ms = 0;
 };
 
-// A checkpoint that rolld has not recorded yet. Each heartbeat repeats it until rolld does.
+// A checkpoint that rolld has not recorded yet. Each heartbeat reports it until rolld records it.
 struct Unrecorded {
     protocol::WrittenCheckpoint checkpoint;
     std::optional<std::uint64_t> said{};  // sequence number of the first heartbeat that reported it
@@ -59,7 +60,7 @@ struct Attempt {
     std::vector<Rank> ranks{};
     std::vector<RankProgress> steps{};  // progress of each local rank
     HangRule hang{};
-    Instant alive{};  // when a rank last reported anything new
+    Instant alive{};  // when a rank last reported activity other than a step
     std::optional<int> first_failed{};
     std::optional<Instant> settle_at{};
     std::optional<StopRequest> stop{};
@@ -93,7 +94,7 @@ protocol::RunningAttempt entry_of(const Attempt& attempt);
 // Returns what judge() needs to decide the outcome. Requires that the attempt is gone.
 Ending ending_of(const Attempt& attempt);
 
-// Returns the number of programs on one node: one per rank if ranked, else 1.
+// Returns the number of programs of the order on one node: one per rank for a training job, else 1.
 int programs_of(const protocol::StartOrder& order);
 
 // Decides whether looks at the beacon (rolld's file with its tick counter) are evidence. While

@@ -1,8 +1,8 @@
 // Assigns a node's CPUs to slots. Pure, except machine_cpus().
 //
-// A worker pins its programs only if no other process was granted its CPUs: its affinity holds
-// exactly as many CPUs as Slurm granted. On a shared node whose affinity is not limited, two
-// workers would pin to the same CPUs; there the grant only sets the number of threads.
+// A worker pins its programs only if no other process was granted its CPUs. That is so if its
+// affinity holds exactly as many CPUs as Slurm granted. On a shared node whose affinity is not
+// limited, two workers would pin to the same CPUs; there the grant only sets the number of threads.
 #pragma once
 
 #include <filesystem>
@@ -27,11 +27,12 @@ std::vector<int> parse_cpu_list(std::string_view text);
 // information each CPU is its own core on node 0.
 std::vector<Cpu> machine_cpus(const std::vector<int>& ids, const std::filesystem::path& sys);
 
-// Returns the number of CPUs that a cgroup's cpu.max ("max 100000", "250000 100000") allows: at
-// least 1, or 0 if there is no limit.
+// Returns the number of CPUs that a cgroup's cpu.max ("max 100000", "250000 100000") allows,
+// rounded up. Returns 0 if there is no limit.
 int cpus_of_quota(std::string_view cpu_max);
 
-// The CPUs that a worker may use, out of the `usable` ones that affinity and cgroup allow.
+// The CPUs that a worker may use. They are some or all of the `usable` CPUs that affinity and
+// cgroup allow.
 struct Grant {
     int count = 1;     // number of CPUs; determines the number of threads
     bool own = false;  // true if no other process was granted any of them

@@ -15,7 +15,7 @@ namespace roll::agent {
 struct HeldGpu {
     GpuRoom room;
     std::int64_t used_bytes = 0;
-    std::vector<GpuProcess> processes{};  // processes reported by NVML
+    std::vector<GpuProcess> processes{};  // processes that use the GPU, as NVML reports them
 };
 
 // Returns the GPUs with more memory in use than allowed.

@@ -24,7 +24,7 @@ class GpuWatch {
         std::mutex mutex;
         std::vector<int> use;
     };
-    std::shared_ptr<Seen> seen_;  // the latest measurement; the thread ends once this is destroyed
+    std::shared_ptr<Seen> seen_;  // the latest measurement; its destruction ends the thread
 };
 
 }  // namespace roll::agent

@@ -61,7 +61,7 @@ struct Talk {
     }
 };
 
-// Runs one attempt.
+// Runs one attempt in a guard process.
 class Guard {
   public:
     Guard(const Leash& leash, const io::Descriptor& signals, Talk& talk)
@@ -70,7 +70,7 @@ class Guard {
           talk_(talk),
           passed_(std::exchange(talk.passed, {})) {}
 
-    // Runs the plan. Returns once no process is left below this one.
+    // Runs the plan. Returns once no process is left below the guard.
     void run(const GuardPlan& plan);
 
   private:
@@ -107,10 +107,10 @@ class Guard {
     std::vector<pid_t> programs_{};  // process id of each program; 0 for one that has ended
     std::vector<std::unique_ptr<LogPipe>> pipes_{};
     pid_t group_ = 0;
-    std::string output_{};     // the job's output directory
+    std::string output_{};     // path of the job's output directory
     bool started_ = false;     // true once the programs are started; the checks are before that
     std::size_t checked_ = 0;  // number of checks that have passed
-    pid_t check_ = 0;          // process of the running check
+    pid_t check_ = 0;          // process id of the running check
     Instant check_until_{};
     // Failure of the check that has just finished; "" if that check passed
     std::optional<std::string> check_end_{};
@@ -177,8 +177,8 @@ Result<pid_t> Guard::start_program(const Program& program, std::size_t index, bo
     return io::spawn(spawn);
 }
 
-// Waits until the GPUs' memory is free. Gives up after `gpu_wait_seconds`, or when the attempt is
-// told to end. Writes to the log which processes hold the memory.
+// Waits until the GPUs' memory is free. Gives up after `gpu_wait_seconds`, or when roll-worker
+// orders the end of the attempt. Writes to the log which processes hold the memory.
 void Guard::await_gpus(const GuardPlan& plan) {
     if (plan.gpus.empty() || plan.gpu_wait_seconds == 0) return;
     const std::string& log = plan.programs.front().log;
@@ -397,7 +397,7 @@ void Guard::run(const GuardPlan& plan) {
     for (;;) {
         while (io::next_signal(signals_)) continue;
         reap();
-        obey_all();  // orders may have arrived together with the plan
+        obey_all();  // again, because orders may have arrived together with the plan
         advance(plan);
         cap_logs(plan);
         if (!killing_ && boot_now() >= leash_.killed_at()) {

@@ -1,17 +1,17 @@
-// The guard of an attempt: the parent process of all its programs. roll-worker starts its
+// The guard of an attempt: the parent process of all the attempt's programs. roll-worker starts its
 // own program file as a guard.
 //
 // A guard prepares the files and starts the programs in one process group. It kills all processes
-// below it, other sessions included, when it is ordered to, when roll-worker's end closes the
-// socket, when the leash expires, or when all programs have ended. Once no process is left below
-// it, it reports "gone" and can serve another attempt, which saves the start of a new guard.
+// below it, other sessions included, when roll-worker orders it, when the socket is closed because
+// roll-worker has ended, when the leash (a shared deadline) expires, or when all programs have
+// ended. Once no process is left below it, the guard reports "gone" and can serve another attempt.
 //
 //   descriptor 0  a Unix socket. From roll-worker: a GuardPlan as one line of JSON, with the
 //                 descriptors of each program (its stdin, its report pipe); then "term", "stacks"
 //                 and "kill". To roll-worker: "exit PROGRAM code|signal N", "leash",
 //                 "failed {verdict}", "matched N...", and "gone" as the last line of an attempt.
 //                 Lines written together arrive together.
-//   descriptor 3  the leash
+//   descriptor 3  the leash (leash.hpp)
 //   descriptor 4  the reaper's pipe (reaper.hpp)
 #pragma once
 
@@ -34,8 +34,8 @@ struct Program {
     // Added to the guard's own variables; replaces those of the same name
     std::vector<std::string> environment;
     std::string directory;
-    std::string log;  // stdout and stderr are appended to it; its parent directories are created
-    std::vector<int> cpus{};  // CPU affinity; empty: any CPU
+    std::string log;  // path of the log for stdout and stderr; its parent directories are created
+    std::vector<int> cpus{};  // CPUs to bind the program to; empty: no binding
     friend bool operator==(const Program&, const Program&) = default;
 };
 
@@ -51,13 +51,13 @@ struct GpuRoom {
 struct NodeCheck {
     Program program;
     int timeout_seconds = 60;
-    // True if the site set this check, not the job: then a failure is the machine's fault
+    // True if the site set this check, not the job. If such a check fails, the machine is at fault
     bool site = false;
     friend bool operator==(const NodeCheck&, const NodeCheck&) = default;
 };
 
 struct GuardPlan {
-    // Directories to create; the first is the job's output directory
+    // Directories to create; the first one is the job's output directory
     std::vector<std::string> directories;
     std::string launch_file;  // path of the launch file; empty: none is written
     std::string launch;
@@ -76,13 +76,13 @@ struct GuardPlan {
     friend bool operator==(const GuardPlan&, const GuardPlan&) = default;
 };
 
-std::string encode(const GuardPlan& plan);  // returns one line without newline
+std::string encode(const GuardPlan& plan);  // returns the plan as one line without newline
 Result<GuardPlan> decode_guard_plan(std::string_view line);
 
 std::string encode(const Verdict& verdict);
 Result<Verdict> decode_verdict(std::string_view line);
 
-// Runs a guard process. Returns its exit status.
+// Runs this process as a guard. Returns its exit status.
 int run_guard();
 
 }  // namespace roll::agent

@@ -13,8 +13,8 @@ namespace roll::agent {
 
 // Properties of this node that affect a launch.
 struct LaunchSite {
-    std::string programs;  // directory with roll-rank and roll-convert
-    int cores = 1;         // number of CPUs; determines the number of threads
+    std::string programs;  // directory that contains roll-rank and roll-convert
+    int cores = 1;         // number of CPUs, which determines the number of threads
     int slots = 1;
     int gpus = 0;
     // Value of ROLL_WORKER, the variable that marks this roll-worker's processes

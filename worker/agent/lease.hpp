@@ -14,7 +14,7 @@
 namespace roll::agent {
 
 using Millis = std::chrono::milliseconds;
-using Instant = std::chrono::milliseconds;  // time since boot
+using Instant = std::chrono::milliseconds;  // CLOCK_BOOTTIME
 
 struct LeaseRules {
     // Interval of heartbeats, and minimum interval of rolld's updates of the beacon
@@ -22,8 +22,8 @@ struct LeaseRules {
     Millis volume_delay{4000};  // maximum age of the beacon's content when it is read
     Millis lease{15000};
     Millis fence{15000};
-    Millis company{2000};    // rolld counts as in contact for this long after an answer
-    Millis orphan_after{0};  // attempts end if rolld has not answered for this long; 0: never
+    Millis company{2000};    // rolld counts as reachable for this long after an answer
+    Millis orphan_after{0};  // if rolld has not answered for this long, the attempts end; 0: never
 };
 
 // One look at the beacon: what it showed, and when the reading began and ended.
@@ -47,7 +47,8 @@ class Bound {
     Instant lease_ends(const LeaseRules& rules) const { return silent_since_ + rules.lease; }
     Instant killed_at(const LeaseRules& rules) const { return lease_ends(rules) + rules.fence; }
 
-    // Lowers the bound by an answer that names the attempt. Its time of receipt does not matter.
+    // Lowers the bound by an answer that names the attempt. When the answer arrived does not
+    // matter.
     void answered(Instant sent, std::int64_t counted, std::uint64_t incarnation,
                   std::uint64_t counter, const LeaseRules& rules);
 

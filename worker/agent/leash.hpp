@@ -1,7 +1,7 @@
-// Memory shared by roll-worker and an attempt's guard, with two deadlines: the attempt must start
-// before the end of its lease, and is killed at the second. roll-worker moves the deadlines while
-// it is in contact with rolld; the guard only reads them. So the guard kills the attempt on time
-// even if roll-worker is frozen.
+// Memory shared by roll-worker and an attempt's guard. It holds two deadlines: one for starting the
+// attempt, and one for killing it. roll-worker moves the deadlines while it is in contact with
+// rolld; the guard only reads them. So the guard kills the attempt on time even if roll-worker is
+// frozen.
 #pragma once
 
 #include <atomic>

@@ -20,7 +20,7 @@ class Link {
         : context_(context),
           directory_(std::move(directory)) {}
 
-    // Connects or reconnects if necessary. Fails with the reason why there is no connection.
+    // Connects or reconnects if necessary. If there is then no connection, fails with the reason.
     Result<void> maintain(Instant now);
 
     // Sends a heartbeat. Does nothing without a connection, because the next heartbeat repeats the

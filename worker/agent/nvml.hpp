@@ -28,7 +28,7 @@ struct GpuProcess {
 std::vector<GpuProcess> gpu_processes(const std::string& name);
 
 // Returns the id of the NVLink domain that a GPU shares with GPUs of other nodes:
-// "nvl-CLUSTER-CLIQUE". Empty if there is none or it is unknown.
+// "nvl-CLUSTER-CLIQUE". Empty if the GPU is in no such domain or the domain is unknown.
 std::string nvlink_domain(const std::string& name);
 
 // Returns a function that measures the recent utilization of each GPU in percent, -1 if unknown

@@ -21,7 +21,8 @@ std::string value_of(const std::vector<std::string>& environment, std::string_vi
 // SLURM_*_GPUS keep the node's numbers.
 std::optional<std::vector<std::string>> given_gpus(const std::vector<std::string>& environment);
 
-// Returns the name under which a pilot registers; unique even if two allocations share a node.
+// Returns the name under which a pilot (a roll-worker in a Slurm allocation) registers. The name is
+// unique even if two allocations share a node.
 std::string pilot_node(const std::vector<std::string>& environment, const std::string& host,
                        const std::string& key);
 
@@ -30,8 +31,8 @@ std::string pilot_node(const std::vector<std::string>& environment, const std::s
 // NVLink domain `nvlink` unless it is empty. Returns empty if both are unknown.
 std::string segment_of(const std::vector<std::string>& environment, const std::string& nvlink);
 
-// Returns true if the pilot's jobs must stop now: the known end of the allocation is at most
-// `margin` away.
+// Returns true if the pilot's jobs must stop now, because the known end of the allocation is at
+// most `margin` away.
 bool must_leave(const protocol::PilotNote& pilot, std::chrono::seconds margin,
                 std::chrono::seconds now);
 

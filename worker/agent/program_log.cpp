@@ -68,7 +68,7 @@ Result<std::unique_ptr<LogPipe>> LogPipe::make(std::string file, std::int64_t by
 
 void LogPipe::begin(short revents) {
     waited_ = -1;
-    if ((revents & POLLIN) == 0) return;  // every writer closed the pipe without output
+    if ((revents & POLLIN) == 0) return;  // every writer has closed the pipe without output
     over_ = io::Descriptor(::eventfd(0, EFD_CLOEXEC));
     thread_ = std::thread([this] { copied_ = copy(); });
 }
@@ -99,7 +99,7 @@ Result<void> LogPipe::copy() {
 // processes that still hold the pipe.
 Result<void> LogPipe::copy_into(const io::Descriptor& log) {
     std::array<char, kAtOnceBytes> bytes;
-    std::int64_t unseen = 0;  // bytes copied since the last check of the log's size
+    std::int64_t unseen = 0;  // number of bytes copied since the last check of the log's size
     for (bool over = !over_;;) {
         const ssize_t n = ::read(output_.get(), bytes.data(), bytes.size());
         if (n == 0 || (n < 0 && errno == EAGAIN && over)) {

@@ -57,7 +57,7 @@ class LogPipe {
     std::int64_t bytes_max_;
     io::Descriptor output_;
     io::Descriptor input_;
-    io::Descriptor over_{};  // an eventfd that is readable once the attempt has ended
+    io::Descriptor over_{};  // an eventfd that becomes readable when the attempt has ended
     int waited_ = -1;
     Result<void> copied_{};
     std::thread thread_{};

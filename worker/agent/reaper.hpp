@@ -20,7 +20,7 @@
 
 namespace roll::agent {
 
-// The reaper as roll-worker sees it: starts the process and holds its pipe.
+// roll-worker's side of the reaper: starts the process and holds its pipe.
 class Reaper {
   public:
     // Makes a Reaper without a process: guards get no pipe.

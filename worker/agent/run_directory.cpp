@@ -107,7 +107,7 @@ void RunDirectory::remove() {
 }
 
 std::string RunDirectory::encode(const Record& record) {
-    protocol::Heartbeat report;  // records use the codec of heartbeat entries
+    protocol::Heartbeat report;  // encode the record as an entry of a heartbeat
     report.session = record.session;
     report.node = "here";
     report.running = {record.entry};
@@ -175,7 +175,7 @@ Result<void> RunDirectory::rewrite() {
     return {};
 }
 
-// Appends to the journal. If only part of the text was written, truncates the journal to its old
+// Appends to the journal. If only part of the text can be written, truncates the journal to its old
 // size.
 Result<void> RunDirectory::append(const std::string& lines) {
     if (!lock_) return {};

@@ -4,9 +4,9 @@
 //
 // Each line of the journal is {"forget": attempt} or a record; the newest record of an attempt
 // counts. The journal is only appended to, because creating and removing a file per attempt costs
-// more than starting its program. It is synced only for checkpoints and exports: the other records
-// name processes, which end with the machine. The file `walls` names the wall (how processes are
-// confined, wall.hpp) of each roll-worker whose attempts may still run.
+// more than starting its program. The journal is synced only for checkpoints and exports, because
+// the other records name processes, which end with the machine. The file `walls` names the wall
+// (how processes are confined, wall.hpp) of each roll-worker whose attempts may still run.
 #pragma once
 
 #include <cstdint>
@@ -39,8 +39,9 @@ class RunDirectory {
     // Creates and locks the directory. Fails with Refused if a running roll-worker holds it.
     static Result<RunDirectory> open(const std::filesystem::path& path, std::string session);
 
-    // Opens the directory for the reaper of the roll-worker that holds it: reads that roll-worker's
-    // attempts and writes nothing. Fails with NotFound if no roll-worker has recorded its wall.
+    // Opens the directory for the reaper, while the reaper's roll-worker holds it. Reads that
+    // roll-worker's attempts and writes nothing. Fails with NotFound if no roll-worker has called
+    // set_wall().
     static Result<RunDirectory> watch(const std::filesystem::path& path);
 
     // Returns a number that grows with each opening; this roll-worker's heartbeats carry it. If the
@@ -68,15 +69,16 @@ class RunDirectory {
     Result<void> set_guard(const AttemptKey& key, pid_t guard, std::uint64_t started);
     void forget(const AttemptKey& key);
 
-    // Removes this directory unless reports are pending. For a worker whose name is never used
-    // again.
+    // Removes this directory unless reports are pending. Call it for a worker whose name is never
+    // used again.
     void remove();
 
     // Kills the attempt's processes that outlived its guard.
     void end_strays(const AttemptKey& key);
 
   private:
-    // A record of the journal. `guard` and `guard_started` identify the guard process permanently.
+    // A record of the journal. `guard` and `guard_started` together identify the guard process,
+    // even after its process id is reused.
     struct Record {
         protocol::RunningAttempt entry{};
         pid_t guard = 0;

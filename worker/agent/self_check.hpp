@@ -16,9 +16,9 @@ struct NodeNeeds {
     std::vector<std::string> links{};  // network links that must be up (links.hpp)
 };
 
-// Tests `needs` and returns the first failure. Writes, reads back and removes a file in the
-// directory, which needs 1 GiB of free space. A GPU fails if it has lost memory rows, needs a reset
-// to remap rows, or has had an uncorrected error since its driver was loaded.
+// Checks that the node meets `needs`; returns the first failure. Writes, reads back and removes a
+// file in the directory, which needs 1 GiB of free space. A GPU fails if it has lost memory rows,
+// needs a reset to remap rows, or has had an uncorrected error since its driver was loaded.
 Result<void> check_node(const NodeNeeds& needs);
 
 }  // namespace roll::agent

@@ -20,7 +20,8 @@ namespace {
 
 constexpr std::size_t kIdleMax = 16;  // maximum number of idle guards
 constexpr Millis kOrphanTime{10000};  // longest wait from SIGKILL until orphans have ended
-// Maximum reads per pipe and turn, so that a program with much output does not starve others
+// Maximum reads per pipe and turn of the loop, so that a program with much output does not delay
+// others
 constexpr int kReadsMax = 64;
 
 // Descriptors to send to a guard.
@@ -44,7 +45,8 @@ void write_on(const io::Descriptor& to, std::string& unsent) {
         const ssize_t n = ::write(to.get(), unsent.data(), unsent.size());
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) {
-            if (errno != EAGAIN) unsent.clear();  // the reader has closed its end
+            // drop the text, because the reader has closed its end
+            if (errno != EAGAIN) unsent.clear();
             return;
         }
         unsent.erase(0, static_cast<std::size_t>(n));
@@ -150,7 +152,7 @@ Result<Supervisor::GuardProcess> Supervisor::spawn_guard() {
     return guard;
 }
 
-// Makes a guard end: its socket is closed when `guard` is destroyed.
+// Ends a guard by closing its socket, which happens when `guard` is destroyed.
 void Supervisor::retire(GuardProcess guard) { leaving_.push_back(guard.pid); }
 
 void Supervisor::stand_by() {

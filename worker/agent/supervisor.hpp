@@ -35,7 +35,8 @@ using ProcessEvent = std::variant<Reported, Exited, LeashRanOut, StartFailed, Ma
 
 class Supervisor {
   public:
-    // `guard`: command line of a guard process, which is this roll-worker's own with --guard.
+    // `guard`: command line of a guard process, which is this roll-worker's own command line with
+    // --guard.
     Supervisor(std::vector<std::string> guard, LaunchSite site, RunDirectory& run_directory,
                Wall wall = {}, Reaper reaper = {})
         : guard_(std::move(guard)),
@@ -71,7 +72,7 @@ class Supervisor {
     struct GuardProcess {
         pid_t pid = 0;
         std::uint64_t started = 0;
-        io::Descriptor socket{};  // unset once the guard has ended
+        io::Descriptor socket{};  // the socket to the guard; unset once the guard has ended
         LineReader lines{1 << 16};
         std::string unsent{};
         Leash leash;

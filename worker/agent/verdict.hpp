@@ -38,7 +38,7 @@ struct Ending {
 };
 
 struct Verdict {
-    std::string outcome{};  // as in protocol::RunningAttempt
+    std::string outcome{};  // the outcome as in protocol::RunningAttempt
     int exit_code = 0;
     std::string reason{};
     friend bool operator==(const Verdict&, const Verdict&) = default;

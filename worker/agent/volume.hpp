@@ -21,7 +21,7 @@
 namespace roll::agent {
 
 struct Looked {
-    std::optional<Look> look;  // nullopt: the beacon could not be read
+    std::optional<Look> look;  // what the look showed; nullopt if the beacon could not be read
 };
 struct Published {
     AttemptKey attempt;
@@ -42,7 +42,8 @@ class Volume {
     void look(const std::string& beacon);
     void publish(const Publish& publish);
 
-    int descriptor() const { return wake_.get(); }  // readable when collect() has events
+    // returns a descriptor that is readable when collect() has events
+    int descriptor() const { return wake_.get(); }
     std::vector<VolumeEvent> collect();
 
   private:

@@ -1,11 +1,12 @@
-// The wall around an attempt's processes. It lets roll-worker end them all, even if the attempt's
-// guard was killed, and whatever environment, session, parent or user they have by now.
+// The wall confines an attempt's processes, so that roll-worker can end all of them, even if the
+// attempt's guard was killed, and whatever environment, session, parent or user they have by now.
 //
 //   cgroup      a cgroup v2 for each attempt, ended by cgroup.kill. Programs enter it before they
-//               are executed. It lies in a cgroup of this roll-worker, which the next one ends too.
-//   namespace   the guard is process 1 of a PID namespace: the kernel ends all in it with the guard
-//   marks       ROLL_* in the environment, and the tree of processes. Weaker: if roll-worker and
-//               guard are killed at once, a process without these variables stays
+//               are executed. It is in a cgroup of this roll-worker, which the next one also ends.
+//   namespace   the guard is process 1 of a PID namespace. When the guard ends, the kernel ends all
+//               processes of the namespace.
+//   marks       ROLL_* in the environment, and the tree of processes. This kind is weaker: if
+//               roll-worker and guard are killed at once, a process without these variables stays.
 #pragma once
 
 #include <filesystem>
@@ -57,19 +58,19 @@ class Wall {
     std::vector<std::string> refused_{};
 };
 
-// Opens the file through which a process enters a cgroup (io::Spawn). Fails with Unavailable if the
-// file cannot be written.
+// Opens the file through which a process enters the cgroup `directory` (io::Spawn). Fails with
+// Unavailable if the file cannot be written.
 Result<io::Descriptor> open_cgroup(const std::filesystem::path& directory);
 
-// Sends SIGKILL to all processes in a cgroup and its children. Returns false if the kernel lacks
-// cgroup.kill.
+// Sends SIGKILL to all processes in a cgroup and its child cgroups. Returns false if the kernel
+// lacks cgroup.kill.
 bool kill_cgroup(const std::filesystem::path& directory);
 
-// Kills all processes in a cgroup and its children. Returns true once the cgroup is empty or gone,
-// or false after `timeout`.
+// Kills all processes in a cgroup and its child cgroups. Returns true once the cgroup is empty or
+// gone, or false after `timeout`.
 bool end_cgroup(const std::filesystem::path& directory, Millis timeout);
 
-// Removes a cgroup and its children; leaves those that are not empty.
+// Removes a cgroup and its child cgroups, except those with processes.
 void remove_cgroup(const std::filesystem::path& directory);
 
 }  // namespace roll::agent

@@ -13,10 +13,12 @@
 namespace roll::checkpoint {
 
 struct Choice {
-    std::optional<std::filesystem::path> directory;  // nullopt if no checkpoint is suitable
-    Manifest manifest;                               // manifest of `directory`
-    std::vector<std::filesystem::path> skipped;      // newer checkpoints that were not chosen
-    std::vector<std::string> reasons;                // one sentence for each of `skipped`
+    // the chosen checkpoint; nullopt if none is suitable
+    std::optional<std::filesystem::path> directory;
+    Manifest manifest;                           // manifest of `directory`
+    std::vector<std::filesystem::path> skipped;  // newer checkpoints that were not chosen
+    // one sentence for each of `skipped`, which says why it was not chosen
+    std::vector<std::string> reasons;
     // checkpoints of `skipped` whose bytes do not verify
     std::vector<std::filesystem::path> damaged;
 };
@@ -26,12 +28,13 @@ struct Choice {
 // continues the previous attempt's record.
 std::optional<std::int64_t> best_step(std::span<const std::filesystem::path> newest_first);
 
-// Returns the directories with the checkpoints of `step` in front, otherwise in the same order.
-// Pure.
+// Returns the directories reordered: the checkpoints of `step` first, the others in their previous
+// order. Pure.
 std::vector<std::filesystem::path> with_step_first(
     std::span<const std::filesystem::path> newest_first, std::int64_t step);
 
-enum class For { Weights, Resume };  // what the checkpoint is read for
+// the use of a chosen checkpoint: only its weights, or to resume training
+enum class For { Weights, Resume };
 
 // Returns the first of `newest_first` whose bytes all verify. For Resume, the checkpoint must also
 // have optimizer state. Reads the files.
@@ -40,8 +43,8 @@ Choice choose_newest(std::span<const std::filesystem::path> newest_first, For us
 // A recorded checkpoint of the job, with the properties that decide if it is kept.
 struct Kept {
     Name name;
-    bool usable = true;     // false: it was found damaged when the attempt started
-    bool optimizer = true;  // false: its optimizer state was dropped
+    bool usable = true;     // false: the checkpoint was damaged when the attempt started
+    bool optimizer = true;  // false: the checkpoint's optimizer state was dropped
     friend bool operator==(const Kept&, const Kept&) = default;
 };
 

@@ -1,6 +1,6 @@
 // roll/manifest.json lists every file of a checkpoint with its size and XXH3-64. It is written
-// last, so a directory with a manifest is complete. It is not a signature: it detects damage, not
-// tampering.
+// last, so a directory with a manifest is complete. It detects damage, but not tampering, because
+// it is not a signature.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ inline constexpr const char* kFolder = "roll";
 inline constexpr const char* kManifestFile = "roll/manifest.json";
 
 struct FileEntry {
-    std::string path;  // relative to the checkpoint's directory, with '/'
+    std::string path;  // path relative to the checkpoint's directory, with '/'
     std::uint64_t size_bytes = 0;
     std::uint64_t hash = 0;
     friend bool operator==(const FileEntry&, const FileEntry&) = default;

@@ -27,7 +27,7 @@ tl::unexpected<Error> failed(const std::string& what, const fs::path& path,
                 what + " " + path.string() + ": " + error.message());
 }
 
-// Removes the directory in its destructor unless keep() was called.
+// Removes a directory in its destructor, unless keep() was called.
 class Leftover {
   public:
     explicit Leftover(fs::path directory) : directory_(std::move(directory)) {}

@@ -28,8 +28,8 @@ struct Layout {
 };
 
 struct State {
-    std::int64_t step = 0;     // optimizer steps done
-    std::int64_t samples = 0;  // sequences consumed; also the sampler's next index
+    std::int64_t step = 0;     // number of optimizer steps done
+    std::int64_t samples = 0;  // number of sequences consumed; also the sampler's next index
     std::int64_t tokens = 0;   // training tokens consumed
     std::uint64_t seed = 0;
     std::string dtype;  // the training job's `precision`: "fp32", "fp64" or "bf16"
@@ -46,7 +46,7 @@ struct State {
     std::optional<double> valid_loss;       // loss of the last validation, in nats per token
     std::optional<double> best_valid_loss;  // the lowest loss of any validation so far
     std::int64_t best_step = 0;
-    std::int64_t clipped_steps = 0;      // steps whose gradient was clipped
+    std::int64_t clipped_steps = 0;      // number of steps whose gradient was clipped
     std::int64_t stale_validations = 0;  // consecutive validations that did not improve the loss
     std::vector<std::int64_t> left_out;  // indices of the samples excluded from training, ascending
     friend bool operator==(const State&, const State&) = default;

@@ -236,7 +236,8 @@ class Converter {
     const formats::Adapter& adapter_;
     const Source& base_;
     NativeAdapter result_;
-    std::map<std::string, const LoraModule*> modules_;  // modules not converted yet
+    // modules that are not converted yet, by name
+    std::map<std::string, const LoraModule*> modules_;
     std::map<std::string, const tensor::StridedView*> whole_;
 };
 

@@ -16,9 +16,9 @@ Result<Diff> diff_adapters(const std::vector<OpenedAdapter>& first,
                            const std::vector<OpenedAdapter>& second, bool cast,
                            const std::function<bool()>& stopped);
 
-// Checks a written adapter by reading it from `written`. `tensors` are the tensors from which it
-// was written, with the names of its form. Fails with Corrupt if a tensor or scale differs; the
-// message names it.
+// Checks a written adapter by reading it from `written`. `tensors` are the tensors that were
+// written, with the names in the written form. Fails with Corrupt if a tensor or scale differs; the
+// message names the tensor or scale.
 Result<void> check_written(const formats::Adapter& adapter, const Source& tensors,
                            const AdapterPlace& written, const Source& base,
                            const std::function<bool()>& stopped);

@@ -30,7 +30,7 @@ bool can_have_lora(const NativeTensor& tensor) {
     return tensor.name.ends_with(".weight") && tensor.shape.size() == 2;
 }
 
-// Buffers of gathered bytes, kept by the adapter whose views point into them.
+// Buffers of gathered bytes. The adapter keeps them, because its views point into them.
 using Buffers = std::vector<std::vector<std::byte>>;
 
 class NativeReader {
@@ -94,7 +94,8 @@ class NativeReader {
     // up which of the entries exist in the files.
     Result<void> look() {
         Source all;
-        std::map<std::string, std::string> tensor_of;  // HuggingFace name in `all` -> native tensor
+        // name of a HuggingFace module in `all` -> its native tensor
+        std::map<std::string, std::string> tensor_of;
         for (const NativeTensor& tensor : base_.native) {
             tensor_of[tensor.sources[0].name] = tensor.name;
             all.native.push_back(tensor);
@@ -106,7 +107,8 @@ class NativeReader {
         }
         all.model = model_of(all.native);
         ROLL_TRY(const auto possible, mca_layout(all.native, all.model, config_));
-        std::map<std::string, std::map<std::string, Shape>> found;  // shapes, by file
+        // shapes of the found tensors, by file and name
+        std::map<std::string, std::map<std::string, Shape>> found;
         for (const auto& [label, sections] : sections_by_file(possible)) {
             ROLL_TRY(const auto file, open_rank(label));
             for (const std::string& section : sections) {
@@ -245,7 +247,7 @@ class NativeReader {
         }
         for (std::size_t i = 0; i < tensor.sources.size(); ++i) {
             const std::string name = module_of(tensor.sources[i].name);
-            if (any && used[i].empty()) continue;  // this module has no LoRA
+            if (any && used[i].empty()) continue;  // skip it, because this module has no LoRA
             formats::LoraModule one{name, a, views_.at(name + kB), std::nullopt, scale};
             const bool fewer = any && static_cast<std::int64_t>(used[i].size()) < lora_rank;
             if (fewer && tensor.sources.size() > 1) {

@@ -11,9 +11,9 @@
 
 namespace roll::convert {
 
-// Return the LoRA tensors of a native tensor. A is [lora_rank, in]; row parallelism splits the
-// columns of A. B is [out, lora_rank]; column parallelism splits B like the tensor. The magnitude
-// is [out].
+// Return the LoRA tensors A, B and magnitude of a native tensor. A is [lora_rank, in]; row
+// parallelism splits the columns of A. B is [out, lora_rank]; column parallelism splits B like the
+// tensor. The magnitude is [out].
 families::NativeTensor lora_a_of(const families::NativeTensor& tensor, std::int64_t lora_rank);
 families::NativeTensor lora_b_of(const families::NativeTensor& tensor, std::int64_t lora_rank);
 families::NativeTensor magnitude_of(const families::NativeTensor& tensor);

@@ -13,7 +13,8 @@
 namespace roll::convert {
 
 struct BlockScale {
-    tensor::StridedView scales;  // [rows / block_rows, columns / block_columns], rounded up
+    // one scale per block: [rows / block_rows, columns / block_columns], rounded up
+    tensor::StridedView scales;
     std::int64_t block_rows = 128;
     std::int64_t block_columns = 128;
 };

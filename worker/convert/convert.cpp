@@ -79,7 +79,7 @@ std::int64_t memory_of(const Source& source, const Plan& plan, int threads) {
     return largest * threads;
 }
 
-// Runs tasks on several threads. The first error stops all threads.
+// Runs tasks on several threads. The first error of a task stops all threads.
 class Workers {
   public:
     Workers(int threads, const Hooks& hooks) : threads_(threads), hooks_(hooks) {}

@@ -254,7 +254,7 @@ class Opener {
 
     struct Flat {
         fs::path path;
-        std::vector<tensor::StridedView> groups;  // one 1-D tensor per group
+        std::vector<tensor::StridedView> groups;  // by group: one 1-D tensor
     };
 
     Result<void> open_zero() {

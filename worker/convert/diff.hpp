@@ -12,8 +12,8 @@
 namespace roll::convert {
 
 struct Difference {
-    std::string name;           // HuggingFace name
-    std::int64_t elements = 0;  // elements that differ in any bit
+    std::string name;           // the tensor's HuggingFace name
+    std::int64_t elements = 0;  // number of elements that differ in at least one bit
     double max_abs = 0;
     double max_rel = 0;  // max_abs relative to the largest |b|; 0 if no b differs from 0
     // distance in units in the last place; INT64_MAX: NaN or different kinds of type

@@ -33,7 +33,7 @@ Result<DistKeys> dist_keys(const std::vector<families::NativeTensor>& native, co
 std::vector<std::string> dist_names(const families::NativeTensor& tensor);
 
 // Returns the chunks to write into `file`, one per part. Layers are stacked if Megatron would stack
-// them for this native config. `config.local_names` affects the name of one norm only.
+// them for the native config. `config.local_names` changes the name of only one norm.
 Result<std::vector<Stored>> dist_layout(const std::vector<families::NativeTensor>& native,
                                         const Model& model, const formats::McaConfig& config,
                                         const std::string& file);

@@ -79,8 +79,8 @@ std::optional<std::string> name_in_state(const std::string& key, const std::stri
     return name;
 }
 
-// Returns the prefix, such as "model." or "module.", under which most of the known keys are. Some
-// writers put all keys under a prefix.
+// Returns the prefix, such as "model." or "module.", that most keys of the model's tensors have.
+// Some writers put all keys under a prefix.
 std::string common_prefix(const formats::DcpMetadata& metadata, const DistKeys& keys) {
     std::map<std::string, int> found;
     for (const formats::DcpTensor& tensor : metadata.tensors) {
@@ -125,7 +125,7 @@ class DistOpener {
     }
 
   private:
-    // Checks that the bytes of an object, which is not read, are within its file.
+    // Checks that the bytes of an object are within its file. The object itself is not read.
     Result<void> check_object(const formats::DcpObject& object) const {
         std::error_code error;
         const fs::path path = directory_ / object.extent.file;
@@ -140,7 +140,7 @@ class DistOpener {
         source_.dropped.push_back({formats::kDcpMetadataFile, key, rule});
     }
 
-    // Takes the requested state of the optimizer in place of the weights.
+    // Takes the requested optimizer state instead of the weights.
     Result<void> take_state(const formats::DcpMetadata& metadata) {
         for (const formats::DcpTensor& tensor : metadata.tensors) {
             const auto name = name_in_state(tensor.info.name, source_.state);

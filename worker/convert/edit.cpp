@@ -49,7 +49,7 @@ class Namer {
           report_(report),
           fitted_(rules.size(), false) {}
 
-    // Returns the new name; nullopt if the tensor is removed.
+    // Returns the new name of a tensor; nullopt if the tensor is removed.
     std::optional<std::string> operator()(const std::string& name) {
         for (std::size_t i = 0; i < rules_.size(); ++i) {
             const auto made = renamed_by(rules_[i], name);
@@ -232,7 +232,7 @@ Result<void> finish_hf(const Raw& raw, const Plan& plan, const fs::path& directo
 // Returns the kept tensors with their new names, each in the file that held it before.
 Result<std::vector<Stored>> new_layout(const Source& source, Namer& namer) {
     std::vector<Stored> layout;
-    std::map<std::string, std::string> taken;  // names in use: new name -> old name
+    std::map<std::string, std::string> taken;  // new names in use -> old name
     for (const SourceTensor& one : source.tensors) {
         const auto name = namer(one.stored.name);
         if (!name) continue;

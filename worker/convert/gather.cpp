@@ -19,7 +19,7 @@ std::int64_t bytes_of(tensor::DType dtype, std::int64_t elements = 1) {
     return elements * tensor::bits_of(dtype) / 8;
 }
 
-// The copy of a box from one strided tensor into another. Strides are in elements.
+// A copy of a box from one strided tensor into another. Strides are in elements.
 struct Move {
     const std::byte* from = nullptr;
     std::byte* to = nullptr;

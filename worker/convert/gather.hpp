@@ -12,8 +12,8 @@
 
 namespace roll::convert {
 
-// Intended size of a window in bytes. A window is the rows of a tensor that are in memory at a
-// time.
+// Intended size of a window in bytes. A window is the rows of a tensor that one thread has in
+// memory at a time.
 constexpr std::int64_t kWindowBytes = std::int64_t{4} << 20U;
 
 using Window = std::function<Result<void>(std::span<const std::byte>)>;

@@ -61,7 +61,7 @@ Delta delta_of(const LoraModule& module) {
     return delta;
 }
 
-// Sets DoRA's row scale m / |W + dW|. Reads the whole tensor once.
+// Sets DoRA's row scale m / |W + dW|. Reads the whole weight W once.
 Result<void> set_row_scale(const Source& source, const LoraModule& module, int number,
                            Delta& delta) {
     const std::vector<float> magnitude = floats_of(*module.magnitude);
@@ -111,7 +111,7 @@ Result<int> number_of(const Source& source, const std::string& tensor, const Sha
     return found->second;
 }
 
-// Replaces a tensor of the model by the adapter's tensor. The model's tensor keeps its type; the
+// Replaces a tensor of the model by a tensor of the adapter. The model's tensor keeps its type; the
 // adapter's values are rounded to this type once, after all other changes.
 void replace_tensor(Source& source, int number, const tensor::StridedView& view, bool in_memory) {
     tensor::DType dtype = view.info.dtype;

@@ -1,5 +1,5 @@
-// Merges LoRA into weights while a model is converted: W' = W + scale * B A, computed in fp32 and
-// rounded once at the end.
+// Merges LoRA into weights while a model is converted: W' = W + scale * B A. The result is computed
+// in fp32 and rounded once at the end.
 #pragma once
 
 #include <cstdint>
@@ -42,10 +42,10 @@ bool all_finite(tensor::DType dtype, std::span<const std::byte> elements);
 // it was merged.
 enum class Folding { In, Out };
 
-// Attaches an adapter to an opened model. Modules that the adapter saves whole replace the model's
-// tensors; LoRA modules become deltas. Fails if a tensor of the adapter does not fit the model.
-// Folding::Out fails for whole modules and DoRA, because the base's values cannot be restored from
-// them.
+// Attaches an adapter to an opened model. If the adapter saves a module whole, its tensors replace
+// the model's; LoRA modules become deltas (changes that are applied when a tensor is read). Fails
+// if a tensor of the adapter does not fit the model. Folding::Out fails for whole modules and DoRA,
+// because the base's values cannot be restored from them.
 Result<void> attach_adapter(Source& source, const std::filesystem::path& adapter,
                             Folding folding = Folding::In);
 

@@ -47,15 +47,15 @@ class Matcher {
     Result<bool> take(const Stored& where, const std::string& found_in, const std::string& name,
                       const tensor::StridedView& view);
 
-    // Calls take() for each view, with the view's name. Returns false if one of them is not
-    // expected.
+    // Calls take() for each view, with the view's name. Returns false if at least one of them is
+    // not expected.
     Result<bool> take_all(const Stored& where, const std::vector<tensor::StridedView>& views);
 
     // Records a tensor that is not expected anywhere.
     void add_unexpected(const std::string& file, const std::string& name);
 
-    // Checks that every expected tensor was found, and no other. The source's strictness says which
-    // differences are errors.
+    // Checks that all expected tensors were found, and no unexpected ones. The source's strictness
+    // says which differences are errors.
     Result<void> finish();
 
   private:
@@ -78,7 +78,7 @@ tl::unexpected<Error> no_rule_names(const Source& source, const std::filesystem:
 // Handles a tensor that no rule names: fails, or drops the tensor, as the source's strictness says.
 Result<void> drop_surplus(Source& source, const std::string& file, const std::string& name);
 
-// Finds the HuggingFace tensors of which no source tensor holds a part. As the strictness says,
+// Finds the HuggingFace tensors that are in no source tensor. Depending on the source's strictness,
 // fails with Corrupt and a message that names them, or records them as absent.
 Result<void> check_nothing_missing(Source& source);
 

@@ -12,23 +12,23 @@
 namespace roll::convert {
 
 // Returns every tensor of every rank's file, file by file. Fails with InvalidArgument if a tensor
-// cannot be split evenly; the message names the tensor and the two numbers.
+// cannot be split evenly; the message has the tensor's name and the two numbers.
 Result<std::vector<Stored>> mca_layout(const std::vector<families::NativeTensor>& native,
                                        const Model& model, const formats::McaConfig& config);
 
 // The shard of a native tensor that one tensor-parallel rank holds. With tp 1 it is the whole
 // tensor with the places of its HuggingFace parts. If tp is a multiple of the number of key-value
 // groups, the fused rows are split into tp equal parts, as in Megatron since 0.16; a rank then has
-// a part of a group. shard_of() fails with InvalidArgument if a number does not divide by another;
-// the message has both.
+// a part of a group. shard_of() fails with InvalidArgument if a division has a remainder; the
+// message has both numbers.
 struct Shard {
     Shape shape;
     std::vector<Piece> pieces;
 };
 Result<Shard> shard_of(const families::NativeTensor& tensor, const Model& model, int tp, int rank);
 
-// Fails with InvalidArgument if a rank would have only a part of a key-value group, which only
-// Megatron 0.16 and later support.
+// Checks that each rank has whole key-value groups. Fails with InvalidArgument otherwise, because
+// only Megatron 0.16 and later support parts of groups.
 Result<void> check_whole_groups(const formats::McaConfig& config);
 
 // Return the tensor's name in a model without TransformerEngine (local), and in a model with it.
@@ -42,8 +42,8 @@ std::string transformer_engine_spelling(const std::string& name);
 std::vector<tensor::StridedView> experts_of(const tensor::StridedView& grouped,
                                             const formats::McaConfig& config);
 
-// Return the tensor's name before and since Megatron 0.17, which renamed the layer inside a
-// multi-token prediction module. Roll writes the older name by default.
+// Return the name that a tensor had before Megatron 0.17 (older), and has since then. Megatron 0.17
+// renamed the layer inside a multi-token prediction module. Roll writes the older name by default.
 std::string older_spelling(const std::string& name);
 std::string newer_spelling(const std::string& name);
 

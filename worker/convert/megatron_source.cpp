@@ -136,7 +136,7 @@ Result<void> read_ranks(Source& source, const fs::path& directory, std::vector<S
     return reader.finish();
 }
 
-// Reads the state of rank 0, whose directory's name depends on the layout.
+// Reads the state in the file of rank 0. The name of this rank's directory depends on the layout.
 Result<formats::MegatronState> first_state(const fs::path& directory) {
     for (const char* name : {"mp_rank_00", "mp_rank_00_000", "mp_rank_00_000_000"}) {
         const auto path = weights_in(directory / name);

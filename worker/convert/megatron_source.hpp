@@ -11,7 +11,7 @@
 
 namespace roll::convert {
 
-// Returns the directory that holds the rank directories; nullopt if `root` is no Megatron
+// Returns the directory that holds the rank directories; nullopt if `root` is not a Megatron
 // checkpoint.
 std::optional<std::filesystem::path> megatron_directory(const std::filesystem::path& root);
 

@@ -8,7 +8,7 @@ namespace roll::convert {
 
 class Pace {
   public:
-    // Shows progress if `shows` and stderr is a terminal.
+    // Shows progress if `shows` is true and stderr is a terminal.
     explicit Pace(bool shows);
     ~Pace() { wipe(); }
     Pace(const Pace&) = delete;
@@ -17,7 +17,7 @@ class Pace {
     // Shows `done` of `total` bytes, at most five times a second.
     void show(std::int64_t done, std::int64_t total);
 
-    void wipe();  // clears the progress line, before other output
+    void wipe();  // clears the progress line; call it before other output
 
     double seconds() const;  // seconds since construction
 

@@ -1,6 +1,7 @@
 // Lets several processes, on nodes with a shared file system, write one target together. All
-// processes make the same plan; each writes some of the files completely. They communicate by small
-// files in the staging directory: each process rewrites a file of its own a few times a second.
+// processes make the same plan, and each writes some of the files completely. They communicate
+// through small files in the staging directory: each process rewrites its own file a few times a
+// second.
 #pragma once
 
 #include <chrono>
@@ -17,7 +18,7 @@
 namespace roll::convert {
 
 struct Part {
-    int index = 0;    // part 0 stages and publishes the target
+    int index = 0;    // number of this process; process 0 stages and publishes the target
     int count = 1;    // number of processes; 1: a single process
     std::string run;  // name of the run: unique, and the same in all of its processes
 

@@ -67,7 +67,8 @@ class Holders {
         }
     }
 
-    // Fails with Corrupt unless the holders of each HuggingFace tensor fill it exactly.
+    // Checks that the holders of each HuggingFace tensor fill it exactly. Fails with Corrupt
+    // otherwise.
     Result<void> check(const Source& source) const {
         for (std::size_t i = 0; i < of_.size(); ++i) {
             std::int64_t held = 0;
@@ -116,8 +117,8 @@ Result<void> check_changes(const Source& source, const TargetTensor& target) {
     return {};
 }
 
-// Fails if a copy would reorder elements smaller than a byte or split their bytes, because only
-// whole bytes can be copied.
+// Fails if a copy would reorder elements smaller than a byte or split their bytes. Only whole bytes
+// can be copied.
 Result<void> check_whole_bytes(const Source& source, const TargetTensor& target) {
     for (const Copy& copy : target.copies) {
         const tensor::StridedView& view = source.tensors[copy.source].view;

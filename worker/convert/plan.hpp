@@ -45,8 +45,8 @@ struct TargetFile {
     std::string path;                         // path relative to the target's directory
     std::vector<tensor::TensorInfo> tensors;  // shapes as stored, leading dims included
     std::vector<std::string> sections;        // by tensor: its section (Stored::section)
-    Json args = nullptr;                      // in a Megatron rank's file: the run's arguments
-    int megatron_version = 3;                 // checkpoint_version in a Megatron rank's file
+    Json args = nullptr;                      // for a Megatron rank's file: the run's arguments
+    int megatron_version = 3;                 // for a Megatron rank's file: its checkpoint_version
 };
 
 // Two boxes of source tensors that hold the same part of the model and must be equal in every bit.
@@ -60,9 +60,9 @@ struct Comparison {
 
 struct Plan {
     std::vector<TargetFile> files;
-    std::vector<TargetTensor> tensors;  // in the order of `files`
+    std::vector<TargetTensor> tensors;  // target tensors in the order of `files`
     std::vector<Comparison> comparisons;
-    // target tensors not written, because the source lacks a part of them
+    // target tensors that are not written, because the source lacks a part of them
     std::vector<std::string> left_out;
     std::set<std::string> left_out_hf;         // names of the HuggingFace tensors in left_out
     std::int64_t bytes = 0;                    // size of the target's tensors in bytes

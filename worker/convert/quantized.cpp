@@ -6,9 +6,9 @@ namespace roll::convert {
 namespace {
 
 struct Method {
-    std::string_view word;  // value of quant_method
+    std::string_view word;  // value of quant_method in the config
     const char* name;
-    const char* tool;  // the tool that dequantizes its weights
+    const char* tool;  // the tool that dequantizes the method's weights
 };
 constexpr const char* kItsLibrary = "the library that quantized it";
 constexpr std::array<Method, 6> kMethods{{

@@ -10,12 +10,12 @@
 
 namespace roll::convert {
 
-// Fails with InvalidArgument if the config says that the weights are quantized. The message names
-// the method and the tool that dequantizes them.
+// Fails with InvalidArgument if the config of `directory` says that the weights are quantized. The
+// message names the method and the tool that dequantizes them.
 Result<void> check_not_quantized(const std::filesystem::path& directory, const Json& hf_config);
 
-// Like the function above, for files whose config does not say so: fails if a tensor's name and
-// type show that it is quantized.
+// Fails with InvalidArgument if a tensor's name and type show that it is quantized. Needed because
+// the config of some quantized checkpoints does not say so.
 Result<void> check_not_quantized(const std::filesystem::path& file, const tensor::TensorInfo& info);
 
 }  // namespace roll::convert

@@ -29,7 +29,8 @@ bool is_there(const fs::path& path) {
 
 // Hf --------------------------------------------------------------------------------------------
 
-// Adds the tied output layer as an optional copy of the embedding, because some files store it.
+// Adds the tied output layer as an optional copy of the embedding, because only some files store
+// it.
 void expect_tied_output(std::vector<Stored>& expected, const Source& source) {
     const auto tied = tied_output(source);
     if (!tied) return;

@@ -21,8 +21,8 @@
 namespace roll::convert {
 
 // The format of a checkpoint. Bin is HuggingFace with torch files instead of safetensors, and
-// FsdpDtensor is Megatron's FSDP. Only targets have these two formats, because sources of them
-// count as Hf and Dcp.
+// FsdpDtensor is Megatron's FSDP. Only targets have these two formats, because a source in one of
+// them counts as Hf or Dcp.
 enum class Format { Hf, Bin, Mca, TorchDist, Dcp, FsdpDtensor, Megatron, Nemo, Peft, DeepSpeed };
 
 const char* name_of(Format format);
@@ -59,10 +59,10 @@ struct Source {
     std::string state;     // the optimizer state that is read as weights, such as "fp32_param"
     std::set<int> absent;  // numbers of the model's tensors that no file holds
     std::vector<std::string> surplus;     // tensors that no rule names, as "FILE NAME"
-    std::map<int, Delta> deltas;          // an adapter's changes, by tensor number
-    Json quantization;                    // quantization_config of the source
-    std::map<int, BlockScale> scales;     // block scales of 8-bit weights, by number
-    std::map<int, tensor::DType> dtypes;  // by number: the type as which a tensor is read
+    std::map<int, Delta> deltas;          // changes that an adapter makes, by tensor number
+    Json quantization;                    // quantization_config in the source's config
+    std::map<int, BlockScale> scales;     // block scales of 8-bit weights, by tensor number
+    std::map<int, tensor::DType> dtypes;  // type as which a tensor is read, by tensor number
     // keep the memory alive into which the views point
     std::vector<std::shared_ptr<const void>> files;
     std::map<std::string, std::span<const std::byte>> archived;  // files inside a tar, by name
@@ -73,7 +73,7 @@ struct OpenOptions {
     // config.json or its directory, for a checkpoint without one
     std::filesystem::path config = {};
     Strictness strictness = Strictness::RaiseAll;
-    std::string state = {};  // read this optimizer state instead of the weights
+    std::string state = {};  // name of the optimizer state to read instead of the weights
 };
 
 // Opens a checkpoint and maps every file. If a tensor is missing, has another shape than in the

@@ -16,8 +16,8 @@ namespace roll::convert {
 // InvalidArgument if the HuggingFace config has no model type.
 Result<void> use_hf_config(Source& source, const families::Families& families);
 
-// Sets the config from the text of a config.json; `path` is for messages. Fails with Corrupt if the
-// text is no JSON object.
+// Sets the config from the text of a config.json. `path` is used in messages only. Fails with
+// Corrupt if the text is not a JSON object.
 Result<void> use_config_text(Source& source, const std::string& text,
                              const std::filesystem::path& path, const families::Families& families);
 

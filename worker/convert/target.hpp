@@ -12,7 +12,7 @@
 
 namespace roll::convert {
 
-// Returns the target's tensors with their files.
+// Returns the target's tensors, each with its file.
 Result<std::vector<Stored>> target_layout(const Source& source, const Request& request, Format to);
 
 // Adds to the plan's files the data that their format holds besides tensors.

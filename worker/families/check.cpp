@@ -65,7 +65,8 @@ std::set<std::string> fields_of(const Family& family) {
     return fields;
 }
 
-// The known names: native fields, and the parts (separated by dots) of native tensor names.
+// The names that the built-in families use: native fields, and the parts (separated by dots) of
+// native tensor names.
 struct Names {
     std::set<std::string> fields;
     std::set<std::string> words;

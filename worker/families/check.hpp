@@ -1,4 +1,4 @@
-// Checks a family file beyond its grammar, for `families check`.
+// Checks a family file for mistakes that its grammar allows, for the command `families check`.
 #pragma once
 
 #include "common/error.hpp"

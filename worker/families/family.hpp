@@ -35,11 +35,11 @@ enum class Split { None, Column, Row };
 enum class Stage { Layer, First, Last, Mtp };
 
 // Selects the layers of a kind from the HuggingFace config. `in` is the key of a list with one word
-// per layer; layers with the word `value` are selected. Without `in`, or if the config lacks the
+// per layer; layers with the word `value` are selected. If `in` is empty or the config lacks the
 // list, a layer is selected if it meets four conditions: its number is at least `from` (`from_else`
 // if the config lacks the key); layer + 1 is divisible by `every`; `not_in` does not list it; layer
-// + 1 is not divisible by `except_every`. A condition is met if its field is empty or, except for
-// `from`, if the config lacks the key.
+// + 1 is not divisible by `except_every`. A condition is met if its field is empty. Except for
+// `from`, it is also met if the config lacks the key.
 struct LayerKind {
     std::string from;
     std::int64_t from_else = 0;
@@ -122,7 +122,7 @@ struct Family {
     std::vector<std::pair<std::string, std::vector<std::string>>> config;
     Json defaults;         // native fields' values if the HuggingFace key is absent
     Json nulls;            // native fields' values if the HuggingFace key is present and null
-    Json constants;        // native fields with fixed or computed values
+    Json constants;        // native fields with fixed values, or with arithmetic that computes them
     Json requires_values;  // HuggingFace key -> allowed values
     std::map<std::string, LayerKind> layer_kinds;
     // kinds of rotary embedding, by HuggingFace's name
@@ -135,7 +135,7 @@ struct Family {
     // layers. If empty, these layers continue the numbers of the decoder's layers.
     std::string mtp_from;
     std::string mtp_to;
-    std::vector<std::string> drop;  // HuggingFace tensors that hold no data of the model
+    std::vector<std::string> drop;  // names of HuggingFace tensors that hold no data of the model
     // Prefix of HuggingFace names on disk -> prefix of the same names in the rules.
     std::map<std::string, std::string> spellings;
 };

@@ -350,7 +350,7 @@ Result<Json> native_config(const Family& family, const Json& hf_config) {
 
 namespace {
 
-// Lists a model's tensors by applying the rules of each stage, layer and expert.
+// Lists a model's tensors. Applies the rules of each stage to each layer and expert.
 class Lister {
   public:
     Lister(const Family& family, const Json& native, const Json& hf_config)

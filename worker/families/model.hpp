@@ -15,9 +15,9 @@
 
 namespace roll::families {
 
-// Returns a complete HuggingFace config from the sizes in a job file: the family's defaults,
-// overridden by `sizes`, and model_type. Fails with InvalidArgument if a key is unknown to the
-// family or missing.
+// Returns a complete HuggingFace config: the family's defaults, overridden by `sizes`, which a job
+// file gives, and model_type. Fails with InvalidArgument if a key is unknown to the family or
+// missing.
 Result<Json> complete_hf_config(const Family& family, const Json& sizes);
 
 // Sets the values of HuggingFace keys ("a.b" in nested objects) and of the native fields that
@@ -51,7 +51,7 @@ struct Strand {
 // One native tensor, as it would be without parallelism. `layer` is the decoder layer, counted over
 // the whole model.
 struct NativeTensor {
-    std::string name;  // name with its placeholders replaced
+    std::string name;  // the rule's name with its placeholders replaced
     tensor::Shape shape;
     std::vector<HfTensor> sources;
     Operation operation = Operation::Copy;
@@ -86,7 +86,7 @@ struct PackedTensor {
 Result<std::vector<PackedTensor>> packed_tensors(const Family& family, const Json& native,
                                                  const Json& hf_config);
 
-// Tensor `of` is stored a second time under `name`.
+// A second name under which HuggingFace files store tensor `of`.
 struct CopiedTensor {
     std::string name;
     std::string of;

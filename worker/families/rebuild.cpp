@@ -48,7 +48,7 @@ void put(Json& config, std::string path, const Json& value) {
     config[Json::json_pointer("/" + path)] = value;
 }
 
-// If the family computes the field as "A * hf.KEY", sets KEY and returns true.
+// If the family computes the field as "A * hf.KEY", sets KEY from the field and returns true.
 bool put_factor(const Family& family, const std::string& name, const Json& native, Json& config) {
     constexpr std::string_view kTimes = " * hf.";
     const auto text = family.defaults.find(name);

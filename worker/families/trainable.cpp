@@ -205,8 +205,8 @@ Result<spec::RopeScaling> rope_scaling(const Family& family, const Json& native,
     return scaling;
 }
 
-// Reads the attention window and its layers. Megatron's list has 1 or 0 per layer; a single 1, or
-// no list, means every layer.
+// Reads the attention window and the layers that have it. Megatron's list has 1 or 0 per layer; a
+// single 1, or no list, means every layer.
 Result<void> read_window(const Json& native, spec::ModelConfig& config) {
     if (const Json* use = field(native, "use_sliding_window"); use != nullptr && *use == false)
         return {};

@@ -12,10 +12,10 @@
 
 namespace roll::formats {
 
-// Returns (file name, content) for tokenizer.json and tokenizer_config.json.
+// Returns the tokenizer's files as (file name, content): tokenizer.json and tokenizer_config.json.
 std::vector<std::pair<std::string, std::string>> bytes_tokenizer_files();
 
-// Set, remove and test the mark in a HuggingFace config.
+// Set, remove and test the mark of the byte tokenizer in a HuggingFace config.
 void mark_bytes_tokenizer(Json& hf_config);
 void unmark_bytes_tokenizer(Json& hf_config);
 bool has_bytes_tokenizer(const Json& hf_config);

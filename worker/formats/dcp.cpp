@@ -153,7 +153,8 @@ class MetadataReader {
         return tensor;
     }
 
-    // Sets the tensor's original shape from Megatron's own data for the key, if there is any.
+    // Sets the tensor's original shape from Megatron's own data for the key, if the checkpoint has
+    // such data.
     Result<void> read_original(DcpTensor& tensor) const {
         const PickleId* all = field(pickle_.root(), "mcore_data");
         const PickleId* own = all == nullptr ? nullptr : pickle_.find(*all, tensor.info.name);

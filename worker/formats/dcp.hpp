@@ -37,8 +37,8 @@ struct DcpChunk {
 struct DcpTensor {
     tensor::TensorInfo info;  // type and shape of the whole tensor; info.name is the key
     std::vector<DcpChunk> chunks;
-    // The original shape of an optimizer tensor that Megatron before 0.14 saved flat; else nullopt.
-    // A tensor [X, Y] with rank shards [x, y] is then saved as [X/x, Y/y, x*y].
+    // The original shape of an optimizer tensor that Megatron before 0.14 saved flat; nullopt for
+    // other tensors. A tensor [X, Y] with rank shards [x, y] was then saved as [X/x, Y/y, x*y].
     std::optional<tensor::Shape> original = {};
 };
 

@@ -27,15 +27,16 @@ Result<std::map<std::string, std::string>> parse_index(std::string_view text);
 // The weight files of a directory, in order. If there is an index, also the file of each tensor.
 struct HfWeights {
     std::vector<std::string> files;
-    std::map<std::string, std::string> index;  // tensor -> file; empty without an index
+    // file of each tensor, by tensor name; empty without an index
+    std::map<std::string, std::string> index;
 };
 
 // Finds the weight files of a directory. Fails with NotFound if there are none, and with Corrupt if
-// an index names files that are missing or outside the directory.
+// an index names files that are missing or in another directory.
 Result<HfWeights> find_hf_weights(const std::filesystem::path& directory);
 
 // The mapped tensors of one file: safetensors, or a torch file with a state dict
-// (pytorch_model.bin). The views are valid while `keep` lives.
+// (pytorch_model.bin). The views are valid while `keep` is alive.
 struct HfFile {
     std::vector<tensor::StridedView> tensors;
     std::shared_ptr<const void> keep;
@@ -55,8 +56,8 @@ struct HfContainer {
 constexpr HfContainer kSafetensors{"model", ".safetensors"};
 constexpr HfContainer kTorchFiles{"pytorch_model", ".bin"};
 
-// Return "model.safetensors" or "model-00001-of-00002.safetensors", and
-// "model.safetensors.index.json".
+// Return the name of a shard, "model.safetensors" or "model-00001-of-00002.safetensors", and of the
+// index, "model.safetensors.index.json".
 std::string shard_name(const HfContainer& container, int shard, int shards);
 std::string index_name(const HfContainer& container);
 

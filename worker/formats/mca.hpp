@@ -28,7 +28,7 @@ struct McaLayout {
     int pp = 1;
     int vpp = 1;
     int ep = 1;
-    int etp = 0;  // expert tensor parallel size; 0: tp
+    int etp = 0;  // expert tensor parallel size; 0: equal to tp
     bool account_for_embedding = false;
     bool account_for_loss = false;
     // layers of the first stage, in all its chunks; 0: as many as other stages
@@ -41,10 +41,11 @@ struct McaLayout {
 };
 
 struct McaConfig {
-    std::int64_t padded_vocab = 0;  // rows of embedding and output layer; 0: the vocabulary size
-    std::string model_type;         // HuggingFace's model_type; selects the family
-    Json hf_config;                 // the config.json of the exported model
-    Json native;                    // Megatron's config fields, as mca_config.json has them
+    // number of rows of the embedding and the output layer; 0: the vocabulary size
+    std::int64_t padded_vocab = 0;
+    std::string model_type;  // HuggingFace's model_type; selects the family
+    Json hf_config;          // the config.json of the exported model
+    Json native;             // Megatron's config fields, as mca_config.json has them
     McaLayout layout;
     // experts are named experts.linear_fc1.weightN, else experts.local_experts.N
     bool grouped_experts = false;
@@ -56,9 +57,9 @@ struct McaConfig {
 Result<McaConfig> parse_mca_config(std::string_view json);
 Result<McaConfig> read_mca_config(const std::filesystem::path& directory);
 
-// Returns the text of mca_config.json. Without `local_names`, names are TransformerEngine's, which
-// is ROLL's default; ROLL's loader then needs the norms under linear_qkv and linear_fc1. `dtype`
-// must be F32, F16 or BF16.
+// Returns the text of mca_config.json. Without `local_names`, names are TransformerEngine's, as
+// ROLL's loader expects by default; it then needs the norms under linear_qkv and linear_fc1.
+// `dtype` must be F32, F16 or BF16.
 std::string mca_config_text(const McaConfig& config, tensor::DType dtype);
 
 // Writes mca_config.json and the tracker file.

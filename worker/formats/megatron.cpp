@@ -76,7 +76,7 @@ Result<McaLayout> layout_of(const Json& args) {
     return layout;
 }
 
-// Native fields with another name in Megatron's arguments.
+// Native fields that have another name in Megatron's arguments.
 constexpr std::array<std::pair<const char*, const char*>, 6> kRenamed{
     {{"max_sequence_length", "max_position_embeddings"},
      {"layernorm_zero_centered_gamma", "apply_layernorm_1p"},

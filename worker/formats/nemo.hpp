@@ -29,8 +29,8 @@ struct NemoFiles {
 };
 NemoFiles nemo_configs(const McaConfig& config, const std::string& name);
 
-// Returns the name of a native tensor in the layout of trlX's converter; empty if it has none
-// there.
+// Returns the name of a native tensor in the layout of trlX's converter; empty if that layout has
+// no such tensor.
 std::string nemo_name(const std::string& native);
 
 // Returns whether the name ends in `.nemo`. Such a file is a tar of the checkpoint's files.

@@ -16,21 +16,23 @@ namespace roll::formats {
 // The LoRA of one module of the base model. The views point into the adapter's file.
 struct LoraModule {
     std::string module;     // name such as "model.layers.0.self_attn.q_proj"
-    tensor::StridedView a;  // [lora_rank, in]; for an embedding [lora_rank, vocabulary]
-    tensor::StridedView b;  // [out, lora_rank]; for an embedding [hidden, lora_rank]
+    tensor::StridedView a;  // matrix A: [lora_rank, in]; for an embedding [lora_rank, vocabulary]
+    tensor::StridedView b;  // matrix B: [out, lora_rank]; for an embedding [hidden, lora_rank]
     std::optional<tensor::StridedView> magnitude;  // DoRA's magnitude, [out]
     double scale = 0;
     bool embedding = false;
-    bool transposed = false;     // true: the base weight is [in, out]
+    bool transposed = false;     // true: the base weight is stored as [in, out]
     std::int64_t lora_rank = 0;  // rank r of a stacked module; 0 if unknown
-    std::string parameter = {};  // for a stacked module, if known: "…mlp.experts.gate_up_proj"
+    // parameter of a stacked module, if known: "…mlp.experts.gate_up_proj"
+    std::string parameter = {};
 };
 
 struct Adapter {
     Json config;  // content of adapter_config.json
     std::vector<LoraModule> modules;
     // Modules of target_parameters, which stack all experts of a layer: A [experts * r, in] and B
-    // [out, r * experts]. If a module has two, the inner one is named "MODULE.base_layer".
+    // [out, r * experts]. If a module has two such parameters, the inner one is named
+    // "MODULE.base_layer".
     std::vector<LoraModule> stacked;
     // tensors of modules_to_save; info.name is the base tensor's name
     std::vector<tensor::StridedView> whole;

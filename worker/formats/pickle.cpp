@@ -31,7 +31,8 @@ class PickleMachine {
   private:
     using Kind = PickleKind;
     static constexpr std::size_t kSmallInts = 256;
-    static constexpr std::size_t kSparseBytes = 64;  // estimated size of a std::map entry in bytes
+    // estimated size in bytes of an entry in a std::map
+    static constexpr std::size_t kSparseBytes = 64;
 
     void wrong(const char* what) {
         if (problem_.empty()) problem_ = what;

@@ -18,18 +18,18 @@ namespace roll::formats {
 // The kind of a node. The comment names the field of PickleNode that holds its content.
 enum class PickleKind : std::uint8_t {
     None,
-    Bool,       // integer
-    Int,        // integer; one beyond 64 bits is read as Bytes, encoded as in the pickle
-    Float,      // number
-    Text,       // text, UTF-8
-    Bytes,      // text
-    List,       // items
-    Tuple,      // items
-    Set,        // items
-    Dict,       // items: key, value, key, value ...
-    Global,     // text: "module name"
-    Call,       // items: callee, arguments; also contents and state
-    Persistent  // items: the persistent id
+    Bool,       // content in `integer`
+    Int,        // content in `integer`; beyond 64 bits the node is Bytes, encoded as in the pickle
+    Float,      // content in `number`
+    Text,       // content in `text`, UTF-8
+    Bytes,      // content in `text`
+    List,       // content in `items`
+    Tuple,      // content in `items`
+    Set,        // content in `items`
+    Dict,       // key, value, key, value ... in `items`
+    Global,     // "module name" in `text`
+    Call,       // callee and arguments in `items`; also `contents` and `state`
+    Persistent  // the persistent id in `items`
 };
 
 using PickleId = std::uint32_t;

@@ -26,8 +26,8 @@ std::string text_field(std::span<const std::byte> block, std::size_t at, std::si
     return std::string(field.substr(0, field.find('\0')));
 }
 
-// Reads a header's size field: octal digits or, for files of 8 GiB and more, a binary number after
-// 0x80.
+// Reads a header's size field: octal digits or, if the file has 8 GiB or more, a binary number
+// after 0x80.
 std::optional<std::int64_t> size_field(std::span<const std::byte> block) {
     const auto first = static_cast<unsigned char>(block[124]);
     std::int64_t value = 0;

@@ -27,7 +27,7 @@ namespace roll::formats {
 // The entries of a state dict. `others` are the keys whose values are not tensors (None,
 // TransformerEngine's _extra_state).
 struct StateDict {
-    std::vector<tensor::StridedView> tensors;  // info.name is the key
+    std::vector<tensor::StridedView> tensors;  // the tensors; info.name is the key
     std::vector<std::string> others;
 };
 
@@ -42,8 +42,8 @@ class TorchFile {
 
     const Pickle& pickle() const { return pickle_; }
 
-    // Returns the node as a tensor or Parameter; nullopt if it is neither. Fails with Corrupt if
-    // the tensor is invalid.
+    // Returns the node as a tensor, which may be wrapped in a Parameter; nullopt if it is no
+    // tensor. Fails with Corrupt if the tensor is invalid.
     Result<std::optional<tensor::StridedView>> tensor(PickleId id) const;
 
     // Returns the entries of a dict of tensors. Fails with Corrupt if the node is not a dict with

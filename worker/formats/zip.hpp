@@ -36,11 +36,11 @@ class ZipLayout {
     std::vector<ZipMember>& members() { return members_; }
     const std::vector<ZipMember>& members() const { return members_; }
 
-    // Writes all local headers and the central directory; the caller writes the content. The
-    // archive begins at byte `base` of the file.
+    // Writes all local headers and the central directory into `file`; the caller writes the
+    // members' content. The archive begins at byte `base` of `file`.
     Result<void> write_headers(tensor::OutputFile& file, std::int64_t base = 0) const;
 
-    // Size of the whole archive in bytes.
+    // Returns the size of the whole archive in bytes.
     std::int64_t size() const;
 
   private:

@@ -9,7 +9,7 @@
 namespace roll::plan {
 
 struct Bucket {
-    std::int64_t begin = 0;  // [begin, end) in elements of the flat gradient
+    std::int64_t begin = 0;  // the bucket is [begin, end), in elements of the flat gradient
     std::int64_t end = 0;
     int parameter_begin = 0;
     int parameter_end = 0;

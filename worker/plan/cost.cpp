@@ -115,8 +115,9 @@ MemoryBytes memory_bytes(const spec::ModelConfig& m, const spec::TrainSpec& spec
     // On a CPU, the gradients of frozen parameters take no memory, because they are never written
     bytes.gradients = (held.on_gpu ? count : moving) * main;
     bytes.moments = 2 * moving * main;
-    // The activations may use the gradients' memory only if there is one micro-batch: with several,
-    // that memory is free only for the first. Frozen parameters have no gradients.
+    // The activations may use the gradients' memory only if there is one micro-batch, because that
+    // memory is free only for the first. With frozen parameters they may not use it, because these
+    // have no gradients.
     const bool spare = spec.microbatches() == 1 && held.frozen == 0 && !held.on_gpu;
     const std::int64_t none = spare ? m.layers : 0;
     SpareRoom room(m.vocab * m.hidden * main, layer_parameters(m) * main, none);
@@ -132,7 +133,7 @@ MemoryBytes memory_bytes(const spec::ModelConfig& m, const spec::TrainSpec& spec
     const std::int64_t block = logits / ((logits + kLogitsBlockBytes - 1) / kLogitsBlockBytes);
     const bool fits = spare && room.take(m.layers, block).has_value();
     const std::int64_t loss = (fits ? 0 : block) + 2 * tokens * m.hidden * element;
-    // Sizes of temporary results: ATen's gelu keeps its own, and segments copy the whole q, k, v.
+    // Temporary results: ATen's gelu keeps its own, and segments copy the whole q, k, v.
     const std::int64_t steps = m.activation == spec::Activation::GeluTanh ? 6 : 4;
     const std::int64_t qkv =
         spec.data.documents_apart ? (m.heads + 2 * m.kv_heads) * m.head_dim : 0;

@@ -32,11 +32,11 @@ FlopsPerToken flops_per_token(const spec::ModelConfig& model, std::span<const st
 
 // Bytes on one rank that holds the whole model.
 // - `program`: memory of the program with an almost empty model: code, LibTorch, thread stacks. 0
-//   on a GPU, where CUDA's own memory is unknown and left out.
-// - `activations`: values saved from forward to backward by `live` micro-batches, without those
-//   that lie in the gradients' memory (spare_room.hpp: with one micro-batch per step, on a CPU).
-// - `workspace`: temporary memory at the peak. That is at the loss, for a block of logits with its
-//   input and output rows, or in a layer's backward, for the gradient of its widest product.
+//   on a GPU, because CUDA's own memory is unknown.
+// - `activations`: values saved from forward to backward by `live` micro-batches. Values in the
+//   gradients' memory do not count (spare_room.hpp: with one micro-batch per step, on a CPU).
+// - `workspace`: temporary memory at the peak. The peak is at the loss, for a block of logits with
+//   its input and output rows, or in a layer's backward, for the gradient of its widest product.
 // - `snapshot`: the copy from which a checkpoint is written while training continues.
 struct MemoryBytes {
     std::int64_t weights = 0;

@@ -35,7 +35,8 @@ class Mesh {
     Place place(int rank) const;
     int rank(const Place& place) const;
 
-    // Returns `rank` and the ranks that differ from it only in `axis`, ordered along `axis`.
+    // Returns the ranks of the process group of `rank` along `axis`: `rank` and the ranks that
+    // differ from it only in this coordinate, ordered by it.
     std::vector<int> group(int rank, Axis axis) const;
 
   private:

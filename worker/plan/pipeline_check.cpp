@@ -18,7 +18,7 @@ tl::unexpected<Error> wrong(int rank, const Op& op, const std::string& what) {
 // Checks the ops of one rank: each occurs once, with forward before backward-input before
 // backward-weight.
 std::optional<Error> check_rank(const PipelineSchedule& s, int rank) {
-    std::map<std::tuple<int, int>, int> done;  // (chunk, microbatch) -> number of ops done
+    std::map<std::tuple<int, int>, int> done;  // by (chunk, micro-batch): number of ops done
     for (const Op& op : s.ranks[rank]) {
         if (op.chunk < 0 || op.chunk >= s.vp || op.microbatch < 0 ||
             op.microbatch >= s.microbatches)
@@ -68,7 +68,7 @@ class Simulation {
 
   private:
     struct Message {
-        int stage;  // stage of the sender
+        int stage;  // pipeline stage of the sender
         int microbatch;
         double time;
     };

@@ -67,8 +67,9 @@ struct ScheduleReport {
 // names the rank and the op.
 Result<ScheduleReport> check(const PipelineSchedule& schedule, const Costs& costs = {});
 
-// Returns the schedule as text: one line per rank, one cell per unit of time. F3 is the forward of
-// micro-batch 3, F3' the same for chunk 1; B and W are the input and weight halves of backward.
+// Returns the schedule as text, with one line per rank and one cell per unit of time. F3 is the
+// forward of micro-batch 3, F3' the forward of micro-batch 3 in chunk 1. B and W are the input and
+// weight halves of backward.
 std::string to_string(const PipelineSchedule& schedule, const ScheduleReport& report);
 std::string to_string(const Op& op);
 

@@ -3,8 +3,8 @@
 //
 // A step first writes a layer's gradients when that micro-batch's backward reaches the layer; until
 // then their memory is free. Layer i may therefore save its activations in the gradient memory of
-// the layers before it: its own backward has used them before backward reaches those layers. The
-// loss may use all of this memory for its temporary buffers.
+// the layers before it, because its own backward has used them before backward reaches those
+// layers. The loss may use all of this memory for its temporary buffers.
 //
 // Pure: computes offsets in bytes only. worker/train/model/saved_room.hpp makes tensors at these
 // offsets; the plan subtracts the bytes that fit here from the memory that it reports.

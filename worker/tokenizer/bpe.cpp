@@ -128,7 +128,7 @@ void Bpe::spell_missing(std::string_view symbol, int& unknown,
 
 void Bpe::merge_short(BpeWork& work) const {
     std::vector<std::uint32_t>& ids = work.ids_;
-    std::vector<Merge>& pairs = work.merges_;  // pairs[i] merges ids[i] and ids[i + 1]
+    std::vector<Merge>& pairs = work.merges_;  // by symbol i: the merge of ids[i] and ids[i + 1]
     constexpr Merge none{.rank = kNoRank};
     const auto pair_at = [&](std::size_t i) {
         const Merge* merge = merges_.find(ids[i], ids[i + 1]);

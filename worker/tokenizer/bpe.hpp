@@ -17,9 +17,9 @@
 
 namespace roll::tokenizer {
 
-// Map a byte to its visible character in byte-level vocabularies, and back. Printable Latin-1 bytes
-// map to themselves, the others to the code points from 256 on. byte_of_visible() returns -1 for
-// characters that stand for no byte.
+// Map a byte to the visible character that stands for it in byte-level vocabularies, and back.
+// Printable Latin-1 bytes map to themselves, the others to the code points from 256 on.
+// byte_of_visible() returns -1 for characters that stand for no byte.
 const std::array<std::string, 256>& visible_bytes();
 int byte_of_visible(char32_t code);
 
@@ -47,7 +47,8 @@ class MergeTable {
     std::vector<Slot> slots_;
 };
 
-// What one thread needs to encode: a cache of recent words, and buffers that keep their capacity.
+// The scratch memory of one encoding thread: a cache of recent words, and buffers that keep their
+// capacity.
 class BpeWork {
   public:
     BpeWork();

@@ -1,4 +1,4 @@
-// Implements Bpe::parse and fills its tables.
+// Bpe::parse() and the functions that fill its tables.
 #include <bit>
 
 #include <fmt/format.h>

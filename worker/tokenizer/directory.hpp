@@ -27,7 +27,7 @@ struct TextTokenizer {
 
 bool has_tokenizer(const std::filesystem::path& directory);
 
-// Returns the identity of the directory's tokenizer without parsing it.
+// Returns the identity of the directory's tokenizer, as in TextTokenizer, without parsing the file.
 Result<std::string> identity_of(const std::filesystem::path& directory);
 
 // Loads the tokenizer of a directory. Fails with NotFound, Corrupt or InvalidArgument (an

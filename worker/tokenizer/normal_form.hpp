@@ -30,7 +30,8 @@ class Composer {
     std::unordered_map<char32_t, Parts> parts_;
     // composed characters by pair; key: first << 32 | second
     std::unordered_map<std::uint64_t, char32_t> composites_;
-    std::unordered_map<char32_t, std::uint8_t> classes_;  // canonical combining class, if not 0
+    // canonical combining class by character; 0 for absent characters
+    std::unordered_map<char32_t, std::uint8_t> classes_;
 };
 
 }  // namespace roll::tokenizer

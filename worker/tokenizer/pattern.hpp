@@ -57,7 +57,8 @@ class Pattern {
     // Requires valid UTF-8 and `at` at the start of a character.
     std::size_t match_at(std::string_view text, std::size_t at) const;
 
-    // Calls piece(begin, end, is_match) for every match and every gap, in order.
+    // Splits the text: calls piece(begin, end, is_match) for every match and every gap between
+    // matches, in order.
     template <class Piece>
     void split(std::string_view text, Piece&& piece) const {
         std::size_t gap = 0;

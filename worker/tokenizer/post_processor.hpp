@@ -1,4 +1,4 @@
-// The ids to put before and after the ids of a text: the `post_processor` of a tokenizer file.
+// The `post_processor` of a tokenizer file: the ids to put before and after the ids of a text.
 // Supports TemplateProcessing, ByteLevel (which only moves offsets) and Sequence.
 #pragma once
 

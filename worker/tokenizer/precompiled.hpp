@@ -24,8 +24,8 @@ class Precompiled {
     // each of its characters is looked up. Requires valid UTF-8.
     std::string apply(std::string_view text) const;
 
-    // Returns the number of leading bytes of apply(text) that come from the first character of the
-    // text; 1 if that character became part of a cluster's replacement. The replacement of one
+    // Returns how many leading bytes of apply(text) come from the first character of the text.
+    // Returns 1 if that character became part of a cluster's replacement. The replacement of one
     // character may be several words.
     std::size_t head(std::string_view text) const;
 

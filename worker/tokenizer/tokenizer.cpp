@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::uint32_t kByteValues = 256;
 
-// The buffers of one call of encode(), kept for later calls.
+// The buffers that one call of encode() uses; kept for later calls.
 struct Workspace {
     ModelWork model;
     PreTokenizer::Scratch scratch;

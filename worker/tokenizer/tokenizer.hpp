@@ -20,10 +20,10 @@
 namespace roll::tokenizer {
 
 struct EncodeOptions {
-    bool add_special = true;  // adds the ids that the file's template puts around a text
+    bool add_special = true;  // true: adds the ids that the file's template puts around a text
 };
 
-// The ids that the file's template puts around a text.
+// The ids that the file's template puts before and after a text.
 struct Surroundings {
     std::vector<std::uint32_t> before = {};
     std::vector<std::uint32_t> after = {};
@@ -54,7 +54,8 @@ class Tokenizer {
     // Returns the largest id plus one, which is the number of rows that an embedding needs.
     std::uint32_t vocab_size() const;
     std::optional<std::uint32_t> id_of(std::string_view token) const;
-    const std::vector<std::uint32_t>& special_ids() const;  // in ascending order
+    // returns the ids of special tokens, in ascending order
+    const std::vector<std::uint32_t>& special_ids() const;
     Surroundings surroundings() const;
 
   private:

@@ -31,7 +31,8 @@ constexpr Properties kSymbol = 0xF << 18;
 constexpr Properties kWord =
     kLetter | kMark | bit(Category::Nd) | bit(Category::Nl) | bit(Category::Pc) | kOtherAlphabetic;
 
-// The properties of every code point: 1.1 MB, unpacked once. Immutable; any thread may read it.
+// The properties of every code point, in a table of 1.1 MB that is unpacked once. Immutable; any
+// thread may read it.
 class PropertyTable {
   public:
     static const PropertyTable& get();
@@ -61,7 +62,8 @@ constexpr std::size_t character_size(char lead) {
     return byte < 0x80 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
 }
 
-// Returns the offset of the first byte that is not valid UTF-8; the text's size if there is none.
+// Returns the offset of the first byte that is not valid UTF-8, or the text's size if all bytes are
+// valid.
 std::size_t valid_prefix(std::string_view text);
 
 // Replaces each maximal part of a broken UTF-8 sequence by one U+FFFD, as Unicode 16 section 3.9

@@ -54,7 +54,7 @@ Result<Unigram> Unigram::parse(const Json& json) {
     return model;
 }
 
-// Finds the best path to each place of the word. Each token that starts at a reached character
+// Finds the best path to each position in the word. Each token that starts at a reached position
 // offers a path to the token's end.
 void Unigram::find_best(std::string_view word, UnigramWork& work) const {
     work.ends_.assign(word.size() + 1, {});

@@ -36,7 +36,7 @@ class PeerLost : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-// Sums `tensor` over the group in place; blocks until done.
+// Sums `tensor` over the group in place; returns when the sum is complete.
 void sum_over(Communicator& group, const at::Tensor& tensor);
 
 // Returns when every rank of the group has called it.

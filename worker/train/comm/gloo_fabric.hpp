@@ -28,7 +28,7 @@ struct FabricOptions {
     std::chrono::milliseconds collective_timeout{600'000};
 };
 
-// A rank's position in a group that does not connect through Gloo.
+// A rank's position in a group whose ranks do not connect through Gloo.
 struct GroupPlace {
     std::string name;
     int rank = 0, size = 1;

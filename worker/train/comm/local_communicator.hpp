@@ -25,7 +25,7 @@ class LocalGroup {
     struct Reduction {
         std::vector<at::Tensor> parts;  // tensor of each rank, kept until all ranks have arrived
         int missing = 0;
-        int unread = 0;  // number of ranks that have not waited for the result yet
+        int unread = 0;  // number of ranks that have not yet waited for the result
     };
 
     const int size_;
@@ -35,11 +35,11 @@ class LocalGroup {
     // by ticket; every rank gets the same ticket for a reduction
     std::map<Communicator::Ticket, Reduction> reductions_;
     std::vector<Communicator::Ticket> issued_;  // next ticket of each rank
-    std::vector<bool> left_;                    // true for each rank that has left
+    std::vector<bool> left_;                    // by rank: true if it has left the group
 };
 
-// One rank's communicator. The rank leaves its group when this is destroyed; a rank that then waits
-// for it gets PeerLost.
+// The communicator of one rank. Its destruction makes the rank leave the group; a rank that then
+// waits for this rank gets PeerLost.
 class LocalCommunicator final : public Communicator {
   public:
     LocalCommunicator(LocalGroup& group, int rank) : group_(group), rank_(rank) {}

@@ -1,4 +1,4 @@
-// A communicator that measures how long this rank waits for its peers.
+// Wraps a communicator and measures how long this rank waits for its peers.
 #pragma once
 
 #include <chrono>

@@ -28,7 +28,7 @@ std::int64_t checked(std::int64_t token, std::int64_t vocab) {
 struct RowRules {
     std::int64_t vocab = 0;
     bool documents_apart = false;
-    bool completions = false;  // true: a negative token is context only, stored as ~id
+    bool completions = false;  // true: a negative token is context only and is stored as ~id
 };
 
 RowRules rules_of(const spec::TrainSpec& spec, std::int64_t vocab) {

@@ -27,8 +27,9 @@ struct StepPlace {
     }
 };
 
-// Returns one rank's micro-batches of a step. In the rows of samples in `left_out` (ascending), all
-// targets are ignored. Throws RankFailure(invalid), which names a token that is not below `vocab`.
+// Returns one rank's micro-batches of a step. All targets in the rows of the samples `left_out`
+// (ascending) are ignored. Throws RankFailure(invalid), which names a token that is not below
+// `vocab`.
 std::vector<Microbatch> step_batches(const data::Sampler& sampler, const StepPlace& place,
                                      std::int64_t vocab,
                                      std::span<const std::int64_t> left_out = {});
@@ -41,8 +42,9 @@ std::vector<Microbatch> valid_batches(std::span<const data::Window> windows,
 // Returns true if at least one target of the window counts in the loss.
 bool predicts(const data::Window& window, const spec::TrainSpec& spec);
 
-// Returns the number of text bytes in the tokens that the windows predict. Not predicted are the
-// first token of each window, context-only tokens (tokens.hpp) and special tokens.
+// Returns the number of text bytes in the tokens that the windows predict. Does not count the first
+// token of each window, context-only tokens (tokens.hpp) and special tokens, because they are not
+// predicted.
 std::int64_t predicted_bytes(const std::vector<data::Window>& windows,
                              const tokenizer::Tokenizer& tokenizer);
 

@@ -84,7 +84,7 @@ struct Opener {
     const data::PrepareOptions& options;
     Watch& watch;
     bool writes;  // true: this rank logs what it finds
-    bool verify;  // true: read each file completely
+    bool verify;  // true: this rank reads each file completely to verify it
 
     // Opens a file. Tokenizes it first if necessary. Returns nullopt if told to stop.
     std::optional<Opened> open(const fs::path& path) const;

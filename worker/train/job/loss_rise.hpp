@@ -19,8 +19,8 @@ class LossHistory {
     // removed first.
     void add(std::int64_t step, double loss);
 
-    // Returns the step at which the loss began to rise: the first step of the run of high steps
-    // that ends at the newest step; nullopt if the newest step is calm.
+    // Returns the step at which the loss began to rise: the first of the consecutive high steps
+    // that end at the newest step. Returns nullopt if the newest step is calm.
     std::optional<std::int64_t> rise() const;
 
   private:

@@ -35,8 +35,8 @@ class Trainer {
     Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, TrainingData data,
             Backend backend);
 
-    // Trains. Returns the exit status: 0, or the status of a rank that stopped early at rolld's
-    // request. Throws RankFailure or PeerLost.
+    // Trains. Returns the exit status: 0, or the status of a rank that stopped early on request.
+    // Throws RankFailure or PeerLost.
     int run();
 
   private:
@@ -44,7 +44,7 @@ class Trainer {
     struct Agreed {
         bool stop = false;
         bool checkpoint = true;
-        bool save = false;     // save a checkpoint and continue
+        bool save = false;     // true: save a checkpoint and continue
         bool measure = false;  // measure the peak FLOP/s again
     };
 

@@ -53,7 +53,7 @@ class Validation {
     bool empty() const { return sets_.empty(); }
     std::vector<std::string> names() const;
 
-    // Returns the sets that are due, in order, the tracked one first.
+    // Returns the sets to evaluate at this moment, in order, the tracked one first.
     std::vector<const ValidSet*> due(const Moment& moment) const;
 
     // Returns the losses of `sets`, which are the same on each rank. Every rank must call this

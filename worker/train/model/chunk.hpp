@@ -74,8 +74,8 @@ class Chunk {
         int parameter;
         AddGrad add;
     };
-    // How a micro-batch's rows form sequences. With segments, all rows are one sequence in which
-    // the positions restart at each segment.
+    // How the rows of a micro-batch form sequences. If the micro-batch has segments, all rows are
+    // one sequence whose positions restart at each segment.
     struct Sequences {
         std::int64_t positions = 0;
         ops::RopeTable rope;
@@ -97,7 +97,8 @@ class Chunk {
     int first_layer() const { return part_.pre ? 1 : 0; }
     int norm() const;
     int head() const;
-    at::Tensor here(const at::Tensor& tensor) const;  // returns a copy on the weights' device
+    // returns a copy of the tensor on the weights' device
+    at::Tensor here(const at::Tensor& tensor) const;
     at::Tensor hidden_of(const Microbatch& data, const at::Tensor& hidden_MC);
     void prepare_rope(std::int64_t positions);
     at::Tensor loss_of(int microbatch, const at::Tensor& x_MC, const at::Tensor& targets_M,

@@ -10,10 +10,10 @@ namespace roll::train {
 
 struct GenerateOptions {
     std::int64_t max_tokens = 64;
-    double temperature = 0;  // 0: always choose the most likely token
-    // Sample only from the most likely tokens that together have this probability
+    double temperature = 0;  // 0 means always the most likely token
+    // Draws only from the most likely tokens that together have at least this probability
     double top_p = 1;
-    std::uint64_t seed = 1;  // equal seeds draw equal tokens
+    std::uint64_t seed = 1;  // seed of the draws; equal seeds draw equal tokens
     std::vector<std::int64_t> stop_tokens = {};
     std::int64_t ids = 0;  // choose only tokens below this id; 0: any of the model's tokens
 };

@@ -19,7 +19,7 @@
 namespace roll::train {
 
 struct ModelSetup {
-    Json hf_config;  // complete config, from which the exported config.json is made
+    Json hf_config;  // complete HuggingFace config, from which the exported config.json is made
     Json native;     // fields of the native (Megatron) config
     spec::ModelConfig config;
     // null if the model's directory has no tokenizer

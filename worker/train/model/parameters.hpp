@@ -27,14 +27,14 @@ struct ParameterSpec {
     std::string name;
     std::vector<std::int64_t> sizes;
     int uses = 1;         // number of contributions to the parameter's gradient per micro-batch
-    double start = -1;    // initial value; -1: drawn at random
+    double start = -1;    // initial value of all elements; -1: drawn at random
     bool frozen = false;  // true: the parameter keeps its values, and its gradient stays 0
 };
 
 struct Parameters {
     std::vector<ParameterSpec> specs;
     at::Tensor flat_weight;
-    at::Tensor flat_main;  // undefined if flat_rest is defined
+    at::Tensor flat_main;  // main weights; undefined if flat_rest is defined
     at::Tensor flat_rest;
     at::Tensor flat_grad;
     std::vector<at::Tensor> weight;
@@ -49,9 +49,10 @@ at::ScalarType main_type(const Parameters& parameters);
 // Returns a flat copy of all main weights on the CPU, in pages that nothing else uses.
 at::Tensor main_copy(const Parameters& parameters);
 
-// Give access to a parameter's main weight for writing. main_to_write returns a CPU tensor in its
-// shape, which the caller fills; set_main then copies that tensor to the parameter. If the main
-// weight is itself a CPU tensor, main_to_write returns it and set_main copies nothing.
+// Give access to a parameter's main weight for writing. main_to_write() returns a CPU tensor in the
+// parameter's shape, which the caller fills; set_main() then copies that tensor to the parameter.
+// If the main weight is itself a CPU tensor, main_to_write() returns it and set_main() copies
+// nothing.
 at::Tensor main_to_write(const Parameters& parameters, std::size_t i);
 void set_main(const Parameters& parameters, std::size_t i, const at::Tensor& written);
 
@@ -98,7 +99,7 @@ struct InitOptions {
     std::vector<std::string> freeze = {};  // globs of the names of frozen parameters
 };
 
-// Returns true if a name matches one of the globs. They are those of fnmatch(3), in which * also
+// Returns true if a name matches at least one of the globs. They work as in fnmatch(3): * also
 // matches dots.
 bool matches_any(const std::vector<std::string>& globs, const std::string& name);
 

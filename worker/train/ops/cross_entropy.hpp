@@ -25,7 +25,8 @@ struct Head {
 
 at::Tensor logits(const at::Tensor& x_MC, const Head& head);  // returns the logits, [M, V]
 
-// Where the weight's gradient goes. It is not computed if dw_VC is undefined.
+// The tensor in which the weight's gradient is summed. If dw_VC is undefined, the gradient is not
+// computed.
 struct HeadGrad {
     at::Tensor dw_VC;
     Sum sum = Sum::Add;

@@ -8,7 +8,7 @@ namespace roll::ops {
 
 at::Tensor geglu(const at::Tensor& gate_up_MJ);
 
-// Returns dgate_up_MJ
+// Returns dgate_up_MJ, the gradient of the input.
 at::Tensor geglu_backward(const at::Tensor& da_MI, const at::Tensor& gate_up_MJ);
 
 }  // namespace roll::ops

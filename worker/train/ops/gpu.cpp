@@ -186,7 +186,7 @@ Heads attention_backward(const at::Tensor& do_BTA, const AttentionSaved& s) {
     }
     const std::int64_t groups = h.k_BGTD.size(1);
     const auto type = h.q_BHTD.scalar_type();
-    const auto sums = wide_options(h.q_BHTD);  // type of the sums over all blocks
+    const auto sums = wide_options(h.q_BHTD);  // type in which all blocks are summed
     const Heads d{at::empty_like(h.q_BHTD, at::MemoryFormat::Contiguous),
                   at::zeros(h.k_BGTD.sizes(), sums), at::zeros(h.v_BGTD.sizes(), sums)};
     const at::Tensor do_BHTD = do_BTHD.transpose(1, 2);

@@ -11,7 +11,7 @@ namespace {
 
 using Room = std::unique_ptr<float[]>;
 
-constexpr std::int64_t kRows = 64, kColumns = 32;  // size of one block of sums
+constexpr std::int64_t kRows = 64, kColumns = 32;  // size of one block of float32 sums
 // Maximum length of a sum within a panel, so that a panel stays in the L2 cache
 constexpr std::int64_t kInnerMax = 1024;
 // maximum number of rows of the left side that are packed at a time
@@ -19,7 +19,7 @@ constexpr std::int64_t kRowsMax = 2048;
 // Maximum number of results that are held as float32 sums before they are rounded to the output's
 // type
 constexpr std::int64_t kNarrowNumbers = 2 << 20;
-// Padding, so that packed rows do not map to the same L1 cache sets
+// Numbers added to each packed row, so that rows do not map to the same sets of the L1 cache
 constexpr std::int64_t kPad = 16;
 
 std::int64_t parts(std::int64_t size, std::int64_t part) { return (size + part - 1) / part; }

@@ -9,7 +9,7 @@
 
 namespace roll::ops {
 
-// Tells whether a result replaces a tensor's content or is added to it.
+// Says whether an operator's result replaces a tensor's content or is added to it.
 enum class Sum { Replace, Add };
 
 // Makes the tensor for an operator's result. If the function is empty, the operator allocates new

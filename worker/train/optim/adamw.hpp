@@ -47,7 +47,7 @@ class AdamW {
     void step_on_gpu(double lr, double grad_scale);
 
     AdamWOptions options_;
-    std::vector<bool> decays_;  // by parameter: whether it decays
+    std::vector<bool> decays_;  // by parameter: true if it decays
     const Parameters& parameters_;
     AdamWState state_;
 };

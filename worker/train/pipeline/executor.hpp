@@ -20,16 +20,17 @@ struct RankChunk {
 
 struct ScaledBatch {
     std::span<const Microbatch> microbatches;
-    std::span<const double> scales;  // factor of each micro-batch's summed loss
+    std::span<const double> scales;  // factor by which each micro-batch's summed loss is multiplied
 };
 
 // The events of a step in order, for tests and timelines.
 struct TraceEvent {
     enum class Kind { OpDone, ReductionIssued };
     Kind kind = Kind::OpDone;
-    plan::Op op = {};  // set if OpDone
-    int chunk = 0;     // set if ReductionIssued
-    int bucket = 0;    // set if ReductionIssued; buckets are numbered in the order of backward
+    plan::Op op = {};  // the op, for OpDone
+    int chunk = 0;     // chunk of the bucket, for ReductionIssued
+    // the bucket, for ReductionIssued; buckets are numbered in the order of backward
+    int bucket = 0;
 };
 using StepTrace = std::vector<TraceEvent>;
 

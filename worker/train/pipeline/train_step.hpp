@@ -38,7 +38,7 @@ struct StepResult {
     double loss = 0;         // minimized value: the mean loss over all dp ranks and micro-batches
     double grad_norm = 0;    // global norm of the gradient before clipping
     double clip_factor = 1;  // factor by which clipping scaled the gradient
-    // Number of zeros in the gradient, if counted
+    // Number of zeros in the gradient; nullopt if not counted
     std::optional<std::int64_t> grad_zeros = std::nullopt;
     std::int64_t tokens = 0;  // number of targets that count in the loss, over all dp ranks
     // False if the loss or the norm is not finite, or no target counts; the weights are then

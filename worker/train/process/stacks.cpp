@@ -21,8 +21,8 @@
 namespace roll::train {
 namespace {
 
-constexpr int kAsk = SIGUSR1;      // sent by roll-worker to the process
-constexpr int kCollect = SIGUSR2;  // sent by this module to each thread in turn
+constexpr int kAsk = SIGUSR1;      // the signal that roll-worker sends to the process
+constexpr int kCollect = SIGUSR2;  // the signal that this module sends to each thread in turn
 constexpr int kFramesMax = 64;
 
 // The stack of one thread, which that thread's signal handler fills without locks or allocation.

@@ -19,7 +19,7 @@ struct Heard {
     bool stop = false;
     bool checkpoint = true;              // if `stop`: save a checkpoint first
     std::uint64_t save = 0;              // number of the newest request for a checkpoint, or 0
-    std::vector<std::int64_t> recorded;  // steps whose checkpoints the ledger has recorded
+    std::vector<std::int64_t> recorded;  // steps of checkpoints that rolld has recorded
 };
 
 class WorkerLink {

@@ -21,7 +21,7 @@ constexpr const char* kOfEverySet[] = {
 
 bool is_number(const OrderedJson& cell) { return cell.is_primitive() && !cell.is_string(); }
 
-// Returns the name, quoted as in RFC 4180 if it has commas, quotes or line breaks.
+// Returns the name. Quotes it as in RFC 4180 if it has commas, quotes or line breaks.
 std::string quoted(const std::string& name) {
     if (name.find_first_of(",\"\r\n") == std::string::npos) return name;
     std::string text = "\"";

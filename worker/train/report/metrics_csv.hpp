@@ -1,5 +1,6 @@
-// metrics.csv: the numeric values of metrics.jsonl's rows, one column each. Readers find columns by
-// name; the column `schema` holds the version of what the columns mean.
+// metrics.csv: the numeric values of metrics.jsonl's rows, with one column for each key. Readers
+// find columns by name; the column `schema` holds a version, which changes if a column changes its
+// meaning.
 #pragma once
 
 #include <string>

@@ -108,8 +108,8 @@ bool has_files(const fs::path& folder) {
     return fs::directory_iterator(folder, ignored) != fs::directory_iterator();
 }
 
-// Returns an unused name. Names sort by time, which is the order in which TensorBoard reads the
-// files.
+// Returns an unused file name. Names sort by time, because TensorBoard reads the files in the order
+// of their names.
 fs::path new_name(const fs::path& folder) {
     char host[256] = {};
     ::gethostname(host, sizeof host - 1);

@@ -86,8 +86,8 @@ std::string memory_text(const OrderedJson& memory) {
     return text;
 }
 
-// Returns the estimated time. On a GPU it is null unless train.peak_tflops is set, because this
-// machine's processor does not predict a GPU's speed.
+// Returns the estimated time of the job. On a GPU it is null unless train.peak_tflops is set,
+// because this machine's processor does not predict a GPU's speed.
 OrderedJson time_json(const spec::TrainSpec& spec, double flop, bool on_gpu) {
     OrderedJson time{{"mfu_assumed", kMfuAssumed}};
     if (on_gpu && spec.peak_tflops == 0) {

@@ -12,14 +12,15 @@
 
 namespace roll::train {
 
-// An entry of the list: all checkpoints of step `from_step` or later that attempt `by` or an
-// earlier attempt wrote.
+// An entry of the list of poisoned checkpoints. It covers all checkpoints of step `from_step` or
+// later that attempt `by` or an earlier attempt wrote.
 struct Poisoned {
     std::int64_t from_step = 0;
     Token by;
 };
 
-// Adds an entry to the list in a job's output directory. Throws RankFailure.
+// Adds an entry to the list in a job's output directory. Throws RankFailure if the list cannot be
+// read or written.
 void add_poisoned(const std::filesystem::path& output, const Poisoned& poisoned);
 
 // Returns true if the list of poisoned checkpoints, in the output directory of the checkpoint's

@@ -22,9 +22,11 @@ struct SaverOptions {
     std::filesystem::path checkpoints;  // directory of the job's checkpoints
     Token writer;
     checkpoint::Retention retention;
-    std::vector<checkpoint::Kept> recorded;  // this job's recorded checkpoints at the start
-    std::uint64_t bytes = 0;                 // size of one checkpoint's tensors in bytes
-    bool read_back_first = false;            // verify every byte of the first checkpoint written
+    // this job's checkpoints that are recorded at the start
+    std::vector<checkpoint::Kept> recorded;
+    std::uint64_t bytes = 0;  // size of one checkpoint's tensors in bytes
+    // true: read back and verify every byte of the first checkpoint written
+    bool read_back_first = false;
 };
 
 class Saver {
@@ -48,7 +50,8 @@ class Saver {
     bool is_asked() const { return asked_ > answers_ && (put_off_.empty() || is_due_again()); }
     void poll();    // reports staged checkpoints; throws RankFailure unless the disk is full
     void finish();  // waits for the running save and deletion, then reports like poll()
-    // Returns true if a checkpoint was put off for lack of space and it is time to try again.
+    // Returns true if a checkpoint was put off because the disk was full and it is time to try
+    // again.
     bool is_due_again() const;
     bool is_put_off() const { return !put_off_.empty(); }
     // Throws RankFailure (refused) if the last checkpoint is put off. Requires that finish() was

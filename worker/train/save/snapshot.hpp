@@ -1,5 +1,5 @@
-// A checkpoint's contents: copied from the model between two steps, and written while training goes
-// on.
+// A checkpoint's contents. They are copied from the model between two steps, and written while
+// training goes on.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace roll::train {
 // it.
 struct Snapshot {
     std::vector<ParameterSpec> specs;
-    // By parameter; frozen parameters have no moments
+    // By parameter; undefined moments for frozen parameters
     std::vector<at::Tensor> weight, average, square;
     std::int64_t updates = 0;
     checkpoint::State state;

@@ -1,4 +1,4 @@
-// An append-only file. Errors name the path; a full disk is ErrorCode::Refused.
+// An append-only file. Errors name the path; the error for a full disk is ErrorCode::Refused.
 #pragma once
 
 #include <cstdint>

@@ -6,7 +6,8 @@
 namespace roll::data {
 namespace {
 
-// Returns the first document start at or after token `at`; the number of tokens if there is none.
+// Returns the first document start at or after token `at`. Returns the number of tokens if there is
+// none.
 std::size_t next_document(const TokenFile& file, std::size_t at) {
     const std::size_t end = file.tokens().size();
     if (at == 0 || at >= end) return at;

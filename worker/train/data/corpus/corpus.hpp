@@ -11,8 +11,8 @@
 
 namespace roll::data {
 
-// Where windows, and a file's held-out tail, may begin: at any token, or only at the start of a
-// document.
+// The places at which windows, and a file's held-out tail, may begin: any token, or only the start
+// of a document.
 enum class Cut { Anywhere, BetweenDocuments };
 
 struct CorpusFile {

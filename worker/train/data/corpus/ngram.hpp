@@ -24,8 +24,8 @@ class NgramModel {
   private:
     // Sums over the counts of one context.
     struct Row {
-        std::uint32_t total = 0;  // sum of the counts
-        std::uint32_t kinds = 0;  // number of bytes with a count above 0
+        std::uint32_t total = 0;  // sum of the context's counts
+        std::uint32_t kinds = 0;  // number of bytes whose count in the context is above 0
     };
     double unigram(std::uint8_t byte) const;
     double bigram(std::size_t b1, std::uint8_t byte) const;

@@ -21,13 +21,13 @@ using namespace std::chrono_literals;
 
 constexpr auto kLockAgain = 50ms;
 constexpr int kLookEvery = 5;  // how often the lock is tried per report of its holder's progress
-// Bytes of text encoded at a time; one slice may exceed this
+// Number of bytes of text that are encoded at a time; one slice may be larger
 constexpr std::size_t kTogetherMax = 16 << 20;
-// Version of the rules that cut text into slices and documents; part of the token files' names, so
-// that a change of the rules makes new files
+// Version of the rules that cut text into slices and documents. It is part of the token files'
+// names, because a change of the rules must make new files.
 constexpr int kRules = 1;
 
-// A file lock, which is held until this is destroyed or the process ends.
+// A file lock. It is held until this object is destroyed or the process ends.
 class FileLock {
   public:
     // Waits for the lock and calls `goes_on` at each try. Returns nullopt if `goes_on` returned
@@ -125,7 +125,7 @@ tl::unexpected<Error> bad_line(const fs::path& source, std::uint64_t line,
                     "; correct this line, or set data.on_bad_line to skip to leave such lines out");
 }
 
-// Writes the tokens of the whole text. Returns false if told to stop.
+// Encodes the whole text and writes its tokens. Returns false if told to stop.
 Result<bool> write_all(const TextSource& text, const fs::path& source, TokenWriter& writer,
                        const PrepareOptions& options, const GoOn& go_on) {
     auto sync_due = std::chrono::steady_clock::now() + options.sync_every;

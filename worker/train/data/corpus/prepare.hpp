@@ -1,6 +1,7 @@
 // Tokenizes text files ahead of training, once for each text, tokenizer and set of rules. Token
 // files go to a directory next to the jobs' outputs. Uses only files and threads, no collectives.
-// Every rank may call prepare() at the same time: one does the work, the others wait for its lock.
+// Every rank may call prepare() at the same time: one rank does the work, the others wait for the
+// lock that it holds.
 #pragma once
 
 #include <chrono>

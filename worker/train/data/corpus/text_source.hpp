@@ -58,7 +58,7 @@ class TextSource {
     // Encodes the slice [begin, end). Thread-safe.
     Encoded encode(std::size_t begin, std::size_t end) const;
 
-    // Returns the hash of the slice's bytes
+    // Returns the hash of the bytes of the slice [begin, end).
     std::uint64_t hash_of(std::size_t begin, std::size_t end) const;
 
   private:

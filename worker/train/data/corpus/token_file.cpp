@@ -99,8 +99,8 @@ Result<void> TokenFile::read_index(const fs::path& path) {
     return {};
 }
 
-// Returns the index of a document's first token; the number of tokens if the document has no
-// sequence.
+// Returns the index of a document's first token. Returns the number of tokens if the document has
+// no sequence.
 std::size_t TokenFile::document_start(std::size_t document) const {
     const std::span<const std::byte> index = index_->bytes();
     const auto sequence = load<std::uint64_t>(index, kIndexHeader + 12 * sequences_ + 8 * document);
@@ -111,7 +111,7 @@ std::size_t TokenFile::document_start(std::size_t document) const {
 std::vector<std::size_t> TokenFile::starts_within(std::size_t begin, std::size_t end) const {
     std::vector<std::size_t> starts;
     if (!index_) return starts;
-    // Searches for the first document that starts after `begin`
+    // Binary search for the first document that starts after `begin`
     std::size_t low = 0, high = documents_;
     while (low < high) {
         const std::size_t middle = low + (high - low) / 2;

@@ -30,13 +30,13 @@ Result<std::optional<TokenRecord>> read_record(const std::filesystem::path& base
 Result<void> write_record(const std::filesystem::path& base, const TokenRecord& record);
 
 // Returns the finished token files in `directory` that were made from the text at this path with
-// these rules, whatever its size and time were. Each is a path without ".bin"; they are ordered by
-// name.
+// these rules, even if the size or time of the text was different. Each is a path without ".bin";
+// the files are ordered by name.
 std::vector<std::pair<std::filesystem::path, TokenRecord>> find_records(
     const std::filesystem::path& directory, const std::string& source, const Json& rules);
 
-// Compares a .bin with its record: the samples or, if `all`, every byte. Fails with Corrupt if they
-// differ. Returns false if `go_on` returned false.
+// Compares a .bin file with its record: the sample hash or, if `all`, the hash of every byte. Fails
+// with Corrupt if they differ. Returns false if `go_on` returned false.
 Result<bool> check_tokens(const std::filesystem::path& bin, std::span<const std::byte> bytes,
                           const TokenRecord& record, bool all, const GoOn& go_on);
 

@@ -139,7 +139,8 @@ Result<void> TokenWriter::sync() {
     return write_file_atomically(path(kState), state_text(progress_));
 }
 
-// Writes the .idx. It reads the sequences three times: for lengths, offsets and document starts.
+// Writes the .idx. Reads the sequences three times: for their lengths, their offsets and the
+// document starts.
 Result<void> TokenWriter::write_index() {
     ROLL_TRY(const MappedFile mapped, MappedFile::open(path(kSequences)));
     const auto record = [&](std::uint64_t i) {

@@ -54,7 +54,7 @@ class Tokens {
         return -1;
     }
 
-    // Requires offset + count <= size().
+    // Returns `count` tokens from `offset` on. Requires offset + count <= size().
     Tokens subspan(std::size_t offset, std::size_t count) const {
         return {data_ + offset * size_of(type_), count, type_};
     }
@@ -68,7 +68,7 @@ class Tokens {
 
   private:
     template <class T>
-    T load(std::size_t index) const {  // the tokens of a file may be unaligned
+    T load(std::size_t index) const {  // copies, because the tokens of a file may be unaligned
         T value;
         std::memcpy(&value, data_ + index * sizeof(T), sizeof(T));
         return value;

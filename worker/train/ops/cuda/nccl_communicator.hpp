@@ -27,7 +27,7 @@ namespace roll::train {
 
 class NcclCommunicator final : public Communicator {
   public:
-    // Returns once all ranks of the group are connected.
+    // Connects the ranks of the group. Returns once all of them are connected.
     explicit NcclCommunicator(GroupPlace place);
     ~NcclCommunicator() override;
     NcclCommunicator(const NcclCommunicator&) = delete;
@@ -41,13 +41,13 @@ class NcclCommunicator final : public Communicator {
     void wait(Ticket ticket) override;
 
   private:
-    struct Line {  // an NCCL communicator and the stream on which it works
+    struct Line {  // One NCCL communicator and the stream on which it works.
         ncclComm_t comm = nullptr;
         std::optional<c10::cuda::CUDAStream> stream;
     };
     struct Running {
         std::string what;
-        at::Tensor given;      // tensor that the caller passed
+        at::Tensor given;      // the tensor that the caller passed
         at::Tensor on_device;  // `given` itself, or its copy on the device
         cudaEvent_t done = nullptr;
     };

@@ -9,7 +9,8 @@
 namespace roll::simd {
 namespace {
 
-// The values that backward reads repeatedly, and for each position delta = out . dout.
+// The values that backward reads repeatedly: `delta` holds out . dout of each position, the others
+// are operands of products.
 template <class T, class E>
 struct BackwardInputs {
     const T* delta;
