@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Figures of the converter: the plan of a 671 B model over sparse files, conversions beside cp, memory,
-bytes read, its start, and ROLL's converter beside it.
+"""Measures the converter: the plan of a 671 B model over sparse files, conversions compared with cp, memory, bytes
+read, the start of the program, and ROLL's converter for comparison.
 
 usage: converter.py ROLL_CONVERT [GIGABYTES] [REPEATS]    (1 and 5; writes below TMPDIR, 5 x GIGABYTES)
        converter.py ROLL_CONVERT roll [REPEATS]           (ROLL alone; 3)
@@ -58,7 +58,7 @@ def deep_tensors():
 
 
 def write_model(path, config, tensors, fill=None):
-    """bf16 shards of at most 4 GB: sparse, or with the same noise again and again."""
+    """Writes bf16 shards of at most 4 GB. They are sparse, or repeat the same noise."""
     os.makedirs(path)
     with open(os.path.join(path, 'config.json'), 'w', encoding='ascii') as file:
         json.dump(config, file)
@@ -88,7 +88,7 @@ def write_model(path, config, tensors, fill=None):
 
 
 def run(*args):
-    """Wall seconds of a command, and what it used."""
+    """Runs a command. Returns its wall seconds and the resources that it used."""
     began = time.monotonic()
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen([str(arg) for arg in args], stdout=subprocess.DEVNULL, stderr=said)
@@ -113,7 +113,7 @@ def warm(path):
 
 
 def drop(path):
-    """Out of the page cache."""
+    """Drops the files at `path` from the page cache."""
     os.sync()
     for file in files_of(path):
         with open(file, 'rb') as content:
@@ -121,7 +121,7 @@ def drop(path):
 
 
 def llama(layers, width=2048, inner=5632):
-    """About 0.1 GB a layer; tied, in bf16."""
+    """Returns the tensors of a tied bf16 model with about 0.1 GB per layer."""
     sizes = dict(model_type='llama', hidden_size=width, intermediate_size=inner, num_hidden_layers=layers,
                  num_attention_heads=16, num_key_value_heads=16, vocab_size=4096, torch_dtype='bfloat16',
                  tie_word_embeddings=True)
@@ -135,13 +135,13 @@ def llama(layers, width=2048, inner=5632):
 
 
 def memory_allowed(sizes):
-    """MiB: of the largest tensor group (gate and up, or the embedding) and 256 more."""
+    """Returns the memory allowed in MiB: the largest tensor group (gate and up, or the embedding) and 256 more."""
     rows = max(2 * sizes['intermediate_size'], 3 * sizes['hidden_size'], sizes['vocab_size'])
     return 2 * rows * sizes['hidden_size'] / 1024 ** 2 + 256
 
 
 def write_adapter(path, tensors, rank=16):
-    """LoRA of every matrix of the layers."""
+    """Writes a LoRA adapter for every matrix of the layers."""
     parts = []
     for name, shape in tensors:
         if '_proj' in name:
@@ -166,7 +166,8 @@ def plans(program, top):
 
 
 def conversions(top):
-    """Name, source, target and command of each; the source may be what one before it wrote."""
+    """Returns the name, source, target and command of each conversion. A source may be the target of an earlier
+    one."""
     def one(name, source, target, *options):
         return name, source, target, ['convert', f'{top}/{source}', f'{top}/{target}', *options]
     yield one('HF -> MCA, tp 1', 'hf', 'mca')
@@ -203,7 +204,7 @@ def bytes_read(program, top):
     print(f'read from a dropped cache: {usage.ru_inblock * 512 / size:.4f} x the bytes of the source')
 
 
-# ROLL's tool seeds the GPU's generator, for which there must be one; nothing else of it needs a GPU.
+# ROLL's tool seeds the GPU's generator, which requires a GPU; nothing else in it does.
 ROLL_ON_A_CPU = """
 import runpy, sys
 from megatron.core import tensor_parallel
@@ -222,14 +223,15 @@ transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizers.Tokenizer(model
 
 
 def noise_without_nan():
-    """A megabyte of bf16 below 2: ROLL compares replicas by their difference, and a merge must be finite."""
+    """Returns a megabyte of bf16 below 2. The values are finite, because ROLL compares replicas by their difference
+    and a merge must be finite."""
     noise = bytearray(os.urandom(1 << 20))
     noise[1::2] = noise[1::2].translate(bytes(byte & 0xBF for byte in range(256)))
     return bytes(noise)
 
 
 def beside_roll(program, top, repeats):
-    """Of 300 M parameters, each whole process: ours, and ROLL's or what it imports."""
+    """Compares whole processes with 300 M parameters: Roll's converter, and ROLL's or what ROLL's imports."""
     sizes, tensors = llama(6)
     more = dict(rms_norm_eps=1e-5, hidden_act='silu', architectures=['LlamaForCausalLM'], head_dim=128)
     write_model(f'{top}/small', {**sizes, **more}, tensors, noise_without_nan())
@@ -249,7 +251,8 @@ def beside_roll(program, top, repeats):
             if adapter:
                 wall = run(*roll, *places, f'{top}/theirs', *options)[0]
                 times.setdefault(name + ", ROLL's tools/convert.py", []).append(wall)
-                run(program, 'diff', f'{top}/{target}', f'{top}/theirs')  # tensor by tensor equal
+                # fails unless both are equal, tensor by tensor
+                run(program, 'diff', f'{top}/{target}', f'{top}/theirs')
     if not adapter and PYTHON.exists():
         imports = 'import torch, transformers, megatron.core.models.gpt'
         times["what ROLL imports first"] = [run(PYTHON, '-c', imports)[0]]

@@ -1,12 +1,5 @@
 #!/usr/bin/env python3
-"""Holds the cost of rolld's inner loops to what gate.txt says: instructions beside those of a fixed loop.
-
-  gate.py PROGRAM            exit 1 where a loop costs a fifth more than recorded
-  gate.py PROGRAM --record   writes gate.txt anew: after a change that is worth its cost
-
-Instructions are counted by valgrind's callgrind, so that neither other work on the machine nor its speed
-matters; the fixed loop makes up for other versions of the compiler and its library.
-"""
+"""Compares the cost of rolld's inner loops with gate.txt: instructions, relative to those of a fixed loop."""
 import os
 import re
 import subprocess
@@ -18,7 +11,7 @@ MOST = 1.2
 
 
 def count(program):
-    """{loop: instructions}, in the program's order."""
+    """Returns {loop: instructions}, in the program's order."""
     with tempfile.TemporaryDirectory(prefix='roll-gate-') as folder:
         subprocess.run(['valgrind', '--quiet', '--tool=callgrind', '--collect-atstart=no',
                         f'--callgrind-out-file={folder}/out', program], check=True)
@@ -33,7 +26,7 @@ def count(program):
 
 
 def measure(program):
-    """{loop: instructions, in multiples of the fixed loop's}."""
+    """Returns {loop: instructions, as a multiple of the fixed loop's}."""
     counted = count(program)
     reference = counted.pop('reference')
     return {loop: instructions / reference for loop, instructions in counted.items()}

@@ -74,7 +74,8 @@ class Cluster:
 
 
 def first_step_seconds(cluster, job_file):
-    """From typing `rollctl submit` to the first step's row in metrics.jsonl, which follows a head."""
+    """Returns the seconds from typing `rollctl submit` to the first step's row in metrics.jsonl, which follows a
+    head."""
     begin = time.perf_counter()
     job = cluster.ctl("submit", "--parsable", str(job_file)).strip()
     output = pathlib.Path(json.loads(cluster.ctl("show", job, "--json"))["job"]["output"])
@@ -90,14 +91,14 @@ def first_step_seconds(cluster, job_file):
 
 
 def command_latency_seconds(cluster):
-    """A command through the queue, from submit to its end, as `submit --wait` sees it."""
+    """Returns the seconds of a command in the queue, from submit to its end, as `submit --wait` sees it."""
     begin = time.perf_counter()
     cluster.ctl("submit", "--wait", "--slots", "1", "--", "/bin/true")
     return time.perf_counter() - begin
 
 
 def idle(process, seconds):
-    """Resident MB and percent of a core over `seconds`."""
+    """Returns the resident MB and the percent of a core of an idle process over `seconds`."""
     stat = lambda: pathlib.Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
     ticks = lambda: sum(int(field) for field in stat()[11:13])
     before = ticks()

@@ -21,7 +21,7 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path[0] = str(ROOT / 'tests/e2e')  # not this folder, where queue.py would hide Python's own queue
+sys.path[0] = str(ROOT / 'tests/e2e')  # replaces this folder, in which queue.py would hide Python's own queue
 from bench_parts import run_parts  # noqa: E402
 import slurm_cluster  # noqa: E402
 
@@ -29,7 +29,7 @@ MANY = 100_000
 
 
 class Cluster:
-    """A rolld in a folder of its own, and roll-workers when asked for."""
+    """A rolld in its own folder, with roll-workers when asked for."""
 
     def __init__(self, programs):
         self.programs = programs
@@ -55,7 +55,7 @@ class Cluster:
         return child
 
     def start_rolld(self):
-        """Seconds until it answers."""
+        """Starts rolld. Returns the seconds until it answers."""
         began = time.monotonic()
         self.rolld = self.spawn(self.programs / 'rolld', '--dir', self.folder.name, '--rate-limit', '0')
         while self.bench('ask', 1, 'version', '{}', quiet=True) is None:
@@ -74,7 +74,7 @@ class Cluster:
         time.sleep(2)
 
     def bench(self, *words, quiet=False):
-        """What it printed of percentiles, in milliseconds; None if it failed."""
+        """Runs queue_bench. Returns the percentiles that it printed, in milliseconds; None if it failed."""
         done = subprocess.run([self.programs / 'queue_bench', self.folder.name, *map(str, words)], text=True,
                               capture_output=True, check=False)
         if not quiet:
@@ -94,7 +94,8 @@ class Cluster:
 
 
 def at_once(clients, count, command, env):
-    """Runs of a program a second, from `clients` processes that each start one after the other."""
+    """Returns how many programs per second `clients` processes run; each process starts one program after the
+    other."""
     devnull = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in (0, 1)]
     began = time.monotonic()
     children = []
@@ -136,7 +137,7 @@ def process(options):
 
 
 def hyperqueue(options, workers):
-    """A cluster of HyperQueue and its client, or None."""
+    """Yields a cluster of HyperQueue and its client, or None."""
     if not options.peers:
         return None
     sys.path.insert(0, str(options.peers))
@@ -198,13 +199,13 @@ def drain(options, count=5000, workers=8):
 
 
 def beside(what, value, unit, goal):
-    """A figure and what it should be at most."""
+    """Prints a figure and the highest value that it should have."""
     verdict = 'holds' if value <= goal else 'MISSED'
     print(f'  {what}: {value:.2f} {unit}, goal {goal:.2f}: {verdict}', flush=True)
 
 
 def turns(cluster):
-    """The longest of rolld's turns since its start, and the 99th percentile; ledger's writes apart."""
+    """Prints the longest of rolld's turns since its start and the 99th percentile, with the ledger's writes apart."""
     for what, times in cluster.version().items():
         if what in ('turns', 'commits'):
             print(f"  {times['count']} {what}: p99 {times['p99_ms']:.2f} ms, longest {times['longest_ms']:.2f} ms",
@@ -247,14 +248,14 @@ def workers(options, count=10_000, seconds=15, beat_ms=5000):
         numbers = [str(number) for number in (count, seconds, beat_ms)]
         many = subprocess.Popen([options.bin / 'many_workers', cluster.folder.name, *numbers])
         while many.poll() is None:
-            if cluster.rolld.poll() is not None:  # many_workers has killed it
+            if cluster.rolld.poll() is not None:  # start it again, because many_workers has killed it
                 cluster.children.remove(cluster.rolld)
                 cluster.start_rolld()
             time.sleep(0.01)
 
 
 def long(options):
-    """What workers that stay connected cost: as many messages as in an hour at a heartbeat each 5 s."""
+    """Measures what connected workers cost: as many messages as in an hour with a heartbeat each 5 s."""
     workers(options, count=1000, seconds=144, beat_ms=200)
 
 

@@ -30,7 +30,7 @@ def beside(what, seconds, goal):
 
 
 class Site:
-    """A rolld and roll-workers in a folder of their own, as `rollctl up` starts them."""
+    """A rolld and roll-workers in their own folder, started as `rollctl up` does."""
 
     def __init__(self, programs, environment=None):
         self.programs = programs
@@ -71,7 +71,7 @@ class Site:
                               capture_output=True, cwd=self.folder.name).stdout
 
     def submit(self, *options):
-        """A job that writes down when each of its attempts starts; its number."""
+        """Submits a job that records when each of its attempts starts. Returns its number."""
         script = 'date +%s%N >>$ROLL_OUTPUT/starts; exec sleep 1000'
         return self.ctl('submit', '--parsable', *options, '--', 'sh', '-c', script).strip()
 
@@ -79,7 +79,7 @@ class Site:
         return self.ask('show', json.dumps({'id': int(number)}))['job']
 
     def starts(self, number):
-        """When its attempts started, in seconds since the epoch."""
+        """Returns when the job's attempts started, in seconds since the epoch."""
         try:
             text = (pathlib.Path(self.job(number)['output']) / 'starts').read_text(encoding='ascii')
         except OSError:
@@ -91,7 +91,7 @@ class Site:
         return self.job(number)['nodes'][0]
 
     def silence_shown(self):
-        """When rolld first said so, in seconds since the epoch."""
+        """Returns when rolld first reported the silence, in seconds since the epoch."""
         events = self.ask('events', '{"since": 0, "limit": 10000}')['events']
         return any(event['kind'] == 'worker_quiet' and 'silent' in event['text'] for event in events)
 
@@ -137,7 +137,7 @@ def restarted(options):
 
 
 def train_file(site):
-    """A job that trains on two slots until it is ended."""
+    """Returns a job file that trains on two slots until the job is ended."""
     folder = pathlib.Path(site.folder.name)
     (folder / 'text.txt').write_text('the cat sat on the mat and ' * 4000, encoding='ascii')
     (folder / 'train.yaml').write_text(json.dumps({
@@ -171,7 +171,7 @@ def slurm(options):
                 wait_until(lambda: running(site, number, 1), 'its first steps')
                 other = site.submit('--slots', '1')
                 node = site.running_on(other).split('.')[0]
-                site.ctl('submit', '--wait', '--slots', '3', '--', 'true')  # leaves a second pilot that is idle
+                site.ctl('submit', '--wait', '--slots', '3', '--', 'true')  # leaves a second pilot idle
                 cluster.kill_node(node)
                 time.sleep(4)
                 began = time.time()
@@ -189,7 +189,7 @@ PARTS = {part.__name__: part for part in (silent, restarted, slurm)}
 
 
 def main():
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # cleans up on its way out
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # exit normally, so that everything is cleaned up
     run_parts(PARTS, __doc__, lambda parser: parser.add_argument('--rounds', type=int, default=3))
 
 

@@ -19,14 +19,14 @@ from harness import BIN, wait_until  # noqa: E402
 from slurm_test import SlurmTest  # noqa: E402
 
 
-SLOTS = 64  # of the cluster: so many jobs run at once
+SLOTS = 64  # number of jobs that the cluster runs at once
 
 
 class Bench(SlurmTest):
     options = None
 
     def started(self, path):
-        """When the program wrote its first line, in seconds."""
+        """Returns when the program at `path` wrote its first line, in seconds."""
         def written():
             try:
                 with open(path, encoding='ascii') as file:
@@ -66,13 +66,14 @@ class Bench(SlurmTest):
             print(f'{what}: median {statistics.median(times):.4f} s, {min(times):.4f} to {max(times):.4f}')
 
     def bench(self, *words):
-        """The client that measures rolld, over an open connection, on the warm pilot."""
+        """Runs the client that measures rolld, over an open connection, on the warm pilot."""
         done = subprocess.run([os.path.join(BIN, 'queue_bench'), self.state, *map(str, words)], env=self.env, text=True,
                               capture_output=True, check=True, timeout=300)
         print('warm pilot, ' + done.stdout.strip().replace('\n', '\nwarm pilot, '), flush=True)
 
     def drain(self, count, first):
-        """Seconds of as many one-GPU jobs, from the submit until all have ended; of the submit alone."""
+        """Returns the seconds of `count` one-GPU jobs: from the submission until all have ended, and of the
+        submission alone."""
         files = [self.write(f'{n}.yaml', json.dumps({
             'name': f'j{n}', 'kind': 'command', 'command': ['true'],
             'resources': {'slots_per_node': 1, 'gpus_per_node': 1}})) for n in range(count)]
@@ -80,9 +81,9 @@ class Bench(SlurmTest):
         self.ctl('submit', *files, timeout=600)
         submitted = time.monotonic() - began
         last = first + count
-        self.ctl('wait', *map(str, range(max(first, last - 2 * SLOTS), last)), timeout=1200)  # without polling
+        self.ctl('wait', *map(str, range(max(first, last - 2 * SLOTS), last)), timeout=1200)  # waits without polling
         seconds = time.monotonic() - began
-        self.assertEqual(self.json('jobs')['jobs'], [])  # none before them is left
+        self.assertEqual(self.json('jobs')['jobs'], [])  # no earlier job is left
         return seconds, submitted
 
     def test_drain(self):

@@ -21,7 +21,7 @@ SHAPES = {  # hidden, layers, heads, kv_heads, intermediate, vocab, tied, batch,
 
 
 def make_model(name, attention, dtype):
-    """The model of a shape or a directory, with the batch and the positions to train it on."""
+    """Returns the model of a shape or a directory, with the batch and the positions to train it on."""
     if name not in SHAPES:
         model = transformers.AutoModelForCausalLM.from_pretrained(
             name, attn_implementation=attention, dtype=dtype)

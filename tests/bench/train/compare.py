@@ -19,7 +19,7 @@ class Contestant:
     def __init__(self, command):
         began = time.perf_counter()
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.load_seconds = float(self.process.stdout.readline())  # they load one after the other
+        self.load_seconds = float(self.process.stdout.readline())  # one program after the other loads its weights
         self.start_seconds = time.perf_counter() - began
         self.seconds = []
 
@@ -37,8 +37,8 @@ class Contestant:
 
 
 def fastest(seconds, times=5):
-    """Of reads in a row: the files are in the page cache then, and the memory for them is at hand (a virtual
-    machine's host takes back what has lain free for some seconds, and gives it slowly)."""
+    """Returns the fastest of several reads in a row, for which the files are in the page cache and memory is at hand
+    (a virtual machine's host takes back memory that was free for some seconds, and returns it slowly)."""
     return round(min(seconds() for _ in range(times)), 3)
 
 
@@ -84,7 +84,8 @@ def main():
         "tokens_per_second": {name: round(tokens / t["seconds"]) for name, t in told.items()},
         "first_step_after_start": {name: t["first"] for name, t in told.items()},
         "rss_mib": {name: t["rss_mib"] for name, t in told.items()}, "against": best,
-        "roll_of_matrix_product": told["roll"]["of_matmul"],  # the rate of a product right after each step
+        # FLOP/s of the step relative to a matrix product right after it
+        "roll_of_matrix_product": told["roll"]["of_matmul"],
         "speed_ratio": round(told[best]["seconds"] / told["roll"]["seconds"], 3),
         "rss_ratio": round(told["roll"]["rss_mib"] / told[best]["rss_mib"], 3),
         **loading}))

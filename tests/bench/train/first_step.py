@@ -20,7 +20,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from orchestrator import ROOT, TEXT, Cluster, first_step_seconds, print_row  # noqa: E402
 
 PYTHON = ROOT / ".deps/oracle/bin/python"
-LYING_FREE_S = 8  # until the host has it back
+LYING_FREE_S = 8  # time until the host has taken free memory back
 
 JOB = """\
 name: bench-model
@@ -63,20 +63,20 @@ optimizer.step()
 
 
 def writes(size):
-    """Seconds that new memory of this size costs one thread."""
+    """Returns the seconds that one thread takes to write new memory of this size."""
     done = subprocess.run([sys.executable, "-c", WRITE, str(size)], capture_output=True, text=True, check=True)
     return float(done.stdout)
 
 
 def transformers(model):
-    """Seconds from the start of a Python to the end of its first step."""
+    """Returns the seconds from the start of Python to the end of its first step."""
     begin = time.perf_counter()
     subprocess.run([PYTHON, "-c", STEP, model], check=True, stderr=subprocess.DEVNULL)
     return time.perf_counter() - begin
 
 
 def jobs(programs, place, model):
-    """A new daemon's first job, and its second."""
+    """Returns the results of a new daemon's first job and of its second."""
     place.mkdir()
     (place / "corpus.txt").write_text(TEXT)
     (place / "model.yaml").write_text(JOB.format(model=model))
@@ -97,7 +97,7 @@ def main():
     parser.add_argument("--runs", type=int, default=2)
     options = parser.parse_args()
     model, programs = options.model.resolve(), options.bin.resolve()
-    numbers = sum(file.stat().st_size for file in model.glob("*.safetensors")) // 2  # of bf16
+    numbers = sum(file.stat().st_size for file in model.glob("*.safetensors")) // 2  # the number of bf16 values
     size = 2 * 4 * numbers
     limit, ours, theirs = [], [], []
     with tempfile.TemporaryDirectory(prefix="roll-bench-") as name:
