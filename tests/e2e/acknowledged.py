@@ -26,7 +26,7 @@ CONNECTIONS, UNDER_WAY, JOBS_OF_A_LEDGER, PRINTED_EACH = 8, 64, 20_000, 10_000
 
 
 class Connection:
-    """A client of the local socket: a frame is its length, low byte first, and JSON."""
+    """A client of the local socket. A frame is its length, low byte first, and JSON."""
 
     def __init__(self, path):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -50,11 +50,11 @@ class Connection:
         try:
             self.socket.sendall(b''.join(struct.pack('<I', len(frame)) + frame for frame in frames))
         except (BrokenPipeError, ConnectionResetError):
-            pass  # replies() will tell
+            pass  # rolld has ended; replies() reports that
         self.under_way += len(frames)
 
     def replies(self):
-        """Those that have come; None once rolld is gone."""
+        """Returns the replies that have arrived; None once rolld has ended."""
         try:
             more = self.socket.recv(1 << 20)
         except ConnectionResetError:
@@ -98,11 +98,11 @@ class Acknowledged(RollTest):
         return wait_until(connected, 'rolld to serve'), local
 
     def submit_until_killed(self, local):
-        """Sends what is left and more, on several connections, until a kill at a random moment."""
+        """Sends open submissions and new ones on several connections, until rolld is killed at a random moment."""
         with open(local, encoding='utf-8') as file:
             path = file.read().strip()
         connections = [Connection(path) for _ in range(CONNECTIONS)]
-        kill_after = self.random.randrange(1, self.most)  # acknowledged submissions
+        kill_after = self.random.randrange(1, self.most)  # number of acknowledged submissions
         again, count = list(self.sent), 0
         while connections:
             for one in connections:
@@ -129,7 +129,7 @@ class Acknowledged(RollTest):
         return count
 
     def check(self, connection):
-        """All that was told is there; nothing is there twice."""
+        """Checks that every acknowledged job exists, and exists once."""
         found, start = {}, 1
         while start is not None:
             page = connection.ask('jobs', {'all': True, 'from': start, 'limit': 10000, 'fields': ['id', 'name']})
@@ -157,7 +157,7 @@ class Acknowledged(RollTest):
         dry = self.ctl('submit', '--dry-run', '--json', '--name', 'x', '--', 'true').stdout
         spec = json.loads(dry)['jobs'][0]
         spec.update(name='t-77777', document=json.dumps(spec['document']))
-        # One for all: 77777 stands for the number of each.
+        # One frame for all submissions, in which each replaces 77777 by its number.
         self.frame = json.dumps({'v': 2, 'id': 77777, 'op': 'submit',
                                  'args': {'key': 'k-77777', 'user': 'ann', 'spec': spec}}).encode()
         self.ledgers = trials = kills = printed = 0

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What users get wrong and disks do: one clear sentence each, the right exit code, nothing lost."""
+"""Wrong input of users and faults of disks: each gives one clear sentence and the right exit code, and nothing is
+lost."""
 import glob
 import json
 import os
@@ -21,7 +22,7 @@ class BadInput(RollTest):
         self.up()
 
     def fails(self, job, pattern):
-        """The job fails, and one sentence says why."""
+        """Checks that the job fails and that one sentence says why."""
         ended = self.wait(job)
         self.assertEqual(ended['state'], 'failed')
         self.assertRegex(ended['reason'], pattern)
@@ -45,13 +46,13 @@ class BadInput(RollTest):
         self.assertIn('dpo', done.stderr)
 
     def test_every_bad_model_and_text_is_one_sentence_and_exit_2(self):
-        """Submit refuses a bad model, and damaged between submit and start its ranks do. Nothing of rolld's is lost."""
+        """Submit refuses a bad model. If the model is damaged between submit and start, the ranks refuse it."""
         def bad(pattern, **changes):
             ended = self.fails(self.submit(self.train_job(steps=5, **changes)), pattern)
             self.assertEqual(ended['exit_code'], 2, ended)
 
         def bad_model(told, change, name, **changes):
-            """`told`: what the ranks say, and submit if that is other."""
+            """Tests one bad model. `told` is the message of the ranks, and that of submit if it differs."""
             ranks, at_submit = told if isinstance(told, tuple) else (told, told)
             job = self.train_job(steps=5, model={'from': model(name)}, **changes)
             queued = self.submit(job, '--hold')
@@ -104,7 +105,8 @@ class BadInput(RollTest):
                   tokenizer='grown')
         def shorten(folder):
             config(max_position_embeddings=16)(folder)
-            os.unlink(os.path.join(folder, 'tokenizer.json'))  # without one the job's bytes may be its own
+            # without a tokenizer, the job's bytes may be the model's own
+            os.unlink(os.path.join(folder, 'tokenizer.json'))
         bad_model(('train.seq_length: 32 is more than', 'train.seq_length is 32; allowed: at most 16'), shorten,
                   'short')
         self.write('empty.txt', '')
@@ -122,7 +124,7 @@ class BadInput(RollTest):
     def test_a_missing_corpus_is_named(self):
         os.unlink(os.path.join(self.work, 'corpus.txt'))
         done = self.ctl('submit', self.train_job(), '--wait', check=False)
-        self.assertEqual(done.returncode, 125)  # nothing was queued that could end
+        self.assertEqual(done.returncode, 125)  # not 2: nothing was queued, so no job ended
         self.assertIn('corpus.txt', done.stderr)
         self.daemon_is_unharmed()
 

@@ -1,4 +1,4 @@
-"""The command line of a bench that has parts: those that are named, or all."""
+"""The command line of a bench with parts. It runs the parts that are named, or all."""
 import argparse
 import pathlib
 
@@ -6,7 +6,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def run_parts(parts, about, add_options):
-    """PARTS: functions of the options, by name. add_options: gives the parser those of this bench."""
+    """Runs the parts. `parts` maps names to functions of the options. `add_options` adds this bench's options to the
+    parser."""
     parser = argparse.ArgumentParser(description=about.splitlines()[0])
     parser.add_argument('--bin', type=pathlib.Path, default=ROOT / 'build/release/bin')
     add_options(parser)

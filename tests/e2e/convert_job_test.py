@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Conversions as jobs: --submit, progress, cancel, the guards. No trainer, no oracle."""
+"""Conversions as jobs: --submit, progress, cancel, the checks before a start. Needs no trainer and no oracle."""
 import json
 import os
 import shutil
@@ -43,13 +43,13 @@ class ConvertJobs(RollTest):
         self.ctl('diff', 'hf', 'back', '--cast', check=False)
         self.ctl('diff', 'mca', 'back', '--cast')
         again = self.ctl('convert', 'hf', 'back', '--to', 'hf', '--submit', '--wait', check=False)
-        self.assertEqual(again.returncode, 2)  # there already, and no --overwrite
+        self.assertEqual(again.returncode, 2)  # the target exists and --overwrite was not given
         self.assertIn('is there already', self.show('last')['reason'])
         self.ctl('convert', 'hf', 'back', '--to', 'hf', '--overwrite', '--submit', '--wait')
         self.ctl('diff', 'hf', 'back')
 
     def adapter(self):
-        """Of rank 1, ones throughout: it adds 1 to each weight of o_proj."""
+        """Writes an adapter of rank 1 with ones only; it adds 1 to each weight of o_proj."""
         adapter = os.path.join(self.work, 'adapter')
         os.makedirs(adapter)
         with open(os.path.join(adapter, 'adapter_config.json'), 'w', encoding='ascii') as file:
@@ -111,13 +111,13 @@ class ConvertJobs(RollTest):
     def test_several_nodes_write_one_target(self):
         self.up()
         self.model(hidden_size=512, intermediate_size=2048, vocab_size=8192)
-        ours = os.path.join(self.state, 'worker.pid')  # of the worker that `rollctl down` ends
+        ours = os.path.join(self.state, 'worker.pid')  # the worker that `rollctl down` ends
         with open(ours, encoding='ascii') as file:
             pid = file.read()
         log = open(os.path.join(self.top, 'other.log'), 'wb')
         other = subprocess.Popen([os.path.join(BIN, 'roll-worker'), '--dir', self.state, '--node', 'other',
                                   '--slots', '2'], env=self.env, stdout=log, stderr=log)
-        self.addCleanup(lambda: (other.kill(), other.wait(), log.close()))  # if it fails on the way
+        self.addCleanup(lambda: (other.kill(), other.wait(), log.close()))  # for a failure before the end of the test
         wait_until(lambda: len(self.json('nodes')['nodes']) == 2, 'the other worker')
         self.ctl('convert', 'hf', 'mca', '--tp', 2, '--submit', '--nodes', 2, '--wait')
         self.assertEqual(len(self.show('last')['attempts'][0]['nodes']), 2)
@@ -146,7 +146,7 @@ class ConvertJobs(RollTest):
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertIn(says, done.stderr)
         done = self.ctl('convert', 'hf', 'out', '--wait', check=False)
-        self.assertEqual(done.returncode, 125)  # not a job's 2
+        self.assertEqual(done.returncode, 125)  # not 2, which is a job's exit code
         self.assertIn('--wait requires --submit', done.stderr)
         planned = json.loads(self.ctl('convert', 'hf', 'out', '--tp', 4, '--submit', '--dry-run').stdout)
         self.assertEqual(planned['jobs'][0]['document']['convert']['tp'], 4)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a new user meets in the first hour: keys for others, doctor, a second rolld. No trainer."""
+"""A new user's first hour: keys for others, doctor, a second rolld. Needs no trainer."""
 import os
 import pwd
 import subprocess
@@ -41,7 +41,7 @@ class FirstHour(RollTest):
             self.assertIn('one Unix user', checks['users']['detail'])
             return checks['rolld']
         self.assertTrue(remedies()['good'])
-        os.remove(os.path.join(bundle, 'endpoint'))  # as where rolld has never run
+        os.remove(os.path.join(bundle, 'endpoint'))  # like a directory in which rolld has never run
         self.assertNotIn('rollctl up', remedies()['remedy'])
         for words in (('jobs',), ('submit', '--', 'true')):
             refused = self.ctl(*words, env=as_bob, check=False)

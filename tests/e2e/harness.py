@@ -1,4 +1,4 @@
-"""A private rolld and roll-worker for a test: real programs in a folder of their own.
+"""A private rolld and roll-worker for a test: real programs in their own folder.
 
 Every process that they start inherits ROLL_E2E_ID; tear-down ends those and no others, and a test
 that leaves one behind after `rollctl down` fails.
@@ -22,7 +22,7 @@ TIMES = ('time', 'seconds', 'second', 'mfu', 'eta', 'at', 'ms', 'tflops', 'memor
 
 
 def wait_until(condition, what, patience_s=PATIENCE_S):
-    """The first true value of condition(); the wait is bounded only to end a hung test."""
+    """Returns the first true value of condition(). The wait is bounded only to end a hung test."""
     deadline = time.monotonic() + patience_s
     while True:
         value = condition()
@@ -88,7 +88,7 @@ class RollTest(unittest.TestCase):
                     print('\n'.join(line[:400] for line in lines))
 
     def tearDown(self):
-        """Ends the pair as a user does, and asks that nothing is left."""
+        """Ends rolld and roll-worker as a user does, and checks that no process is left."""
         if os.path.exists(os.path.join(self.state, 'rolld.pid')):
             self.ctl('down', '--now', check=False)
         wait_until(lambda: not self.processes(), 'every process to end after `rollctl down`: '
@@ -97,7 +97,7 @@ class RollTest(unittest.TestCase):
     # --- processes ---
 
     def processes(self):
-        """Pids of all that this test started, directly or not, and that still run."""
+        """Returns the pids of all running processes that this test started, directly or not."""
         mark, found = f'ROLL_E2E_ID={self.id}'.encode(), []
         for name in os.listdir('/proc'):
             if name.isdigit():
@@ -117,7 +117,7 @@ class RollTest(unittest.TestCase):
             return str(pid)
 
     def pids_of(self, program):
-        """Pids of our processes whose program has this name."""
+        """Returns the pids of this test's processes whose program has this name."""
         found = []
         for pid in self.processes():
             try:
@@ -144,7 +144,7 @@ class RollTest(unittest.TestCase):
     # --- rollctl ---
 
     def ctl(self, *args, check=True, timeout=PATIENCE_S, env=None, text_in=None):
-        """rollctl with these arguments; check: fail the test unless it exits 0."""
+        """Runs rollctl with these arguments. If `check`, fails the test unless it exits with 0."""
         done = subprocess.run([os.path.join(BIN, 'rollctl'), *map(str, args)], cwd=self.work,
                               env=env or self.env, capture_output=True, text=True, timeout=timeout,
                               **({'input': text_in} if text_in else {'stdin': subprocess.DEVNULL}))
@@ -160,7 +160,7 @@ class RollTest(unittest.TestCase):
         return self.ctl('up', '--slots', slots)
 
     def submit(self, *args):
-        """The new job's number."""
+        """Submits a job. Returns its number."""
         return int(self.ctl('submit', '--parsable', *args).stdout.split()[0])
 
     def show(self, job):
@@ -170,7 +170,7 @@ class RollTest(unittest.TestCase):
         return self.json('events', *([job] if job else []))['events']
 
     def wait(self, job, patience_s=PATIENCE_S):
-        """The job's summary once it is over."""
+        """Waits until the job is over. Returns its summary."""
         def over():
             now = self.show(job)
             return now if now['state'] in OVER else None
@@ -197,7 +197,7 @@ class RollTest(unittest.TestCase):
         return self.show(job)['output']
 
     def metrics(self, job):
-        """The rows of metrics.jsonl that hold a step, torn last line left out."""
+        """Returns the rows of metrics.jsonl that have a step, without a torn last line."""
         path = os.path.join(self.output(job), 'metrics.jsonl')
         rows = []
         if os.path.exists(path):
@@ -208,7 +208,7 @@ class RollTest(unittest.TestCase):
         return [row for row in rows if 'step' in row]
 
     def weights(self, job):
-        """The bytes of the last checkpoint's weights and optimizer state."""
+        """Returns the bytes of the last checkpoint's weights and optimizer state."""
         newest = max(self.show(job)['checkpoints'], key=lambda c: c['step'])
         folder = newest['directory']
         found = {}
@@ -218,7 +218,7 @@ class RollTest(unittest.TestCase):
         return found
 
     def assert_same(self, job, calm):
-        """The two jobs took the same steps to the same bits."""
+        """Checks that the two jobs took the same steps to the same bits."""
         self.assertEqual([without_times(row) for row in self.metrics(job)],
                          [without_times(row) for row in self.metrics(calm)])
         self.assertTrue(self.weights(job) == self.weights(calm), 'other weights than undisturbed')
@@ -230,7 +230,7 @@ class RollTest(unittest.TestCase):
         return path
 
     def corpus(self, name='corpus.txt', words=30000):
-        """Text with a little structure, the same each time."""
+        """Writes text with a little structure, the same each time."""
         rng = random.Random(7)
         lexicon = [''.join(rng.choice('etaoinshrdlu') for _ in range(rng.randint(2, 7)))
                    for _ in range(200)]
@@ -238,7 +238,7 @@ class RollTest(unittest.TestCase):
         return self.write(name, text + '\n')
 
     def train_job(self, name='tiny', steps=40, **changes):
-        """A job file of a model that trains in seconds. changes: train__steps=9 …"""
+        """Writes the job file of a model that trains in seconds. `changes` are named like train__steps=9."""
         document = {
             'name': name, 'kind': 'train', 'resources': {'nodes': 1, 'slots_per_node': 2},
             'model': {'family': 'llama', 'hidden_size': 32, 'intermediate_size': 64,
@@ -258,4 +258,4 @@ class RollTest(unittest.TestCase):
             for part in path[:-1]:
                 place = place.setdefault(part, {})
             place[path[-1]] = value
-        return self.write(f'{name}.yaml', json.dumps(document, indent=1))  # JSON is YAML
+        return self.write(f'{name}.yaml', json.dumps(document, indent=1))  # valid YAML too, because JSON is a subset

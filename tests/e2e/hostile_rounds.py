@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Honest jobs beside hostile ones: all of them end, and no job ever has two live copies.
+"""Runs honest jobs beside hostile ones. All honest jobs must end, and no job may ever have two live copies.
 
     tests/e2e/hostile_rounds.py [--honest 1000] [--seconds 600]
 
@@ -20,9 +20,9 @@ import unittest
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from harness import BIN, OVER, RollTest, wait_until  # noqa: E402
 
-# 11 arguments of 120 kB: what execve takes, and 20 MiB for a worker's 16 slots.
+# 11 arguments of 120 kB: execve accepts them, and a worker's 16 slots together have 20 MiB.
 LARGE = ['sh', '-c', 'true'] + ['x' * 120_000] * 11
-# One copy at a time holds the lock; the program survives the loss of its environment and session.
+# Only one copy at a time holds the lock. The program runs on without its environment and session.
 ESCAPING = '''exec env -i PATH="$PATH" setsid sh -c '
 exec 9>>"{work}/lock-$0"
 flock -n -E 66 9 || echo "double $0" >>"{work}/history"
@@ -70,7 +70,7 @@ class HostileRounds(RollTest):
             'command': ['sh', '-c', ESCAPING.format(work=self.work)], 'array': '0-3', 'retry': retry})
 
     def kill_a_guard(self):
-        """SIGKILL to one guard, at random."""
+        """Sends SIGKILL to a random guard."""
         guards = [pid for pid in self.pids_of('roll-worker') if '--guard' in self.describe(pid)]
         if guards:
             os.kill(random.choice(guards), signal.SIGKILL)

@@ -22,8 +22,8 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from harness import BIN, RollTest, wait_until  # noqa: E402
 
 WORKERS, OPEN_JOBS = 3, 8
-# One copy at a time holds the lock, children included; what it does is a line of the history. A fault may hit
-# flock itself: then nothing is known of other copies, and the attempt fails.
+# Only one copy at a time holds the lock, children included. Each run appends a line to the history. If a fault hits
+# flock itself, nothing is known of other copies, and the attempt fails.
 PROGRAM = '''exec 9>>"{work}/lock-$ROLL_JOB"
 flock -n -E 66 9
 case $? in 0) ;; 66) echo "double $ROLL_JOB $ROLL_TOKEN" >>"{work}/history" ;; *) exit 9 ;; esac
@@ -55,7 +55,7 @@ class KillRounds(RollTest):
                                                    stdin=subprocess.DEVNULL, cwd=self.top)
 
     def end(self):
-        """Their exit statuses, workers first."""
+        """Waits for the programs. Returns their exit statuses, workers first."""
         children = [child for _, child in reversed(self.children.items())]
         self.children = {}
         for child in children:
@@ -81,7 +81,7 @@ class KillRounds(RollTest):
         return self.write(f'{key}.yaml', json.dumps(job))
 
     def offer(self):
-        """Submits under way until enough jobs are open; one that fails is asked again with its key."""
+        """Keeps submissions under way until enough jobs are open. Repeats a failed one with its key."""
         for key, (child, path) in list(self.submits.items()):
             if child.poll() is None:
                 continue
@@ -117,7 +117,7 @@ class KillRounds(RollTest):
     # --- the faults ---
 
     def ranks(self):
-        """Processes of jobs: whoever has ROLL_TOKEN in its environment."""
+        """Returns the processes of jobs, which have ROLL_TOKEN in their environment."""
         found = []
         for pid in self.processes():
             try:
@@ -152,8 +152,8 @@ class KillRounds(RollTest):
                 time.sleep(seconds)
             os.kill(pid, signal.SIGKILL if 'kill' in what else signal.SIGCONT)
         except ProcessLookupError:
-            pass  # a rank that ended by itself
-        if 'kill' in what and kind != 'rank':  # on a busy machine that takes a while
+            pass  # the rank has ended by itself
+        if 'kill' in what and kind != 'rank':  # may take a while on a busy machine
             next(child for child in self.children.values() if child.pid == pid).wait(30)
 
     def round(self, number):
@@ -195,7 +195,8 @@ class KillRounds(RollTest):
               + ', '.join(f'{n} {what}' for what, n in sorted(self.faults.items())), flush=True)
 
     def check_events(self):
-        """Tokens of each job's attempts, oldest first: one is placed only after the one before it has ended."""
+        """Checks the tokens of each job's attempts, oldest first: an attempt is placed only after the previous one
+        has ended."""
         current, placed = {}, {}
         for event in self.events():
             job, data = event['job'], event['data']

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Kills roll-workers and guards under jobs that shed every mark, and looks how soon each runs again, and never twice.
+"""Kills roll-workers and guards of jobs that remove every mark, and measures how soon each job runs again, never
+twice.
 
     tests/e2e/killed_agents.py [--kills 6] [--wall cgroup|namespace] [--within SECONDS]
 
@@ -17,7 +18,7 @@ import unittest
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from harness import BIN, RollTest, wait_until  # noqa: E402
 
-# One copy at a time holds the lock, for as long as it runs.
+# Only one copy at a time holds the lock, for as long as it runs.
 PROGRAM = '''exec 9>>"$1/lock-$2"
 flock -n 9 || echo "double $2" >>"$1/history"
 echo "begin $2 $$" >>"$1/history"
@@ -58,7 +59,7 @@ class KilledAgents(RollTest):
         super().tearDown()
 
     def end_strays(self):
-        """Copies that should not be there: they have no mark by which the harness finds them."""
+        """Kills copies that should not exist. They have no mark by which the harness would find them."""
         with open(self.history, encoding='ascii') as file:
             pids = [line.split()[2] for line in file if line.startswith('begin')]
         for pid in pids:

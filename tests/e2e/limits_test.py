@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What one user may ask for: it is delivered, or refused at submit by one sentence with the value and the limit."""
+"""The limits of a user's requests. A request works, or submit refuses it with one sentence that has the value and the
+limit."""
 import json
 import os
 import subprocess

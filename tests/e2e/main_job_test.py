@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The main job: train on two ranks, be exported by itself, load in transformers."""
+"""The main job: it trains on two ranks and exports by itself, and transformers loads the export."""
 import json
 import os
 import re
@@ -58,7 +58,7 @@ class MainJob(RollTest):
                                         '1').stdout)
 
     def test_the_export_is_of_the_best_checkpoint_where_one_is_kept(self):
-        """A job learns 600 bytes by heart: its held-out loss falls, then rises until it stops early."""
+        """A job learns 600 bytes by heart. Its held-out loss falls, then rises until the job stops early."""
         with open(self.corpus(), 'r+b') as file:
             file.truncate(700)
         self.up()
@@ -71,7 +71,8 @@ class MainJob(RollTest):
         best, last = min(losses, key=losses.get), max(losses)
         self.assertLess(best, last)
         self.assertIn(f'using the best checkpoint, step {best}\n', self.ctl('logs', ended['export_job']).stdout)
-        self.assertFalse([row for row in self.metrics(job) if 'export_valid_loss' in row])  # of other weights
+        # because the export has other weights
+        self.assertFalse([row for row in self.metrics(job) if 'export_valid_loss' in row])
 
         def weights(folder):
             with open(os.path.join(folder, 'model.safetensors'), 'rb') as file:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The queue with commands as jobs: durable submits, keys, cancel, exit codes. No trainer."""
+"""The queue with commands as jobs: durable submits, keys, cancel, exit codes. Needs no trainer."""
 import json
 import os
 import shutil
@@ -14,7 +14,7 @@ from harness import RollTest, BIN, is_alive, wait_until
 
 
 class ByteProxy:
-    """Passes bytes on between a Unix socket of its own and an ipc:// endpoint, and keeps them."""
+    """Forwards bytes between its own Unix socket and an ipc:// endpoint, and records them."""
 
     def __init__(self, path, endpoint):
         self.endpoint, self.seen = 'ipc://' + path, bytearray()
@@ -145,7 +145,7 @@ class Queue(RollTest):
         log = open(os.path.join(self.top, 'bad.log'), 'wb')
         bad = subprocess.Popen([os.path.join(BIN, 'roll-worker'), '--dir', self.state, '--node', 'bad',
                                 '--slots', '4', '--check', 'false'], env=self.env, stdout=log, stderr=log)
-        self.addCleanup(lambda: (bad.kill(), bad.wait(), log.close()))  # if it fails on the way
+        self.addCleanup(lambda: (bad.kill(), bad.wait(), log.close()))  # for a failure before the end of the test
         wait_until(lambda: any(node['node'] == 'bad' for node in self.json('nodes')['nodes']), 'the worker')
         job = self.submit('--slots', '4', '--', 'true')
         wait_until(lambda: self.show(job)['attempts'] and self.show(job)['state'] == 'queued', 'its first attempt')
@@ -224,7 +224,7 @@ class Queue(RollTest):
         self.assertEqual([names[number] for number in numbers], [f'file-{n}' for n in range(150) if n != 70])
 
     def refused_among(self, *options):
-        """submit --json of three files of which the second names no account: its value and exit code."""
+        """Submits three files with --json, of which the second names no account. Returns the value and exit code."""
         files = [self.write(f'{n}.yaml', json.dumps({
             'name': f'file-{n}', 'kind': 'command', 'command': ['sh', '-c', f'exit {n}'], 'retry': {'app': 0},
             **({'account': 'nobodys'} if n == 1 else {})})) for n in range(3)]
@@ -300,7 +300,7 @@ class Queue(RollTest):
         files = [self.write(f'{n}.yaml', '{name: x, kind: command, command: ["true"], hold: true}')
                  for n in range(1, 601)]
         self.ctl('submit', *files)
-        self.ctl('cancel', 'all')  # more events than a page
+        self.ctl('cancel', 'all')  # gives more events than a page
         lines = [json.loads(line) for line in self.ctl('events', '--jsonl').stdout.splitlines()]
         for line in lines:
             self.assertEqual(line.pop('schema'), 'roll.event_line/1')
@@ -390,7 +390,7 @@ class Queue(RollTest):
         shells = lambda: set(self.pids_of('sh') + self.pids_of('dash'))
         pids = wait_until(shells, 'its shell')
         time.sleep(0.5)
-        pids &= shells()  # not the shell's children on their way to be a sleep
+        pids &= shells()  # without the shell's children that have not yet become a sleep
         self.assertTrue(pids)
         self.kill_rolld()
         self.up()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Ranks and workers that are killed: the job retries from its checkpoint and ends the same."""
+"""Killed ranks and workers: the job retries from its checkpoint and ends the same."""
 import unittest
 
 from harness import RollTest, wait_until
@@ -18,7 +18,7 @@ class RankFaults(RollTest):
         return job
 
     def assert_one_current_attempt(self, job, attempts):
-        """In the job's history an attempt starts only after the one before it is over."""
+        """Checks that each attempt in the job's history starts only after the previous one is over."""
         kinds = [event['kind'] for event in self.events(job)
                  if event['kind'] in ('attempt_placed', 'attempt_ended')]
         self.assertEqual(kinds, ['attempt_placed', 'attempt_ended'] * attempts)

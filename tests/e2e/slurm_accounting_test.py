@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Pilots on a real Slurm with accounting: what a QOS holds back or refuses, and slurmdbd away."""
+"""Pilots on a real Slurm with accounting: what a QOS delays or refuses, and a slurmdbd that is down."""
 import unittest
 
 import slurm_cluster
@@ -23,7 +23,7 @@ class Accounting(SlurmTest):
         cls.cluster.start()
 
     def refused(self, *options):
-        """What is told of a queue whose order Slurm refuses."""
+        """Returns what rollctl shows for a queue whose order Slurm refuses."""
         self.queue('--gpus', '1', *options)
         job = self.submit('--gpus', '1', '--', 'true')
         wait_until(lambda: self.alloc()['queues'][0]['failures'] == 1, 'the refusal')

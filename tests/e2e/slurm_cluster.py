@@ -1,6 +1,5 @@
-"""A real Slurm cluster of 8 nodes x 8 fake GPUs on this machine, for tests: slurmctld, eight slurmd
-and a munged of its own, on ports that the kernel hands out. Root only.
-"""
+"""A real Slurm cluster of 8 nodes x 8 fake GPUs on this machine, for tests: slurmctld, eight slurmd and its own
+munged, on free ports. Requires root."""
 import os
 import shutil
 import signal
@@ -72,7 +71,7 @@ PidFile={top}/slurmdbd.pid
 
 
 def why_not(accounting=False):
-    """Why this machine cannot run the cluster, or None."""
+    """Returns why this machine cannot run the cluster, or None."""
     if os.geteuid() != 0:
         return 'the Slurm test cluster needs root'
     wanted = PROGRAMS + (ACCOUNTANTS if accounting else ())
@@ -86,7 +85,7 @@ PATH = '/usr/sbin:/usr/bin:/sbin:/bin'
 
 
 def free_ports(count):
-    """The first of `count` free ports in a row, below those that the kernel hands out."""
+    """Returns the first of `count` free ports in a row, below the range from which the kernel assigns ports."""
     for first in range(20000 + os.getpid() % 5000, 32000, count):
         sockets = []
         try:
@@ -103,7 +102,7 @@ def free_ports(count):
 
 
 def parent_of(pid):
-    """0: it has ended meanwhile."""
+    """Returns the parent of a process; 0 if the process has ended."""
     try:
         with open(f'/proc/{pid}/stat', encoding='ascii', errors='replace') as file:
             return int(file.read().rsplit(')', 1)[1].split()[1])
@@ -120,8 +119,8 @@ def name_of(pid):
 
 
 class Cluster:
-    """start() to stop(); `env` is what Slurm's commands need to find it. accounting: arguments of
-    `sacctmgr -i` each, for a slurmdbd whose limits Slurm enforces."""
+    """A cluster from start() to stop(). `env` is what Slurm's commands need to find it. `accounting` lists arguments
+    of `sacctmgr -i`, for a slurmdbd whose limits Slurm enforces."""
 
     def __init__(self, accounting=()):
         self.accounting = accounting
@@ -140,7 +139,7 @@ class Cluster:
         accounting = ACCOUNTING.format(**accounts) if self.accounting else NO_ACCOUNTING
         self._write('slurm.conf', CONF.format(top=self.top, ports=ports, last=ports[-1], nodes=NODES,
                                               gpus=GPUS, accounting=accounting))
-        # 22.05 knows no such plugin, and later releases want cgroups to be there without it.
+        # 22.05 does not know CgroupPlugin=disabled; later releases need it where there are no cgroups.
         newer = self.version() >= (23, 11)
         self._write('cgroup.conf', 'CgroupPlugin=disabled\n' if newer else 'CgroupAutomount=no\n')
         self._write('gres.conf', f'NodeName=n[1-{NODES}] Name=gpu Type=h200 File={self._devices()}\n')
@@ -158,7 +157,7 @@ class Cluster:
         self.daemon(f'slurmd-{node}', 'slurmd', '-f', self.conf, '-N', node, '-D')
 
     def kill_node(self, node):
-        """All that Slurm started there at once, as when a node loses its power: nobody says good-bye."""
+        """Kills all that Slurm started on the node at once, as a power failure does."""
         if f'slurmd-{node}' in self.daemons:
             self.kill(f'slurmd-{node}')
         mine = self._steps(f'SLURMD_NODENAME={node}'.encode())
@@ -173,17 +172,17 @@ class Cluster:
         self.run('scontrol', 'update', f'NodeName={node}', 'State=DOWN', 'Reason=test')
 
     def mend_node(self, node):
-        """After kill_node() or set_down()."""
+        """Brings a node back after kill_node() or set_down()."""
         if f'slurmd-{node}' not in self.daemons:
             self.start_node(node)
         try:
             self.run('scontrol', 'update', f'NodeName={node}', 'State=RESUME')
-        except RuntimeError:  # of a node that came back by itself meanwhile (ReturnToService)
+        except RuntimeError:  # the node has come back by itself meanwhile (ReturnToService)
             if 'State=DOWN' in self.run('scontrol', 'show', 'node', node):
                 raise
 
     def version(self):
-        """(22, 5), of "slurm-wlm 22.05.8"."""
+        """Returns (22, 5) for "slurm-wlm 22.05.8"."""
         said = self.run('slurmctld', '-V').split()[-1]
         return tuple(int(part) for part in said.split('.')[:2])
 
@@ -192,7 +191,7 @@ class Cluster:
             file.write(text)
 
     def _devices(self):
-        """Character devices that stand for GPUs; where none can be made, terminals do."""
+        """Makes character devices that stand for GPUs. If that fails, uses terminals."""
         try:
             for gpu in range(GPUS):
                 os.mknod(f'{self.top}/dev/nvidia{gpu}', stat.S_IFCHR | 0o666, os.makedev(1, 3))
@@ -218,8 +217,8 @@ class Cluster:
             time.sleep(0.02)
 
     def _start_accounting(self):
-        """A database without users or network, for slurmdbd alone; of its own tables it has the one
-        of procedures, since to make all takes longer than the tests."""
+        """Starts a database without users and network, for slurmdbd alone. Of its system tables it has only the one
+        of procedures, because making all takes longer than the tests."""
         os.chmod(f'{self.top}/slurmdbd.conf', 0o600)
         os.makedirs(f'{self.top}/db')
         with open('/usr/share/mysql/mysql_system_tables.sql', encoding='utf-8') as file:
@@ -251,7 +250,7 @@ class Cluster:
                 stdin=subprocess.DEVNULL, start_new_session=True)
 
     def restart_controller(self, forget=False):
-        """Kills slurmctld and starts it again; forget: without its saved state."""
+        """Kills slurmctld and starts it again. If `forget`, removes its saved state first."""
         self.kill('slurmctld')
         if forget:
             shutil.rmtree(f'{self.top}/state')
@@ -260,9 +259,9 @@ class Cluster:
         self.wait_answer()
 
     def wait_saved(self, patience_s=60):
-        """Until slurmctld has written down all jobs there are: else a kill makes it forget some."""
+        """Waits until slurmctld has saved all jobs, because after a kill it forgets jobs that are not saved."""
         began = time.time()
-        self.run('sbatch', '--hold', '--output=/dev/null', '--wrap=true')  # something to write
+        self.run('sbatch', '--hold', '--output=/dev/null', '--wrap=true')  # a job, so that there is something to save
         deadline = time.monotonic() + patience_s
         while not os.path.exists(f'{self.top}/state/job_state') or \
                 os.path.getmtime(f'{self.top}/state/job_state') <= began:
@@ -307,7 +306,8 @@ class Cluster:
             return ''
 
     def _steps(self, *marks):
-        """Pids of slurmstepd and batch scripts: they outlive a slurmd, and carry our conf in their environment."""
+        """Returns the pids of slurmstepd and batch scripts. They outlive a slurmd, and have this cluster's conf in
+        their environment."""
         marks, found = {f'SLURM_CONF={self.conf}'.encode(), *marks}, []
         for name in os.listdir('/proc'):
             if name.isdigit() and int(name) != os.getpid():

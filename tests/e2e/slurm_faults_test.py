@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Pilots on a real Slurm that fails: allocations taken away, slurmctld killed, its state lost."""
+"""Pilots on a real Slurm with faults: allocations taken away, slurmctld killed, its state lost."""
 import os
 import signal
 import unittest
@@ -39,7 +39,7 @@ class Orders(SlurmTest):
         self.ctl('alloc', 'remove', 'q')
         wait_until(lambda: not self.alloc()['queues'], 'the queue to go')
         self.assertEqual(self.ctl('alloc', 'resume', 'q', check=False).returncode, 3)
-        self.queue('--gpus', '1', '--sbatch-arg=--mem=lots', name='r')  # sbatch itself refuses that
+        self.queue('--gpus', '1', '--sbatch-arg=--mem=lots', name='r')  # sbatch itself refuses that order
         wait_until(lambda: self.alloc()['queues'][0]['failures'] == 1, 'the refusal')
         self.assertIn('Invalid --mem', self.alloc()['queues'][0]['reason'])
 
@@ -59,16 +59,16 @@ class Orders(SlurmTest):
 
 
 class Faults(SlurmTest):
-    """A job that each fault interrupts or leaves alone, and that ends when the test lets it."""
+    """A job that faults interrupt or leave alone. It ends when the test lets it."""
 
     def wait_job(self, *options):
-        """Writes a line each time it starts; runs until let_go()."""
+        """Submits a job that writes a line each time it starts and runs until let_go()."""
         script = (f'echo $SLURM_JOB_ID >>{self.work}/starts; '
                   f'until [ -e {self.work}/go ]; do sleep 0.1; done')
         return self.submit(*options, '--', 'sh', '-c', script)
 
     def starts(self):
-        """Slurm's ids of the allocations in which it started, in that order."""
+        """Returns Slurm's ids of the allocations in which the job started, in that order."""
         try:
             with open(f'{self.work}/starts', encoding='ascii') as file:
                 return file.read().split()
@@ -84,11 +84,11 @@ class Faults(SlurmTest):
         self.wait_done(job)
 
     def node(self):
-        """Slurm's name of the node of the only worker."""
+        """Returns Slurm's name of the only worker's node."""
         workers = wait_until(lambda: self.json('nodes')['nodes'], 'a worker')
         return workers[-1]['node'].split('.')[0]
 
-    # Slurm lets a requeued job wait for two minutes: its order goes back, and another is sent.
+    # Slurm delays a requeued job for two minutes. rolld withdraws that order and sends another.
     def test_drained_nodes_and_requeued_pilots(self):
         self.queue('--sbatch-arg=--requeue')
         job = self.wait_job()
@@ -103,7 +103,7 @@ class Faults(SlurmTest):
         self.cluster.run('scontrol', 'update', f'NodeName={node}', 'State=RESUME')
         self.let_go(job)
 
-    # The first node's worker is started by the batch script, the other's by srun.
+    # The batch script starts the first node's worker, srun starts the other's.
     def test_scancel_lets_both_nodes_of_an_allocation_save(self):
         self.queue('--nodes', '2', '--slots', '1')
         job = self.submit('--nodes', '2', '--', 'sh', '-c',
@@ -136,7 +136,7 @@ class Faults(SlurmTest):
         try:
             self.wait_done(self.submit('--', 'true'))
             held = self.wait_job('--slots', '1')
-            more = self.submit('--', 'true')  # needs another allocation
+            more = self.submit('--', 'true')  # this job needs another allocation
             self.wait_starts(1)
         finally:
             os.kill(daemon.pid, signal.SIGCONT)
@@ -145,8 +145,8 @@ class Faults(SlurmTest):
         self.assertEqual(len(comments), len(set(comments)))
         self.let_go(held)
 
-    # A node that Slurm takes for dead; then ids begin anew, slurmd ends what slurmctld does not
-    # know, and somebody else gets the id of the other pilot. Both jobs wait for their leases.
+    # Slurm takes a node for dead. Then ids begin anew, slurmd ends the jobs that slurmctld does not know, and a
+    # foreign job gets the id of the other pilot. Both jobs wait for their leases.
     def test_dead_nodes_and_a_slurmctld_that_lost_its_state(self):
         self.queue()
         jobs = [self.wait_job()]
@@ -167,7 +167,7 @@ class Faults(SlurmTest):
         self.assertEqual(self.slurm_jobs()[second], ('PENDING', 'a stranger'))
 
     def foreign_up_to(self, job):
-        """Somebody else's jobs until one of them has got this id."""
+        """Submits foreign jobs until one of them has this id."""
         for _ in range(100):
             said = self.cluster.run('sbatch', '--parsable', '--comment=a stranger', '--hold',
                                     '--output=/dev/null', '--wrap=true').strip()

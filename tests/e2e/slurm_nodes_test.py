@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Nodes of pilots of which a real Slurm says that they are down: they are, or it is wrong."""
+"""Nodes of pilots that a real Slurm reports as down, rightly or wrongly."""
 import os
 import signal
 import time
@@ -15,12 +15,12 @@ class Nodes(SlurmTest):
     def setUp(self):
         super().setUp()
         self.ctl('down', '--now')
-        # As a site has it: squeue each 20 s.
+        # Polls squeue each 20 s, as at a site.
         self.ctl('up', '--endpoint', 'tcp://127.0.0.1:*', '--no-worker')
-        self.queue('--slots', '3', '--gpus', '8')  # a pilot takes a whole node
+        self.queue('--slots', '3', '--gpus', '8')  # makes a pilot take a whole node
 
     def train(self, steps):
-        """A job that trains on a pilot of its own, beside another that is idle, and the node of the first."""
+        """Starts a job that trains on its own pilot, while another pilot is idle. Returns the job and its node."""
         self.corpus()
         job = self.submit(self.train_job('t', steps=steps, export='none'))
         self.wait_checkpoint(job)
@@ -28,7 +28,7 @@ class Nodes(SlurmTest):
         return job, self.show(job)['nodes'][0].split('.')[0]
 
     def wait_again(self, job, node):
-        """Until its second attempt runs; how long that took."""
+        """Waits until the job's second attempt runs. Returns how long that took."""
         began = time.monotonic()
         wait_until(lambda: self.show(job)['attempt'] == 2 and self.show(job)['state'] == 'running',
                    'the second attempt', 30)
@@ -49,7 +49,7 @@ class Nodes(SlurmTest):
         self.assertEqual(self.show(job)['attempt'], 1, 'silence alone is no proof')
         self.cluster.set_down(node)
         print(f'runs again {self.wait_again(job, node):.2f} s after Slurm said so')
-        # Of what may write where it likes nothing but the lease is believed.
+        # This command may write anywhere, so only its expired lease proves that it has ended.
         self.assertEqual((self.show(beside)['attempt'], self.show(beside)['state']), (1, 'running'))
         self.wait_done(job)
         self.assertEqual({c['token'].split('-')[1] for c in self.show(job)['checkpoints']}, {'2'})
@@ -57,7 +57,7 @@ class Nodes(SlurmTest):
     def test_where_slurm_is_wrong_nothing_counts_twice(self):
         job, node = self.train(steps=100000)
         slurmd = self.cluster.daemons[f'slurmd-{node}']
-        slurmd.send_signal(signal.SIGSTOP)  # it ends nothing
+        slurmd.send_signal(signal.SIGSTOP)  # ends no process
         self.addCleanup(self.cluster.wait_idle)
         self.addCleanup(self.cluster.mend_node, node)
         self.addCleanup(self.cluster.kill_node, node)
@@ -81,11 +81,11 @@ class Nodes(SlurmTest):
         self.cluster.kill_node(node)
 
     def written_by(self, job, attempt):
-        """Steps of the recorded checkpoints that this attempt wrote."""
+        """Returns the steps of the recorded checkpoints that this attempt wrote."""
         return {c['step'] for c in self.show(job)['checkpoints'] if c['token'].endswith(f'-{attempt}')}
 
     def holds(self, pid, node):
-        """Whether it is the roll-worker of this node, and not a guard or the reaper."""
+        """Returns whether the process is this node's roll-worker, and not a guard or the reaper."""
         with open(f'/proc/{pid}/environ', 'rb') as environ, open(f'/proc/{pid}/cmdline', 'rb') as words:
             return f'SLURMD_NODENAME={node}'.encode() in environ.read().split(b'\0') and \
                 not any(word.startswith((b'--guard', b'--reaper')) for word in words.read().split(b'\0'))

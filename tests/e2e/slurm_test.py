@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Pilots on a real Slurm: allocations come when jobs need them and go when they do not."""
+"""Pilots on a real Slurm: allocations appear when jobs need them and end when they do not."""
 import json
 import os
 import signal
@@ -13,7 +13,7 @@ ALIVE = ('PENDING', 'CONFIGURING', 'RUNNING', 'COMPLETING')
 
 @unittest.skipIf(slurm_cluster.why_not(), slurm_cluster.why_not() or '')
 class SlurmTest(RollTest):
-    """One cluster for all tests of a class; a rolld and a state directory for each test."""
+    """A test class with one cluster for all tests, and a rolld and a state directory for each test."""
 
     @classmethod
     def setUpClass(cls):
@@ -24,12 +24,12 @@ class SlurmTest(RollTest):
     def setUp(self):
         super().setUp()
         self.env['SLURM_CONF'] = self.cluster.conf
-        self.env['SQUEUE_FORMAT'] = '%j'  # must not matter
+        self.env['SQUEUE_FORMAT'] = '%j'  # rolld must not use it
         self.env['SLURM_JOB_ID'] = '4711'
         self.ctl('up', '--endpoint', 'tcp://127.0.0.1:*', '--slurm-poll', '1', '--no-worker')
 
     def tearDown(self):
-        self.ctl('down', '--now', check=False)  # it would order anew
+        self.ctl('down', '--now', check=False)  # otherwise it would order allocations again
         self.cluster.run('scancel', '--user=root', '--signal=KILL', '--full', check=False)
         self.cluster.run('scancel', '--user=root', check=False)
         wait_until(lambda: not self.slurm_jobs(), 'Slurm to end every job')
@@ -37,12 +37,12 @@ class SlurmTest(RollTest):
 
     def queue(self, *options, name='q'):
         time = () if '--time' in options else ('--time', '30m')
-        # Its fake nodes share this machine's CPUs: nothing may be bound to any.
+        # Nothing may be bound to CPUs, because the fake nodes share this machine's.
         self.ctl('alloc', 'add', name, *time, '--setup', f'export ROLL_E2E_ID={self.id}',
                  '--setup', 'export ROLL_CPU_BINDING=none', *options)
 
     def slurm_jobs(self, states=ALIVE):
-        """{Slurm's id: (state, comment)} of all that is not over."""
+        """Returns {Slurm's id: (state, comment)} of all jobs that are not over."""
         found = {}
         for line in self.cluster.run('squeue', '-h', '-t', 'all', '-o', '%i|%T|%k').splitlines():
             job, state, comment = line.split('|', 2)
@@ -105,7 +105,7 @@ class Pilots(SlurmTest):
             file.write('bad_nodes: {failures: 2, within: 1h, for: 1h}\n')
         os.kill(self.pid_file('rolld'), signal.SIGHUP)
         self.queue('--nodes', '2', '--slots', '2', '--max-jobs', '2')
-        # The node that looks first is bad, for each job.
+        # For each job, the node that checks first is bad.
         check = (f'mkdir {self.work}/bad && echo $SLURMD_NODENAME >{self.work}/bad/node; '
                  f'sleep 0.2; ! grep -x $SLURMD_NODENAME {self.work}/bad/node')
         jobs = [self.write(f'{n}.json', json.dumps({

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Gangs that train in pilots: what Slurm takes from them costs no step beyond the last boundary and
-changes no bit."""
+"""Jobs that train on several nodes in pilots. When Slurm takes nodes away, no step before the last boundary is lost
+and no bit changes."""
 import os
 import re
 import signal
@@ -16,17 +16,17 @@ class Training(SlurmTest):
         return self.submit(self.train_job(name, steps=300, export='none', **changes))
 
     def freeze(self):
-        """Stops a rank, so that the job waits at a step as long as the test likes."""
+        """Stops a rank, so that the job stays at a step as long as the test likes."""
         rank = wait_until(lambda: self.pids_of('roll-rank'), 'a rank')[0]
         os.kill(rank, signal.SIGSTOP)
         return rank
 
     def slurm_id(self):
-        """Slurm's number of the newest allocation that rolld holds."""
+        """Returns Slurm's number of the newest allocation that rolld holds."""
         return max(self.alloc()['allocations'], key=lambda a: a['id'])['slurm_job']
 
     def assert_goes_on_where_it_stopped(self, job):
-        """The second attempt resumes at the very step at which the first one stopped."""
+        """Checks that the second attempt resumes at the very step at which the first stopped."""
         self.assertEqual(self.show(job)['attempt'], 2)
         stopped = re.search(r'stopped at step (\d+)', self.log_of(job, 0, 1))
         resumed = re.search(r'resumed at step (\d+)', self.log_of(job, 0, 2))
@@ -43,7 +43,7 @@ class Training(SlurmTest):
         self.cluster.kill('slurmctld')
         step = self.metrics(job)[-1]['step']
         os.kill(rank, signal.SIGCONT)
-        self.wait_step(job, step + 10)  # nobody needs slurmctld for that
+        self.wait_step(job, step + 10)  # training does not need slurmctld
         os.kill(rank, signal.SIGSTOP)
         self.cluster.start_controller()
         self.cluster.wait_answer()
@@ -57,7 +57,7 @@ class Training(SlurmTest):
         self.assertEqual(self.show(calm)['attempt'], 1)
         self.assert_same(job, calm)
 
-    # Slurm's shortest limit is a minute; jobs leave a quarter of it before the end.
+    # Slurm's shortest limit is a minute. Jobs leave a quarter of it before the end.
     def test_a_pilot_at_its_time_limit_hands_its_job_over(self):
         self.queue('--slots', '2', '--time', '1m')
         job = self.train('limited')
@@ -69,7 +69,7 @@ class Training(SlurmTest):
         ended = self.cluster.run('scontrol', 'show', 'job', first)
         self.assertNotIn('JobState=TIMEOUT', ended, 'it has left before Slurm ended it')
 
-    # The handover comes 50 s before an end that Slurm has moved; until then the job stands still.
+    # Slurm moves the end; the handover comes 50 s before it. Until then the job stands still.
     def test_an_allocation_cut_short_hands_its_job_over(self):
         self.queue('--slots', '2', '--time', '4m', '--handover', '50s')
         job = self.train('moved')

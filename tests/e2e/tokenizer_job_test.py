@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""A model with a tokenizer, as people have it: trained from its directory on lines of text, exported, spoken to."""
+"""A model with a tokenizer, as users have it: trained from its directory on lines of text, exported, and used to
+generate."""
 import json
 import os
 import subprocess

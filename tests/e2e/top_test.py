@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`rollctl top` in a terminal: what it shows, how soon, other sizes, and the terminal it leaves."""
+"""`rollctl top` in a terminal: what it shows, how soon, other sizes, and how it leaves the terminal."""
 import fcntl
 import os
 import pty
@@ -15,11 +15,11 @@ import unittest
 from harness import RollTest, BIN, wait_until
 from queue_test import ByteProxy
 
-BEHIND_S = 2  # at most, from a job's acknowledged submit until its line is there
+BEHIND_S = 2  # longest time from a job's acknowledgement until its line is shown
 
 
 class Terminal:
-    """A pseudo-terminal with rollctl top in it; `seen` is all that came."""
+    """A pseudo-terminal that runs rollctl top; `seen` is all its output."""
 
     def __init__(self, test, columns, rows):
         self.ours, self.its = pty.openpty()

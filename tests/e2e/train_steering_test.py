@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Training jobs from outside: a checkpoint on demand, and a chain in one file."""
+"""Training jobs that are steered from outside: a checkpoint on demand, and a chain in one file."""
 import json
 import os
 import signal
@@ -22,7 +22,7 @@ class TrainSteering(RollTest):
         self.assertEqual([one['directory'] for one in first], [folder])
         again = json.loads(self.ctl('checkpoint', job, '--json').stdout)
         self.assertGreater(again['step'], first[0]['step'])
-        # An export while it trains: of the checkpoint that was just asked for.
+        # Exports while the job trains; the source is the checkpoint just asked for.
         self.ctl('convert', f'job:{job}', 'early')
         self.ctl('diff', again['directory'], 'early', '--cast')
         self.assertIn('model.safetensors', os.listdir(os.path.join(self.work, 'early')))

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Keys: who may connect with one, and what may never be seen: them and users' secrets, in arguments, ledger, logs,
-outputs, backups or elsewhere."""
+"""Keys decide who may connect. Keys and users' secrets may never be seen in arguments, ledger, logs, outputs, backups
+or elsewhere."""
 import hashlib
 import os
 import subprocess
@@ -22,7 +22,7 @@ class WireFaults(RollTest):
         return found
 
     def holders(self, secrets):
-        """What holds one of the secrets besides the key files: files and processes of this test."""
+        """Returns the files and processes of this test, except the key files, that contain one of the secrets."""
         places = []
         for folder, _, names in os.walk(self.top):
             places += [os.path.join(folder, name) for name in names if not name.endswith('.key')]
@@ -34,7 +34,7 @@ class WireFaults(RollTest):
                 with open(place, 'rb') as file:
                     content = file.read()
             except OSError:
-                continue  # a socket, a process that has ended
+                continue  # a socket, or a process that has ended
             if any(secret in content for secret in secrets):
                 found.append(place)
         return found
@@ -72,7 +72,7 @@ class WireFaults(RollTest):
         self.ctl('secret', 'set', 'TOKEN', text_in=value + '\n')
         self.ctl('secret', 'set', 'OTHER', '--from', self.write('other', 'of a file'))
         os.remove(os.path.join(self.work, 'other'))
-        # It tells that it has the value by a digest, and keeps it while we look.
+        # The job shows by a digest that it has the value, and holds the value while the test searches for it.
         script = self.write('uses.sh', '#!/bin/sh\n#ROLL --secret TOKEN --secret OTHER\n'
                             'printf %s "$TOKEN" | sha256sum; echo "$OTHER"; while [ ! -e $ROLL_OUTPUT/go ]; do sleep 0.05; done\n')
         job = self.submit(script)
@@ -85,7 +85,7 @@ class WireFaults(RollTest):
         self.assertTrue(all(place.endswith('/environ') for place in holders), holders)
         subprocess.run([os.path.join(BIN, 'rolld'), '--dir', self.state, '--backup', os.path.join(self.top, 'backup')],
                        env=self.env, check=True, capture_output=True)
-        # What asks about it gets its name alone; and so after a restart of rolld, which the job outlives.
+        # Queries return only the secret's name, also after a restart of rolld, which the job survives.
         for words in (('show', job), ('events',), ('jobs', '-a'), ('secret', 'list'), ('explain', job)):
             self.assertNotIn(value, self.ctl(*words, '--json').stdout)
         self.assertIn('TOKEN', self.ctl('secret', 'list').stdout)
@@ -112,7 +112,7 @@ class WireFaults(RollTest):
         self.assertEqual(self.ctl(*bob, 'secret', 'remove', 'TOKEN', check=False).returncode, 3)
         self.ctl(*bob, 'secret', 'set', 'TOKEN', text_in="bob's")
         self.assertEqual([one['user'] for one in self.json(*bob, 'secret', 'list')['secrets']], ['bob'])
-        # Removed while a job waits, the job says so; set anew, it starts.
+        # If the secret is removed while a job waits, explain says so. Once it is set again, the job starts.
         blocks = self.submit('--slots', '2', '--', 'sleep', '60')
         waits = self.submit('--secret', 'TOKEN', '--', 'sh', '-c', 'echo "it is $TOKEN"')
         self.ctl('secret', 'remove', 'TOKEN')
