@@ -1,4 +1,4 @@
-"""LoRA adapters between PEFT and native checkpoints, against peft itself.
+"""Compares LoRA adapters, converted between PEFT and native (Megatron) checkpoints, with peft itself.
 
 usage: adapter_oracle.py ROLL_CONVERT
 """
@@ -34,7 +34,7 @@ LAYOUTS = [[], ['--tp', 2], ['--tp', 4, '--pp', 2], ['--pp', 2, '--vpp', 2]]
 
 
 def loaded_by_megatron(directory, like, rank):
-    """What a rank of tp 2 gets of a distributed checkpoint, by Megatron's rules for its modules."""
+    """Returns what a rank of tp 2 loads from a distributed checkpoint, by Megatron's rules for its modules."""
     if not torch.distributed.is_initialized():
         os.environ.update(MASTER_ADDR='127.0.0.1', MASTER_PORT=str(free_port()))
         torch.distributed.init_process_group('gloo', rank=0, world_size=1)
@@ -44,7 +44,7 @@ def loaded_by_megatron(directory, like, rank):
         layer = re.search(r'\.layers\.(\d+)\.', name)
         stacked = re.sub(r'\.layers\.\d+\.', '.layers.', name)
         whole = wholes[stacked][int(layer[1])] if layer and stacked in wholes else wholes[name]
-        fused = 'linear_fc1.lora_B' in name or 'linear_fc1.lora_magnitude' in name  # gate, then up
+        fused = 'linear_fc1.lora_B' in name or 'linear_fc1.lora_magnitude' in name  # the rows of gate, then of up
         cut = [dim for dim in range(tensor.dim()) if whole.shape[dim] != tensor.shape[dim]]
         for dim in cut:
             whole = torch.cat([part.chunk(2, dim)[rank] for part in whole.chunk(1 + fused, dim)], dim)
@@ -118,7 +118,7 @@ class Adapters(FolderCase):
         self.assertIn('default: model.layers.0.mlp.up_proj scale', [one['name'] for one in found['differences']])
 
     def test_a_distributed_checkpoint_holds_them_for_any_layout(self):
-        """Megatron loads from it, at tp 2, what is in the files of ranks of tp 2."""
+        """At tp 2, Megatron loads from it the same tensors as from rank files of tp 2."""
         for kind in KINDS:
             with self.subTest(kind=kind):
                 self.adapter(kind)
@@ -194,7 +194,7 @@ class Adapters(FolderCase):
                   for rank in range(2)]
         layer = 'decoder.layers.0.'
         for rank, state in enumerate(states):
-            # A of a row-parallel module by columns, B whole; the other way with a column-parallel.
+            # A row-parallel module splits A by columns and keeps B whole; a column-parallel module does the reverse.
             a = tensors[front + 'self_attn.o_proj.lora_A.weight']
             self.assertTrue(torch.equal(state[layer + 'self_attention.linear_proj.lora_A.weight'],
                                         a.chunk(2, 1)[rank]))
@@ -216,7 +216,7 @@ class Adapters(FolderCase):
             self.assertEqual(alpha / ranks[module], 2)
 
     def test_one_a_for_all_of_a_fused_module_stays_one(self):
-        """As ROLL trains and exports them."""
+        """ROLL trains and exports adapters in this form."""
         self.adapter('all')
         path = self.root / 'all/adapter_model.safetensors'
         tensors = load_file(path)
@@ -304,7 +304,7 @@ class Adapters(FolderCase):
         torch.save({'model': {k: v for k, v in state['model'].items() if k != name}}, path)
         done = run('convert', self.root / 'mca', self.root / 'back', code=1)
         self.assertIn(name + ' is missing', done.stderr)
-        state['model'][name] += 1  # replicated: the other rank has another
+        state['model'][name] += 1  # B is replicated, so it now differs from the other rank's
         torch.save(state, path)
         done = run('convert', self.root / 'mca', self.root / 'back', code=1)
         self.assertIn('differs', done.stderr)

@@ -1,4 +1,4 @@
-"""Megatron's checkpoints without a config beside them: one is made of the arguments of the run.
+"""Converts Megatron's checkpoints without a config, for which a config is made from the arguments of the run.
 
 usage: arguments_oracle.py ROLL_CONVERT
 """
@@ -13,12 +13,12 @@ from safetensors.torch import load_file
 from family_models import MODELS, logits, make
 from oracle import FolderCase, run
 
-# Model types whose configs Megatron's arguments can say, and layouts for them.
+# Model types whose configs Megatron's arguments can express, and layouts for them.
 TRIED = {'llama': ['--tp', 2], 'qwen2': ['--tp', 2, '--pp', 2], 'qwen3': ['--pp', 2, '--vpp', 2],
          'mixtral': ['--ep', 2], 'qwen2_moe': ['--tp', 2], 'qwen3_moe': ['--ep', 4],
          'glm4_moe': ['--tp', 2], 'deepseek_v3': ['--tp', 2, '--ep', 2]}
 
-# What Megatron's parser gives where nobody asks for anything else (megatron/training/arguments.py).
+# The defaults of Megatron's parser (megatron/training/arguments.py).
 DEFAULTS = dict(
     hidden_dropout=0.1, attention_dropout=0.1, init_method_std=0.02, norm_epsilon=1e-5, vocab_size=None,
     make_vocab_size_divisible_by=128, add_bias_linear=False, add_qkv_bias=False, qk_layernorm=False,
@@ -59,7 +59,7 @@ class Arguments(FolderCase):
                     self.same(hf, '--config', model_type)
 
     def rewrite(self, **args):
-        """The rank's arguments as Megatron's own parser leaves them."""
+        """Replaces the rank's arguments by those that Megatron's own parser would save."""
         path = next((self.root / 'native').rglob('model_optim_rng.pt'))
         state = torch.load(path, weights_only=False)
         kept = {name: getattr(state['args'], name) for name in (

@@ -1,4 +1,4 @@
-"""roll-convert against the real tools: torch, transformers and safetensors, on tiny seeded models.
+"""Compares roll-convert with the real tools: torch, transformers and safetensors, on tiny seeded models.
 
 usage: convert_oracle.py ROLL_CONVERT
 """
@@ -25,7 +25,7 @@ def tiny_llama(path, dtype=torch.float32, **changes):
     sizes.update(changes)
     torch.manual_seed(7)
     model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes)).to(dtype)
-    for name, parameter in model.named_parameters():  # norms are all ones otherwise
+    for name, parameter in model.named_parameters():  # all weights of norms are 1 otherwise
         if parameter.dim() == 1:
             torch.nn.init.normal_(parameter)
     model.save_pretrained(path)
@@ -99,7 +99,7 @@ class Formats(Case):
             state['decoder.layers.1.mlp.linear_fc1.weight'],
             torch.cat([layer.mlp.gate_proj.weight, layer.mlp.up_proj.weight])))
         attention, rows = layer.self_attn, []
-        for group in range(4):  # two query heads, a key head, a value head of 4 rows each
+        for group in range(4):  # for each group, two query heads, a key head and a value head, of 4 rows each
             rows += [attention.q_proj.weight[group * 8:group * 8 + 8],
                      attention.k_proj.weight[group * 4:group * 4 + 4],
                      attention.v_proj.weight[group * 4:group * 4 + 4]]
@@ -118,7 +118,7 @@ class Formats(Case):
         from collections import OrderedDict
         changed = OrderedDict()
         for index, (name, tensor) in enumerate(state.items()):
-            if tensor.dim() == 2 and index % 2:  # a slice of something larger, as torch.chunk gives
+            if tensor.dim() == 2 and index % 2:  # a slice of a larger tensor, as torch.chunk gives
                 wide = torch.zeros(tensor.shape[0], 2 * tensor.shape[1])
                 wide[:, tensor.shape[1]:] = tensor
                 tensor = wide[:, tensor.shape[1]:]
@@ -191,7 +191,7 @@ class Casts(Case):
         tensors = load_file(self.root / 'hf/model.safetensors')
         torch.manual_seed(3)
         odd = torch.randint(-2**31, 2**31 - 1, tensors['lm_head.weight'].shape, dtype=torch.int32)
-        tensors['lm_head.weight'] = odd.view(torch.float32)  # any bits: denormals, infinities, NaN
+        tensors['lm_head.weight'] = odd.view(torch.float32)  # random bits give denormals, infinities and NaN
         small = torch.randn(tensors['model.embed_tokens.weight'].shape)
         tensors['model.embed_tokens.weight'] = small * 2.0 ** torch.randint(-30, 17, small.shape)
         save_file(tensors, self.root / 'hf/model.safetensors', {'format': 'pt'})
@@ -361,7 +361,7 @@ class Refusals(Case):
                 self.assertLess(time.monotonic(), deadline)
             process.send_signal(number)
             process.wait(60)
-            if process.returncode != 0:  # it may have been faster than us
+            if process.returncode != 0:  # else the conversion ended before the signal
                 self.assertEqual(process.returncode, -signal.SIGKILL if left else 5)
                 self.assertFalse((self.root / 'out').exists())
                 self.assertEqual(staging.exists(), left)
@@ -429,7 +429,7 @@ class Commands(Case):
         subprocess.run([PROGRAM, 'convert', self.root / 'hf', self.root / 'mca'], stderr=theirs,
                        check=True)
         said = ''
-        while not said.endswith(' GB/s\r\n'):  # a read gives what the kernel has moved so far
+        while not said.endswith(' GB/s\r\n'):  # a read returns only what has arrived so far
             said += os.read(ours, 1 << 16).decode()
         self.assertRegex(said, r'\r[\d.]+ of 0\.00 GB, [\d.]+ GB/s.*\r\x1b\[Kllama hf -> mca')
         self.assertRegex(said, r'[\d.]+ s, [\d.]+ GB/s\r?\n$')

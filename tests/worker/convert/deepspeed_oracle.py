@@ -1,5 +1,6 @@
-"""DeepSpeed's checkpoints: what DeepSpeed saves after some steps, against its own zero_to_fp32.py and
-ds_to_universal.py; and more numbers of ranks, and damaged files, written here as its ZeRO stages cut them.
+"""Compares checkpoints that DeepSpeed saves after some steps with the results of its zero_to_fp32.py and
+ds_to_universal.py. Also converts checkpoints of more ranks, written here in the way that ZeRO's stages split them,
+and damaged files.
 
 usage: deepspeed_oracle.py ROLL_CONVERT    (DeepSpeed lies in .deps/oracle/deepspeed)
 """
@@ -21,14 +22,14 @@ from safetensors.torch import load_file, save_file
 from oracle import FolderCase, free_port, run
 
 os.environ['DS_ACCELERATOR'] = 'cpu'
-sys.path.append(str(pathlib.Path(sys.prefix) / 'deepspeed'))  # the last: transformers does not look for it
+sys.path.append(str(pathlib.Path(sys.prefix) / 'deepspeed'))  # last, so that transformers does not find it
 warnings.filterwarnings('ignore')
 import deepspeed  # noqa: E402
 from deepspeed.checkpoint import ds_to_universal  # noqa: E402
 from deepspeed.utils.zero_to_fp32 import get_fp32_state_dict_from_zero_checkpoint  # noqa: E402
 
 deepspeed.utils.logger.setLevel('ERROR')
-# It would be compiled, for minutes.
+# Replaces a function whose compilation takes minutes.
 importlib.import_module('deepspeed.comm.torch')
 sys.modules['deepspeed.comm.torch'].build_shm_op = lambda: None
 
@@ -37,7 +38,7 @@ SIZES = dict(vocab_size=97, hidden_size=32, intermediate_size=47, num_hidden_lay
 
 
 def train(rank, world, port, stage, frozen, changes, root):
-    """Two steps in bf16; matrices and vectors are groups, as trainers make them for weight decay."""
+    """Trains two steps in bf16. Matrices and vectors are separate groups, as trainers make them for weight decay."""
     os.environ.update(MASTER_ADDR='127.0.0.1', MASTER_PORT=str(port), RANK=str(rank), LOCAL_RANK=str(rank),
                       WORLD_SIZE=str(world), LOCAL_SIZE=str(world))
     torch.set_num_threads(1)
@@ -65,7 +66,7 @@ def train(rank, world, port, stage, frozen, changes, root):
 
 class OfDeepSpeed(FolderCase):
     def train(self, stage, world, frozen=(), **changes):
-        """Leaves in `want` what DeepSpeed's script says that the checkpoint holds."""
+        """Trains with DeepSpeed. Writes the weights that DeepSpeed's script reads from the checkpoint to `want`."""
         torch.multiprocessing.start_processes(train, (world, free_port(), stage, frozen, changes, self.root),
                                               nprocs=world, start_method='fork')
         state = get_fp32_state_dict_from_zero_checkpoint(str(self.root / 'ds'))
@@ -94,7 +95,7 @@ class OfDeepSpeed(FolderCase):
                 self.train(stage, world, frozen, **changes)
                 self.universal()
                 run('diff', self.root / 'ds', self.root / 'want', '--config', self.root / 'hf')
-                # in which frozen weights may be of another type
+                # with --cast, because frozen weights may have another type in it
                 run('diff', self.root / 'universal', self.root / 'want', '--config', self.root / 'hf', '--cast')
                 run('convert', self.root / 'ds', self.root / 'mca', '--to', 'mca', '--pp', 2,
                     '--make-vocab-size-divisible-by', 49, '--config', self.root / 'hf', '--verify')
@@ -113,7 +114,7 @@ class DeepSpeed(FolderCase):
         return {name: parameter.detach() for name, parameter in model.named_parameters()}
 
     def write(self, stage, parameters, world, frozen=(), splits=1):
-        """Groups: matrices, and vectors, as trainers make them for weight decay."""
+        """Writes a checkpoint. Matrices and vectors are separate groups, as trainers make them for weight decay."""
         step = self.root / 'ds/global_step5'
         step.mkdir(parents=True)
         (self.root / 'ds/latest').write_text('global_step5')

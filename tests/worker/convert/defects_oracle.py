@@ -1,4 +1,5 @@
-"""Each known defect of the converters that this one replaces, by name: it converts, or says why not.
+"""Tests each known defect of the converters that this one replaces, by name: the checkpoint converts, or the error
+says why not.
 
 usage: defects_oracle.py ROLL_CONVERT
 """
@@ -81,7 +82,7 @@ class Defects(FolderCase):
         self.assertTrue(torch.equal(torch.cat(rows), torch.cat([want, torch.zeros(7, 32)])))
         config = json.loads((self.mca / 'mca_config.json').read_text())
         self.assertEqual((config['vocab_size'], config['padded_vocab_size']), (97, 104))
-        run('convert', self.mca, self.out, '--to', 'mca', '--tp', 4, *pad)  # one rank: 5 tokens
+        run('convert', self.mca, self.out, '--to', 'mca', '--tp', 4, *pad)  # one rank has 5 tokens
         run('diff', hf, self.out)
         shutil.rmtree(self.out)
         self.refused('convert', self.mca, self.out, '--to', 'mca', '--tp', 4,
@@ -309,7 +310,7 @@ class Defects(FolderCase):
         self.assertEqual(json.loads((self.mca / 'mca_config.json').read_text())['hidden_dropout'], 0.25)
         self.assertEqual(json.loads((self.back / 'config.json').read_text())['residual_dropout'], 0.25)
 
-    # trlX, and what reads torch's files without Python
+    # trlX, and programs that read torch's files without Python
 
     def test_a_model_is_in_memory_twice(self):
         hf = self.model(num_hidden_layers=1)
@@ -324,7 +325,7 @@ class Defects(FolderCase):
         peak = 0
         with subprocess.Popen([PROGRAM, 'convert', hf, self.mca, '--tp', '2', '--threads', '2'],
                               stderr=subprocess.DEVNULL) as process:
-            while process.poll() is None:  # mapped pages count
+            while process.poll() is None:  # mapped pages count too
                 status = pathlib.Path(f'/proc/{process.pid}/status').read_text()
                 found = re.search(r'Name:\s+roll-convert\n[^\0]*VmHWM:\s+(\d+) kB', status)
                 peak = max(peak, int(found[1]) * 1024 if found else 0)
@@ -333,7 +334,7 @@ class Defects(FolderCase):
         size = (hf / 'model.safetensors').stat().st_size
         self.assertGreater(size, 500e6)
         self.assertGreater(peak, 1e6)
-        self.assertLess(peak, size / 3)  # two tensors of 34 MB, two windows, the program
+        self.assertLess(peak, size / 3)  # two tensors of 34 MB, two windows, and the program itself
 
     def test_dicts_of_one_entry_ordered_ones_and_namespaces_are_not_read(self):
         hf = self.model()
@@ -358,7 +359,7 @@ class Defects(FolderCase):
                 texts = [path.read_text() for path in scripts if path.exists()]
                 self.assertTrue(any(f'def {name}(' in text for text in texts), f'{file} {name}')
 
-    # what users of others report
+    # reports of users of other converters
 
     def test_a_tied_model_gets_an_output_layer_or_loses_its_last_stage(self):
         hf = self.model('qwen2', tie_word_embeddings=True)
@@ -373,7 +374,7 @@ class Defects(FolderCase):
         path = self.mca / 'mca_config.json'
         config = json.loads(path.read_text())
         inner = json.loads(config['hf_config_json'])
-        inner['text_config']['dtype'] = 'float32'  # as published ones have it
+        inner['text_config']['dtype'] = 'float32'  # published configs have this key
         path.write_text(json.dumps({**config, 'hf_config_json': json.dumps(inner)}))
         run('convert', self.mca, self.out, '--bf16')
         config = transformers.AutoConfig.from_pretrained(self.out)
@@ -401,7 +402,7 @@ class Defects(FolderCase):
         self.refused('convert', self.mca, self.out, code=1, says=first.name)
 
     def turn_a_byte(self, place, tensor):
-        """In the one file that has these bytes; the file's path."""
+        """Flips a bit in the one file that has the tensor's bytes. Returns the file's path."""
         wanted = tensor.contiguous().view(torch.uint8).numpy().tobytes()
         for path in [place] if place.is_file() else sorted(place.rglob('*')):
             if path.is_symlink() or not path.is_file():

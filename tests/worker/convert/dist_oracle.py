@@ -1,4 +1,4 @@
-"""Distributed checkpoints against their own tools: torch.distributed.checkpoint, megatron-core.
+"""Compares distributed checkpoints with their own tools: torch.distributed.checkpoint and megatron-core.
 
 usage: dist_oracle.py ROLL_CONVERT
 """
@@ -80,7 +80,7 @@ class Dcp(Case):
             self.same('mca', 'hf')
 
     def test_reads_a_model_and_optimizer_kept_as_one_object(self):
-        """The AppState of torch's tutorial of distributed checkpoints."""
+        """The object is the AppState of torch's tutorial on distributed checkpoints."""
         model = self.make('hf')
         optimizer = torch.optim.AdamW(model.parameters(), lr=0.0, weight_decay=0.0)
         model(torch.arange(24).reshape(2, 12), labels=torch.arange(24).reshape(2, 12)).loss.backward()
@@ -116,7 +116,7 @@ class Dcp(Case):
         self.assertIn('differs', done.stderr)
 
     def test_keys_of_single_experts_with_gate_and_up_apart(self):
-        """As fsdp_dtensor has them."""
+        """fsdp_dtensor has such keys."""
         self.make('hf', 'qwen3_moe', sizes=MOE)
         run('convert', self.root / 'hf', self.root / 'mca')
         state = torch.load(self.root / 'mca/iter_0000001/mp_rank_00/model_optim_rng.pt')['model']
@@ -158,7 +158,7 @@ class Dcp(Case):
 
 
 class Metadata(Case):
-    """Forged and unfamiliar .metadata files."""
+    """Forged and unusual .metadata files."""
 
     def change(self, change):
         path = self.root / 'dcp/.metadata'

@@ -1,4 +1,5 @@
-"""Tensors renamed and left out, and checkpoints that do not fit their model: torch, Megatron, peft.
+"""Renames and removes tensors, and converts checkpoints that do not fit their model. Compares with torch, Megatron
+and peft.
 
 usage: edit_oracle.py ROLL_CONVERT
 """
@@ -152,7 +153,7 @@ class Names(FolderCase):
 
 
 class Reuse(FolderCase):
-    """What an earlier target has already is not written again."""
+    """A file that an earlier target has is not written again."""
 
     def files(self, directory):
         return {path.relative_to(directory): path for path in directory.rglob('*')
@@ -214,7 +215,7 @@ class Reuse(FolderCase):
 
 
 class Strictness(FolderCase):
-    """A checkpoint without one tensor of its model and with one too many."""
+    """A checkpoint that lacks one tensor of its model and has one that the model lacks."""
 
     def setUp(self):
         super().setUp()
@@ -226,7 +227,7 @@ class Strictness(FolderCase):
                   {'format': 'pt'})
 
     def megatrons(self, mode):
-        """What Megatron raises or returns for the same two tensors: (raised, unexpected, missing)."""
+        """Returns what Megatron raises or returns for the same two tensors: (raised, unexpected, missing)."""
         one_process()
         folder = self.root / 'strict'
         if not folder.exists():

@@ -1,4 +1,4 @@
-"""Every family of schemas/families on a tiny seeded model of transformers' own class.
+"""Converts tiny seeded models of every family of schemas/families, made with transformers' own classes.
 
 usage: families_oracle.py ROLL_CONVERT
 
@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 from family_models import MODELS, WITH_EXPERTS, copy_to_mtp, logits, make, make_with_mtp, pack_experts
 from oracle import FolderCase, run
 
-# Some layouts for what is of one family; layouts_oracle.py has those that cover all.
+# A few layouts for tests of one family; layouts_oracle.py covers all layouts.
 LAYOUTS = [['--tp', '2'], ['--pp', '2', '--vpp', '2'], ['--tp', '4', '--pp', '4'],
            ['--tp', '2', '--pp', '2', '--transformer-impl', 'local'],
            ['--tp', '4', '--pp', '2', '--vpp', '2'], ['--pp', '4', '--transformer-impl', 'local']]
@@ -30,14 +30,16 @@ EXPERT_LAYOUTS = [['--ep', '2'], ['--ep', '4', '--tp', '2', '--moe_grouped_gemm'
 
 
 def legacy_grouped(state):
-    """A rank's tensors with its experts as GroupedMLP keeps them: each turned, one after another in memory."""
+    """Returns a rank's tensors with the experts in GroupedMLP's form: each transposed, one after another in
+    memory."""
     kept = {name: tensor for name, tensor in state.items() if '.experts.linear_fc' not in name}
     for layer, number, rows in itertools.product(range(4), (1, 2), ('weight1', 'weight2')):
         prefix = f'decoder.layers.{layer}.mlp.experts.'
         each = [state[f'{prefix}linear_fc{number}.weight{expert}'] for expert in range(8)
                 if f'{prefix}linear_fc{number}.weight{expert}' in state]
         if each and rows == f'weight{number}':
-            turned = torch.stack(each).transpose(-1, -2)  # as its sharded_state_dict() merges them
+            # GroupedMLP's sharded_state_dict() merges them in the same way
+            turned = torch.stack(each).transpose(-1, -2)
             kept[prefix + rows] = turned.reshape(*((32, -1) if number == 1 else (-1, 32)))
     return kept
 
@@ -45,7 +47,7 @@ def legacy_grouped(state):
 class Families(FolderCase):
     def test_every_built_in_family_is_tried_here(self):
         known = json.loads(run('families', '--json').stdout)['families']
-        self.assertEqual(sorted(known), sorted([*MODELS, 'kimi_k2']))  # which is deepseek_v3
+        self.assertEqual(sorted(known), sorted([*MODELS, 'kimi_k2']))  # kimi_k2 is tested as deepseek_v3
 
     def round_trips(self, hf, layouts):
         want = load_file(hf / 'model.safetensors')
@@ -72,7 +74,7 @@ class Families(FolderCase):
         for model_type in ('deepseek_v3', 'glm4_moe'):
             hf = make(model_type, {**MODELS[model_type][0], 'num_nextn_predict_layers': 1},
                       self.root / model_type)
-            self.round_trips(hf, LAYOUTS[:1])  # the config says one, the files have none
+            self.round_trips(hf, LAYOUTS[:1])  # the config has such a layer, the files do not
             hf = make_with_mtp(model_type, MODELS[model_type][0], self.root / f'{model_type}-mtp')
             self.round_trips(hf, LAYOUTS[:3] + EXPERT_LAYOUTS[:3])
         state = torch.load(self.root / 'mca/iter_0000001/mp_rank_01_001_001/model_optim_rng.pt')
@@ -85,7 +87,7 @@ class Families(FolderCase):
             hf = make_with_mtp(model_type, MODELS[model_type][0], self.root / model_type)
             copy_to_mtp(hf)
             self.round_trips(hf, LAYOUTS[:1])
-            path = self.root / 'mca/mca_config.json'  # one that does not say: as published
+            path = self.root / 'mca/mca_config.json'  # a published config does not have this key
             path.write_text(path.read_text().replace('"hf_mtp_copies"', '"of_others"'))
             run('convert', self.root / 'mca', self.root / 'again', '--overwrite')
             run('diff', hf, self.root / 'again')
@@ -138,7 +140,7 @@ class Families(FolderCase):
         path.write_text(json.dumps(config))
         run('convert', hf, self.root / 'mca')
         native = json.loads((self.root / 'mca/mca_config.json').read_text())
-        self.assertEqual(native['vision_start_token_id'], 151652)  # transformers' own
+        self.assertEqual(native['vision_start_token_id'], 151652)  # the default of transformers
 
     def test_the_documents_example_converts_what_transformers_saves(self):
         text = (pathlib.Path(__file__).parents[3] / 'docs/families.md').read_text()
@@ -164,14 +166,15 @@ class Families(FolderCase):
             self.assertTrue(torch.equal(logits(hf), logits(self.root / 'back')))
 
     def test_a_packing_that_one_shape_does_not_tell_is_told_by_the_others(self):
-        for width in (16, 32):  # gate_up_proj is square, or down_proj
+        for width in (16, 32):  # with 16 gate_up_proj is square, with 32 down_proj
             text = dict(MODELS['qwen3_vl_moe'][0]['text_config'], moe_intermediate_size=width)
             hf = make('qwen3_vl_moe', dict(MODELS['qwen3_vl_moe'][0], text_config=text), self.root / f'hf{width}')
             saved, as_saved = load_file(hf / 'model.safetensors'), self.root / f'as-saved{width}'
             run('convert', hf, as_saved, '--to', 'mca')
             self.round_trips(hf, LAYOUTS[:1] + EXPERT_LAYOUTS[:2])
             self.assertTrue(torch.equal(logits(hf), logits(self.root / 'back')))
-            pack_experts(hf / 'model.safetensors', 'model.language_model.layers.', True)  # as published
+            # the form of published files
+            pack_experts(hf / 'model.safetensors', 'model.language_model.layers.', True)
             self.round_trips(hf, LAYOUTS[:1])
             run('diff', hf, as_saved)
             turned = load_file(hf / 'model.safetensors')
@@ -182,7 +185,8 @@ class Families(FolderCase):
         published = make('gemma3', MODELS['gemma3'][0], self.root / 'published')
         hf = self.root / 'hf'
         loaded = transformers.AutoModelForImageTextToText.from_pretrained(published)
-        fresh = type(loaded)(loaded.config)  # a model that was loaded is saved under the names it had
+        # a new instance, because a loaded model is saved under the names that it was loaded with
+        fresh = type(loaded)(loaded.config)
         fresh.load_state_dict(loaded.state_dict())
         fresh.save_pretrained(hf)
         names = load_file(hf / 'model.safetensors')
@@ -249,7 +253,8 @@ class Families(FolderCase):
         for dtype in (torch.float32, torch.bfloat16):
             path, name = hf / 'model.safetensors', 'model.layers.1.linear_attn.norm.weight'
             tensors = {key: value.to(dtype) for key, value in load_file(path).items()}
-            tensors[name] = torch.tensor([0.3, 1.7, -0.01, 2.9]).to(dtype)  # one is not exact in it
+            # with 1 subtracted, some of these values are not exact
+            tensors[name] = torch.tensor([0.3, 1.7, -0.01, 2.9]).to(dtype)
             save_file(tensors, path, {'format': 'pt'})
             run('convert', hf, self.root / 'mca', '--verify', '--overwrite')
             state = torch.load(self.root / 'mca/iter_0000001/mp_rank_00/model_optim_rng.pt')['model']
@@ -264,7 +269,7 @@ class Families(FolderCase):
         tensors = load_file(hf / 'model.safetensors')
         run('convert', hf, self.root / 'mca', '--tp', 2)
         rank1 = torch.load(self.root / 'mca/iter_0000001/mp_rank_01/model_optim_rng.pt')['model']
-        # q, k, v, z of each of 4 key heads (6, 6, 8, 8 rows), then b, a (2, 2); rank 1 has heads 2, 3
+        # for each of 4 key heads q, k, v, z (6, 6, 8, 8 rows), then b, a (2, 2); rank 1 has heads 2, 3
         mixed = tensors['model.layers.0.linear_attn.in_proj_qkvz.weight'].view(4, 28, 32)[2:]
         gates = tensors['model.layers.0.linear_attn.in_proj_ba.weight'].view(4, 4, 32)[2:]
         parts = [*mixed.split([6, 6, 8, 8], dim=1), *gates.split(2, dim=1)]
@@ -273,7 +278,7 @@ class Families(FolderCase):
         conv = tensors['model.layers.0.linear_attn.conv1d.weight'].split([24, 24, 32])
         self.assertTrue(torch.equal(rank1['decoder.layers.0.self_attention.conv1d.weight'],
                                     torch.cat([part.chunk(2)[1] for part in conv])))
-        # per group: its query heads, their gates, the key head, the value head
+        # for each group: its query heads, their gates, the key head, the value head
         q, k, v = (tensors[f'model.layers.3.self_attn.{x}_proj.weight'] for x in 'qkv')
         q = q.view(4, 2, 2, 8, 32).transpose(1, 2).reshape(4, 4, 8, 32)
         want = torch.cat([q, k.view(4, 1, 8, 32), v.view(4, 1, 8, 32)], 1)[2:].reshape(-1, 32)
@@ -292,7 +297,7 @@ class Families(FolderCase):
         state = torch.load(
             self.root / 'mca/iter_0000001/mp_rank_00_001/model_optim_rng.pt')['model']
         tensors = load_file(hf / 'model.safetensors')
-        expert = 'model.layers.2.mlp.experts.5.'  # the second of rank 1's four
+        expert = 'model.layers.2.mlp.experts.5.'  # rank 1 has four experts; this is the second
         self.assertTrue(torch.equal(
             state['decoder.layers.2.mlp.experts.linear_fc1.weight1'],
             torch.cat([tensors[expert + 'gate_proj.weight'], tensors[expert + 'up_proj.weight']])))

@@ -1,4 +1,4 @@
-"""Tiny seeded models of every family of schemas/families, of transformers' own classes."""
+"""Makes tiny seeded models of every family of schemas/families, with transformers' own classes."""
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
@@ -32,7 +32,7 @@ VISION3 = dict(PATCHES, hidden_size=16, intermediate_size=24, out_hidden_size=32
 SIGLIP = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2,
               image_size=16, patch_size=4, vision_use_head=False)
 
-# model_type: the configurations to try
+# model_type -> the configurations to test
 MODELS = {
     'llama': [DENSE, dict(DENSE, tie_word_embeddings=True, attention_bias=True)],
     'mistral': [DENSE, dict(DENSE, sliding_window=8)],
@@ -101,14 +101,15 @@ def make(model_type, sizes, path):
             if tensor.dim() == 1 and tensor.is_floating_point():
                 tensor.add_(torch.randn_like(tensor) * 0.1)
             elif tensor.is_floating_point() and not tensor.abs().max() < 10:
-                tensor.normal_(std=0.02)  # transformers leaves some experts as the memory was
+                tensor.normal_(std=0.02)  # transformers leaves some experts uninitialized
     model.save_pretrained(path)
     as_published(model_type, path / 'model.safetensors')
     return path
 
 
 def make_with_mtp(model_type, sizes, path):
-    """The same model with a layer that predicts a further token, which transformers' classes do not have."""
+    """Makes the model with an additional layer that predicts a further token, which transformers' classes do not
+    have."""
     if model_type == 'qwen3_5_moe':
         text = dict(sizes['text_config'], mtp_num_hidden_layers=1)
         hf, layers = make(model_type, dict(sizes, text_config=text), path), text['num_hidden_layers']
@@ -131,7 +132,8 @@ def make_with_mtp(model_type, sizes, path):
 
 
 def copy_to_mtp(hf, layer=4):
-    """The embedding and the output layer once more for that layer, as DeepSeek and GLM publish them."""
+    """Stores the embedding and the output layer a second time for the layer `layer`, as DeepSeek and GLM publish
+    them."""
     path = hf / 'model.safetensors'
     tensors = load_file(path)
     for name, of in (('embed_tokens', 'model.embed_tokens'), ('shared_head.head', 'lm_head')):
@@ -140,7 +142,7 @@ def copy_to_mtp(hf, layer=4):
 
 
 def as_published(model_type, path):
-    """Gives a saved model the names on disk of the published ones, where transformers 5 saves others."""
+    """Renames a saved model's tensors to the published names, where transformers 5 saves other names."""
     tensors = load_file(path)
     if model_type == 'gemma3':
         tensors = {name.replace('vision_tower.', 'vision_tower.vision_model.'): tensor
@@ -149,7 +151,7 @@ def as_published(model_type, path):
 
 
 def pack_experts(path, prefix, turned):
-    """Experts that lie apart, as the tensors gate_up_proj and down_proj of a layer; or those, turned."""
+    """Packs a layer's separate experts into the tensors gate_up_proj and down_proj. If `turned`, transposes these."""
     tensors, packed = load_file(path), {}
     for name in sorted(tensors):
         if not name.startswith(prefix) or '.mlp.experts.' not in name:

@@ -1,4 +1,4 @@
-"""Conversions killed at every write, fsync and rename, and on a disk that is full from every write on.
+"""Kills conversions at every write, fsync and rename, and fills the disk from every write on.
 
 usage: interrupted_test.py ROLL_CONVERT INTERRUPT_LIBRARY
 """
@@ -49,7 +49,7 @@ class Interrupted(unittest.TestCase):
             run('diff', self.root / of, directory).returncode == 0
 
     def conversions(self, *flags, **environment):
-        """Each with one more change let through, until one ends well."""
+        """Yields conversions, each interrupted one change later than the previous, until one succeeds."""
         for at in range(1, 1000):
             done = run('convert', self.root / 'hf', self.out, '--threads', 1, *flags,
                        INTERRUPT_AT=str(at), **environment)
@@ -63,10 +63,10 @@ class Interrupted(unittest.TestCase):
         run('convert', self.root / 'hf', self.root / 'earlier', '--to', 'hf', '--max-shard-size', '3KB')
         for flags in (['--tp', '2'], ['--to', 'hf', '--max-shard-size', '3KB'], ['--to', 'torch_dist'],
                       ['--to', 'hf', '--max-shard-size', '3KB', '--reuse', self.root / 'earlier'], ['nemo']):
-            if flags == ['nemo']:  # by the target's name
+            if flags == ['nemo']:  # the target's name selects this format
                 self.out, self.staging, flags = self.root / 'out.nemo', self.root / '.out.nemo.roll-staging', []
             for at, done in self.conversions(*flags):
-                if self.out.exists():  # the rename is done: what is missing is only its fsync
+                if self.out.exists():  # the rename is done, and only its fsync is missing
                     self.assertTrue(self.is_whole(self.out, 'hf'), at)
                     self.out.unlink() if self.out.is_file() else shutil.rmtree(self.out)
                 elif self.staging.exists() and run('verify', self.staging).returncode == 0:
@@ -93,7 +93,7 @@ class Interrupted(unittest.TestCase):
         for flags in (['--tp', '2'], ['--to', 'hf', '--bf16'], ['--to', 'torch_dist'], ['--to', 'nemo', '--bf16']):
             plan = json.loads(run('convert', self.root / 'hf', self.out, *flags, '--dry-run', '--json').stdout)
             self.assertGreater(plan['disk_free_bytes'], plan['bytes'])
-            small = {'INTERRUPT_AT': '1', 'INTERRUPT_FREE': str(plan['bytes'] - 1)}  # it dies of any change
+            small = {'INTERRUPT_AT': '1', 'INTERRUPT_FREE': str(plan['bytes'] - 1)}  # any change would kill it
             done = run('convert', self.root / 'hf', self.out, *flags, **small)
             self.assertEqual(done.returncode, 4, done.stderr)
             says = rf"needs {plan['bytes']} bytes; the disk has \d+ free"
@@ -128,7 +128,7 @@ class Interrupted(unittest.TestCase):
                 source.write_bytes(whole)
                 seen.add(done.returncode)
                 self.assertFalse(self.staging.exists(), at)
-                if done.returncode == 0:  # it shrank when all was read, or not at all
+                if done.returncode == 0:  # the file shrank after the last read, or not at all
                     self.assertTrue(self.is_whole(self.out, 'hf') or flags[-1] == '--bf16', at)
                     if not is_shorter:
                         break
@@ -159,7 +159,7 @@ class Interrupted(unittest.TestCase):
         self.assertIn('config.json is not a regular file', run('inspect', self.root / 'of-config.json').stderr)
 
     def test_a_bit_that_turned_on_its_way_to_the_disk_is_found_by_verify(self):
-        write_llama(self.root / 'large', **{**SIZES, 'vocab_size': 2048})  # the embedding: 128 KiB
+        write_llama(self.root / 'large', **{**SIZES, 'vocab_size': 2048})  # the embedding has 128 KiB
         write_adapter(self.root / 'lora', SIZES['hidden_size'], rank=2048)
         for flags in (['--tp', '1'], ['--to', 'hf'], ['--to', 'bin'], ['--to', 'torch_dist'], ['--to', 'nemo'],
                       ['--adapter', self.root / 'lora', '--tp', '1'],

@@ -20,12 +20,12 @@ from oracle import FolderCase, bits, run
 PARAMETERS = {'tp': (1, 2, 4), 'pp': (1, 2, 4), 'vpp': (1, 2, 3), 'ep': (1, 2, 4), 'etp': (1, 2),
               'names': ('transformer_engine', 'local'), 'grouped': (False, True),
               'padded': (False, True), 'tied': (False, True), 'dtype': (torch.float32, torch.bfloat16)}
-RUN = 5  # of each family, each so many-th conversion's result
-LAYERS = 12  # which pp 4 x vpp 2 does not divide
+RUN = 5  # of each family, the result of every RUN-th conversion is run
+LAYERS = 12  # not divisible by pp 4 x vpp 2
 
 
 def covering(parameters, allowed):
-    """A few combinations, as dicts, in which every pair of values meets that an allowed one has."""
+    """Returns a few combinations, as dicts, that together have every pair of values of some allowed combination."""
     names = list(parameters)
     combinations = [one for one in (dict(zip(names, values))
                                     for values in itertools.product(*parameters.values()))
@@ -42,7 +42,8 @@ def covering(parameters, allowed):
 
 
 def extended(combinations, name, values):
-    """The same with one parameter more, whose values meet all the others' too: a few more of them."""
+    """Extends the combinations by a parameter, and adds some, so that its values meet all values of the other
+    parameters."""
     left = {(pair, value) for one in combinations for pair in one.items() for value in values}
     chosen = []
 
@@ -86,7 +87,7 @@ def options(one):
 
 
 def deep(sizes):
-    """The same model with more layers."""
+    """Returns the sizes of the same model with LAYERS layers."""
     for inner in ('thinker_config', 'text_config'):
         if inner in sizes:
             return {**sizes, inner: deep(sizes[inner])}
@@ -94,7 +95,7 @@ def deep(sizes):
 
 
 def tied(sizes, ties):
-    """The same model with its embedding as the output layer, or with one of its own."""
+    """Returns the sizes of the same model with a tied output layer, or with a separate one."""
     inner = {key: tied(value, ties) for key, value in sizes.items() if key in ('text_config', 'thinker_config')}
     return {**sizes, **inner, 'tie_word_embeddings': ties}
 
@@ -128,7 +129,7 @@ class Layouts(FolderCase):
                            for directory in (hf, self.root / 'back')))
 
     def source(self, model_type, one):
-        """A directory of the model that the combination speaks of, as far as the family has such."""
+        """Returns a directory with the model of the combination, as far as the family has such a model."""
         path = self.root / f'{model_type}-{one["variant"]}-{one["tied"]}-{one["mtp"]}'
         if not path.exists():
             sizes = tied(deep(MODELS[model_type][one['variant']]), one['tied'])
@@ -161,7 +162,7 @@ class Layouts(FolderCase):
                     with self.subTest(model_type=model_type, variant=number, to=to):
                         run('convert', hf, self.root / to, '--to', to, '--overwrite', *options)
                         run('convert', self.root / to, self.root / 'back', '--to', 'hf', '--overwrite')
-                        run('diff', hf, self.root / 'back')  # experts may be packed now that lay apart
+                        run('diff', hf, self.root / 'back')  # experts that were separate may be packed now
 
     def test_a_tied_model_has_no_output_layer(self):
         for model_type in MODELS:
@@ -178,7 +179,7 @@ class Layouts(FolderCase):
         hf = make('mixtral', MODELS['mixtral'][0], self.root / 'hf')
         run('convert', hf, self.root / 'mca', '--tp', 4, '--etp', 2, '--ep', 2)
         names = sorted(path.name for path in (self.root / 'mca/iter_0000001').iterdir())
-        # process r is of tp r % 4, etp r % 2 and ep r / 2 % 2
+        # process r has tp r % 4, etp r % 2 and ep r / 2 % 2
         self.assertEqual(names, ['mp_rank_00_000', 'mp_rank_01_000', 'mp_rank_02_001', 'mp_rank_03_001'])
         state = torch.load(self.root / 'mca/iter_0000001/mp_rank_03_001/model_optim_rng.pt')['model']
         tensors = load_file(hf / 'model.safetensors')
@@ -193,7 +194,7 @@ class Layouts(FolderCase):
         config = json.loads((self.root / 'mca/mca_config.json').read_text())
         self.assertEqual(config['num_layers_in_first_pipeline_stage'], 2)
         state = torch.load(self.root / 'mca/iter_0000001/mp_rank_00_001/model_optim_rng.pt')
-        # 1 | 3 | 2, then 1 | 3 | 2: the second stage has layers 1 to 3, and 7 to 9
+        # stages have 1 | 3 | 2 layers, then 1 | 3 | 2 again: the second has layers 1 to 3, and 7 to 9
         name = 'self_attn.o_proj.weight'
         tensors = load_file(hf / 'model.safetensors')
         self.assertTrue(torch.equal(state['model1']['decoder.layers.2.self_attention.linear_proj.weight'],

@@ -1,5 +1,5 @@
-"""What native tensors hold, asked of megatron-core itself: its GPTModel on a CPU, loaded with our
-files by its own state_dict, gives the logits that transformers gives for the HuggingFace directory.
+"""Checks what native tensors hold by megatron-core itself: its GPTModel on a CPU loads the converted files by its own
+state_dict and must give transformers' logits for the HuggingFace directory.
 
 usage: megatron_modules_oracle.py ROLL_CONVERT    (PYTHONPATH has megatron-core 0.16; packaging/oracle.txt)
 """
@@ -16,7 +16,7 @@ from family_models import MODELS, logits, make
 from oracle import FolderCase, run
 
 warnings.filterwarnings('ignore')
-os.environ['TORCHDYNAMO_DISABLE'] = '1'  # nothing is worth compiling here
+os.environ['TORCHDYNAMO_DISABLE'] = '1'  # compiling is not worth its time here
 from megatron.core import parallel_state, tensor_parallel  # noqa: E402
 from megatron.core.models.gpt import GPTModel  # noqa: E402
 from megatron.core.models.gpt.gpt_layer_specs import get_gpt_decoder_block_spec  # noqa: E402
@@ -27,11 +27,11 @@ from megatron.core.transformer.moe import moe_utils  # noqa: E402
 from megatron.core.transformer import MLATransformerConfig, TransformerConfig  # noqa: E402
 
 
-LATENT = []  # whether the model in hand has latent attention
+LATENT = []  # whether the current model has latent attention
 YARN = {'rope_type': 'yarn', 'factor': 4.0, 'mscale': 0.7, 'mscale_all_dim': 1.0, 'beta_fast': 24, 'beta_slow': 2,
         'original_max_position_embeddings': 16, 'rope_theta': 10000.0}
 
-# Fields of mca_config.json that TransformerConfig has, and that a CPU needs otherwise.
+# Fields of TransformerConfig that a CPU needs with other values than mca_config.json has.
 CPU = dict(use_cpu_initialization=True, apply_rope_fusion=False, masked_softmax_fusion=False,
            bias_dropout_fusion=False, gradient_accumulation_fusion=False, persist_layer_norm=False,
            bias_activation_fusion=False, params_dtype=torch.float32, moe_token_dispatcher_type='allgather',
@@ -39,7 +39,8 @@ CPU = dict(use_cpu_initialization=True, apply_rope_fusion=False, masked_softmax_
 
 
 class PlainAttention(torch.nn.Module):
-    """For latent attention, whose values have another width than its keys: Megatron's own cannot without a GPU."""
+    """Attention for latent attention, whose values and keys differ in width; Megatron's own requires a GPU for
+    that."""
 
     def __init__(self, *_, softmax_scale, **__):
         super().__init__()
@@ -56,13 +57,13 @@ def start_megatron():
     torch.distributed.init_process_group('gloo', init_method=f'file://{tempfile.mktemp()}',
                                          rank=0, world_size=1)
     parallel_state.initialize_model_parallel()
-    tracker = tensor_parallel.get_cuda_rng_tracker()  # only dropout would draw from it
+    tracker = tensor_parallel.get_cuda_rng_tracker()  # only dropout would use it
     type(tracker).fork = lambda self, name=None: contextlib.nullcontext()
-    moe_utils.te_general_gemm = None  # 0.16.1 asks for the name without TransformerEngine too
-    multi_latent_attention.HAVE_TE = False  # it believes in what it could not import
+    moe_utils.te_general_gemm = None  # 0.16.1 uses the name even without TransformerEngine
+    multi_latent_attention.HAVE_TE = False  # it is true even if the import failed
     plain = LocalSpecProvider.core_attention
     LocalSpecProvider.core_attention = lambda self: PlainAttention if LATENT else plain(self)
-    torch.cuda.current_device = lambda: 'cpu'  # where rotary embeddings and norms put their buffers
+    torch.cuda.current_device = lambda: 'cpu'  # rotary embeddings and norms put their buffers there
 
 
 def native_config(mca):
@@ -70,7 +71,7 @@ def native_config(mca):
     known = {field for field in names.__dataclass_fields__}
     values = {name: value for name, value in mca.items()
               if name in known and (value is not None or name == 'q_lora_rank')}
-    values['mtp_num_layers'] = mca.get('mtp_num_layers') or None  # as ROLL reads a 0
+    values['mtp_num_layers'] = mca.get('mtp_num_layers') or None  # ROLL also reads 0 as None
     for name in ('init_method_std',):
         values.pop(name, None)
     if mca.get('swiglu'):

@@ -1,5 +1,5 @@
-"""Megatron's own checkpoints (a torch file for each rank): Megatron's modules load what we write and
-save what we read; older versions as Megatron's loader permutes them.
+"""Tests Megatron's own checkpoints (a torch file for each rank). Megatron's modules load the converted files, and
+save files to convert. Files of older versions have their rows permuted as by Megatron's loader.
 
 usage: megatron_oracle.py ROLL_CONVERT
 """
@@ -20,7 +20,7 @@ LLAMA = dict(vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_lay
              num_attention_heads=8, num_key_value_heads=4, max_position_embeddings=64)
 MEGATRON = dict(num_layers=4, hidden_size=32, ffn_hidden_size=48, num_attention_heads=8,
                 num_query_groups=4, kv_channels=4)
-HEAD = 4  # rows of one
+HEAD = 4  # rows of a head
 
 
 def load(path):
@@ -151,7 +151,7 @@ class Modules(Case):
 
 
 def core_weights(tensors, layer, rank, ranks):
-    """A layer of one tensor-parallel rank, attention's rows as checkpoint version 2 has them."""
+    """Returns a layer of one tensor-parallel rank, with attention rows in the order of checkpoint version 2."""
     get = lambda name: tensors[f'model.layers.{layer}.{name}.weight']
     cut = lambda name, dim=0: get(name).chunk(ranks, dim)[rank]
     heads = [cut(f'self_attn.{part}_proj').unflatten(0, (-1, HEAD)) for part in 'qkv']
@@ -164,7 +164,7 @@ def core_weights(tensors, layer, rank, ranks):
 
 
 class Older(Case):
-    """Models before Megatron's core: nested dicts, other names, other orders of rows."""
+    """Models before Megatron core: nested dicts, other names, other orders of attention rows."""
 
     def write(self, tensors, version, pad=96, ranks=2, **args):
         for rank in range(ranks):
@@ -172,7 +172,7 @@ class Older(Case):
             for layer in range(LLAMA['num_hidden_layers']):
                 weights = core_weights(tensors, layer, rank, ranks)
                 name = 'self_attention.query_key_value.weight'
-                rows = weights[name].unflatten(0, (-1, 3, HEAD))  # [heads, q k v, rows]
+                rows = weights[name].unflatten(0, (-1, 3, HEAD))  # dims [heads, q k v, rows]
                 if version == 0:
                     weights[name] = rows.transpose(0, 1).flatten(0, 2)
                 if version == 1:
@@ -193,7 +193,7 @@ class Older(Case):
             if args:
                 state['args'] = argparse.Namespace(**args)
             if version == 0:
-                del state['checkpoint_version']  # as it was before there were versions
+                del state['checkpoint_version']  # checkpoints had no version at first
             self.save(f'v{version}/iter_0000003', f'mp_rank_{rank:02}', state)
         (self.root / f'v{version}/latest_checkpointed_iteration.txt').write_text('3\n')
 

@@ -1,4 +1,4 @@
-"""Megatron's own model, on gloo and CPU: loads and saves distributed checkpoints at a layout.
+"""Runs Megatron's own model on gloo and CPU: it loads and saves distributed checkpoints in a layout.
 
 The ranks are forks of the process that imported Megatron.
 """
@@ -10,7 +10,7 @@ import warnings
 import torch
 
 warnings.filterwarnings('ignore')
-# Asked for whatever the device is.
+# Megatron calls this on every device.
 torch.cuda.current_device = lambda: 'cpu'
 torch.cuda.synchronize = lambda *_: None
 torch.Tensor.cuda = lambda self, *_, **__: self
@@ -23,7 +23,7 @@ try:
     from megatron.core.tensor_parallel.random import CudaRNGStatesTracker
     from megatron.core.transformer import TransformerConfig
     CudaRNGStatesTracker.fork = lambda *_: contextlib.nullcontext()
-    # Its own spawns a process, which would import this one's main program again.
+    # Megatron's own queue spawns a process, which would import this process's main program again.
     filesystem_async._get_write_results_queue = multiprocessing.get_context('fork').Manager().Queue
 except ImportError:
     TransformerConfig = None

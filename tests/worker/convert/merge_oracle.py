@@ -1,4 +1,4 @@
-"""roll-convert merge against peft's merge_and_unload.
+"""Compares roll-convert merge with peft's merge_and_unload.
 
 usage: merge_oracle.py ROLL_CONVERT
 """
@@ -37,7 +37,7 @@ class Merge(FolderCase):
             self.root / 'fp32', dtype=torch.bfloat16).save_pretrained(self.root / 'bf16')
 
     def adapter(self, kind):
-        """An adapter with random weights, saved in fp32."""
+        """Writes an adapter with random weights, in fp32."""
         base = transformers.LlamaForCausalLM.from_pretrained(self.root / 'fp32')
         model = peft.get_peft_model(base, peft.LoraConfig(task_type='CAUSAL_LM', **KINDS[kind]))
         with torch.no_grad():
@@ -110,7 +110,8 @@ class Merge(FolderCase):
         for kind in KINDS:
             with self.subTest(kind=kind):
                 adapter = self.adapter(kind)
-                # PEFT rounds the change of an embedding before it adds it; that is not what we want.
+                # Computes embeddings in fp32, because PEFT otherwise rounds their change before it adds it, which
+                # Roll does not.
                 compute = torch.float32 if kind == 'embedding' else torch.bfloat16
                 want = {name: tensor.to(torch.bfloat16) for name, tensor in
                         self.merged_by_peft(self.root / 'bf16', adapter, compute).items()}
@@ -121,7 +122,8 @@ class Merge(FolderCase):
                     self.assertEqual(got[name].dtype, torch.bfloat16)
                     a = got[name].view(torch.int16).int()
                     b = want[name].view(torch.int16).int()
-                    # Where weight and change cancel, fp32's own rounding is many ulps of the rest.
+                    # Excludes elements in which weight and change cancel, because fp32's own rounding is many ulps of
+                    # what remains.
                     tiny = want[name].abs() < 1e-4 * want[name].abs().max()
                     self.assertLessEqual((a - b)[~tiny].abs().max(), 1, name)
                     different += (a != b).sum().item()
@@ -205,7 +207,7 @@ class Merge(FolderCase):
             self.assertEqual(str(start) in done.stderr, code == 2, start)
 
     def experts_adapter(self, model_type, **changes):
-        """A model with experts, and an adapter of all its linear layers as PEFT writes it now."""
+        """Makes a model with experts, and an adapter of all its linear layers in PEFT's present form."""
         hf, adapter = self.root / model_type, self.root / f'{model_type}-adapter'
         make(model_type, MODELS[model_type][0], hf)
         model = auto_class(transformers.AutoConfig.from_pretrained(hf)).from_pretrained(hf)

@@ -1,4 +1,4 @@
-"""NeMo checkpoints against what trlX's converter makes, slice by slice, and against tar.
+"""Compares NeMo checkpoints with the output of trlX's converter, slice by slice, and with tar.
 
 usage: nemo_oracle.py ROLL_CONVERT
 """
@@ -21,7 +21,7 @@ HEAD = 4
 
 
 def slices(tensors, rank, ranks, layers=range(4), core=False):
-    """A rank's state dict as trlX's converter cuts it, or (core) as NeMo's own does."""
+    """Returns a rank's state dict as trlX's converter slices it or, if `core`, as NeMo's own does."""
     tensors = {name: tensor.bfloat16() for name, tensor in tensors.items()}
     cut = lambda name, dim=0: tensors[name + '.weight'].chunk(ranks, dim)[rank].clone()
     front = 'model.language_model.'
@@ -55,7 +55,7 @@ class Nemo(FolderCase):
         return load_file(self.root / 'hf/model.safetensors')
 
     def same(self, name):
-        """As the model in bf16."""
+        """Checks that the checkpoint equals the model in bf16."""
         run('diff', self.root / 'hf', self.root / name, '--cast', '--config', self.root / 'hf')
 
     def assert_state(self, path, want):
@@ -101,7 +101,8 @@ class Nemo(FolderCase):
         done = run('convert', self.root / 'hf', self.root / 'a.nemo', *options, code=4)
         self.assertIn('--overwrite', done.stderr)
         run('convert', self.root / 'hf', self.root / 'a.nemo', '--overwrite', '--dtype', 'fp16')
-        run('convert', self.root / 'a.nemo', self.root / 'back')  # its config and tokenizer are in it
+        # without --config, because the archive contains config and tokenizer
+        run('convert', self.root / 'a.nemo', self.root / 'back')
         run('diff', self.root / 'hf', self.root / 'back', '--cast')
         for name in ('tokenizer.json', 'additional_chat_templates/tool.jinja'):
             self.assertEqual((self.root / 'back' / name).read_text(), (self.root / 'hf' / name).read_text())
@@ -194,7 +195,7 @@ class Nemo(FolderCase):
             big = tarfile.TarInfo('./optimizer.bin')
             big.size = 9 << 30
             file.write(big.tobuf(archive.format))
-            archive.offset = file.seek(big.size, os.SEEK_CUR)  # a hole
+            archive.offset = file.seek(big.size, os.SEEK_CUR)  # leaves a hole in the file
             archive.add(directory, arcname='.')
         self.same('model.nemo')
         run('verify', self.root / 'model.nemo', '--config', self.root / 'hf')

@@ -1,4 +1,4 @@
-"""What the oracle scripts share: the program under test, and a folder for each test."""
+"""Shared by the oracle scripts: the program under test, and a folder for each test."""
 import pathlib
 import shutil
 import socket
@@ -17,7 +17,7 @@ transformers.utils.logging.set_verbosity_error()
 
 
 def run(*args, code=0):
-    """Runs the program, which must exit with the code; None: with any of a refusal's."""
+    """Runs the program. It must exit with `code` or, if that is None, with any error's code."""
     done = subprocess.run([PROGRAM, *map(str, args)], capture_output=True, text=True, timeout=120)
     wanted = range(1, 6) if code is None else (code,)
     assert done.returncode in wanted, f'{args}: exit {done.returncode}\n{done.stdout}{done.stderr}'
@@ -25,7 +25,7 @@ def run(*args, code=0):
 
 
 class FolderCase(unittest.TestCase):
-    """`root` is a folder of the test's own."""
+    """A test with its own folder, `root`."""
 
     def setUp(self):
         self.root = pathlib.Path(tempfile.mkdtemp(prefix='roll-oracle-'))

@@ -1,4 +1,5 @@
-"""Several processes write one target together: the same bytes as one alone, and nothing if one of them fails.
+"""Several processes write one target together. They write the same bytes as a single process, or nothing if one
+fails.
 
 usage: parts_test.py ROLL_CONVERT
 """
@@ -40,7 +41,7 @@ class Parts(unittest.TestCase):
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def together(self, count, *args):
-        """The statuses and what was said, of parts 0 and on; the last one starts first."""
+        """Runs `count` processes, starting with the last. Returns the statuses and messages, from part 0 on."""
         self.runs += 1
         parts = [self.start(f'{i}/{count}', *args, run=f'run{self.runs}') for i in reversed(range(count))]
         said = [part.communicate(timeout=60)[1] for part in parts]
@@ -69,16 +70,16 @@ class Parts(unittest.TestCase):
         target = self.root / 'out'
         whole = self.start('0/2', 'convert', 'hf', target, '--tp', '2')
         other = self.start('1/2', 'convert', 'hf', target, '--tp', '2', '--reuse', 'hf/config.json')
-        self.assertEqual(other.wait(60), 3, other.stderr.read())  # refused before it met anybody
+        self.assertEqual(other.wait(60), 3, other.stderr.read())  # refused before it joined the others
         time.sleep(0.5)
-        self.assertIsNone(whole.poll())  # waits for it
+        self.assertIsNone(whole.poll())  # it still waits for the other part
         whole.send_signal(signal.SIGTERM)
         self.assertEqual(whole.wait(60), 5)
         self.assert_nothing_is_left('out')
 
     def test_the_others_end_with_the_first(self):
         target = self.root / 'out'
-        # Part 1 of 3 never comes: the first waits, and what it says when it is stopped ends part 2.
+        # Part 1 of 3 never comes, so the first waits. When the first is stopped, its message ends part 2.
         first, third = (self.start(part, 'convert', 'hf', target, '--tp', '2') for part in ('0/3', '2/3'))
         deadline = time.monotonic() + 30
         note = self.root / '.out.roll-staging/.roll-parts/2'

@@ -1,4 +1,5 @@
-"""Checkpoints of Megatron's optimizers and of its FSDP: the states it keeps, the keys it asks for.
+"""Converts checkpoints of Megatron's optimizers and of its FSDP: the optimizer states, and the keys that Megatron
+requires.
 
 usage: states_oracle.py ROLL_CONVERT
 """
@@ -25,7 +26,7 @@ warnings.filterwarnings('ignore')
 
 
 def plain(directory):
-    """Every tensor of a distributed checkpoint, whole."""
+    """Returns every tensor of a distributed checkpoint, whole."""
     found = dcp.FileSystemReader(directory).read_metadata().state_dict_metadata
     state = {key: torch.empty(one.size, dtype=one.properties.dtype) for key, one in found.items()
              if isinstance(one, TensorStorageMetadata)}
@@ -34,7 +35,7 @@ def plain(directory):
 
 
 def write_chunks(directory, tensors, more):
-    """A checkpoint of {key: (shape, [(offsets, tensor)])}; `more`: Megatron's data of each key."""
+    """Writes a checkpoint of {key: (shape, [(offsets, tensor)])}. `more` is Megatron's own data for the keys."""
     directory.mkdir()
     content, listed, stored = b'', {}, {}
     for key, (shape, chunks) in tensors.items():
@@ -55,7 +56,7 @@ def write_chunks(directory, tensors, more):
 
 
 def flat(tensor, dice):
-    """As Megatron before 0.14 saved it: ranks have boxes, flat, each in two runs."""
+    """Returns a tensor as Megatron before 0.14 saved it: each rank has a box, stored flat in two runs."""
     counts = [dice.choice([n for n in (1, 2, 4) if dim % n == 0]) for dim in tensor.shape]
     local = [dim // count for dim, count in zip(tensor.shape, counts)]
     size, chunks = torch.Size(local).numel(), []
@@ -68,7 +69,7 @@ def flat(tensor, dice):
 
 
 class Optimizer(FolderCase):
-    """States of a model whose weights are those of `hf`; the main weights are twice as large."""
+    """Optimizer states of a model whose weights are those of `hf`; the main weights are twice as large."""
 
     def setUp(self):
         super().setUp()
@@ -102,7 +103,7 @@ class Optimizer(FolderCase):
         self.check(self.root / 'mca', 2)
 
     def test_states_that_were_kept_flat_are_read(self):
-        """As those before Megatron 0.14 (nd_reformulated_orig_global_shape)."""
+        """Megatron before 0.14 stored them so (nd_reformulated_orig_global_shape)."""
         for seed in range(5):
             dice = random.Random(seed)
             tensors = {key: (t.shape, [((0,) * t.dim(), t)]) for key, t in self.weights.items()}
@@ -144,7 +145,7 @@ class Optimizer(FolderCase):
 
 class Fsdp(FolderCase):
     def keys_of(self, torch_dist, gated=True):
-        """What Megatron's checkpoint_inspector makes of torch_dist's keys, with --swiglu."""
+        """Returns torch_dist's keys as Megatron's checkpoint_inspector converts them, with --swiglu."""
         made = {}
         for key, tensor in torch_dist.items():
             parts = {f'model.module.{key}': tensor}

@@ -1,4 +1,4 @@
-"""Types of eight bits and less: weights with a scale for each block, and what only travels.
+"""Types of eight bits and less: weights with a scale for each block, and types that are only copied.
 
 usage: types_oracle.py ROLL_CONVERT
 """
@@ -20,7 +20,7 @@ EVERY = torch.arange(256, dtype=torch.uint8)
 
 
 def blocks(tensor, sizes):
-    """A scale for each block of a matrix, and what that makes of each element."""
+    """Returns a scale for each block of a matrix, and the scale of each element."""
     counts = [-(-dim // size) for dim, size in zip(tensor.shape, sizes)]
     scales = torch.rand(counts) + 0.5
     spread = scales.repeat_interleave(sizes[0], 0).repeat_interleave(sizes[1], 1)
@@ -29,7 +29,8 @@ def blocks(tensor, sizes):
 
 class Blocks(FolderCase):
     def quantize(self, model_type='deepseek_v3', sizes=(16, 20), kind=torch.float8_e4m3fn):
-        """Every matrix of the decoder's layers but the routers: as published, and as it is meant."""
+        """Quantizes every matrix of the decoder's layers but the routers. Writes the published form and the
+        dequantized weights."""
         hf = make(model_type, MODELS[model_type][0], self.root / 'hf')
         path, written, meant = hf / 'model.safetensors', {}, {}
         for name, tensor in load_file(path).items():
@@ -109,7 +110,7 @@ class Blocks(FolderCase):
 
 
 class Quantized(FolderCase):
-    """What --dtype fp8 writes: transformers' own numbers, and a model that it loads."""
+    """The output of --dtype fp8: transformers' own numbers, and a model that transformers loads."""
 
     SIZES = dict(hidden_size=128, intermediate_size=256, num_attention_heads=4,
                  num_key_value_heads=2, head_dim=64, num_hidden_layers=2)
@@ -200,7 +201,7 @@ class Quantized(FolderCase):
 
 
 class Codes(FolderCase):
-    """Weights that are codes of a quantization are refused by its name."""
+    """Weights that are codes of a quantization are refused, with its name in the message."""
 
     def refused(self, hf, *says):
         done = run('convert', hf, self.root / 'out', code=2)
@@ -234,7 +235,7 @@ class Codes(FolderCase):
 
 class LessThanAByte(FolderCase):
     def with_type(self, kind, numbers, name='model.layers.1.mlp.down_proj.weight'):
-        """The tensor in a type that torch has not: as many bytes as `numbers` to 8 bits make."""
+        """Writes a model with a tensor in a type that torch lacks, with `numbers` bits per element."""
         hf = make('llama', MODELS['llama'][0], self.root / kind)
         path = hf / 'model.safetensors'
         tensors, header, data = load_file(path), {}, b''

@@ -1,4 +1,4 @@
-"""The converter as a library: installed, found by a project outside the tree, linked and run.
+"""The converter as a library: a project outside the tree finds the installed library, links it and runs.
 
 usage: library_test.py BUILD_DIRECTORY ROLL_CONVERT
 """

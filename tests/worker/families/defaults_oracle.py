@@ -1,4 +1,5 @@
-"""What a config leaves out, or says null to, is what transformers makes of it: for every family and every key.
+"""Tests that an absent or null key of a config has the value that transformers gives it, for every family and every
+key.
 
 usage: defaults_oracle.py CONFIG_FIELDS
 
@@ -16,12 +17,12 @@ import transformers
 
 FIELDS = sys.argv.pop(1)
 TABLES = sorted((Path(__file__).resolve().parents[3] / 'schemas/families').glob('*.json'))
-# Sizes other than transformers' own, so that a default that follows another key does not look like a number.
+# Sizes other than transformers' own, so that a default that depends on another key is not taken for a fixed number.
 SIZES = {'num_hidden_layers': 32, 'num_attention_heads': 24, 'hidden_size': 2304, 'use_sliding_window': True,
          'sliding_window': 4096, 'max_position_embeddings': 4096}
-# Text models are read through these objects.
+# The objects in which configs have the sizes of the text model.
 TEXT = ('text_config', 'thinker_config')
-# Native fields that no key of transformers says: how Megatron spreads or weights losses, and Roll's own words.
+# Native fields that no key of transformers sets: how Megatron splits work or weights losses, and Roll's own fields.
 APART = {
     'rope_scaling': 'the trainer\'s "model" has what it means', 'rope_parameters': 'likewise',
     'rotary_scaling_factor': 'Megatron\'s factor, which counts where rope_type says so',
@@ -40,7 +41,7 @@ def is_apart(field, model_type):
 
 
 def keys_of(table):
-    """Every HuggingFace key that decides about a native field."""
+    """Returns every HuggingFace key that determines a native field."""
     keys = []
     for source in table['config'].values():
         names = source['from'] if isinstance(source, dict) else source
@@ -54,7 +55,7 @@ def keys_of(table):
 
 
 def place(config, path):
-    """The object that holds the last key of a path, and that key; None where there is none."""
+    """Returns the object that holds the last key of a path, and that key; None if there is none."""
     *objects, key = path.split('.')
     for name in objects:
         config = config.get(name) if isinstance(config, dict) else None
@@ -62,7 +63,7 @@ def place(config, path):
 
 
 def spelled(config):
-    """All keys as transformers reads this config.json."""
+    """Returns the config with all keys as transformers reads this config.json."""
     given = copy.deepcopy(config)
     model_type = given.pop('model_type')
     made = transformers.AutoConfig.for_model(model_type, **given).to_dict()
@@ -70,7 +71,7 @@ def spelled(config):
 
 
 def small(config):
-    """The text model's part with SIZES."""
+    """Replaces the sizes of the text model by SIZES."""
     for name in TEXT:
         if isinstance(config.get(name), dict):
             small(config[name])
@@ -81,14 +82,14 @@ def small(config):
 
 
 def groups_of(table):
-    """Lists of keys that are left out at once: those of an encoder together, which costs less."""
+    """Returns lists of keys to omit together. The keys of an encoder are one list, because that costs less."""
     keys = keys_of(table)
     encoder = [path for paths in keys for path in paths if 'vision_config.' in path]
     return [paths for paths in keys if 'vision_config.' not in paths[0]] + ([encoder] if encoder else [])
 
 
 def changes(base, paths):
-    """Configs without the key, and, of models without encoders, with null for it."""
+    """Yields configs without the key and, for models without encoders, with null for it."""
     for kind in ('absent',) if any(name in base for name in TEXT) else ('absent', 'null'):
         config, found = copy.deepcopy(base), False
         for path in paths:
@@ -116,7 +117,7 @@ def cases():
             for kind, config in changes(base, paths):
                 try:
                     yield f'{model_type} {kind} {paths[0]}', config, spelled(config)
-                except Exception:  # transformers refuses it, each time with another type of error
+                except Exception:  # transformers refuses it; the type of the error varies
                     continue
 
 
@@ -135,13 +136,13 @@ class Defaults(unittest.TestCase):
         theirs = fields([config for _, _, config in tried])
         wrong = []
         for (name, *_), mine, want in zip(tried, ours, theirs, strict=True):
-            if 'error' in mine or 'error' in want:  # refused is not silent
+            if 'error' in mine or 'error' in want:  # a refusal is visible to the user
                 continue
             model_type = name.split()[0]
             for field, value in want['native'].items():
                 got = mine['native'].get(field)
                 if field == 'sliding_window_layers' and mine['native'].get('sliding_window') is None:
-                    continue  # no layer slides
+                    continue  # no layer has a window
                 if got != value and not isinstance(value, dict) and not is_apart(field, model_type):
                     wrong.append(f'{name}: {field} is {got}, in transformers {value}')
             if mine.get('model') != want.get('model'):

@@ -92,7 +92,8 @@ def kinds():
 
 
 def compiled_normalizer(rule):
-    """One of SentencePiece's own tables of characters (nmt_nfkc, nmt_nfkc_cf, ...), as a model of it carries one."""
+    """Returns one of SentencePiece's own tables of characters (nmt_nfkc, nmt_nfkc_cf, ...), in the form of tokenizer
+    files."""
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(["a b c d e f g"] * 9), model_writer=model, vocab_size=12, hard_vocab_limit=False,
@@ -102,20 +103,20 @@ def compiled_normalizer(rule):
 
 
 def unigram_parts(name):
-    """What stands around the model: normalizer and pre-tokenizer."""
+    """Returns the parts around the model: normalizer and pre-tokenizer."""
     metaspace = pre_tokenizers.Metaspace(prepend_scheme="always" if "plain" in name else "first",
                                          split="whole" not in name)
     if "compiled" not in name:
         return None if "plain" in name else normalizers.NFC(), metaspace
     table = compiled_normalizer(name.split()[-1])
-    if "words" in name:  # as T5 and XLM-R have it
+    if "words" in name:  # the form of T5 and XLM-R
         return table, pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), metaspace])
     return normalizers.Sequence([table, normalizers.Strip(left=False, right=True),
                                  normalizers.Replace(Regex(" {2,}"), "▁")]), metaspace
 
 
 def unigram(name, texts):
-    """A Unigram model over what a Metaspace kind does around it."""
+    """Returns a tokenizer with a Unigram model and a kind of Metaspace."""
     specials = ["<unk>", "<s>", "</s>", "<|end|>"]
     tokenizer = Tokenizer(models.Unigram())
     tokenizer.normalizer, tokenizer.pre_tokenizer = unigram_parts(name)
@@ -133,7 +134,7 @@ def unigram(name, texts):
     return tokenizer
 
 
-# Their first characters become several words, a word with a space before it, and nothing.
+# The first characters of these texts become several words, a word with a space before it, and nothing.
 EDGES = ["\ufdfa و", "\ufdfb", "\u00a8 x", "\u2017\u0301 \u00bd", " \u200b a"]
 
 ADDED = [AddedToken("<|left|>", lstrip=True, special=True), AddedToken("<|right|>", rstrip=True, special=True),
@@ -172,7 +173,7 @@ def read_results(path, count):
 
 
 def compare(name, tokenizer, program, texts, folder):
-    """The number of documents that differ; the first is shown."""
+    """Returns the number of documents that differ. Prints the first."""
     file, inputs, out = folder / "tokenizer.json", folder / "documents", folder / "out"
     tokenizer.save(str(file))
     inputs.write_bytes(b"".join(struct.pack("<I", len(text)) + text for text in texts))
@@ -203,7 +204,7 @@ def compare(name, tokenizer, program, texts, folder):
 
 
 def files_in(folder, size, document=8000):
-    """Parts of every file, text or not, up to `size` bytes together."""
+    """Returns parts of all files, text or not, with up to `size` bytes in all."""
     files = [file for file in sorted(folder.rglob("*")) if file.is_file()]
     each, texts = max(document, size // max(1, len(files))), []
     for file in files:

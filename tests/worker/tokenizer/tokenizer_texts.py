@@ -1,4 +1,4 @@
-"""Texts that tokenizers find hard: languages, code, emoji, marks, white space, broken UTF-8."""
+"""Texts that are difficult for tokenizers: languages, code, emoji, marks, white space, broken UTF-8."""
 import random
 
 PROSE = """The quick brown fox doesn't jump; it'll say "I'VE had 1234567 lazy dogs!"
@@ -29,7 +29,7 @@ def words(random_, count):
 
 
 def document(random_):
-    """One text as bytes; a fifth of them are broken UTF-8."""
+    """Returns one text as bytes. A fifth of the texts are broken UTF-8."""
     parts = []
     for _ in range(random_.randint(1, 12)):
         kind = random_.random()
@@ -56,7 +56,7 @@ def document(random_):
 
 
 def documents(size, seed):
-    """Texts of `size` bytes together, the same for the same seed; the first is empty."""
+    """Returns texts with `size` bytes in all, the same for the same seed. The first is empty."""
     random_, texts, total = random.Random(seed), [b""], 0
     while total < size:
         texts.append(document(random_))

@@ -19,7 +19,7 @@ class Bf16Test(RankCase):
         start = os.path.join(self.top, 'start')
         self.oracle('hf_start.py', 'make', start, 'bfloat16', 'rope=new', 'tied=0', 'sharded=0')
         with open(self.corpus, 'r+b') as file:
-            file.truncate(262)  # 8 windows of 32, all in each step, and 5 bytes held out
+            file.truncate(262)  # 8 windows of 32 tokens, all of them in each step, and 5 bytes held out
         run = self.run_whole(1, 1, self.document(
             1, dp=1, model={'from': start}, train__precision='bf16', train__optimizer__lr=0.0,
             train__optimizer__min_lr=0.0, train__optimizer__beta1=0.0, train__optimizer__clip_grad=0.0))
@@ -59,7 +59,7 @@ class Bf16Test(RankCase):
         self.assertEqual(second.weights(40), whole.weights(40))
         self.refused(self.document(60, dp=1), 2, 'train.precision: fp32 cannot continue', kind='resume',
                      checkpoints=whole.published)
-        # The checkpoint holds the main weights: float32, few of them exact in bfloat16.
+        # The checkpoint holds the main weights. They are float32, and few of them are exact in bfloat16.
         weights = os.path.join(whole.published[-1][1], 'iter_0000001/mp_rank_00/model_optim_rng.pt')
         with zipfile.ZipFile(weights) as file:
             largest = max((info for info in file.infolist() if '/data/' in info.filename), key=lambda i: i.file_size)

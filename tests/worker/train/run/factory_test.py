@@ -67,7 +67,7 @@ class Factory(RankCase):
         self.assertRegex(self.plan(self.document(3, model=model)).stdout, r'^tiny: .*, [1-9][0-9,]* of them frozen\n')
         told = json.loads(self.plan(self.document(3, model=model), '--json').stdout)
         trained = told['parameters'] - told['frozen_parameters']
-        self.assertEqual(told['communication_bytes_per_step']['gradients'], trained * 4)  # dp 2
+        self.assertEqual(told['communication_bytes_per_step']['gradients'], trained * 4)  # dp 2 sends them once
         model['freeze'] = ['decoder.layers.7.*']
         self.refused(self.document(3, dp=1, model=model), 2,
                      "model.freeze: no parameter's name matches decoder.layers.7.*")

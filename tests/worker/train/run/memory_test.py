@@ -15,7 +15,8 @@ SMALL = {'model__hidden_size': 16, 'model__intermediate_size': 16, 'model__num_h
 class MemoryTest(RankCase):
 
     def job(self, **changes):
-        """Saves a checkpoint after its third step of five, so that training goes on while its snapshot is in memory."""
+        """Returns a job that saves after its third step of five, so that training goes on while the snapshot is in
+        memory."""
         return self.document(5, dp=1, model__max_position_embeddings=256, checkpoint__every=3,
                              train__global_batch_size=changes.pop('batch', 8), **changes)
 

@@ -9,7 +9,7 @@ import unittest
 
 from ranks import ORACLE, Attempt, RankCase
 
-# Prints {tag: [[step, value]...]} and the samples' texts as stock TensorBoard reads the folder.
+# Prints {tag: [[step, value]...]} and the sample texts, as stock TensorBoard reads them from the folder.
 READ_EVENTS = '''
 import json, sys
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -102,7 +102,7 @@ class MetricsTest(RankCase):
             head = json.loads(file.readline())
         self.assertEqual(head['peak'], 'train.peak_tflops')
         row = rows_of(run.output)[3]
-        self.assertEqual(row['peak_tflops'], 0.5)  # dp 2
+        self.assertEqual(row['peak_tflops'], 0.5)  # the peak of two ranks
         self.assertAlmostEqual(row['mfu'], row['tflops'] / 0.5, places=12)
         share = head['flops_per_token_full'] / head['flops_per_token_causal']
         self.assertAlmostEqual(row['mfu_full'], row['mfu'] * share, places=12)

@@ -239,7 +239,8 @@ class RankTest(RankCase):
         self.assertEqual(plan['schema'], 'roll.plan/1')
         self.assertEqual(plan['parameters'], 2 * 256 * 32 + 2 * (4 * 32 * 32 + 3 * 32 * 64 + 2 * 32) + 32)
         self.assertLess(plan['flops_per_token']['causal'], plan['flops_per_token']['full'])
-        self.assertEqual(plan['communication_bytes_per_step']['gradients'], plan['parameters'] * 4)  # dp 2
+        # with dp 2, each rank sends its gradients once
+        self.assertEqual(plan['communication_bytes_per_step']['gradients'], plan['parameters'] * 4)
         work = plan['flops_per_token']['causal'] * 8 * 32 * 10
         self.assertAlmostEqual(plan['time']['seconds'], work / (plan['time']['peak_tflops_per_rank'] * 1e12), places=9)
         told = self.plan(self.document(10)).stdout

@@ -17,13 +17,13 @@ CONVERT = os.path.join(os.path.dirname(RANK), 'roll-convert')
 CONVERT = CONVERT if os.path.exists(CONVERT) else ''
 ORACLE = os.environ.get('ROLL_ORACLE_PYTHON', '')
 ORACLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../../oracle')
-PATIENCE_S = 300  # enough for a busy machine of half the speed
+PATIENCE_S = 300  # enough for a busy machine with half the speed
 TIMES = ('tokens_per_second', 'tokens_per_second_per_rank', 'tflops', 'mfu', 'mfu_full', 'peak_tflops',
          'data_wait_seconds', 'memory_bytes', 'memory_peak_bytes', 'eta_seconds', 'time')
 
 
 class Attempt:
-    """The ranks of one launch, and a stand-in for roll-worker: publishes and records checkpoints."""
+    """The ranks of one launch, and a substitute for roll-worker that publishes and records checkpoints."""
 
     def __init__(self, test, job, attempt, document, checkpoints=(), output=None, record=True, kind='train',
                  setup=None, env=None, emulator=()):

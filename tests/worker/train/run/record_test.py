@@ -99,7 +99,7 @@ class Record(RankCase):
         self.assertIn('\nwarning: the content of data.train[0] has changed since '
                       f'{first.published[-1][1]} was written\n',
                       other.log())
-        # If the hash of all bytes is known, it is compared, too.
+        # If the hash of all bytes is known, it is compared too.
         verified = self.run_whole(4, 1, self.document(2, dp=1, data__verify=True))
         self.assertEqual(len(json.loads(verified.weights(2)['roll/state.json'])['data'][0].split()), 2)
 
@@ -145,13 +145,13 @@ class Record(RankCase):
             for key in row:
                 if key.startswith('valid_loss'):
                     told.setdefault(key, []).append(row['step'])
-        # A step is 256 tokens: the fourth crosses 1000, the eighth 2000, the twelfth 3000 and is the last.
+        # A step is 256 tokens. The fourth crosses 1000, the eighth 2000; the twelfth crosses 3000 and is the last.
         self.assertEqual(told, {'valid_loss': [6, 12], 'valid_loss/tail': [6, 12], 'valid_loss/news': [4, 8, 12],
                                 'valid_loss/more': [4, 8, 12]})
 
     def test_files_too_short_for_a_sequence_are_counted_in_the_log(self):
         small = []
-        for size in (10, 32, 33, 5, 7):  # 32 inputs and one more to predict: 33 are enough
+        for size in (10, 32, 33, 5, 7):  # 33 bytes are enough: 32 inputs and one more to predict
             small.append(os.path.join(self.top, f'{size}.txt'))
             with open(small[-1], 'w', encoding='utf-8') as file:
                 file.write('x' * size)

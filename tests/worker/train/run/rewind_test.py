@@ -10,7 +10,7 @@ import invented_family_test as made
 from ranks import Attempt, RankCase
 
 WINDOWS, LENGTH, ROWS = 40, 32, 8
-LATE = 24 * LENGTH + 7  # same, in one of the last of 30 steps
+LATE = 24 * LENGTH + 7  # like POISON, but in one of the last of 30 steps
 POISON = 8 * LENGTH + 7  # offset of a byte that occurs nowhere else, in the third step
 SIZES = {**made.SIZES, 'num_hidden_layers': 2, 'rms_norm_eps': 0.0}
 
@@ -66,13 +66,14 @@ class Rewind(RankCase):
         missing = (end - begin + 1) * LENGTH
         self.assertEqual(tokens, [n * ROWS * LENGTH - (missing if n >= step else 0) for n in range(1, 6)])
         self.assertFalse(any(row.get('skipped') for row in rows))
-        # One rank alone does the same.
+        # A single rank does the same.
         _, alone, *told = self.sent_back(2, 1)
         self.assertEqual(told, [step, [begin, end]])
         for mine, theirs in zip(alone.metrics(), second.metrics(), strict=True):
             for key in ('loss', 'grad_norm'):
                 self.assertLess(abs(mine[key] - theirs[key]), 1e-10 * abs(theirs[key]))
-        # A job that resumes this one does the same: before that step from the file, after it from the checkpoint.
+        # A job that resumes this one also leaves the sample out: before that step by the file, after it by the
+        # checkpoint.
         document = {**self.poisoned('rewind'), 'kind': 'resume'}
         before = [(n, path) for n, path in first.published if n == step - 1]
         resumed = self.run_whole(3, 1, document, before, kind='resume')
@@ -95,7 +96,7 @@ class Rewind(RankCase):
         seen = self.run_whole(1, 1, {**document, 'train': {**document['train'], 'on_not_finite': 'skip'}})
         bad, = [row['step'] for row in seen.metrics() if row.get('skipped')]
         self.assertGreater(bad, 20)
-        # Raises the recorded losses of the last three steps before it.
+        # Raises the recorded losses of the last three steps before the bad one.
         first = Attempt(self, 2, 1, document)
         first.wait()
         os.remove(os.path.join(first.output, 'left_out.json'))
@@ -119,7 +120,7 @@ class Rewind(RankCase):
         self.assertIn('is skipped: it was written after the loss began to rise', third.log())
         skipped = [row['step'] for row in third.metrics() if row.get('skipped')]
         self.assertEqual(skipped, list(range(bad - 4, bad + 1)))
-        # Checkpoints written since then are good; a job without an older checkpoint fails.
+        # Checkpoints written after going back are good. If only poisoned ones are left, the job fails.
         poisoned = [(step, place) for step, place in first.published if step > bad - 5]
         again = self.run_whole(2, 4, document, [third.published[-2], *reversed(poisoned)])
         self.assertIn('resumed at step ', again.log())

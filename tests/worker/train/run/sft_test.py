@@ -41,7 +41,8 @@ class SftTest(RankCase):
         first = {'model': {'from': start}, 'train__precision': 'fp64', 'train__optimizer__lr': 0.0,
                  'train__optimizer__min_lr': 0.0, 'train__optimizer__beta1': 0.0, 'train__optimizer__clip_grad': 0.0}
         rows, room = 0, 0
-        for prompt, completion in read_pairs(path):  # whole pairs, in rows of LENGTH inputs and one more token
+        # Packs whole pairs into rows of LENGTH inputs and one more token.
+        for prompt, completion in read_pairs(path):
             if len(prompt + completion) > room:
                 rows, room = rows + 1, LENGTH + 1
             room -= len(prompt + completion)
@@ -126,7 +127,7 @@ class SftTest(RankCase):
         return path
 
     def test_documents_that_are_cut_or_teach_nothing_are_counted_and_told(self):
-        # The third is truncated within its completion, the fourth before it; the fifth is one token.
+        # The third pair is truncated within its completion, the fourth before its completion; the fifth is one token.
         path = self.write_sizes('pairs.jsonl', (5, 5), (20, 13), (20, 20), (60, 9), (0, 1))
         run = self.run_whole(1, 1, self.pairs(2, path, dp=1))
         told = '5 documents: 2 cut to 33 tokens, 2 without a token to learn'

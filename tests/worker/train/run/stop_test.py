@@ -34,11 +34,11 @@ class StopTest(RankCase):
         state = self.state(run, last)
         self.assertEqual((state['best_step'], state['stale_validations']), (best, 3))
         self.assertEqual(state['best_valid_loss'], losses[best])
-        # Resumed as another job, it trains on.
+        # If it is resumed as another job, it trains on.
         job = self.run_whole(2, 1, self.overfitting(kind='resume', train__early_stop={'patience': 3}),
                              reversed(run.published[-1:]), kind='resume')
         self.assertGreaterEqual(max(row['step'] for row in job.metrics()), last + 15)
-        # Run again it stops at once; with more patience it goes on.
+        # If it is run again, it stops at once; with more patience it goes on.
         again = self.run_whole(1, 2, self.overfitting(train__early_stop={'patience': 3}), reversed(run.published[-1:]))
         self.assertEqual(again.metrics(), run.metrics())
         more = self.run_whole(1, 3, self.overfitting(train__early_stop={'patience': 4}), reversed(run.published[-1:]))

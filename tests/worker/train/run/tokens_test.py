@@ -165,7 +165,7 @@ class TokensTest(RankCase):
             while not os.path.isdir(tokens) and killed.ranks[0].poll() is None:
                 time.sleep(0.002)
             time.sleep(0.03 * attempt)
-            if attempt == 3:  # it yields, unless it was stopped before it listened
+            if attempt == 3:  # the run yields, unless the signal came before it listened
                 for process in killed.ranks:
                     process.send_signal(signal.SIGTERM)
                 self.assertLessEqual(set(killed.wait()), {75, 0, -signal.SIGTERM})
@@ -209,7 +209,7 @@ class TokensTest(RankCase):
         for suffix in ('.idx', '.bin'):
             os.remove(base + suffix)
 
-        def come_to(offset):  # like a writer that syncs
+        def come_to(offset):  # writes as far as a writer that has synced to `offset`
             state = dict.fromkeys(('lines', 'tokens', 'sequences', 'documents', 'open', 'bad_lines', 'bad_bytes'), 0)
             with open(base + '.new', 'w', encoding='utf-8') as file:
                 json.dump({**state, 'offset': offset}, file)
@@ -230,7 +230,8 @@ class TokensTest(RankCase):
             os.remove(base + '.state')
         self.assertEqual(waiter.wait(), [0], waiter.log())
         totals = {report['p']['bytes_total'] for report in waiter.said('progress')
-                  if report['p'].get('bytes') in (1000, 2000)}  # hashing the token file reports the file's own size
+                  # hashing the token file reports the size of the token file
+                  if report['p'].get('bytes') in (1000, 2000)}
         self.assertEqual(totals, {os.path.getsize(self.lines)})
 
     def run_ahead(self, document, output):
@@ -282,7 +283,7 @@ class TokensTest(RankCase):
         changed = {**self.text_document(3, dp=1, data__train=[self.lines]), 'kind': 'resume'}
         times = os.stat(self.lines)
         with open(self.lines, 'r+', encoding='utf-8') as file:
-            text = file.read().replace('"id": 7,', '"id": 8,', 1)  # same tokens
+            text = file.read().replace('"id": 7,', '"id": 8,', 1)  # another file with the same tokens
             file.seek(0)
             file.write(text)
         os.utime(self.lines, ns=(times.st_atime_ns, times.st_mtime_ns))
@@ -292,7 +293,7 @@ class TokensTest(RankCase):
         with open(self.lines, encoding='utf-8') as file:
             lines = file.readlines()
         with open(self.lines, 'w', encoding='utf-8') as file:
-            file.writelines([lines[1], lines[0], *lines[2:]])  # same number of tokens
+            file.writelines([lines[1], lines[0], *lines[2:]])  # other text with the same number of tokens
         third = self.run_whole(3, 1, changed, first.published, kind='resume')
         self.assertIn('warning: the content of data.train[0] has changed since ', third.log())
 
@@ -310,7 +311,7 @@ class TokensTest(RankCase):
             for key, value in theirs.items():
                 if isinstance(value, float):
                     self.assertLess(abs(mine[key] - value), 1e-10 * abs(value) + 1e-14, (key, mine, theirs))
-                else:  # steps, tokens counted, samples
+                else:  # integers and texts: steps, counted tokens, samples
                     self.assertEqual(mine[key], value, key)
 
     def renumbered(self, name, count):
