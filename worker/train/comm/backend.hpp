@@ -24,9 +24,9 @@ struct Backend {
     std::function<DeviceMemory()> memory = {};
 };
 
-// Returns this rank's backend and makes its device the current one of this thread. It is defined in
-// ops/cpu for roll-rank and in ops/cuda for roll-rank-cuda. Throws RankFailure (refused) if the
-// machine lacks what the job needs.
+// Returns this rank's backend and makes its device the current device of this thread. The function
+// is defined in ops/cpu for roll-rank and in ops/cuda for roll-rank-cuda. Throws RankFailure
+// (refused) if the machine lacks what the job needs.
 Backend take_backend(const protocol::Launch& launch, int rank);
 
 }  // namespace roll::train

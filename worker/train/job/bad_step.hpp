@@ -1,5 +1,5 @@
-// Finds the cause of a step whose loss or gradient norm is not finite: on one rank, and over all
-// ranks.
+// Finds the cause of a step whose loss or gradient norm is not finite: first on one rank, then over
+// all ranks.
 #pragma once
 
 #include <cstdint>

@@ -59,7 +59,8 @@ std::int64_t count_frozen(const std::vector<std::string>& freeze,
 // and an embedding that is only looked up, do not count.
 std::int64_t frozen_factors(const spec::TrainSpec& spec, const spec::ModelConfig& model);
 
-const char* name_of(spec::Precision precision);  // "fp32", "fp64", "bf16"
+// returns the name in a job file: "fp32", "fp64" or "bf16"
+const char* name_of(spec::Precision precision);
 at::ScalarType dtype_of(spec::Precision precision);
 // Returns the type to which the export of the job rounds the weights; nullopt if the export does
 // not change them.

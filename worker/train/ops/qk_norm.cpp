@@ -19,7 +19,7 @@ struct Packed {
     std::int64_t heads() const { return groups * (queries + 2); }
 };
 
-// The query heads and the key heads of a projection as rows of [rows, D], and its value heads.
+// The query heads and the key heads of a projection, each as rows [rows, D], and its value heads.
 struct ProjectionRows {
     at::Tensor q, k, v_MG1D;
 };

@@ -1,4 +1,5 @@
-// The values that the operators of several files take, save and return. Letters are as in rope.hpp.
+// The values that the operators of several files take, save for backward and return. Letters are as
+// in rope.hpp.
 #pragma once
 
 #include <array>
@@ -23,13 +24,13 @@ inline at::Tensor made_in(const Place& place, at::IntArrayRef sizes,
 
 inline constexpr std::int64_t kIgnored = -100;  // target value that marks a row without loss
 
-// Values that rms_norm saves. M rows, C channels.
+// Values that rms_norm() saves for its backward. M rows, C channels.
 struct RmsNormSaved {
     at::Tensor x_MC;
-    at::Tensor rstd_M;  // 1 / sqrt(mean(x^2) + eps) of each row
+    at::Tensor rstd_M;  // 1 / sqrt(mean(x^2) + eps), one value per row
 };
 
-// Angles of the rotary position embedding, from rope_table.
+// Angles of the rotary position embedding, as rope_table() returns them.
 struct RopeTable {
     at::Tensor cos_TE;  // [T, E] with E = D / 2
     at::Tensor sin_TE;
@@ -43,7 +44,7 @@ struct Heads {
 };
 
 struct AttentionRule {
-    double scale = 0;  // factor of the scores; 0: 1 / sqrt(D)
+    double scale = 0;  // factor by which the scores are multiplied; 0: 1 / sqrt(D)
     // bound on the scores' magnitude: they become cap * tanh(score / cap); 0: none
     double soft_cap = 0;
     std::int64_t window = 0;  // number of keys that a position sees, including its own; 0: all

@@ -1,5 +1,5 @@
-// Reads what a launch file says: the job's spec, checked for settings that the trainer supports,
-// and the directories of its checkpoints. Does not communicate.
+// Reads a launch file: the job's spec, checked for settings that the trainer supports, and the
+// directories of its checkpoints. Does not communicate.
 #pragma once
 
 #include <filesystem>

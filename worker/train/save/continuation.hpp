@@ -1,5 +1,5 @@
-// The state and the checkpoints of a job that continues: compares a restored state with the state
-// that the job asks for, and lists the job's own checkpoints.
+// The state and the checkpoints of a job that continues from a checkpoint. Compares a restored
+// state with the state that the job asks for, and lists the job's own checkpoints.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The kernels of each vector width that is compiled, and the choice between the widths.
+// The kernels of each compiled vector width. kernels() chooses the width for this processor.
 #pragma once
 
 #include "worker/train/ops/cpu/simd/kernels.hpp"
