@@ -60,7 +60,7 @@ TEST_F(Explain, AGangThatIsWiderThanAQueueEverGives) {
     limited.max_jobs = 1;
     EXPECT_EQ(told(limited, wants(2, 6).resources),
               "allocation queue gpu provides at most 1 node at once (--max-jobs 1); the job needs "
-              "2 from it");
+              "2 from this queue");
     limited = {.name = "gpu", .nodes = 2, .slots = 8, .time = 1h, .max_nodes = 5};
     EXPECT_EQ(told(limited, wants(5, 1).resources),
               "allocation queue gpu provides at most 4 nodes at once (--max-nodes 5); the job "

@@ -289,7 +289,7 @@ class Refusals(Case):
         tiny_llama(self.root / 'hf', num_key_value_heads=2, vocab_size=98)
         hf, out = self.root / 'hf', self.root / 'out'
         self.refused('convert', hf, out, '--tp', 4, code=2, says='98 is not divisible by tp 4')
-        self.refused('convert', hf, out, '--pp', 3, code=2, says='num_layers 4 does not divide')
+        self.refused('convert', hf, out, '--pp', 3, code=2, says='num_layers 4 is not divisible')
         self.refused('convert', hf, out, '--pp', 2, '--layout', 'Et|tL', code=2, says='holds 2')
         tiny_llama(self.root / 'kv', num_key_value_heads=2)
         self.refused('convert', self.root / 'kv', out, '--tp', 3, code=2,
