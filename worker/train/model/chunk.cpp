@@ -7,6 +7,7 @@
 #include "common/check.hpp"
 #include "worker/train/ops/embedding.hpp"
 #include "worker/train/ops/linear.hpp"
+#include "worker/train/ops/rope.hpp"
 
 namespace roll::train {
 

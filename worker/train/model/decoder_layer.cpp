@@ -7,6 +7,7 @@
 #include "worker/train/ops/geglu.hpp"
 #include "worker/train/ops/kernel.hpp"
 #include "worker/train/ops/linear.hpp"
+#include "worker/train/ops/rope.hpp"
 
 namespace roll::train {
 

@@ -8,6 +8,7 @@
 
 #include "common/check.hpp"
 #include "worker/train/model/random.hpp"
+#include "worker/train/ops/rope.hpp"
 
 namespace roll::train {
 namespace {

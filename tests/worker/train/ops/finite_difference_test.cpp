@@ -10,6 +10,7 @@
 #include "worker/train/ops/embedding.hpp"
 #include "worker/train/ops/linear.hpp"
 #include "worker/train/ops/rms_norm.hpp"
+#include "worker/train/ops/rope.hpp"
 #include "worker/train/ops/swiglu.hpp"
 
 namespace roll::ops {

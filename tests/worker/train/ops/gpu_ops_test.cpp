@@ -5,11 +5,14 @@
 #include <ATen/Context.h>
 
 #include "tests/worker/train/expect.hpp"
+#include "worker/train/ops/attention.hpp"
 #include "worker/train/ops/cross_entropy.hpp"
 #include "worker/train/ops/embedding.hpp"
 #include "worker/train/ops/gpu.hpp"
 #include "worker/train/ops/kernel.hpp"
 #include "worker/train/ops/linear.hpp"
+#include "worker/train/ops/rms_norm.hpp"
+#include "worker/train/ops/rope.hpp"
 #include "worker/train/ops/swiglu.hpp"
 #include "worker/train/optim/adamw.hpp"
 

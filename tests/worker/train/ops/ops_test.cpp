@@ -17,6 +17,7 @@
 #include "worker/train/ops/panel_matmul.hpp"
 #include "worker/train/ops/qk_norm.hpp"
 #include "worker/train/ops/rms_norm.hpp"
+#include "worker/train/ops/rope.hpp"
 #include "worker/train/ops/swiglu.hpp"
 
 namespace roll::ops {
