@@ -361,6 +361,30 @@ def package_hosts(tree):
             yield from hits(path, text, HOST, '{}: leave the host to apt and pip')
 
 
+def quoted_code(path, text):
+    """The (file, code) of each mutation in a list of mutations."""
+    known = {}
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.Assign):
+            try:
+                exec(compile(ast.Module([node], []), path, 'exec'), {}, known)
+            except NameError:
+                continue  # computed, such as a path
+    for file, mutations in known.get('MUTATIONS', {}).items():
+        top = '' if file.startswith(('common/', 'worker/')) else 'daemon/'
+        yield from ((top + file, mutation[0]) for mutation in mutations)
+    yield from ((file, code) for _, file, code, *_ in known.get('MUTANTS', []))
+
+
+def mutations(tree):
+    """The mutants take minutes to build: code that is gone or ambiguous is found here."""
+    for path in [path for path in tree if path.endswith('mutations.py')]:
+        for file, code in quoted_code(path, tree[path]):
+            count = tree.get(file, '').count(code)
+            if count != 1:
+                yield path, 1, f'{file} has this code {count} times: {code.strip()}'
+
+
 def parses(tree):
     for path, text in tree.items():
         try:
@@ -378,5 +402,5 @@ def parses(tree):
 
 ALL = [sizes, function_sizes, arrows, includes, knots, own_includes, third_parties, purity,
        co_awaits, banned_names, family_names, family_tables, comment_openings,
-       dead_headers, one_target_a_file, package_hosts,
+       dead_headers, one_target_a_file, package_hosts, mutations,
        parses]

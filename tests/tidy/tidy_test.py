@@ -178,6 +178,15 @@ class Tidy(unittest.TestCase):
         self.caught(checks.package_hosts, {'.ci/run': 'pip install --index' + '-url x\n'})
         self.passes(checks.package_hosts, {'packaging/setup': 'apt-get install libzmq3-dev\n'})
 
+    def test_mutations_of_code_that_is_gone_or_ambiguous_are_caught(self):
+        worlds = "import os\nTOP = os.getcwd()\nMUTATIONS = {'core/a.cpp': [('x();', '', 'no x')]}\n"
+        rules = "A = 'daemon/core/a.cpp'\nMUTANTS = [(1, A, 'x();', '', 'a_test', '*')]\n"
+        for text in (worlds, rules):
+            tree = {'tests/mutations.py': text, 'daemon/core/a.cpp': 'x();'}
+            self.passes(checks.mutations, tree)
+            self.caught(checks.mutations, dict(tree, **{'daemon/core/a.cpp': 'y();'}))
+            self.caught(checks.mutations, dict(tree, **{'daemon/core/a.cpp': 'x(); x();'}))
+
     def test_files_that_do_not_parse_are_caught(self):
         self.caught(checks.parses, {'a.json': '{,}'})
         self.caught(checks.parses, {'a.py': 'def f(:'})
