@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "common/check.hpp"
+#include "common/tensor/bfloat.hpp"
 #include "common/tensor/vectorized.hpp"
 
 namespace roll::tensor {
@@ -67,16 +68,6 @@ std::uint16_t float_to_half(float f) {
     const std::uint32_t odd = (magnitude >> 13U) & 1U;
     const std::uint32_t rounded = magnitude - 0x38000000U + 0xFFFU + odd;
     return static_cast<std::uint16_t>(sign | (rounded >> 13U));
-}
-
-float bfloat_to_float(std::uint16_t b) {
-    return std::bit_cast<float>(static_cast<std::uint32_t>(b) << 16U);
-}
-
-std::uint16_t float_to_bfloat(float f) {
-    const std::uint32_t bits = std::bit_cast<std::uint32_t>(f);
-    if ((bits & 0x7FFFFFFFU) > 0x7F800000U) return 0x7FC0U;
-    return static_cast<std::uint16_t>((bits + 0x7FFFU + ((bits >> 16U) & 1U)) >> 16U);
 }
 
 struct F16 {

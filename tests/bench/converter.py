@@ -4,12 +4,15 @@ read, the start of the program, and ROLL's converter for comparison.
 
 usage: converter.py ROLL_CONVERT [GIGABYTES] [REPEATS]    (1 and 5; writes below TMPDIR, 5 x GIGABYTES)
        converter.py ROLL_CONVERT roll [REPEATS]           (ROLL alone; 3)
+       converter.py ROLL_CONVERT busy [GIGABYTES] [REPEATS]    (conversions beside cp alone, while
+                                                               stress-ng uses half of two cores)
 
 ROLL_ADAPTER is the folder mcore_adapter of a checkout of ROLL, whose tools/convert.py is then run whole;
 without it only what that imports is timed.
 
 Each round does everything once, in turn, and each figure is a median of rounds. Before each run its
-target is gone, its source is in the page cache, and the disk is at rest; both end with fsync.
+target is gone, its source is in the page cache, and the disk is at rest; both end with fsync. A virtual
+machine may have returned free memory to its host, so 2.5 GB are written before each run.
 """
 import json
 import os
@@ -112,6 +115,10 @@ def warm(path):
                 pass
 
 
+def touch_memory():
+    run(sys.executable, '-c', "b'x' * 2_500_000_000")
+
+
 def drop(path):
     """Drops the files at `path` from the page cache."""
     os.sync()
@@ -187,6 +194,7 @@ def beside_cp(program, top, repeats):
             run('rm', '-rf', f'{top}/{target}')
             warm(f'{top}/{source}')
             os.sync()
+            touch_memory()
             wall, usage = run(*(copy if command is None else [program, *command]))
             times.setdefault(name, []).append(wall)
             peaks[name] = max(peaks.get(name, 0), usage.ru_maxrss / 1024)
@@ -262,15 +270,28 @@ def beside_roll(program, top, repeats):
               f'{statistics.median(walls) / statistics.median(ours):.1f} x ours')
 
 
+def while_busy(program, top, gigabytes, repeats):
+    sizes, tensors = llama(2 * round(gigabytes * 5))
+    write_model(f'{top}/hf', sizes, tensors, noise_without_nan())
+    write_adapter(f'{top}/adapter', tensors)
+    with subprocess.Popen(['stress-ng', '--quiet', '--cpu', '2', '--cpu-load', '50']) as load:
+        try:
+            beside_cp(program, top, repeats)
+        finally:
+            load.terminate()
+
+
 def main():
-    program = sys.argv[1]
-    only_roll = sys.argv[2:3] == ['roll']
-    gigabytes = float(sys.argv[2]) if len(sys.argv) > 2 and not only_roll else 1
-    repeats = int(sys.argv[3]) if len(sys.argv) > 3 else 3 if only_roll else 5
+    program, options = sys.argv[1], sys.argv[2:]
+    only = options.pop(0) if options[:1] in (['roll'], ['busy']) else ''
     top = tempfile.mkdtemp(prefix='roll-bench-')
     try:
-        if only_roll:
-            return beside_roll(program, top, repeats)
+        if only == 'roll':
+            return beside_roll(program, top, int(options[0]) if options else 3)
+        gigabytes = float(options[0]) if options else 1
+        repeats = int(options[1]) if len(options) > 1 else 5
+        if only == 'busy':
+            return while_busy(program, top, gigabytes, repeats)
         starts = [run(program, '--version')[0] for _ in range(20)]
         print(f'start: {1000 * statistics.median(starts):.1f} ms')
         beside_roll(program, top, 1)

@@ -8,9 +8,11 @@
 
 #include "common/error.hpp"
 #include "common/tensor/view.hpp"
-#include "worker/convert/lora.hpp"
+#include "worker/convert/delta.hpp"
 
 namespace roll::convert {
+
+struct Source;
 
 struct BlockScale {
     // one scale per block: [rows / block_rows, columns / block_columns], rounded up

@@ -13,6 +13,7 @@
 #include "worker/convert/archives.hpp"
 #include "worker/convert/diff.hpp"
 #include "worker/convert/gather.hpp"
+#include "worker/convert/lora.hpp"
 #include "worker/convert/quantize.hpp"
 #include "worker/convert/staging.hpp"
 #include "worker/convert/target.hpp"

@@ -178,6 +178,14 @@ Move move_of(const Copy& copy, const tensor::StridedView& view,
     return move;
 }
 
+// True if an adapter's change can be computed from the elements of `copy` straight into a target of
+// type `type`.
+bool is_changed_directly(const Source& source, const Copy& copy, tensor::DType type) {
+    return source.deltas.contains(copy.hf) && !source.scales.contains(copy.hf) && copy.add == 0 &&
+           copy.hf_begin.size() == 2 && source.tensors[copy.source].view.info.dtype == type &&
+           is_changed_in_place(type);
+}
+
 // Fills the buffer with rows [begin, end) of a target tensor, as elements of `type`.
 void fill(const Source& source, const TargetTensor& target, std::int64_t begin, std::int64_t end,
           tensor::DType type, std::byte* buffer) {
@@ -186,22 +194,37 @@ void fill(const Source& source, const TargetTensor& target, std::int64_t begin, 
         if (!clip(copy, begin, end)) continue;
         Move move = move_of(copy, source.tensors[copy.source].view, strides, type, buffer);
         move.add = copy.add;
-        carry_out(move);
         const auto scale = source.scales.find(copy.hf);
         const auto delta = source.deltas.find(copy.hf);
         const bool changes = scale != source.scales.end() || delta != source.deltas.end();
-        if (!changes || copy.hf_begin.empty()) continue;
+        if (!changes || copy.hf_begin.empty()) {
+            carry_out(move);
+            continue;
+        }
         const ChangedBox box{copy.hf_begin[0], copy.hf_begin[1],   move.size[0],
                              move.size[1],     move.to_strides[0], move.to_strides[1]};
-        auto* const values = reinterpret_cast<float*>(move.to);  // NOLINT: F32 by is_changed
-        if (scale != source.scales.end()) apply(scale->second, box, values);
-        if (delta != source.deltas.end()) apply(delta->second, box, values);
+        if (is_changed_directly(source, copy, type)) {
+            apply(delta->second, box, type, {move.from, move.from_strides[0], move.from_strides[1]},
+                  move.to);
+            continue;
+        }
+        carry_out(move);
+        if (scale != source.scales.end())
+            apply(scale->second, box, reinterpret_cast<float*>(move.to));  // NOLINT: F32
+        if (delta != source.deltas.end())
+            apply(delta->second, box, tensor::DType::F32,
+                  {move.to, box.row_stride, box.column_stride}, move.to);
     }
 }
 
-bool is_changed(const Source& source, const TargetTensor& target) {
-    return std::any_of(target.copies.begin(), target.copies.end(), [&](const Copy& copy) {
-        return source.deltas.contains(copy.hf) || source.scales.contains(copy.hf);
+bool is_changed(const Source& source, const Copy& copy) {
+    return source.deltas.contains(copy.hf) || source.scales.contains(copy.hf);
+}
+
+// True if the tensor needs no intermediate fp32 values.
+bool is_filled_directly(const Source& source, const TargetTensor& target) {
+    return std::all_of(target.copies.begin(), target.copies.end(), [&](const Copy& copy) {
+        return !is_changed(source, copy) || is_changed_directly(source, copy, target.info.dtype);
     });
 }
 
@@ -210,34 +233,54 @@ bool is_merged(const Source& source, const TargetTensor& target) {
                        [&](const Copy& copy) { return source.deltas.contains(copy.hf); });
 }
 
-Result<void> check_merged(const TargetTensor& target, const std::byte* bytes, std::int64_t size) {
-    if (all_finite(target.info.dtype, {bytes, static_cast<std::size_t>(size)})) return {};
+Result<void> check_merged(const TargetTensor& target, std::span<const std::byte> bytes) {
+    if (all_finite(target.info.dtype, bytes)) return {};
     return fail(ErrorCode::Corrupt, target.info.name +
                                         ", merged with the adapter, has non-finite values in " +
                                         name_of(target.info.dtype));
 }
 
+// Returns the number of rows that are computed at a time, so that they stay in the processor's
+// cache.
+std::int64_t cached_rows(const TargetTensor& target) {
+    constexpr std::int64_t kCached = std::int64_t{1} << 15U;  // in elements
+    constexpr std::int64_t kRowsMin = 8;
+    return std::max(kCached / tensor::row_major(target.info.shape)[0], kRowsMin);
+}
+
 // Like fill(), for a tensor that scales or an adapter change: computes in fp32 and rounds once.
-// Processes only as many rows at a time as fit in the processor's cache.
 void fill_changed(const Source& source, const TargetTensor& target, std::int64_t begin,
                   std::int64_t end, std::byte* buffer) {
-    // number of elements that are processed at a time
-    constexpr std::int64_t kCached = std::int64_t{1} << 16U;
-    constexpr std::int64_t kRowsMin = 8;
     const std::int64_t row = tensor::row_major(target.info.shape)[0];
-    const std::int64_t step =
-        std::clamp(kCached / row, std::min(kRowsMin, end - begin), end - begin);
-    std::vector<float> values(static_cast<std::size_t>(step * row));
+    const std::int64_t step = std::min(cached_rows(target), end - begin);
+    const auto values =
+        std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(step * row));
     for (std::int64_t first = begin; first < end; first += step) {
         const std::int64_t last = std::min(first + step, end);
-        fill(source, target, first, last, tensor::DType::F32,
-             reinterpret_cast<std::byte*>(values.data()));
-        const auto count = static_cast<std::size_t>((last - first) * row);
-        const std::size_t bytes = count * static_cast<std::size_t>(bytes_of(target.info.dtype));
-        tensor::cast(tensor::DType::F32, std::as_bytes(std::span(values).first(count)),
-                     target.info.dtype, {buffer, bytes});
+        const std::span<std::byte> wide = std::as_writable_bytes(
+            std::span(values.get(), static_cast<std::size_t>((last - first) * row)));
+        fill(source, target, first, last, tensor::DType::F32, wide.data());
+        const auto bytes =
+            static_cast<std::size_t>(bytes_of(target.info.dtype, (last - first) * row));
+        tensor::cast(tensor::DType::F32, wide, target.info.dtype, {buffer, bytes});
         buffer += bytes;
     }
+}
+
+// Like gather_rows(), for a tensor that an adapter changes: checks the values block by block, while
+// they are in the processor's cache.
+Result<void> gather_merged(const Source& source, const TargetTensor& target, std::int64_t begin,
+                           std::int64_t end, std::span<std::byte> to) {
+    const auto row_bytes = to.size() / static_cast<std::size_t>(end - begin);
+    const std::int64_t step = cached_rows(target);
+    for (std::int64_t first = begin; first < end; first += step) {
+        const std::int64_t last = std::min(first + step, end);
+        const std::size_t bytes = static_cast<std::size_t>(last - first) * row_bytes;
+        gather_rows(source, target, first, last, to.data());
+        ROLL_TRY_VOID(check_merged(target, to.first(bytes)));
+        to = to.subspan(bytes);
+    }
+    return {};
 }
 
 }  // namespace
@@ -248,10 +291,10 @@ void gather_rows(const Source& source, const TargetTensor& target, std::int64_t 
         const std::int64_t row = tensor::row_major(target.info.shape)[0];
         std::fill_n(to, bytes_of(target.info.dtype, (end - begin) * row), std::byte{0});
     }
-    if (is_changed(source, target)) {
-        fill_changed(source, target, begin, end, to);
-    } else {
+    if (is_filled_directly(source, target)) {
         fill(source, target, begin, end, target.info.dtype, to);
+    } else {
+        fill_changed(source, target, begin, end, to);
     }
 }
 
@@ -279,9 +322,14 @@ Result<void> gather(const Source& source, const TargetTensor& target, const Wind
     const bool merges = is_merged(source, target);
     for (std::int64_t begin = 0; begin < rows; begin += window) {
         const std::int64_t end = std::min(rows, begin + window);
-        gather_rows(source, target, begin, end, buffer.get());
-        if (merges) ROLL_TRY_VOID(check_merged(target, buffer.get(), (end - begin) * row_bytes));
-        ROLL_TRY_VOID(write({buffer.get(), static_cast<std::size_t>((end - begin) * row_bytes)}));
+        const std::span<std::byte> rows_read(buffer.get(),
+                                             static_cast<std::size_t>((end - begin) * row_bytes));
+        if (merges) {
+            ROLL_TRY_VOID(gather_merged(source, target, begin, end, rows_read));
+        } else {
+            gather_rows(source, target, begin, end, rows_read.data());
+        }
+        ROLL_TRY_VOID(write(rows_read));
     }
     release(source, target);
     return {};

@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <set>
 
-#include "common/tensor/vectorized.hpp"
 #include "worker/convert/adapter.hpp"
 #include "worker/convert/gather.hpp"
 #include "worker/formats/peft.hpp"
@@ -16,16 +14,22 @@ namespace {
 using formats::LoraModule;
 
 std::vector<float> floats_of(const tensor::StridedView& view) {
-    std::vector<float> values;
-    for (std::int64_t i = 0; i < view.info.shape[0]; ++i) {
-        const std::int64_t columns = view.info.shape.size() > 1 ? view.info.shape[1] : 1;
-        for (std::int64_t j = 0; j < columns; ++j) {
-            const std::int64_t at =
-                i * view.strides[0] + (view.info.shape.size() > 1 ? j * view.strides[1] : 0);
-            values.push_back(static_cast<float>(tensor::load_float(
-                view.info.dtype, view.first + at * tensor::bits_of(view.info.dtype) / 8)));
+    const tensor::DType dtype = view.info.dtype;
+    const std::int64_t size = tensor::bits_of(dtype) / 8;
+    const std::int64_t rows = view.info.shape[0];
+    const std::int64_t columns = view.info.shape.size() > 1 ? view.info.shape[1] : 1;
+    const std::int64_t stride = view.info.shape.size() > 1 ? view.strides[1] : 1;
+    const std::int64_t run = stride == 1 ? columns : 1;  // elements that one cast reads
+    std::vector<float> values(static_cast<std::size_t>(rows * columns));
+    std::span<std::byte> to = std::as_writable_bytes(std::span(values));
+    for (std::int64_t i = 0; i < rows; ++i)
+        for (std::int64_t j = 0; j < columns; j += run) {
+            const std::byte* const first = view.first + (i * view.strides[0] + j * stride) * size;
+            const auto bytes = static_cast<std::size_t>(run) * sizeof(float);
+            tensor::cast(dtype, {first, static_cast<std::size_t>(run * size)}, tensor::DType::F32,
+                         to.first(bytes));
+            to = to.subspan(bytes);
         }
-    }
     return values;
 }
 
@@ -56,12 +60,13 @@ Delta delta_of(const LoraModule& module) {
     delta.rows = flip ? in : out;
     delta.columns = flip ? out : in;
     delta.left = flip ? transposed(a, delta.lora_rank, in) : std::move(b);
-    delta.right = flip ? transposed(b, out, delta.lora_rank) : std::move(a);
+    delta.right_tiles = in_tiles(flip ? transposed(b, out, delta.lora_rank) : std::move(a),
+                                 delta.lora_rank, delta.columns);
     delta.scale = static_cast<float>(module.scale);
     return delta;
 }
 
-// Sets DoRA's row scale m / |W + dW|. Reads the whole weight W once.
+// Sets DoRA's row scale m / |W + dW|. Reads the whole tensor once.
 Result<void> set_row_scale(const Source& source, const LoraModule& module, int number,
                            Delta& delta) {
     const std::vector<float> magnitude = floats_of(*module.magnitude);
@@ -76,11 +81,11 @@ Result<void> set_row_scale(const Source& source, const LoraModule& module, int n
     std::int64_t row = 0;
     std::vector<float> scale;
     const auto measure = [&](std::span<const std::byte> window) -> Result<void> {
-        const auto* values = reinterpret_cast<const float*>(window.data());
-        const std::int64_t rows =
-            static_cast<std::int64_t>(window.size() / sizeof(float)) / delta.columns;
-        std::vector<float> changed(values, values + rows * delta.columns);
-        apply(delta, {row, 0, rows, delta.columns, delta.columns}, changed.data());
+        std::vector<float> changed(window.size() / sizeof(float));
+        const std::int64_t rows = static_cast<std::int64_t>(changed.size()) / delta.columns;
+        const ChangedBox box{row, 0, rows, delta.columns, delta.columns};
+        apply(delta, box, tensor::DType::F32, {window.data(), delta.columns},
+              reinterpret_cast<std::byte*>(changed.data()));
         for (std::int64_t i = 0; i < rows; ++i) {
             double sum = 0;
             for (std::int64_t j = 0; j < delta.columns; ++j) {
@@ -111,7 +116,7 @@ Result<int> number_of(const Source& source, const std::string& tensor, const Sha
     return found->second;
 }
 
-// Replaces a tensor of the model by a tensor of the adapter. The model's tensor keeps its type; the
+// Replaces a tensor of the model by the adapter's tensor. The model's tensor keeps its type; the
 // adapter's values are rounded to this type once, after all other changes.
 void replace_tensor(Source& source, int number, const tensor::StridedView& view, bool in_memory) {
     tensor::DType dtype = view.info.dtype;
@@ -127,119 +132,16 @@ void replace_tensor(Source& source, int number, const tensor::StridedView& view,
     source.dtypes[number] = dtype;
 }
 
-// The operands of change[i, j] = sum over k of left[i, k] * right[k, j], computed for kRows rows at
-// a time. multiply() keeps a block of columns in registers while it adds all k.
-constexpr std::int64_t kRows = 4;
-struct Product {
-    const float* left = nullptr;  // [kRows, lora_rank]
-    std::int64_t lora_rank = 0;
-    const float* right = nullptr;  // [lora_rank, columns]; rows are `stride` elements apart
-    std::int64_t stride = 0;
-    std::int64_t columns = 0;
-};
-ROLL_VECTORIZED void multiply(const Product& of, float* change) {
-    constexpr std::int64_t kBlock = 32;
-    std::int64_t begin = 0;
-    for (; begin + kBlock <= of.columns; begin += kBlock) {
-        float block[kRows][kBlock] = {};  // an array that the compiler can keep in registers
-        for (std::int64_t k = 0; k < of.lora_rank; ++k)
-            for (std::int64_t i = 0; i < kRows; ++i)
-                for (std::int64_t j = 0; j < kBlock; ++j)
-                    block[i][j] +=
-                        of.left[i * of.lora_rank + k] * of.right[k * of.stride + begin + j];
-        for (std::int64_t i = 0; i < kRows; ++i)
-            for (std::int64_t j = 0; j < kBlock; ++j)
-                change[i * of.columns + begin + j] = block[i][j];
-    }
-    for (; begin < of.columns; ++begin)
-        for (std::int64_t i = 0; i < kRows; ++i) {
-            float sum = 0;
-            for (std::int64_t k = 0; k < of.lora_rank; ++k)
-                sum += of.left[i * of.lora_rank + k] * of.right[k * of.stride + begin];
-            change[i * of.columns + begin] = sum;
-        }
-}
-
-// Adds the change to each column: values[j] = (values[j] + change[j] * scale) * row_scale.
-ROLL_VECTORIZED void add_scaled(const float* change, float scale, float row_scale,
-                                std::int64_t columns, float* values) {
-    for (std::int64_t j = 0; j < columns; ++j)
-        values[j] = (values[j] + change[j] * scale) * row_scale;
-}
-
-void add_strided(const float* change, float scale, float row_scale, const ChangedBox& box,
-                 float* values) {
-    for (std::int64_t j = 0; j < box.columns; ++j) {
-        float& value = values[j * box.column_stride];
-        value = (value + change[j] * scale) * row_scale;
-    }
-}
-
-// Returns true if all elements are finite: infinities and NaNs have all exponent bits set.
-template <class Word>
-ROLL_VECTORIZED bool no_full_exponent(const std::byte* elements, std::size_t bytes, Word exponent) {
-    unsigned found = 0;
-    for (std::size_t at = 0; at < bytes; at += sizeof(Word)) {
-        Word word = 0;
-        std::memcpy(&word, elements + at, sizeof(Word));
-        found |= static_cast<unsigned>((word & exponent) == exponent);
-    }
-    return found == 0;
-}
-
-}  // namespace
-
-bool all_finite(tensor::DType dtype, std::span<const std::byte> elements) {
-    const std::byte* const first = elements.data();
-    switch (dtype) {
-        case tensor::DType::BF16:
-            return no_full_exponent<std::uint16_t>(first, elements.size(), 0x7F80);
-        case tensor::DType::F16:
-            return no_full_exponent<std::uint16_t>(first, elements.size(), 0x7C00);
-        case tensor::DType::F64:
-            return no_full_exponent<std::uint64_t>(first, elements.size(), 0x7FF0000000000000);
-        default: return no_full_exponent<std::uint32_t>(first, elements.size(), 0x7F800000);
-    }
-}
-
-void apply(const Delta& delta, const ChangedBox& box, float* values) {
-    std::vector<float> change(static_cast<std::size_t>(kRows * box.columns));
-    std::vector<float> last(static_cast<std::size_t>(kRows * delta.lora_rank));
-    for (std::int64_t first = 0; first < box.rows; first += kRows) {
-        const std::int64_t rows = std::min(kRows, box.rows - first);
-        const float* left = delta.left.data() + (box.row + first) * delta.lora_rank;
-        if (rows < kRows) {  // pad the last rows with zeros, because multiply() needs kRows rows
-            std::copy_n(left, rows * delta.lora_rank, last.begin());
-            left = last.data();
-        }
-        multiply(
-            {left, delta.lora_rank, delta.right.data() + box.column, delta.columns, box.columns},
-            change.data());
-        for (std::int64_t i = 0; i < rows; ++i) {
-            const auto row = static_cast<std::size_t>(box.row + first + i);
-            const float row_scale = delta.row_scale.empty() ? 1.0F : delta.row_scale[row];
-            const float* const of_row = change.data() + i * box.columns;
-            float* const out = values + (first + i) * box.row_stride;
-            if (box.column_stride == 1)
-                add_scaled(of_row, delta.scale, row_scale, box.columns, out);
-            else
-                add_strided(of_row, delta.scale, row_scale, box, out);
-        }
-    }
-}
-
-namespace {
-
 Result<void> check_reversible(const formats::Adapter& adapter) {
     if (!adapter.whole.empty())
         return fail(ErrorCode::InvalidArgument,
                     "the adapter replaced " + adapter.whole.front().info.name +
-                        " in the merge; only the base model has the original values");
+                        " when it was merged; only the base has the former values");
     for (const LoraModule& module : adapter.modules)
         if (module.magnitude)
-            return fail(ErrorCode::InvalidArgument,
-                        module.module +
-                            " has DoRA, which rescaled the rows: this adapter cannot be unmerged");
+            return fail(
+                ErrorCode::InvalidArgument,
+                module.module + " has DoRA, which rescaled the rows: it cannot be unmerged");
     return {};
 }
 
@@ -251,10 +153,9 @@ Result<void> attach_adapter(Source& source, const std::filesystem::path& directo
     if (places.empty())
         return fail(ErrorCode::NotFound, directory.string() + " holds no adapter_config.json");
     if (places.size() > 1 && places.front().name != "default")
-        return fail(
-            ErrorCode::InvalidArgument,
-            directory.string() + " holds " + std::to_string(places.size()) + " adapters",
-            "give the directory of one adapter, such as " + places.front().directory.string());
+        return fail(ErrorCode::InvalidArgument,
+                    directory.string() + " holds " + std::to_string(places.size()) + " adapters",
+                    "give the directory of one, such as " + places.front().directory.string());
     ROLL_TRY(const formats::Adapter adapter, open_adapter(places.front(), source));
     if (folding == Folding::Out) ROLL_TRY_VOID(check_reversible(adapter));
     source.files.push_back(adapter.file.keep);
@@ -268,7 +169,7 @@ Result<void> attach_adapter(Source& source, const std::filesystem::path& directo
     for (const LoraModule& module : adapter.modules) {
         Delta delta = delta_of(module);
         if (folding == Folding::Out) delta.scale = -delta.scale;
-        if (!is_finite(delta.left) || !is_finite(delta.right))
+        if (!is_finite(delta.left) || !is_finite(delta.right_tiles))
             return fail(ErrorCode::Corrupt,
                         "the adapter's " + module.module + " has non-finite values");
         ROLL_TRY(const int number,

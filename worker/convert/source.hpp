@@ -12,7 +12,7 @@
 
 #include "common/error.hpp"
 #include "worker/convert/block_scale.hpp"
-#include "worker/convert/lora.hpp"
+#include "worker/convert/delta.hpp"
 #include "worker/convert/pieces.hpp"
 #include "worker/convert/strictness.hpp"
 #include "worker/families/families.hpp"
