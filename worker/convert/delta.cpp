@@ -132,7 +132,7 @@ void change_box(const Delta& delta, const ChangedBox& box, const BoxSource& from
         of.left = delta.left.data() + (box.row + first) * delta.lora_rank;
         of.lora_rank = delta.lora_rank;
         of.scale = delta.scale;
-        if (rows < kRows) {  // pads with rows of zeros
+        if (rows < kRows) {  // pad the last rows with zeros, because multiply() needs kRows rows
             std::copy_n(of.left, rows * delta.lora_rank, last.begin());
             of.left = last.data();
         }
@@ -146,7 +146,7 @@ void change_box(const Delta& delta, const ChangedBox& box, const BoxSource& from
     }
 }
 
-// True if no element has all exponent bits set, as infinities and NaNs have.
+// Returns true if all elements are finite: infinities and NaNs have all exponent bits set.
 template <class Word>
 ROLL_VECTORIZED bool no_full_exponent(const std::byte* elements, std::size_t bytes, Word exponent) {
     unsigned found = 0;

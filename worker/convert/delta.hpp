@@ -11,8 +11,9 @@
 
 namespace roll::convert {
 
-// The change to one HuggingFace tensor [rows, columns]. Adds to element (i, j) `scale` times the
-// sum over k of left[i, k] * right[k, j]. With DoRA, row i is then multiplied by row_scale[i].
+// The change that an adapter makes to one HuggingFace tensor [rows, columns]. Adds to element (i,
+// j) `scale` times the sum over k of left[i, k] * right[k, j]. With DoRA, row i is then multiplied
+// by row_scale[i].
 struct Delta {
     std::int64_t rows = 0, columns = 0, lora_rank = 0;
     float scale = 1;
@@ -26,7 +27,7 @@ struct Delta {
 std::vector<float> in_tiles(const std::vector<float>& matrix, std::int64_t rows,
                             std::int64_t columns);
 
-// A box of the tensor that starts at (row, column), and the strides of the buffer that holds it, in
+// A box of a tensor, at (row, column), and the strides of the buffer that holds the box, in
 // elements. A packed tensor may hold the box transposed or with other rows in between.
 struct ChangedBox {
     std::int64_t row = 0, column = 0;
@@ -48,8 +49,8 @@ bool is_changed_in_place(tensor::DType dtype);
 void apply(const Delta& delta, const ChangedBox& box, tensor::DType dtype, const BoxSource& from,
            std::byte* to);
 
-// True if all elements are finite. A merge may overflow the range of the tensor's type. Requires a
-// castable type.
+// Returns whether all elements are finite, because a merge may overflow the range of the tensor's
+// type. Requires a castable type.
 bool all_finite(tensor::DType dtype, std::span<const std::byte> elements);
 
 }  // namespace roll::convert

@@ -66,7 +66,7 @@ Delta delta_of(const LoraModule& module) {
     return delta;
 }
 
-// Sets DoRA's row scale m / |W + dW|. Reads the whole tensor once.
+// Sets DoRA's row scale m / |W + dW|. Reads the whole weight W once.
 Result<void> set_row_scale(const Source& source, const LoraModule& module, int number,
                            Delta& delta) {
     const std::vector<float> magnitude = floats_of(*module.magnitude);
@@ -116,7 +116,7 @@ Result<int> number_of(const Source& source, const std::string& tensor, const Sha
     return found->second;
 }
 
-// Replaces a tensor of the model by the adapter's tensor. The model's tensor keeps its type; the
+// Replaces a tensor of the model by a tensor of the adapter. The model's tensor keeps its type; the
 // adapter's values are rounded to this type once, after all other changes.
 void replace_tensor(Source& source, int number, const tensor::StridedView& view, bool in_memory) {
     tensor::DType dtype = view.info.dtype;
@@ -136,12 +136,12 @@ Result<void> check_reversible(const formats::Adapter& adapter) {
     if (!adapter.whole.empty())
         return fail(ErrorCode::InvalidArgument,
                     "the adapter replaced " + adapter.whole.front().info.name +
-                        " when it was merged; only the base has the former values");
+                        " in the merge; only the base model has the original values");
     for (const LoraModule& module : adapter.modules)
         if (module.magnitude)
-            return fail(
-                ErrorCode::InvalidArgument,
-                module.module + " has DoRA, which rescaled the rows: it cannot be unmerged");
+            return fail(ErrorCode::InvalidArgument,
+                        module.module +
+                            " has DoRA, which rescaled the rows: this adapter cannot be unmerged");
     return {};
 }
 
@@ -153,9 +153,10 @@ Result<void> attach_adapter(Source& source, const std::filesystem::path& directo
     if (places.empty())
         return fail(ErrorCode::NotFound, directory.string() + " holds no adapter_config.json");
     if (places.size() > 1 && places.front().name != "default")
-        return fail(ErrorCode::InvalidArgument,
-                    directory.string() + " holds " + std::to_string(places.size()) + " adapters",
-                    "give the directory of one, such as " + places.front().directory.string());
+        return fail(
+            ErrorCode::InvalidArgument,
+            directory.string() + " holds " + std::to_string(places.size()) + " adapters",
+            "give the directory of one adapter, such as " + places.front().directory.string());
     ROLL_TRY(const formats::Adapter adapter, open_adapter(places.front(), source));
     if (folding == Folding::Out) ROLL_TRY_VOID(check_reversible(adapter));
     source.files.push_back(adapter.file.keep);
