@@ -15,8 +15,8 @@ double seconds_between(Time from, Time to) {
     return std::chrono::duration<double>(to - from).count();
 }
 
-// Returns how long the job has been queued or running, or how long it ran if it has ended; empty if
-// it never ran.
+// Returns how long the job has been queued or running. For an ended job, returns how long it ran,
+// or "" if it ended without a run.
 std::string time_text(const Json& job, Time now) {
     const auto submitted = parse_time(job.value("submitted_at", Json()));
     const auto started = parse_time(job.value("started_at", Json()));

@@ -19,8 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Number of directory levels that may be missing. Of a default output runs/NAME-ID next to the job
-// file, the directory `runs` may not exist yet, either.
+// Number of directory levels that may be missing. The default output is runs/NAME-ID next to the
+// job file, and neither `runs` nor NAME-ID need exist.
 constexpr int kLevelsUp = 2;
 
 std::string user_text(uid_t uid) {

@@ -39,8 +39,8 @@ struct Format {
 };
 
 // Parses the value of -o: a list of fields, a pattern, or the name of a format in `file`. Fails
-// with InvalidArgument if a field is unknown, with a list of the fields, or if a pattern is
-// malformed.
+// with InvalidArgument if a pattern is malformed or a field is unknown; for an unknown field, the
+// message lists all fields.
 Result<Format> parse_format(const std::string& text, const Fields& fields, const std::string& file);
 
 // Returns the path in ROLL_FORMATS, else that of formats.yaml in the user's configuration

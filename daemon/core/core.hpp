@@ -24,8 +24,9 @@ void apply(State& state, const Event& event);
 // what the worker says about the attempt is out of date and is answered with FENCED.
 bool is_current(const State& state, WorkerId worker, const AttemptKey& key);
 
-// A rule derives events from State. The folder rules/ has one policy per file. A turn runs the
-// rules in order, each on the result of the previous ones, until none of them returns events.
+// A rule derives events from State. Each file of the folder rules/ has one rule, or a few rules
+// about the same thing. A turn runs the rules in order, each on the result of the previous ones,
+// and repeats this until no rule returns events.
 using Rule = Events (*)(const State& state, Time now);
 std::span<const Rule> rules();
 

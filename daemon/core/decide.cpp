@@ -108,7 +108,8 @@ Result<void> check_after(const State& s, std::vector<spec::After>& afters) {
     return {};
 }
 
-// Replaces each dependency on an array by one dependency per job, as an older rolld stored them.
+// Replaces each dependency on an array by one dependency per job of the array. An older rolld
+// stored dependencies in this second form.
 std::vector<spec::After> each_by_itself(const State& s, const std::vector<spec::After>& afters) {
     std::vector<spec::After> all;
     for (const spec::After& after : afters) {
@@ -439,8 +440,8 @@ Result<Events> on(const State& s, const MemberUnknown& in, Time) {
 }
 
 // Records a checkpoint. The steps of an attempt only grow. Checkpoints of older attempts at the
-// same or a later step are replaced, because they were not usable: the current attempt would have
-// started from them.
+// same or a later step are replaced. They cannot be usable: otherwise the current attempt would
+// have started from one of them.
 Result<Events> on(const State& s, const CheckpointWritten& in, Time now) {
     if (member(s, in.attempt, in.worker) == nullptr) return Events{};
     for (const Checkpoint& c : s.jobs.at(in.attempt.job).checkpoints) {

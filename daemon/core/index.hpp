@@ -26,7 +26,7 @@ struct State;
 struct Group {
     spec::Resources resources{};
     std::vector<spec::Resources> variants{};
-    JobId array{};  // first job of the jobs' array; 0: not in an array
+    JobId array{};  // first job of the array that all jobs of the group are in; 0: none
     std::string account{};
     std::string user{};
     friend auto operator<=>(const Group&, const Group&) = default;

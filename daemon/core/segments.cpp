@@ -66,9 +66,9 @@ std::size_t deepest(const std::vector<Candidate>& candidates) {
     return static_cast<std::size_t>(levels);
 }
 
-// Chooses `count` workers in one part of the network, in which all segment names have the same
-// first `levels` parts. Takes the smallest part with enough workers, and in it the largest segments
-// first.
+// Chooses `count` workers in one area of the network. The segments of an area have names with the
+// same first `levels` components. Takes the smallest area with enough workers, and in this area the
+// largest segments first.
 Workers within(const std::vector<Candidate>& candidates, std::size_t count, std::size_t levels) {
     std::map<std::string, std::vector<Candidate>> parts;
     for (const Candidate& one : candidates)

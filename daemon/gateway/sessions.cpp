@@ -92,7 +92,7 @@ bool says(const protocol::Heartbeat& heartbeat, const AttemptKey& key) {
            heartbeat.running.end();
 }
 
-// A member of an attempt that State has on a worker and that has not ended.
+// A member, on one worker, of an attempt in State. The member has not ended.
 struct Held {
     AttemptKey key;
     bool up = false;

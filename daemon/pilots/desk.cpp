@@ -98,8 +98,9 @@ bool Desk::watches(const core::State& state) const {
     });
 }
 
-// Returns the time of the next poll. While polling is fast, there are at most two polls per 1.5
-// poll intervals, except while squeue must confirm that a node is down.
+// Returns the time of the next poll. After hurry(), polls may follow each other faster than
+// rules_.poll, but at most two polls are made in 1.5 times rules_.poll. There is no such limit
+// while squeue must confirm that a node is down.
 Instant Desk::next_poll() const {
     if (!asked_) return Instant{0};
     const Instant soon = *asked_ + std::min(rules_.hurried, rules_.poll);

@@ -79,9 +79,9 @@ std::string condition_text(const spec::After& after);  // returns for example "o
 // error of the submission if that would fail.
 Result<Json> forecast(core::State state, const core::Submit& submit, Time now);
 
-// Returns the hold of a queued job that no connected worker and no allocation that may be ordered
-// could ever run; nullopt if one could. Ignores other holds. Cheap if one of the first workers
-// could run the job.
+// Returns a Hold (a reason why a queued job waits) if neither a connected worker nor an allocation
+// that may be ordered could ever run the job; nullopt if one of these could. Ignores other reasons
+// to wait. Cheap if one of the first workers could run the job.
 std::optional<Hold> never(const core::State& state, JobId id, Time now);
 
 // Fails if the submission would fail. Also fails with Refused if never() returns a hold for one of

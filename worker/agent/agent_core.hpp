@@ -124,7 +124,8 @@ class AgentCore {
     // newest incarnation (start of rolld) seen in an answer or in the beacon
     std::uint64_t incarnation_ = 0;
     std::uint64_t echoed_ = 0;  // newest sequence number of an answered heartbeat
-    // sequence number of the heartbeat whose answer last lowered the bounds
+    // sequence number of the heartbeat whose answer was the last one to lower the bounds of
+    // attempts (lease.hpp)
     std::uint64_t renewed_ = 0;
     std::uint64_t renewed_by_ = 0;  // incarnation (start of rolld) that sent that answer
     // Send time of each heartbeat that rolld may still answer, by sequence number

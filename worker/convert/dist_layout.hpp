@@ -21,9 +21,10 @@ struct DistTensor {
     std::vector<Stored> parts;  // the parts, row-major over `stacked`
 };
 
-// All keys that a checkpoint may have: stacked and per layer, with all spellings of norms. With
-// `singletons`, also a key per expert (grouped or not), and separate keys for gate and up. A
-// checkpoint has one of these alternatives for each part.
+// All keys that a checkpoint may have, with every alternative: stacked layers or one key per layer,
+// and all spellings of a norm's name. If dist_keys() is called with `singletons`, also one key per
+// expert in each of Megatron's namings, and separate keys for gate and up. A checkpoint has only
+// one of the alternatives for each tensor.
 using DistKeys = std::map<std::string, DistTensor>;
 Result<DistKeys> dist_keys(const std::vector<families::NativeTensor>& native, const Model& model,
                            bool singletons);

@@ -248,7 +248,8 @@ std::int64_t cached_rows(const TargetTensor& target) {
     return std::max(kCached / tensor::row_major(target.info.shape)[0], kRowsMin);
 }
 
-// Like fill(), for a tensor that scales or an adapter change: computes in fp32 and rounds once.
+// Like fill(), for a tensor whose values are changed by block scales or by an adapter: computes in
+// fp32 and rounds once.
 void fill_changed(const Source& source, const TargetTensor& target, std::int64_t begin,
                   std::int64_t end, std::byte* buffer) {
     const std::int64_t row = tensor::row_major(target.info.shape)[0];

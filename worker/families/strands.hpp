@@ -6,8 +6,9 @@
 
 namespace roll::families {
 
-// Checks the rows of all sources of `tensor`. Fails with InvalidArgument if no strand uses a row,
-// or two do; the message names the first such row. Requires positive sizes in `tensor`.
+// Checks that exactly one strand of `tensor` uses each row of its sources. If not, fails with
+// InvalidArgument; the message names the first row that no strand or more than one strand uses.
+// Requires positive sizes in `tensor`.
 Result<void> check_strands(const NativeTensor& tensor);
 
 }  // namespace roll::families

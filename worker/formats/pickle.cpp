@@ -334,7 +334,7 @@ class PickleMachine {
     std::vector<std::size_t> marks_;
     std::vector<PickleId> memo_;                     // entries whose indices are consecutive from 0
     std::map<std::uint64_t, PickleId> sparse_memo_;  // other entries, by index
-    // by value: nodes of push_shared(), or kNoPickle
+    // indexed by value: the node that push_shared() made for this value; kNoPickle: none yet
     std::array<PickleId, kSmallInts + 3> small_ = {};
     std::string problem_;
     bool stopped_ = false;

@@ -33,8 +33,9 @@ FlopsPerToken flops_per_token(const spec::ModelConfig& model, std::span<const st
 // Bytes on one rank that holds the whole model.
 // - `program`: memory of the program with an almost empty model: code, LibTorch, thread stacks. 0
 //   on a GPU, because CUDA's own memory is unknown.
-// - `activations`: values saved from forward to backward by `live` micro-batches. Values in the
-//   gradients' memory do not count (spare_room.hpp: with one micro-batch per step, on a CPU).
+// - `activations`: values saved from forward to backward by `live` micro-batches. On a CPU, with
+//   one micro-batch per step and no frozen parameters, some of these values are in the gradients'
+//   memory (spare_room.hpp) and do not count.
 // - `workspace`: temporary memory at the peak. The peak is at the loss, for a block of logits with
 //   its input and output rows, or in a layer's backward, for the gradient of its widest product.
 // - `snapshot`: the copy from which a checkpoint is written while training continues.

@@ -29,7 +29,8 @@ struct AddedToken {
     std::string spelling = {};  // text to search for: the content, normalized if `normalized`
 };
 
-// Finds the tokens of one pass in a text.
+// Finds added tokens in a text. AddedTokens has two finders: one for the raw text, and one for the
+// normalized text.
 class TokenFinder {
   public:
     void add(const AddedToken& token);

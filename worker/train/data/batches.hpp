@@ -28,8 +28,8 @@ struct StepPlace {
 };
 
 // Returns one rank's micro-batches of a step. All targets in the rows of the samples `left_out`
-// (ascending) are ignored. Throws RankFailure(invalid), which names a token that is not below
-// `vocab`.
+// (ascending) are ignored. Throws RankFailure(invalid) if a token is not below `vocab`; the message
+// names the token.
 std::vector<Microbatch> step_batches(const data::Sampler& sampler, const StepPlace& place,
                                      std::int64_t vocab,
                                      std::span<const std::int64_t> left_out = {});

@@ -254,9 +254,10 @@ void Trainer::not_finite(const StepResult& result, std::span<const Microbatch> b
     throw RankFailure(again ? 1 : protocol::kExitDiverged, bad.sentence + ending);
 }
 
-// Prepares going back to an earlier checkpoint. Returns a sentence about it for the error message.
-// If the loss was rising up to this step, all checkpoints since the rise began are poisoned. Leaves
-// out the samples of those steps and of the step before, whose update caused the first high loss.
+// Prepares going back to an earlier checkpoint. Returns the end of the error message, which tells
+// what is left out. If the loss was rising up to this step, all checkpoints since the rise began
+// are poisoned. Leaves out the samples of those steps and of the step before, whose update caused
+// the first high loss.
 std::string Trainer::prepare_rewind(const BadStep& bad) {
     const at::Tensor begin = at::zeros({}, at::kDouble);
     if (writes()) begin.fill_(static_cast<double>(history_.rise().value_or(0)));

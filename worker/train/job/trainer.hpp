@@ -62,7 +62,8 @@ class Trainer {
     void tell_step(double own_seconds);
     void find_peak();
     void not_finite(const StepResult& result, std::span<const Microbatch> batch);
-    // returns text about it for the bad step's error message
+    // prepares a rewind after a bad step; returns what the step's error message says about the
+    // rewind
     std::string prepare_rewind(const BadStep& bad);
     // measures the validation sets that are due
     std::vector<ValidResult> measure(const Moment& moment);

@@ -56,7 +56,8 @@ void for_blocks(std::int64_t rows, std::int64_t row_bytes, const Body& body) {
     });
 }
 
-// Reads the rows of a mapped tensor into `to`, cast to its type, in parallel.
+// Reads all rows of `target` from `source` into `to`, in parallel. Requires `to` to have the type
+// of `target`, to which the values are cast.
 void read_rows(const convert::Source& source, const convert::TargetTensor& target,
                const at::Tensor& to) {
     const std::int64_t rows = to.dim() == 0 ? 1 : to.size(0);

@@ -1,9 +1,10 @@
-// The link to roll-worker: sends lines on descriptor 3, and receives lines on stdin and SIGTERM. If
-// descriptor 3 is not open (a rank started by hand), it writes the lines to stderr.
+// The link to roll-worker: sends lines on descriptor 3, receives lines on stdin, and receives the
+// signal SIGTERM. If descriptor 3 is not open (a rank started by hand), it writes the lines to
+// stderr.
 //
-// Construct it before any file is opened and any thread starts, because it blocks SIGTERM and
-// SIGINT; these signals stay pending until poll(). Used from one thread; report() writes at once,
-// poll() never blocks.
+// Construct the link before any file is opened, because that file could get descriptor 3. Construct
+// it before any thread starts, because it blocks SIGTERM and SIGINT; these signals stay pending
+// until poll(). Used from one thread; report() writes at once, poll() never blocks.
 #pragma once
 
 #include <chrono>
