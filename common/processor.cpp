@@ -116,7 +116,7 @@ std::string processor_text(const Processor& processor) {
     text += processor.takes_mkl() ? "; float32 products by MKL" : "; float32 products by oneDNN";
     switch (processor.bfloat16()) {
         case Processor::Bfloat16::Widened:
-            text += ", bfloat16 products widened to float32, by ";
+            text += ", bfloat16 products computed in float32 by ";
             text += processor.has_blocks() ? "oneDNN" : "MKL";
             break;
         case Processor::Bfloat16::Pairs: text += ", bfloat16 products in pairs"; break;

@@ -98,7 +98,8 @@ Result<int> run_keys_add(const Context& context, const KeysOptions& options) {
     } else {
         if (replaced) say(fmt::format("the earlier key of {} is revoked", file));
         print(fmt::format(
-            "{} may connect; give the directory {} to the key's holder for --dir or ROLL_DIR\n",
+            "{} may connect; give the key's holder the directory {}, and tell the holder to set "
+            "--dir or ROLL_DIR to this directory\n",
             file, bundle.root().string()));
         if (!options.worker) say(trust_text(options.name));
     }

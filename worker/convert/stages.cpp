@@ -52,8 +52,9 @@ Result<std::vector<std::int64_t>> uneven_counts(std::int64_t layers,
                                 std::to_string(layout.first_layers) + " in the first and " +
                                 std::to_string(layout.last_layers) + " in the last stage";
     if (others < 0 || rest < 0 || (others == 0 ? rest : rest % others) != 0)
-        return invalid(numbers + " is not divisible by the other " + std::to_string(others) +
-                       " stages of pp " + std::to_string(layout.pp));
+        return invalid(numbers +
+                       ": the remaining layers cannot be divided evenly among the other " +
+                       std::to_string(others) + " stages of pp " + std::to_string(layout.pp));
     std::vector<std::int64_t> stages(static_cast<std::size_t>(layout.pp),
                                      others == 0 ? 0 : rest / others);
     if (layout.first_layers > 0) stages.front() = layout.first_layers;

@@ -84,7 +84,7 @@ class Parser {
         const Json* const found = value_at(values_, word);
         if (found != nullptr && found->is_array()) return static_cast<std::int64_t>(found->size());
         if (found == nullptr || !found->is_number_integer())
-            return wrong("the config has no whole number " + word);
+            return wrong("the config has no whole number and no list under the key " + word);
         return found->get<std::int64_t>();
     }
 

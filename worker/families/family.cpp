@@ -158,8 +158,9 @@ class FamilyParser {
             (kind.except_every > 0 && kind.in.empty()) ||
             (json.contains("else") && kind.from.empty()))
             note(path,
-                 "must have `from` (optionally `else`), or `every` (optionally `not_in`), or `in` "
-                 "and `value` (optionally one of `from`, `every` and `except_every`)");
+                 "must have either exactly one of `from` and `every`, or `in` and `value` with at "
+                 "most one of `from`, `every` and `except_every`; `else` requires `from`, and "
+                 "`not_in` requires `every`");
         return kind;
     }
 

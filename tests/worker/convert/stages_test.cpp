@@ -43,8 +43,8 @@ TEST(Stages, GiveTheFirstAndTheLastNumbersOfTheirOwn) {
     EXPECT_EQ(chunks[0][1], (LayerRange{3, 4}));
     EXPECT_EQ(chunks[1][1], (LayerRange{4, 6}));
     EXPECT_EQ(split_layers(8, layout).error().message,
-              "num_layers 8 minus 2 in the first and 1 in the last stage is not divisible by the "
-              "other 2 stages of pp 4");
+              "num_layers 8 minus 2 in the first and 1 in the last stage: the remaining layers "
+              "cannot be divided evenly among the other 2 stages of pp 4");
     for (const McaLayout& wrong :
          {McaLayout{.pp = 2, .vpp = 2, .first_layers = 1}, McaLayout{.pp = 2, .first_layers = 9},
           McaLayout{.pp = 1, .first_layers = 2, .last_layers = 2},

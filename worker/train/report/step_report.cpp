@@ -62,8 +62,8 @@ std::string line_of(const StepReport& r) {
                                static_cast<long long>(r.step), steps.c_str());
     line += text_of("  loss %8.4f  lr %8.3g  norm %8.3f", r.result.loss, r.lr, r.result.grad_norm);
     const std::string clip =
-        text_of("clip %.3f of %3.0f %%", r.result.clip_factor, 100 * r.clipped_share);
-    line += text_of("  %-19s", r.result.updated ? clip.c_str() : "skipped");
+        text_of("clip x%.3f (%3.0f %% of steps)", r.result.clip_factor, 100 * r.clipped_share);
+    line += text_of("  %-28s", r.result.updated ? clip.c_str() : "skipped");
     line += text_of("  %7.0f tokens/s, %7.0f a rank  %8.3g TFLOP/s", rate,
                     r.tokens_per_second_per_rank(), rate * r.flops.causal / 1e12);
     const std::string mfu = text_of("mfu %5.1f %% causal, %5.1f %% full",

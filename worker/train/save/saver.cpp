@@ -138,8 +138,8 @@ void Saver::need_saved() const {
         "the last checkpoint could not be written: " + put_off_ +
             (newest < 0 ? "; there is no earlier checkpoint"
                         : "; the newest saved checkpoint is of step " + std::to_string(newest)) +
-            "; free disk space: the next attempt continues from the newest saved checkpoint, or "
-            "from the start if none is saved");
+            "; free some disk space; the next attempt continues from the newest saved checkpoint, "
+            "or from the start if no checkpoint is saved");
 }
 
 bool Saver::knows(std::int64_t step) const {

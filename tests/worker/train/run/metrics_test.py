@@ -108,7 +108,8 @@ class MetricsTest(RankCase):
         self.assertAlmostEqual(row['mfu_full'], row['mfu'] * share, places=12)
         self.assertGreater(row['memory_peak_bytes'], 50 << 20)
         self.assertLessEqual(row['memory_bytes'], row['memory_peak_bytes'])
-        self.assertRegex(run.log(), r'step 5/5  loss +\d\.\d{4}  lr +\S+  norm +\S+  clip \S+ of +\d+ %  +\d+ '
+        self.assertRegex(run.log(), r'step 5/5  loss +\d\.\d{4}  lr +\S+  norm +\S+  clip x\S+ '
+                                    r'\( *\d+ % of steps\)  +\d+ '
                                     r'tokens/s, +\d+ a rank  +\S+ TFLOP/s  mfu +\S+ % causal, +\S+ % full  '
                                     r'wait +\S+ ms  +\d+ MiB, peak +\d+  left 0s\n')
 

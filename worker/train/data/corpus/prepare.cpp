@@ -120,9 +120,10 @@ std::vector<Encoded> encode_next(const TextSource& text, std::size_t begin, int 
 
 tl::unexpected<Error> bad_line(const fs::path& source, std::uint64_t line,
                                const std::string& reason) {
-    return fail(ErrorCode::InvalidArgument,
-                "data: " + source.string() + ", line " + std::to_string(line) + ": " + reason +
-                    "; correct this line, or set data.on_bad_line to skip to leave such lines out");
+    return fail(
+        ErrorCode::InvalidArgument,
+        "data: " + source.string() + ", line " + std::to_string(line) + ": " + reason +
+            "; correct this line, or set `data.on_bad_line: skip`, which leaves such lines out");
 }
 
 // Encodes the whole text and writes its tokens. Returns false if told to stop.
