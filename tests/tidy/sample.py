@@ -5,8 +5,8 @@
 
 The sample depends only on the tree and on COMMIT (the last commit if omitted): the seed is the
 sha256 of its hash, and the items with the smallest sha256 of seed and item are drawn. Each item has
-its file and line and the declaration or line that it belongs to. The reader replaces `[ ]` by `[1]`
-(read once) or `[2]` (read twice).
+its file and line, the declaration or line that it belongs to, and for a sentence the sentence
+before it. The reader replaces `[ ]` by `[1]` (read once) or `[2]` (read twice).
 """
 import hashlib
 import os
@@ -94,14 +94,19 @@ def messages(text):
 
 
 def sentences(text):
-    """(line, sentence, heading) of each sentence of a Markdown page; a table's cell is one."""
+    """(line, sentence, heading, sentence before) of each sentence of a Markdown page.
+
+    The sentence before is of the same paragraph, list item or row of a table; '' if there is none.
+    """
     found, heading, paragraph, begin, code = [], '', [], 0, False
 
-    def close():
+    def close(before=''):
         for sentence in re.split(r'(?<=[.!?])\s+(?=[A-Z`*\[])', ' '.join(paragraph)):
             if words(sentence) >= WORDS_MIN:
-                found.append((begin, sentence, heading))
+                found.append((begin, sentence, heading, before))
+            before = sentence or before
         paragraph.clear()
+        return before
     for number, line in enumerate(text.split('\n'), 1):
         if line.strip().startswith('```'):
             code = not code
@@ -114,10 +119,10 @@ def sentences(text):
         if code or not stripped or stripped.startswith(('#', '```')):
             continue
         if stripped.startswith('|'):
+            begin, before = number, ''
             for cell in re.split(r'(?<!\\)\|', stripped):
-                begin = number
                 paragraph.append(cell.strip())
-                close()
+                before = close(before)
             continue
         if not paragraph:
             begin = number
@@ -163,8 +168,10 @@ def main():
     for kind, items in collect().items():
         drawn = draw(items, seed)
         print(f'\n== {kind}: {len(drawn)} of {len(items)}')
-        for number, (path, line, text, place) in enumerate(drawn, 1):
+        for number, (path, line, text, place, *before) in enumerate(drawn, 1):
             print(f'\n{number}. [ ] {path}:{line}\n    {text}\n    at: {place or "(end of file)"}')
+            if any(before):
+                print(f'    after: {before[0]}')
 
 
 if __name__ == '__main__':

@@ -149,10 +149,10 @@ class Tidy(unittest.TestCase):
                                                  (5, 'the first', 'int c = 1;')])
         self.assertEqual(sample.messages(code.replace('was', 'was it')),
                          [(6, 'no {} was it\\nfound', 'f("not // one", "no {} was it\\n"')])
-        page = '# Head\nOne two three four. Five six\nseven eight.\n\n| a b c d | e |\n```\nf g h i\n```\n'
-        self.assertEqual(sample.sentences(page), [(2, 'One two three four.', 'Head'),
-                                                  (2, 'Five six seven eight.', 'Head'),
-                                                  (5, 'a b c d', 'Head')])
+        page = '# Head\nOne two three four. Five six\nseven eight.\n\n| z | a b c d | e |\n```\nf g h i\n```\n'
+        self.assertEqual(sample.sentences(page), [(2, 'One two three four.', 'Head', ''),
+                                                  (2, 'Five six seven eight.', 'Head', 'One two three four.'),
+                                                  (5, 'a b c d', 'Head', 'z')])
 
     def test_dead_headers_are_caught(self):
         self.caught(checks.dead_headers, {'a/a.hpp': '', 'a/b.cpp': '#include "a/b.hpp"'})
