@@ -1,5 +1,6 @@
 // Checks the model from which a training job starts before the job is queued. The ranks make the
-// same checks, but maybe only hours later. Reads configs and the headers of files, no weights.
+// same checks when the job starts, which may be hours later. Reads configs and the headers of
+// files, no weights.
 #pragma once
 
 #include <cstdint>

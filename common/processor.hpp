@@ -22,8 +22,8 @@ struct Processor {
 
     // Returns whether oneDNN can multiply float32 matrices in blocks on this processor.
     bool has_blocks() const { return vectors != Vectors::Default; }
-    // Returns whether MKL computes float32 products: on Intel, where it is faster than oneDNN, and
-    // on processors on which oneDNN has no blocked product.
+    // Returns whether MKL computes float32 products: on Intel's processors, where MKL is faster
+    // than oneDNN, and on processors for which oneDNN has no blocked product.
     bool takes_mkl() const { return intel || !has_blocks(); }
     Bfloat16 bfloat16() const;
 };

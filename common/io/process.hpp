@@ -63,7 +63,7 @@ struct ProcessInfo {
 };
 std::optional<ProcessInfo> find_process(pid_t pid);
 
-// Returns false if the process has ended. Reaps it if it is a child of this process.
+// Returns false if the process has ended. Reaps an ended process that is a child of this process.
 bool is_alive(pid_t pid);
 
 // Returns the pid that a pid file contains if that process is alive and runs `program`, else

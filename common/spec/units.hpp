@@ -11,7 +11,8 @@
 namespace roll::spec {
 
 // Parses "90s", "1h 30m", "1.5d", "HH:MM:SS", "D-HH", "D-HH:MM" or "D-HH:MM:SS". Rejects a number
-// without a unit, which means minutes to Slurm but seconds to most other programs.
+// without a unit, because Slurm reads such a number as minutes, and most other programs read it as
+// seconds.
 Result<std::chrono::seconds> parse_duration(std::string_view text);
 
 // Parses an ISO-8601 time with its zone: "2026-11-22T08:00:00Z", "2026-11-22T08:00+01:00".

@@ -46,8 +46,8 @@ struct Allocation {
     std::vector<std::string> nodes{};  // nodes of the workers that joined
     int joined = 0;                    // number of workers that joined
     bool releasing = false;
-    bool failed = false;   // released because no worker of it could be used
-    std::string reason{};  // why it is released
+    bool failed = false;   // released because none of its workers could be used
+    std::string reason{};  // why the allocation is released
     friend bool operator==(const Allocation&, const Allocation&) = default;
 };
 

@@ -9,7 +9,7 @@ namespace roll::core {
 namespace {
 
 constexpr auto kBackoffFirst = std::chrono::seconds(30);
-// Maximum number of doublings of the back-off, which make it about an hour.
+// Maximum number of doublings of the back-off. After all of them, the back-off is about an hour.
 constexpr int kBackoffDoublingsMax = 7;
 constexpr auto kSameEnd = std::chrono::seconds(5);
 
@@ -35,7 +35,7 @@ tl::unexpected<Error> no_such_queue(const std::string& name) {
 }
 
 // Returns whether some worker of the allocation may still run jobs. A draining worker without jobs
-// cannot, although it is not yet counted as lost.
+// runs no more jobs, although the worker does not count as lost yet.
 bool is_heard(const State& s, AllocationId id) {
     return std::ranges::any_of(s.workers, [&](const auto& item) {
         const auto& [worker_id, worker] = item;
@@ -56,8 +56,8 @@ void add_end(const State& s, const AllocationEnded& end, Events& events) {
     events.push_back(end);
 }
 
-// Returns the event for an allocation that has ended. It counts as failed if no worker ever joined
-// and rolld did not release it.
+// Returns the event for an allocation that has ended. The allocation counts as failed if no worker
+// ever joined and rolld did not release the allocation.
 AllocationEnded ended(AllocationId id, const Allocation& a, const std::string& reason, Time now) {
     const bool failed = a.failed || (a.joined == 0 && !a.releasing);
     return {id, failed, a.reason.empty() ? reason : a.reason, now};
@@ -133,7 +133,8 @@ void on(State& s, const AllocationEnded& e) {
         queue.not_before = e.at + kBackoffFirst * (1 << doublings);
         if (!queue.paused) queue.reason = e.reason;
     }
-    if (allocation.granted_at != Time{}) {  // also true if it was requeued after the grant
+    // Also true if Slurm requeued the allocation after the grant.
+    if (allocation.granted_at != Time{}) {
         const Time until = std::min(e.at, allocation.ends_at);
         const auto used = std::chrono::ceil<std::chrono::seconds>(until - allocation.granted_at);
         queue.gpu_seconds +=

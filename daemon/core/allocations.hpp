@@ -33,8 +33,8 @@ Result<Events> on(const State& s, const OrderMissing& in, Time now);
 // rolld did not order that allocation.
 Result<Events> welcome_pilot(const State& s, const Pilot& pilot, Time now);
 
-// Records that work on this worker has ended. Its allocation counts as idle from `at` on, unless
-// other work runs in it.
+// Records that work on the worker has ended. The worker's allocation counts as idle from `at` on,
+// unless other work runs in it.
 void note_used(State& s, WorkerId worker, Time at);
 
 // Returns the number of live workers of an allocation.

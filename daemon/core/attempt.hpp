@@ -81,7 +81,7 @@ struct Checkpoint {
     std::int64_t step = 0;
     Token token;
     std::string directory;    // absolute path
-    std::uint64_t asked = 0;  // number of the user's request that it answers; 0: none
+    std::uint64_t asked = 0;  // number of the user's request for it; 0: not requested
     friend bool operator==(const Checkpoint&, const Checkpoint&) = default;
 };
 

@@ -48,7 +48,7 @@ struct CheckpointAsked { AttemptKey attempt; std::uint64_t number = 0; std::stri
 struct CheckpointRecorded { AttemptKey attempt; std::int64_t step = 0; std::string directory; Time at{};
     std::uint64_t asked = 0; std::int64_t save_ms = 0;
 };
-struct CheckpointPruned { JobId job; std::int64_t step = 0; Token token; };  // the retention rules deleted it
+struct CheckpointPruned { JobId job; std::int64_t step = 0; Token token; };  // the retention rules deleted the checkpoint
 struct ExportRecorded { AttemptKey attempt; std::string directory; Time at{}; };
 struct WorkerJoined {
     WorkerId worker; std::string node; std::string session; int slots = 0; int gpus = 0; Time at{};
@@ -61,7 +61,7 @@ struct WorkerQuiet { WorkerId worker; bool quiet = true; };                // fa
 struct AdoptingSet { bool adopting = true; };  // while set, no job starts, because an older rolld may have started it
 struct WorkerLost { WorkerId worker; std::string reason; Time at{}; };
 struct MachineExcluded { std::string machine; Time until{}; std::string reason; Time at{}; };
-struct MachineForgiven { std::string machine; std::string by{}; };                          // its exclusion expired, or a user ended it
+struct MachineForgiven { std::string machine; std::string by{}; };                          // the exclusion expired, or a user ended it
 struct MemberUp { AttemptKey attempt; WorkerId worker; };
 struct QueueAdded { spec::PilotQueue queue; Time at{}; std::string by{}; };
 struct QueuePaused { std::string queue; bool paused = true; std::string reason; std::string by{}; };

@@ -17,8 +17,8 @@ Group group_of(const Job& job) {
     return group;
 }
 
-// Returns the time of the job's entry in `deadlines`: the last time at which it may start if
-// queued, or until which it may run.
+// Returns the time of the job's entry in `deadlines`: for a queued job, the last time at which the
+// job may start; for a running job, the time until which the job may run.
 Time last_instant(const Job& job) {
     const bool queued = job.phase == JobPhase::Queued;
     return *job.spec.deadline - (queued ? job.spec.shortest_time() : std::chrono::seconds(0));

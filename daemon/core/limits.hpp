@@ -30,7 +30,7 @@ class Limits {
     // Returns the limit that the job would exceed if it ran with `wanted`, one of its variants;
     // nullopt if it may start.
     std::optional<Excess> excess(const Job& job, const spec::Resources& wanted) const;
-    // Counts the job as running with `wanted`; `sign` = -1 removes it again.
+    // Counts the job as running with `wanted`; `sign` = -1 removes the job from the counts again.
     void add(const Job& job, const spec::Resources& wanted, int sign = 1);
 
     // Returns the job's sort key for fair share; a smaller key comes first. The key has one number

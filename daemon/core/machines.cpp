@@ -10,8 +10,8 @@ namespace roll::core {
 namespace {
 
 constexpr std::size_t kFaultsMax = 64;
-// Faults this close together count as simultaneous. It must exceed the time after which a silent
-// worker counts as lost.
+// Faults this close together count as simultaneous. This interval must exceed the time after which
+// a silent worker counts as lost.
 constexpr auto kSameTime = std::chrono::seconds(60);
 
 // Returns whether the worker is draining or its allocation is being released.

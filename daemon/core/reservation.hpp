@@ -37,8 +37,8 @@ class Reservation {
     // Returns the time at which the job starts at the latest; nullopt if unknown.
     std::optional<Time> at() const { return at_; }
 
-    // Returns places in `free` for a later job that starts now; empty if it does not fit or would
-    // delay the first job.
+    // Returns places in `free` for a later job that starts now; empty if the later job does not fit
+    // or would delay the first job.
     std::vector<Place> places_beside(const spec::Resources& later, const Room& free, Time now,
                                      std::set<WorkerId> avoid);
     // Records that a later job was given `places`.
@@ -55,8 +55,8 @@ class Reservation {
     std::set<WorkerId> fitting_{};
 };
 
-// Returns when the job's attempt ends at the latest, without the time for stopping. nullopt if it
-// has no limit or is already stopping.
+// Returns when the job's attempt ends at the latest, without the time for stopping. nullopt if the
+// attempt has no limit or is already stopping.
 std::optional<Time> latest_end(const Job& job, Time now);
 // Like latest_end() above, for an attempt with the time limit `limit` that began at `began`.
 std::optional<Time> latest_end(const spec::JobSpec& spec, std::chrono::seconds limit, Time began,

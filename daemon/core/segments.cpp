@@ -49,8 +49,8 @@ Workers blocks(const std::map<std::string, Workers>& segments, std::size_t count
     return chosen;
 }
 
-// Returns the first `levels` parts of a segment's name: "spine1.leaf4" for "spine1.leaf4.rack7" and
-// 2.
+// Returns the first `levels` components of a segment's name: "spine1.leaf4" if the segment is
+// "spine1.leaf4.rack7" and `levels` is 2.
 std::string prefix(const std::string& segment, std::size_t levels) {
     std::size_t end = 0;
     for (; levels > 0 && end < segment.size(); --levels)

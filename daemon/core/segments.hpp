@@ -1,6 +1,6 @@
 // Chooses the workers of a gang from candidates. Workers in one network segment (a switch, a rack,
-// an NVLink domain) are kept together. The name of a segment may show its location, the widest part
-// first: "spine1.leaf4.rack7".
+// an NVLink domain) are kept together. The name of a segment may show its location, beginning with
+// the largest area: "spine1.leaf4.rack7".
 #pragma once
 
 #include <string>

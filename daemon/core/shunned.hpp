@@ -1,6 +1,6 @@
 // Keeps a job off the nodes where it failed (Job::avoid) if other nodes could hold it, even if
-// those are busy now. This matters because a node on which everything fails is free more often than
-// others.
+// those are busy now. Without this rule, jobs would often get a node on which everything fails,
+// because such a node is often free.
 #pragma once
 
 #include <set>

@@ -59,7 +59,7 @@ struct Job {
     std::optional<JobId> export_job{};      // the convert job that exports this job's model
     std::optional<Time> ended_at{};
     int exit_code = 0;
-    std::string reason{};  // one sentence: why it failed or was cancelled
+    std::string reason{};  // one sentence: why the job failed or was cancelled
     friend bool operator==(const Job&, const Job&) = default;
 
     // Returns the resources of the current attempt, or of variant 0 if there is none.
@@ -75,7 +75,7 @@ struct Worker {
     bool draining = false;  // gets no new work
     bool quiet = false;     // not heard from lately, or not since rolld's start; gets no new work
     Time joined_at{};
-    AllocationId allocation{};    // allocation that it runs in; 0: none
+    AllocationId allocation{};    // allocation that the worker runs in; 0: none
     std::string segment{};        // network segment; empty: unknown
     std::vector<int> gpu_numa{};  // NUMA node of each GPU; empty: unknown
     friend bool operator==(const Worker&, const Worker&) = default;

@@ -19,7 +19,8 @@ class ClockWatch {
     // `steady` is the time of a monotonic clock. Later calls must use the same clock.
     ClockWatch(Time wall, Milliseconds steady) : ahead_(wall.time_since_epoch() - steady) {}
 
-    // Returns the step of the wall clock since the last settle(); 0 if it is less than a second.
+    // Returns the step of the wall clock since the last settle(); 0 if the step is less than a
+    // second.
     Milliseconds stepped(Time wall, Milliseconds steady) const {
         return step_of(wall.time_since_epoch() - steady - ahead_);
     }
@@ -27,8 +28,8 @@ class ClockWatch {
     void settle(Milliseconds step) { ahead_ += step; }
 
     // Used at rolld's start. `written` is the time of the ledger's last write. Returns `now` minus
-    // `written` if that is negative, because the clock was then set back. Otherwise returns 0,
-    // because a step forward looks the same as time in which rolld was down.
+    // `written` if `now` is before `written`, because the clock was then set back. Returns 0 in all
+    // other cases, because a step forward looks the same as time in which rolld was down.
     static Milliseconds step_back(Time now, Time written) {
         return step_of(std::min(now - written, Milliseconds(0)));
     }

@@ -23,7 +23,7 @@ std::string attempt_of(const Json& body) {
     return found == body.end() ? "" : "attempt " + text_of(*found, "token");
 }
 
-// Returns " by ann" for an event that names the user ann; empty if it names none.
+// Returns " by ann" for an event that names the user ann; empty if the event names no user.
 std::string by_whom(const Json& body) {
     const std::string by = text_of(body, "by");
     return by.empty() ? "" : " by " + by;
@@ -148,7 +148,8 @@ Json events(std::span<const core::Row> rows, std::int64_t since) {
         Json body = Json::parse(row.body, nullptr, false);
         const std::string text = describe(row.kind, body);
         const Json job = job_of(body);
-        if (body.contains("spec")) body.erase("spec");  // the spec is large, and `show` displays it
+        if (body.contains("spec"))
+            body.erase("spec");  // leave out the spec: it is large, and `show` displays it
         list.push_back({{"seq", row.seq},
                         {"at", to_iso8601(row.at)},
                         {"kind", row.kind},

@@ -94,7 +94,8 @@ Json array_json(const core::Job& job) {
             {"limit", job.spec.array->limit}};
 }
 
-// Returns why and until when the node's machine is excluded for faults; null if it is not.
+// Returns why and until when the node's machine is excluded for faults; null if the machine is not
+// excluded.
 Json excluded_json(const core::State& state, const std::string& node) {
     const auto machine = state.machines.find(core::machine_of(node));
     if (machine == state.machines.end() || !machine->second.excluded_until) return nullptr;
@@ -185,8 +186,9 @@ class Waits {
     }
 
   private:
-    // Returns the ready group that contains the job; nullptr if it is in none. Also nullptr if
-    // there are many groups, because searching them would take longer than it saves.
+    // Returns the ready group that contains the job; nullptr if the job is in no ready group. Also
+    // nullptr if there are many groups, because the search would take longer than a shared text
+    // saves.
     const core::Line* line_of(JobId id, const core::Job& job) const {
         constexpr std::size_t kGroupsMax = 16;
         const auto& ready = state_.index.ready;
@@ -313,7 +315,7 @@ Result<Json> jobs(const core::State& state, const Json& args, const Hearsay& hea
     };
     const bool runs = wanted_state == "running";
     const bool live = runs || wanted_state == "queued" || (wanted_state.empty() && !all);
-    // Iterate only jobs that have not ended, of which there are few.
+    // Iterate only jobs that have not ended, because there are few of them.
     if (selector.empty() && live) {
         const std::set<JobId>& ids = runs ? state.index.running : state.index.open;
         auto at = ids.lower_bound(from);
@@ -331,7 +333,7 @@ Result<Json> jobs(const core::State& state, const Json& args, const Hearsay& hea
                {"next", std::move(next)},
                {"running", running},
                {"queued", state.index.open.size() - running}};
-    reply["jobs"] = std::move(list);  // an initializer list would copy it
+    reply["jobs"] = std::move(list);  // an initializer list would copy `list`
     return reply;
 }
 

@@ -74,9 +74,9 @@ std::vector<Hold> holds(const core::State& state, JobId id, Time now);
 Json holds_json(const std::vector<Hold>& holds);
 std::string condition_text(const spec::After& after);  // returns for example "ok:12"
 
-// Predicts what a submission in this turn would lead to, for its first job: the nodes on which it
-// would start, or the holds, and the queue that would order an allocation for it. Fails with the
-// error of the submission if that would fail.
+// Predicts what a submission in this turn would lead to, for its first job: the nodes on which the
+// job would start, or its holds, and the queue that would order an allocation for the job. If the
+// submission would fail, fails with the same error.
 Result<Json> forecast(core::State state, const core::Submit& submit, Time now);
 
 // Returns a Hold (a reason why a queued job waits) if neither a connected worker nor an allocation

@@ -102,9 +102,10 @@ void Agent::mind_allocation() {
     parts_.core.on_drain(now_);
 }
 
-// Returns whether run() must return. A second signal ends roll-worker at once, unless it is a pilot
-// (started in a Slurm allocation), because Slurm sends several signals before SIGKILL. When this
-// process ends, the guards (the attempts' parent processes) kill all remaining processes.
+// Returns whether run() must return. A second signal ends roll-worker at once. In a pilot (a
+// roll-worker in a Slurm allocation) a second signal does nothing, because Slurm sends several
+// signals before SIGKILL. When this process ends, the guards (the attempts' parent processes) kill
+// all remaining processes.
 bool Agent::over() const {
     if (end_signals_ == 0) return false;
     const bool unheard = parts_.last_word && !answered_at_;

@@ -44,8 +44,8 @@ class Agent {
     explicit Agent(AgentParts parts) : parts_(std::move(parts)) {}
 
     // Runs the loop until a signal has asked roll-worker to end and all attempts have ended and are
-    // reported. A second signal makes run() return at once, unless this is a pilot. When
-    // roll-worker then ends, no process that it started is left.
+    // reported. A second signal makes run() return at once, unless this roll-worker is a pilot
+    // (runs in a Slurm allocation). When roll-worker then ends, no process that it started is left.
     void run();
 
   private:

@@ -451,7 +451,7 @@ void AgentCore::leash(const Attempt& attempt) {
 }
 
 // Returns true if the bound of every attempt is below the lease. An attempt that rolld has disowned
-// does not count, so that it does not affect the others.
+// does not count, so that a disowned attempt does not affect the others.
 bool AgentCore::renewing(Instant now) const {
     return std::ranges::all_of(attempts_, [&](const auto& item) {
         const Attempt& attempt = item.second;

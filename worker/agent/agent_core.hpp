@@ -80,16 +80,16 @@ class AgentCore {
     // answers.
     protocol::Heartbeat heartbeat(Instant now);
 
-    // Returns the path of the beacon if it must be read now, else empty. After it has returned the
-    // path, it returns empty for one interval.
+    // Returns the path of the beacon if it must be read now, else empty. After look_due() has
+    // returned the path, it returns an empty text for one interval.
     std::string look_due(Instant now);
 
     bool idle() const;  // true if no attempt has a process
     // Number of attempts that each heartbeat lists
     std::size_t running() const { return attempts_.size(); }
     // Returns true if no attempt is left, every end is acknowledged and, if draining, rolld has
-    // acknowledged the drain or cannot be reached. It waits for the drain's acknowledgement,
-    // because without it rolld would wait until the lease expires.
+    // acknowledged the drain or cannot be reached. Waits for the acknowledgement of the drain,
+    // because otherwise rolld would not know of the drain and would wait until the lease expires.
     bool settled(Instant now) const;
     std::vector<Effect> take_effects() { return std::exchange(effects_, {}); }
 

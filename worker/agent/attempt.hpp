@@ -47,10 +47,12 @@ struct Staged {
     std::int64_t save_ms = 0;
 };
 
-// A checkpoint that rolld has not recorded yet. Each heartbeat reports it until rolld records it.
+// A checkpoint that rolld has not recorded yet. Each heartbeat reports the checkpoint until rolld
+// records it.
 struct Unrecorded {
     protocol::WrittenCheckpoint checkpoint;
-    std::optional<std::uint64_t> said{};  // sequence number of the first heartbeat that reported it
+    // sequence number of the first heartbeat that reported the checkpoint
+    std::optional<std::uint64_t> said{};
 };
 
 struct Attempt {

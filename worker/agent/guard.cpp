@@ -349,8 +349,9 @@ void Guard::reap() {
     nothing_left_ = pid < 0 && errno == ECHILD;
 }
 
-// Finishes copying the logs. If that failed, the error becomes the reason of a failed program,
-// which may have failed because its log could not be written.
+// Finishes copying the logs. If the copying failed and the program failed too, the error of the
+// copying becomes the reason, because the program may have failed only because it could not write
+// its log.
 void Guard::finish_logs() {
     for (const auto& pipe : pipes_)
         if (const auto copied = pipe->finish(); !copied && failed_) fail_preparing(copied.error());

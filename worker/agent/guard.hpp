@@ -51,7 +51,8 @@ struct GpuRoom {
 struct NodeCheck {
     Program program;
     int timeout_seconds = 60;
-    // True if the site set this check, not the job. If such a check fails, the machine is at fault
+    // True if the site set this check; false if the job did. If a site's check fails, the machine
+    // is at fault
     bool site = false;
     friend bool operator==(const NodeCheck&, const NodeCheck&) = default;
 };
@@ -70,7 +71,7 @@ struct GuardPlan {
     // patterns that are searched for in the logs if the attempt fails
     std::vector<std::string> patterns{};
     std::vector<GpuRoom> gpus{};
-    // Longest wait for the GPUs' memory to become free; after it the attempt fails
+    // Longest wait for the GPUs' memory to become free; after this time the attempt fails
     int gpu_wait_seconds = 50;
     std::string cgroup{};  // the cgroup for all programs; empty: the guard's own cgroup
     friend bool operator==(const GuardPlan&, const GuardPlan&) = default;

@@ -57,9 +57,9 @@ class Bound {
     // ignored if the bound has reached lease + fence.
     void looked(const Look& look, const LeaseRules& rules);
 
-    // Applies a look at a distrusted beacon, which never lowers the bound. It raises the bound if
-    // the look shows more ticks than this machine's clock has measured, because then the clock
-    // stood still while rolld counted silence.
+    // Applies a look at a distrusted beacon, which never lowers the bound. A look raises the bound
+    // if it shows more ticks than this machine's clock has measured, because then the clock stood
+    // still while rolld counted silence.
     void doubted(const Look& look, const LeaseRules& rules);
 
   private:

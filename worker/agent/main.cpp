@@ -202,8 +202,8 @@ std::string file_name(const io::StateDirectory& directory, const protocol::Heart
     return self.pilot || taken ? "worker-" + self.node : "worker";
 }
 
-// Queues SIGCHLD and the signals that ask roll-worker to end. SIGUSR1 and SIGUSR2 are among these,
-// because Slurm may announce the allocation's end with either (sbatch --signal).
+// Queues SIGCHLD and the signals that ask roll-worker to end. SIGUSR1 and SIGUSR2 are among these
+// signals, because Slurm may announce the allocation's end with either (sbatch --signal).
 io::Descriptor queue_end_signals() {
     return io::queue_signals({SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD});
 }
@@ -266,8 +266,8 @@ Result<void> work(const Flags& flags, const std::vector<std::string>& words) {
     ::_exit(0);
 }
 
-// Reports the attempts that a killed roll-worker left. The reaper calls it, because a next
-// roll-worker may never start.
+// Reports the attempts that a killed roll-worker left. The reaper calls this function, because a
+// next roll-worker may never start.
 [[noreturn]] void tell_last_word(const Flags& flags, RunDirectory& run_directory,
                                  const io::StateDirectory& directory, const Log& log,
                                  std::vector<protocol::RunningAttempt> leftovers) {

@@ -35,7 +35,7 @@ class LogPipe {
     // Returns the end of the pipe that the program writes to. Call it once.
     io::Descriptor take_input() { return std::move(input_); }
     // Returns the descriptor to poll for POLLIN; -1 if there is nothing to wait for. Call begin()
-    // when it is readable.
+    // when the descriptor is readable.
     int waited() const { return waited_; }
     void begin(short revents);
     // Waits until all output is in the log; returns the write error if there was one. Call it once

@@ -21,8 +21,8 @@
 namespace roll::agent {
 namespace {
 
-// How long a guard may take to end after its roll-worker. It takes milliseconds, unless it is
-// stopped by a signal or hangs; then it is killed.
+// How long a guard may take to end after its roll-worker. A guard takes milliseconds, unless the
+// guard is stopped by a signal or hangs. After this time the guard is killed.
 constexpr std::chrono::milliseconds kGuardTime{3000};
 constexpr std::chrono::milliseconds kKillTime{10000};
 constexpr std::int64_t kJournalBytesMax = 4 << 20;
@@ -53,8 +53,8 @@ void kill_and_wait(const std::vector<io::ProcessInfo>& processes) {
         io::wait_ended(process.pid, process.started, kKillTime);
 }
 
-// Kills the attempt's processes. Repeats that until none is found, because a process may fork while
-// it is killed.
+// Kills the attempt's processes. Repeats this until no process is found, because a process may fork
+// while it is killed.
 void kill_all_of_attempt(const std::string& session, const AttemptKey& key) {
     for (int round = 0; round < 10; ++round) {
         const auto processes = processes_of_attempt(session, key);

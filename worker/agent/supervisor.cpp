@@ -152,7 +152,7 @@ Result<Supervisor::GuardProcess> Supervisor::spawn_guard() {
     return guard;
 }
 
-// Ends a guard by closing its socket, which happens when `guard` is destroyed.
+// Ends a guard. The guard's socket is closed when `guard` is destroyed, and the guard then exits.
 void Supervisor::retire(GuardProcess guard) { leaving_.push_back(guard.pid); }
 
 void Supervisor::stand_by() {
@@ -161,8 +161,8 @@ void Supervisor::stand_by() {
     if (auto guard = spawn_guard()) idle_.push_back(*std::move(guard));
 }
 
-// Discards the output of idle guards, because it belongs to attempts that are gone, and removes
-// guards that have ended.
+// Removes guards that have ended, and discards the output of idle guards, because this output
+// belongs to attempts that are gone.
 void Supervisor::collect_idle() {
     for (GuardProcess& guard : idle_) {
         pollfd ready{guard.socket.get(), POLLIN, 0};

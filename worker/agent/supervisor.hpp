@@ -35,8 +35,7 @@ using ProcessEvent = std::variant<Reported, Exited, LeashRanOut, StartFailed, Ma
 
 class Supervisor {
   public:
-    // `guard`: command line of a guard process, which is this roll-worker's own command line with
-    // --guard.
+    // `guard`: command line of a guard process: this roll-worker's own command line with --guard.
     Supervisor(std::vector<std::string> guard, LaunchSite site, RunDirectory& run_directory,
                Wall wall = {}, Reaper reaper = {})
         : guard_(std::move(guard)),

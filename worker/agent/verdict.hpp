@@ -26,7 +26,8 @@ enum class StopCause {
 };
 
 struct Ending {
-    // True if the program is the job's own, of which only exit status 0 has a meaning
+    // True if the program is the job's own. Only exit status 0 of such a program has a meaning for
+    // Roll
     bool command = false;
     // exit of each local rank; nullopt: it was not seen
     std::vector<std::optional<ExitStatus>> exits;

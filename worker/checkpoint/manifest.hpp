@@ -1,6 +1,6 @@
-// roll/manifest.json lists every file of a checkpoint with its size and XXH3-64. It is written
-// last, so a directory with a manifest is complete. It detects damage, but not tampering, because
-// it is not a signature.
+// roll/manifest.json lists every file of a checkpoint with its size and XXH3-64. The manifest is
+// written last, so a directory with a manifest is complete. The manifest detects damage, but not
+// tampering, because it is not a signature.
 #pragma once
 
 #include <cstdint>

@@ -52,9 +52,9 @@ struct State {
     friend bool operator==(const State&, const State&) = default;
 };
 
-// Records a validation's loss in `state`. Returns true if it is the lowest validation loss so far.
-// Counts the validation as stale unless its loss is below the best by more than `min_delta`; a
-// non-finite loss is stale.
+// Records a validation's loss in `state`. Returns true if this loss is the lowest validation loss
+// so far. Counts the validation as stale unless its loss is below the best by more than
+// `min_delta`; a non-finite loss is stale.
 bool note_validation(State& state, double loss, double min_delta);
 
 std::string encode(const State& state);

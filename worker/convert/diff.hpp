@@ -38,8 +38,8 @@ struct Share {
 };
 
 // Compares the tensors of `share`. With `cast`, casts each tensor of `first` to the type of its
-// counterpart in `second`; otherwise tensors of different types count as different. Fails with
-// Unavailable if `stopped` returns true.
+// counterpart in `second`; without `cast`, tensors of different types count as different. Fails
+// with Unavailable if `stopped` returns true.
 Result<Diff> diff(const Source& first, const Source& second, bool cast,
                   const std::function<bool()>& stopped, Share share = {});
 

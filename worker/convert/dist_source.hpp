@@ -16,8 +16,9 @@ namespace roll::convert {
 // there is none.
 std::optional<std::filesystem::path> dist_directory(const std::filesystem::path& root);
 
-// Returns TorchDist if the checkpoint has Megatron's metadata.json and it names torch_dist. Returns
-// Dcp if there is no metadata.json. Fails with InvalidArgument if it names another kind.
+// Returns TorchDist if the checkpoint has Megatron's metadata.json and this file names torch_dist.
+// Returns Dcp if there is no metadata.json. Fails with InvalidArgument if metadata.json names
+// another kind.
 Result<Format> dist_format(const std::filesystem::path& directory);
 
 // Opens the checkpoint at source.directory. `given` is the config's directory if the config is not

@@ -13,8 +13,8 @@ namespace roll::convert {
 struct LaunchEnvironment {
     Hooks hooks;
     // Returns the newest of these checkpoint directories whose bytes all verify. With `best`,
-    // returns instead the directory with the lowest validation loss, if that verifies. Fails with
-    // Corrupt if none verifies.
+    // returns the directory with the lowest validation loss instead, if its bytes verify. Fails
+    // with Corrupt if no directory verifies.
     std::function<Result<std::filesystem::path>(std::span<const std::filesystem::path> newest_first,
                                                 bool best)>
         choose;

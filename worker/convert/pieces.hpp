@@ -79,7 +79,8 @@ struct Model {
 
 Model model_of(const std::vector<families::NativeTensor>& native);
 
-// Returns one Stored per HuggingFace tensor, which holds it whole; leaves `file` empty.
+// Returns one Stored per HuggingFace tensor. Each Stored holds its tensor whole and has an empty
+// `file`.
 std::vector<Stored> hf_layout(const Model& model);
 
 // Returns the tensors as the files of a HuggingFace directory store them: a packed tensor takes the

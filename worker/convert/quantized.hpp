@@ -15,7 +15,7 @@ namespace roll::convert {
 Result<void> check_not_quantized(const std::filesystem::path& directory, const Json& hf_config);
 
 // Fails with InvalidArgument if a tensor's name and type show that it is quantized. Needed because
-// the config of some quantized checkpoints does not say so.
+// the config of some quantized checkpoints does not mention the quantization.
 Result<void> check_not_quantized(const std::filesystem::path& file, const tensor::TensorInfo& info);
 
 }  // namespace roll::convert

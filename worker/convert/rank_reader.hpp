@@ -28,8 +28,8 @@ class RankReader {
           matcher_(std::move(expected), source) {}
 
     // Takes the tensors in the named sections of a file. `label` is the file's path in the expected
-    // tensors. An empty section means the file's own dict. If there is no "model0", reads "model"
-    // for it.
+    // tensors. An empty section means the file's own dict. If a file has no section "model0", reads
+    // its section "model" instead.
     Result<void> read(std::shared_ptr<const formats::TorchFile> file, const std::string& label,
                       const std::vector<std::string>& sections);
 

@@ -73,8 +73,8 @@ struct WeightRule {
     // a native config field that must be true, or !field; empty: the rule always applies
     std::string condition;
     std::string layers;  // kind of the layers that have the tensor, or !kind; empty: every layer
-    // For Strands: the number of groups of rows, which tensor parallelism divides among ranks.
-    // `by_group` orders the rows by group; otherwise they are ordered by strand.
+    // For Strands: the number of groups of rows, which tensor parallelism divides among ranks. If
+    // `by_group` is true, the rows are ordered by group; if not, by strand.
     std::string groups;
     bool by_group = false;
     std::vector<StrandRule> strands;

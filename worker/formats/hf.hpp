@@ -16,7 +16,8 @@
 
 namespace roll::formats {
 
-// Reads config.json. Fails with NotFound if it is missing, with Corrupt if it is not a JSON object.
+// Reads config.json. Fails with NotFound if the file is missing, and with Corrupt if the file is
+// not a JSON object.
 Result<Json> read_hf_config(const std::filesystem::path& directory);
 
 // Returns the file of each tensor that an index lists. `text` is the index. Fails with Corrupt if

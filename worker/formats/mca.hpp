@@ -20,9 +20,9 @@
 
 namespace roll::formats {
 
-// The parallel layout of a model. `pipeline` is Megatron's layout string ("E,t*3|t*4,L"). If it is
-// empty, layers are split equally among the pipeline stages, except as account_for_*, first_layers
-// and last_layers say.
+// The parallel layout of a model. `pipeline` is Megatron's layout string ("E,t*3|t*4,L"). If
+// `pipeline` is empty, layers are split equally among the pipeline stages; account_for_*,
+// first_layers and last_layers change this split.
 struct McaLayout {
     int tp = 1;
     int pp = 1;

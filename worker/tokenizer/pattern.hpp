@@ -19,7 +19,8 @@
 namespace roll::tokenizer {
 
 // A set of characters. A character beyond ASCII is in the set if it has one of `properties` or is
-// in one of `ranges`. If `negated`, it is in the set if neither is true.
+// in one of `ranges`. If `negated` is true, the set has the characters for which neither condition
+// holds.
 struct CharacterSet {
     std::array<bool, 128> ascii{};  // ASCII characters in the set, after negation
     Properties properties = 0;      // properties of the characters beyond ASCII
@@ -53,8 +54,8 @@ class Pattern {
     static Result<Pattern> compile(std::string_view expression);
     static Pattern literal(std::string_view text);
 
-    // Returns the end of the match that starts at `at`, or kNone if there is none or it is empty.
-    // Requires valid UTF-8 and `at` at the start of a character.
+    // Returns the end of the match that starts at `at`, or kNone if there is no match or the match
+    // is empty. Requires valid UTF-8 and `at` at the start of a character.
     std::size_t match_at(std::string_view text, std::size_t at) const;
 
     // Splits the text: calls piece(begin, end, is_match) for every match and every gap between

@@ -16,7 +16,7 @@ namespace roll::tokenizer {
 
 class Precompiled {
   public:
-    // Parses the base64 text in tokenizer.json. Fails with Corrupt if it is damaged.
+    // Parses the base64 text in tokenizer.json. Fails with Corrupt if the text is damaged.
     static Result<Precompiled> parse(std::string_view base64);
 
     // Returns the text with characters replaced as the tokenizers package does. A grapheme cluster

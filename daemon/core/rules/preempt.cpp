@@ -12,7 +12,7 @@
 namespace roll::core {
 namespace {
 
-// Maximum number of attempts considered, which bounds the work of a turn.
+// Maximum number of attempts considered. This maximum bounds the work of a turn.
 constexpr std::size_t kVictimsMax = 256;
 
 // Returns the first job that only missing capacity blocks, or a quota that other accounts borrow.
@@ -85,7 +85,8 @@ class Without {
         take(room_, state_.jobs.at(id).attempt->places);
         limits_.add(state_.jobs.at(id), state_.jobs.at(id).resources());
     }
-    // Returns whether the attempt may be stopped for `first`: its priority is lower, or it borrows.
+    // Returns whether the attempt may be stopped for the job `first`: the attempt's job has a lower
+    // priority or borrows.
     bool may_leave(const Job& job) const {
         return job.spec.priority < first_.spec.priority || limits_.borrows(job);
     }

@@ -48,7 +48,7 @@ Events send_cron_jobs(const State& state, Time now);
 Events wake_jobs(const State& state, Time now);
 
 // Places gangs on free slots and GPUs in the order of the queue. After the first gang that must
-// wait, places only gangs that cannot delay it (reservation.hpp).
+// wait, places only gangs that cannot delay this first gang (reservation.hpp).
 Events place_jobs(const State& state, Time now);
 
 // The first job that must wait, and the latest time of its start; nullopt if unknown.
@@ -75,8 +75,8 @@ Events match_supply(const State& state, Time now);
 // empty.
 Events settle_queues(const State& state, Time now);
 
-// Returns a sentence about the limit that the job's attempt has reached, its time limit or its
-// deadline; empty if it has reached none.
+// If the job's attempt has reached its time limit or its deadline, returns a sentence about it;
+// else returns an empty text.
 std::string time_is_up(const Job& job, Time now);
 
 }  // namespace roll::core

@@ -42,7 +42,7 @@ Class class_of(const Job& job, Outcome outcome, Time now) {
     if (meaning) return meaning == spec::OnExit::Stop ? Class::Final : Class::Infra;
     switch (outcome) {
         case Outcome::Yielded: return Class::Yielded;
-        case Outcome::Stopped:  // another attempt has replaced it, or its worker was lost
+        case Outcome::Stopped:  // replaced by another attempt, or the worker was lost
         case Outcome::Infra: return Class::Infra;
         case Outcome::App: return Class::App;
         case Outcome::Done:

@@ -6,7 +6,7 @@
 namespace roll::core {
 namespace {
 
-// Returns why this attempt must stop; empty if it need not.
+// Returns why the current attempt of the job must stop; empty if the attempt may run on.
 std::string stop_reason(const Job& job, Time now) {
     const Attempt& attempt = *job.attempt;
     if (job.cancel_requested)

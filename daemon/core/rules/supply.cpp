@@ -68,8 +68,9 @@ class Planner {
         std::vector<std::size_t> found = fitting(wanted);
         const int missing = wanted.workers() - static_cast<int>(found.size());
         const bool comes = missing == 0 || (orders && order(wanted, missing, found));
-        // A gang that the live workers can hold waits for the busy ones and keeps the idle ones. It
-        // keeps no nodes on order, because other jobs need those and would order them again.
+        // A gang that the live workers can hold waits for the busy ones and keeps the idle ones.
+        // Such a gang keeps no nodes on order, because other jobs need nodes on order and would
+        // otherwise order more nodes.
         if (!comes && find_places(wanted, all_).empty()) return false;
         if (!comes) std::erase_if(found, [&](std::size_t i) { return !nodes_[i].live; });
         take(wanted, found);
@@ -136,8 +137,8 @@ void Planner::add_expected() {
     }
 }
 
-// Returns how many more allocations the queue's GPU-hours allow, after those of ended allocations
-// and the full time of the `alive` ones.
+// Returns how many more allocations the queue's GPU-hours allow. The GPU-hours of ended
+// allocations, and the full time of the `alive` allocations, are subtracted first.
 int affordable(const AllocationQueue& queue, int alive) {
     const spec::PilotQueue& spec = queue.spec;
     const std::int64_t each = spec.time.count() * spec.nodes * spec.gpus;
@@ -225,7 +226,8 @@ std::vector<std::size_t> Planner::fitting_in_segments(const spec::Resources& wan
 }
 
 // Orders the missing nodes from the first queue whose limits could ever allow them; makes as many
-// of the orders as are allowed now. Returns false if there is no such queue.
+// of the orders as the limits allow now. Returns false if the limits of no queue could ever allow
+// the nodes.
 bool Planner::order(const spec::Resources& wanted, int missing, std::vector<std::size_t>& found) {
     for (auto& [name, budget] : budgets_) {
         const spec::PilotQueue& spec = *budget.spec;
@@ -236,7 +238,8 @@ bool Planner::order(const spec::Resources& wanted, int missing, std::vector<std:
         if (!fits || budget.alive + count > budget.most) continue;
         if (budget.later) return true;
         // True if the queue has no allocation that waits for its grant. A gang wider than the
-        // backlog may then exceed the backlog, because it would never be ordered otherwise.
+        // backlog may then exceed the backlog, because nodes for this gang would otherwise never be
+        // ordered.
         const bool fresh = budget.waiting == 0;
         int some = std::min(count, budget.orders);
         if (!fresh) some = std::min(some, spec.backlog - budget.waiting);
@@ -258,8 +261,8 @@ bool Planner::refused(const std::string& name, const spec::Resources& wanted) co
                                     }) >= found->second;
 }
 
-// Returns whether the nodes of a batch would be used enough. It suffices that GPUs or CPU slots
-// are, because the rest of the other kind may be unusable.
+// Returns whether the nodes of a batch would be used enough. The use of one kind, GPUs or CPU
+// slots, suffices: if all GPUs are used, the remaining CPU slots may be unusable, and vice versa.
 bool Planner::pays(const Batch& batch) const {
     const spec::PilotQueue& spec = *budgets_.at(batch.queue).spec;
     const auto count = static_cast<int>(batch.last - batch.first);
@@ -347,7 +350,8 @@ std::set<AllocationId> held_allocations(const State& state) {
     return held;
 }
 
-// Returns why an allocation that no waiting job needs is given back now; empty if it stays.
+// Returns why an allocation that no waiting job needs is given back now; empty if the allocation
+// stays.
 std::string idle_reason(const State& state, const Allocation& a, bool held, Time now) {
     if (a.phase != AllocationPhase::Granted) return "no job needs the allocation any more";
     const auto idle = state.queues.at(a.queue).spec.idle;

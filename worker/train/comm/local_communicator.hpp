@@ -32,7 +32,7 @@ class LocalGroup {
     std::mutex mutex_;
     std::condition_variable changed_;
     std::map<std::tuple<int, int, Channel>, std::deque<at::Tensor>> channels_;
-    // by ticket; every rank gets the same ticket for a reduction
+    // reductions by ticket; all ranks get the same ticket for the same reduction
     std::map<Communicator::Ticket, Reduction> reductions_;
     std::vector<Communicator::Ticket> issued_;  // next ticket of each rank
     std::vector<bool> left_;                    // by rank: true if it has left the group

@@ -35,8 +35,8 @@ struct BadStep {
 };
 
 // Finds the samples at fault: those of the micro-batches whose own loss or gradient is not finite.
-// If there are no such micro-batches, all samples of the step are at fault. Every rank must call it
-// with its own part of the batch; all ranks get the same result.
+// If there are no such micro-batches, all samples of the step are at fault. Every rank must call
+// find_bad_step() with its own part of the batch; all ranks get the same result.
 BadStep find_bad_step(Chunk& model, std::span<const Microbatch> batch, const StepResult& result,
                       const StepPlace& place, Communicator& world);
 

@@ -23,12 +23,12 @@ class OrderedGrads {
     // waits for its turn.
     void begin();
 
-    // Adds contribution number `use` of a micro-batch. Calls `add` once, now or when its turn
-    // comes; both must give the same bits. Drops the contribution if the parameter is frozen. Calls
-    // `ready` for each contribution that this call added.
+    // Adds contribution number `use` of a micro-batch. Calls `add` once: now, or when it is the
+    // turn of the contribution. `add` must give the same bits at both times. Drops the contribution
+    // if the parameter is frozen. Calls `ready` for each contribution that this call added.
     void add(int parameter, int microbatch, int use, AddGrad add, const GradReady& ready);
 
-    // Returns true if it is the turn of that contribution.
+    // Returns true if contribution number `use` of the micro-batch is the next to be added.
     bool is_next(int parameter, int microbatch, int use) const;
 
   private:

@@ -58,8 +58,8 @@ class Saver {
     // called.
     void need_saved() const;
     void recorded(std::int64_t step);
-    // Marks the checkpoint of this step as the best one so far. It replaces the previous best once
-    // it is recorded.
+    // Marks the checkpoint of this step as the best one so far. This checkpoint replaces the
+    // previous best one once rolld has recorded it.
     void best(std::int64_t step) { next_best_step_ = step; }
 
     // step of the last snapshot passed to save(), or -1

@@ -35,7 +35,7 @@ std::uint64_t join_hashes(std::uint64_t before, std::uint64_t slice);
 class TokenWriter {
   public:
     // Opens a writer; `base` is the token file's path without ".bin". Continues from the last sync
-    // if the files of an earlier writer still exist; otherwise starts over.
+    // if the files of an earlier writer still exist; if not, starts over.
     static Result<TokenWriter> open(const std::filesystem::path& base, TokenType type);
 
     const WriteProgress& progress() const { return progress_; }
