@@ -35,8 +35,8 @@ class EarlierFile {
     Result<void> give(const Write& write) const;
 
     // Makes `path` a hard link to the file and fsyncs it, if the compared content is the whole file
-    // (bytes that were never compared must be zero). Returns false if the compared content is only
-    // a part of the file, or if linking fails.
+    // (bytes that were never compared must be zero). Returns false if the compared content differs
+    // from the file or is only a part of the file, or if linking fails.
     bool become(const std::filesystem::path& path);
 
   private:
