@@ -114,24 +114,122 @@ std::string line_of(const Lines& lines, std::string path) {
     return "";
 }
 
-}  // namespace
+// Reading YAML takes 0.4 us per byte, so longer documents are refused by the sizes of their lines.
+// Up to this size, the exact limit applies to the parsed document, which has no indentation and no
+// comments.
+constexpr std::size_t kYamlBytesMax = 2 * spec::kDocumentBytesMax;
 
-// Reads YAML documents, or JSON as one value or as one value per line. Returns none if the text has
-// only empty lines, comments and document marks.
-static Result<std::vector<Json>> read_documents(const std::string& text, const std::string& file) {
+// Returns the key at the start of a line of block YAML or indented JSON; empty if there is none.
+std::string_view key_of(std::string_view line) {
+    const std::size_t quote = line.starts_with('"') || line.starts_with('\'') ? 1 : 0;
+    const auto is_other = [](unsigned char c) { return std::isalnum(c) == 0 && c != '_'; };
+    const auto* const begin = line.begin() + quote;
+    const auto* const end = std::find_if(begin, line.end(), is_other);
+    const std::string_view after = line.substr(static_cast<std::size_t>(end - line.begin()));
+    if (end == begin || (quote == 1 && !after.starts_with(line.front()))) return {};
+    const std::string_view colon = after.substr(quote);
+    if (!colon.starts_with(':') || (colon.size() > 1 && colon[1] != ' ')) return {};
+    return {begin, end};
+}
+
+// Returns whether the line starts a block scalar: "key: |" or "key: >-".
+bool begins_block(std::string_view line) {
+    const std::size_t mark = line.find_last_not_of("0123456789+- \r");
+    return mark != line.npos && mark > 0 && line[mark - 1] == ' ' &&
+           (line[mark] == '|' || line[mark] == '>');
+}
+
+// Measures the values of one YAML document by its lines, without parsing them.
+class Sizes {
+  public:
+    void add(std::string_view line, int number) {
+        bytes_ += line.size() + 1;
+        const std::size_t indent = line.find_first_not_of(' ');
+        if (indent == line.npos) return grow(line.size() + 1);
+        if (in_block_ && indent > keys_.back().indent) return grow(line.size() + 1);
+        const std::string_view key = key_of(line.substr(indent));
+        if (key.empty()) return grow(line.size() + 1);
+        while (!keys_.empty() && keys_.back().indent >= indent) keys_.pop_back();
+        std::string path = keys_.empty() ? "" : keys_.back().path;
+        path += path.empty() ? "" : ".";
+        keys_.push_back({path.append(key), indent, number, 0});
+        in_block_ = begins_block(line);
+        grow(line.size() - indent - key.size());
+    }
+    // Returns the problem if the document is too large; it names the largest value.
+    std::optional<std::string> problem() const {
+        if (bytes_ <= kYamlBytesMax) return std::nullopt;
+        const spec::Problem found = spec::too_large(largest_.path, largest_.bytes, bytes_);
+        if (largest_.path.empty()) return "a value " + found.message;
+        return fmt::format("line {}: {} {}", largest_.line, found.path, found.message);
+    }
+
+  private:
+    struct Key {
+        std::string path;
+        std::size_t indent = 0;
+        int line = 0;
+        std::size_t bytes = 0;
+    };
+    void grow(std::size_t bytes) {
+        if (keys_.empty()) keys_.push_back({});
+        keys_.back().bytes += bytes;
+        if (keys_.back().bytes > largest_.bytes) largest_ = keys_.back();
+    }
+
+    std::vector<Key> keys_;  // the current key and its parents
+    Key largest_;
+    std::size_t bytes_ = 0;
+    bool in_block_ = false;
+};
+
+// Calls `use` with each line and its number.
+template <class Use>
+void for_each_line(std::string_view text, Use use) {
+    int number = 0;
+    while (!text.empty()) {
+        const std::size_t end = std::min(text.find('\n'), text.size());
+        use(text.substr(0, end), ++number);
+        text.remove_prefix(std::min(end + 1, text.size()));
+    }
+}
+
+// Fails with InvalidArgument if a document is so large that parsing it would take seconds.
+Result<void> check_sizes(std::string_view text, const std::string& file) {
+    if (text.size() <= kYamlBytesMax) return {};
+    std::optional<std::string> problem;
+    Sizes sizes;
+    for_each_line(text, [&](std::string_view line, int number) {
+        if (line.starts_with("---")) {
+            if (!problem) problem = sizes.problem();
+            sizes = Sizes();
+        }
+        sizes.add(line, number);
+    });
+    if (!problem) problem = sizes.problem();
+    if (!problem) return {};
+    return fail(ErrorCode::InvalidArgument,
+                fmt::format("{} cannot be queued:\n  {}", file, *problem));
+}
+
+// Reads JSON: one value, or one per line. Skips empty lines, comments and document marks. Returns
+// nullopt if the text is not JSON.
+std::optional<std::vector<Json>> read_json(std::string_view text) {
     std::vector<Json> documents;
     for (std::size_t from = 0; from < text.size();) {
         const std::size_t end = std::min(text.find('\n', from), text.size());
-        const std::string_view line(text.data() + from, end - from);
+        const std::string_view line = text.substr(from, end - from);
         from = end + 1;
         const std::size_t begin = line.find_first_not_of(" \t\r");
         if (begin == std::string_view::npos || line[begin] == '#' || line == "---") continue;
         Json json = Json::parse(line, nullptr, false);
-        if (!json.is_object()) return yaml::read(text, file);
+        if (!json.is_object()) return std::nullopt;
         documents.push_back(std::move(json));
     }
     return documents;
 }
+
+}  // namespace
 
 Result<std::vector<Source>> read_job_file(const std::string& file) {
     std::error_code error;
@@ -158,14 +256,19 @@ Result<std::vector<Source>> read_job_file(const std::string& file) {
         ROLL_TRY(TomlFile toml, read_toml(text, file));
         return std::vector<Source>{{file, std::move(toml.document), base, std::move(toml.lines)}};
     }
-    ROLL_TRY(std::vector<Json> documents, read_documents(text, file));
+    auto documents = read_json(text);
+    std::shared_ptr<const std::string> yaml;  // null for JSON, which has one job a line
+    if (!documents) {
+        ROLL_TRY_VOID(check_sizes(text, file));
+        ROLL_TRY(documents, yaml::read(text, file));
+        yaml = std::make_shared<const std::string>(text);
+    }
     std::vector<Source> sources;
-    const auto yaml = std::make_shared<const std::string>(text);
-    for (std::size_t i = 0; i < documents.size(); ++i) {
-        Json& document = documents[i];
+    for (std::size_t i = 0; i < documents->size(); ++i) {
+        Json& document = (*documents)[i];
         if (document.is_null()) continue;
         const std::string label =
-            documents.size() == 1 ? file : fmt::format("{}[{}]", file, sources.size());
+            documents->size() == 1 ? file : fmt::format("{}[{}]", file, sources.size());
         sources.push_back({label, std::move(document), base, {}, yaml, i});
     }
     if (sources.empty()) {

@@ -108,17 +108,20 @@ const Json& member(const Json& object, const char* key) {
 
 }  // namespace
 
+Problem too_large(const std::string& path, std::size_t bytes, std::size_t total) {
+    return {path,
+            fmt::format("is {} bytes long and brings the job to {} bytes; a job may have at most "
+                        "{}; move this value to a file that the job reads",
+                        bytes, total, kDocumentBytesMax)};
+}
+
 std::vector<Problem> undeliverable(const Json& document) {
     std::vector<Problem> problems;
     if (!document.is_object()) return problems;
     Largest largest;
     const std::size_t bytes = measure(document, "", largest);
     if (bytes > kDocumentBytesMax) {
-        problems.push_back(
-            {largest.path,
-             fmt::format("is {} bytes long and brings the job to {} bytes; a job may have at most "
-                         "{}; move this value to a file that the job reads",
-                         largest.bytes, bytes, kDocumentBytesMax)});
+        problems.push_back(too_large(largest.path, largest.bytes, bytes));
         return problems;
     }
     Arguments arguments(problems);

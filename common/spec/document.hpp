@@ -2,6 +2,7 @@
 // parts. Clients may send anything as a document, so it must be checked.
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -26,6 +27,9 @@ constexpr std::size_t kArgumentBytesMax = (128u << 10) - 1;
 // Maximum size of a program's arguments and environment. execve allows 2 MiB; the rest is for the
 // variables that the worker adds.
 constexpr std::size_t kArgumentsBytesMax = 3u << 19;
+
+// Returns the problem of a job of `total` bytes whose largest value has `bytes` bytes.
+Problem too_large(const std::string& path, std::size_t bytes, std::size_t total);
 
 // Returns a problem for each field that is too large for a start order or for execve, and for a
 // command without a program. Does not copy the document.

@@ -1,6 +1,8 @@
 #include "cli/job_file.hpp"
 
+#include <cstdio>
 #include <cstdlib>
+#include <fstream>
 
 #include <gtest/gtest.h>
 
@@ -145,6 +147,46 @@ TEST(ParseSources, RefusesBytesThatAreNoTextByTheirPath) {
     EXPECT_FALSE(parse_sources({{"a.yaml", {{latin1, 1}}, "/"}}));
     EXPECT_FALSE(parse_sources({{"a.yaml", {{"name", latin1}}, "/"}}));
     EXPECT_TRUE(parse_sources({*command_source({"echo", "na\u00efve \u65e5"})}));
+}
+
+// Returns the error of a job file with this text.
+std::string refusal_of(const std::string& text) {
+    const std::string file = testing::TempDir() + "roll-large.yaml";
+    std::ofstream(file) << text;
+    const auto sources = read_job_file(file);
+    std::remove(file.c_str());
+    return sources ? "" : sources.error().message.substr(file.size());
+}
+
+TEST(ReadJobFile, NamesTheFieldThatMakesAJobTooLargeBeforeParsing) {
+    const std::string head = "name: x\nkind: command\n";
+    const std::string large(9 << 20, 'x');
+    EXPECT_EQ(refusal_of(head + "env:\n  A: b\n  LONG: '" + large + "'\n  B: c\ncommand: [a]\n"),
+              " cannot be queued:\n  line 5: env.LONG is 9437188 bytes long and brings the job to "
+              "9437249 bytes; a job may have at most 4194304; move this value to a file that the "
+              "job reads");
+    const auto names = [&](const std::string& text, const std::string& field) {
+        const std::string refused = refusal_of(text);
+        EXPECT_NE(refused.find(field + " is "), std::string::npos) << refused << " for " << field;
+    };
+    names("# A comment\n--- # another\n" + head + "script: |-\n  #!/bin/sh\n  env:\n  #" + large +
+              "\n\n  exit: 1\nenv: {}\n",
+          "line 5: script");
+    names("{\n  \"name\": \"x\",\n  \"env\": {\n    \"LONG\": \"" + large + "\"\n  }\n}\n",
+          "line 4: env.LONG");
+    names(head + "then:\n- name: y\n  script: " + large + "\n", "line 5: then.script");
+    names(head + "---\n" + head + "command:\n- sh\n- " + large + "\n", "line 6: command");
+    names("[" + large + "]", "a value");
+}
+
+TEST(ReadJobFile, AppliesTheLimitToEachJobOfAFile) {
+    const std::string line = R"({"name": "x", "script": ")" + std::string(3 << 20, 'x') + "\"}\n";
+    EXPECT_EQ(refusal_of(line + line + line), "");
+    const std::string refused = refusal_of("script: " + std::string(7 << 20, 'x') +
+                                           "\n---\nscript: " + std::string(9 << 20, 'x') + "\n");
+    EXPECT_NE(refused.find("line 3: script is 9437186 bytes long and brings the job to 9437197 "),
+              std::string::npos)
+        << refused;
 }
 
 TEST(CommandSource, NamesTheJobAfterItsProgram) {
