@@ -20,8 +20,8 @@ class FrameReader {
   public:
     void add(const char* bytes, std::size_t size) { bytes_.append(bytes, size); }
 
-    // Returns the next whole frame; nullopt if more bytes are needed. Fails with Corrupt if the
-    // frame's length exceeds the limit.
+    // Returns the next whole frame; nullopt if more bytes are needed. Fails with
+    // InvalidArgument if the frame's length exceeds the limit.
     Result<std::optional<std::string>> next();
 
   private:

@@ -96,6 +96,7 @@ io::Task<void> LocalDoor::serve(std::uint64_t id, std::shared_ptr<Connection> co
         for (;;) {
             auto frame = reader.next();
             open = frame.has_value();
+            if (!open) send(id, protocol::encode_reply(0, frame.error()));
             if (!open || !*frame) break;
             frames_.push_back({id, std::move(**frame)});
         }
