@@ -17,16 +17,72 @@
 namespace roll::query {
 namespace {
 
+std::string counted(const std::string& count, std::string_view noun) {
+    return fmt::format("{} {}{}", count, noun, count == "1" ? "" : "s");
+}
+
+std::string counted(int count, std::string_view noun) {
+    return counted(std::to_string(count), noun);
+}
+
+std::string gpu_text(const spec::Resources& wanted) {
+    return counted(spec::gpus_text(wanted.gpus_per_node * wanted.gpu_percent), "GPU");
+}
+
+// Returns "2 nodes with 4 slots and 8 GPUs each". Omits a single slot beside GPUs.
 std::string need_text(const spec::Resources& wanted) {
-    std::string text = fmt::format("{} node{} with {} slots and {} GPUs each", wanted.workers(),
-                                   wanted.workers() == 1 ? "" : "s", wanted.slots_per_node,
-                                   spec::gpus_text(wanted.gpus_per_node * wanted.gpu_percent));
-    if (wanted.segment > 1) text += fmt::format(", {} of them in a segment", wanted.segment);
+    const int nodes = wanted.workers();
+    const bool gpus = wanted.gpus_per_node > 0;
+    const bool slots = !gpus || wanted.slots_per_node > 1;
+    std::string text = counted(nodes, "node") + " with ";
+    if (slots) text += counted(wanted.slots_per_node, "slot");
+    if (gpus) text += (slots ? " and " : "") + gpu_text(wanted);
+    if (nodes > 1) text += " each";
+    if (wanted.segment > 1) text += fmt::format(", in segments of {} nodes", wanted.segment);
     return text;
 }
 
-// Returns whether enough workers that take jobs are large enough, whether or not they are busy.
-// Returns false if the job asks for a segment, because this function does not check segments.
+// Returns how many connected nodes could hold a part of the job if nothing ran. Names the slots,
+// the GPUs or the time if the nodes have enough of the rest.
+std::string shortage_text(const core::State& state, const spec::Resources& wanted, Time now) {
+    int slots = 0;
+    int gpus = 0;
+    int both = 0;
+    int long_enough = 0;
+    for (const auto& [id, worker] : state.workers) {
+        const bool has_slots = worker.slots >= wanted.slots_per_node;
+        const bool has_gpus = worker.gpus >= wanted.gpus_per_node;
+        const bool has_time = core::has_time_for(core::leaves_at(state, worker), wanted, now);
+        slots += has_slots;
+        gpus += has_gpus;
+        both += has_slots && has_gpus;
+        long_enough += has_slots && has_gpus && has_time;
+    }
+    const auto total = static_cast<int>(state.workers.size());
+    if (both == total && total < wanted.workers())
+        return fmt::format("only {} {} connected", counted(total, "node"),
+                           total == 1 ? "is" : "are");
+    const int needed = std::min(wanted.workers(), total);
+    const bool one_part = wanted.gpus_per_node == 0 || wanted.slots_per_node == 1;
+    std::string what = "that";
+    int count = both;
+    if (both >= needed) {
+        count = long_enough;
+        what = "that until the job's end";
+    } else if (slots >= needed && (!one_part || gpus == 0)) {
+        count = gpus;
+        what = gpu_text(wanted) == "1 GPU" ? "a GPU" : gpu_text(wanted);
+    } else if (gpus >= needed && (!one_part || slots == 0)) {
+        count = slots;
+        what = counted(wanted.slots_per_node, "slot");
+    }
+    if (count == 0) return "no connected node has " + what;
+    return fmt::format("{} of {} connected nodes {} {}", count, total, count == 1 ? "has" : "have",
+                       what);
+}
+
+// Returns true if enough workers that take jobs are large enough, busy or not. Returns false if the
+// job requires a segment, because segments are not checked here.
 bool has_enough(const core::State& state, const spec::Resources& wanted, Time now) {
     int left = wanted.workers();
     for (const auto& [id, worker] : state.workers) {
@@ -234,7 +290,7 @@ class Finder {
                 ? ""
                 : fmt::format(", except on {}, where the job failed", fmt::join(job_.avoid, ", "));
         const std::string order = on_order(state_, wanted);
-        add("room", "waits for free slots: the job needs " + need + others,
+        add("room", "waits for free resources: needs " + need + others,
             fmt::format("the job starts when earlier jobs end{}; rollctl update {} priority=N "
                         "moves the job forward; rollctl jobs lists the other jobs",
                         order.empty() ? "" : " or Slurm grants " + order + " (rollctl alloc list)",
@@ -284,27 +340,22 @@ class Finder {
                 ++fitting;
         }
         if (wanted.segment > 1 && fitting >= wanted.workers()) {
-            return add(
-                "segment",
-                fmt::format("the job needs {}; no segments have that many connected nodes", need),
-                "connect more nodes with roll-worker --segment NAME, or resubmit with a "
-                "smaller resources.segment");
+            return add("segment",
+                       fmt::format("needs {}; too few connected nodes are in one segment", need),
+                       "connect more nodes with roll-worker --segment NAME, or resubmit with a "
+                       "smaller resources.segment");
         }
         if (!closed.empty() && fitting + std::ssize(closed) >= wanted.workers()) {
             const std::string last = closed.back();
             const auto count = closed.size();
             closed.resize(std::min(count, kNamesMax));
-            return add(
-                "room",
-                fmt::format("the job needs {}; {} of the {} suitable workers are drained: {}{}",
-                            need, count, fitting + count, fmt::join(closed, ", "),
-                            count > kNamesMax ? ", ..." : ""),
-                "rollctl undrain " + last);
+            return add("room",
+                       fmt::format("needs {}; {} of {} suitable nodes {} drained: {}{}", need,
+                                   count, fitting + count, count == 1 ? "is" : "are",
+                                   fmt::join(closed, ", "), count > kNamesMax ? ", ..." : ""),
+                       "rollctl undrain " + last);
         }
-        add("room",
-            fmt::format("connected workers are too few or too small: the job needs {}; {} of {} "
-                        "workers are suitable",
-                        need, fitting, state_.workers.size()),
+        add("room", fmt::format("needs {}; {}", need, shortage_text(state_, wanted, now_)),
             "connect more or larger workers, or resubmit with smaller resources");
     }
 

@@ -1,4 +1,4 @@
-// Explains why a job that waits for free slots does not run on each of the nodes.
+// Explains for each node why a job that waits for free resources does not run there.
 #include <fmt/format.h>
 
 #include "daemon/core/allocations.hpp"

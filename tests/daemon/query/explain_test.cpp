@@ -202,8 +202,7 @@ TEST_F(Explain, DrainedNodesAreToldAsDrainedNotAsTooSmall) {
         desk.tell(core::Drain{node, true});
     }
     EXPECT_EQ(only(desk.submit(spec)).why,
-              "the job needs 1 node with 1 slots and 0 GPUs each; 2 of the 2 suitable workers are "
-              "drained: m, n");
+              "needs 1 node with 1 slot; 2 of 2 suitable nodes are drained: m, n");
 }
 
 TEST_F(Explain, WhatNothingCanEverRunIsToldWhateverElseItWaitsFor) {
@@ -217,9 +216,9 @@ TEST_F(Explain, WhatNothingCanEverRunIsToldWhateverElseItWaitsFor) {
     desk.join("n", 1);
     EXPECT_EQ(why(id), "");
     const JobId wide = desk.submit(wants(2, 1));
-    EXPECT_TRUE(why(wide).starts_with("connected workers are too few or too small")) << why(wide);
+    EXPECT_EQ(why(wide), "needs 2 nodes with 1 slot each; only 1 node is connected");
     desk.tell(core::Drain{"n", true});
-    EXPECT_NE(why(id).find("are drained: n"), std::string::npos) << why(id);
+    EXPECT_NE(why(id).find("is drained: n"), std::string::npos) << why(id);
     desk.tell(core::AddQueue{queue});
     EXPECT_EQ(why(id), "") << "an allocation will be ordered for it";
     desk.tell(core::PauseQueue{"gpu", true});
@@ -349,12 +348,32 @@ TEST_F(Explain, WorkersThatAreTooSmallOrTooFew) {
         desk = Desk{};
         desk.join("n", 1);
         const JobId id = desk.submit(wide);
-        EXPECT_TRUE(only(id).why.starts_with("connected workers are too few or too small"));
+        EXPECT_TRUE(only(id).why.ends_with("; no connected node has 3 slots")) << only(id).why;
         expect_cured(id, "room");
     }
 }
 
-// The forecast of `submit --dry-run` is what then happens to the job.
+TEST_F(Explain, NamesWhatTheConnectedNodesLack) {
+    const auto why = [&](const spec::JobSpec& wanted) { return only(desk.submit(wanted)).why; };
+    desk.join("cpu", 8);
+    EXPECT_EQ(why(wants(1, 1, 1)), "needs 1 node with 1 GPU; no connected node has a GPU");
+    EXPECT_EQ(why(wants(1, 9, 1)),
+              "needs 1 node with 9 slots and 1 GPU; no connected node has that");
+    desk.join("large", 8, 8);
+    desk.join("small", 8, 4);
+    EXPECT_EQ(why(wants(2, 1, 8)),
+              "needs 2 nodes with 8 GPUs each; 1 of 3 connected nodes has that");
+    EXPECT_EQ(why(wants(3, 2, 4)),
+              "needs 3 nodes with 2 slots and 4 GPUs each; 2 of 3 connected nodes have 4 GPUs");
+    EXPECT_EQ(why(wants(1, 9)), "needs 1 node with 9 slots; no connected node has 9 slots");
+    EXPECT_EQ(why(wants(4, 8)), "needs 4 nodes with 8 slots each; only 3 nodes are connected");
+    spec::JobSpec shared = wants(9, 2, 1);
+    shared.resources.gpu_percent = 50;
+    EXPECT_EQ(why(shared),
+              "needs 9 nodes with 2 slots and 0.5 GPUs each; 2 of 3 connected nodes have 0.5 GPUs");
+}
+
+// What `submit --dry-run` tells is what becomes of the job.
 TEST_F(Explain, AForecastComesTrue) {
     const auto told = [&] {
         spec.output = "/runs/x-{id}";

@@ -182,7 +182,7 @@ TEST_F(Queue, WaitingSaysWhatHoldsAJobBack) {
     EXPECT_EQ(waits(desk.submit(later)), "waits for ok:3");
     desk.join("a", 1);
     EXPECT_EQ(waits(JobId{3}), "") << "it runs";
-    EXPECT_NE(waits(JobId{4}).find("waits for free slots"), std::string::npos);
+    EXPECT_NE(waits(JobId{4}).find("waits for free resources: needs "), std::string::npos);
     const JobId wide = desk.submit(core::wants(2, 4));
     EXPECT_NE(waits(wide).find("connected workers are too few"), std::string::npos);
     desk.exit(JobId{3}, core::Outcome::Infra, 1, "its node fell");
