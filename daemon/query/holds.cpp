@@ -81,8 +81,8 @@ std::string shortage_text(const core::State& state, const spec::Resources& wante
                        what);
 }
 
-// Returns true if enough workers that take jobs are large enough, busy or not. Returns false if the
-// job requires a segment, because segments are not checked here.
+// Returns whether enough workers that take jobs are large enough, whether or not they are busy.
+// Returns false if the job asks for a segment, because this function does not check segments.
 bool has_enough(const core::State& state, const spec::Resources& wanted, Time now) {
     int left = wanted.workers();
     for (const auto& [id, worker] : state.workers) {

@@ -373,7 +373,7 @@ TEST_F(Explain, NamesWhatTheConnectedNodesLack) {
               "needs 9 nodes with 2 slots and 0.5 GPUs each; 2 of 3 connected nodes have 0.5 GPUs");
 }
 
-// What `submit --dry-run` tells is what becomes of the job.
+// The forecast of `submit --dry-run` is what then happens to the job.
 TEST_F(Explain, AForecastComesTrue) {
     const auto told = [&] {
         spec.output = "/runs/x-{id}";
