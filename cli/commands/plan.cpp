@@ -40,7 +40,7 @@ Result<int> run_plan(const Context& context, const std::string& file, const JobO
                                 "`train` and `resume`",
                                 file, spec::name_of(specs[0].kind)));
     }
-    ROLL_TRY(const std::string document, in_memory(specs[0].document));
+    ROLL_TRY(const std::string document, in_memory(specs[0].document.text()));
     std::vector<std::string> arguments = {"plan", "--spec", document};
     if (context.json) arguments.emplace_back("--json");
     return tl::unexpected(become("roll-rank", arguments));

@@ -142,7 +142,7 @@ Result<int> print_specs(const Context& context, const std::vector<spec::JobSpec>
             ROLL_TRY(job["forecast"],
                      daemon->ask("forecast", {{"user", user_name()}, {"spec", job}}));
         }
-        job["document"] = Json::parse(spec.document);
+        job["document"] = Json::parse(spec.document.text());
         jobs.push_back(std::move(job));
     }
     print_json({{"schema", "roll.dry_run/1"}, {"jobs", jobs}});

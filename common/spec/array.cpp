@@ -101,7 +101,9 @@ JobSpec array_task(const JobSpec& array, int index) {
     JobSpec task = array;
     task.array->index = index;
     replace_all(task.output, "{index}", std::to_string(index));
-    replace_all(task.document, "{index}", std::to_string(index));
+    std::string document = array.document.text();
+    replace_all(document, "{index}", std::to_string(index));
+    task.document = std::move(document);
     return task;
 }
 

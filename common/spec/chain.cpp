@@ -55,7 +55,7 @@ const JobSpec* named(const std::vector<JobSpec>& before, const std::string& name
 // Returns the directory of the model that the job makes; empty if it makes none.
 std::string result_of(const JobSpec& spec) {
     if (!spec.export_document.empty()) return spec.output + "/export/hf";
-    const auto document = read_document(spec.document);
+    const auto document = read_document(spec.document.text());
     const Json part = document ? document->value(name_of(spec.kind), Json()) : Json();
     const Json target = part.is_object() ? part.value("target", Json()) : Json();
     return target.is_string() ? target.get<std::string>() : "";
@@ -80,7 +80,7 @@ void check_references(const JobSpec& spec, const std::vector<JobSpec>& before,
                                                   text, job->name, reference.job)});
         return std::string();
     };
-    auto document = read_document(spec.document);
+    auto document = read_document(spec.document.text());
     if (!document) return problems.push_back({path, document.error().message});
     document->erase("then");
     replace_everywhere(*document, look);
@@ -104,10 +104,11 @@ bool is_reference(const std::string& path) {
 
 std::vector<Problem> check_chain(const JobSpec& first) {
     std::vector<Problem> problems;
-    if (!first.then.empty() && first.array)
+    if (first.then.empty()) return problems;
+    if (first.array)
         problems.push_back(
             {"then", "cannot be used with `array`; submit the later job with `after` instead"});
-    if (!first.then.empty()) check_references(first, {}, "", problems);
+    check_references(first, {}, "", problems);
     std::vector<JobSpec> before = {first};
     for (std::size_t i = 0; i < first.then.size(); ++i) {
         const JobSpec& spec = first.then[i];
@@ -123,7 +124,7 @@ std::vector<Problem> check_chain(const JobSpec& first) {
 }
 
 std::vector<JobSpec> chain_of(const JobSpec& first, JobId id) {
-    std::vector<JobSpec> jobs = {first};
+    std::vector<JobSpec> jobs(1, first);
     jobs[0].then.clear();
     // The output of a cron job keeps its "{id}", because each job that the cron queues has its own
     // id.
@@ -141,7 +142,7 @@ std::vector<JobSpec> chain_of(const JobSpec& first, JobId id) {
         };
         resolve_id(spec.output, JobId{id.value + jobs.size()});
         spec.output = replace_references(spec.output, resolve);
-        if (auto document = read_document(spec.document)) {
+        if (auto document = read_document(spec.document.text())) {
             replace_everywhere(*document, resolve);
             spec.document = document->dump();
         }

@@ -141,7 +141,7 @@ std::vector<Problem> undeliverable(const Json& document) {
 }
 
 Result<void> check_documents(const JobSpec& spec) {
-    ROLL_TRY(const Json document, read_document(spec.document));
+    ROLL_TRY(const Json document, read_document(spec.document.text()));
     if (const auto problems = undeliverable(document); !problems.empty())
         return fail(ErrorCode::InvalidArgument,
                     problems.front().path + " " + problems.front().message);

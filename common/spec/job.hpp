@@ -12,6 +12,7 @@
 
 #include "common/error.hpp"
 #include "common/ids.hpp"
+#include "common/shared_text.hpp"
 #include "common/spec/resources.hpp"
 #include "common/spec/retry.hpp"
 #include "common/time.hpp"
@@ -77,7 +78,7 @@ struct JobSpec {
     // The document of the convert job that exports the model if this job succeeds; empty for none.
     std::string export_document;
     // The whole job file as canonical JSON with absolute paths, for the worker and the ranks.
-    std::string document;
+    SharedText document;
     // A job group (`rollctl open`): it runs nothing itself, takes jobs until it is closed, and ends
     // with the last of them.
     bool open = false;

@@ -129,7 +129,7 @@ JsonText text_of(const JobSpec& spec) {
         .add("output", spec.output)
         .add("source_job", spec.source_job ? Json(spec.source_job->value) : Json())
         .add("export_document", spec.export_document)
-        .add("document", spec.document);
+        .add("document", spec.document.text());
     // The fields from here on are written only if they are set.
     std::vector<JsonText> variants;
     for (const Resources& one : spec.variants) variants.push_back(text_of(one));

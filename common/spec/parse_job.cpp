@@ -236,7 +236,7 @@ std::vector<JobSpec> read_chain(Json& document, const std::string& base,
                 {fmt::format("then[{}]{}{}", i, dot, problem.path), problem.message});
         }
         if (!job.ok()) continue;
-        document["then"][i] = Json::parse(job.spec.document);
+        document["then"][i] = Json::parse(job.spec.document.text());
         jobs.push_back(std::move(job.spec));
     }
     return jobs;

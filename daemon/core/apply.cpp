@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <iterator>
 
 #include "common/check.hpp"
 #include "daemon/core/allocations.hpp"
@@ -75,8 +76,12 @@ void on(State& s, const UseCarried& e) {
 void on(State& s, const JobSubmitted& e) {
     ROLL_CHECK(e.job.value >= s.next_job);
     s.next_job = e.job.value + 1;
-    Job& job = s.jobs[e.job];
+    const auto added = s.jobs.try_emplace(e.job).first;
+    Job& job = added->second;
     job.spec = e.spec;
+    // The documents of an array's jobs are similar, and often those of jobs in a row.
+    if (added != s.jobs.begin())
+        job.spec.document.share_with(std::prev(added)->second.spec.document);
     job.key = e.key;
     job.user = e.user;
     job.submitted_at = e.at;

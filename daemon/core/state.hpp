@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "common/boxed.hpp"
 #include "common/ids.hpp"
 #include "common/spec/job.hpp"
 #include "common/spec/policy.hpp"
@@ -46,12 +47,12 @@ struct Job {
     int app_failures = 0;
     int timeouts = 0;
     int preemptions = 0;
-    std::int64_t best_step = 0;        // step of its newest checkpoint when its last attempt ended
-    int stalled = 0;                   // failures in a row without a newer checkpoint
-    std::set<std::string> avoid{};     // nodes to avoid after an on_exit rule or two failures there
-    std::set<std::string> labels{};    // labels added by retry.on_exit and retry.on_log
-    std::uint64_t attempts = 0;        // number of attempts so far
-    std::optional<Attempt> attempt{};  // current attempt; set exactly if phase is Running
+    std::int64_t best_step = 0;      // step of its newest checkpoint when its last attempt ended
+    int stalled = 0;                 // failures in a row without a newer checkpoint
+    std::set<std::string> avoid{};   // nodes to avoid after an on_exit rule or two failures there
+    std::set<std::string> labels{};  // labels added by retry.on_exit and retry.on_log
+    std::uint64_t attempts = 0;      // number of attempts so far
+    Boxed<Attempt> attempt{};        // current attempt; set exactly if phase is Running
     std::vector<EndedAttempt> past{};
     std::vector<Checkpoint> checkpoints{};  // ascending by step, newest last
     std::vector<std::int64_t> save_ms{};    // durations of its newest saves in ms

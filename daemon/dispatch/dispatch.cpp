@@ -29,8 +29,8 @@ std::string nonce(const std::string& cluster, const AttemptKey& key) {
 
 // Returns the job's document, with the resources of the variant that its attempt uses.
 Result<std::string> document_of(const core::Job& job) {
-    if (job.spec.variants.empty()) return job.spec.document;
-    ROLL_TRY(const Json document, spec::read_document(job.spec.document));
+    if (job.spec.variants.empty()) return job.spec.document.text();
+    ROLL_TRY(const Json document, spec::read_document(job.spec.document.text()));
     if (!spec::has_variants(document, job.spec.variants.size()))
         return fail(
             ErrorCode::InvalidArgument,

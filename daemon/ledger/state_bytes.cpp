@@ -62,6 +62,8 @@ struct Writer {
         } else if constexpr (std::is_same_v<T, std::string>) {
             put(value.size());
             bytes += value;
+        } else if constexpr (std::is_same_v<T, SharedText>) {
+            put(value.text());
         } else if constexpr (Container<T>) {
             put(value.size());
             for (const auto& element : value) put(element);
@@ -80,6 +82,7 @@ struct Writer {
 struct Reader {
     std::string_view bytes;
     bool whole = true;  // no read has failed yet
+    SharedText last{};  // the text that was read last
 
     // Returns whether `count` bytes are left. After a failure, all later reads fail, too.
     bool has(std::size_t count) {
@@ -104,6 +107,10 @@ struct Reader {
             if (!has(size)) return;
             value = bytes.substr(0, size);
             bytes.remove_prefix(size);
+        } else if constexpr (std::is_same_v<T, SharedText>) {
+            value = take_new<std::string>();
+            value.share_with(last);
+            last = value;
         } else if constexpr (Container<T>) {
             const auto size = take_new<std::size_t>();
             // Each element has at least one byte, so a larger size is wrong.
@@ -153,6 +160,8 @@ struct Describer {
         } else if constexpr (Plain<T> || Duration<T> || Instant<T> ||
                              std::is_same_v<T, std::string> || std::is_same_v<T, core::Index>) {
             text += std::string(typeid(T).name()) + " ";
+        } else if constexpr (std::is_same_v<T, SharedText>) {
+            describe<std::string>();
         } else if constexpr (Container<T>) {
             text += "list ";
             describe<typename Element<typename T::value_type>::type>();

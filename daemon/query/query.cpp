@@ -363,7 +363,7 @@ Result<Json> show(const core::State& state, const Json& args, const Hearsay& hea
                         {"timeout", job.timeouts},
                         {"preempted", job.preemptions},
                         {"no_progress", job.stalled}};
-    value["spec"] = spec::read_document(job.spec.document).value_or(Json());
+    value["spec"] = spec::read_document(job.spec.document.text()).value_or(Json());
     return Json{{"schema", "roll.job/1"}, {"job", std::move(value)}};
 }
 

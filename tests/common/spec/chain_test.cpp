@@ -13,7 +13,7 @@ ParsedJob parse(const std::string& then) {
 }
 
 std::string document_key(const JobSpec& spec, const char* key) {
-    return Json::parse(spec.document)[key].dump();
+    return Json::parse(spec.document.text())[key].dump();
 }
 
 TEST(Chain, BecomesJobsInARowThatWaitForEachOther) {
@@ -32,7 +32,7 @@ TEST(Chain, BecomesJobsInARowThatWaitForEachOther) {
     EXPECT_EQ(document_key(jobs[1], "command"), R"(["cat","/tmp/runs/a-7/x","7"])");
     EXPECT_EQ(jobs[1].after, (std::vector<After>{{After::Condition::Ok, JobId{7}}}));
     EXPECT_EQ(jobs[2].output, "/c-9");
-    EXPECT_EQ(Json::parse(jobs[2].document)["convert"]["source"], "/tmp/runs/b-8/in");
+    EXPECT_EQ(Json::parse(jobs[2].document.text())["convert"]["source"], "/tmp/runs/b-8/in");
     EXPECT_EQ(document_key(jobs[3], "command"), R"(["ls","/tmp/out"])");
     EXPECT_EQ(document_key(jobs[3], "workdir"), R"("/tmp/runs/a-7")");
     EXPECT_EQ(jobs[3].after, (std::vector<After>{{After::Condition::Ok, JobId{9}}}));

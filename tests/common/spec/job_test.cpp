@@ -61,7 +61,7 @@ TEST(ExportJob, ConvertsTheParentsCheckpointBesideItsCheckpoints) {
     EXPECT_EQ(job.kind, JobKind::Convert);
     EXPECT_EQ(job.source_job, JobId{9});
     EXPECT_EQ(job.output, "/runs/kjv-9/export");
-    const auto convert = convert_spec(job.document);
+    const auto convert = convert_spec(job.document.text());
     ASSERT_TRUE(convert) << convert.error().message;
     EXPECT_EQ(convert->source, "");
     EXPECT_EQ(convert->target, "/runs/kjv-9/export/hf");

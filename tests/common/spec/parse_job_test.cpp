@@ -69,7 +69,7 @@ TEST_F(ParseJob, ReadsASmallTrainFile) {
     EXPECT_EQ(job.spec.resources.time.count(), 1800);
     EXPECT_EQ(job.spec.resources.world_size(), 2);
     EXPECT_EQ(job.spec.output, base + "/runs/kjv-{id}");
-    const auto train = train_spec(job.spec.document);
+    const auto train = train_spec(job.spec.document.text());
     ASSERT_TRUE(train) << train.error().message;
     EXPECT_EQ(train->data.train, std::vector{base + "/corpus.txt"});
     EXPECT_EQ(train->parallel.dp, 2);
@@ -79,7 +79,7 @@ TEST_F(ParseJob, ReadsASmallTrainFile) {
 // The document contains every default, so that a later version cannot change a queued job. The
 // defaults of the schema must therefore equal those of TrainSpec.
 TEST_F(ParseJob, DefaultsInTheSchemaAreThoseOfTheTrainSpec) {
-    const auto filled = train_spec(parse(train_file()).spec.document);
+    const auto filled = train_spec(parse(train_file()).spec.document.text());
     ASSERT_TRUE(filled);
     Json bare = train_file();
     bare["model"]["vocab_size"] = 256;
@@ -113,19 +113,19 @@ TEST_F(ParseJob, ATrainFileIsATokenizeFileToo) {
     EXPECT_FALSE(job.spec.trains());
     EXPECT_EQ(job.spec.resources, (Resources{.nodes = 1, .slots_per_node = 3}));
     EXPECT_TRUE(job.spec.export_document.empty());
-    const auto text = tokenize_spec(job.spec.document);
+    const auto text = tokenize_spec(job.spec.document.text());
     ASSERT_TRUE(text);
-    EXPECT_EQ(text->data.train, train_spec(parse(train_file()).spec.document)->data.train);
+    EXPECT_EQ(text->data.train, train_spec(parse(train_file()).spec.document.text())->data.train);
     const ParsedJob small = parse({{"name", "t"}, {"kind", "tokenize"}, {"data", json["data"]}});
     ASSERT_TRUE(small.ok());
-    EXPECT_EQ(tokenize_spec(small.spec.document)->tokenizer, "bytes");
+    EXPECT_EQ(tokenize_spec(small.spec.document.text())->tokenizer, "bytes");
     EXPECT_EQ(problems({{"name", "t"}, {"kind", "tokenize"}}),
               "data is missing; allowed: a mapping\n");
 }
 
 TEST_F(ParseJob, ReadingADocumentAgainGivesTheSameJob) {
     const ParsedJob once = parse(train_file());
-    const ParsedJob twice = parse_job(once.spec.document, "/elsewhere");
+    const ParsedJob twice = parse_job(once.spec.document.text(), "/elsewhere");
     EXPECT_TRUE(twice.ok());
     EXPECT_EQ(twice.spec, once.spec);
 }
@@ -170,7 +170,7 @@ TEST_F(ParseJob, AModelFromADirectoryBringsItsOwnSizes) {
     EXPECT_EQ(problems(json), "model.from is " + base + "/start, which does not exist\n");
     std::filesystem::create_directory(base + "/start");
     ASSERT_EQ(problems(json), "");
-    const auto train = train_spec(parse(json).spec.document);
+    const auto train = train_spec(parse(json).spec.document.text());
     ASSERT_TRUE(train) << train.error().message;
     EXPECT_EQ(train->model.from, base + "/start");
     EXPECT_EQ(train->model.hf_config, "{}");
@@ -179,7 +179,8 @@ TEST_F(ParseJob, AModelFromADirectoryBringsItsOwnSizes) {
               "model.hidden_size cannot be set with model.from, whose config determines it\n");
     json["model"] = {{"from", "start"}, {"residual_dropout", 0}};
     ASSERT_EQ(problems(json), "");
-    EXPECT_EQ(train_spec(parse(json).spec.document)->model.hf_config, R"({"residual_dropout":0})");
+    EXPECT_EQ(train_spec(parse(json).spec.document.text())->model.hf_config,
+              R"({"residual_dropout":0})");
 }
 
 TEST_F(ParseJob, RefusesByNameWhatIsNotBuiltYet) {
@@ -281,7 +282,7 @@ TEST_F(ParseJob, TheExportIsOfTheBestCheckpointWhereOneIsKept) {
         const ParsedJob job = parse(json);
         EXPECT_TRUE(job.ok());
         const Json convert = Json::parse(job.spec.export_document)["convert"];
-        EXPECT_EQ(train_spec(job.spec.document)->export_best, convert["of"] == "best");
+        EXPECT_EQ(train_spec(job.spec.document.text())->export_best, convert["of"] == "best");
         return convert["of"];
     };
     Json json = train_file();
@@ -299,7 +300,7 @@ TEST_F(ParseJob, TheExportIsOfTheBestCheckpointWhereOneIsKept) {
     Json convert = {
         {"name", "c"}, {"kind", "convert"}, {"convert", {{"target", "o"}, {"of", "best"}}}};
     convert["convert"]["source_job"] = 4;
-    EXPECT_TRUE(convert_spec(parse(convert).spec.document)->best);
+    EXPECT_TRUE(convert_spec(parse(convert).spec.document.text())->best);
     convert["convert"].erase("source_job");
     convert["convert"]["source"] = base;
     EXPECT_EQ(problems(convert),
@@ -311,7 +312,7 @@ TEST_F(ParseJob, ReadsCommandConvertAndResumeFiles) {
     const ParsedJob command =
         parse({{"name", "c"}, {"kind", "command"}, {"command", {"echo", "hi"}}});
     ASSERT_TRUE(command.ok());
-    EXPECT_EQ(Json::parse(command.spec.document)["workdir"], base);
+    EXPECT_EQ(Json::parse(command.spec.document.text())["workdir"], base);
     EXPECT_TRUE(command.spec.export_document.empty());
     EXPECT_EQ(problems({{"name", "c"},
                         {"kind", "command"},
@@ -323,7 +324,7 @@ TEST_F(ParseJob, ReadsCommandConvertAndResumeFiles) {
         {{"name", "c"}, {"kind", "convert"}, {"convert", {{"source_job", 4}, {"target", "out"}}}});
     ASSERT_TRUE(convert.ok());
     EXPECT_EQ(convert.spec.source_job, JobId{4});
-    EXPECT_EQ(convert_spec(convert.spec.document)->target, base + "/out");
+    EXPECT_EQ(convert_spec(convert.spec.document.text())->target, base + "/out");
 
     EXPECT_EQ(problems({{"name", "m"}, {"kind", "merge"}, {"merge", {{"base", "x"}}}}),
               fmt::format("merge.adapters is missing; allowed: a list\n"
@@ -336,7 +337,7 @@ TEST_F(ParseJob, ReadsCommandConvertAndResumeFiles) {
                {"kind", "merge"},
                {"merge", {{"base", "x"}, {"adapters", {"x"}}, {"target", "out"}, {"tp", 2}}}});
     ASSERT_TRUE(merge.ok());
-    const ConvertSpec merged = convert_spec(merge.spec.document).value();
+    const ConvertSpec merged = convert_spec(merge.spec.document.text()).value();
     EXPECT_EQ(merged.adapters, std::vector<std::string>{base + "/x"});
     EXPECT_EQ(merged.tp, 2);
     EXPECT_EQ(convert_spec(document_of(merged)).value(), merged);
@@ -415,7 +416,7 @@ TEST(JobSchema, EveryKeyIsDescribedAndNamesOnlyWhatTheCheckerReads) {
 TEST_F(ParseJob, TheTokenizerIsTheModelsOwnUnlessItIsNamed) {
     const auto document = [&](const Json& file) {
         const ParsedJob parsed = parse(file);
-        return parsed.ok() ? Json::parse(parsed.spec.document)
+        return parsed.ok() ? Json::parse(parsed.spec.document.text())
                            : Json(parsed.problems.at(0).message);
     };
     Json json = train_file();
@@ -442,7 +443,7 @@ TEST_F(ParseJob, ValidationSetsHaveNames) {
     json["data"]["valid"] = {{"tail", 0.25}, {"other", "other.jsonl"}, {"both", {"corpus.txt"}}};
     const ParsedJob job = parse(json);
     ASSERT_TRUE(job.ok()) << problems(json);
-    const DataSpec data = train_spec(job.spec.document)->data;
+    const DataSpec data = train_spec(job.spec.document.text())->data;
     EXPECT_EQ(data.valid_fraction, 0.25);
     EXPECT_EQ(data.valid_name, "tail");
     EXPECT_EQ(data.track, "both") << "the first by name";
@@ -450,7 +451,7 @@ TEST_F(ParseJob, ValidationSetsHaveNames) {
     EXPECT_EQ(data.valid_files[0].name, "both");
     EXPECT_EQ(data.valid_files[1].paths, std::vector{base + "/other.jsonl"});
     json["data"]["track"] = "tail";
-    EXPECT_EQ(train_spec(parse(json).spec.document)->data.track, "tail");
+    EXPECT_EQ(train_spec(parse(json).spec.document.text())->data.track, "tail");
     json["data"]["track"] = "none";
     EXPECT_EQ(problems(json), "data.track is none; allowed: the name of a set in data.valid\n");
     json["data"].erase("track");

@@ -53,7 +53,7 @@ TEST(JobResources, AVariantIsLikeThemButForWhatItSays) {
     EXPECT_EQ(spec.shape(1).time, std::chrono::hours(2));
     EXPECT_EQ(spec.shape(2).gpus_per_node, 4);
     EXPECT_EQ(*job_spec_from_json(to_json(spec)), spec);
-    const Json second = with_variant(Json::parse(spec.document), 2)["resources"];
+    const Json second = with_variant(Json::parse(spec.document.text()), 2)["resources"];
     EXPECT_EQ(second["nodes"], 1);
     EXPECT_EQ(second["gpus_per_node"], 4);
     EXPECT_FALSE(second.contains("variants"));

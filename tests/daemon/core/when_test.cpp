@@ -81,7 +81,8 @@ TEST(Array, IsOneJobForEachIndex) {
     ASSERT_EQ(desk.state.jobs.size(), 4u);
     EXPECT_EQ(desk.state.keys.at("ann").at("key-1"), JobId{1});
     EXPECT_EQ(desk.job(JobId{3}).spec.output, "/runs/7-3");
-    EXPECT_EQ(desk.job(JobId{3}).spec.document, R"({"command":["sh","7"]})");
+    EXPECT_EQ(desk.job(JobId{3}).spec.document.text(), R"({"command":["sh","7"]})");
+    EXPECT_EQ(desk.job(JobId{3}).spec.document.own_size(), 1u) << "the rest is shared";
     EXPECT_EQ(desk.job(JobId{4}).array, JobId{1});
     Submit again{"key-1", "ann", array("1,5-9:2")};
     EXPECT_TRUE(desk.tell(again).empty());

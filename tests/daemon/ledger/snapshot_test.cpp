@@ -80,6 +80,20 @@ TEST_F(SnapshotTest, StateComesBackFromItsBytes) {
     EXPECT_NE(*again, core::State{});
 }
 
+TEST_F(SnapshotTest, SimilarDocumentsAreSharedAgain) {
+    core::Events events = history(1, 3);
+    for (core::Event& event : events) {
+        auto& submitted = std::get<core::JobSubmitted>(event);
+        submitted.spec.document = std::string(100, 'x') + std::to_string(submitted.job.value);
+    }
+    const core::State state = fold(events);
+    const auto again = state_from(bytes_of(state));
+    ASSERT_TRUE(again);
+    EXPECT_EQ(*again, state);
+    EXPECT_EQ(again->jobs.at(JobId{2}).spec.document.own_size(), 1u);
+    EXPECT_EQ(again->jobs.at(JobId{3}).spec.document.own_size(), 1u);
+}
+
 TEST_F(SnapshotTest, BytesThatAreCutAreRefused) {
     const std::string bytes = bytes_of(make_ledger());
     for (std::size_t size = 0; size < bytes.size(); size += 13)

@@ -1,0 +1,35 @@
+// A text that can share its start and its end with a similar text. Used for the documents of jobs:
+// those of an array's jobs differ in a few characters, and are most of a job's memory otherwise.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+namespace roll {
+
+class SharedText {
+  public:
+    SharedText& operator=(std::string text);
+
+    std::string text() const;
+    std::size_t size() const { return head_ + own_.size() + tail_; }
+    std::size_t own_size() const { return own_.size(); }  // number of characters not shared
+
+    // Shares the characters that this text and `other`, or the text that `other` shares, have in
+    // common at the start and at the end, if these are at least half of this text. The text itself
+    // does not change.
+    void share_with(const SharedText& other);
+
+    friend bool operator==(const SharedText& a, const SharedText& b) {
+        return a.size() == b.size() && a.text() == b.text();
+    }
+
+  private:
+    std::shared_ptr<const std::string> shared_{};
+    std::size_t head_ = 0;  // number of characters at the start of the text, from *shared_'s start
+    std::size_t tail_ = 0;  // number of characters at the end of the text, from *shared_'s end
+    std::string own_{};     // the characters between them
+};
+
+}  // namespace roll
