@@ -147,9 +147,8 @@ class Parser {
             if (std::find(known.begin(), known.end(), word) != known.end()) {
                 error.hint = "rollctl " + word + " --help";
             } else if (app_.get_subcommands().empty()) {
-                error.message = fmt::format("unknown command `{}`", word);
-                const auto near = spec::nearest(word, known);
-                if (near) error.message += fmt::format("; did you mean `{}`?", *near);
+                error.message =
+                    fmt::format("unknown command `{}`{}", word, spec::did_you_mean(word, known));
             }
             break;
         }

@@ -25,10 +25,9 @@ bool is_known(const std::string& field, const Fields& fields) {
 
 tl::unexpected<Error> no_such_field(const std::string& text, const std::string& field,
                                     const Fields& fields) {
-    const auto near = spec::nearest(base_of(field), fields.known);
     return fail(ErrorCode::InvalidArgument,
                 fmt::format("-o {}: {} has no {}{}", text, fields.row, field,
-                            near ? "; did you mean " + *near + "?" : ""),
+                            spec::did_you_mean(base_of(field), fields.known)),
                 fmt::format("fields, separated by commas or each in braces: {}",
                             fmt::join(fields.known, ", ")));
 }

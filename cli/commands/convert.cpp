@@ -28,11 +28,13 @@ std::string job_name(const std::string& kind, const std::filesystem::path& targe
 Result<int> run_submit_conversion(const Context& context, const std::vector<std::string>& words,
                                   const SubmitOptions& options) {
     ROLL_TRY(const convert::CommandLine line, convert::parse_command_line(words));
-    const auto* command = std::get_if<convert::ConvertCommand>(&line);
-    if (command == nullptr) {
-        print(convert::help_text());
+    if (const auto* help = std::get_if<convert::HelpCommand>(&line)) {
+        print(help->text);
         return 0;
     }
+    const auto* command = std::get_if<convert::ConvertCommand>(&line);
+    if (command == nullptr)
+        return fail(ErrorCode::InvalidArgument, "--submit needs a conversion or a merge");
     if (!command->request.part.alone())
         return fail(ErrorCode::InvalidArgument, "--part cannot be used with --submit",
                     "use --nodes N to let N nodes write the target together");

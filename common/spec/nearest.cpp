@@ -40,4 +40,9 @@ std::optional<std::string> nearest(std::string_view word, std::span<const std::s
     return best;
 }
 
+std::string did_you_mean(std::string_view word, std::span<const std::string> known) {
+    const auto near = nearest(word, known);
+    return near ? "; did you mean `" + *near + "`?" : "";
+}
+
 }  // namespace roll::spec

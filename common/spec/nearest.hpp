@@ -13,4 +13,7 @@ namespace roll::spec {
 std::optional<std::string> nearest(std::string_view word, std::span<const std::string> known,
                                    std::size_t edits_max = 64);
 
+// Returns "; did you mean `NEAREST`?", or an empty text if no known word is near.
+std::string did_you_mean(std::string_view word, std::span<const std::string> known);
+
 }  // namespace roll::spec

@@ -54,10 +54,10 @@ TEST(OutputFormat, RefusesWhatARowDoesNotHaveInOneSentence) {
     const auto unknown = parse_format("id,stat", job_fields(), "");
     ASSERT_FALSE(unknown);
     EXPECT_EQ(unknown.error().code, ErrorCode::InvalidArgument);
-    EXPECT_EQ(unknown.error().message, "-o id,stat: a job has no stat; did you mean state?");
+    EXPECT_EQ(unknown.error().message, "-o id,stat: a job has no stat; did you mean `state`?");
     EXPECT_TRUE(
         unknown.error().hint.starts_with("fields, separated by commas or each in braces: id"));
-    EXPECT_EQ(shown("{id} {stat}"), "-o {id} {stat}: a job has no stat; did you mean state?");
+    EXPECT_EQ(shown("{id} {stat}"), "-o {id} {stat}: a job has no stat; did you mean `state`?");
     EXPECT_EQ(shown("{id"), "-o {id: unmatched brace");
     EXPECT_EQ(shown("{id} }"), "-o {id} }: unmatched brace");
     EXPECT_EQ(shown("{id:wide}"), "-o {id:wide}: {id:wide} is not a valid field");

@@ -139,7 +139,7 @@ class ConvertJobs(RollTest):
     def test_what_cannot_work_is_said_before_anything_is_queued(self):
         self.up()
         self.model()
-        for words, says in ((['hf', 'out', '--tp', '0'], '--tp is 1 to 4096'),
+        for words, says in ((['hf', 'out', '--tp', '0'], '--tp: must be 1 to 4096, not 0'),
                             (['hf', 'out', '--to', 'gguf'], 'the format must be'),
                             (['nowhere', 'out'], 'which does not exist')):
             done = self.ctl('convert', *words, '--submit', check=False)

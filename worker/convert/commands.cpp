@@ -297,8 +297,8 @@ struct Runner {
     int operator()(const Command& command) const {
         return run_and_report(command, environment);
     }
-    int operator()(const HelpCommand&) const {
-        fmt::print("{}", help_text());
+    int operator()(const HelpCommand& command) const {
+        fmt::print("{}", command.text);
         return 0;
     }
     int operator()(const VersionCommand&) const {

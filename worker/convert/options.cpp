@@ -2,277 +2,379 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
+
+#include <CLI/CLI.hpp>
 
 #include "common/number.hpp"
-#include "worker/convert/words.hpp"
+#include "common/spec/nearest.hpp"
+#include "common/spec/units.hpp"
 #include "worker/formats/nemo.hpp"
 
 namespace roll::convert {
 namespace {
 
-constexpr std::array<std::pair<const char*, tensor::DType>, 4> kDtypes{
-    {{"fp32", tensor::DType::F32},
-     {"bf16", tensor::DType::BF16},
-     {"fp16", tensor::DType::F16},
-     {"fp8", tensor::DType::F8E4M3}}};
-
-Result<void> read_dtype(Options& options, Request& request) {
-    const auto dtype = options.text("dtype");
-    const bool bf16 = options.flag("bf16");
-    const bool fp16 = options.flag("fp16");
-    if (static_cast<int>(dtype.has_value()) + static_cast<int>(bf16) + static_cast<int>(fp16) > 1)
-        return invalid("--dtype, --bf16 and --fp16 exclude each other");
-    if (!dtype && !bf16 && !fp16) return {};
-    ROLL_TRY(request.dtype, parse_dtype_name(bf16 ? "bf16" : fp16 ? "fp16" : *dtype));
-    return {};
+tl::unexpected<Error> invalid(std::string what) {
+    return fail(ErrorCode::InvalidArgument, std::move(what), "roll-convert --help");
 }
 
-constexpr const char* kNewerMtpName = "mtp_model_layer";
-constexpr const char* kOlderMtpName = "transformer_layer";
+constexpr std::array kDtypes{
+    std::pair{"fp32", tensor::DType::F32}, std::pair{"bf16", tensor::DType::BF16},
+    std::pair{"fp16", tensor::DType::F16}, std::pair{"fp8", tensor::DType::F8E4M3}};
 
-}  // namespace
+// In the order of Format. The last cannot be a target.
+constexpr std::array kFormats = {"hf",           "bin",      "mca",  "torch_dist", "dcp",
+                                 "fsdp_dtensor", "megatron", "nemo", "peft",       "deepspeed"};
 
-Result<bool> parse_mtp_layer_name(const std::string& name) {
-    if (name == kNewerMtpName || name == kOlderMtpName) return name == kNewerMtpName;
-    return invalid(std::string("--mtp-layer-name is ") + kOlderMtpName + " or " + kNewerMtpName +
-                   ", not " + name);
-}
+// ROLL's options that affect only how a model runs; those with = take a value.
+constexpr const char* kIgnored =
+    "context-parallel-size= recompute-granularity= recompute-method= recompute-modules= fp8= "
+    "recompute-num-layers= moe-token-dispatcher-type= moe-aux-loss-coeff= mtp-num-layers= "
+    "moe-expert-capacity-factor= moe-token-drop-policy= moe-router-dtype= cuda-graph-impl= "
+    "cuda-graph-scope= fp8-recipe= additional-configs= sequence-parallel overlap-p2p-comm "
+    "no-overlap-p2p-comm variable-seq-lengths apply-rope-fusion bias-activation-fusion fp8-param "
+    "cross-entropy-loss-fusion moe-layer-recompute moe-pad-expert-input-to-capacity "
+    "moe-shared-expert-overlap moe-enable-routing-replay calculate-per-token-loss";
 
-std::string mtp_layer_name(bool newer) { return newer ? kNewerMtpName : kOlderMtpName; }
-
-namespace {
-
-Result<void> read_layout(Options& options, Request& request) {
-    formats::McaLayout& layout = request.layout;
-    ROLL_TRY_VOID(options.size("tp", layout.tp));
-    ROLL_TRY_VOID(options.size("pp", layout.pp));
-    ROLL_TRY_VOID(options.size("vpp", layout.vpp));
-    ROLL_TRY_VOID(options.size("ep", layout.ep));
-    ROLL_TRY_VOID(options.size("etp", layout.etp));
-    layout.account_for_embedding = options.flag("account-for-embedding-in-pipeline-split");
-    layout.account_for_loss = options.flag("account-for-loss-in-pipeline-split");
-    ROLL_TRY_VOID(options.size("decoder-first-pipeline-num-layers", layout.first_layers));
-    ROLL_TRY_VOID(options.size("decoder-last-pipeline-num-layers", layout.last_layers));
-    layout.pipeline = options.text("layout").value_or("");
-    if (const auto grouped = options.text("moe-grouped-gemm"))
-        request.grouped_experts = grouped == "true";
-    if (const auto impl = options.text("transformer-impl")) {
-        if (impl != "local" && impl != "transformer_engine")
-            return invalid("--transformer-impl must be local or transformer_engine, not " + *impl);
-        request.local_names = impl == "local";
-    }
-    if (const auto version = options.text("checkpoint-version")) {
-        if (version->size() != 1 || (*version)[0] < '0' || (*version)[0] > '3')
-            return invalid("--checkpoint-version must be 0, 1, 2 or 3, not " + *version);
-        request.megatron_version = (*version)[0] - '0';
-    }
-    if (const auto name = options.text("mtp-layer-name")) {
-        ROLL_TRY(request.newer_mtp_names, parse_mtp_layer_name(*name));
-    }
-    // Derives the number of virtual stages from the layout string, as ROLL does.
-    if (!layout.pipeline.empty() && layout.vpp == 1) {
-        const auto parts = 1 + std::count(layout.pipeline.begin(), layout.pipeline.end(), '|');
-        if (parts % layout.pp == 0) layout.vpp = static_cast<int>(parts / layout.pp);
-    }
-    return {};
-}
-
-Result<void> read_places(Options& options, std::vector<std::string> positional, Request& request) {
-    const auto source = options.text("checkpoint-path");
-    const auto target = options.text("output-path");
-    if (source) positional.insert(positional.begin(), *source);
-    if (target) positional.push_back(*target);
-    if (source && !target && positional.size() == 1) positional.emplace_back("./output");
-    if (positional.size() != 2) return invalid("convert needs a source and a target directory");
-    request.source = positional[0];
-    request.target = positional[1];
-    return {};
-}
-
-// Reads the options of trlX's converter, which always loads in bf16.
-void read_trlx(Options& options, std::vector<std::string>& positional, Request& request) {
-    const auto source = options.text("model-path");
-    const auto target = options.text("output-folder");
-    if (!source || !target) return;
-    positional = {*source, *target};
-    request.to = Format::Nemo;
-    request.dtype = tensor::DType::BF16;
-}
-
-Result<void> read_name(Options& options, Request& request) {
-    const auto name = options.text("name");
-    if (!name) return {};
-    const bool is_plain = !name->empty() && std::all_of(name->begin(), name->end(), [](char c) {
+Result<std::string> parse_name(const std::string& name) {
+    const bool is_plain = !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
         return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '_' || c == '-';
     });
-    if (!is_plain)
-        return invalid("--name accepts only letters, digits, `.`, `_` and `-`, not \"" + *name +
-                       "\"");
-    request.name = *name;
-    return {};
+    if (is_plain) return name;
+    return invalid("--name accepts only letters, digits, `.`, `_` and `-`, not \"" + name + "\"");
 }
 
-// Reads the options of a part. "2/8" is the third of eight parts.
-Result<void> read_part(Options& options, Request& request) {
-    const auto text = options.text("part");
-    request.part.run = options.text("run").value_or("");
-    if (!text && request.part.run.empty()) return {};
-    if (!text) return invalid("--run needs --part");
-    const std::size_t slash = std::min(text->find('/'), text->size() - 1);
-    const auto index = parse_number<int>(text->substr(0, slash));
-    const auto count = parse_number<int>(text->substr(slash + 1));
-    if (!index || !count || *index < 0 || *index >= *count || *count > 4096)
-        return invalid("--part must be I/N with I from 0 to N-1, not " + *text);
-    if (request.part.run.empty())
-        return invalid(
-            "--part needs --run WORD, unique per run, such as $SLURM_JOB_ID.$SLURM_STEP_ID");
-    request.part.index = *index;
-    request.part.count = *count;
-    return {};
+Result<std::int64_t> parse_bytes(const std::string& text) {
+    const auto size = spec::parse_size(text);
+    if (size && *size > 0 && std::in_range<std::int64_t>(*size))
+        return static_cast<std::int64_t>(*size);
+    return invalid("\"" + text + "\" is not a size; use 5GB, 512MiB or a number of bytes");
 }
 
-Result<CommandLine> parse_convert(Words words) {
-    Options options(std::move(words.options));
-    ConvertCommand command;
-    command.ignored = std::move(words.ignored);
-    Request& request = command.request;
-    read_trlx(options, words.positional, request);
-    ROLL_TRY_VOID(read_places(options, std::move(words.positional), request));
-    ROLL_TRY_VOID(read_name(options, request));
-    if (const auto to = options.text("to")) {
-        ROLL_TRY(request.to, parse_format(*to));
-    } else if (formats::is_nemo_archive(request.target)) {
-        request.to = Format::Nemo;
-    }
-    ROLL_TRY_VOID(read_dtype(options, request));
-    ROLL_TRY_VOID(read_layout(options, request));
-    int divisor = 0;
-    ROLL_TRY_VOID(options.size("make-vocab-size-divisible-by", divisor));
-    request.vocab_divisor = divisor;
-    if (const auto size = options.text("max-shard-size")) {
-        ROLL_TRY(request.shard_bytes, parse_bytes(*size));
-    }
-    if (const auto length = options.text("convert-model-max-length")) {
-        ROLL_TRY(const std::int64_t positions, parse_bytes(*length));
-        request.model_max_length = positions;
-    }
-    ROLL_TRY_VOID(options.size("threads", request.threads));
-    ROLL_TRY_VOID(read_part(options, request));
-    request.config = options.text("config").value_or("");
-    ROLL_TRY(request.strictness,
-             parse_strictness(options.text("strictness").value_or("raise_all")));
-    request.state = options.text("state").value_or("");
-    request.adapter_source = options.text("adapter").value_or("");
-    request.reuse = options.text("reuse").value_or("");
-    request.overwrite = options.flag("overwrite");
-    request.dry_run = options.flag("dry-run");
-    request.verify = options.flag("verify");
-    command.json = options.flag("json");
-    ROLL_TRY_VOID(options.finish());
-    return command;
+// Parses "2/8", the third of eight parts.
+Result<Part> parse_part(const std::string& text) {
+    const std::size_t slash = std::min(text.find('/'), text.size() - 1);
+    const auto index = parse_number<int>(text.substr(0, slash));
+    const auto count = parse_number<int>(text.substr(slash + 1));
+    if (index && count && *index >= 0 && *index < *count && *count <= 4096)
+        return Part{*index, *count, ""};
+    return invalid("--part must be I/N with I from 0 to N-1, not " + text);
 }
 
-// Parses BASE ADAPTER DST: converts BASE into a HuggingFace model with ADAPTER merged.
-Result<CommandLine> parse_merge(Words words) {
-    if (words.positional.size() != 3)
-        return invalid("merge needs a base, an adapter and a target directory");
-    const std::string adapter = words.positional[1];
-    words.positional.erase(words.positional.begin() + 1);
-    const bool unmerge = words.options.erase("unmerge") > 0;
-    ROLL_TRY(CommandLine line, parse_convert(std::move(words)));
-    ConvertCommand& command = std::get<ConvertCommand>(line);
-    command.request.adapters.emplace_back(adapter);
-    command.request.unmerge = unmerge;
-    command.request.to = command.request.to.value_or(Format::Hf);
-    return line;
-}
+// Parses one command line with CLI11.
+class Parser {
+  public:
+    Parser() {
+        app_.require_subcommand(0, 1);
+        app_.add_flag("--json", json_, "Print JSON");
+        app_.add_flag("--version", version_, "Print the version");
+        app_.add_option("--launch", launch_, "Run as a job of roll-worker, as this file says");
+        app_.footer(
+            "In rollctl, job:ID in place of a directory is the newest checkpoint of that job.\n"
+            "Option names may use - or _. Also accepts the arguments of ROLL's tools/convert.py\n"
+            "(--checkpoint_path, ...) and of trlX's converter (--model_path, ...).");
+        add_conversions();
+        add_readers();
+        add_edit("rename", "OLD=NEW", "Rename tensors: SRC DST OLD=NEW...; * matches any text");
+        add_edit("remove", "NAME", "Remove tensors: SRC DST NAME...; * matches any text");
+        add_families();
+    }
 
-// Parses SRC DST, then one or more OLD=NEW or NAME.
-Result<CommandLine> parse_edit(const std::string& name, Words words) {
-    EditCommand command;
-    EditRequest& request = command.request;
-    Options options(std::move(words.options));
-    request.overwrite = options.flag("overwrite");
-    command.json = options.flag("json");
-    ROLL_TRY_VOID(options.finish());
-    const bool renames = name == "rename";
-    if (words.positional.size() < 3)
-        return invalid(name + " needs a source, a target and " +
-                       (renames ? "OLD=NEW" : "a tensor's NAME") + " once or more");
-    request.source = words.positional[0];
-    request.target = words.positional[1];
-    for (std::size_t i = 2; i < words.positional.size(); ++i) {
-        ROLL_TRY(NameRule rule, renames ? parse_renaming(words.positional[i])
-                                        : Result<NameRule>(NameRule{words.positional[i], {}}));
-        request.rules.push_back(std::move(rule));
+    Result<CommandLine> parse(std::span<const std::string> arguments) {
+        try {
+            std::vector<std::string> words = words_of(arguments);
+            std::reverse(words.begin(), words.end());  // the order that CLI11 expects
+            app_.parse(std::move(words));
+        } catch (const CLI::CallForHelp&) {
+            return HelpCommand{app_.help()};
+        } catch (const CLI::ParseError& e) {
+            return tl::unexpected(usage_error(e));
+        }
+        if (arguments.empty()) return HelpCommand{app_.help()};
+        if (version_) return VersionCommand{};
+        if (launch_.empty()) return chosen_ ? chosen_() : invalid("no command is given");
+        if (arguments.size() > 2) return invalid("--launch accepts one file and nothing else");
+        return LaunchCommand{launch_};
     }
-    return command;
-}
 
-Result<std::string> one_directory(const Words& words, const char* command) {
-    if (words.positional.size() != 1) return invalid(std::string(command) + " takes one directory");
-    return words.positional[0];
-}
+  private:
+    static bool is_true_or_false(const std::string& word) {
+        static const std::set<std::string> kAll{"true", "1", "yes", "false", "0", "no"};
+        return kAll.contains(CLI::detail::to_lower(word));
+    }
 
-Result<CommandLine> parse_other(const std::string& name, Words words) {
-    Options options(std::move(words.options));
-    const bool json = options.flag("json");
-    const bool cast = options.flag("cast");
-    const std::string tensor = options.text("tensor").value_or("");
-    OpenOptions open;
-    open.config = options.text("config").value_or("");
-    open.state = options.text("state").value_or("");
-    ROLL_TRY(open.strictness, parse_strictness(options.text("strictness").value_or("raise_all")));
-    ROLL_TRY_VOID(options.finish());
-    if (!tensor.empty() && name != "inspect") return invalid("--tensor is only for inspect");
-    if (cast && name != "diff") return invalid("--cast is only for diff");
-    if (!open.config.empty() && name == "families")
-        return invalid("--config is not an option of families");
-    if (name == "inspect") {
-        ROLL_TRY(std::string directory, one_directory(words, "inspect"));
-        return InspectCommand{std::move(directory), open, tensor, json};
+    // Returns the arguments as CLI11 reads them: names with - for _, `--flag true` as
+    // `--flag=true`, and `convert` before the options of ROLL's and trlX's tools.
+    std::vector<std::string> words_of(std::span<const std::string> arguments) {
+        std::vector<std::string> words;
+        for (std::string word : arguments) {
+            const std::string name = word.substr(0, word.find('='));
+            if (!words.empty() && flags_.contains(words.back()) && is_true_or_false(word)) {
+                words.back() += "=" + word;
+                continue;
+            }
+            if (name.starts_with("--"))
+                std::replace_copy(name.begin(), name.end(), word.begin(), '_', '-');
+            if (word.size() > name.size() && flags_.contains(word.substr(0, name.size())) &&
+                !is_true_or_false(word.substr(name.size() + 1)))
+                throw CLI::ValidationError(word + ": must be true or false");
+            is_roll_ |= word.starts_with("--checkpoint-path");
+            is_trlx_ |= word.starts_with("--model-path");
+            words.push_back(std::move(word));
+        }
+        if ((is_roll_ || is_trlx_) && words.front().starts_with("--"))
+            words.insert(words.begin(), "convert");
+        return words;
     }
-    if (name == "verify") {
-        ROLL_TRY(std::string directory, one_directory(words, "verify"));
-        return VerifyCommand{std::move(directory), open, json};
+
+    Error usage_error(const CLI::ParseError& e) const {
+        const auto chosen = app_.get_subcommands();
+        const CLI::App& app = chosen.empty() ? app_ : *chosen[0];
+        Error error{ErrorCode::InvalidArgument, e.what(), "roll-convert --help"};
+        if (!chosen.empty()) error.hint = "roll-convert " + app.get_name() + " --help";
+        const auto code = static_cast<CLI::ExitCodes>(e.get_exit_code());
+        if (code == CLI::ExitCodes::ArgumentMismatch)
+            error.message = error.message.substr(0, error.message.find(':')) +
+                            " needs one value and can be given once";
+        if (code != CLI::ExitCodes::ExtrasError) return error;
+        const std::string given = app_.remaining(true).front();
+        const std::string word = given.substr(0, given.find('='));
+        std::vector<std::string> known;
+        const char* kind = chosen.empty() ? "unknown command `" : "unexpected argument `";
+        if (word.starts_with("-")) {
+            kind = "unknown option `";
+            for (const CLI::Option* one : app.get_options())
+                for (const std::string& name : one->get_lnames()) known.push_back("--" + name);
+        } else {
+            for (const CLI::App* sub : app.get_subcommands(nullptr))
+                known.push_back(sub->get_name());
+        }
+        error.message = kind + word + "`" + spec::did_you_mean(word, known);
+        return error;
     }
-    if (name == "diff") {
-        if (words.positional.size() != 2) return invalid("diff needs two directories");
-        return DiffCommand{words.positional[0], words.positional[1], open, cast, json};
+
+    using Finish = std::function<Result<CommandLine>()>;
+    CLI::App& command(const std::string& name, const std::string& what, Finish finish) {
+        CLI::App* sub = app_.add_subcommand(name, what);
+        sub->fallthrough();  // accepts --json after the command, too
+        sub->callback([this, finish = std::move(finish)] { chosen_ = finish; });
+        return *sub;
     }
-    if (name == "families") {
-        if (words.positional.empty()) return FamiliesCommand{"", json};
-        if (words.positional.size() == 2 && words.positional[0] == "check")
-            return FamiliesCommand{words.positional[1], json};
-        return invalid("families accepts no arguments, or `check FILE`");
+
+    // Adds an option whose text `parse` turns into a Result.
+    template <class Value, class Parse>
+    static CLI::Option* value(CLI::App& sub, const std::string& names, Value& into, Parse parse,
+                              const std::string& what) {
+        const auto read = [&into, parse](const std::string& text) {
+            auto parsed = parse(text);
+            if (!parsed) throw CLI::ValidationError(parsed.error().message);
+            into = *std::move(parsed);
+        };
+        return sub.add_option_function<std::string>(names, read, what);
     }
-    return invalid("unknown command " + name);
-}
+
+    // Adds an option of 1 to 4096. ROLL's tools write None for the default.
+    template <class Number>
+    static void size(CLI::App& sub, const std::string& names, Number& into, const char* what) {
+        const auto check = [&into](std::string& text) {
+            if (text == "None")
+                text = std::to_string(into);
+            else if (!CLI::Range(1, 4096)(text).empty())
+                return "must be 1 to 4096, not " + text;
+            return std::string();
+        };
+        sub.add_option(names, into, what)->transform(CLI::Validator(check, ""))->type_name("N");
+    }
+
+    // Adds a flag that true or false may follow.
+    template <class Bool>
+    CLI::Option* flag(CLI::App& sub, const std::string& name, Bool& into, const char* what) {
+        flags_.insert(name);
+        return sub.add_flag_function(
+            name, [&into](auto count) { into = count > 0; }, what);
+    }
+
+    void add_conversions() {
+        CLI::App& convert =
+            command("convert", "Convert a checkpoint: HuggingFace -> MCA, others -> HuggingFace",
+                    [this] { return finish(); });
+        convert.add_option("SRC,--checkpoint-path,--model-path", request_.source, "Checkpoint");
+        convert.add_option("DST,--output-path,--output-folder", request_.target, "New directory");
+        convert.add_option("--adapter,--adapter-path", request_.adapter_source,
+                           "Convert LoRA adapters of SRC instead: PEFT <-> MCA");
+        CLI::App& merge = command("merge", "Merge a LoRA adapter into its base: BASE ADAPTER DST",
+                                  [this] { return finish(); });
+        merge.add_option("BASE", request_.source, "Model to merge into")->required();
+        merge.add_option("ADAPTER", adapter_, "PEFT or native adapter")->required();
+        merge.add_option("DST", request_.target, "New directory")->required();
+        merge.add_flag("--unmerge", request_.unmerge, "Subtract an adapter that was merged");
+        for (CLI::App* sub : {&convert, &merge}) {
+            add_reading(*sub);
+            add_target(*sub);
+            add_layout(*sub);
+        }
+    }
+
+    void add_target(CLI::App& sub) {
+        sub.footer(
+            "With --submit, rollctl queues the work as a job. It then takes --wait, --follow,\n"
+            "--nodes N (all write one target together), --after, --hold, --name and --time.");
+        value(sub, "--to", request_.to, parse_format,
+              "hf, bin, mca, torch_dist, dcp, fsdp_dtensor, megatron or nemo");
+        value(sub, "--dtype", dtype_, parse_dtype_name,
+              "keep, fp32, bf16, fp16 or fp8 (linear layers, in blocks)");
+        flag(sub, "--bf16", bf16_, "The same as --dtype bf16");
+        flag(sub, "--fp16", fp16_, "The same as --dtype fp16");
+        value(sub, "--name", request_.name, parse_name, "Name in the configs of a NeMo target");
+        value(sub, "--max-shard-size", request_.shard_bytes, parse_bytes,
+              "Largest file (hf) [5GB]");
+        value(sub, "--convert-model-max-length", request_.model_max_length, parse_bytes,
+              "model_max_length of a HuggingFace target");
+        sub.add_option("--reuse", request_.reuse, "Link to identical files of this earlier target");
+        value(sub, "--part", request_.part, parse_part, "I/N: write part I of N of the target");
+        sub.add_option("--run", request_.part.run,
+                       "For --part: unique per run, such as $SLURM_JOB_ID.$SLURM_STEP_ID")
+            ->needs("--part");
+        sub.get_option("--part")->needs("--run");
+        size(sub, "--threads", request_.threads, "Default: the number of cores, at most 4");
+        sub.add_flag("--overwrite", request_.overwrite, "Replace the target");
+        sub.add_flag("--dry-run", request_.dry_run, "Print the plan; write nothing");
+        sub.add_flag("--verify", request_.verify, "Read the target and compare it with SRC");
+        for (const std::string& name : CLI::detail::split(kIgnored, ' ')) {
+            const std::string word = "--" + name.substr(0, name.find('='));
+            const bool is_flag = !name.ends_with('=');
+            ignored_.push_back(is_flag ? flag(sub, word, unused_, "") : sub.add_option(word));
+            ignored_.back()->group("");  // not in the help
+        }
+    }
+
+    void add_layout(CLI::App& sub) {
+        formats::McaLayout& layout = request_.layout;
+        size(sub, "--tp,--tensor-model-parallel-size,--total-tp", layout.tp,
+             "Tensor-parallel size");
+        size(sub, "--pp,--pipeline-model-parallel-size", layout.pp, "Pipeline stages");
+        size(sub, "--vpp,--virtual-pipeline-model-parallel-size", layout.vpp, "Chunks per stage");
+        size(sub, "--ep,--expert-model-parallel-size", layout.ep, "Expert-parallel size");
+        size(sub, "--etp,--expert-tensor-parallel-size", layout.etp, "--tp of experts");
+        sub.add_option("--layout,--pipeline-model-parallel-layout", layout.pipeline,
+                       "For example E,t*3|t,L");
+        size(sub, "--decoder-first-pipeline-num-layers,--num-layers-in-first-pipeline-stage",
+             layout.first_layers, "Layers of the first stage");
+        size(sub, "--decoder-last-pipeline-num-layers,--num-layers-in-last-pipeline-stage",
+             layout.last_layers, "Layers of the last stage");
+        flag(sub, "--account-for-embedding-in-pipeline-split", layout.account_for_embedding,
+             "Count the embedding as a layer");
+        flag(sub, "--account-for-loss-in-pipeline-split", layout.account_for_loss,
+             "Count the output layer as a layer");
+        flag(sub, "--moe-grouped-gemm", request_.grouped_experts, "Grouped names of experts");
+        sub.add_option("--transformer-impl", implementation_, "Names of the norms")
+            ->check(CLI::IsMember({"local", "transformer_engine"}));
+        size(sub, "--make-vocab-size-divisible-by", request_.vocab_divisor, "Pad the vocabulary");
+        sub.add_option("--checkpoint-version", request_.megatron_version,
+                       "Version of a Megatron target; 0 to 2 precede Megatron Core [3]")
+            ->check(CLI::IsMember({0, 1, 2, 3}));
+        sub.add_option("--mtp-layer-name", mtp_name_, "The second is of Megatron 0.17 and later")
+            ->check(CLI::IsMember({"transformer_layer", "mtp_model_layer"}));
+    }
+
+    // Adds the options with which any command opens a checkpoint.
+    void add_reading(CLI::App& sub) {
+        sub.add_option("--config", request_.config, "Directory or family with the config");
+        sub.add_option("--state", request_.state, "Read this optimizer state, such as fp32_param");
+        value(sub, "--strictness,--dist-ckpt-strictness", request_.strictness, parse_strictness,
+              "What to do if tensors and model differ [raise_all]");
+    }
+
+    void add_readers() {
+        CLI::App& inspect = command("inspect", "List a checkpoint's tensors", [this] {
+            return InspectCommand{request_.source, opening(), tensor_, json_};
+        });
+        inspect.add_option("--tensor", tensor_, "Print the statistics of this tensor instead");
+        CLI::App& verify = command("verify", "Check a checkpoint for damage", [this] {
+            return VerifyCommand{request_.source, opening(), json_};
+        });
+        CLI::App& diff = command("diff", "Compare two checkpoints by tensor", [this] {
+            return DiffCommand{request_.source, request_.target, opening(), cast_, json_};
+        });
+        diff.add_flag("--cast", cast_, "Cast the tensors of A to the types of B first");
+        diff.add_option("A", request_.source, "First checkpoint")->required();
+        diff.add_option("B", request_.target, "Second checkpoint")->required();
+        for (CLI::App* sub : {&inspect, &verify})
+            sub->add_option("DIR", request_.source, "Checkpoint")->required();
+        for (CLI::App* sub : {&inspect, &verify, &diff}) add_reading(*sub);
+    }
+
+    void add_edit(const std::string& name, const std::string& form, const std::string& what) {
+        CLI::App& sub = command(name, what, [this, name]() -> Result<CommandLine> {
+            EditRequest request{request_.source, request_.target, {}, request_.overwrite};
+            for (const std::string& text : rules_) {
+                ROLL_TRY(NameRule rule,
+                         name == "remove" ? Result<NameRule>({text, {}}) : parse_renaming(text));
+                request.rules.push_back(std::move(rule));
+            }
+            return EditCommand{std::move(request), json_};
+        });
+        sub.add_option("SRC", request_.source, "Checkpoint to copy")->required();
+        sub.add_option("DST", request_.target, "New directory")->required();
+        sub.add_option("RULES", rules_, form + ", once or more")->required();
+        sub.add_flag("--overwrite", request_.overwrite, "Replace the target");
+    }
+
+    void add_families() {
+        CLI::App& families =
+            command("families", "List the model families, or check a file", [this] {
+                return FamiliesCommand{request_.source, json_};
+            });
+        CLI::App* check = families.add_subcommand("check", "Check a family file")->fallthrough();
+        check->add_option("FILE", request_.source, "Family file")->required();
+    }
+
+    OpenOptions opening() const { return {request_.config, request_.strictness, request_.state}; }
+
+    Result<CommandLine> finish() {
+        if (!adapter_.empty()) request_.adapters = {adapter_};
+        if (is_roll_ && request_.target.empty()) request_.target = "./output";
+        if (request_.source.empty() || request_.target.empty())
+            return invalid(
+                "a source and a target directory are needed; one is missing or is empty");
+        if (int{dtype_.has_value()} + int{bf16_} + int{fp16_} > 1)
+            return invalid("--dtype, --bf16 and --fp16 exclude each other");
+        if (dtype_) request_.dtype = *dtype_;
+        if (bf16_ || (is_trlx_ && !dtype_ && !fp16_)) request_.dtype = tensor::DType::BF16;
+        if (fp16_) request_.dtype = tensor::DType::F16;
+        request_.newer_mtp_names = mtp_name_ == "mtp_model_layer";
+        if (!implementation_.empty()) request_.local_names = implementation_ == "local";
+        if (!request_.to && (is_trlx_ || formats::is_nemo_archive(request_.target)))
+            request_.to = Format::Nemo;
+        if (!request_.to && !request_.adapters.empty()) request_.to = Format::Hf;
+        // Derives the number of virtual stages from the layout string, as ROLL does.
+        formats::McaLayout& layout = request_.layout;
+        const auto parts = 1 + std::ranges::count(layout.pipeline, '|');
+        if (!layout.pipeline.empty() && layout.vpp == 1 && parts % layout.pp == 0)
+            layout.vpp = static_cast<int>(parts / layout.pp);
+        ConvertCommand command{request_, json_, {}};
+        for (const CLI::Option* option : ignored_)
+            if (option->count() > 0) command.ignored.push_back(option->get_lnames().front());
+        return command;
+    }
+
+    CLI::App app_{"Convert checkpoints between formats, layouts and types, without Python or GPU",
+                  "roll-convert"};
+    Request request_;
+    std::filesystem::path adapter_;
+    std::string tensor_, launch_, implementation_, mtp_name_;
+    std::vector<std::string> rules_;
+    std::optional<std::optional<tensor::DType>> dtype_;
+    bool bf16_ = false, fp16_ = false, unused_ = false, cast_ = false, json_ = false;
+    bool version_ = false, is_roll_ = false, is_trlx_ = false;
+    std::set<std::string> flags_;  // that true or false may follow
+    std::vector<CLI::Option*> ignored_;
+    Finish chosen_;
+};
 
 }  // namespace
 
 Result<CommandLine> parse_command_line(std::span<const std::string> arguments) {
-    if (arguments.empty()) return HelpCommand{};
-    ROLL_TRY(Words words, split_words(arguments));
-    if (words.options.contains("help")) return HelpCommand{};
-    if (words.options.contains("version")) return VersionCommand{};
-    if (const auto launch = words.options.find("launch"); launch != words.options.end()) {
-        if (arguments.size() != 2)
-            return invalid("--launch accepts one file and no other arguments");
-        return LaunchCommand{launch->second};
-    }
-    // The tools of ROLL and trlX have no commands, only options.
-    if (arguments.front().starts_with("--") &&
-        (words.options.contains("checkpoint-path") || words.options.contains("model-path")))
-        return parse_convert(std::move(words));
-    if (words.positional.empty()) return invalid("no command is given");
-    const std::string name = words.positional.front();
-    words.positional.erase(words.positional.begin());
-    if (name == "merge") return parse_merge(std::move(words));
-    if (name == "rename" || name == "remove") return parse_edit(name, std::move(words));
-    return name == "convert" ? parse_convert(std::move(words))
-                             : parse_other(name, std::move(words));
+    return Parser().parse(arguments);
 }
 
 Result<std::optional<tensor::DType>> parse_dtype_name(const std::string& name) {
@@ -288,52 +390,15 @@ std::string dtype_word(std::optional<tensor::DType> dtype) {
     return "keep";
 }
 
-const char* name_of(Format format) {
-    switch (format) {
-        case Format::Hf: return "hf";
-        case Format::Bin: return "bin";
-        case Format::Mca: return "mca";
-        case Format::TorchDist: return "torch_dist";
-        case Format::Dcp: return "dcp";
-        case Format::FsdpDtensor: return "fsdp_dtensor";
-        case Format::Megatron: return "megatron";
-        case Format::Nemo: return "nemo";
-        case Format::Peft: return "peft";
-        case Format::DeepSpeed: return "deepspeed";
-    }
-    return "";
-}
+const char* name_of(Format format) { return kFormats[static_cast<std::size_t>(format)]; }
 
 Result<Format> parse_format(const std::string& name) {
     std::string known;
-    for (const Format format :
-         {Format::Hf, Format::Bin, Format::Mca, Format::TorchDist, Format::Dcp, Format::FsdpDtensor,
-          Format::Megatron, Format::Nemo, Format::Peft}) {
-        if (name == name_of(format)) return format;
-        known += (known.empty() ? "" : ", ") + std::string(name_of(format));
+    for (std::size_t i = 0; i + 1 < kFormats.size(); ++i) {
+        if (name == kFormats[i]) return static_cast<Format>(i);
+        known += (known.empty() ? "" : ", ") + std::string(kFormats[i]);
     }
     return invalid("the format must be one of " + known + ", not " + name);
-}
-
-Result<std::int64_t> parse_bytes(const std::string& text) {
-    std::int64_t number = 0;
-    const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
-    const std::string unit(parsed.ptr, text.data() + text.size());
-    for (const auto& [name, factor] : {std::pair<const char*, std::int64_t>{"", 1},
-                                       {"B", 1},
-                                       {"KB", 1'000},
-                                       {"MB", 1'000'000},
-                                       {"GB", 1'000'000'000},
-                                       {"TB", 1'000'000'000'000},
-                                       {"KiB", std::int64_t{1} << 10U},
-                                       {"MiB", std::int64_t{1} << 20U},
-                                       {"GiB", std::int64_t{1} << 30U},
-                                       {"TiB", std::int64_t{1} << 40U}}) {
-        if (unit != name || parsed.ec != std::errc{} || number <= 0) continue;
-        std::int64_t bytes = 0;
-        if (!__builtin_mul_overflow(number, factor, &bytes)) return bytes;
-    }
-    return invalid("\"" + text + "\" is not a size; use 5GB, 512MiB or a number of bytes");
 }
 
 Result<NameRule> parse_renaming(const std::string& text) {

@@ -48,7 +48,9 @@ struct FamiliesCommand {
 struct LaunchCommand {
     std::string file;
 };
-struct HelpCommand {};
+struct HelpCommand {
+    std::string text;
+};
 struct VersionCommand {};
 using CommandLine =
     std::variant<ConvertCommand, InspectCommand, VerifyCommand, DiffCommand, EditCommand,
@@ -64,14 +66,5 @@ Result<CommandLine> parse_command_line(std::span<const std::string> arguments);
 Result<Format> parse_format(const std::string& name);
 Result<std::optional<tensor::DType>> parse_dtype_name(const std::string& name);
 std::string dtype_word(std::optional<tensor::DType> dtype);  // the inverse of parse_dtype_name()
-
-// Parses "transformer_layer" (false) or "mtp_model_layer" (true); mtp_layer_name() is the inverse.
-Result<bool> parse_mtp_layer_name(const std::string& name);
-std::string mtp_layer_name(bool newer);
-
-// Parses "512MiB", "5GB" or "1000" into bytes.
-Result<std::int64_t> parse_bytes(const std::string& text);
-
-std::string help_text();
 
 }  // namespace roll::convert

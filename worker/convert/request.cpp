@@ -33,7 +33,7 @@ spec::ConvertSpec spec_of(const Request& request) {
         spec.transformer_impl = *request.local_names ? "local" : "transformer_engine";
     spec.vocab_divisor = request.vocab_divisor;
     spec.megatron_version = request.megatron_version;
-    if (request.newer_mtp_names) spec.mtp_layer_name = mtp_layer_name(true);
+    if (request.newer_mtp_names) spec.mtp_layer_name = "mtp_model_layer";
     spec.max_shard_size = request.shard_bytes;
     spec.model_max_length = request.model_max_length.value_or(0);
     spec.reuse = request.reuse;
@@ -76,9 +76,7 @@ Result<Request> request_of(const spec::ConvertSpec& spec) {
     if (!spec.transformer_impl.empty()) request.local_names = spec.transformer_impl == "local";
     request.vocab_divisor = spec.vocab_divisor;
     request.megatron_version = spec.megatron_version;
-    if (!spec.mtp_layer_name.empty()) {
-        ROLL_TRY(request.newer_mtp_names, parse_mtp_layer_name(spec.mtp_layer_name));
-    }
+    request.newer_mtp_names = spec.mtp_layer_name == "mtp_model_layer";
     request.shard_bytes = spec.max_shard_size;
     if (spec.model_max_length > 0) request.model_max_length = spec.model_max_length;
     request.reuse = spec.reuse;

@@ -137,7 +137,7 @@ class Names(FolderCase):
                             (('rename', 'model.layers.*.mlp.up_proj.weight=*.x', 'model.layers.*'
                               '.mlp.down_proj.weight=*.x'), 'would both be named'),
                             (('rename', 'a*=b'), 'must have as many *'), (('rename', 'a'), 'OLD=NEW'),
-                            (('remove',), 'needs a source')):
+                            (('remove',), 'RULES is required')):
             done = run(words[0], self.hf, self.root / 'new', *words[1:], code=2)
             self.assertIn(what, done.stderr)
         run('convert', self.hf, self.root / 'mca')

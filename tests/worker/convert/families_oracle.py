@@ -244,7 +244,7 @@ class Families(FolderCase):
                 self.assertIn('mtp.layers.0.', names)
                 run('convert', self.root / to, self.root / 'back', '--to', 'hf', '--overwrite')
                 run('diff', hf, self.root / 'back')
-        for options, says in ((['--mtp-layer-name', 'x'], 'is transformer_layer or mtp_model_layer, not x'),
+        for options, says in ((['--mtp-layer-name', 'x'], 'x not in {transformer_layer,mtp_model_layer}'),
                               (['--to', 'hf', '--mtp-layer-name', 'mtp_model_layer'], 'not hf')):
             self.assertIn(says, run('convert', hf, self.root / 'out', *options, code=2).stderr)
 

@@ -114,11 +114,40 @@ TEST(Options, RefuseWhatIsNotThere) {
 }
 
 TEST(Options, ReadSizes) {
-    EXPECT_EQ(parse_bytes("5GB").value(), 5'000'000'000);
-    EXPECT_EQ(parse_bytes("2KiB").value(), 2048);
-    EXPECT_EQ(parse_bytes("7").value(), 7);
-    for (const char* wrong : {"", "GB", "-1GB", "1XB", "99999999TB"})
-        EXPECT_FALSE(parse_bytes(wrong)) << wrong;
+    const auto bytes = [](const char* text) {
+        return request({"convert", "a", "b", "--max-shard-size", text}).shard_bytes;
+    };
+    EXPECT_EQ(bytes("5GB"), 5'000'000'000);
+    EXPECT_EQ(bytes("2KiB"), 2048);
+    EXPECT_EQ(bytes("7"), 7);
+    for (const char* wrong : {"", "0", "GB", "-1GB", "1XB", "99999999TB"})
+        EXPECT_FALSE(parse({"convert", "a", "b", "--max-shard-size", wrong})) << wrong;
+}
+
+TEST(Options, AnErrorNamesTheWordAndWhatIsAllowed) {
+    const auto message = [](std::vector<std::string> arguments) {
+        return parse(std::move(arguments)).error().message;
+    };
+    EXPECT_EQ(message({"convrt", "a", "b"}), "unknown command `convrt`; did you mean `convert`?");
+    EXPECT_EQ(message({"convert", "a", "b", "--overwrit"}),
+              "unknown option `--overwrit`; did you mean `--overwrite`?");
+    EXPECT_EQ(message({"inspect", "a", "--tp=2"}), "unknown option `--tp`");
+    EXPECT_EQ(message({"convert", "a", "b", "c"}), "unexpected argument `c`");
+    EXPECT_EQ(message({"convert", "a", "b", "--tp", "0"}), "--tp: must be 1 to 4096, not 0");
+    EXPECT_EQ(message({"convert", "a", "b", "--tp"}), "--tp needs one value and can be given once");
+    EXPECT_EQ(message({"convert", "a", "b", "--bf16=maybe"}),
+              "--bf16=maybe: must be true or false");
+    EXPECT_EQ(message({"diff", "a"}), "B is required");
+    EXPECT_EQ(parse({"diff", "a"}).error().hint, "roll-convert diff --help");
+}
+
+TEST(Options, ADirectoryMayHaveTheNameOfACommand) {
+    EXPECT_EQ(request({"convert", "diff", "merge"}).target, "merge");
+    EXPECT_EQ(request({"merge", "merge", "check", "convert"}).adapters.front(), "check");
+}
+
+TEST(Options, ROLLsNoneIsTheDefault) {
+    EXPECT_EQ(request({"convert", "a", "b", "--vpp", "None", "--tp", "2"}).layout.vpp, 1);
 }
 
 }  // namespace

@@ -105,7 +105,7 @@ class Parts(unittest.TestCase):
 
     def test_what_is_no_part_is_refused(self):
         for words, why in ((['--part', '2/2', '--run', 'a'], 'I/N'), (['--part', '1', '--run', 'a'], 'I/N'),
-                           (['--part', '0/2'], '--run WORD'), (['--run', 'a'], '--run needs --part'),
+                           (['--part', '0/2'], '--part requires --run'), (['--run', 'a'], '--run requires --part'),
                            (['--part', '-1/2', '--run', 'a'], 'I/N')):
             done = self.run_alone('convert', 'hf', 'out', *words)
             self.assertEqual(done.returncode, 2, done.stderr)
