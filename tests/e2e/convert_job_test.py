@@ -77,6 +77,19 @@ class ConvertJobs(RollTest):
         self.assertEqual(self.show('last')['kind'], 'merge')
         self.assert_merged()
 
+    def test_two_adapters_of_one_module_are_refused(self):
+        self.up()
+        self.model()
+        self.adapter()
+        path = os.path.join(self.work, 'merge.json')
+        with open(path, 'w', encoding='ascii') as file:
+            json.dump({'name': 'two', 'kind': 'merge',
+                       'merge': {'base': 'hf', 'adapters': ['adapter', 'adapter'], 'target': 'merged'}}, file)
+        job = self.submit(path)
+        self.assertEqual(self.wait(job)['state'], 'failed')
+        self.assertIn('two adapters change model.layers.0.', self.ctl('logs', job).stdout)
+        self.assertFalse(os.path.exists(os.path.join(self.work, 'merged')))
+
     def test_a_merge_is_a_step_of_a_chain(self):
         self.up()
         self.model()

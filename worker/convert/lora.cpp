@@ -176,7 +176,11 @@ Result<void> attach_adapter(Source& source, const std::filesystem::path& directo
         ROLL_TRY(const int number,
                  number_of(source, module.module + ".weight", {delta.rows, delta.columns}));
         if (module.magnitude) ROLL_TRY_VOID(set_row_scale(source, module, number, delta));
-        source.deltas.emplace(number, std::move(delta));
+        if (!source.deltas.emplace(number, std::move(delta)).second)
+            return fail(
+                ErrorCode::InvalidArgument,
+                "two adapters change " + module.module + ", the second is in " + directory.string(),
+                "merge one adapter, then merge the other into the result");
     }
     return {};
 }
