@@ -133,11 +133,13 @@ void add_alloc_options(CLI::App& sub, AllocOptions& a) {
                    "Most GPU-hours over the queue's life [no limit]");
     sub.add_option("--backlog", a.backlog, "Most allocations that wait in Slurm's queue [4]");
     sub.add_option("--min-utilization", a.min_utilization,
-                   "Order only if waiting jobs fill this share of the allocation: 0 to 1 [0]")
+                   "Request an allocation only if waiting jobs would use at least this share of "
+                   "it: 0 to 1 [0]")
         ->check(CLI::Range(0.0, 1.0));
     sub.add_option("--idle", a.idle, "Give an allocation back after this long without jobs [5m]");
-    sub.add_option("--handover", a.handover,
-                   "Stop jobs (with a checkpoint) this long before the allocation ends [2m]");
+    sub.add_option(
+        "--handover", a.handover,
+        "Tell jobs to save a checkpoint and end this long before the allocation ends [2m]");
     sub.add_flag("--dry-run", a.dry_run, "Print the sbatch command and script; add no queue");
 }
 

@@ -187,10 +187,12 @@ class Finder {
 
     void times() {
         if (!job_.spec.cron.empty())
-            return add("cron",
-                       fmt::format("the next job is queued at {} ({})",
-                                   to_iso8601(core::due_at(job_)), job_.spec.cron),
-                       fmt::format("rollctl update {} begin=now queues a job now", id_.value));
+            return add(
+                "cron",
+                fmt::format("the next copy of this cron job is queued at {} ({})",
+                            to_iso8601(core::due_at(job_)), job_.spec.cron),
+                fmt::format("to queue a copy of this cron job now: rollctl update {} begin=now",
+                            id_.value));
         if (job_.due) return;
         const std::string begin = job_.spec.begin ? to_iso8601(*job_.spec.begin) : "";
         if (job_.not_before < core::due_at(job_))

@@ -65,7 +65,8 @@ Result<void> check_args(const Source& source, const Json& args) {
         return fail(ErrorCode::InvalidArgument,
                     source.directory.string() + ": args." + key + " is " + said->dump() +
                         "; the config says " + own->dump(),
-                    "give the model of this checkpoint with --config");
+                    "name the directory of the HuggingFace model that this checkpoint holds: "
+                    "--config MODEL");
     }
     return {};
 }

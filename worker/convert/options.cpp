@@ -265,7 +265,8 @@ class Parser {
              "Count the embedding as a layer");
         flag(sub, "--account-for-loss-in-pipeline-split", layout.account_for_loss,
              "Count the output layer as a layer");
-        flag(sub, "--moe-grouped-gemm", request_.grouped_experts, "Grouped names of experts");
+        flag(sub, "--moe-grouped-gemm", request_.grouped_experts,
+             "Write experts under the tensor names of Megatron's grouped GEMM");
         sub.add_option("--transformer-impl", implementation_, "Names of the norms")
             ->check(CLI::IsMember({"local", "transformer_engine"}));
         size(sub, "--make-vocab-size-divisible-by", request_.vocab_divisor, "Pad the vocabulary");

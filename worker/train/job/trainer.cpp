@@ -328,9 +328,11 @@ void Trainer::measure_export() {
     weight.copy_(kept);
     if (!writes()) return;
     metrics_->append({{"step", state_.step}, {"export_valid_loss", result.loss}});
-    std::printf("step %lld  held-out, weights rounded as in the export: loss %.6f, %+.2g\n",
-                static_cast<long long>(state_.step), result.loss,
-                result.loss - state_.valid_loss.value_or(result.loss));
+    std::printf(
+        "step %lld  held-out, weights rounded as in the export: loss %.6f (%+.2g compared with "
+        "unrounded weights)\n",
+        static_cast<long long>(state_.step), result.loss,
+        result.loss - state_.valid_loss.value_or(result.loss));
 }
 
 void Trainer::sample() {

@@ -87,9 +87,9 @@ std::string check_tokenizer(const tokenizer::TextTokenizer& tokenizer, const std
     if (identity == tokenizer.identity) return {};
     const auto own = tokenizer::load_directory(weights.directory);
     if (!own)
-        return "tokenizer: " + name + " is not the tokenizer of " + home +
-               ", which cannot be read (" + own.error().message +
-               "): the token ids of the two may differ";
+        return "tokenizer: " + name + " differs from the tokenizer in " + home +
+               ", and the tokenizer there cannot be read (" + own.error().message +
+               "): a token id may stand for different text in the two tokenizers";
     const auto compared = tokenizer::compare_ids(tokenizer.tokenizer, own->tokenizer);
     const std::string found = std::to_string(compared.differ) + " of " +
                               std::to_string(compared.looked_at) +

@@ -149,7 +149,7 @@ class RankTest(RankCase):
         told = [row['valid_bits_per_byte'] for row in run.metrics() if 'valid_loss' in row][-1]
         rounded = run.metrics()[-1]['export_valid_loss'] / math.log(2)
         self.assertNotEqual(rounded, told)
-        self.assertRegex(run.log(), r'weights rounded as in the export: loss \d\.\d{6}, [-+]\d')
+        self.assertRegex(run.log(), r'weights rounded as in the export: loss \d\.\d{6} \([-+]\d')
         self.assertIs(self.run_whole(2, 1, self.document(2)).metrics()[-1].get('export_valid_loss'), None)
         for dtype, wanted in (('keep', told), ('bf16', rounded)):
             theirs = self.bits_in_export(run, dtype)

@@ -272,7 +272,7 @@ Result<std::optional<Prepared>> find_made(const fs::path& source, const PrepareO
     if (found.empty())
         return fail(ErrorCode::NotFound, source.string() + ": No such file, and " +
                                              options.directory.string() +
-                                             " has no tokens that were made from it");
+                                             " has no tokens that were made from this file");
     if (wanted == found.end() && found.size() > 1)
         return fail(ErrorCode::InvalidArgument,
                     source.string() + " no longer exists, and the directory has tokens of " +

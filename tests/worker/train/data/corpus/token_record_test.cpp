@@ -72,9 +72,9 @@ TEST_F(Records, ATextThatIsGoneIsNotMissed) {
     EXPECT_EQ(prepared(other).error().code, ErrorCode::NotFound);
     // A job in another place finds them in the previous job's directory.
     PrepareOptions elsewhere = options("others");
-    EXPECT_EQ(prepared(elsewhere).error().message, source_.string() + ": No such file, and " +
-                                                       elsewhere.directory.string() +
-                                                       " has no tokens that were made from it");
+    EXPECT_EQ(prepared(elsewhere).error().message,
+              source_.string() + ": No such file, and " + elsewhere.directory.string() +
+                  " has no tokens that were made from this file");
     elsewhere.elsewhere = {options().directory};
     EXPECT_EQ((*prepared(elsewhere))->bin, first.bin);
 }
