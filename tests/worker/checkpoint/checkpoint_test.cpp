@@ -275,7 +275,8 @@ TEST_F(Checkpoint, DropsOptimizerStateAndIsStillWhole) {
     const Choice none = choose_newest(only, For::Resume);
     EXPECT_FALSE(none.directory);
     EXPECT_TRUE(none.damaged.empty());
-    EXPECT_NE(none.reasons[0].find("its optimizer state was dropped"), std::string::npos);
+    EXPECT_NE(none.reasons[0].find("the optimizer state of this checkpoint was deleted"),
+              std::string::npos);
     // a crash between rewriting the manifest and deleting the file leaves this
     put(only[0] / kOptimizerFile, moments);
     EXPECT_TRUE(verify(only[0]));

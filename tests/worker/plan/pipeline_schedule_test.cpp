@@ -59,7 +59,7 @@ TEST(Check, RefusesLostAndDoubledWork) {
     expect_refused(schedule, "rank 1: work is missing");
     schedule = one_forward_one_backward(2, 4);
     schedule.ranks[0].push_back(schedule.ranks[0].back());
-    expect_refused(schedule, "rank 0, W3: doubled");
+    expect_refused(schedule, "rank 0, W3: this operation is repeated or out of order");
 }
 
 TEST(Check, RefusesAWeightHalfBeforeItsInputHalf) {
