@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "cli/commands/commands.hpp"
-#include "worker/convert/options.hpp"
+#include "worker/convert/command/options.hpp"
 #include "worker/convert/request.hpp"
 
 namespace roll::cli {

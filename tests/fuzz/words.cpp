@@ -5,7 +5,7 @@
 
 #include "common/check.hpp"
 #include "tests/fuzz/input.hpp"
-#include "worker/convert/options.hpp"
+#include "worker/convert/command/options.hpp"
 #include "worker/convert/request.hpp"
 #include "worker/convert/stages.hpp"
 

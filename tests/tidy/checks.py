@@ -17,7 +17,7 @@ LAYERS = {
     'core': 2, 'protocol': 2, 'plan': 2, 'families': 2, 'formats': 2, 'tokenizer': 1.5, 'corpus': 2,
     'io': 2.3, 'slurm': 2.6,  # io's client speaks the protocol
     'ledger': 3, 'engine': 3, 'gateway': 3, 'query': 3, 'agent': 3, 'checkpoint': 3, 'convert': 3,
-    'dispatch': 3, 'pilots': 3, 'secrets': 3, 'server': 4, 'cli': 4,
+    'convert_command': 3.5, 'dispatch': 3, 'pilots': 3, 'secrets': 3, 'server': 4, 'cli': 4,
     'train_process': 3.1, 'train_simd': 3.1, 'train_comm': 3.2, 'train_ops': 3.2, 'train_cpu': 3.3,
     'train_cuda': 3.3, 'train_model': 3.3, 'train_optim': 3.4, 'train_pipeline': 3.5,
     'train_data': 3.5, 'train_report': 3.6, 'train_save': 3.7, 'train_job': 4,

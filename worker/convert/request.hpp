@@ -2,10 +2,19 @@
 // the job, roll-convert runs it.
 #pragma once
 
+#include <optional>
+#include <string>
+
 #include "common/spec/convert.hpp"
 #include "worker/convert/convert.hpp"
 
 namespace roll::convert {
+
+// parse_format() parses "hf", "mca", "torch_dist", "dcp", ...; parse_dtype_name() parses "keep"
+// (nullopt), "fp32", "bf16", "fp16", "fp8".
+Result<Format> parse_format(const std::string& name);
+Result<std::optional<tensor::DType>> parse_dtype_name(const std::string& name);
+std::string dtype_word(std::optional<tensor::DType> dtype);  // the inverse of parse_dtype_name()
 
 // Returns the job's spec of a request. Omits threads, --verify and --dry-run, because a job uses
 // the threads of its slots and always verifies.

@@ -1,4 +1,4 @@
-#include "worker/convert/options.hpp"
+#include "worker/convert/command/options.hpp"
 
 #include <gtest/gtest.h>
 

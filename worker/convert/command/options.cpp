@@ -1,4 +1,4 @@
-#include "worker/convert/options.hpp"
+#include "worker/convert/command/options.hpp"
 
 #include <algorithm>
 #include <array>
@@ -8,6 +8,7 @@
 #include "common/number.hpp"
 #include "common/spec/nearest.hpp"
 #include "common/spec/units.hpp"
+#include "worker/convert/request.hpp"
 #include "worker/formats/nemo.hpp"
 
 namespace roll::convert {
@@ -16,14 +17,6 @@ namespace {
 tl::unexpected<Error> invalid(std::string what) {
     return fail(ErrorCode::InvalidArgument, std::move(what), "roll-convert --help");
 }
-
-constexpr std::array kDtypes{
-    std::pair{"fp32", tensor::DType::F32}, std::pair{"bf16", tensor::DType::BF16},
-    std::pair{"fp16", tensor::DType::F16}, std::pair{"fp8", tensor::DType::F8E4M3}};
-
-// In the order of Format. The last cannot be a target.
-constexpr std::array kFormats = {"hf",           "bin",      "mca",  "torch_dist", "dcp",
-                                 "fsdp_dtensor", "megatron", "nemo", "peft",       "deepspeed"};
 
 // ROLL's options that affect only how a model runs; those with = take a value.
 constexpr const char* kIgnored =
@@ -376,30 +369,6 @@ class Parser {
 
 Result<CommandLine> parse_command_line(std::span<const std::string> arguments) {
     return Parser().parse(arguments);
-}
-
-Result<std::optional<tensor::DType>> parse_dtype_name(const std::string& name) {
-    if (name == "keep") return std::nullopt;
-    for (const auto& [known, dtype] : kDtypes)
-        if (name == known) return dtype;
-    return invalid("the type must be keep, fp32, bf16, fp16 or fp8, not " + name);
-}
-
-std::string dtype_word(std::optional<tensor::DType> dtype) {
-    for (const auto& [known, value] : kDtypes)
-        if (dtype == value) return known;
-    return "keep";
-}
-
-const char* name_of(Format format) { return kFormats[static_cast<std::size_t>(format)]; }
-
-Result<Format> parse_format(const std::string& name) {
-    std::string known;
-    for (std::size_t i = 0; i + 1 < kFormats.size(); ++i) {
-        if (name == kFormats[i]) return static_cast<Format>(i);
-        known += (known.empty() ? "" : ", ") + std::string(kFormats[i]);
-    }
-    return invalid("the format must be one of " + known + ", not " + name);
 }
 
 Result<NameRule> parse_renaming(const std::string& text) {

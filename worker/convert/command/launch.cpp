@@ -1,4 +1,4 @@
-#include "worker/convert/launch.hpp"
+#include "worker/convert/command/launch.hpp"
 
 #include <chrono>
 

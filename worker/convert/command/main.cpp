@@ -14,8 +14,8 @@
 #include "common/protocol/rank.hpp"
 #include "worker/checkpoint/choose.hpp"
 #include "worker/checkpoint/manifest.hpp"
-#include "worker/convert/commands.hpp"
-#include "worker/convert/launch.hpp"
+#include "worker/convert/command/commands.hpp"
+#include "worker/convert/command/launch.hpp"
 
 namespace {
 

@@ -61,10 +61,4 @@ using CommandLine =
 // possible values.
 Result<CommandLine> parse_command_line(std::span<const std::string> arguments);
 
-// parse_format() parses "hf", "mca", "torch_dist", "dcp", ...; parse_dtype_name() parses "keep"
-// (nullopt), "fp32", "bf16", "fp16", "fp8".
-Result<Format> parse_format(const std::string& name);
-Result<std::optional<tensor::DType>> parse_dtype_name(const std::string& name);
-std::string dtype_word(std::optional<tensor::DType> dtype);  // the inverse of parse_dtype_name()
-
 }  // namespace roll::convert

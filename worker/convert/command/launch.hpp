@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "worker/convert/commands.hpp"
+#include "worker/convert/command/commands.hpp"
 
 namespace roll::convert {
 

@@ -1,4 +1,4 @@
-#include "worker/convert/commands.hpp"
+#include "worker/convert/command/commands.hpp"
 
 #include <cstdio>
 #include <cstdlib>

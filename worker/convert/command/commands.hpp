@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <functional>
 
-#include "worker/convert/options.hpp"
+#include "worker/convert/command/options.hpp"
 
 namespace roll::convert {
 
