@@ -33,7 +33,7 @@ class Daemon {
     static Result<Daemon> connect_for_change(const Context& context);
 
     // Sends one request and returns the reply. If `args` has a selector of jobs, adds the name of
-    // the user that "@me" in it stands for.
+    // the user that "@me" in the selector stands for.
     Result<Json> ask(const std::string& op, Json args = Json::object());
 
     // Calls `visit` with each page of the reply to `jobs`.
@@ -51,9 +51,9 @@ class Daemon {
                                                  const std::vector<Json>& args,
                                                  std::chrono::seconds patience);
 
-    // Returns the user as whom rolld and its jobs run: the owner of the state directory, or the
-    // user that rolld reports if the directory belongs to a key's holder. nullopt if rolld reports
-    // none.
+    // Returns the user as whom rolld and its jobs run; nullopt if this user is not known. If
+    // `rollctl keys add` made the state directory, this is the user that rolld reports, otherwise
+    // the owner of the state directory.
     std::optional<uid_t> runs_as();
 
     // Returns the reply to `show` for the job. Retries while rolld restarts.
@@ -76,8 +76,8 @@ Result<Json> change(const Context& context, const std::string& op, Json args);
 // Returns the name of the user who runs this program.
 std::string user_name();
 
-// Returns the id of the one job that `selector` selects. Fails with NotFound if it selects none,
-// and with InvalidArgument if it selects several.
+// Returns the id of the one job that `selector` selects. Fails with NotFound if `selector` selects
+// no job, and with InvalidArgument if it selects several jobs.
 Result<std::uint64_t> one_job(Daemon& daemon, const std::string& selector);
 
 }  // namespace roll::cli

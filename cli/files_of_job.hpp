@@ -38,7 +38,8 @@ class Tail {
 
     std::filesystem::path file_;
     std::uint64_t offset_ = 0;
-    // The bytes before offset_, with which the place is found after the head was cut off.
+    // The bytes before offset_. If the head of the file was cut off, reading continues after the
+    // place where these bytes are found again.
     std::string seen_;
     std::string partial_;
 };

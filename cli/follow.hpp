@@ -40,15 +40,16 @@ class InterruptNote {
     struct sigaction before_ {};
 };
 
-// Returns the job once it has ended. If it failed, prints the reason, unless the output is JSON.
+// Returns the job once it has ended. If the job failed, prints the reason, unless the output is
+// JSON.
 Result<Json> await_job(const Context& context, Daemon& daemon, std::uint64_t id);
 
-// Like await_job(), but also prints the progress. A terminal shows it on one line that is
-// overwritten. Otherwise a line is printed when the state or the progress changes.
+// Like await_job(), but also prints the progress. On a terminal, the progress is on one line that
+// is overwritten. Otherwise a line is printed when the state or the progress changes.
 Result<Json> follow_job(const Context& context, Daemon& daemon, std::uint64_t id);
 
-// Waits for each of the jobs in order, with follow_job() if `follow` is set, and appends them to
-// `ended`. Returns the highest exit status.
+// Waits for each of the jobs in order, with follow_job() if `follow` is set, and appends the ended
+// jobs to `ended`. Returns the highest exit status.
 Result<int> watch_jobs(const Context& context, Daemon& daemon,
                        const std::vector<std::uint64_t>& ids, bool follow, Json& ended);
 

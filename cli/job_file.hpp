@@ -20,7 +20,7 @@ struct Source {
     Json document;
     std::string base;
     std::map<std::string, int> lines = {};  // by key path: line number in the file
-    // Text of the file, to find the lines of more keys; may be null.
+    // Text of the file, for finding the line numbers of keys that `lines` lacks; may be null.
     std::shared_ptr<const std::string> yaml = {};
     std::size_t document_index = 0;       // index of this document among those in `yaml`
     std::vector<std::string> notes = {};  // notes to print when the job is submitted

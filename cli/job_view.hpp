@@ -26,7 +26,7 @@ std::string event_text(const Json& event);
 bool is_over(const Json& job);
 
 // Returns the exit status of `wait` for a job that has ended: 0 if it succeeded, else its exit
-// code, or 1 if it has none.
+// code, or 1 if the job has no exit code.
 int exit_status(const Json& job);
 
 // Returns text such as "step 120/300  loss 2.310  41.2k tokens/s  1m 05s left"; empty if the job
@@ -34,8 +34,8 @@ int exit_status(const Json& job);
 std::string progress_text(const Json& job);
 
 // Returns the job's state and progress in one line. `width` is the width of the terminal; 0 if
-// there is none. On a terminal the line has a bar if there is room for it, and is cut to `width`
-// unless the job has ended.
+// stdout is not a terminal. On a terminal the line has a bar if there is room for it, and is cut to
+// `width` unless the job has ended.
 std::string job_line(const Json& job, std::size_t width, bool color);
 
 }  // namespace roll::cli

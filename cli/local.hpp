@@ -12,7 +12,8 @@
 
 namespace roll::cli {
 
-// Returns the path of a program next to this one. Fails with NotFound if there is none.
+// Returns the path of a program in the directory of this program. Fails with NotFound if that
+// directory has no such program.
 Result<std::string> program_path(const std::string& name);
 
 // Starts a program in its own session, so that it outlives rollctl, and appends its output to

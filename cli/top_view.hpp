@@ -34,8 +34,9 @@ struct TopData {
     std::deque<std::string> events;  // newest events, one line each, newest last
 };
 
-// Draws the newest `width` values as block characters with 8 heights. They range over `bounds`, or
-// from the smallest to the largest value if `bounds` is not given. Empty if there are no values.
+// Draws the newest `width` values as block characters with 8 heights. The heights range over
+// `bounds`, or from the smallest to the largest value if `bounds` is not given. Empty if there are
+// no values.
 std::string sparkline(const std::vector<double>& values, std::size_t width,
                       std::optional<std::pair<double, double>> bounds = std::nullopt);
 

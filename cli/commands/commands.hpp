@@ -42,8 +42,7 @@ struct SubmitOptions {
 Result<int> run_submit(const Context& context, const SubmitOptions& options);
 Result<int> run_resume(const Context& context, const std::string& selector,
                        const SubmitOptions& options);
-// Submits jobs that have ended again. With `failed_only`, submits only those that failed or were
-// cancelled.
+// Submits ended jobs again. With `failed_only`, submits only jobs that failed or were cancelled.
 Result<int> run_resubmit(const Context& context, const std::string& selector, bool failed_only,
                          const SubmitOptions& options);
 // Submits a convert or merge job. `words` are roll-convert's arguments, from "convert" or "merge"

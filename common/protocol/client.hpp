@@ -32,8 +32,8 @@ std::string encode_request(std::uint64_t id, const std::string& op, const Json& 
                            int version = kVersion);
 Result<Request> decode_request(std::string_view frame);
 
-// Returns the id of a request that decode_request() rejected, for the error reply; 0 if it has
-// none.
+// Returns the id of a request that decode_request() rejected, for the error reply; 0 if the request
+// has no id.
 std::uint64_t request_id(std::string_view frame);
 
 // Encodes a reply in the client's protocol version.

@@ -57,7 +57,7 @@ struct Ready {};  // this rank is up; the attempt has started once all its ranks
 struct Progress {
     std::string json;
 };
-// Sent by each rank from time to time. roll-worker uses it to detect stragglers and hangs.
+// Sent by each rank from time to time. roll-worker detects stragglers and hangs from these reports.
 struct StepDone {
     std::int64_t step = 0;
     std::int64_t steps = 0;   // total steps of the job
@@ -68,8 +68,10 @@ struct StepDone {
 struct CheckpointStaged {
     std::int64_t step = 0;
     std::string directory;
-    std::uint64_t asked = 0;   // number of the SaveNow that this checkpoint answers; 0: none
-    std::int64_t save_ms = 0;  // time from the step boundary to now, in ms; 0: unknown
+    std::uint64_t asked = 0;  // number of the SaveNow that this checkpoint answers; 0: none
+    // Duration of the save in ms, from the step boundary at which the save began until this message
+    // is sent; 0: unknown.
+    std::int64_t save_ms = 0;
 };
 struct CheckpointPruned {
     std::int64_t step = 0;
@@ -88,8 +90,8 @@ using Report =
 std::string encode(const Report& report);  // one line without the newline
 Result<Report> decode_report(std::string_view line);
 
-// The structs from here to Command are the messages that roll-worker sends. It sends a stop also as
-// SIGTERM, for programs that do not read stdin.
+// The structs from here to Command are the messages that roll-worker sends. roll-worker also sends
+// SIGTERM with a stop, for programs that do not read stdin.
 //
 // RecordedStep: the ledger has recorded this checkpoint, so the program may delete older ones.
 struct RecordedStep {

@@ -20,8 +20,8 @@
 namespace roll::protocol {
 
 // The protocol version. Peers down to kOldestVersion are supported: replies use the peer's version,
-// and missing fields take that version's default. Version 2 added beat_ms to heartbeats, version 3
-// secrets to start orders.
+// and missing fields take that version's default. Version 2 added beat_ms to heartbeats. Version 3
+// added secrets to start orders.
 constexpr int kVersion = 3;
 constexpr int kOldestVersion = 1;
 constexpr int kSecretsVersion = 3;  // a worker with an older version gets no jobs with secrets
@@ -92,7 +92,7 @@ struct StartOrder {
     std::string nonce;      // random per attempt; names the rendezvous of its ranks
     // Recorded checkpoints to start from, of the job and its source job, newest first.
     std::vector<WrittenCheckpoint> checkpoints;
-    std::int64_t time_limit_seconds = 0;  // time limit of the attempt; 0: none
+    std::int64_t time_limit_seconds = 0;  // time limit of the attempt; 0: no limit
     std::int64_t hang_after_seconds = 0;  // maximum time of a step; 0: no limit, -1: learned
     // Secrets for the environment of the job's programs. Never written to a file or log.
     std::map<std::string, std::string> secrets{};
@@ -109,7 +109,7 @@ struct StopOrder {
     friend bool operator==(const StopOrder&, const StopOrder&) = default;
 };
 
-// Orders a checkpoint now. rolld repeats the order until it has recorded one that answers it.
+// Orders a checkpoint now. rolld repeats the order until a recorded checkpoint answers the order.
 struct SaveOrder {
     AttemptKey attempt;
     std::uint64_t asked = 0;  // request number, increasing within an attempt
@@ -127,9 +127,9 @@ struct Answer {
     int version = kVersion;  // the worker's protocol version
     std::uint64_t incarnation = 0;
     std::uint64_t sequence = 0;  // sequence number of the heartbeat that this answers
-    std::int64_t counted = 0;    // ticks of silence counted when that heartbeat arrived
-    std::uint64_t counter = 0;   // the beacon's counter at which rolld continues counting
-    std::string beacon{};        // path of the beacon file; empty if there is none
+    std::int64_t counted = 0;    // worker's silence in ticks when heartbeat `sequence` arrived
+    std::uint64_t counter = 0;   // beacon's counter from which rolld counts the worker's silence
+    std::string beacon{};        // path of the beacon file; empty: no beacon
     std::vector<AttemptKey> keep{};
     std::vector<StartOrder> start{};
     std::vector<StopOrder> stop{};
@@ -142,8 +142,8 @@ struct Answer {
 std::string encode(const Heartbeat& heartbeat);
 std::string encode(const Answer& answer);
 Result<Heartbeat> decode_heartbeat(std::string_view frame);
-// Returns the sequence number of `frame` if `frame` and `before` differ in nothing else (as most
-// heartbeats do), else nullopt.
+// Returns the sequence number of `frame` if `frame` and `before` differ only in their sequence
+// numbers (as most heartbeats do), else nullopt.
 std::optional<std::uint64_t> repeated(std::string_view before, std::string_view frame);
 Result<Answer> decode_answer(std::string_view frame);
 

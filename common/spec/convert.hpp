@@ -22,7 +22,7 @@ struct ConvertSpec {
     std::string adapter;                // convert: adapter to convert instead of the source
     std::string target;
     std::string to;      // target format "hf", "mca", ...; empty: MCA from HF, else HF
-    std::string config;  // directory that contains the config, if `source` has none
+    std::string config;  // directory with the config, if `source` has no config
     std::string strictness = "raise_all";  // one of Megatron's strictness modes
     std::string state;                     // the optimizer state to convert; empty: the weights
     bool unmerge = false;                  // merge: remove the adapters instead of adding them

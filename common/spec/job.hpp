@@ -72,10 +72,11 @@ struct JobSpec {
     std::string account{};  // account to charge; empty for the user's default
     // Absolute directory that the job writes to. May contain "{id}", which becomes the job's id.
     std::string output;
-    // The job whose newest recorded checkpoint this one starts from. Set for resume jobs and for
+    // The job from whose newest recorded checkpoint this job starts. Set for resume jobs and for
     // automatic exports.
     std::optional<JobId> source_job;
-    // The document of the convert job that exports the model if this job succeeds; empty for none.
+    // The document of the convert job that exports the model if this job succeeds; empty: no
+    // automatic export.
     std::string export_document;
     // The whole job file as canonical JSON with absolute paths, for the worker and the ranks.
     SharedText document;

@@ -86,7 +86,8 @@ std::vector<Problem> unreadable(const Json& document) {
     return spec ? std::vector<Problem>() : std::vector<Problem>{{"", spec.error().message}};
 }
 
-// Returns the problems of sizes with each variant in place of the job's own resources.
+// Checks the sizes in the document once for each variant, with the variant's resources in place of
+// the job's own resources. Returns the problems that impossible_sizes() finds.
 std::vector<Problem> impossible_variants(const Json& document) {
     std::vector<Problem> problems;
     const Json variants = document["resources"].value("variants", Json::array());

@@ -9,7 +9,7 @@
 namespace roll::spec {
 
 // Returns a problem for each pair of sizes that do not agree. Ignores missing keys and wrong types,
-// because the schema's checker reports those.
+// because the schema's checker reports missing keys and wrong types.
 std::vector<Problem> impossible_sizes(const Json& document);
 
 // Returns the dropout keys of a job's `model` section. If model.from is set, they override the

@@ -13,8 +13,8 @@
 
 namespace roll::core {
 
-// A queue from which rolld orders allocations, created by `rollctl alloc add`. A queue that is
-// paused or being removed orders none.
+// A queue from which rolld orders allocations, created by `rollctl alloc add`. From a queue that is
+// paused or being removed, rolld orders no allocations.
 struct AllocationQueue {
     spec::PilotQueue spec;
     bool paused = false;

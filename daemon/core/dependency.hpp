@@ -20,8 +20,8 @@ const AllOf* all_of(const Index& index, const spec::After& after);
 // once that is queued. Must not be called for a dependency on an array.
 JobId awaited(const State& state, const spec::After& after);
 
-// Returns whether the dependency's result may still change, because its job has not ended or the
-// job's export has not.
+// Returns whether the dependency's result may still change, because the named job or its export has
+// not ended.
 bool may_change(const State& state, const spec::After& after, const Index& index);
 
 // Returns whether the job exists and has not ended. A job that does not exist was removed, which

@@ -65,8 +65,8 @@ struct Tasks {
     friend bool operator==(const Tasks&, const Tasks&) = default;
 };
 
-// Returns the jobs of an array whose counts this job can change: the job itself, and the job that
-// it exports.
+// Tasks has the counts of an array. Returns the array tasks for which these counts change when job
+// `id` changes: the job itself if it is a task, and the task whose model job `id` exports.
 std::vector<JobId> tasks_at(const State& state, JobId id);
 
 struct Index {

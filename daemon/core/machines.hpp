@@ -26,7 +26,7 @@ struct Fault {
 };
 
 struct Machine {
-    std::vector<Fault> faults{};  // oldest first; only those since the machine was last forgiven
+    std::vector<Fault> faults{};  // oldest first; only faults since the machine was last forgiven
     std::optional<Time> excluded_until{};  // no new work before this time
     std::string reason{};
     friend bool operator==(const Machine&, const Machine&) = default;
@@ -53,7 +53,8 @@ void note_fault(State& state, JobId id, Time at);
 // worker that ran nothing, or that was draining or being released.
 void note_loss(State& state, WorkerId id, Time at);
 
-// Returns why the machine's faults after `since` suffice to exclude it; empty if they do not.
+// Returns why the machine's faults after `since` suffice to exclude the machine; empty if these
+// faults do not suffice.
 std::string fault_of(const State& state, const Machine& machine, Time since);
 
 // Returns whether the machine would not have been excluded if later faults had been known: other

@@ -10,14 +10,14 @@
 namespace roll::core {
 
 // Returns how to treat the end of the job's current attempt: the strictest action that its exit
-// code and logs select (stop, then avoid_node, then retry). nullopt if they select none; then the
-// outcome decides.
+// code and logs select (stop, then avoid_node, then retry). nullopt if the exit code and the logs
+// select no action; then the outcome decides.
 std::optional<spec::OnExit> meaning_of(const Job& job, Outcome outcome);
 
 // Returns the labels that the end of the current attempt adds to the job.
 std::set<std::string> labels_of(const Job& job, Outcome outcome);
 
-// Returns the retry.on_log pattern that stops the job; empty if none does.
+// Returns the retry.on_log pattern that stops the job; empty if no pattern stops the job.
 std::string stopping_pattern(const Job& job, Outcome outcome);
 
 }  // namespace roll::core

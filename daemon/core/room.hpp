@@ -35,7 +35,8 @@ Room all_room(const State& state, Time now);
 Room known_room(const State& state, Time now, bool excluded = false);
 
 // Returns the capacity that no attempt holds. An attempt holds a place until all of its members
-// have ended, because the gang's next attempt must not start next to the rest of this one.
+// have ended, because the gang's next attempt must not start while members of this attempt still
+// run.
 Room free_room(const State& state, Time now);
 
 // Returns the places of a gang, the spares last; empty if the gang does not fit as a whole. Workers

@@ -1,6 +1,6 @@
 // Tracks which job writes to which output directory. Two jobs that write to the same directory at
-// once would mix their logs and checkpoints. The second is therefore refused unless it waits for
-// the first.
+// once would mix their logs and checkpoints. rolld therefore refuses the second job unless it waits
+// for the first job.
 #pragma once
 
 #include <cstdint>
@@ -16,17 +16,18 @@ namespace roll::server {
 
 class Outputs {
   public:
-    // Fails with Refused if an output of `spec` is used by another job that has not ended and that
-    // `spec` does not wait for, or if tasks of its array share an output. An output with "{id}" is
-    // not checked, because it is unique. `submission` identifies the submission, because the same
-    // submission may arrive twice in a turn.
+    // Fails with Refused if another job that has not ended uses an output of `spec`, unless `spec`
+    // waits for that job. Also fails with Refused if tasks of the array of `spec` share an output.
+    // An output with "{id}" is not checked, because it is unique. `submission` identifies the
+    // submission: a submission that arrives twice in one turn of rolld's loop does not conflict
+    // with itself.
     Result<void> check(const core::State& state, const spec::JobSpec& spec,
                        const std::string& submission);
 
     // Records the output of a queued job. Costs nothing before the first check().
     void note(JobId id, const core::Job& job);
-    // Forgets the outputs that were checked in this turn. Those of accepted jobs were recorded by
-    // note().
+    // Forgets the outputs that were checked in this turn. The outputs of accepted jobs were
+    // recorded by note().
     void end_turn() { checked_.clear(); }
 
   private:

@@ -57,7 +57,7 @@ class Server {
     static Result<std::unique_ptr<Server>> make(boost::asio::io_context& io, ServerOptions options,
                                                 ledger::Ledger ledger);
 
-    // Serves until stop(), a `shutdown` request or a fatal error. Returns that error.
+    // Serves until stop() or a `shutdown` request. Fails if a fatal error ends the loop.
     Result<void> run();
     void stop();
     // Ends the beacon's thread. Call it after run(). Returns false if the beacon's volume hangs. Do

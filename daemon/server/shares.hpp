@@ -1,8 +1,8 @@
 // Bulk requests (cancel, close, hold, release or update many jobs). Each turn processes a part of
 // the jobs, so that turns stay short and workers and other clients are served in between. The
 // answer is sent once all changes are committed. A client that waits only for a limited time gets
-// the progress and a ticket with which it can ask again. If rolld ends in between, some jobs are
-// changed and no answer is sent. Repeating the request then changes the rest.
+// the progress and a ticket with which it can ask again. If rolld ends before all jobs are changed,
+// no answer is sent. If the client repeats the request, rolld changes the remaining jobs.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// Decides from the beacon of another rolld whether this one may serve (leases rules 17 and 19).
+// Decides from the beacon of another rolld whether this rolld may serve (leases rules 17 and 19).
 //
 // The ledger's lock excludes another rolld on this machine. A rolld on another machine, or one that
 // uses a copy of this ledger, is visible only in its beacon.
@@ -24,7 +24,7 @@ io::Beacon own_beacon(const ServerOptions& options, std::uint64_t incarnation);
 // not started, for 35 beats plus the time for which the older rolld may continue without reading
 // the beacon. `volume_patience` becomes the longer of both rollds' values.
 //
-// Blocks for a while if a rolld on another machine wrote the beacon.
+// If a rolld on another machine wrote the beacon, blocks to observe whether the beacon changes.
 Result<core::Started> claim_beacon(ServerOptions& options, const core::State& state);
 
 }  // namespace roll::server

@@ -31,7 +31,7 @@ constexpr int kGuardReaper = 4;
 
 struct Program {
     std::vector<std::string> arguments;
-    // Added to the guard's own variables; replaces those of the same name
+    // Added to the guard's own variables; replaces variables of the same name
     std::vector<std::string> environment;
     std::string directory;
     std::string log;  // path of the log for stdout and stderr; its parent directories are created

@@ -293,7 +293,8 @@ Result<void> work(const Flags& flags, const std::vector<std::string>& words) {
 
 Result<void> reap(const Flags& flags) {
     ::prctl(PR_SET_NAME, "roll-reaper");
-    // queue the signals, because the reaper must outlive roll-worker
+    // queue the signals that ask for an end: such a signal must not kill the reaper (this process),
+    // because the reaper must still run when roll-worker has ended
     const io::Descriptor signals = queue_end_signals();
     ROLL_TRY(const io::StateDirectory directory, io::StateDirectory::find(flags.dir));
     const std::string node = identify(flags).node;

@@ -123,8 +123,8 @@ class RunDirectory {
     std::vector<Built> walls_{};
     io::Descriptor file_{};  // the journal
     std::int64_t bytes_ = 0;
-    // "forget" lines that the next write includes; if roll-worker dies first, the next one reports
-    // these ends again
+    // "forget" lines that the next write includes; if roll-worker dies before that write, the next
+    // roll-worker reports these ends again
     std::string forgotten_{};
 };
 

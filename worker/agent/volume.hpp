@@ -30,7 +30,8 @@ struct Published {
 };
 using VolumeEvent = std::variant<Looked, Published>;
 
-// Runs the operations. The destructor waits for those still running, forever if the volume hangs.
+// Runs the operations. The destructor waits for operations that still run, forever if the volume
+// hangs.
 class Volume {
   public:
     Volume();

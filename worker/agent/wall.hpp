@@ -1,8 +1,9 @@
 // The wall confines an attempt's processes, so that roll-worker can end all of them, even if the
 // attempt's guard was killed, and whatever environment, session, parent or user they have by now.
 //
-//   cgroup      a cgroup v2 for each attempt, ended by cgroup.kill. Programs enter it before they
-//               are executed. It is in a cgroup of this roll-worker, which the next one also ends.
+//   cgroup      a cgroup v2 for each attempt, ended by cgroup.kill. Programs enter the
+//               cgroup before they are executed. The cgroup is inside a cgroup of this roll-worker;
+//               the next roll-worker kills the processes that are left in that cgroup.
 //   namespace   the guard is process 1 of a PID namespace. When the guard ends, the kernel ends all
 //               processes of the namespace.
 //   marks       ROLL_* in the environment, and the tree of processes. This kind is weaker: if

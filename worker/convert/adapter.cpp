@@ -61,15 +61,15 @@ bool equal(const tensor::StridedView& a, const tensor::StridedView& b) {
     return std::memcmp(one.view().first, other.view().first, size) == 0;
 }
 
-// The LoRA modules of a native tensor, one per source, in the order of the sources; null for a
-// source without LoRA.
+// The LoRA modules of a native tensor: one for each HuggingFace tensor in NativeTensor::sources, in
+// the same order; null for a HuggingFace tensor without LoRA.
 using Members = std::vector<const LoraModule*>;
 
 struct Fused {
     std::int64_t lora_rank = 0;
     double scale = 0;
     tensor::StridedView a;
-    std::vector<tensor::StridedView> b;  // B of each source
+    std::vector<tensor::StridedView> b;  // LoRA's B of each HuggingFace tensor that is fused
     std::vector<std::shared_ptr<const void>> keep;
 };
 

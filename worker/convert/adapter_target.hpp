@@ -1,4 +1,4 @@
-// Converts PEFT's adapters to native ones of any layout, and native ones to PEFT's.
+// Converts PEFT adapters to native adapters of any layout, and native adapters to PEFT adapters.
 #pragma once
 
 #include <filesystem>

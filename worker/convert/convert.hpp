@@ -32,7 +32,7 @@ struct Request {
     // form of the experts in the target (mca.hpp); nullopt: like the source
     std::optional<bool> grouped_experts = {};
     std::optional<bool> local_names = {};
-    // multiplied by tp; the vocabulary is padded to a multiple of that; 0: no padding
+    // the vocabulary is padded to a multiple of this number times tp; 0: no padding
     std::int64_t vocab_divisor = 0;
     // checkpoint version of a Megatron target; 0 to 2: before Megatron core
     int megatron_version = 3;

@@ -160,8 +160,9 @@ class DistOpener {
                     "usual");
     }
 
-    // Returns true if the requested optimizer state replaces this tensor. Buffers have no optimizer
-    // state; with kMainWeights, they keep their value among the weights.
+    // Returns true if the requested optimizer state is read instead of this tensor. A buffer has no
+    // optimizer state: with kMainWeights (the fp32 copies of the weights), the buffer itself is
+    // read; with any other state, the buffer is left out.
     bool is_held(const std::string& name) const {
         return !source_.state.empty() && (source_.state != kMainWeights || held_.contains(name));
     }

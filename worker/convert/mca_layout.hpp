@@ -12,15 +12,16 @@
 namespace roll::convert {
 
 // Returns every tensor of every rank's file, file by file. Fails with InvalidArgument if a tensor
-// cannot be split evenly; the message has the tensor's name and the two numbers.
+// cannot be split evenly; the message has the tensor's name, its size and the number of parts.
 Result<std::vector<Stored>> mca_layout(const std::vector<families::NativeTensor>& native,
                                        const Model& model, const formats::McaConfig& config);
 
-// The shard of a native tensor that one tensor-parallel rank holds. With tp 1 it is the whole
-// tensor with the places of its HuggingFace parts. If tp is a multiple of the number of key-value
-// groups, the fused rows are split into tp equal parts, as in Megatron since 0.16; a rank then has
-// a part of a group. shard_of() fails with InvalidArgument if a division has a remainder; the
-// message has both numbers.
+// The shard of a native tensor that one tensor-parallel rank holds, with the positions of the
+// HuggingFace tensors in it. With tp 1 the shard is the whole tensor. If tp is a multiple of the
+// number of key-value groups, the rows of the fused query, key and value are split into tp equal
+// parts, as in Megatron since 0.16; a rank may then have only a part of a group. shard_of() fails
+// with InvalidArgument if a size is not divisible by the number of parts; the message has the size
+// and the number of parts.
 struct Shard {
     Shape shape;
     std::vector<Piece> pieces;

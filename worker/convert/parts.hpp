@@ -31,8 +31,8 @@ struct Part {
 std::vector<bool> own_files(const Plan& plan, const Part& part);
 
 // What a process has completed. Written: its own files. Whole: all files of the target; process 0
-// announces it once every process has written its own. Verified: the check of the process's share
-// of the target.
+// announces Whole once every process has written its files. Verified: the check of the process's
+// share of the target.
 enum class Phase { Writing, Written, Whole, Verified };
 
 class Meeting {

@@ -1,5 +1,5 @@
 // Reads rank files (torch files with a state dict) and matches their tensors with the expected
-// ones. Accepts every spelling of a tensor's name that Megatron has used.
+// tensors. Accepts every spelling of a tensor's name that Megatron has used.
 #pragma once
 
 #include <array>
@@ -33,7 +33,7 @@ class RankReader {
     Result<void> read(std::shared_ptr<const formats::TorchFile> file, const std::string& label,
                       const std::vector<std::string>& sections);
 
-    // Checks that all expected tensors were found, and no unexpected ones.
+    // Checks that all expected tensors were found, and no unexpected tensors.
     Result<void> finish() { return matcher_.finish(); }
 
   private:
@@ -59,7 +59,7 @@ void order_by_part(Stored& qkv);
 bool is_qkv(const Stored& stored);
 
 // Checks that a checkpoint below version 2 can have this attention tensor. Fails with
-// InvalidArgument if the model has query groups, because those versions define no row order for
+// InvalidArgument if the model has query groups, because versions below 2 define no row order for
 // groups.
 Result<void> check_heads(const Stored& qkv, double version);
 

@@ -20,8 +20,8 @@ std::string dtype_word(std::optional<tensor::DType> dtype);  // the inverse of p
 // the threads of its slots and always verifies.
 spec::ConvertSpec spec_of(const Request& request);
 
-// Returns the request of a job's spec. If the spec has no source, the request has none. Fails with
-// InvalidArgument if a format or type is unknown; the message names it.
+// Returns the request of a job's spec. If the spec has no source, the request has no source. Fails
+// with InvalidArgument if a format or type is unknown; the message names the format or type.
 Result<Request> request_of(const spec::ConvertSpec& spec);
 
 }  // namespace roll::convert

@@ -12,12 +12,12 @@ namespace roll::convert {
 
 enum class Strictness {
     RaiseAll,            // fail on missing and on unexpected tensors
-    RaiseUnexpected,     // fail on unexpected tensors; drop missing ones
+    RaiseUnexpected,     // fail on unexpected tensors; drop missing tensors
     AssumeOkUnexpected,  // like RaiseUnexpected, because Roll reads everything before it writes
     LogAll,              // warn about missing and unexpected tensors, and leave them out
-    LogUnexpected,       // warn about unexpected tensors; drop missing ones
+    LogUnexpected,       // warn about unexpected tensors; drop missing tensors
     ReturnAll,           // report missing and unexpected tensors, and leave them out
-    ReturnUnexpected,    // report unexpected tensors; drop missing ones
+    ReturnUnexpected,    // report unexpected tensors; drop missing tensors
     IgnoreAll,           // leave out missing and unexpected tensors silently
 };
 

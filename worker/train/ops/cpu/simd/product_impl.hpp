@@ -62,7 +62,8 @@ void tile_column(Rows<X> c, Elements<E> a, Rows<const E> b, Sizes sizes, int siz
     for (; row < sizes.rows; next(1)) tile<X, E, 1, V>(c, a, b, sizes.inner, size, add);
 }
 
-// Computes c = a @ b, or adds a @ b to c if `add`. Sizes::inner is the number of factors in a sum.
+// Computes c = a @ b, or adds a @ b to c if `add`. Sizes::inner is the number of columns of a,
+// which is the number of rows of b.
 template <class T, class E>
 void product(Rows<T> c, Elements<E> a, Rows<const E> b, Sizes sizes, bool add) {
     constexpr int kWidth = Vec<T>::size(), kVectors = kTileVectors<T>;
