@@ -1,5 +1,5 @@
-// What all commands need: the state directory, and how to print. Data goes to stdout, messages for
-// people go to stderr.
+// Holds the data that all commands use: the state directory, and how to print. Data goes to stdout,
+// messages for people go to stderr.
 #pragma once
 
 #include <chrono>

@@ -336,7 +336,7 @@ class Checker {
         const OrderedJson& asked = schema["if"];
         Checker condition(asked);
         condition.check_object(asked, value, "");
-        // Whether a key that `if` names is missing. Roll then takes `else`; JSON Schema would take
+        // True if a key that `if` names is missing. Roll then takes `else`; JSON Schema would take
         // `then`.
         bool absent = false;
         if (asked.contains("properties")) {

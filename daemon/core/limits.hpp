@@ -18,8 +18,8 @@ struct Excess {
     std::string why;   // one sentence about the excess
     // Setting in rolld.yaml, e.g. "accounts.lab.gpus"; empty if raising it does not help.
     std::string setting;
-    // What to change if the job exceeds the limit even with nothing else running; empty if the end
-    // of other jobs suffices.
+    // The change to make if the job exceeds the limit even with nothing else running; empty if the
+    // job can start once other jobs end.
     std::string remedy{};
 };
 

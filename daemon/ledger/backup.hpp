@@ -19,7 +19,7 @@ Result<std::int64_t> back_up(const std::filesystem::path& state,
 struct Restored {
     std::int64_t newest = 0;     // number of the newest event of the restored ledger
     std::uint64_t next_job = 1;  // number that the next job gets
-    // Where the previous ledger is now: `state`/ledger-before-MILLISECONDS.
+    // Path of the previous ledger after the restore: `state`/ledger-before-MILLISECONDS.
     std::filesystem::path before;
 };
 

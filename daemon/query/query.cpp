@@ -204,7 +204,7 @@ class Waits {
     std::string other_{};
 };
 
-// What the fields of a job's summary are computed from.
+// The data from which the fields of a job's summary are computed.
 struct View {
     const core::State& state;
     JobId id;

@@ -56,7 +56,8 @@ struct NodeRow {
 };
 Result<std::vector<NodeRow>> parse_nodes(std::string_view text);
 
-// What the result of sbatch means. Unknown: the job may have been queued.
+// The outcome of a submission, judged by the result of sbatch. Unknown: the job may have been
+// queued.
 enum class Submission { Accepted, Refused, Unknown };
 Submission judge_submission(bool timed_out, int exit_code, std::string_view errors);
 

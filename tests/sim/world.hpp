@@ -73,8 +73,7 @@ class World {
         std::uint64_t incarnation = 0;
         std::uint64_t counter = 0;
     };
-    // What the auditor knows of an attempt at the time of rolld's answer to a heartbeat that names
-    // it.
+    // The auditor's knowledge of an attempt when rolld answers a heartbeat that names the attempt.
     struct Truth {
         bool current = false;
         std::int64_t recorded = 0;  // step of the newest recorded checkpoint

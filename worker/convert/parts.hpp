@@ -30,9 +30,9 @@ struct Part {
 // largest to smallest, each to the process that has the fewest bytes so far.
 std::vector<bool> own_files(const Plan& plan, const Part& part);
 
-// What a process has completed. Written: its own files. Whole: all files of the target; process 0
-// announces Whole once every process has written its files. Verified: the check of the process's
-// share of the target.
+// The stage that a process has completed. Written: its own files. Whole: all files of the target;
+// process 0 announces Whole once every process has written its files. Verified: the check of the
+// process's share of the target.
 enum class Phase { Writing, Written, Whole, Verified };
 
 class Meeting {

@@ -31,9 +31,10 @@ struct CharacterSet {
 };
 
 struct PatternNode {
-    // What a node matches. Set: `min` to `max` characters of a set. Choice: the first branch that
-    // leads to a match. Look: no text, but its branch must match here (or must not, if `negative`).
-    // Jump: no text; matching continues at `next`. Accept: no text; the match ends here.
+    // The kind of text that a node matches. Set: `min` to `max` characters of a set. Choice: the
+    // first branch that leads to a match. Look: no text, but its branch must match here (or must
+    // not, if `negative`). Jump: no text; matching continues at `next`. Accept: no text; the match
+    // ends here.
     enum class Kind : std::uint8_t { Set, Choice, Look, Jump, Accept };
     Kind kind = Kind::Accept;
     bool possessive = false;

@@ -1,4 +1,4 @@
-// What a job may request besides whole slots and GPUs: a share of a GPU, variants, network
+// Tests the requests of a job besides whole slots and GPUs: a share of a GPU, variants, network
 // segments, NUMA nodes and spares.
 #include "daemon/core/limits.hpp"
 #include "tests/daemon/core/desk.hpp"

@@ -20,7 +20,7 @@ struct File {
     char* name;
 };
 
-// What a write or truncation replaced. Kept until the file is synced.
+// The bytes that a write or truncation replaced. Kept until the file is synced.
 struct Undo {
     sqlite3_file* file;
     sqlite3_int64 size;

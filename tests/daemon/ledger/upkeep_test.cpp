@@ -222,7 +222,7 @@ TEST(Backup, WhatCannotBeLookedAtIsToldInASentence) {
     EXPECT_FALSE(restore(folder.path / endless, folder.path / "state", 9, kDay0));
 }
 
-// What a killed rolld leaves if the end of its WAL is lost: of six jobs, only two are known.
+// The ledger of a killed rolld whose WAL lost its end: of six jobs, only two are known.
 struct TornLedger {
     Folder folder;
     std::filesystem::path state = folder.path / "state";
