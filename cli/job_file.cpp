@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/job_sizes.hpp"
 #include "cli/model_check.hpp"
 #include "cli/toml_file.hpp"
 #include "common/files.hpp"
@@ -114,104 +115,6 @@ std::string line_of(const Lines& lines, std::string path) {
     return "";
 }
 
-// Reading YAML takes 0.4 us per byte, so longer documents are refused by the sizes of their lines.
-// Up to this size, the exact limit applies to the parsed document, which has no indentation and no
-// comments.
-constexpr std::size_t kYamlBytesMax = 2 * spec::kDocumentBytesMax;
-
-// Returns the key at the start of a line of block YAML or indented JSON; empty if there is none.
-std::string_view key_of(std::string_view line) {
-    const std::size_t quote = line.starts_with('"') || line.starts_with('\'') ? 1 : 0;
-    const auto is_other = [](unsigned char c) { return std::isalnum(c) == 0 && c != '_'; };
-    const auto* const begin = line.begin() + quote;
-    const auto* const end = std::find_if(begin, line.end(), is_other);
-    const std::string_view after = line.substr(static_cast<std::size_t>(end - line.begin()));
-    if (end == begin || (quote == 1 && !after.starts_with(line.front()))) return {};
-    const std::string_view colon = after.substr(quote);
-    if (!colon.starts_with(':') || (colon.size() > 1 && colon[1] != ' ')) return {};
-    return {begin, end};
-}
-
-// Returns whether the line starts a block scalar: "key: |" or "key: >-".
-bool begins_block(std::string_view line) {
-    const std::size_t mark = line.find_last_not_of("0123456789+- \r");
-    return mark != line.npos && mark > 0 && line[mark - 1] == ' ' &&
-           (line[mark] == '|' || line[mark] == '>');
-}
-
-// Measures the values of one YAML document by its lines, without parsing them.
-class Sizes {
-  public:
-    void add(std::string_view line, int number) {
-        bytes_ += line.size() + 1;
-        const std::size_t indent = line.find_first_not_of(' ');
-        if (indent == line.npos) return grow(line.size() + 1);
-        if (in_block_ && indent > keys_.back().indent) return grow(line.size() + 1);
-        const std::string_view key = key_of(line.substr(indent));
-        if (key.empty()) return grow(line.size() + 1);
-        while (!keys_.empty() && keys_.back().indent >= indent) keys_.pop_back();
-        std::string path = keys_.empty() ? "" : keys_.back().path;
-        path += path.empty() ? "" : ".";
-        keys_.push_back({path.append(key), indent, number, 0});
-        in_block_ = begins_block(line);
-        grow(line.size() - indent - key.size());
-    }
-    // Returns the problem if the document is too large; it names the largest value.
-    std::optional<std::string> problem() const {
-        if (bytes_ <= kYamlBytesMax) return std::nullopt;
-        const spec::Problem found = spec::too_large(largest_.path, largest_.bytes, bytes_);
-        if (largest_.path.empty()) return "a value " + found.message;
-        return fmt::format("line {}: {} {}", largest_.line, found.path, found.message);
-    }
-
-  private:
-    struct Key {
-        std::string path;
-        std::size_t indent = 0;
-        int line = 0;
-        std::size_t bytes = 0;
-    };
-    void grow(std::size_t bytes) {
-        if (keys_.empty()) keys_.push_back({});
-        keys_.back().bytes += bytes;
-        if (keys_.back().bytes > largest_.bytes) largest_ = keys_.back();
-    }
-
-    std::vector<Key> keys_;  // the current key and its parents
-    Key largest_;
-    std::size_t bytes_ = 0;
-    bool in_block_ = false;
-};
-
-// Calls `use` with each line and its number.
-template <class Use>
-void for_each_line(std::string_view text, Use use) {
-    int number = 0;
-    while (!text.empty()) {
-        const std::size_t end = std::min(text.find('\n'), text.size());
-        use(text.substr(0, end), ++number);
-        text.remove_prefix(std::min(end + 1, text.size()));
-    }
-}
-
-// Fails with InvalidArgument if a document is so large that parsing it would take seconds.
-Result<void> check_sizes(std::string_view text, const std::string& file) {
-    if (text.size() <= kYamlBytesMax) return {};
-    std::optional<std::string> problem;
-    Sizes sizes;
-    for_each_line(text, [&](std::string_view line, int number) {
-        if (line.starts_with("---")) {
-            if (!problem) problem = sizes.problem();
-            sizes = Sizes();
-        }
-        sizes.add(line, number);
-    });
-    if (!problem) problem = sizes.problem();
-    if (!problem) return {};
-    return fail(ErrorCode::InvalidArgument,
-                fmt::format("{} cannot be queued:\n  {}", file, *problem));
-}
-
 // Reads JSON: one value, or one per line. Skips empty lines, comments and document marks. Returns
 // nullopt if the text is not JSON.
 std::optional<std::vector<Json>> read_json(std::string_view text) {
@@ -229,9 +132,9 @@ std::optional<std::vector<Json>> read_json(std::string_view text) {
     return documents;
 }
 
-}  // namespace
-
-Result<std::vector<Source>> read_job_file(const std::string& file) {
+// Reads a job file; "-" stands for standard input. Refuses devices, because some of them never end.
+Result<std::string> read_text(const std::string& file) {
+    if (file == "-") return read_file("/dev/stdin");
     std::error_code error;
     if (fs::is_directory(file, error)) {
         return fail(
@@ -241,7 +144,20 @@ Result<std::vector<Source>> read_job_file(const std::string& file) {
                         file),
             fmt::format("rollctl submit {}/*.yaml", fs::path(file).lexically_normal().string()));
     }
-    ROLL_TRY(const std::string text, file == "-" ? read_file("/dev/stdin") : read_file(file));
+    if (fs::is_character_file(file, error) && fs::path(file).filename() != "stdin") {
+        return fail(ErrorCode::InvalidArgument,
+                    fmt::format("{} is a device; submit accepts job files (YAML, JSON or TOML) and "
+                                "scripts that start with #!",
+                                file),
+                    "rollctl submit - reads the job file from standard input");
+    }
+    return read_file(file);
+}
+
+}  // namespace
+
+Result<std::vector<Source>> read_job_file(const std::string& file) {
+    ROLL_TRY(const std::string text, read_text(file));
     if (text.starts_with("#!")) {
         ROLL_TRY(Source script, script_source(text, file));
         return std::vector{std::move(script)};

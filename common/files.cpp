@@ -73,6 +73,10 @@ Result<struct stat> regular_stat(int fd, const std::filesystem::path& path) {
     return info;
 }
 
+// Limit of files that are read whole. Without it, a device or a pipe that never ends would take all
+// memory.
+constexpr std::size_t kReadBytesMax = std::size_t{1} << 30;
+
 Result<std::string> read_all(int fd, const std::filesystem::path& path) {
     std::string content;
     char buffer[1 << 16];
@@ -81,6 +85,9 @@ Result<std::string> read_all(int fd, const std::filesystem::path& path) {
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return fail_errno("cannot read", path);
         if (n == 0) return content;
+        if (content.size() >= kReadBytesMax)
+            return fail(ErrorCode::InvalidArgument,
+                        path.string() + " has more than 1 GiB; allowed: at most 1 GiB");
         content.append(buffer, static_cast<std::size_t>(n));
     }
 }

@@ -179,6 +179,14 @@ TEST(ReadJobFile, NamesTheFieldThatMakesAJobTooLargeBeforeParsing) {
     names("[" + large + "]", "a value");
 }
 
+TEST(ReadJobFile, RefusesADevice) {
+    const auto sources = read_job_file("/dev/zero");
+    ASSERT_FALSE(sources);
+    EXPECT_EQ(sources.error().message,
+              "/dev/zero is a device; submit accepts job files (YAML, JSON or TOML) and scripts "
+              "that start with #!");
+}
+
 TEST(ReadJobFile, AppliesTheLimitToEachJobOfAFile) {
     const std::string line = R"({"name": "x", "script": ")" + std::string(3 << 20, 'x') + "\"}\n";
     EXPECT_EQ(refusal_of(line + line + line), "");
