@@ -19,7 +19,8 @@ endif()
 
 # Installs the converter as a library: find_package(roll), then link roll::convert. Headers keep their paths
 # ("worker/convert/convert.hpp") below include/roll. The component `library` has no programs and no LibTorch.
-set(library_targets roll_flags roll_common roll_tensor roll_spec roll_protocol roll_families roll_formats roll_convert)
+set(library_targets roll_flags roll_common roll_tensor roll_spec roll_protocol roll_families roll_formats roll_layout
+                    roll_convert)
 foreach(target ${library_targets})
   string(REPLACE "roll_" "" export_name ${target})
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${export_name})

@@ -7,7 +7,7 @@
 #include "tests/fuzz/input.hpp"
 #include "worker/convert/command/options.hpp"
 #include "worker/convert/request.hpp"
-#include "worker/convert/stages.hpp"
+#include "worker/layout/stages.hpp"
 
 namespace {
 
@@ -29,11 +29,11 @@ void check_job(const Request& request) {
     const auto again = request_of(spec);
     ROLL_CHECK(again && spec_of(*again) == spec);
     if (request.layout.pp * request.layout.vpp > 64) return;
-    const auto ranges = split_layers(24, request.layout);
+    const auto ranges = roll::layout::split_layers(24, request.layout);
     if (!ranges) return;
     std::int64_t layers = 0;
     for (const auto& stage : *ranges)
-        for (const LayerRange& range : stage) layers += range.end - range.begin;
+        for (const auto& range : stage) layers += range.end - range.begin;
     ROLL_CHECK(layers == 24);
 }
 

@@ -15,7 +15,7 @@ LAYERS = {
     'common': 0, 'schemas': 0,
     'spec': 1, 'tensor': 1, 'yaml': 1,
     'core': 2, 'protocol': 2, 'plan': 2, 'families': 2, 'formats': 2, 'tokenizer': 1.5, 'corpus': 2,
-    'io': 2.3, 'slurm': 2.6,  # io's client speaks the protocol
+    'layout': 2.2, 'io': 2.3, 'slurm': 2.6,  # io's client speaks the protocol
     'ledger': 3, 'engine': 3, 'gateway': 3, 'query': 3, 'agent': 3, 'checkpoint': 3, 'convert': 3,
     'convert_command': 3.5, 'dispatch': 3, 'pilots': 3, 'secrets': 3, 'server': 4, 'cli': 4,
     'train_process': 3.1, 'train_simd': 3.1, 'train_comm': 3.2, 'train_ops': 3.2, 'train_cpu': 3.3,
@@ -23,7 +23,7 @@ LAYERS = {
     'train_data': 3.5, 'train_report': 3.6, 'train_save': 3.7, 'train_job': 4,
 }
 # Folders that decide: no clock, I/O, threads, randomness or iteration order.
-PURE = ('daemon/core/', 'worker/plan/')
+PURE = ('daemon/core/', 'worker/layout/', 'worker/plan/')
 PURE_INCLUDES = re.compile(
     r'#include [<"](iostream|fstream|cstdio|thread|mutex|atomic|future|condition_variable|random'
     r'|ctime|unordered_map|unordered_set|unistd\.h|fcntl\.h|sys/|boost/|zmq|sqlite3|spdlog/'

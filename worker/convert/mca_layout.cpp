@@ -3,7 +3,7 @@
 #include <array>
 
 #include "common/check.hpp"
-#include "worker/convert/stages.hpp"
+#include "worker/layout/stages.hpp"
 
 namespace roll::convert {
 namespace {
@@ -256,7 +256,7 @@ Result<void> check_experts(std::int64_t experts, const formats::McaLayout& layou
 }
 
 Result<void> add_chunk(Builder& builder, const std::vector<NativeTensor>& native,
-                       const LayerRange& layers, const Place& place,
+                       const layout::LayerRange& layers, const Place& place,
                        const formats::McaLayout& layout) {
     const bool first = place.rank.pp == 0 && place.chunk == 0;
     const bool last = place.rank.pp == layout.pp - 1 && place.chunk == layout.vpp - 1;
@@ -362,7 +362,7 @@ Result<std::vector<Stored>> mca_layout(const std::vector<NativeTensor>& native, 
     }
     const formats::McaLayout& layout = config.layout;
     ROLL_TRY_VOID(check_experts(experts, layout));
-    ROLL_TRY(const auto ranges, split_layers(layers, layout));
+    ROLL_TRY(const auto ranges, layout::split_layers(layers, layout));
     Builder builder(model, config, experts / layout.ep);
     Place place;
     for (place.rank.pp = 0; place.rank.pp < layout.pp; ++place.rank.pp)

@@ -1,8 +1,8 @@
-#include "worker/convert/stages.hpp"
+#include "worker/layout/stages.hpp"
 
 #include <gtest/gtest.h>
 
-namespace roll::convert {
+namespace roll::layout {
 namespace {
 
 using formats::McaLayout;
@@ -62,4 +62,4 @@ TEST(Stages, RefuseWhatDoesNotDivide) {
 }
 
 }  // namespace
-}  // namespace roll::convert
+}  // namespace roll::layout

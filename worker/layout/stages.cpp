@@ -1,9 +1,9 @@
-#include "worker/convert/stages.hpp"
+#include "worker/layout/stages.hpp"
 
 #include <cctype>
 #include <string>
 
-namespace roll::convert {
+namespace roll::layout {
 namespace {
 
 tl::unexpected<Error> invalid(std::string what) {
@@ -128,4 +128,4 @@ Result<std::vector<std::vector<LayerRange>>> split_layers(std::int64_t layers,
     return ranges;
 }
 
-}  // namespace roll::convert
+}  // namespace roll::layout

@@ -7,7 +7,7 @@
 #include "common/error.hpp"
 #include "worker/formats/mca.hpp"
 
-namespace roll::convert {
+namespace roll::layout {
 
 struct LayerRange {
     std::int64_t begin = 0;
@@ -21,4 +21,4 @@ struct LayerRange {
 Result<std::vector<std::vector<LayerRange>>> split_layers(std::int64_t layers,
                                                           const formats::McaLayout& layout);
 
-}  // namespace roll::convert
+}  // namespace roll::layout
