@@ -6,10 +6,17 @@
 #include <string>
 #include <vector>
 
-#include "worker/agent/guard.hpp"
 #include "worker/agent/nvml.hpp"
 
 namespace roll::agent {
+
+// A GPU whose memory in use must not exceed `most_used_bytes` when a program starts, because the
+// driver releases an earlier process's memory only some time after that process ends.
+struct GpuRoom {
+    std::string name;  // the GPU's name as in CUDA_VISIBLE_DEVICES
+    std::int64_t most_used_bytes = 0;
+    friend bool operator==(const GpuRoom&, const GpuRoom&) = default;
+};
 
 // A GPU with more memory in use than allowed before a program starts.
 struct HeldGpu {

@@ -20,6 +20,7 @@
 #include "common/protocol/rank.hpp"
 #include "worker/agent/clock.hpp"
 #include "worker/agent/gpu_room.hpp"
+#include "worker/agent/guard_plan.hpp"
 #include "worker/agent/leash.hpp"
 #include "worker/agent/lines.hpp"
 #include "worker/agent/log_cap.hpp"

@@ -7,7 +7,7 @@
 
 #include "common/error.hpp"
 #include "common/protocol/worker.hpp"
-#include "worker/agent/guard.hpp"
+#include "worker/agent/guard_plan.hpp"
 
 namespace roll::agent {
 

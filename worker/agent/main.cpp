@@ -13,6 +13,7 @@
 #include "worker/agent/agent.hpp"
 #include "worker/agent/clock.hpp"
 #include "worker/agent/cpus.hpp"
+#include "worker/agent/guard.hpp"
 #include "worker/agent/host.hpp"
 #include "worker/agent/links.hpp"
 #include "worker/agent/nvml.hpp"

@@ -14,6 +14,7 @@
 
 #include "common/io/passing.hpp"
 #include "worker/agent/clock.hpp"
+#include "worker/agent/guard.hpp"
 
 namespace roll::agent {
 namespace {

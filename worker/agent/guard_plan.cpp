@@ -1,5 +1,6 @@
+#include "worker/agent/guard_plan.hpp"
+
 #include "common/json.hpp"
-#include "worker/agent/guard.hpp"
 
 namespace roll::agent {
 namespace {
