@@ -30,7 +30,7 @@
 #include "common/protocol/worker.hpp"
 #include "common/time.hpp"
 #include "tests/bench/bare_server.hpp"
-#include "worker/agent/beat_grid.hpp"
+#include "worker/agent/core/beat_grid.hpp"
 
 namespace {
 

@@ -17,7 +17,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SESSIONS, CORE, LEASE = 'daemon/gateway/sessions.cpp', 'worker/agent/agent_core.cpp', 'worker/agent/lease.cpp'
+SESSIONS, CORE, LEASE = 'daemon/gateway/sessions.cpp', 'worker/agent/core/agent_core.cpp', 'worker/agent/core/lease.cpp'
 WRITER, TAKE_OVER = 'daemon/gateway/beacon_writer.cpp', 'daemon/server/take_over.cpp'
 
 # (rule, file, text, replacement, program, tests); those of rolld itself are rolld_test's or beats_test's
@@ -57,7 +57,7 @@ MUTANTS = [
     (12, CORE, 'if (bound >= rules_.lease)\n', 'if (false)\n', 'agent_core_test', '*AtTheLeaseItStops*'),
     (12, CORE, 'if (bound >= rules_.lease + rules_.fence)\n', 'if (false)\n', 'agent_core_test', '*AtTheLeaseItStops*'),
     (12, CORE, 'if (orphan) stop', 'if (false) stop', 'agent_core_test', '*AnOrphanStops*'),
-    (13, 'worker/agent/guard.cpp', 'boot_now() >= leash_.killed_at()', 'false', 'supervisor_test',
+    (13, 'worker/agent/process/guard.cpp', 'boot_now() >= leash_.killed_at()', 'false', 'supervisor_test',
      'SupervisorTest.TheGuardKillsWhenTheLeashRunsOut'),
     (14, CORE, '    ran_.insert(entry.attempt);\n', '', 'agent_core_test', '*ALeftoverIsReportedEnded*'),
     (15, CORE, 'if (bound.at(now) >= rules_.lease) return;', '', 'agent_core_test', '*AStartThatWasHeldUp*'),

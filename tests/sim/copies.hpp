@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "tests/sim/random.hpp"
-#include "worker/agent/agent_core.hpp"
-#include "worker/agent/supervisor.hpp"
+#include "worker/agent/core/agent_core.hpp"
+#include "worker/agent/process/supervisor.hpp"
 
 namespace roll::sim {
 

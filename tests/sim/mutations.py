@@ -178,7 +178,7 @@ MUTATIONS = {
         ('r.get<std::vector<std::int64_t>>("steps")', '{}', 'recorded steps get lost on the wire'),
         ('r.get<std::int64_t>("counted")', '0', 'the silence that was counted gets lost on the wire'),
     ],
-    'worker/agent/agent_core.cpp': [
+    'worker/agent/core/agent_core.cpp': [
         ('if (draining_ || attempts_.contains(order.attempt) ||', 'if (draining_ ||',
          'an attempt starts twice on a node'),
         ('return refuse_to_start(order.attempt, "infra",\n', 'return; refuse_to_start(order.attempt, "infra",\n',
@@ -187,7 +187,7 @@ MUTATIONS = {
          'if (false) kill(*attempt, StopCause::Fenced,', 'FENCED is not obeyed'),
         ('attempt->bound.answered(', 'if (false) attempt->bound.answered(', 'answers lower no bound'),
     ],
-    'worker/agent/lease.cpp': [
+    'worker/agent/core/lease.cpp': [
         ('silent_since_ = std::max(silent_since_, answer.silent_since_);', 'silent_since_ = sent + rules.lease;',
          'an answer lowers the bound too far'),
         ('silent_since_ = std::min(silent_since_, look.ended - beats * rules.beat);', '',

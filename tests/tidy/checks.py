@@ -16,7 +16,8 @@ LAYERS = {
     'spec': 1, 'tensor': 1, 'yaml': 1,
     'core': 2, 'protocol': 2, 'plan': 2, 'families': 2, 'formats': 2, 'tokenizer': 1.5, 'corpus': 2,
     'layout': 2.2, 'io': 2.3, 'slurm': 2.6,  # io's client speaks the protocol
-    'ledger': 3, 'engine': 3, 'gateway': 3, 'query': 3, 'agent': 3, 'checkpoint': 3, 'convert': 3,
+    'ledger': 3, 'engine': 3, 'gateway': 3, 'query': 3, 'checkpoint': 3, 'convert': 3,
+    'agent_core': 2.5, 'agent_host': 2.5, 'agent_logs': 2.5, 'agent_process': 2.7, 'agent': 3,
     'convert_command': 3.5, 'dispatch': 3, 'pilots': 3, 'secrets': 3, 'server': 4, 'cli': 4,
     'train_process': 3.1, 'train_simd': 3.1, 'train_comm': 3.2, 'train_ops': 3.2, 'train_cpu': 3.3,
     'train_cuda': 3.3, 'train_model': 3.3, 'train_optim': 3.4, 'train_pipeline': 3.5,
@@ -345,7 +346,7 @@ def one_target_a_file(tree):
         if name == 'main.cpp':
             owners += (folder, 'program') in targets
         elif name.endswith('_test.cpp'):
-            call = rf'(roll_test|foreach)\([^)]*?\b{re.escape(name[:-9])}\b(?![^)]*SOURCES)'
+            call = rf'(roll_test\(|foreach\([^)]*?\b){re.escape(name[:-9])}\b(?![^)]*SOURCES)'
             owners += bool(re.search(call, lists.get(folder + '/CMakeLists.txt', '')))
         else:
             owners += (folder, 'library') in targets

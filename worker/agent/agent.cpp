@@ -6,9 +6,9 @@
 #include <poll.h>
 
 #include "common/time.hpp"
-#include "worker/agent/beat_grid.hpp"
-#include "worker/agent/clock.hpp"
-#include "worker/agent/pilot.hpp"
+#include "worker/agent/core/beat_grid.hpp"
+#include "worker/agent/host/pilot.hpp"
+#include "worker/agent/process/clock.hpp"
 
 namespace roll::agent {
 namespace {

@@ -10,10 +10,10 @@
 
 #include "common/io/signals.hpp"
 #include "common/log.hpp"
-#include "worker/agent/agent_core.hpp"
-#include "worker/agent/gpu_watch.hpp"
+#include "worker/agent/core/agent_core.hpp"
+#include "worker/agent/host/gpu_watch.hpp"
 #include "worker/agent/link.hpp"
-#include "worker/agent/supervisor.hpp"
+#include "worker/agent/process/supervisor.hpp"
 #include "worker/agent/volume.hpp"
 
 namespace roll::agent {

@@ -10,7 +10,7 @@
 #include "common/io/state_directory.hpp"
 #include "common/io/zmq_socket.hpp"
 #include "common/protocol/worker.hpp"
-#include "worker/agent/lease.hpp"
+#include "worker/agent/core/lease.hpp"
 
 namespace roll::agent {
 

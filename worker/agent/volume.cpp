@@ -5,7 +5,7 @@
 
 #include "common/files.hpp"
 #include "common/io/beacon.hpp"
-#include "worker/agent/clock.hpp"
+#include "worker/agent/process/clock.hpp"
 
 namespace roll::agent {
 namespace {

@@ -16,7 +16,7 @@
 
 #include "common/error.hpp"
 #include "common/io/descriptor.hpp"
-#include "worker/agent/agent_core.hpp"
+#include "worker/agent/core/agent_core.hpp"
 
 namespace roll::agent {
 

@@ -9,7 +9,7 @@
 #include "daemon/dispatch/dispatch.hpp"
 #include "daemon/query/query.hpp"
 #include "tests/daemon/core/desk.hpp"
-#include "worker/agent/launch.hpp"
+#include "worker/agent/process/launch.hpp"
 
 namespace roll::dispatch {
 namespace {

@@ -11,7 +11,7 @@
 #include "common/files.hpp"
 #include "common/json.hpp"
 #include "common/protocol/rank.hpp"
-#include "worker/agent/guard.hpp"
+#include "worker/agent/process/guard.hpp"
 
 namespace roll::agent {
 namespace {

@@ -9,7 +9,7 @@
 #include "common/files.hpp"
 #include "common/io/beacon.hpp"
 #include "common/io/state_directory.hpp"
-#include "worker/agent/clock.hpp"
+#include "worker/agent/process/clock.hpp"
 
 namespace roll::agent {
 namespace {

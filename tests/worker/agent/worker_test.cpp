@@ -12,8 +12,8 @@
 #include "common/json.hpp"
 #include "tests/worker/agent/dummy_trainer.hpp"
 #include "tests/worker/agent/fake_rolld.hpp"
-#include "worker/agent/clock.hpp"
-#include "worker/agent/wall.hpp"
+#include "worker/agent/process/clock.hpp"
+#include "worker/agent/process/wall.hpp"
 
 namespace roll::agent {
 namespace {

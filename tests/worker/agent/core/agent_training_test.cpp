@@ -1,0 +1,135 @@
+// Tests AgentCore's decisions for a training job: its steps, saves and hangs.
+#include "tests/worker/agent/core/agent_core_fixture.hpp"
+
+namespace roll::agent {
+namespace {
+
+TEST_F(AgentCoreTest, SaysHowBusyAnAttemptsGpusAre) {
+    protocol::StartOrder gpus = order(kKey, 1, "command");
+    gpus.gpus = {1, 3, 5};
+    exchange({.start = {gpus}});
+    EXPECT_EQ(entry().progress, "");
+    core_.on_gpu_use({100, 20, 100, 41});  // the use of GPU 5 is missing
+    EXPECT_EQ(entry().progress, R"({"gpu_percent":31})");
+    core_.on_gpu_use({0, -1, 0, -1});
+    EXPECT_EQ(entry().progress, "");
+}
+
+TEST_F(AgentCoreTest, ARequestForACheckpointReachesTheRanksOnceAndItsAnswerGoesUp) {
+    run();
+    exchange({.keep = {kKey}, .save = {{kKey, 1}}});
+    exchange({.keep = {kKey}, .save = {{kKey, 1}}});
+    EXPECT_EQ(count<Tell>(), 1);
+    EXPECT_EQ(std::get<protocol::SaveNow>(first<Tell>().command).asked, 1u);
+    exchange({.keep = {kKey}, .save = {{kKey, 2}}});
+    EXPECT_EQ(count<Tell>(), 2);
+    report(0, protocol::CheckpointStaged{7, "/out/checkpoints/.step-7.1-1", 2});
+    core_.on_published(kKey, 7, {}, now_);
+    ASSERT_EQ(entry().checkpoints.size(), 1u);
+    EXPECT_EQ(entry().checkpoints.front().asked, 2u);
+}
+
+TEST_F(AgentCoreTest, ARequestWhoseCheckpointCouldNotBePublishedIsMadeAgain) {
+    run();
+    exchange({.keep = {kKey}, .save = {{kKey, 1}}});
+    report(0, protocol::CheckpointStaged{7, "/out/checkpoints/.step-7.1-1", 1});
+    core_.on_published(kKey, 7, fail(ErrorCode::Failed, "no such directory"), now_);
+    EXPECT_TRUE(entry().checkpoints.empty());
+    exchange({.keep = {kKey}, .save = {{kKey, 1}}});
+    EXPECT_EQ(count<Tell>(), 2);
+    exchange({.keep = {kKey}, .save = {{kKey, 1}}});
+    EXPECT_EQ(count<Tell>(), 2) << "once for each try";
+}
+
+TEST_F(AgentCoreTest, AnAttemptThatHangsGivesItsStacksAndEndsAsInfra) {
+    protocol::StartOrder hangs = order(kKey);
+    hangs.hang_after_seconds = 10;
+    exchange({.start = {hangs}});
+    for (const int rank : {0, 1}) report(rank, protocol::Ready{});
+    for (const int rank : {0, 1}) report(rank, protocol::StepDone{3 + rank, 100, 20});
+    effects_.clear();
+    for (int second = 0; second < 9; ++second) {
+        keep();
+        pass(seconds(1));
+    }
+    EXPECT_EQ(count<DumpStacks>(), 0);
+    for (int second = 0; second < 2; ++second) {
+        keep();
+        pass(seconds(1));
+    }
+    EXPECT_EQ(count<DumpStacks>(), 1);
+    EXPECT_EQ(count<Kill>(), 0) << "not before they are written";
+    for (int second = 0; second < 6; ++second) {
+        keep();
+        pass(seconds(1));
+    }
+    EXPECT_EQ(count<Kill>(), 1);
+    gone();
+    EXPECT_EQ(entry().outcome, "infra");
+    EXPECT_EQ(entry().exit_code, protocol::kExitHung);
+    EXPECT_NE(entry().reason.find("after step 3 (at most 10 s)"), std::string::npos);
+}
+
+// New progress reports of rank 0 before the first step show that it works; their absence is a hang.
+TEST_F(AgentCoreTest, AnAttemptThatHangsBeforeItsFirstStepEndsTooOnceNothingNewIsSaid) {
+    protocol::StartOrder hangs = order(kKey);
+    hangs.document = R"({"hang_first_step": "10s"})";
+    exchange({.start = {hangs}});
+    report(0, protocol::Ready{});
+    const auto wait = [&](int times, const std::string& progress) {
+        for (int second = 0; second < times; ++second) {
+            keep();
+            report(0, protocol::Progress{progress});
+            pass(seconds(1));
+        }
+    };
+    wait(9, R"({"bytes":1})");
+    wait(9, R"({"bytes":2})");
+    EXPECT_EQ(count<DumpStacks>(), 0);
+    wait(3, R"({"bytes":2})");
+    EXPECT_EQ(count<DumpStacks>(), 1);
+    wait(6, R"({"bytes":2})");
+    EXPECT_EQ(count<Kill>(), 1);
+    gone();
+    EXPECT_EQ(entry().exit_code, protocol::kExitHung);
+}
+
+TEST_F(AgentCoreTest, OtherNodesWaitForRankZerosFirstStepAndGiveTheirStacksWhenTheyMustStop) {
+    protocol::StartOrder waits = order(kKey);
+    waits.document = R"({"hang_first_step": "10s"})";
+    waits.node_rank = 1;
+    exchange({.start = {waits}});
+    for (int second = 0; second < 30; ++second) {
+        keep();
+        pass(seconds(1));
+    }
+    EXPECT_EQ(count<DumpStacks>(), 0);
+    exchange({.stop = {{kKey, "another node failed", false, 0}}});
+    EXPECT_EQ(count<DumpStacks>(), 1);
+}
+
+TEST_F(AgentCoreTest, TheStepsOfAllRanksAreInTheProgress) {
+    run();
+    report(0, protocol::Progress{R"({"step":3})"});
+    report(0, protocol::StepDone{3, 100, 20});
+    report(1, protocol::StepDone{3, 100, 45});
+    EXPECT_EQ(
+        entry().progress,
+        R"({"ranks":[{"own_ms":20,"rank":0,"step":3},{"own_ms":45,"rank":1,"step":3}],"step":3})");
+}
+
+TEST_F(AgentCoreTest, AStopGivesTheTimeThatSavingTakes) {
+    run();
+    exchange({.stop = {{kKey, "time", true, 40}}});
+    for (int second = 0; second < 39; ++second) {
+        exchange({.stop = {{kKey, "time", true, 40}}});
+        pass(seconds(1));
+    }
+    EXPECT_EQ(count<Kill>(), 0);
+    exchange({.stop = {{kKey, "time", true, 40}}});
+    pass(seconds(2));
+    EXPECT_EQ(count<Kill>(), 1);
+}
+
+}  // namespace
+}  // namespace roll::agent

@@ -1,0 +1,263 @@
+#include <algorithm>
+
+#include <gtest/gtest.h>
+
+#include "common/protocol/rank.hpp"
+#include "worker/agent/process/launch.hpp"
+
+namespace roll::agent {
+namespace {
+
+protocol::StartOrder order(const std::string& kind) {
+    protocol::StartOrder order;
+    order.attempt = {.job = {7}, .token = {3, 2}};
+    order.kind = kind;
+    order.document = "{}";
+    order.output = "/runs/a-7";
+    order.node_rank = 1;
+    order.nodes = 2;
+    order.ranks_per_node = 2;
+    order.slots = {0, 3};
+    return order;
+}
+
+LaunchSite site() {
+    return {.programs = "/opt/roll/bin",
+            .cores = 16,
+            .slots = 4,
+            .gpus = 0,
+            .session = "s1",
+            .environment = {"HOME=/root", "PATH=/bin"}};
+}
+
+bool has(const Program& program, const std::string& variable) {
+    return std::ranges::find(program.environment, variable) != program.environment.end();
+}
+
+bool names(const Program& program, const std::string& name) {
+    return std::ranges::any_of(program.environment, [&](const std::string& variable) {
+        return variable.starts_with(name + "=");
+    });
+}
+
+TEST(PlanLaunch, AScriptIsWrittenAndStartedByItsFirstLine) {
+    auto script = order("command");
+    script.document = R"({"command": ["a.sh", "x y"], "workdir": "/w",
+                          "script": "#! /usr/bin/env -S python3 -u \nprint(1)\n"})";
+    const auto plan = plan_launch(script, site());
+    ASSERT_TRUE(plan);
+    EXPECT_EQ(plan->launch_file, "/runs/a-7/logs/attempt-2/script-1");
+    EXPECT_EQ(plan->launch, "#! /usr/bin/env -S python3 -u \nprint(1)\n");
+    EXPECT_EQ(
+        plan->programs[0].arguments,
+        (std::vector<std::string>{"/usr/bin/env", "-S python3 -u", plan->launch_file, "x y"}));
+    script.document = R"({"command": ["a.sh"], "script": "#!/bin/sh"})";
+    EXPECT_EQ(plan_launch(script, site())->programs[0].arguments[0], "/bin/sh");
+    script.document = R"({"command": ["a.sh"], "script": "l"})";
+    EXPECT_EQ(plan_launch(script, site())->programs[0].arguments[0], "/bin/sh");
+}
+
+TEST(PlanLaunch, SecretsAreInTheEnvironmentOfTheProgramsAlone) {
+    LaunchSite where = site();
+    where.check = {"/site/check"};
+    auto command = order("command");
+    command.document = R"({"command": ["a"], "check": {"command": ["/job/check"]}})";
+    auto train = order("train");
+    train.document = command.document;
+    for (protocol::StartOrder* one : {&command, &train}) {
+        one->secrets = {{"TOKEN", "s3cret"}};
+        const auto plan = plan_launch(*one, where);
+        ASSERT_TRUE(plan);
+        for (const Program& program : plan->programs) EXPECT_TRUE(has(program, "TOKEN=s3cret"));
+        ASSERT_EQ(plan->checks.size(), 2u);
+        for (const NodeCheck& check : plan->checks) EXPECT_FALSE(names(check.program, "TOKEN"));
+        EXPECT_EQ(plan->launch.find("s3cret"), std::string::npos) << "that is a file";
+    }
+}
+
+TEST(PlanLaunch, TokenizingIsOneProgramWithTheThreadsOfAllSlots) {
+    const auto plan = plan_launch(order("tokenize"), site());
+    ASSERT_TRUE(plan);
+    ASSERT_EQ(plan->programs.size(), 1u);
+    EXPECT_EQ(plan->programs[0].arguments,
+              (std::vector<std::string>{"/opt/roll/bin/roll-rank", "--launch",
+                                        "/runs/a-7/logs/attempt-2/launch-1.json"}));
+    EXPECT_TRUE(has(plan->programs[0], "OMP_NUM_THREADS=8"));
+    EXPECT_EQ(plan->directories,
+              (std::vector<std::string>{"/runs/a-7", "/runs/a-7/logs/attempt-2"}));
+}
+
+TEST(PlanLaunch, TrainingIsARankEachSlotByItsGlobalNumber) {
+    const auto plan = plan_launch(order("train"), site());
+    ASSERT_TRUE(plan);
+    ASSERT_EQ(plan->programs.size(), 2u);
+    EXPECT_TRUE(plan->own_programs);
+    EXPECT_EQ(plan->programs[1].arguments,
+              (std::vector<std::string>{"/opt/roll/bin/roll-rank", "--launch",
+                                        "/runs/a-7/logs/attempt-2/launch-1.json", "--rank", "3"}));
+    EXPECT_EQ(plan->programs[1].log, "/runs/a-7/logs/attempt-2/rank-3.log");
+    EXPECT_EQ(plan->directories, (std::vector<std::string>{"/runs/a-7", "/runs/a-7/logs/attempt-2",
+                                                           "/runs/a-7/checkpoints"}));
+    const auto launch = protocol::decode_launch(plan->launch);
+    ASSERT_TRUE(launch);
+    EXPECT_EQ(launch->world_size(), 4);
+    EXPECT_EQ(launch->logs, "/runs/a-7/logs/attempt-2");
+    EXPECT_EQ(launch->attempt.token, (Token{3, 2}));
+}
+
+TEST(PlanLaunch, RanksOfANodeShareALogIfTheJobSaysSo) {
+    auto shared = order("train");
+    shared.document = R"({"log_files": "node"})";
+    const auto plan = plan_launch(shared, site());
+    ASSERT_EQ(plan->programs.size(), 2u);
+    for (const Program& program : plan->programs)
+        EXPECT_EQ(program.log, "/runs/a-7/logs/attempt-2/rank-2.log");
+}
+
+TEST(PlanLaunch, ConversionIsOneProgram) {
+    const auto plan = plan_launch(order("merge"), site());
+    ASSERT_TRUE(plan);
+    ASSERT_EQ(plan->programs.size(), 1u);
+    EXPECT_EQ(plan->programs[0].arguments[0], "/opt/roll/bin/roll-convert");
+    EXPECT_EQ(protocol::decode_launch(plan->launch)->ranks_per_node, 1);
+}
+
+TEST(PlanLaunch, ThreadsAreTheCoresOfTheSlotsUnlessSet) {
+    EXPECT_TRUE(has(plan_launch(order("train"), site())->programs[0], "OMP_NUM_THREADS=4"));
+    EXPECT_TRUE(has(plan_launch(order("convert"), site())->programs[0], "OMP_NUM_THREADS=8"));
+    LaunchSite set = site();
+    set.environment = {"OMP_NUM_THREADS=3"};
+    EXPECT_FALSE(names(plan_launch(order("train"), set)->programs[0], "OMP_NUM_THREADS"));
+    set = site();
+    set.cores = 1;
+    EXPECT_TRUE(has(plan_launch(order("train"), set)->programs[0], "OMP_NUM_THREADS=1"));
+}
+
+TEST(PlanLaunch, OurProgramsThreadsSleepSoonUnlessToldOtherwise) {
+    EXPECT_TRUE(has(plan_launch(order("train"), site())->programs[0], "GOMP_SPINCOUNT=1000"));
+    auto command = order("command");
+    command.document = R"({"command": ["a"]})";
+    EXPECT_FALSE(names(plan_launch(command, site())->programs[0], "GOMP_SPINCOUNT"));
+    for (const char* told : {"GOMP_SPINCOUNT=7", "OMP_WAIT_POLICY=active"}) {
+        LaunchSite set = site();
+        set.environment = {told};
+        EXPECT_FALSE(names(plan_launch(order("train"), set)->programs[0], "GOMP_SPINCOUNT"));
+    }
+}
+
+TEST(PlanLaunch, ARankRunsOnTheCpusOfItsSlotAndOtherProgramsOnAllOfTheirs) {
+    LaunchSite bound = site();
+    bound.slot_cpus = {{0, 8}, {1, 9}, {2, 10}, {3, 11}};
+    const auto ranks = plan_launch(order("train"), bound)->programs;
+    EXPECT_EQ(ranks[0].cpus, (std::vector<int>{0, 8}));
+    EXPECT_EQ(ranks[1].cpus, (std::vector<int>{3, 11}));
+    EXPECT_EQ(plan_launch(order("merge"), bound)->programs[0].cpus,
+              (std::vector<int>{0, 8, 3, 11}));
+    EXPECT_TRUE(plan_launch(order("train"), site())->programs[0].cpus.empty());
+}
+
+TEST(PlanLaunch, GpusAreShownByNumberAndHiddenFromJobsWithoutAny) {
+    EXPECT_FALSE(names(plan_launch(order("train"), site())->programs[0], "CUDA_VISIBLE_DEVICES"));
+    LaunchSite gpus = site();
+    gpus.gpus = 8;
+    EXPECT_TRUE(has(plan_launch(order("train"), gpus)->programs[0], "CUDA_VISIBLE_DEVICES="));
+    protocol::StartOrder two = order("train");
+    two.gpus = {2, 5};
+    EXPECT_TRUE(has(plan_launch(two, gpus)->programs[0], "CUDA_VISIBLE_DEVICES=2,5"));
+    EXPECT_EQ(plan_launch(two, gpus)->programs[0].arguments[0], "/opt/roll/bin/roll-rank-cuda");
+    gpus.gpu_names = {"0", "1", "GPU-a", "3", "4", "MIG-b"};
+    EXPECT_TRUE(has(plan_launch(two, gpus)->programs[0], "CUDA_VISIBLE_DEVICES=GPU-a,MIG-b"));
+}
+
+TEST(PlanLaunch, GpusMustBeAboutAsFreeAsWhenTheWorkerBegan) {
+    LaunchSite gpus = site();
+    gpus.gpus = 3;
+    protocol::StartOrder two = order("train");
+    two.gpus = {0, 2};
+    // the memory that was in use at the start is unknown
+    EXPECT_TRUE(plan_launch(two, gpus)->gpus.empty());
+    gpus.gpu_names = {"0", "1", "MIG-b"};
+    gpus.gpu_used_bytes = {100, 0, 7};
+    const std::vector<GpuRoom> room = {{"0", 100 + (512 << 20)}, {"MIG-b", 7 + (512 << 20)}};
+    EXPECT_EQ(plan_launch(two, gpus)->gpus, room);
+    EXPECT_EQ(decode_guard_plan(encode(*plan_launch(two, gpus)))->gpus, room);
+}
+
+TEST(PlanLaunch, TheBuiltinCheckNamesTheGpusAndLinksOfThisNode) {
+    LaunchSite gpus = site();
+    gpus.gpus = 8;
+    gpus.links = {"eth0", "mlx5_0/1"};
+    auto two = order("train");
+    two.document = R"({"check": "builtin"})";
+    two.gpus = {2, 5};
+    const auto checks = plan_launch(two, gpus)->checks;
+    ASSERT_EQ(checks.size(), 1u);
+    EXPECT_FALSE(checks[0].site);
+    EXPECT_EQ(checks[0].program.arguments,
+              (std::vector<std::string>{"/opt/roll/bin/roll-worker", "--check-node", "/runs/a-7",
+                                        "--gpus", "8", "--check-gpu=2", "--check-gpu=5",
+                                        "--check-link=eth0", "--check-link=mlx5_0/1"}));
+    gpus.check = {"builtin"};
+    two.document = "{}";
+    const auto sites = plan_launch(two, gpus)->checks;
+    ASSERT_EQ(sites.size(), 1u);
+    EXPECT_TRUE(sites[0].site);
+    EXPECT_EQ(sites[0].program.arguments[2], "/tmp");
+}
+
+TEST(PlanLaunch, WhoSharesAGpuIsToldItsPartAndDoesNotWaitForItsMemory) {
+    LaunchSite gpus = site();
+    gpus.gpus = 1;
+    gpus.gpu_used_bytes = {100};
+    protocol::StartOrder half = order("command");
+    half.document = R"({"command": ["true"], "env": {}})";
+    half.gpus = {0};
+    half.gpu_percent = 5;
+    const auto plan = plan_launch(half, gpus);
+    EXPECT_TRUE(plan->gpus.empty());
+    EXPECT_TRUE(has(plan->programs[0], "CUDA_VISIBLE_DEVICES=0"));
+    EXPECT_TRUE(has(plan->programs[0], "ROLL_GPU_FRACTION=0.05"));
+    EXPECT_TRUE(has(plan->programs[0], "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=5"));
+    half.gpu_percent = 100;
+    EXPECT_FALSE(names(plan_launch(half, gpus)->programs[0], "ROLL_GPU_FRACTION"));
+    EXPECT_EQ(plan_launch(half, gpus)->gpus.size(), 1u);
+}
+
+TEST(PlanLaunch, ACommandRunsAsItStandsInItsOwnPlace) {
+    protocol::StartOrder command = order("command");
+    command.document =
+        R"({"command": ["sh", "-c", "exit 0"], "env": {"A": "b c", "HOME": "/x"}, "workdir": "/w"})";
+    const auto plan = plan_launch(command, site());
+    ASSERT_TRUE(plan) << plan.error().message;
+    ASSERT_EQ(plan->programs.size(), 1u);
+    const Program& program = plan->programs[0];
+    EXPECT_FALSE(plan->own_programs);
+    EXPECT_TRUE(plan->launch_file.empty());
+    // no directory for logs, because the log is created at the first output
+    EXPECT_EQ(plan->directories, std::vector<std::string>{"/runs/a-7"});
+    EXPECT_EQ(program.arguments, (std::vector<std::string>{"sh", "-c", "exit 0"}));
+    EXPECT_EQ(program.directory, "/w");
+    EXPECT_EQ(program.log, "/runs/a-7/logs/attempt-2/rank-1.log");
+    for (const char* variable : {"A=b c", "HOME=/x", "ROLL_JOB=7", "ROLL_TOKEN=3-2",
+                                 "ROLL_OUTPUT=/runs/a-7", "ROLL_NODE_RANK=1", "ROLL_NODES=2"})
+        EXPECT_TRUE(has(program, variable)) << variable;
+}
+
+TEST(PlanLaunch, ACommandWithoutACommandIsRefused) {
+    protocol::StartOrder command = order("command");
+    EXPECT_FALSE(plan_launch(command, site()));
+    command.document = R"({"command": []})";
+    EXPECT_EQ(plan_launch(command, site()).error().code, ErrorCode::InvalidArgument);
+}
+
+TEST(GuardPlan, ComesBackAsItWasSent) {
+    GuardPlan plan = plan_launch(order("train"), site()).value();
+    plan.programs[1].cpus = {4, 5};
+    EXPECT_EQ(decode_guard_plan(encode(plan)).value(), plan);
+    EXPECT_EQ(encode(plan).find('\n'), std::string::npos);
+    const Verdict verdict{"invalid", 127, "cannot run \"x\"\n"};
+    EXPECT_EQ(decode_verdict(encode(verdict)).value(), verdict);
+}
+
+}  // namespace
+}  // namespace roll::agent

@@ -1,0 +1,94 @@
+#include "worker/agent/process/run_directory.hpp"
+
+#include <fstream>
+#include <optional>
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "common/files.hpp"
+
+namespace roll::agent {
+namespace {
+
+class RunDirectoryTest : public testing::Test {
+  protected:
+    void SetUp() override {
+        std::string name = testing::TempDir() + "roll-run-XXXXXX";
+        ASSERT_NE(::mkdtemp(name.data()), nullptr);
+        folder_ = name;
+        reopen();
+    }
+    void TearDown() override { std::filesystem::remove_all(folder_); }
+    // Opens the directory as the next roll-worker does. Returns the leftovers that it finds.
+    std::vector<protocol::RunningAttempt> reopen() {
+        directory_.reset();
+        directory_.emplace(RunDirectory::open(folder_ / "node", "session").value());
+        return directory_->end_leftovers();
+    }
+    static protocol::RunningAttempt ended(std::uint64_t job, int exit_code) {
+        protocol::RunningAttempt entry;
+        entry.attempt = {.job = {job}, .token = {1, 1}};
+        entry.phase = "ended";
+        entry.outcome = "app";
+        entry.exit_code = exit_code;
+        return entry;
+    }
+    std::filesystem::path journal() const { return folder_ / "node/attempts"; }
+
+    std::filesystem::path folder_;
+    std::optional<RunDirectory> directory_;
+};
+
+TEST_F(RunDirectoryTest, TheNewestWordOnAnAttemptCountsUntilItIsForgotten) {
+    ASSERT_TRUE(directory_->remember(ended(1, 3)));
+    ASSERT_TRUE(directory_->remember(ended(2, 4)));
+    ASSERT_TRUE(directory_->remember(ended(2, 5)));
+    auto left = reopen();
+    ASSERT_EQ(left.size(), 2u);
+    EXPECT_EQ(left[1].exit_code, 5);
+    directory_->forget(left[0].attempt);
+    directory_->forget(left[1].attempt);
+    EXPECT_TRUE(reopen().empty());
+}
+
+TEST_F(RunDirectoryTest, AnAttemptWithoutAProcessLeavesNothing) {
+    protocol::RunningAttempt entry = ended(1, 0);
+    entry.phase = "starting";
+    ASSERT_TRUE(directory_->remember(entry));
+    EXPECT_TRUE(reopen().empty());
+}
+
+TEST_F(RunDirectoryTest, ALineThatWasNotWrittenWholeHurtsNoOther) {
+    ASSERT_TRUE(directory_->remember(ended(1, 3)));
+    std::ofstream(journal(), std::ios::app) << R"({"guard": 12, "bo)";
+    ASSERT_EQ(reopen().size(), 1u);
+    ASSERT_TRUE(directory_->remember(ended(2, 4)));
+    EXPECT_EQ(reopen().size(), 2u);
+}
+
+TEST_F(RunDirectoryTest, FilesOfAnOlderRollWorkerAreTakenOver) {
+    ASSERT_TRUE(directory_->remember(ended(7, 3)));
+    const std::string lines = read_file(journal()).value();
+    std::ofstream(folder_ / "node/7-1-1.json") << lines.substr(lines.rfind('\n', lines.size() - 2));
+    std::filesystem::remove(journal());
+    ASSERT_EQ(reopen().size(), 1u);
+    directory_->forget(ended(7, 3).attempt);
+    EXPECT_FALSE(std::filesystem::exists(folder_ / "node/7-1-1.json"));
+    EXPECT_TRUE(reopen().empty());
+}
+
+TEST_F(RunDirectoryTest, TheJournalHoldsWhatIsNeededAndNotMuchMore) {
+    ASSERT_TRUE(directory_->remember(ended(1, 3)));
+    for (std::uint64_t job = 2; job < 20'000; ++job) {
+        ASSERT_TRUE(directory_->remember(ended(job, 0)));
+        directory_->forget(ended(job, 0).attempt);
+    }
+    EXPECT_LT(std::filesystem::file_size(journal()), 5u << 20);
+    const auto left = reopen();
+    ASSERT_LE(left.size(), 2u);  // the end of the last attempt may be reported twice
+    EXPECT_EQ(left[0].exit_code, 3);
+}
+
+}  // namespace
+}  // namespace roll::agent

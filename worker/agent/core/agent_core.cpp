@@ -1,0 +1,500 @@
+#include "worker/agent/core/agent_core.hpp"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "common/check.hpp"
+
+namespace roll::agent {
+namespace {
+
+constexpr Millis kCalm{3000};  // while all bounds are below this, the beacon is read rarely
+constexpr Millis kCalmLooks{5000};
+constexpr std::size_t kReasonBytesMax = 1000;
+
+std::string label(const AttemptKey& key) {
+    return "job " + std::to_string(key.job.value) + " attempt " + to_string(key.token);
+}
+
+std::set<AttemptKey> named_by(const protocol::Answer& answer) {
+    std::set<AttemptKey> named(answer.keep.begin(), answer.keep.end());
+    for (const auto& order : answer.start) named.insert(order.attempt);
+    for (const auto& order : answer.stop) named.insert(order.attempt);
+    return named;
+}
+
+// Returns true if an attempt has made no progress for half of the allowed time. Its stacks are then
+// dumped, before the attempt is stopped as hung.
+bool seems_hung(const Attempt& attempt, Instant now) {
+    const Millis half = step_bound(attempt.steps, attempt.hang).value_or(Millis{}) / 2;
+    return !hang_reason(attempt.steps, attempt.hang, attempt.alive, now + half).empty();
+}
+
+bool all_ready(const Attempt& attempt) {
+    return std::ranges::all_of(attempt.ranks, [](const Rank& rank) { return rank.ready; });
+}
+
+// Returns the final path that belongs to a staged checkpoint's path: ".../step-7.3-1" for
+// ".../.step-7.3-1". Empty if `staged` is not a staged path.
+std::string final_name(const std::string& staged) {
+    const std::filesystem::path path(staged);
+    const std::string name = path.filename().string();
+    if (!path.is_absolute() || !name.starts_with(".step-")) return {};
+    return (path.parent_path() / name.substr(1)).string();
+}
+
+}  // namespace
+
+// Reports an attempt as ended that never started here, because rolld waits for its end.
+void AgentCore::refuse_to_start(const AttemptKey& key, const char* outcome, std::string reason) {
+    protocol::RunningAttempt ended;
+    ended.attempt = key;
+    ended.phase = "ended";
+    ended.outcome = outcome;
+    ended.exit_code = 1;
+    ended.reason = std::move(reason);
+    add_leftover(std::move(ended));
+    effects_.push_back(BeatNow{});
+}
+
+void AgentCore::add_leftover(protocol::RunningAttempt entry) {
+    Attempt attempt;
+    attempt.order.attempt = entry.attempt;
+    attempt.phase = Phase::Ended;
+    attempt.gone = true;
+    attempt.verdict = Verdict{entry.outcome, entry.exit_code, entry.reason};
+    attempt.matched = std::move(entry.matched);
+    if (entry.phase != "ended") attempt.verdict = Verdict{"infra", 1, "roll-worker was restarted"};
+    for (auto& checkpoint : entry.checkpoints)
+        attempt.unrecorded.push_back({std::move(checkpoint), std::nullopt});
+    attempt.exported = std::move(entry.exported);
+    ran_.insert(entry.attempt);
+    attempts_[entry.attempt] = std::move(attempt);
+}
+
+Attempt* AgentCore::find(const AttemptKey& key) {
+    const auto found = attempts_.find(key);
+    return found == attempts_.end() ? nullptr : &found->second;
+}
+
+// Returns false for an answer that is older than the newest answer or comes from an older rolld.
+bool AgentCore::accept(const protocol::Answer& answer) {
+    if (answer.incarnation < incarnation_ || answer.sequence > self_.sequence) return false;
+    if (answer.incarnation > incarnation_) {
+        effects_.push_back(Note{"rolld's incarnation is " + std::to_string(answer.incarnation)});
+        incarnation_ = answer.incarnation;
+        echoed_ = 0;
+    }
+    const std::uint64_t before = std::exchange(echoed_, std::max(echoed_, answer.sequence));
+    return answer.sequence >= before;
+}
+
+void AgentCore::on_answer(const protocol::Answer& answer, Instant now) {
+    if (!accept(answer)) return;
+    beacon_ = answer.beacon;
+    trust_.on_answer(answer.incarnation, answer.counter);
+    const std::set<AttemptKey> named = named_by(answer);
+    renew(answer, named);
+    for (const auto& recorded : answer.recorded) note_recorded(recorded);
+    for (const AttemptKey& key : answer.fenced) {
+        Attempt* const attempt = find(key);
+        if (attempt != nullptr) kill(*attempt, StopCause::Fenced, "not the current attempt", now);
+    }
+    for (const auto& order : answer.stop) {
+        Attempt* const attempt = find(order.attempt);
+        if (attempt != nullptr) {
+            stop(*attempt, StopCause::Asked, order.reason, order.checkpoint, now,
+                 std::chrono::seconds(order.grace_seconds));
+        } else if (!ran_.contains(order.attempt)) {
+            refuse_to_start(order.attempt, "stopped", order.reason);
+        }
+    }
+    for (const auto& order : answer.save) ask_to_save(order);
+    for (const auto& order : answer.start) start(order, answer, now);
+    forget_ended(answer, named);
+    for (auto& [key, attempt] : attempts_) {
+        publish(attempt, now);
+        const bool fenced = std::ranges::find(answer.fenced, key) != answer.fenced.end();
+        if (!attempt.gone || attempt.publishing || (named.contains(key) && !fenced)) continue;
+        attempt.staged.clear();  // drop checkpoints that rolld no longer waits for
+        conclude(attempt, now);
+    }
+}
+
+void AgentCore::renew(const protocol::Answer& answer, const std::set<AttemptKey>& named) {
+    const auto sent = sent_.find(answer.sequence);
+    // Only the first answer to a heartbeat may lower bounds, because rolld also answers without a
+    // heartbeat and then repeats an old sequence number.
+    const bool first = answer.sequence != renewed_ || answer.incarnation != renewed_by_;
+    if (sent != sent_.end() && first) {
+        renewed_ = answer.sequence;
+        renewed_by_ = answer.incarnation;
+        heard_ = sent->second;
+        for (const AttemptKey& key : named) {
+            Attempt* const attempt = find(key);
+            if (attempt == nullptr || attempt->phase == Phase::Ended) continue;
+            attempt->bound.answered(sent->second, answer.counted, answer.incarnation,
+                                    answer.counter, rules_);
+            leash(*attempt);
+        }
+        sent_.erase(sent_.begin(), sent);
+    }
+    for (auto& [key, attempt] : attempts_) drop_said(attempt, answer.sequence);
+}
+
+// Drops each reported deletion whose heartbeat was answered, because rolld has handled it then.
+void AgentCore::drop_said(Attempt& attempt, std::uint64_t sequence) {
+    std::erase_if(attempt.unrecorded, [&](const Unrecorded& written) {
+        return written.checkpoint.deleted && written.said && *written.said <= sequence;
+    });
+}
+
+void AgentCore::note_recorded(const protocol::Recorded& recorded) {
+    Attempt* const attempt = find(recorded.attempt);
+    if (attempt == nullptr) return;
+    const std::set<std::int64_t> steps(recorded.steps.begin(), recorded.steps.end());
+    const auto before = attempt->unrecorded.size();
+    std::erase_if(attempt->unrecorded, [&](const Unrecorded& written) {
+        return !written.checkpoint.deleted && steps.contains(written.checkpoint.step);
+    });
+    bool changed = attempt->unrecorded.size() != before;
+    if (recorded.exported && !attempt->exported.empty()) {
+        attempt->exported.clear();
+        changed = true;
+    }
+    if (changed) effects_.push_back(Remember{entry_of(*attempt)});
+    for (const std::int64_t step : steps) {
+        if (attempt->gone || !attempt->told.insert(step).second) continue;
+        effects_.push_back(Tell{recorded.attempt, protocol::RecordedStep{step}});
+    }
+}
+
+void AgentCore::ask_to_save(const protocol::SaveOrder& order) {
+    Attempt* const attempt = find(order.attempt);
+    if (attempt == nullptr || attempt->gone || order.asked <= attempt->asked) return;
+    attempt->asked = order.asked;
+    effects_.push_back(Tell{order.attempt, protocol::SaveNow{order.asked}});
+}
+
+void AgentCore::start(const protocol::StartOrder& order, const protocol::Answer& answer,
+                      Instant now) {
+    const auto sent = sent_.find(answer.sequence);
+    if (draining_ || attempts_.contains(order.attempt) || sent == sent_.end()) return;
+    const Bound bound(sent->second, answer.counted, answer.incarnation, answer.counter, rules_);
+    if (bound.at(now) >= rules_.lease) return;
+    if (ran_.contains(order.attempt))
+        return refuse_to_start(order.attempt, "infra",
+                               "the attempt already ran here; rolld's ledger is outdated");
+    if (!order.refused.empty()) return refuse_to_start(order.attempt, "infra", order.refused);
+    bool free = true;
+    for (auto& [key, attempt] : attempts_) {
+        if (key.job != order.attempt.job || attempt.gone) continue;
+        free = false;
+        if (key.token < order.attempt.token)
+            kill(attempt, StopCause::Superseded, "a later attempt of the job arrived", now);
+    }
+    if (!free) return;  // start later, when rolld repeats the order
+    ran_.insert(order.attempt);
+    Attempt attempt;
+    attempt.order = order;
+    attempt.bound = bound;
+    attempt.ranks.resize(programs_of(order));
+    if (attempt.ranked()) {
+        attempt.steps.resize(attempt.ranks.size());
+        attempt.hang = {std::chrono::seconds(order.hang_after_seconds),
+                        start_bound(order.document)};
+        attempt.alive = now;
+    }
+    for (Rank& rank : attempt.ranks) rank.ready = !attempt.ranked();
+    effects_.push_back(Remember{entry_of(attempt)});
+    effects_.push_back(Start{order, bound.lease_ends(rules_), bound.killed_at(rules_)});
+    if (all_ready(attempt)) attempt.phase = Phase::Running;
+    attempts_[order.attempt] = std::move(attempt);
+    effects_.push_back(BeatSoon{});
+}
+
+void AgentCore::forget_ended(const protocol::Answer& answer, const std::set<AttemptKey>& named) {
+    std::erase_if(attempts_, [&](const auto& item) {
+        const auto& [key, attempt] = item;
+        const bool told = attempt.end_said && *attempt.end_said <= answer.sequence;
+        if (attempt.phase != Phase::Ended || !told || named.contains(key)) return false;
+        effects_.push_back(Forget{key});
+        return true;
+    });
+}
+
+void AgentCore::on_look(const Look& look, Instant now) {
+    const bool was_broken = trust_.broken;
+    const bool believed = trust_.on_look(look, heard_, rules_);
+    if (!believed && !was_broken)
+        effects_.push_back(Note{"the beacon is older than rolld's answers and is not trusted"});
+    if (believed && look.incarnation > incarnation_) echoed_ = 0;  // rolld has restarted
+    if (believed) incarnation_ = std::max(incarnation_, look.incarnation);
+    for (auto& [key, attempt] : attempts_) {
+        if (attempt.gone) continue;
+        believed ? attempt.bound.looked(look, rules_) : attempt.bound.doubted(look, rules_);
+        leash(attempt);
+        publish(attempt, now);
+    }
+}
+
+void AgentCore::on_clock(Instant now) {
+    for (auto& [key, attempt] : attempts_) {
+        if (!attempt.gone) check_clock(attempt, now);
+    }
+    // Forgets heartbeats older than lease + fence, because no answer to them can renew a bound.
+    const Instant useless = now - rules_.lease - rules_.fence;
+    while (!sent_.empty() && sent_.begin()->second < useless) sent_.erase(sent_.begin());
+}
+
+void AgentCore::check_clock(Attempt& attempt, Instant now) {
+    const Millis bound = attempt.bound.at(now);
+    if (bound >= rules_.lease)
+        stop(attempt, StopCause::LeaseLost, "no contact with rolld; the job may be reassigned",
+             true, now);
+    if (bound >= rules_.lease + rules_.fence)
+        kill(attempt, StopCause::LeaseLost, "no contact with rolld", now);
+    const bool orphan =
+        rules_.orphan_after.count() > 0 && heard_ && now - *heard_ >= rules_.orphan_after;
+    if (orphan) stop(attempt, StopCause::Orphaned, "no answer within --orphan-after", true, now);
+    check_steps(attempt, now);
+    const bool graceless = attempt.stop && now >= attempt.stop->kill_at;
+    const bool settled = attempt.settle_at && now >= *attempt.settle_at;
+    if (graceless || settled) kill_processes(attempt);
+}
+
+// Stops an attempt that hangs, as an infrastructure failure, because the cause is not known yet.
+void AgentCore::check_steps(Attempt& attempt, Instant now) {
+    if (attempt.stop || attempt.verdict || attempt.kill_sent || attempt.gone) return;
+    // Other nodes cannot judge before the first step, because only rank 0 reports activity then.
+    if (attempt.order.node_rank != 0 && !has_stepped(attempt.steps)) return;
+    const std::string reason = hang_reason(attempt.steps, attempt.hang, attempt.alive, now);
+    if (reason.empty()) return;
+    effects_.push_back(Note{label(attempt.order.attempt) + ": hangs: " + reason});
+    effects_.push_back(DumpStacks{attempt.order.attempt});
+    attempt.verdict = Verdict{"infra", protocol::kExitHung, reason};
+    attempt.settle_at = now + stops_.settle;
+}
+
+void AgentCore::stop(Attempt& attempt, StopCause cause, std::string reason, bool checkpoint,
+                     Instant now, Millis grace) {
+    if (attempt.gone) return;
+    const bool harder = attempt.stop && attempt.stop->checkpoint && !checkpoint;
+    if (attempt.stop && !harder) return;
+    if (seems_hung(attempt, now)) effects_.push_back(DumpStacks{attempt.order.attempt});
+    const Millis known =
+        grace.count() > 0 ? std::max(grace, stops_.grace) : stops_.checkpoint_grace;
+    const Instant kill_at = now + (checkpoint ? known : stops_.grace);
+    effects_.push_back(Note{label(attempt.order.attempt) + ": stops: " + reason});
+    attempt.stop = StopRequest{cause, std::move(reason), checkpoint, kill_at};
+    attempt.phase = Phase::Stopping;
+    effects_.push_back(Tell{attempt.order.attempt, protocol::StopAtStep{checkpoint}});
+    effects_.push_back(Terminate{attempt.order.attempt});
+    effects_.push_back(BeatNow{});
+}
+
+void AgentCore::kill(Attempt& attempt, StopCause cause, std::string reason, Instant now) {
+    if (attempt.gone) return;
+    if (!attempt.stop || cause == StopCause::Fenced)
+        attempt.stop = StopRequest{cause, std::move(reason), false, now};
+    attempt.phase = Phase::Stopping;
+    kill_processes(attempt);
+}
+
+void AgentCore::kill_processes(Attempt& attempt) {
+    if (attempt.kill_sent) return;
+    attempt.kill_sent = true;
+    effects_.push_back(Kill{attempt.order.attempt});
+    effects_.push_back(Note{label(attempt.order.attempt) + ": killed"});
+}
+
+void AgentCore::on_report(const AttemptKey& key, int rank, const protocol::Report& report,
+                          Instant now) {
+    Attempt* const attempt = find(key);
+    if (attempt == nullptr || rank < 0 || rank >= static_cast<int>(attempt->ranks.size())) return;
+    Rank& who = attempt->ranks[rank];
+    if (std::holds_alternative<protocol::Ready>(report)) {
+        who.ready = true;
+        attempt->alive = now;
+        if (attempt->phase != Phase::Starting || !all_ready(*attempt)) return;
+        attempt->phase = Phase::Running;
+        effects_.push_back(BeatNow{});
+    } else if (const auto* progress = std::get_if<protocol::Progress>(&report)) {
+        if (attempt->progress != progress->json) attempt->alive = now;
+        attempt->progress = progress->json;
+    } else if (const auto* step = std::get_if<protocol::StepDone>(&report)) {
+        if (attempt->ranked())
+            note_step(attempt->steps[static_cast<std::size_t>(rank)], step->step, step->steps,
+                      step->own_ms, now);
+    } else if (const auto* failed = std::get_if<protocol::Failed>(&report)) {
+        who.failure = failed->message.substr(0, kReasonBytesMax);
+    } else if (const auto* exported = std::get_if<protocol::ExportDone>(&report)) {
+        attempt->exported = exported->directory;
+        effects_.push_back(Remember{entry_of(*attempt)});
+        effects_.push_back(BeatNow{});
+    } else if (const auto* pruned = std::get_if<protocol::CheckpointPruned>(&report)) {
+        attempt->unrecorded.push_back(
+            {{pruned->step, "", true, pruned->writer, 0, 0}, std::nullopt});
+        effects_.push_back(Remember{entry_of(*attempt)});
+    } else if (const auto* staged = std::get_if<protocol::CheckpointStaged>(&report)) {
+        std::string to = final_name(staged->directory);
+        if (to.empty()) {
+            effects_.push_back(
+                Note{label(key) + ": not a staged checkpoint: " + staged->directory});
+            return;
+        }
+        attempt->staged.push_back(
+            {staged->step, staged->directory, std::move(to), staged->asked, staged->save_ms});
+        publish(*attempt, now);
+    }
+}
+
+void AgentCore::publish(Attempt& attempt, Instant now) {
+    const bool fenced = attempt.stop && attempt.stop->cause == StopCause::Fenced;
+    if (attempt.staged.empty() || attempt.publishing || fenced) return;
+    if (attempt.bound.at(now) >= rules_.lease) return;
+    const Staged& next = attempt.staged.front();
+    attempt.publishing = true;
+    effects_.push_back(Publish{attempt.order.attempt, next.step, next.from, next.to,
+                               attempt.bound.lease_ends(rules_)});
+}
+
+void AgentCore::on_published(const AttemptKey& key, std::int64_t step, const Result<void>& done,
+                             Instant now) {
+    Attempt* const attempt = find(key);
+    if (attempt == nullptr || attempt->staged.empty() || !attempt->publishing) return;
+    attempt->publishing = false;
+    const bool too_late = !done && done.error().code == ErrorCode::Unavailable;
+    if (!too_late) {
+        const Staged staged = attempt->staged.front();
+        attempt->staged.pop_front();
+        if (done) {
+            attempt->unrecorded.push_back(
+                {{step, staged.to, false, std::nullopt, staged.asked, staged.save_ms},
+                 std::nullopt});
+            effects_.push_back(Remember{entry_of(*attempt)});
+            effects_.push_back(BeatNow{});
+        } else {
+            effects_.push_back(Note{label(key) + ": " + done.error().message});
+            if (staged.asked == attempt->asked) attempt->asked = 0;  // accept the request again
+        }
+    }
+    attempt->gone ? conclude(*attempt, now) : publish(*attempt, now);
+}
+
+void AgentCore::on_exit(const AttemptKey& key, int rank, ExitStatus exit, Instant now) {
+    Attempt* const attempt = find(key);
+    if (attempt == nullptr || rank < 0 || rank >= static_cast<int>(attempt->ranks.size())) return;
+    if (attempt->ranks[rank].exit) return;
+    attempt->ranks[rank].exit = exit;
+    if (attempt->stop || attempt->first_failed || attempt->kill_sent) return;
+    if (failed_by_itself(exit, attempt->command())) {
+        attempt->first_failed = rank;
+        kill_processes(*attempt);
+    } else if (exit.number == protocol::kExitPeerLost && !attempt->settle_at) {
+        attempt->settle_at = now + stops_.settle;
+    }
+}
+
+void AgentCore::on_leash(const AttemptKey& key, Instant now) {
+    Attempt* const attempt = find(key);
+    if (attempt == nullptr) return;
+    kill(*attempt, StopCause::LeaseLost,
+         "no contact with rolld in time, or roll-worker was suspended", now);
+}
+
+void AgentCore::on_start_failed(const AttemptKey& key, Verdict verdict) {
+    Attempt* const attempt = find(key);
+    if (attempt != nullptr && !attempt->verdict) attempt->verdict = std::move(verdict);
+}
+
+void AgentCore::on_matched(const AttemptKey& key, std::vector<int> patterns) {
+    Attempt* const attempt = find(key);
+    if (attempt != nullptr) attempt->matched = std::move(patterns);
+}
+
+void AgentCore::on_gone(const AttemptKey& key, Instant now) {
+    Attempt* const attempt = find(key);
+    if (attempt == nullptr || attempt->gone) return;
+    attempt->gone = true;
+    attempt->phase = Phase::Stopping;
+    conclude(*attempt, now);
+}
+
+// Ends an attempt once its staged checkpoints have their final names, because rolld forgets an
+// attempt at its end. While rolld cannot be reached, the names wait for its next answer.
+void AgentCore::conclude(Attempt& attempt, Instant now) {
+    if (attempt.phase == Phase::Ended) return;
+    publish(attempt, now);
+    const bool fenced = attempt.stop && attempt.stop->cause == StopCause::Fenced;
+    if (attempt.publishing || (!attempt.staged.empty() && !fenced)) return;
+    if (!attempt.verdict) attempt.verdict = judge(ending_of(attempt));
+    attempt.phase = Phase::Ended;
+    effects_.push_back(Note{label(attempt.order.attempt) + ": " + attempt.verdict->outcome +
+                            (attempt.verdict->reason.empty() ? "" : ": ") +
+                            attempt.verdict->reason});
+    effects_.push_back(Remember{entry_of(attempt)});
+    effects_.push_back(BeatNow{});
+}
+
+void AgentCore::on_drain(Instant now) {
+    draining_ = true;
+    self_.draining = true;
+    effects_.push_back(BeatNow{});
+    for (auto& [key, attempt] : attempts_)
+        stop(attempt, StopCause::Draining, "roll-worker was asked to end", true, now);
+}
+
+void AgentCore::leash(const Attempt& attempt) {
+    effects_.push_back(SetLeash{attempt.order.attempt, attempt.bound.lease_ends(rules_),
+                                attempt.bound.killed_at(rules_)});
+}
+
+// Returns true if the bound of every attempt is below the lease. An attempt that rolld has disowned
+// does not count, so that a disowned attempt does not affect the others.
+bool AgentCore::renewing(Instant now) const {
+    return std::ranges::all_of(attempts_, [&](const auto& item) {
+        const Attempt& attempt = item.second;
+        const bool disowned = attempt.stop && (attempt.stop->cause == StopCause::Fenced ||
+                                               attempt.stop->cause == StopCause::Superseded);
+        return attempt.gone || disowned || attempt.bound.at(now) < rules_.lease;
+    });
+}
+
+protocol::Heartbeat AgentCore::heartbeat(Instant now) {
+    ++self_.sequence;
+    sent_[self_.sequence] = now;
+    if (draining_ && !drain_said_) drain_said_ = self_.sequence;
+    self_.bound_below_lease = renewing(now);
+    self_.heard_recently = heard_ && now - *heard_ <= rules_.company;
+    self_.running.clear();
+    for (auto& [key, attempt] : attempts_) {
+        for (Unrecorded& written : attempt.unrecorded)
+            if (!written.said) written.said = self_.sequence;
+        if (attempt.phase == Phase::Ended && !attempt.end_said) attempt.end_said = self_.sequence;
+        self_.running.push_back(entry_of(attempt));
+    }
+    return self_;
+}
+
+std::string AgentCore::look_due(Instant now) {
+    Millis highest{-1};
+    for (const auto& [key, attempt] : attempts_)
+        if (!attempt.gone) highest = std::max(highest, attempt.bound.at(now));
+    if (beacon_.empty() || highest.count() < 0) return {};
+    if (now - looked_ < (highest > kCalm ? rules_.beat : kCalmLooks)) return {};
+    looked_ = now;
+    return beacon_;
+}
+
+bool AgentCore::idle() const {
+    return std::ranges::all_of(attempts_, [](const auto& item) { return item.second.gone; });
+}
+
+bool AgentCore::settled(Instant now) const {
+    if (!attempts_.empty()) return false;
+    const bool hears = heard_ && now - *heard_ <= rules_.company;
+    return !draining_ || !hears || (drain_said_ && echoed_ >= *drain_said_);
+}
+
+}  // namespace roll::agent

@@ -1,0 +1,142 @@
+// roll-worker's decisions: which attempts to run, stop, kill and report, and which checkpoints to
+// publish. Pure: uses no clock, process, file or socket. Each input carries the time. The actions
+// that follow from an input are collected as effects.
+//
+//   core.on_answer(answer, now);  for (const Effect& e : core.take_effects()) carry_out(e);
+//
+// The lease rules are in lease.hpp. Answers may be lost, late or duplicated, because rolld repeats
+// an order until a heartbeat shows its effect.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "common/error.hpp"
+#include "common/protocol/rank.hpp"
+#include "common/protocol/worker.hpp"
+#include "worker/agent/core/attempt.hpp"
+#include "worker/agent/core/ran_here.hpp"
+
+namespace roll::agent {
+
+// clang-format off
+struct Start { protocol::StartOrder order; Instant lease_ends{}; Instant killed_at{}; };
+struct SetLeash { AttemptKey attempt; Instant lease_ends{}; Instant killed_at{}; };
+struct Tell { AttemptKey attempt; protocol::Command command; };      // sends a command to every rank, on its stdin
+struct Terminate { AttemptKey attempt; };                            // sends SIGTERM to the attempt's process group
+struct DumpStacks { AttemptKey attempt; };                           // makes the ranks write their stacks to their logs
+struct Kill { AttemptKey attempt; };                                 // sends SIGKILL to all processes of the attempt
+struct Publish { AttemptKey attempt; std::int64_t step = 0; std::string from; std::string to; Instant before{}; };
+struct Remember { protocol::RunningAttempt entry; };                 // writes the entry to the run directory
+struct Forget { AttemptKey attempt; };
+struct BeatNow { };                                                  // sends a heartbeat at once
+struct BeatSoon { };                                                 // sends a heartbeat soon
+struct Note { std::string text; };                                   // writes the text to the log
+// clang-format on
+using Effect = std::variant<Start, SetLeash, Tell, Terminate, DumpStacks, Kill, Publish, Remember,
+                            Forget, BeatNow, BeatSoon, Note>;
+
+class AgentCore {
+  public:
+    AgentCore(protocol::Heartbeat self, LeaseRules rules, StopRules stops)
+        : self_(std::move(self)),
+          rules_(rules),
+          stops_(stops) {}
+
+    // Adds an attempt that an earlier roll-worker of this run directory has left. Requires that no
+    // process of the attempt runs any more.
+    void add_leftover(protocol::RunningAttempt entry);
+
+    void on_answer(const protocol::Answer& answer, Instant now);
+    void on_look(const Look& look, Instant now);
+    void on_clock(Instant now);
+
+    void on_report(const AttemptKey& key, int rank, const protocol::Report& report, Instant now);
+    void on_exit(const AttemptKey& key, int rank, ExitStatus exit, Instant now);
+    // `use`: utilization of each GPU in percent, see note_gpu_use()
+    void on_gpu_use(const std::vector<int>& use) {
+        for (auto& [key, attempt] : attempts_) note_gpu_use(attempt, use);
+    }
+    // Call when the guard (the parent process of the programs) has killed the attempt at its
+    // deadline.
+    void on_leash(const AttemptKey& key, Instant now);
+    // `patterns`: indices of the job's log patterns that match a line of the logs
+    void on_matched(const AttemptKey& key, std::vector<int> patterns);
+    void on_start_failed(const AttemptKey& key, Verdict verdict);
+    // call when no process of the attempt is left
+    void on_gone(const AttemptKey& key, Instant now);
+    void on_published(const AttemptKey& key, std::int64_t step, const Result<void>& done,
+                      Instant now);
+    void on_drain(Instant now);  // asks every attempt to save a checkpoint and stop; starts no more
+
+    // Builds the next heartbeat. Call it only when sending, because `now` must be the send time:
+    // the bounds of the attempts are computed from the send time of the heartbeat that rolld
+    // answers.
+    protocol::Heartbeat heartbeat(Instant now);
+
+    // Returns the path of the beacon if it must be read now, else empty. After look_due() has
+    // returned the path, it returns an empty text for one interval.
+    std::string look_due(Instant now);
+
+    bool idle() const;  // true if no attempt has a process
+    // Number of attempts that each heartbeat lists
+    std::size_t running() const { return attempts_.size(); }
+    // Returns true if no attempt is left, every end is acknowledged and, if draining, rolld has
+    // acknowledged the drain or cannot be reached. Waits for the acknowledgement of the drain,
+    // because otherwise rolld would not know of the drain and would wait until the lease expires.
+    bool settled(Instant now) const;
+    std::vector<Effect> take_effects() { return std::exchange(effects_, {}); }
+
+  private:
+    Attempt* find(const AttemptKey& key);
+    bool accept(const protocol::Answer& answer);
+    void renew(const protocol::Answer& answer, const std::set<AttemptKey>& named);
+    void ask_to_save(const protocol::SaveOrder& order);
+    void note_recorded(const protocol::Recorded& recorded);
+    void refuse_to_start(const AttemptKey& key, const char* outcome, std::string reason);
+    void drop_said(Attempt& attempt, std::uint64_t sequence);
+    void start(const protocol::StartOrder& order, const protocol::Answer& answer, Instant now);
+    void forget_ended(const protocol::Answer& answer, const std::set<AttemptKey>& named);
+    void stop(Attempt& attempt, StopCause cause, std::string reason, bool checkpoint, Instant now,
+              Millis grace = {});
+    void check_steps(Attempt& attempt, Instant now);
+    void kill(Attempt& attempt, StopCause cause, std::string reason, Instant now);
+    void kill_processes(Attempt& attempt);
+    void publish(Attempt& attempt, Instant now);
+    void conclude(Attempt& attempt, Instant now);
+    void check_clock(Attempt& attempt, Instant now);
+    void leash(const Attempt& attempt);
+    bool renewing(Instant now) const;
+
+    // Template of every heartbeat; its sequence number is that of the last heartbeat sent
+    protocol::Heartbeat self_;
+    LeaseRules rules_;
+    StopRules stops_;
+    bool draining_ = false;
+    // Sequence number of the first heartbeat that reported draining
+    std::optional<std::uint64_t> drain_said_{};
+    // newest incarnation (start of rolld) seen in an answer or in the beacon
+    std::uint64_t incarnation_ = 0;
+    std::uint64_t echoed_ = 0;  // newest sequence number of an answered heartbeat
+    // sequence number of the heartbeat whose answer was the last one to lower the bounds of
+    // attempts (lease.hpp)
+    std::uint64_t renewed_ = 0;
+    std::uint64_t renewed_by_ = 0;  // incarnation (start of rolld) that sent that answer
+    // Send time of each heartbeat that rolld may still answer, by sequence number
+    std::map<std::uint64_t, Instant> sent_{};
+    std::optional<Instant> heard_{};  // send time of the newest answered heartbeat
+    std::string beacon_{};
+    BeaconTrust trust_{};
+    Instant looked_{-Millis{1 << 20}};
+    std::map<AttemptKey, Attempt> attempts_{};
+    RanHere ran_{};
+    std::vector<Effect> effects_{};
+};
+
+}  // namespace roll::agent

@@ -1,0 +1,107 @@
+#include "worker/agent/core/attempt.hpp"
+
+#include <algorithm>
+
+#include "common/json.hpp"
+
+namespace roll::agent {
+
+const char* name_of(Phase phase) {
+    switch (phase) {
+        case Phase::Starting: return "starting";
+        case Phase::Running: return "running";
+        case Phase::Stopping: return "stopping";
+        case Phase::Ended: return "ended";
+    }
+    return "ended";
+}
+
+int programs_of(const protocol::StartOrder& order) {
+    const bool ranked = order.kind == "train" || order.kind == "resume";
+    return ranked ? std::max(order.ranks_per_node, 1) : 1;
+}
+
+Ending ending_of(const Attempt& attempt) {
+    Ending ending;
+    ending.command = attempt.command();
+    for (const Rank& rank : attempt.ranks) {
+        ending.exits.push_back(rank.exit);
+        ending.failures.push_back(rank.failure);
+    }
+    ending.first_failed = attempt.first_failed;
+    ending.first_rank = attempt.order.node_rank * programs_of(attempt.order);
+    if (attempt.stop) {
+        ending.stopped = attempt.stop->cause;
+        ending.stop_reason = attempt.stop->reason;
+    }
+    return ending;
+}
+
+void note_gpu_use(Attempt& attempt, const std::vector<int>& use) {
+    int sum = 0;
+    int count = 0;
+    for (const int gpu : attempt.order.gpus) {
+        const auto index = static_cast<std::size_t>(gpu);
+        if (index >= use.size() || use[index] < 0) continue;
+        sum += use[index];
+        ++count;
+    }
+    // Only the first node of a job that runs on several nodes reports GPU use.
+    const bool told = count > 0 && attempt.order.node_rank == 0;
+    attempt.gpu_percent = told ? std::optional((sum + count / 2) / count) : std::nullopt;
+}
+
+// Returns rank 0's progress report if rank 0 runs here, extended by the step of each local rank.
+static std::string progress_of(const Attempt& attempt) {
+    Json ranks = Json::array();
+    const int first = attempt.order.node_rank * programs_of(attempt.order);
+    for (std::size_t i = 0; i < attempt.steps.size(); ++i) {
+        const RankProgress& rank = attempt.steps[i];
+        if (!rank.at) continue;
+        ranks.push_back(
+            {{"rank", first + static_cast<int>(i)}, {"step", rank.step}, {"own_ms", rank.own_ms}});
+    }
+    if (ranks.empty() && !attempt.gpu_percent) return attempt.progress;
+    Json progress = Json::parse(attempt.progress, nullptr, false);
+    if (!progress.is_object()) progress = Json::object();
+    if (!ranks.empty()) progress["ranks"] = std::move(ranks);
+    if (attempt.gpu_percent) progress["gpu_percent"] = *attempt.gpu_percent;
+    return progress.dump();
+}
+
+protocol::RunningAttempt entry_of(const Attempt& attempt) {
+    protocol::RunningAttempt entry;
+    entry.attempt = attempt.order.attempt;
+    entry.phase = name_of(attempt.phase);
+    if (attempt.phase == Phase::Ended && attempt.verdict) {
+        entry.outcome = attempt.verdict->outcome;
+        entry.exit_code = attempt.verdict->exit_code;
+        entry.reason = attempt.verdict->reason;
+        entry.matched = attempt.matched;
+    }
+    for (const Unrecorded& written : attempt.unrecorded)
+        entry.checkpoints.push_back(written.checkpoint);
+    entry.exported = attempt.exported;
+    entry.progress = progress_of(attempt);
+    return entry;
+}
+
+void BeaconTrust::on_answer(std::uint64_t from, std::uint64_t counter) {
+    if (from != incarnation) *this = {.incarnation = from};
+    answered = counter;
+}
+
+bool BeaconTrust::on_look(const Look& look, std::optional<Instant> heard, const LeaseRules& rules) {
+    // A look at another incarnation is evidence here, because the caller judges it.
+    if (look.incarnation != incarnation) return true;
+    // A heartbeat sent after the look does not prove contact, because the counter in its answer may
+    // be higher.
+    const bool in_contact = heard && *heard <= look.ended && look.ended - *heard <= rules.company;
+    const Millis delay = rules.volume_delay + (look.ended - look.began);
+    const auto late = static_cast<std::uint64_t>(delay / rules.beat) + 1;
+    broken |= look.counter < seen || (in_contact && look.counter + late < answered);
+    seen = std::max(seen, look.counter);
+    return !broken;
+}
+
+}  // namespace roll::agent

@@ -1,0 +1,116 @@
+// The state of one attempt on this node. Plain data; the rules are in AgentCore.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/protocol/worker.hpp"
+#include "worker/agent/core/lease.hpp"
+#include "worker/agent/core/progress.hpp"
+#include "worker/agent/core/verdict.hpp"
+
+namespace roll::agent {
+
+struct StopRules {
+    Millis grace{30000};              // time between the request to stop and SIGKILL
+    Millis checkpoint_grace{300000};  // the same time, if the stop requests a checkpoint
+    // How long a rank here may take to report why it failed, after another rank has lost it as a
+    // peer
+    Millis settle{5000};
+};
+
+enum class Phase { Starting, Running, Stopping, Ended };
+const char* name_of(Phase phase);
+
+struct Rank {
+    bool ready = false;
+    std::optional<ExitStatus> exit{};
+    std::string failure{};
+};
+
+struct StopRequest {
+    StopCause cause = StopCause::Asked;
+    std::string reason;
+    bool checkpoint = false;
+    Instant kill_at{};
+};
+
+struct Staged {
+    std::int64_t step = 0;
+    std::string from;
+    std::string to;
+    std::uint64_t asked = 0;  // number of the save request that this checkpoint answers
+    std::int64_t save_ms = 0;
+};
+
+// A checkpoint that rolld has not recorded yet. Each heartbeat reports the checkpoint until rolld
+// records it.
+struct Unrecorded {
+    protocol::WrittenCheckpoint checkpoint;
+    // sequence number of the first heartbeat that reported the checkpoint
+    std::optional<std::uint64_t> said{};
+};
+
+struct Attempt {
+    protocol::StartOrder order;
+    Bound bound{};
+    Phase phase = Phase::Starting;
+    std::vector<Rank> ranks{};
+    std::vector<RankProgress> steps{};  // progress of each local rank
+    HangRule hang{};
+    Instant alive{};  // when a rank last reported activity other than a step
+    std::optional<int> first_failed{};
+    std::optional<Instant> settle_at{};
+    std::optional<StopRequest> stop{};
+    bool kill_sent = false;
+    bool gone = false;
+    std::deque<Staged> staged{};
+    bool publishing = false;
+    std::vector<Unrecorded> unrecorded{};
+    std::uint64_t asked = 0;  // number of the newest save request passed to the ranks
+    // Steps of checkpoints whose recording by rolld was reported to the ranks
+    std::set<std::int64_t> told{};
+    std::string exported{};
+    std::string progress{};
+    std::optional<int> gpu_percent{};  // mean GPU utilization; set only on the first node
+    std::vector<int> matched{};  // indices of the job's log patterns that match a line of the logs
+    std::optional<Verdict> verdict{};
+    // Sequence number of the first heartbeat that reported the attempt's end
+    std::optional<std::uint64_t> end_said{};
+
+    bool ranked() const { return order.kind == "train" || order.kind == "resume"; }
+    bool command() const { return order.kind == "command"; }
+};
+
+// Stores the mean utilization of the attempt's GPUs. `use` has the utilization of each GPU of the
+// worker in percent (-1: unknown).
+void note_gpu_use(Attempt& attempt, const std::vector<int>& use);
+
+// Returns the attempt's entry in a heartbeat.
+protocol::RunningAttempt entry_of(const Attempt& attempt);
+
+// Returns what judge() needs to decide the outcome. Requires that the attempt is gone.
+Ending ending_of(const Attempt& attempt);
+
+// Returns the number of programs of the order on one node: one per rank for a training job, else 1.
+int programs_of(const protocol::StartOrder& order);
+
+// Decides whether looks at the beacon (rolld's file with its tick counter) are evidence. While
+// rolld answers, looks are compared with its answers. If the beacon's counter is older than the
+// volume's delay allows, looks are distrusted until rolld starts again.
+struct BeaconTrust {
+    std::uint64_t incarnation = 0;
+    std::uint64_t answered = 0;  // beacon counter in the last answer
+    std::uint64_t seen = 0;      // highest beacon counter that a look showed
+    bool broken = false;
+
+    void on_answer(std::uint64_t incarnation, std::uint64_t counter);
+    // Returns whether `look` is evidence. `heard`: send time of the newest answered heartbeat.
+    bool on_look(const Look& look, std::optional<Instant> heard, const LeaseRules& rules);
+};
+
+}  // namespace roll::agent

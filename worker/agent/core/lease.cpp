@@ -1,0 +1,45 @@
+#include "worker/agent/core/lease.hpp"
+
+#include <algorithm>
+
+namespace roll::agent {
+
+Bound::Bound(Instant sent, std::int64_t counted, std::uint64_t incarnation, std::uint64_t counter,
+             const LeaseRules& rules)
+    : silent_since_(sent - counted * rules.beat),
+      incarnation_(incarnation),
+      counter_(counter) {}
+
+void Bound::answered(Instant sent, std::int64_t counted, std::uint64_t incarnation,
+                     std::uint64_t counter, const LeaseRules& rules) {
+    const Bound answer(sent, counted, incarnation, counter, rules);
+    silent_since_ = std::max(silent_since_, answer.silent_since_);
+    incarnation_ = incarnation;
+    counter_ = counter;
+}
+
+void Bound::looked(const Look& look, const LeaseRules& rules) {
+    if (look.incarnation < incarnation_) return;
+    const bool newer = look.incarnation > incarnation_;
+    // The job may have been reassigned by the previous incarnation (start of rolld) before that
+    // ended.
+    if (newer && at(look.ended) >= rules.lease + rules.fence) return;
+    if (newer) {  // start from the first tick of the new incarnation
+        incarnation_ = look.incarnation;
+        counter_ = 0;
+    }
+    const auto beats = static_cast<std::int64_t>(look.counter - std::min(look.counter, counter_));
+    const Millis shown = (beats + 1) * rules.beat + rules.volume_delay + (look.ended - look.began);
+    const Instant since = look.ended - shown;
+    silent_since_ = newer ? since : std::max(silent_since_, since);
+    doubted(look, rules);
+}
+
+void Bound::doubted(const Look& look, const LeaseRules& rules) {
+    if (look.incarnation < incarnation_) return;
+    const std::uint64_t from = look.incarnation > incarnation_ ? 0 : counter_;
+    const auto beats = static_cast<std::int64_t>(look.counter - std::min(look.counter, from));
+    silent_since_ = std::min(silent_since_, look.ended - beats * rules.beat);
+}
+
+}  // namespace roll::agent

@@ -1,0 +1,69 @@
+#include "worker/agent/core/progress.hpp"
+
+#include <algorithm>
+
+#include "common/json.hpp"
+#include "common/spec/units.hpp"
+
+namespace roll::agent {
+namespace {
+
+constexpr Millis kLearnedLeast{300'000};
+constexpr int kLearnedTimes = 10;
+constexpr Millis kStartBound{1'800'000};
+
+std::optional<Instant> newest(const std::vector<RankProgress>& ranks) {
+    std::optional<Instant> at;
+    for (const RankProgress& rank : ranks) {
+        if (rank.at && (!at || *rank.at > *at)) at = rank.at;
+    }
+    return at;
+}
+
+}  // namespace
+
+void note_step(RankProgress& rank, std::int64_t step, std::int64_t steps, std::int64_t own_ms,
+               Instant now) {
+    if (rank.at) rank.longest = std::max(rank.longest, now - *rank.at);
+    rank = {step, steps, own_ms, now, rank.longest};
+}
+
+bool has_stepped(const std::vector<RankProgress>& ranks) { return newest(ranks).has_value(); }
+
+Millis start_bound(std::string_view document) {
+    const Json json = Json::parse(document, nullptr, false);
+    const Json said = json.is_object() ? json.value("hang_first_step", Json()) : Json();
+    if (!said.is_string() || said == "auto") return kStartBound;
+    // no limit for "never", which does not parse as a duration
+    const auto bound = spec::parse_duration(said.get<std::string>());
+    return bound ? Millis(*bound) : Millis{};
+}
+
+std::optional<Millis> step_bound(const std::vector<RankProgress>& ranks, const HangRule& rule) {
+    const bool last = std::ranges::any_of(
+        ranks, [](const RankProgress& rank) { return rank.steps > 0 && rank.step >= rank.steps; });
+    if (last) return std::nullopt;
+    const bool stepped = has_stepped(ranks);
+    Millis longest{};
+    for (const RankProgress& rank : ranks) longest = std::max(longest, rank.longest);
+    if (stepped && rule.step.count() >= 0)
+        return rule.step.count() == 0 ? std::nullopt : std::optional(rule.step);
+    if (stepped && longest.count() > 0) return kLearnedTimes * longest + kLearnedLeast;
+    return rule.start.count() == 0 ? std::nullopt : std::optional(rule.start);
+}
+
+std::string hang_reason(const std::vector<RankProgress>& ranks, const HangRule& rule, Instant alive,
+                        Instant now) {
+    const auto bound = step_bound(ranks, rule);
+    const auto stepped = newest(ranks);
+    const Instant at = stepped.value_or(alive);
+    if (ranks.empty() || !bound || now - at < *bound) return {};
+    const auto slowest = std::ranges::min_element(ranks, {}, &RankProgress::step);
+    const auto in_seconds = [](Millis time) { return std::to_string(time.count() / 1000) + " s"; };
+    return (stepped ? "no step for " : "no first step or other activity for ") +
+           in_seconds(now - at) + (stepped ? " after step " + std::to_string(slowest->step) : "") +
+           " (at most " + in_seconds(*bound) +
+           "); the logs of the ranks contain the stacks of all threads";
+}
+
+}  // namespace roll::agent

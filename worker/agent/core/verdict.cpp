@@ -1,0 +1,109 @@
+#include "worker/agent/core/verdict.hpp"
+
+#include <algorithm>
+#include <csignal>
+#include <cstring>
+
+#include "common/check.hpp"
+#include "common/protocol/rank.hpp"
+
+namespace roll::agent {
+namespace {
+
+std::string describe(const Ending& ending, int rank, const ExitStatus& exit) {
+    const std::string who =
+        ending.command ? "the command" : "rank " + std::to_string(ending.first_rank + rank);
+    if (!exit.signaled) return who + " ended with exit status " + std::to_string(exit.number);
+    const char* const name = ::sigdescr_np(exit.number);
+    return who + " was killed by signal " + std::to_string(exit.number) +
+           (name == nullptr ? "" : std::string(" (") + name + ")");
+}
+
+std::string failed_outcome(const ExitStatus& exit, bool command) {
+    // A command that ended by a signal would do so again, so the failure is not retried as one of
+    // the infrastructure.
+    if (command) return "app";
+    if (exit.signaled) return "infra";
+    if (exit.number == protocol::kExitInvalid || exit.number == protocol::kExitDiverged)
+        return "invalid";
+    if (exit.number == protocol::kExitRefused) return "infra";
+    return "app";
+}
+
+Verdict judge_failed(const Ending& ending, int rank) {
+    const ExitStatus exit = ending.exits.at(rank).value_or(ExitStatus{});
+    const std::string& said = ending.failures.at(rank);
+    return {.outcome = failed_outcome(exit, ending.command),
+            .exit_code = exit.shell_code(),
+            .reason = said.empty() ? describe(ending, rank, exit) : said};
+}
+
+int worst_code(const Ending& ending) {
+    int code = 0;
+    for (const auto& exit : ending.exits)
+        if (exit) code = std::max(code, exit->shell_code());
+    return code;
+}
+
+bool all_exited(const Ending& ending, std::initializer_list<int> codes) {
+    return std::ranges::all_of(ending.exits, [&](const auto& exit) {
+        return exit && !exit->signaled && std::ranges::find(codes, exit->number) != codes.end();
+    });
+}
+
+std::string stopped_outcome(StopCause cause) {
+    switch (cause) {
+        case StopCause::Asked:
+        case StopCause::Fenced:
+        case StopCause::Superseded: return "stopped";
+        case StopCause::LeaseLost:
+        case StopCause::Orphaned:
+        case StopCause::Draining: return "infra";
+    }
+    return "infra";
+}
+
+Verdict judge_stopped(const Ending& ending) {
+    std::string reason = ending.stop_reason;
+    for (const std::string& said : ending.failures) {
+        if (said.empty()) continue;
+        reason += "; " + said;
+        break;
+    }
+    return {.outcome = stopped_outcome(*ending.stopped),
+            .exit_code = worst_code(ending),
+            .reason = reason};
+}
+
+}  // namespace
+
+bool failed_by_itself(const ExitStatus& exit, bool command) {
+    if (exit.signaled) return true;
+    if (exit.number == 0) return false;
+    return command ||
+           (exit.number != protocol::kExitYielded && exit.number != protocol::kExitPeerLost);
+}
+
+Verdict judge(const Ending& ending) {
+    ROLL_CHECK(ending.exits.size() == ending.failures.size());
+    if (ending.first_failed) return judge_failed(ending, *ending.first_failed);
+    const bool may_finish = !ending.command || !ending.stopped;
+    if (may_finish && all_exited(ending, {0}))
+        return {.outcome = "done", .exit_code = 0, .reason = ""};
+    const bool may_yield = !ending.command || ending.stopped;
+    if (may_yield && all_exited(ending, {0, protocol::kExitYielded}) && worst_code(ending) != 0)
+        return {.outcome = "yielded",
+                .exit_code = protocol::kExitYielded,
+                .reason = ending.stopped ? ending.stop_reason : "stopped after a checkpoint"};
+    if (ending.stopped) return judge_stopped(ending);
+    if (!std::ranges::all_of(ending.exits, [](const auto& exit) { return exit.has_value(); }))
+        return {.outcome = "infra",
+                .exit_code = 1,
+                .reason = "the process that supervises the attempt (guard) ended"};
+    return {
+        .outcome = "infra",
+        .exit_code = protocol::kExitPeerLost,
+        .reason = "a rank lost contact with another node's rank, and no rank on this node failed"};
+}
+
+}  // namespace roll::agent

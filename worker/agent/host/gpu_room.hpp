@@ -1,0 +1,35 @@
+// Checks whether enough GPU memory is free before a program starts, because the driver releases an
+// earlier process's memory only some time after that process ends.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "worker/agent/host/nvml.hpp"
+
+namespace roll::agent {
+
+// A GPU whose memory in use must not exceed `most_used_bytes` when a program starts, because the
+// driver releases an earlier process's memory only some time after that process ends.
+struct GpuRoom {
+    std::string name;  // the GPU's name as in CUDA_VISIBLE_DEVICES
+    std::int64_t most_used_bytes = 0;
+    friend bool operator==(const GpuRoom&, const GpuRoom&) = default;
+};
+
+// A GPU with more memory in use than allowed before a program starts.
+struct HeldGpu {
+    GpuRoom room;
+    std::int64_t used_bytes = 0;
+    std::vector<GpuProcess> processes{};  // processes that use the GPU, as NVML reports them
+};
+
+// Returns the GPUs with more memory in use than allowed.
+std::vector<HeldGpu> held_gpus(const std::vector<GpuRoom>& gpus);
+
+// Returns a description such as "GPU 0 has 20480 MiB in use (512 MiB at most): process 4711
+// (python3) 20000 MiB; GPU 1 ...".
+std::string text_of(const std::vector<HeldGpu>& held);
+
+}  // namespace roll::agent

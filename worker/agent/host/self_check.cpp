@@ -1,0 +1,61 @@
+#include "worker/agent/host/self_check.hpp"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "common/files.hpp"
+#include "worker/agent/host/host.hpp"
+#include "worker/agent/host/links.hpp"
+#include "worker/agent/host/nvml.hpp"
+
+namespace roll::agent {
+namespace {
+
+Result<void> check_directory(const std::string& directory) {
+    constexpr std::size_t kBytes = 1 << 20;
+    constexpr std::uintmax_t kLeastFree = 1 << 30;
+    const std::string file = directory + "/.check-" + host_name() + "-" + draw_session();
+    const std::string written(kBytes, 'x');
+    const auto wrote = write_file_atomically(file, written);
+    const auto read = wrote ? read_file(file) : Result<std::string>(std::string());
+    std::error_code error;
+    std::filesystem::remove(file, error);
+    if (!wrote) return tl::unexpected(wrote.error());
+    if (!read) return tl::unexpected(read.error());
+    if (*read != written)
+        return fail(ErrorCode::Corrupt,
+                    directory + ": a file read back differs from what was written");
+    const auto space = std::filesystem::space(directory, error);
+    if (!error && space.available < kLeastFree)
+        return fail(ErrorCode::Failed, directory + " has " + std::to_string(space.available >> 20) +
+                                           " MiB free; at least 1024 MiB are required");
+    return {};
+}
+
+Result<void> check_gpus(int count, const std::vector<std::string>& names) {
+    const int found = count > 0 ? count_gpus() : 0;
+    if (found < count)
+        return fail(ErrorCode::Failed, "NVML shows " + std::to_string(found) +
+                                           " GPUs; this worker offers " + std::to_string(count));
+    for (const std::string& name : names) {
+        const std::string fault = gpu_fault(name);
+        if (!fault.empty()) return fail(ErrorCode::Failed, "GPU " + name + " " + fault);
+    }
+    return {};
+}
+
+}  // namespace
+
+Result<void> check_node(const NodeNeeds& needs) {
+    ROLL_TRY_VOID(check_directory(needs.directory));
+    ROLL_TRY_VOID(check_gpus(needs.gpus, needs.names));
+    const std::vector<std::string> up = links_up("/sys");
+    for (const std::string& link : needs.links) {
+        if (std::ranges::find(up, link) == up.end())
+            return fail(ErrorCode::Failed,
+                        "network link " + link + " is down; it was up when roll-worker began");
+    }
+    return {};
+}
+
+}  // namespace roll::agent

@@ -1,0 +1,123 @@
+#include "worker/agent/logs/program_log.hpp"
+
+#include <array>
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "common/files.hpp"
+#include "common/io/process.hpp"
+#include "worker/agent/logs/log_cap.hpp"
+
+namespace roll::agent {
+namespace {
+
+constexpr std::size_t kAtOnceBytes = 64 << 10;  // size of a read: the capacity of a pipe
+
+io::Descriptor open_to_append(const std::string& file) {
+    return io::Descriptor(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+}
+
+tl::unexpected<Error> refuse(const char* what, const std::string& file) {
+    const int number = errno;
+    ErrorCode code = ErrorCode::Refused;
+    if (number == ENOTDIR || number == ENAMETOOLONG) code = ErrorCode::InvalidArgument;
+    if (number == EIO || number == ESTALE || number == ENOTCONN) code = ErrorCode::Unavailable;
+    return fail(code, std::string("cannot ") + what + " log " + file + ": " +
+                          std::generic_category().message(number));
+}
+
+bool write_all(int fd, std::string_view bytes) {
+    while (!bytes.empty()) {
+        const ssize_t n = ::write(fd, bytes.data(), bytes.size());
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return false;
+        bytes.remove_prefix(static_cast<std::size_t>(n));
+    }
+    return true;
+}
+
+}  // namespace
+
+Result<io::Descriptor> open_log(const std::string& file) {
+    io::Descriptor log = open_to_append(file);
+    if (!log && errno == ENOENT) {
+        ROLL_TRY_VOID(make_directories(std::filesystem::path(file).parent_path()));
+        log = open_to_append(file);
+    }
+    if (!log) return refuse("open", file);
+    return log;
+}
+
+void add_to_log(const std::string& file, const std::string& text) {
+    const auto log = open_log(file);
+    if (log) write_all(log->get(), "roll-worker: " + text + "\n");
+}
+
+Result<std::unique_ptr<LogPipe>> LogPipe::make(std::string file, std::int64_t bytes_max) {
+    ROLL_TRY(io::Pipe pipe, io::make_pipe());
+    ::fcntl(pipe.read.get(), F_SETFL, O_NONBLOCK);
+    return std::unique_ptr<LogPipe>(
+        new LogPipe(std::move(file), bytes_max, std::move(pipe.read), std::move(pipe.write)));
+}
+
+void LogPipe::begin(short revents) {
+    waited_ = -1;
+    if ((revents & POLLIN) == 0) return;  // every writer has closed the pipe without output
+    over_ = io::Descriptor(::eventfd(0, EFD_CLOEXEC));
+    thread_ = std::thread([this] { copied_ = copy(); });
+}
+
+// Waits for the copying thread. If no thread was started, this function copies what is left in the
+// pipe.
+Result<void> LogPipe::finish() {
+    if (thread_.joinable()) {
+        ::eventfd_write(over_.get(), 1);
+        thread_.join();
+    } else if (output_) {
+        pollfd polled{output_.get(), POLLIN, 0};
+        over_ = io::Descriptor();
+        if (::poll(&polled, 1, 0) > 0 && (polled.revents & POLLIN) != 0) copied_ = copy();
+    }
+    output_.reset();
+    return copied_;
+}
+
+Result<void> LogPipe::copy() {
+    const auto log = open_log(file_);
+    auto copied = log ? copy_into(*log) : Result<void>(tl::unexpected(log.error()));
+    output_.reset();
+    return copied;
+}
+
+// Copies until every writer has closed the pipe. Once the attempt has ended, does not wait for
+// processes that still hold the pipe.
+Result<void> LogPipe::copy_into(const io::Descriptor& log) {
+    std::array<char, kAtOnceBytes> bytes;
+    std::int64_t unseen = 0;  // number of bytes copied since the last check of the log's size
+    for (bool over = !over_;;) {
+        const ssize_t n = ::read(output_.get(), bytes.data(), bytes.size());
+        if (n == 0 || (n < 0 && errno == EAGAIN && over)) {
+            cap_log(file_, bytes_max_);
+            return {};
+        }
+        if (n > 0 && !write_all(log.get(), {bytes.data(), static_cast<std::size_t>(n)}))
+            return refuse("write", file_);
+        if (n > 0 && (unseen += n) >= bytes_max_ / 4) {
+            cap_log(file_, bytes_max_);
+            unseen = 0;
+        }
+        if (n > 0) continue;
+        std::array<pollfd, 2> polled{pollfd{output_.get(), POLLIN, 0},
+                                     pollfd{over_.get(), POLLIN, 0}};
+        ::poll(polled.data(), over ? 1 : 2, -1);
+        over |= polled[1].revents != 0;
+    }
+}
+
+}  // namespace roll::agent

@@ -1,0 +1,470 @@
+#include "worker/agent/process/guard.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/files.hpp"
+#include "common/io/passing.hpp"
+#include "common/io/process.hpp"
+#include "common/io/signals.hpp"
+#include "common/protocol/rank.hpp"
+#include "worker/agent/host/gpu_room.hpp"
+#include "worker/agent/logs/log_cap.hpp"
+#include "worker/agent/logs/log_scan.hpp"
+#include "worker/agent/logs/program_log.hpp"
+#include "worker/agent/process/clock.hpp"
+#include "worker/agent/process/guard_plan.hpp"
+#include "worker/agent/process/leash.hpp"
+#include "worker/agent/process/lines.hpp"
+#include "worker/agent/process/reaper.hpp"
+#include "worker/agent/process/wall.hpp"
+
+namespace roll::agent {
+namespace {
+
+// longest time between two checks of the leash (the shared deadlines)
+constexpr int kPollMillis = 500;
+constexpr int kKillingMillis = 20;  // time between two rounds of SIGKILL
+constexpr std::size_t kPlanBytesMax = 64u << 20;
+
+// The guard's end of the socket to roll-worker.
+struct Talk {
+    LineReader lines{kPlanBytesMax};
+    // Descriptors that roll-worker sent for the next plan's programs
+    std::vector<io::Descriptor> passed{};
+    std::string unsaid{};
+
+    // Reads from the socket. Returns false if roll-worker has ended.
+    bool fill() {
+        std::string bytes;
+        const ssize_t n = io::receive_with(kGuardSocket, bytes, passed);
+        lines.feed(bytes);
+        return n > 0 || (n < 0 && (errno == EINTR || errno == EAGAIN));
+    }
+
+    // Buffers `line` until flush(). The guard flushes before it waits, so that several lines wake
+    // roll-worker once.
+    void say(const std::string& line) { unsaid += line + "\n"; }
+    void flush() {
+        if (unsaid.empty()) return;
+        [[maybe_unused]] const ssize_t n = ::write(kGuardSocket, unsaid.data(), unsaid.size());
+        unsaid.clear();
+    }
+};
+
+// Runs one attempt in a guard process.
+class Guard {
+  public:
+    Guard(const Leash& leash, const io::Descriptor& signals, Talk& talk)
+        : leash_(leash),
+          signals_(signals),
+          talk_(talk),
+          passed_(std::exchange(talk.passed, {})) {}
+
+    // Runs the plan. Returns once no process is left below the guard.
+    void run(const GuardPlan& plan);
+
+  private:
+    Result<void> prepare(const GuardPlan& plan);
+    void await_gpus(const GuardPlan& plan);
+    Result<void> start(const GuardPlan& plan);
+    Result<pid_t> start_program(const Program& program, std::size_t index, bool own);
+    Result<io::Descriptor> output_of(const Program& program, bool own);
+    Result<void> start_check(const NodeCheck& check);
+    void advance(const GuardPlan& plan);
+    void end_check(const NodeCheck& check, std::string trouble);
+    void fail_preparing(const Error& error);
+    void fail_with(const Error& error, bool own_programs);
+    void read_orders();
+    void obey_all();
+    void obey(const std::string& order);
+    void terminate();
+    void kill_round();
+    void reap();
+    bool programs_ended() const;
+    void finish_logs();
+    void look_into_logs(const GuardPlan& plan);
+    void wait();
+    void cap_logs(const GuardPlan& plan);
+    void check_output(const GuardPlan& plan);
+
+    const Leash& leash_;
+    const io::Descriptor& signals_;
+    Talk& talk_;
+    std::vector<io::Descriptor> passed_;  // two for each program: its stdin and its report pipe
+    std::string cgroup_{};
+    // The cgroup.procs file through which programs enter the cgroup; unset without a cgroup
+    io::Descriptor procs_{};
+    std::vector<pid_t> programs_{};  // process id of each program; 0 for one that has ended
+    std::vector<std::unique_ptr<LogPipe>> pipes_{};
+    pid_t group_ = 0;
+    std::string output_{};     // path of the job's output directory
+    bool started_ = false;     // true once the programs are started; the checks are before that
+    std::size_t checked_ = 0;  // number of checks that have passed
+    pid_t check_ = 0;          // process id of the running check
+    Instant check_until_{};
+    // Failure of the check that has just finished; "" if that check passed
+    std::optional<std::string> check_end_{};
+    Instant capped_{};
+    std::int64_t log_bytes_max_ = 0;
+    bool killing_ = false;
+    bool failed_ = false;  // true: a program has failed
+    bool nothing_left_ = false;
+};
+
+Result<void> Guard::prepare(const GuardPlan& plan) {
+    if (passed_.size() != 2 * plan.programs.size())
+        return fail(ErrorCode::Unavailable, "the programs' file descriptors did not arrive");
+    if (!plan.cgroup.empty()) {
+        ROLL_TRY(procs_, open_cgroup(plan.cgroup));
+        cgroup_ = plan.cgroup;
+    }
+    for (const std::string& directory : plan.directories)
+        ROLL_TRY_VOID(make_directories(directory));
+    if (!plan.launch_file.empty())
+        ROLL_TRY_VOID(write_file_atomically(plan.launch_file, plan.launch));
+    return {};
+}
+
+// Returns the variables `more`, and each variable of this process that `more` does not set.
+std::vector<std::string> environment_with(const std::vector<std::string>& more) {
+    std::vector<std::string> all = more;
+    for (std::string& variable : io::current_environment()) {
+        const std::string name = variable.substr(0, variable.find('=') + 1);
+        const auto has_name = [&](const std::string& other) { return other.starts_with(name); };
+        if (std::ranges::none_of(more, has_name)) all.push_back(std::move(variable));
+    }
+    return all;
+}
+
+io::Spawn spawn_of(const Program& program, pid_t group, int cgroup) {
+    io::Spawn spawn;
+    spawn.arguments = program.arguments;
+    spawn.environment = environment_with(program.environment);
+    spawn.directory = program.directory;
+    spawn.group = group;
+    spawn.cpus = program.cpus;
+    spawn.death_signal = SIGKILL;
+    spawn.cgroup = cgroup;
+    return spawn;
+}
+
+// Returns the descriptor for a program's output. Roll's own programs get the log itself, so that
+// their output survives a killed guard; other programs get a pipe.
+Result<io::Descriptor> Guard::output_of(const Program& program, bool own) {
+    if (own) return open_log(program.log);
+    ROLL_TRY(std::unique_ptr<LogPipe> pipe, LogPipe::make(program.log, log_bytes_max_));
+    pipes_.push_back(std::move(pipe));
+    return pipes_.back()->take_input();
+}
+
+Result<pid_t> Guard::start_program(const Program& program, std::size_t index, bool own) {
+    ROLL_TRY(const io::Descriptor log, output_of(program, own));
+    io::Spawn spawn = spawn_of(program, group_, procs_.get());
+    spawn.descriptors = {{passed_[2 * index].get(), STDIN_FILENO},
+                         {log.get(), STDOUT_FILENO},
+                         {log.get(), STDERR_FILENO},
+                         {passed_[2 * index + 1].get(), protocol::kReportDescriptor}};
+    return io::spawn(spawn);
+}
+
+// Waits until the GPUs' memory is free. Gives up after `gpu_wait_seconds`, or when roll-worker
+// orders the end of the attempt. Writes to the log which processes hold the memory.
+void Guard::await_gpus(const GuardPlan& plan) {
+    if (plan.gpus.empty() || plan.gpu_wait_seconds == 0) return;
+    const std::string& log = plan.programs.front().log;
+    const Instant begun = boot_now();
+    const Instant until = begun + std::chrono::seconds(plan.gpu_wait_seconds);
+    std::string told;
+    std::vector<HeldGpu> held = held_gpus(plan.gpus);
+    for (; !held.empty() && !killing_ && boot_now() < until; held = held_gpus(plan.gpus)) {
+        if (told.empty()) add_to_log(log, told = "waiting for GPU memory: " + text_of(held));
+        pollfd polled{kGuardSocket, POLLIN, 0};
+        ::poll(&polled, 1, kPollMillis);
+        if (polled.revents != 0) read_orders();
+    }
+    if (killing_)
+        return fail_with(
+            {ErrorCode::Failed, "the attempt was ended while it waited for GPU memory"}, true);
+    const std::string waited = std::to_string((boot_now() - begun).count() / 1000) + " s";
+    if (held.empty() && !told.empty()) add_to_log(log, "GPU memory is free after " + waited);
+    if (held.empty()) return;
+    add_to_log(log, "giving up after " + waited + ": " + text_of(held));
+    talk_.say("failed " +
+              encode(Verdict{"infra", protocol::kExitUnfit,
+                             "GPU memory is not free after " + waited + ": " + text_of(held)}));
+    killing_ = true;
+}
+
+Result<void> Guard::start(const GuardPlan& plan) {
+    for (std::size_t i = 0; i < plan.programs.size(); ++i) {
+        ROLL_TRY(const pid_t pid, start_program(plan.programs[i], i, plan.own_programs));
+        programs_.push_back(pid);
+        if (i == 0) group_ = pid;
+    }
+    return {};
+}
+
+Result<void> Guard::start_check(const NodeCheck& check) {
+    ROLL_TRY(const io::Descriptor log, open_log(check.program.log));
+    io::Spawn spawn = spawn_of(check.program, 0, procs_.get());
+    spawn.descriptors = {{log.get(), STDOUT_FILENO}, {log.get(), STDERR_FILENO}};
+    ROLL_TRY(check_, io::spawn(spawn));
+    check_until_ = boot_now() + std::chrono::seconds(check.timeout_seconds);
+    return {};
+}
+
+// Counts a check as passed if `trouble` is empty; otherwise fails the attempt with `trouble`.
+void Guard::end_check(const NodeCheck& check, std::string trouble) {
+    check_end_.reset();
+    if (trouble.empty()) {
+        ++checked_;
+        return;
+    }
+    talk_.say("failed " +
+              encode(Verdict{"infra", check.site ? protocol::kExitUnhealthy : protocol::kExitUnfit,
+                             "the check of this node failed: " + check.program.arguments.front() +
+                                 " " + trouble + "; see " + check.program.log}));
+    killing_ = true;
+}
+
+// Runs the checks one after the other, then starts the programs.
+void Guard::advance(const GuardPlan& plan) {
+    if (started_ || killing_) return;
+    if (check_end_) end_check(plan.checks[checked_], std::move(*check_end_));
+    if (check_ > 0 && boot_now() >= check_until_)
+        end_check(
+            plan.checks[checked_],
+            "took longer than " + std::to_string(plan.checks[checked_].timeout_seconds) + " s");
+    if (check_ > 0 || killing_) return;
+    if (boot_now() >= leash_.lease_ends())
+        return fail_with(
+            {ErrorCode::Failed, "contact with rolld was lost before the programs could start"},
+            true);
+    const bool checks = checked_ < plan.checks.size();
+    const auto begun = checks ? start_check(plan.checks[checked_]) : start(plan);
+    started_ = !checks;
+    if (!begun) fail_with(begun.error(), checks ? plan.checks[checked_].site : plan.own_programs);
+    if (checks) return;
+    passed_.clear();
+}
+
+// Returns the outcome of an attempt whose output could not be written: "app", the job's own fault
+// (permission, read-only, quota), or "infra" if the volume is full.
+const char* outcome_of_refusal(std::filesystem::path output) {
+    constexpr std::uintmax_t kFullBytes = 1 << 20;
+    std::error_code error;
+    while (!std::filesystem::exists(output, error) && output.has_relative_path())
+        output = output.parent_path();
+    const auto space = std::filesystem::space(output, error);
+    return !error && space.capacity > 0 && space.available < kFullBytes ? "infra" : "app";
+}
+
+void Guard::fail_preparing(const Error& error) {
+    Verdict verdict{"invalid", protocol::kExitInvalid, error.message};
+    if (error.code == ErrorCode::Unavailable) verdict = {"infra", 1, error.message};
+    if (error.code == ErrorCode::Refused)
+        verdict = {outcome_of_refusal(output_), protocol::kExitRefused, error.message};
+    talk_.say("failed " + encode(verdict));
+    killing_ = true;
+}
+
+// Fails the attempt. The outcome is "infra", which is retried, for errors of Roll's own programs
+// and full disks, because these may not recur elsewhere or later. Other errors always recur.
+void Guard::fail_with(const Error& error, bool own_programs) {
+    if (error.code == ErrorCode::Refused) return fail_preparing(error);
+    Verdict verdict{"infra", 1, error.message};
+    const bool cannot_run =
+        error.code == ErrorCode::NotFound || error.code == ErrorCode::InvalidArgument;
+    if (cannot_run && !own_programs) {
+        verdict.outcome = "invalid";
+        verdict.exit_code = error.code == ErrorCode::NotFound ? 127 : 126;
+    }
+    talk_.say("failed " + encode(verdict));
+    killing_ = true;
+}
+
+void Guard::read_orders() {
+    if (!talk_.fill()) killing_ = true;  // kill the attempt, because roll-worker has ended
+    obey_all();
+}
+
+void Guard::obey_all() {
+    while (const auto order = talk_.lines.next()) obey(*order);
+}
+
+void Guard::obey(const std::string& order) {
+    if (order == "term") terminate();
+    if (order == "kill") killing_ = true;
+    if (order != "stacks") return;
+    for (const pid_t pid : programs_)
+        if (pid > 0 && ::kill(pid, SIGUSR1) == 0) ::kill(pid, SIGCONT);
+}
+
+// Sends SIGTERM to the programs' process group. The group's id cannot be reused before all programs
+// are reaped.
+void Guard::terminate() {
+    if (!started_) killing_ = true;
+    if (programs_ended()) return;
+    ::kill(-group_, SIGTERM);
+    ::kill(-group_, SIGCONT);
+    for (const pid_t pid : programs_)
+        if (pid > 0 && ::getpgid(pid) != group_) ::kill(pid, SIGTERM);
+}
+
+void Guard::kill_round() {
+    if (procs_) kill_cgroup(cgroup_);
+    for (const io::ProcessInfo& process : io::descendants(::getpid()))
+        if (process.state != 'Z') ::kill(process.pid, SIGKILL);
+}
+
+void Guard::reap() {
+    int status = 0;
+    pid_t pid = 0;
+    while ((pid = ::waitpid(-1, &status, WNOHANG)) > 0) {
+        const bool signaled = WIFSIGNALED(status);
+        const int number = signaled ? WTERMSIG(status) : WEXITSTATUS(status);
+        if (pid == check_) {
+            check_ = 0;
+            const std::string how = signaled ? "was killed by signal " : "ended with exit status ";
+            check_end_ = status == 0 ? "" : how + std::to_string(number);
+        }
+        const auto program = std::ranges::find(programs_, pid);
+        // not a program, but an orphan that this guard inherited as a subreaper
+        if (program == programs_.end()) continue;
+        *program = 0;
+        failed_ |= status != 0;
+        talk_.say("exit " + std::to_string(program - programs_.begin()) +
+                  (signaled ? " signal " : " code ") + std::to_string(number));
+    }
+    nothing_left_ = pid < 0 && errno == ECHILD;
+}
+
+// Finishes copying the logs. If the copying failed and the program failed too, the error of the
+// copying becomes the reason, because the program may have failed only because it could not write
+// its log.
+void Guard::finish_logs() {
+    for (const auto& pipe : pipes_)
+        if (const auto copied = pipe->finish(); !copied && failed_) fail_preparing(copied.error());
+}
+
+void Guard::look_into_logs(const GuardPlan& plan) {
+    if (!failed_ || plan.patterns.empty()) return;
+    std::vector<std::string> logs;
+    for (const Program& program : plan.programs) logs.push_back(program.log);
+    std::string line = "matched";
+    for (const int found : scan_logs(plan.patterns, logs)) line += " " + std::to_string(found);
+    talk_.say(line);
+}
+
+// Fails the attempt if its programs ended well but its output directory was deleted meanwhile.
+void Guard::check_output(const GuardPlan& plan) {
+    const std::string& output = plan.directories.front();
+    const bool done = started_ && programs_ended() && !failed_;
+    if (!done || ::access(output.c_str(), F_OK) == 0 || errno != ENOENT) return;
+    talk_.say("failed " +
+              encode(Verdict{"app", 1,
+                             "the job's output directory " + output +
+                                 " was deleted while the job ran; the job's logs are lost"}));
+}
+
+// Caps the logs that programs write directly. Other logs are capped by their LogPipe.
+void Guard::cap_logs(const GuardPlan& plan) {
+    if (!plan.own_programs || boot_now() - capped_ < std::chrono::seconds(1)) return;
+    capped_ = boot_now();
+    for (const Program& program : plan.programs) cap_log(program.log, plan.log_bytes_max);
+}
+
+bool Guard::programs_ended() const {
+    return std::ranges::all_of(programs_, [](pid_t pid) { return pid == 0; });
+}
+
+void Guard::run(const GuardPlan& plan) {
+    log_bytes_max_ = plan.log_bytes_max;
+    if (!plan.directories.empty()) output_ = plan.directories.front();
+    if (const auto prepared = prepare(plan); !prepared)
+        fail_preparing(prepared.error());
+    else
+        await_gpus(plan);
+    for (;;) {
+        while (io::next_signal(signals_)) continue;
+        reap();
+        obey_all();  // again, because orders may have arrived together with the plan
+        advance(plan);
+        cap_logs(plan);
+        if (!killing_ && boot_now() >= leash_.killed_at()) {
+            talk_.say("leash");
+            killing_ = true;
+        }
+        // kills all processes that ended programs left behind
+        killing_ |= started_ && programs_ended();
+        if (killing_ && nothing_left_) break;
+        if (killing_) kill_round();
+        talk_.flush();
+        wait();
+    }
+    finish_logs();
+    check_output(plan);
+    look_into_logs(plan);
+}
+
+// Waits for a signal, output or an order. Does not wait for orders while killing, because no order
+// matters then.
+void Guard::wait() {
+    std::vector<pollfd> polled{{signals_.get(), POLLIN, 0}};
+    for (const auto& pipe : pipes_) polled.push_back({pipe->waited(), POLLIN, 0});
+    if (!killing_) polled.push_back({kGuardSocket, POLLIN, 0});
+    ::poll(polled.data(), polled.size(), killing_ ? kKillingMillis : kPollMillis);
+    for (std::size_t i = 0; i < pipes_.size(); ++i)
+        if (polled[i + 1].revents != 0) pipes_[i]->begin(polled[i + 1].revents);
+    if (!killing_ && polled.back().revents != 0) read_orders();
+}
+
+// Returns the next plan, or nullopt if roll-worker has ended. Skips orders for the previous
+// attempt.
+std::optional<GuardPlan> next_plan(Talk& talk) {
+    for (;;) {
+        while (const auto line = talk.lines.next()) {
+            if (*line == "term" || *line == "kill" || *line == "stacks") continue;
+            auto plan = decode_guard_plan(*line);
+            return plan ? std::optional(*std::move(plan)) : std::nullopt;
+        }
+        talk.flush();
+        if (!talk.fill()) return std::nullopt;
+    }
+}
+
+}  // namespace
+
+int run_guard() {
+    ::setsid();
+    io::become_subreaper();
+    const bool has_reaper = ::fcntl(kGuardReaper, F_SETFD, FD_CLOEXEC) == 0;
+    const io::Descriptor reaper(has_reaper ? kGuardReaper : -1);
+    // Queues the signals, because only SIGKILL may end a guard before its attempt ends.
+    const io::Descriptor signals =
+        io::queue_signals({SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM,
+                           SIGTSTP, SIGTTIN, SIGTTOU});
+    for (const int fd : {kGuardSocket, kGuardLeash}) ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+    const auto leash = Leash::open(io::Descriptor(kGuardLeash));
+    if (!leash) return 1;
+    Talk talk;
+    while (const auto plan = next_plan(talk)) {
+        Guard(*leash, signals, talk).run(*plan);
+        talk.say("gone");
+    }
+    say_clean(reaper.get());
+    return 0;
+}
+
+}  // namespace roll::agent

@@ -1,0 +1,120 @@
+#include "worker/agent/process/guard_plan.hpp"
+
+#include "common/json.hpp"
+
+namespace roll::agent {
+namespace {
+
+std::string line_of(const Json& json) {
+    return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Result<Program> read_program(const Json& json) {
+    JsonReader r(json, "program");
+    Program program;
+    program.arguments = r.get<std::vector<std::string>>("arguments");
+    program.environment = r.get<std::vector<std::string>>("environment");
+    program.directory = r.get<std::string>("directory");
+    program.log = r.get<std::string>("log");
+    program.cpus = r.get<std::vector<int>>("cpus");
+    ROLL_TRY_VOID(r.finish());
+    return program;
+}
+
+Json put_program(const Program& program) {
+    return {{"arguments", program.arguments},
+            {"environment", program.environment},
+            {"directory", program.directory},
+            {"log", program.log},
+            {"cpus", program.cpus}};
+}
+
+Result<NodeCheck> read_check(const Json& json) {
+    JsonReader r(json, "check");
+    NodeCheck check;
+    check.timeout_seconds = r.get<int>("timeout_seconds");
+    check.site = r.get<bool>("site");
+    const Json& program = r.raw("program");
+    ROLL_TRY_VOID(r.finish());
+    ROLL_TRY(check.program, read_program(program));
+    return check;
+}
+
+}  // namespace
+
+std::string encode(const GuardPlan& plan) {
+    Json programs = Json::array();
+    for (const Program& program : plan.programs) programs.push_back(put_program(program));
+    Json checks = Json::array();
+    for (const NodeCheck& check : plan.checks) {
+        checks.push_back({{"program", put_program(check.program)},
+                          {"timeout_seconds", check.timeout_seconds},
+                          {"site", check.site}});
+    }
+    Json gpus = Json::array();
+    for (const GpuRoom& gpu : plan.gpus)
+        gpus.push_back({{"name", gpu.name}, {"most_used_bytes", gpu.most_used_bytes}});
+    return line_of({{"directories", plan.directories},
+                    {"launch_file", plan.launch_file},
+                    {"launch", plan.launch},
+                    {"own_programs", plan.own_programs},
+                    {"checks", checks},
+                    {"programs", programs},
+                    {"log_bytes_max", plan.log_bytes_max},
+                    {"patterns", plan.patterns},
+                    {"gpus", gpus},
+                    {"gpu_wait_seconds", plan.gpu_wait_seconds},
+                    {"cgroup", plan.cgroup}});
+}
+
+Result<GuardPlan> decode_guard_plan(std::string_view line) {
+    ROLL_TRY(const Json json, parse_json(line));
+    JsonReader r(json, "plan");
+    GuardPlan plan;
+    plan.directories = r.get<std::vector<std::string>>("directories");
+    plan.launch_file = r.get<std::string>("launch_file");
+    plan.launch = r.get<std::string>("launch");
+    plan.own_programs = r.get<bool>("own_programs");
+    plan.log_bytes_max = r.get<std::int64_t>("log_bytes_max");
+    plan.patterns = r.get<std::vector<std::string>>("patterns");
+    plan.gpu_wait_seconds = r.get<int>("gpu_wait_seconds");
+    plan.cgroup = r.get<std::string>("cgroup");
+    const Json& checks = r.raw("checks");
+    const Json& programs = r.raw("programs");
+    const Json& gpus = r.raw("gpus");
+    ROLL_TRY_VOID(r.finish());
+    for (const Json& item : checks) {
+        ROLL_TRY(NodeCheck check, read_check(item));
+        plan.checks.push_back(std::move(check));
+    }
+    for (const Json& item : programs) {
+        ROLL_TRY(Program program, read_program(item));
+        plan.programs.push_back(std::move(program));
+    }
+    for (const Json& item : gpus) {
+        JsonReader gpu(item, "gpu");
+        plan.gpus.push_back(
+            {gpu.get<std::string>("name"), gpu.get<std::int64_t>("most_used_bytes")});
+        ROLL_TRY_VOID(gpu.finish());
+    }
+    return plan;
+}
+
+std::string encode(const Verdict& verdict) {
+    return line_of({{"outcome", verdict.outcome},
+                    {"exit_code", verdict.exit_code},
+                    {"reason", verdict.reason}});
+}
+
+Result<Verdict> decode_verdict(std::string_view line) {
+    ROLL_TRY(const Json json, parse_json(line));
+    JsonReader r(json, "verdict");
+    Verdict verdict;
+    verdict.outcome = r.get<std::string>("outcome");
+    verdict.exit_code = r.get<int>("exit_code");
+    verdict.reason = r.get<std::string>("reason");
+    ROLL_TRY_VOID(r.finish());
+    return verdict;
+}
+
+}  // namespace roll::agent

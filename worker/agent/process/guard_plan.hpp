@@ -1,0 +1,63 @@
+// The plan that roll-worker sends to a guard: the programs of an attempt, their files, and the
+// checks before they start. Also the verdict that a guard sends back if it cannot start them. Both
+// are one line of JSON.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/error.hpp"
+#include "worker/agent/core/verdict.hpp"
+#include "worker/agent/host/gpu_room.hpp"
+
+namespace roll::agent {
+
+struct Program {
+    std::vector<std::string> arguments;
+    // Added to the guard's own variables; replaces variables of the same name
+    std::vector<std::string> environment;
+    std::string directory;
+    std::string log;  // path of the log for stdout and stderr; its parent directories are created
+    std::vector<int> cpus{};  // CPUs to bind the program to; empty: no binding
+    friend bool operator==(const Program&, const Program&) = default;
+};
+
+// A program that must exit with 0 within its timeout before the attempt's programs start.
+struct NodeCheck {
+    Program program;
+    int timeout_seconds = 60;
+    // True if the site set this check; false if the job did. If a site's check fails, the machine
+    // is at fault
+    bool site = false;
+    friend bool operator==(const NodeCheck&, const NodeCheck&) = default;
+};
+
+struct GuardPlan {
+    // Directories to create; the first one is the job's output directory
+    std::vector<std::string> directories;
+    std::string launch_file;  // path of the launch file; empty: none is written
+    std::string launch;
+    // True for Roll's own programs: they write their logs directly, and failing to run one is not
+    // the job's fault. The log of any other program is created at its first output.
+    bool own_programs = true;
+    std::vector<NodeCheck> checks{};
+    std::vector<Program> programs;
+    std::int64_t log_bytes_max = 0;  // maximum size of each log; 0: no limit
+    // patterns that are searched for in the logs if the attempt fails
+    std::vector<std::string> patterns{};
+    std::vector<GpuRoom> gpus{};
+    // Longest wait for the GPUs' memory to become free; after this time the attempt fails
+    int gpu_wait_seconds = 50;
+    std::string cgroup{};  // the cgroup for all programs; empty: the guard's own cgroup
+    friend bool operator==(const GuardPlan&, const GuardPlan&) = default;
+};
+
+std::string encode(const GuardPlan& plan);  // returns the plan as one line without newline
+Result<GuardPlan> decode_guard_plan(std::string_view line);
+
+std::string encode(const Verdict& verdict);
+Result<Verdict> decode_verdict(std::string_view line);
+
+}  // namespace roll::agent

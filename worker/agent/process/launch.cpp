@@ -1,0 +1,321 @@
+#include "worker/agent/process/launch.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "common/json.hpp"
+#include "common/protocol/rank.hpp"
+#include "common/spec/units.hpp"
+#include "worker/agent/core/attempt.hpp"
+
+namespace roll::agent {
+namespace {
+
+using Environment = std::map<std::string, std::string>;
+
+struct CommandDocument {
+    std::vector<std::string> command;
+    std::string script;
+    Environment environment;
+    std::string workdir;
+};
+
+// Reads the fields of a job's document that a command needs. The document was checked at
+// submission.
+Result<CommandDocument> read_command(const Json& document) {
+    JsonReader r(document, "job");
+    CommandDocument result;
+    result.command = r.get<std::vector<std::string>>("command");
+    result.script = r.get_or("script", std::string{});
+    result.workdir = r.get_or("workdir", std::string{});
+    const Json& environment = r.raw("env");
+    ROLL_TRY_VOID(r.finish_lenient());
+    for (const auto& [name, value] : environment.items())
+        result.environment[name] = value.is_string() ? value.get<std::string>() : value.dump();
+    if (result.command.empty() || result.command[0].empty())
+        return fail(ErrorCode::InvalidArgument, "the job's command is empty");
+    return result;
+}
+
+bool is_set(const std::vector<std::string>& variables, const std::string& name) {
+    return std::ranges::any_of(variables, [start = name + "="](const std::string& variable) {
+        return variable.starts_with(start);
+    });
+}
+
+std::vector<std::string> join(const Environment& environment) {
+    std::vector<std::string> result;
+    for (const auto& [name, value] : environment) result.push_back(name + "=" + value);
+    return result;
+}
+
+std::string join(const std::vector<int>& numbers) {
+    std::string result;
+    for (const int number : numbers) result += (result.empty() ? "" : ",") + std::to_string(number);
+    return result;
+}
+
+// Returns the value of CUDA_VISIBLE_DEVICES for the order's GPUs.
+std::string visible_devices(const std::vector<int>& gpus, const std::vector<std::string>& names) {
+    if (names.empty()) return join(gpus);
+    std::string result;
+    for (const int gpu : gpus) {
+        const auto index = static_cast<std::size_t>(gpu);
+        const std::string& name = index < names.size() ? names[index] : std::to_string(gpu);
+        result += (result.empty() ? "" : ",") + name;
+    }
+    return result;
+}
+
+// Returns how much memory of each GPU may be in use before the programs start: half a GiB more than
+// was in use when the worker started, for contexts of monitoring tools.
+std::vector<GpuRoom> gpu_room(const std::vector<int>& gpus, const LaunchSite& site) {
+    constexpr std::int64_t kSlackBytes = 512LL << 20;
+    std::vector<GpuRoom> room;
+    for (const int gpu : gpus) {
+        const auto index = static_cast<std::size_t>(gpu);
+        if (index < site.gpu_used_bytes.size())
+            room.push_back(
+                {visible_devices({gpu}, site.gpu_names), site.gpu_used_bytes[index] + kSlackBytes});
+    }
+    return room;
+}
+
+// Limits a program's share of a GPU: its memory, by the variable that JAX reads and by Roll's own,
+// and, if the site runs CUDA MPS, its processors.
+void add_gpu_share(int percent, const LaunchSite& site, Environment& environment) {
+    const std::string fraction = (percent < 10 ? "0.0" : "0.") + std::to_string(percent);
+    environment["ROLL_GPU_FRACTION"] = fraction;
+    const auto add = [&](const char* name, const std::string& value) {
+        if (!is_set(site.environment, name)) environment[name] = value;
+    };
+    add("XLA_PYTHON_CLIENT_MEM_FRACTION", fraction);
+    add("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", std::to_string(percent));
+}
+
+// Makes waiting OpenMP threads sleep soon. On shared cores, threads that spin would occupy the
+// cores of the threads that they wait for.
+void let_waiting_threads_sleep(const LaunchSite& site, Environment& environment) {
+    if (is_set(site.environment, "GOMP_SPINCOUNT") || is_set(site.environment, "OMP_WAIT_POLICY"))
+        return;
+    environment["GOMP_SPINCOUNT"] = "1000";
+}
+
+// Returns the variables that the programs get in addition to roll-worker's environment.
+Environment environment_of(const protocol::StartOrder& order, const LaunchSite& site) {
+    Environment result;
+    const int programs = programs_of(order);
+    const int held = std::max<int>(static_cast<int>(order.slots.size()), 1);
+    const int threads = site.cores * held / (std::max(site.slots, 1) * programs);
+    if (!is_set(site.environment, "OMP_NUM_THREADS"))
+        result["OMP_NUM_THREADS"] = std::to_string(std::max(threads, 1));
+    if (site.gpus > 0 || !order.gpus.empty())
+        result["CUDA_VISIBLE_DEVICES"] = visible_devices(order.gpus, site.gpu_names);
+    if (order.gpu_percent < 100) add_gpu_share(order.gpu_percent, site, result);
+    result["ROLL_WORKER"] = site.session;
+    result["ROLL_JOB"] = std::to_string(order.attempt.job.value);
+    result["ROLL_TOKEN"] = to_string(order.attempt.token);
+    result["ROLL_OUTPUT"] = order.output;
+    result["ROLL_NODE_RANK"] = std::to_string(order.node_rank);
+    result["ROLL_NODES"] = std::to_string(order.nodes);
+    return result;
+}
+
+std::string launch_content(const protocol::StartOrder& order) {
+    protocol::Launch launch;
+    launch.attempt = order.attempt;
+    launch.kind = order.kind;
+    launch.document = order.document;
+    launch.output = order.output;
+    launch.logs = logs_of(order);
+    launch.nodes = order.nodes;
+    launch.node_rank = order.node_rank;
+    launch.ranks_per_node = programs_of(order);
+    launch.gpus = order.gpus;
+    launch.nonce = order.nonce;
+    launch.checkpoints = order.checkpoints;
+    return protocol::encode(launch);
+}
+
+// Returns the CPUs of a program: a rank gets those of one slot, any other program those of all
+// slots.
+std::vector<int> cpus_of(const protocol::StartOrder& order, const LaunchSite& site, int program) {
+    const auto each = order.slots.size() / static_cast<std::size_t>(programs_of(order));
+    std::vector<int> cpus;
+    for (std::size_t i = program * each; i < (program + 1) * each; ++i) {
+        const auto slot = static_cast<std::size_t>(order.slots[i]);
+        if (slot >= site.slot_cpus.size()) continue;
+        cpus.insert(cpus.end(), site.slot_cpus[slot].begin(), site.slot_cpus[slot].end());
+    }
+    return cpus;
+}
+
+// Returns the path of a program's log. Each rank has its own log; with `log_files: node`, all ranks
+// of a node use the log of the first.
+std::string log_of(const protocol::StartOrder& order, const Json& document, int program) {
+    const bool one = document.value("log_files", "rank") == "node";
+    const int rank = order.node_rank * programs_of(order) + (one ? 0 : program);
+    return logs_of(order) + "/rank-" + std::to_string(rank) + ".log";
+}
+
+// Returns the words of a script's first line "#!INTERPRETER [ARGUMENT]", split as execve does. Roll
+// runs the interpreter itself, so that the script needs no execute permission.
+std::vector<std::string> interpreter_of(const std::string& script) {
+    if (!script.starts_with("#!")) return {"/bin/sh"};
+    const std::string line = script.substr(2, script.find('\n') - 2);
+    std::vector<std::string> words;
+    constexpr const char* kBlanks = " \t\r";
+    const std::size_t begin = line.find_first_not_of(kBlanks);
+    if (begin == std::string::npos) return {"/bin/sh"};
+    const std::size_t end = std::min(line.find_first_of(kBlanks, begin), line.size());
+    words.push_back(line.substr(begin, end - begin));
+    const std::size_t argument = line.find_first_not_of(kBlanks, end);
+    if (argument != std::string::npos)
+        words.push_back(line.substr(argument, line.find_last_not_of(kBlanks) + 1 - argument));
+    return words;
+}
+
+void plan_command(const protocol::StartOrder& order, const LaunchSite& site,
+                  CommandDocument document, Environment environment, GuardPlan& plan) {
+    for (const auto& [name, value] : document.environment) environment[name] = value;
+    plan.own_programs = false;
+    if (!document.script.empty()) {
+        plan.directories.push_back(logs_of(order));
+        plan.launch_file = logs_of(order) + "/script-" + std::to_string(order.node_rank);
+        plan.launch = document.script;
+        std::vector<std::string> words = interpreter_of(document.script);
+        words.push_back(plan.launch_file);
+        words.insert(words.end(), document.command.begin() + 1, document.command.end());
+        document.command = std::move(words);
+    }
+    plan.programs.push_back({document.command, join(environment),
+                             document.workdir.empty() ? order.output : document.workdir,
+                             log_of(order, Json::object(), 0), cpus_of(order, site, 0)});
+}
+
+void plan_programs(const protocol::StartOrder& order, const LaunchSite& site, const Json& document,
+                   Environment environment, GuardPlan& plan) {
+    let_waiting_threads_sleep(site, environment);
+    const bool ranked = order.kind == "train" || order.kind == "resume";
+    const bool reads_text = ranked || order.kind == "tokenize";
+    const std::string program = !reads_text          ? "roll-convert"
+                                : order.gpus.empty() ? "roll-rank"
+                                                     : "roll-rank-cuda";
+    plan.launch_file = logs_of(order) + "/launch-" + std::to_string(order.node_rank) + ".json";
+    plan.launch = launch_content(order);
+    plan.directories.push_back(logs_of(order));
+    if (ranked) plan.directories.push_back(order.output + "/checkpoints");
+    for (int i = 0; i < programs_of(order); ++i) {
+        std::vector<std::string> arguments = {site.programs + "/" + program, "--launch",
+                                              plan.launch_file};
+        if (ranked) {
+            arguments.push_back("--rank");
+            arguments.push_back(std::to_string(order.node_rank * programs_of(order) + i));
+        }
+        plan.programs.push_back({std::move(arguments), join(environment), order.output,
+                                 log_of(order, document, i), cpus_of(order, site, i)});
+    }
+}
+
+// Returns the log patterns in the job's retry.on_log; empty if there are none.
+std::vector<std::string> patterns_of(const Json& document) {
+    std::vector<std::string> patterns;
+    const auto retry = document.find("retry");
+    if (retry == document.end() || !retry->contains("on_log")) return patterns;
+    for (const Json& one : (*retry)["on_log"]) patterns.push_back(one.value("match", ""));
+    return patterns;
+}
+
+// Returns the command of the check `builtin`, which is part of roll-worker. The site's check tests
+// only the machine; the job's check also tests the job's output directory.
+std::vector<std::string> builtin_check(const protocol::StartOrder& order, const LaunchSite& site,
+                                       bool is_site) {
+    const bool gpus = is_site || !order.gpus.empty();
+    std::vector<std::string> words = {site.programs + "/roll-worker", "--check-node",
+                                      is_site ? "/tmp" : order.output, "--gpus",
+                                      std::to_string(gpus ? site.gpus : 0)};
+    for (const int gpu : order.gpus)
+        words.push_back("--check-gpu=" + visible_devices({gpu}, site.gpu_names));
+    for (const std::string& link : site.links) words.push_back("--check-link=" + link);
+    return words;
+}
+
+// Returns the checks to run before the programs: the site's check, then the job's.
+std::vector<NodeCheck> checks_of(const protocol::StartOrder& order, const Json& document,
+                                 const LaunchSite& site,
+                                 const std::vector<std::string>& environment) {
+    std::vector<NodeCheck> checks;
+    const std::string node = std::to_string(order.node_rank);
+    const auto add = [&](std::vector<std::string> words, int seconds, bool is_site) {
+        const std::string log = logs_of(order) + (is_site ? "/site-check-" : "/check-") + node;
+        checks.push_back(
+            {{std::move(words), environment, order.output, log + ".log", {}}, seconds, is_site});
+    };
+    const bool own = site.check == std::vector<std::string>{"builtin"};
+    if (!site.check.empty())
+        add(own ? builtin_check(order, site, true) : site.check, site.check_seconds, true);
+    const Json check = document.value("check", Json());
+    if (check == "builtin") {
+        add(builtin_check(order, site, false), 60, false);
+    } else if (check.is_object() && check.contains("command")) {
+        const auto timeout = spec::parse_duration(check.value("timeout", "60s"));
+        const auto seconds = std::min<std::int64_t>(timeout ? timeout->count() : 60, 1'000'000);
+        add(check["command"].get<std::vector<std::string>>(), static_cast<int>(seconds), false);
+    }
+    return checks;
+}
+
+std::int64_t log_bytes_max(const Json& document) {
+    const Json size = document.value("log_size", Json());
+    const auto bytes =
+        size.is_string() ? spec::parse_size(size.get<std::string>()) : Result<std::uint64_t>(0);
+    return bytes ? static_cast<std::int64_t>(*bytes) : 0;
+}
+
+// Returns the guard's plan for a start order. Throws Json::exception if the document does not have
+// the structure of a job file.
+Result<GuardPlan> plan_of(const protocol::StartOrder& order, const LaunchSite& site) {
+    GuardPlan plan;
+    ROLL_TRY(const Json document, parse_json(order.document));
+    if (!document.is_object())
+        return fail(ErrorCode::Corrupt, "the job's document is not a JSON object");
+    plan.directories = {order.output};
+    plan.patterns = patterns_of(document);
+    // The memory of a shared GPU is not checked, because other jobs may use it at any time.
+    if (order.gpu_percent == 100) plan.gpus = gpu_room(order.gpus, site);
+    plan.gpu_wait_seconds = site.gpu_wait_seconds;
+    plan.log_bytes_max = log_bytes_max(document);
+    const Environment common = environment_of(order, site);
+    plan.checks = checks_of(order, document, site, join(common));
+    for (const NodeCheck& check : plan.checks) {
+        if (check.program.arguments.empty())
+            return fail(ErrorCode::InvalidArgument, "the job's check.command is empty");
+    }
+    // a copy, because the checks do not get what is added for the programs
+    Environment environment = common;
+    for (const auto& [name, value] : order.secrets) environment[name] = value;
+    if (order.kind == "command") {
+        ROLL_TRY(CommandDocument command, read_command(document));
+        plan_command(order, site, std::move(command), environment, plan);
+    } else {
+        plan_programs(order, site, document, environment, plan);
+    }
+    return plan;
+}
+
+}  // namespace
+
+std::string logs_of(const protocol::StartOrder& order) {
+    return order.output + "/logs/attempt-" + std::to_string(order.attempt.token.attempt);
+}
+
+Result<GuardPlan> plan_launch(const protocol::StartOrder& order, const LaunchSite& site) {
+    try {
+        return plan_of(order, site);
+    } catch (const Json::exception& e) {
+        return fail(ErrorCode::InvalidArgument,
+                    std::string("the job's document is not a valid job file: ") + e.what());
+    }
+}
+
+}  // namespace roll::agent

@@ -1,0 +1,44 @@
+// Plans the start of an attempt on this node: its programs, environment and files. Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/error.hpp"
+#include "common/protocol/worker.hpp"
+#include "worker/agent/process/guard_plan.hpp"
+
+namespace roll::agent {
+
+// Properties of this node that affect a launch.
+struct LaunchSite {
+    std::string programs;  // directory that contains roll-rank and roll-convert
+    int cores = 1;         // number of CPUs, which determines the number of threads
+    int slots = 1;
+    int gpus = 0;
+    // Value of ROLL_WORKER, the variable that marks this roll-worker's processes
+    std::string session;
+    // CUDA's names of the worker's GPUs (indices, UUIDs or MIG instances); empty: indices from 0
+    std::vector<std::string> gpu_names{};
+    // Memory in use on each GPU when this worker started, in bytes
+    std::vector<std::int64_t> gpu_used_bytes{};
+    // CPUs to which the programs of each slot are bound; empty: no binding
+    std::vector<std::vector<int>> slot_cpus{};
+    std::vector<std::string> environment;  // roll-worker's environment, "NAME=value"
+    // Command of the check that the site runs before every attempt; empty: none
+    std::vector<std::string> check{};
+    int check_seconds = 60;
+    std::vector<std::string> links{};  // network links that were up when this worker started
+    int gpu_wait_seconds = 50;  // longest wait for the GPUs' memory to become free; 0: do not wait
+};
+
+// Plans the programs of an attempt by the job's kind. `train` and `resume` start one roll-rank per
+// slot, `convert` and `merge` one roll-convert, and `command` starts the job's own program. Fails
+// with InvalidArgument if the document of a `command` job names no program.
+Result<GuardPlan> plan_launch(const protocol::StartOrder& order, const LaunchSite& site);
+
+// Returns the path of the attempt's directory "logs/attempt-N" in the job's output directory.
+std::string logs_of(const protocol::StartOrder& order);
+
+}  // namespace roll::agent

@@ -1,0 +1,131 @@
+// Files that a roll-worker leaves for the next one: a journal of its attempts, each with its guard
+// process and last report. With them a new roll-worker ends processes left by an old one and still
+// reports how the attempts ended. Blocks on the local disk of the state directory.
+//
+// Each line of the journal is {"forget": attempt} or a record; the newest record of an attempt
+// counts. The journal is only appended to, because creating and removing a file per attempt costs
+// more than starting its program. The journal is synced only for checkpoints and exports, because
+// the other records name processes, which end with the machine. The file `walls` names the wall
+// (how processes are confined, wall.hpp) of each roll-worker whose attempts may still run.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <sys/types.h>
+
+#include "common/error.hpp"
+#include "common/io/descriptor.hpp"
+#include "common/io/process.hpp"
+#include "common/protocol/worker.hpp"
+#include "worker/agent/process/wall.hpp"
+
+namespace roll::agent {
+
+// Identifies a process permanently, because a process id alone may be reused.
+struct ProcessName {
+    pid_t pid = 0;
+    std::uint64_t started = 0;  // start time, as in io::ProcessInfo
+    friend auto operator<=>(const ProcessName&, const ProcessName&) = default;
+};
+
+class RunDirectory {
+  public:
+    // Creates and locks the directory. Fails with Refused if a running roll-worker holds it.
+    static Result<RunDirectory> open(const std::filesystem::path& path, std::string session);
+
+    // Opens the directory for the reaper, while the reaper's roll-worker holds it. Reads that
+    // roll-worker's attempts and writes nothing. Fails with NotFound if no roll-worker has called
+    // set_wall().
+    static Result<RunDirectory> watch(const std::filesystem::path& path);
+
+    // Returns a number that grows with each opening; this roll-worker's heartbeats carry it. If the
+    // stored number was lost, the number is derived from the clock. The next number belongs to the
+    // reaper.
+    Result<std::uint64_t> next_generation();
+
+    // Kills the processes of earlier roll-workers' attempts, waits for their end and returns the
+    // attempts' last reports. Their records stay until forget(). If a cgroup or namespace confines
+    // the processes, waits as long as the kernel takes to end them, and calls `tell` now and then.
+    // Call it once, before anything is started.
+    using Tell = std::function<void(const std::string&)>;
+    std::vector<protocol::RunningAttempt> end_leftovers(const Tell& tell = {});
+
+    // Returns true if no process of any attempt can be left. `clean`: guards that reported that no
+    // process is left below them. Requires that end_leftovers() was called.
+    bool nothing_left(const std::set<ProcessName>& clean) const;
+
+    // Records how the processes of this roll-worker's attempts are confined. Call it once, before
+    // anything is started.
+    Result<void> set_wall(const Wall& wall);
+
+    // Records an attempt. Writes to disk only if the attempt has a guard or has ended.
+    Result<void> remember(const protocol::RunningAttempt& entry);
+    // Records an attempt's guard process. `started`: the guard's start time, as in io::ProcessInfo.
+    Result<void> set_guard(const AttemptKey& key, pid_t guard, std::uint64_t started);
+    void forget(const AttemptKey& key);
+
+    // Removes this directory unless reports are pending. Call it for a worker whose name is never
+    // used again.
+    void remove();
+
+    // Kills the attempt's processes that outlived its guard.
+    void end_strays(const AttemptKey& key);
+
+  private:
+    // A record of the journal. `guard` and `guard_started` together identify the guard process,
+    // even after its process id is reused.
+    struct Record {
+        protocol::RunningAttempt entry{};
+        pid_t guard = 0;
+        std::uint64_t guard_started = 0;
+        std::string boot{};
+        // value of ROLL_WORKER in the processes of the roll-worker that started the attempt
+        std::string session{};
+    };
+    // An entry of the file `walls`: how one roll-worker confined its attempts' processes.
+    struct Built {
+        std::string boot{};
+        std::string session{};
+        WallKind kind = WallKind::Marks;
+        std::string cgroup{};
+    };
+
+    RunDirectory(std::filesystem::path path, io::Descriptor lock, std::string session)
+        : path_(std::move(path)),
+          lock_(std::move(lock)),
+          session_(std::move(session)),
+          boot_(io::boot_id()) {}
+    std::filesystem::path journal() const { return path_ / "attempts"; }
+    Record& record_of(const AttemptKey& key);
+    void read_all();
+    void read_line(const std::string& line);
+    Result<void> write(const Record& record);
+    Result<void> append(const std::string& lines);
+    Result<void> rewrite();
+    static std::string encode(const Record& record);
+    static Result<Record> decode(const std::string& line);
+    void read_walls();
+    WallKind wall_of(const Record& record) const;
+    void end_processes(const Record& record, const Tell& tell) const;
+    void end_walls(const Tell& tell);
+
+    std::filesystem::path path_;
+    io::Descriptor lock_;  // the directory's lock; unset after watch()
+    std::string session_;
+    std::string boot_;
+    std::map<AttemptKey, Record> records_{};
+    std::vector<Built> walls_{};
+    io::Descriptor file_{};  // the journal
+    std::int64_t bytes_ = 0;
+    // "forget" lines that the next write includes; if roll-worker dies before that write, the next
+    // roll-worker reports these ends again
+    std::string forgotten_{};
+};
+
+}  // namespace roll::agent

@@ -1,0 +1,108 @@
+// Carries out AgentCore's decisions about processes: each attempt has a guard, its pipes and its
+// leash (deadlines shared with the guard). Reports what happens to the processes. Reuses guards
+// with no process below them. Never blocks, except for the run directory's small files.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <poll.h>
+#include <sys/types.h>
+
+#include "common/io/process.hpp"
+#include "worker/agent/core/agent_core.hpp"
+#include "worker/agent/process/launch.hpp"
+#include "worker/agent/process/leash.hpp"
+#include "worker/agent/process/lines.hpp"
+#include "worker/agent/process/reaper.hpp"
+#include "worker/agent/process/run_directory.hpp"
+
+namespace roll::agent {
+
+// clang-format off
+struct Reported { AttemptKey attempt; int rank = 0; protocol::Report report; };
+struct Exited { AttemptKey attempt; int rank = 0; ExitStatus exit; };
+struct LeashRanOut { AttemptKey attempt; };
+struct StartFailed { AttemptKey attempt; Verdict verdict; };
+struct Matched { AttemptKey attempt; std::vector<int> patterns; };   // patterns found in the logs of a failed attempt
+struct Gone { AttemptKey attempt; };                                 // no process of the attempt is left
+struct Junk { AttemptKey attempt; int rank = 0; std::string line; };  // the first line of a program on its report pipe that is not a report
+// clang-format on
+using ProcessEvent = std::variant<Reported, Exited, LeashRanOut, StartFailed, Matched, Gone, Junk>;
+
+class Supervisor {
+  public:
+    // `guard`: command line of a guard process: this roll-worker's own command line with --guard.
+    Supervisor(std::vector<std::string> guard, LaunchSite site, RunDirectory& run_directory,
+               Wall wall = {}, Reaper reaper = {})
+        : guard_(std::move(guard)),
+          site_(std::move(site)),
+          run_directory_(run_directory),
+          wall_(std::move(wall)),
+          reaper_(std::move(reaper)) {}
+
+    void start(const Start& start);
+    void set_leash(const SetLeash& leash);
+    void tell(const AttemptKey& key, const protocol::Command& command);
+    void terminate(const AttemptKey& key) { order(key, "term\n"); }
+    void dump_stacks(const AttemptKey& key) { order(key, "stacks\n"); }
+    void kill(const AttemptKey& key) { order(key, "kill\n"); }
+
+    void add_polled(std::vector<pollfd>& polled) const;
+    // Returns the events since the last call. Call it after each wait and when a child has ended.
+    std::vector<ProcessEvent> collect();
+    // Starts an idle guard if there is none and another attempt may start, and keeps the reaper
+    // running. Call it when there is time.
+    void stand_by();
+    // Ends the reaper. Requires that no attempt has a process and that none will start.
+    void dismiss_reaper() { reaper_.dismiss(); }
+
+  private:
+    struct Channel {  // the pipes of one program
+        io::Descriptor down{};
+        io::Descriptor up{};
+        LineReader lines{1 << 16};
+        std::string unsent{};
+        bool junk_told = false;
+    };
+    struct GuardProcess {
+        pid_t pid = 0;
+        std::uint64_t started = 0;
+        io::Descriptor socket{};  // the socket to the guard; unset once the guard has ended
+        LineReader lines{1 << 16};
+        std::string unsent{};
+        Leash leash;
+    };
+    struct Guarded {
+        GuardProcess guard;
+        std::vector<Channel> channels{};
+        bool gone = false;  // no process of the attempt is left
+    };
+
+    Result<void> launch(const Start& start);
+    Result<GuardProcess> take_guard();
+    Result<GuardProcess> spawn_guard();
+    void collect_idle();
+    void retire(GuardProcess guard);
+    void order(const AttemptKey& key, const std::string& line);
+    void collect_guard(const AttemptKey& key, Guarded& guarded);
+    void collect_channel(const AttemptKey& key, int rank, Channel& channel);
+    void take_line(const AttemptKey& key, const std::string& line);
+    void bury(const AttemptKey& key, Guarded& guarded);
+    void end_orphans();
+
+    std::vector<std::string> guard_;
+    LaunchSite site_;
+    RunDirectory& run_directory_;
+    Wall wall_;
+    Reaper reaper_;
+    std::map<AttemptKey, Guarded> guarded_{};
+    std::vector<GuardProcess> idle_{};  // guards without an attempt
+    std::vector<pid_t> leaving_{};      // guards whose socket is closed, until they are reaped
+    std::vector<ProcessEvent> events_{};
+};
+
+}  // namespace roll::agent
