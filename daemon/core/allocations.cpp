@@ -4,6 +4,7 @@
 #include <set>
 
 #include "common/check.hpp"
+#include "daemon/core/lookups.hpp"
 
 namespace roll::core {
 namespace {
@@ -64,10 +65,6 @@ AllocationEnded ended(AllocationId id, const Allocation& a, const std::string& r
 }
 
 }  // namespace
-
-std::string order_name(AllocationId id, const Allocation& allocation) {
-    return std::to_string(allocation.incarnation) + "." + std::to_string(id.value);
-}
 
 int live_workers(const State& s, AllocationId id) {
     return static_cast<int>(std::ranges::count_if(

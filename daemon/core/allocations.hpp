@@ -50,20 +50,9 @@ std::optional<Time> allocation_wakeup(const State& s, Time now);
 
 void check_allocations(const State& s);
 
-// Returns whether the worker may get new work. If `excluded` is set, ignores that its machine is
-// excluded.
-bool takes_work(const State& state, const Worker& worker, bool excluded = false);
-
-// Returns the time by which all jobs must have left the worker; nullopt if it runs in no
-// allocation.
-std::optional<Time> leaves_at(const State& state, const Worker& worker);
-
 // Returns the time at which each granted allocation is given back: the queue's `handover` before
 // the allocation's end, or up to a quarter of the queue's `time` earlier if a job in it needs more
 // time to save (save_margin).
 std::map<AllocationId, Time> go_back_at(const State& state);
-
-// Returns whether a job that starts now can use its whole time limit before `leaves`.
-bool has_time_for(const std::optional<Time>& leaves, const spec::Resources& wanted, Time now);
 
 }  // namespace roll::core

@@ -4,8 +4,11 @@
 #include "common/check.hpp"
 #include "daemon/core/allocations.hpp"
 #include "daemon/core/clock.hpp"
+#include "daemon/core/exit_policy.hpp"
+#include "daemon/core/faults.hpp"
 #include "daemon/core/index.hpp"
-#include "daemon/core/meaning.hpp"
+#include "daemon/core/indexing.hpp"
+#include "daemon/core/lookups.hpp"
 #include "daemon/core/save_margin.hpp"
 
 namespace roll::core {

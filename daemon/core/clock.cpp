@@ -1,5 +1,7 @@
 #include "daemon/core/clock.hpp"
 
+#include "daemon/core/indexing.hpp"
+
 namespace roll::core {
 namespace {
 

@@ -36,10 +36,6 @@ std::vector<Action> actions(const State& state);
 // Returns the Slurm operations that are required, one per allocation.
 std::vector<SlurmAction> slurm_actions(const State& state);
 
-// Returns how many attempts of a training job in a row will have failed without saving a newer
-// checkpoint, once the current attempt has ended with `outcome`.
-int stalled_after(const Job& job, Outcome outcome);
-
 // Returns the earliest time at which a rule may act although no input arrives, for example because
 // a back-off ends or a time limit is reached; nullopt if there is none.
 std::optional<Time> next_wakeup(const State& state, Time now);

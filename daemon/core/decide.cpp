@@ -5,6 +5,8 @@
 #include "daemon/core/allocations.hpp"
 #include "daemon/core/dependency.hpp"
 #include "daemon/core/limits.hpp"
+#include "daemon/core/lookups.hpp"
+#include "daemon/core/machines.hpp"
 #include "daemon/core/sizes.hpp"
 
 namespace roll::core {
@@ -90,7 +92,7 @@ Result<Events> on(const State& s, const SetSecrets& in, Time) {
 
 // Checks that the submitting user has all secrets that the job names.
 Result<void> check_secrets(const State& s, const Submit& in, const spec::JobSpec& spec) {
-    if (const auto name = missing_secret(s, in.user, spec)) {
+    if (const auto name = missing_secret(s.secrets, in.user, spec)) {
         return fail(ErrorCode::NotFound, in.user + " has no secret " + *name,
                     "rollctl secret set " + *name + " < FILE; rollctl secret list");
     }

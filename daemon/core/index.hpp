@@ -1,5 +1,6 @@
-// Indexes over State, which apply() maintains. The rules iterate them instead of all jobs. The cost
-// of a turn therefore depends on the number of open and changed jobs, not on the size of State.
+// Indexes over State, which apply() maintains (indexing.hpp). The rules iterate them instead of all
+// jobs. The cost of a turn therefore depends on the number of open and changed jobs, not on the
+// size of State.
 #pragma once
 
 #include <array>
@@ -17,9 +18,6 @@
 #include "common/time.hpp"
 
 namespace roll::core {
-
-struct Job;
-struct State;
 
 // Key of queued jobs that are equal for placement: if the first job of a group does not fit, none
 // does.
@@ -65,10 +63,6 @@ struct Tasks {
     friend bool operator==(const Tasks&, const Tasks&) = default;
 };
 
-// Tasks has the counts of an array. Returns the array tasks for which these counts change when job
-// `id` changes: the job itself if it is a task, and the task whose model job `id` exports.
-std::vector<JobId> tasks_at(const State& state, JobId id);
-
 struct Index {
     std::set<JobId> open;                       // jobs that have not ended
     std::set<JobId> running;                    // jobs that have an attempt
@@ -91,31 +85,5 @@ struct Index {
     std::map<WorkerId, std::set<JobId>> by_worker;
     friend bool operator==(const Index&, const Index&) = default;
 };
-
-// Returns when a queued job may start: the later of its begin time and the end of its back-off.
-Time due_at(const Job& job);
-
-// Returns the time since which a ready job lacks only capacity: the latest of its submission, its
-// due time, its requeueing and the end of its dependencies.
-Time ready_since(const State& state, const Job& job, const Index& index);
-
-// unfile() removes a job from the index, file() adds it. Call unfile() before a job changes and
-// file() afterwards.
-void unfile(State& state, JobId id);
-void file(State& state, JobId id);
-
-// unfile_places() removes the places of the job's attempt from the index, file_places() adds them.
-// Call them before and after a change of the places that the attempt holds. A change inside a place
-// needs neither call; without these calls, a change is cheap in a wide gang.
-void unfile_places(State& state, JobId id);
-void file_places(State& state, JobId id);
-
-// Returns the jobs whose attempt holds resources of the worker, including members that have ended.
-const std::set<JobId>& jobs_on(const State& state, WorkerId worker);
-// Returns whether a member that has not ended is on the worker.
-bool is_busy(const State& state, WorkerId worker);
-
-// Builds the index of all jobs from scratch. The result must equal the index that file() maintains.
-Index make_index(const State& state);
 
 }  // namespace roll::core

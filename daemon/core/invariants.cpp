@@ -2,6 +2,7 @@
 
 #include "common/check.hpp"
 #include "daemon/core/allocations.hpp"
+#include "daemon/core/indexing.hpp"
 
 namespace roll::core {
 namespace {

@@ -1,5 +1,7 @@
 #include "daemon/core/queue.hpp"
 
+#include "daemon/core/lookups.hpp"
+
 namespace roll::core {
 
 Queue::Queue(const State& state, Time now, const Limits& limits)

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 
-#include "daemon/core/coupling.hpp"
+#include "daemon/core/find_places.hpp"
+#include "daemon/core/gpu_affinity.hpp"
 
 namespace roll::core {
 

@@ -12,7 +12,7 @@
 #include <set>
 #include <vector>
 
-#include "daemon/core/room.hpp"
+#include "daemon/core/capacity.hpp"
 
 namespace roll::core {
 

@@ -2,14 +2,12 @@
 
 #include <algorithm>
 
-#include "daemon/core/state.hpp"
-
 namespace roll::core {
 
-std::optional<std::string> missing_secret(const State& state, const std::string& user,
+std::optional<std::string> missing_secret(const SecretNames& names, const std::string& user,
                                           const spec::JobSpec& spec) {
     const auto missing = std::ranges::find_if(spec.secrets, [&](const std::string& name) {
-        return !state.secrets.contains({user, name});
+        return !names.contains({user, name});
     });
     return missing == spec.secrets.end() ? std::nullopt : std::optional(*missing);
 }

@@ -10,8 +10,6 @@
 
 namespace roll::core {
 
-struct State;
-
 struct SecretName {
     std::string user;  // user that owns the secret
     std::string name;  // name of the environment variable with its value
@@ -19,8 +17,9 @@ struct SecretName {
 };
 using SecretNames = std::set<SecretName>;
 
-// Returns the first secret of the job that its user does not have; nullopt if none is missing.
-std::optional<std::string> missing_secret(const State& state, const std::string& user,
+// Returns the first secret of the job that is not in `names` for its user; nullopt if none is
+// missing.
+std::optional<std::string> missing_secret(const SecretNames& names, const std::string& user,
                                           const spec::JobSpec& spec);
 
 }  // namespace roll::core

@@ -2,8 +2,9 @@
 
 #include <algorithm>
 
+#include "daemon/core/capacity.hpp"
+#include "daemon/core/find_places.hpp"
 #include "daemon/core/limits.hpp"
-#include "daemon/core/room.hpp"
 
 namespace roll::core {
 namespace {

@@ -19,7 +19,7 @@
 #include "daemon/core/allocation.hpp"
 #include "daemon/core/attempt.hpp"
 #include "daemon/core/index.hpp"
-#include "daemon/core/machines.hpp"
+#include "daemon/core/machine.hpp"
 #include "daemon/core/secrets.hpp"
 #include "daemon/core/use.hpp"
 

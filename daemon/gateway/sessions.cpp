@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/number.hpp"
+#include "daemon/core/lookups.hpp"
 
 namespace roll::gateway {
 

@@ -7,6 +7,7 @@
 #include <boost/pfr.hpp>
 
 #include "common/hash.hpp"
+#include "daemon/core/indexing.hpp"
 
 namespace roll::ledger {
 namespace {

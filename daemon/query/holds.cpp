@@ -7,11 +7,15 @@
 
 #include "common/check.hpp"
 #include "daemon/core/allocations.hpp"
+#include "daemon/core/availability.hpp"
+#include "daemon/core/avoided.hpp"
+#include "daemon/core/capacity.hpp"
 #include "daemon/core/dependency.hpp"
+#include "daemon/core/find_places.hpp"
 #include "daemon/core/limits.hpp"
-#include "daemon/core/room.hpp"
+#include "daemon/core/lookups.hpp"
+#include "daemon/core/machines.hpp"
 #include "daemon/core/rules/rules.hpp"
-#include "daemon/core/shunned.hpp"
 #include "daemon/query/query.hpp"
 
 namespace roll::query {
@@ -216,7 +220,7 @@ class Finder {
     }
 
     void secrets() {
-        const auto name = core::missing_secret(state_, job_.user, job_.spec);
+        const auto name = core::missing_secret(state_.secrets, job_.user, job_.spec);
         if (!name) return;
         add("secret", fmt::format("user {} no longer has a secret {}", job_.user, *name),
             fmt::format("rollctl secret set {} < FILE, as {}", *name, job_.user));

@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include "daemon/core/allocations.hpp"
-#include "daemon/core/room.hpp"
+#include "daemon/core/availability.hpp"
+#include "daemon/core/capacity.hpp"
+#include "daemon/core/machines.hpp"
 #include "daemon/query/query.hpp"
 
 namespace roll::query {

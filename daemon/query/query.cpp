@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "common/spec/document.hpp"
+#include "daemon/core/machines.hpp"
 #include "daemon/core/save_margin.hpp"
 #include "daemon/query/page.hpp"
 #include "daemon/query/progress.hpp"

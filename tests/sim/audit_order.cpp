@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/check.hpp"
+#include "daemon/core/machines.hpp"
 #include "tests/sim/auditor.hpp"
 
 namespace roll::sim {

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "common/check.hpp"
+#include "daemon/core/machines.hpp"
 #include "tests/sim/auditor.hpp"
 
 namespace roll::sim {

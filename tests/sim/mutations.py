@@ -43,19 +43,27 @@ MUTATIONS = {
         ('if (!index.sleeping.empty()) earliest', 'if (false) earliest', 'nobody wakes up when a back-off ends'),
         ('if (deadline != index.deadlines.end()) earliest', 'if (false) earliest', 'nobody wakes up at a deadline'),
     ],
-    'core/index.cpp': [
+    'core/indexing.cpp': [
         ('&& held == Held::Yes;', '&& held != Held::Never;', 'dependencies do not hold back'),
         ('file_anew(state, waiting.mapped());', '{}', 'who waited for a job is forgotten'),
         ('if (all.left == 0 || all.failed > 0)', 'if (all.left == 0)', 'who waits for an array learns of no failure'),
         ('file_anew(state, std::exchange(all.waiting, {}));', '{}', 'who waited for an array is forgotten'),
-        ('if (exports && source->second.spec.array)', 'if (false)', 'the exports of an array are not waited for'),
         ('if (job.spec.deadline) index.deadlines.insert', 'if (false) index.deadlines.insert', 'no deadlines'),
         ('if (exports && !job.export_job)', 'if (exports)', 'exports without end'),
     ],
-    'core/room.cpp': [
+    'core/capacity.cpp': [
         ('.gpus.at(static_cast<std::size_t>(gpu)) -= place.gpu_percent;', ';', 'GPUs are given twice'),
-        ('places.back().spare = std::ssize(places) > wanted.nodes;', '', 'spares are members'),
         ('return state.workers.at(item.first).quiet;', 'return false;', 'silent workers get jobs'),
+    ],
+    'core/lookups.cpp': [
+        ('if (exports && source->second.spec.array)', 'if (false)', 'the exports of an array are not waited for'),
+    ],
+    'core/find_places.cpp': [
+        ('places.back().spare = std::ssize(places) > wanted.nodes;', '', 'spares are members'),
+    ],
+    'core/availability.cpp': [
+        ('if (worker.draining) return false;', '', 'draining workers get jobs'),
+        ('if (!excluded && is_excluded(state, worker)) return false;', '', 'machines that are left out get jobs'),
     ],
     'core/rules/place.cpp': [
         ('if (state.adopting || ', 'if (', 'who took over places jobs at once'),
@@ -90,7 +98,7 @@ MUTATIONS = {
         ('at = policy.accounts.find(at->second.parent)',
          'at = policy.accounts.end()', "a parent's quota does not count"),
     ],
-    'core/coupling.cpp': [
+    'core/gpu_affinity.cpp': [
         ('if (left >= percent &&', 'if (left > 0 &&', 'parts of GPUs are given that are not there'),
     ],
     'core/segments.cpp': [
@@ -114,8 +122,6 @@ MUTATIONS = {
     'core/rules/release.cpp': [
         ('found->second = std::min(found->second, by);', 'static_cast<void>(by);',
          'an allocation leaves no time for slow saves'),
-        ('if (worker.draining) return false;', '', 'draining workers get jobs'),
-        ('if (!excluded && is_excluded(state, worker)) return false;', '', 'machines that are left out get jobs'),
     ],
     'core/rules/close.cpp': [
         ('if (!state.index.inside.contains(id))', '', 'a closed job does not wait for its jobs'),

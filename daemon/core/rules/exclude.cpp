@@ -11,7 +11,10 @@
 #include <set>
 
 #include "daemon/core/allocations.hpp"
-#include "daemon/core/room.hpp"
+#include "daemon/core/availability.hpp"
+#include "daemon/core/capacity.hpp"
+#include "daemon/core/find_places.hpp"
+#include "daemon/core/machines.hpp"
 #include "daemon/core/rules/rules.hpp"
 
 namespace roll::core {

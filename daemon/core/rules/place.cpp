@@ -1,7 +1,8 @@
+#include "daemon/core/avoided.hpp"
+#include "daemon/core/find_places.hpp"
 #include "daemon/core/queue.hpp"
 #include "daemon/core/reservation.hpp"
 #include "daemon/core/rules/rules.hpp"
-#include "daemon/core/shunned.hpp"
 
 namespace roll::core {
 namespace {

@@ -4,10 +4,11 @@
 // preempted at most once per `min_run` of running.
 #include <algorithm>
 
+#include "daemon/core/avoided.hpp"
+#include "daemon/core/capacity.hpp"
+#include "daemon/core/find_places.hpp"
 #include "daemon/core/queue.hpp"
-#include "daemon/core/room.hpp"
 #include "daemon/core/rules/rules.hpp"
-#include "daemon/core/shunned.hpp"
 
 namespace roll::core {
 namespace {

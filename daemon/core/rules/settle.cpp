@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "daemon/core/meaning.hpp"
+#include "daemon/core/exit_policy.hpp"
 #include "daemon/core/rules/rules.hpp"
 #include "daemon/core/spares.hpp"
 
@@ -118,13 +118,6 @@ Event aftermath_of_failure(JobId id, const Job& job, Outcome outcome, Time now) 
 }
 
 }  // namespace
-
-int stalled_after(const Job& job, Outcome outcome) {
-    const std::int64_t newest = job.checkpoints.empty() ? 0 : job.checkpoints.back().step;
-    if (!job.spec.trains() || newest > job.best_step) return 0;
-    const bool bad = outcome == Outcome::Infra || outcome == Outcome::App;
-    return job.stalled + (bad ? 1 : 0);
-}
 
 Events settle_attempts(const State& state, Time now) {
     Events events;

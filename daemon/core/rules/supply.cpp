@@ -6,9 +6,11 @@
 #include <utility>
 
 #include "daemon/core/allocations.hpp"
+#include "daemon/core/availability.hpp"
+#include "daemon/core/capacity.hpp"
 #include "daemon/core/dependency.hpp"
+#include "daemon/core/find_places.hpp"
 #include "daemon/core/queue.hpp"
-#include "daemon/core/room.hpp"
 #include "daemon/core/rules/rules.hpp"
 
 namespace roll::core {

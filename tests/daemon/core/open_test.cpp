@@ -1,4 +1,5 @@
 // Job groups: jobs are added to an open group until it is closed.
+#include "daemon/core/indexing.hpp"
 #include "tests/daemon/core/desk.hpp"
 
 namespace roll::core {

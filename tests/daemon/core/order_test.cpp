@@ -1,5 +1,6 @@
 // The order of the queue, in many small worlds. Backfill never delays the first job, no job waits
 // for ever, and a preempted job has run for min_run.
+#include "daemon/core/find_places.hpp"
 #include "daemon/core/queue.hpp"
 #include "daemon/core/reservation.hpp"
 #include "tests/daemon/core/shop.hpp"

@@ -1,4 +1,4 @@
-// Capacity of the workers, and the places where a gang fits.
+// Free capacity of the workers.
 #pragma once
 
 #include <chrono>
@@ -38,12 +38,6 @@ Room known_room(const State& state, Time now, bool excluded = false);
 // have ended, because the gang's next attempt must not start while members of this attempt still
 // run.
 Room free_room(const State& state, Time now);
-
-// Returns the places of a gang, the spares last; empty if the gang does not fit as a whole. Workers
-// in `avoid` are used only if the others do not suffice. Among the others, workers with the least
-// free capacity come first, so that wide gangs find whole nodes (segments.hpp, coupling.hpp).
-std::vector<Place> find_places(const spec::Resources& wanted, const Room& room,
-                               const std::set<WorkerId>& avoid = {});
 
 void take(Room& room, const std::vector<Place>& places);
 // Adds the capacity of `places` to `room` again. Ignores places on workers that are no longer in

@@ -1,7 +1,7 @@
 // Chooses the GPUs and slots of a member on its worker: GPUs of one NUMA node, and slots near them.
 #pragma once
 
-#include "daemon/core/room.hpp"
+#include "daemon/core/capacity.hpp"
 
 namespace roll::core {
 

@@ -1,4 +1,5 @@
-// Applies the user's rules retry.on_exit and retry.on_log to the end of an attempt.
+// Judges the end of an attempt by the user's rules: retry.on_exit, retry.on_log and
+// retry.no_progress.
 #pragma once
 
 #include <optional>
@@ -19,5 +20,9 @@ std::set<std::string> labels_of(const Job& job, Outcome outcome);
 
 // Returns the retry.on_log pattern that stops the job; empty if no pattern stops the job.
 std::string stopping_pattern(const Job& job, Outcome outcome);
+
+// Returns how many attempts of a training job in a row will have failed without saving a newer
+// checkpoint, once the current attempt has ended with `outcome`.
+int stalled_after(const Job& job, Outcome outcome);
 
 }  // namespace roll::core

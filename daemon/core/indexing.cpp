@@ -1,10 +1,11 @@
-#include "daemon/core/index.hpp"
+#include "daemon/core/indexing.hpp"
 
 #include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "daemon/core/dependency.hpp"
+#include "daemon/core/lookups.hpp"
 
 namespace roll::core {
 namespace {
@@ -29,11 +30,6 @@ void count_array(Index& index, const Job& job, int by) {
     int& running = index.array_running[job.array];
     running += by;
     if (running == 0) index.array_running.erase(job.array);
-}
-
-Time ended_at(const State& state, JobId id) {
-    const auto job = state.jobs.find(id);
-    return job == state.jobs.end() ? Time{} : job->second.ended_at.value_or(Time{});
 }
 
 // Adds one job of an array to the counts of each condition (`by` = 1), or removes it (`by` = -1).
@@ -77,7 +73,7 @@ void add_queued(const State& state, JobId id, const Job& job, Index& index) {
     const bool cron = !job.spec.cron.empty();
     if (!job.due || cron) index.sleeping.insert({due_at(job), id});
     const bool ready = !cron && job.due && !job.held && held == Held::Yes;
-    if (ready && !missing_secret(state, job.user, job.spec))
+    if (ready && !missing_secret(state.secrets, job.user, job.spec))
         join(index.ready[group_of(job)], state, id, job, index);
 }
 
@@ -120,30 +116,6 @@ void erase_from(Map& map, const typename Map::key_type& key,
 }
 
 }  // namespace
-
-Time due_at(const Job& job) { return std::max(job.not_before, job.spec.begin.value_or(Time{})); }
-
-Time ready_since(const State& state, const Job& job, const Index& index) {
-    Time since = std::max(job.submitted_at, job.spec.begin.value_or(Time{}));
-    if (!job.past.empty())
-        since = std::max(since, std::max(job.not_before, job.past.back().ended_at));
-    for (const spec::After& after : job.spec.after) {
-        const AllOf* all = after.array ? all_of(index, after) : nullptr;
-        since = std::max(since, all ? all->met : ended_at(state, awaited(state, after)));
-    }
-    return since;
-}
-
-std::vector<JobId> tasks_at(const State& state, JobId id) {
-    std::vector<JobId> tasks;
-    const Job& job = state.jobs.at(id);
-    if (job.spec.array) tasks.push_back(id);
-    const auto source =
-        job.spec.source_job ? state.jobs.find(*job.spec.source_job) : state.jobs.end();
-    const bool exports = source != state.jobs.end() && source->second.export_job == id;
-    if (exports && source->second.spec.array) tasks.push_back(source->first);
-    return tasks;
-}
 
 void unfile(State& state, JobId id) {
     const Job& job = state.jobs.at(id);
@@ -198,18 +170,6 @@ void unfile_places(State& state, JobId id) {
 }
 
 void file_places(State& state, JobId id) { add_places(id, state.jobs.at(id), state.index); }
-
-const std::set<JobId>& jobs_on(const State& state, WorkerId worker) {
-    static const std::set<JobId> kNone;
-    const auto found = state.index.by_worker.find(worker);
-    return found == state.index.by_worker.end() ? kNone : found->second;
-}
-
-bool is_busy(const State& state, WorkerId worker) {
-    return std::ranges::any_of(jobs_on(state, worker), [&](JobId id) {
-        return !state.jobs.at(id).attempt->place_on(worker)->ended;
-    });
-}
 
 Index make_index(const State& state) {
     Index index;

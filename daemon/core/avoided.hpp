@@ -6,7 +6,7 @@
 #include <set>
 #include <vector>
 
-#include "daemon/core/room.hpp"
+#include "daemon/core/capacity.hpp"
 
 namespace roll::core {
 

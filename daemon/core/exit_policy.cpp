@@ -1,4 +1,4 @@
-#include "daemon/core/meaning.hpp"
+#include "daemon/core/exit_policy.hpp"
 
 #include <algorithm>
 
@@ -57,6 +57,13 @@ std::string stopping_pattern(const Job& job, Outcome outcome) {
         if (one.meaning.then == spec::OnExit::Stop) return one.match;
     }
     return {};
+}
+
+int stalled_after(const Job& job, Outcome outcome) {
+    const std::int64_t newest = job.checkpoints.empty() ? 0 : job.checkpoints.back().step;
+    if (!job.spec.trains() || newest > job.best_step) return 0;
+    const bool bad = outcome == Outcome::Infra || outcome == Outcome::App;
+    return job.stalled + (bad ? 1 : 0);
 }
 
 }  // namespace roll::core

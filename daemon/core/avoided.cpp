@@ -1,6 +1,8 @@
-#include "daemon/core/shunned.hpp"
+#include "daemon/core/avoided.hpp"
 
 #include <algorithm>
+
+#include "daemon/core/find_places.hpp"
 
 namespace roll::core {
 

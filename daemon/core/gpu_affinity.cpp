@@ -1,4 +1,4 @@
-#include "daemon/core/coupling.hpp"
+#include "daemon/core/gpu_affinity.hpp"
 
 #include <algorithm>
 #include <tuple>
