@@ -35,11 +35,8 @@ class Collector {
     Collector(const Model& model, std::int64_t layers) : model_(model), layers_(layers) {}
 
     Result<void> add(const std::string& key, const NativeTensor& tensor, bool stacked) {
-        ROLL_TRY(Shard shard, shard_of(tensor, model_, 1, 0));
-        Stored part;
+        ROLL_TRY(Stored part, whole_native(tensor, model_));
         part.name = key;
-        part.shape = std::move(shard.shape);
-        part.pieces = std::move(shard.pieces);
         if (stacked && tensor.layer) part.origin.push_back(*tensor.layer);
         if (tensor.expert) part.origin.push_back(*tensor.expert);
         DistTensor& one = keys_[key];
@@ -240,13 +237,11 @@ Result<std::vector<Stored>> fsdp_layout(const std::vector<NativeTensor>& native,
         std::string key = config.local_names ? local_spelling(tensor.name) : tensor.name;
         if (tensor.expert && config.grouped_experts) key = grouped(key, *tensor.expert);
         for (const auto& [ending, part] : parts) {
-            ROLL_TRY(Shard whole, shard_of(part, model, 1, 0));
-            Stored stored;
+            ROLL_TRY(Stored stored, whole_native(part, model));
             stored.file = file;
             stored.name = kFsdpPrefix + newer_spelling(key) + ending;
-            stored.shape = stored.whole = whole.shape;
-            stored.origin.assign(whole.shape.size(), 0);
-            stored.pieces = std::move(whole.pieces);
+            stored.whole = stored.shape;
+            stored.origin.assign(stored.shape.size(), 0);
             layout.push_back(std::move(stored));
         }
     }

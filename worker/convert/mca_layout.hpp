@@ -16,17 +16,9 @@ namespace roll::convert {
 Result<std::vector<Stored>> mca_layout(const std::vector<families::NativeTensor>& native,
                                        const Model& model, const formats::McaConfig& config);
 
-// The shard of a native tensor that one tensor-parallel rank holds, with the positions of the
-// HuggingFace tensors in it. With tp 1 the shard is the whole tensor. If tp is a multiple of the
-// number of key-value groups, the rows of the fused query, key and value are split into tp equal
-// parts, as in Megatron since 0.16; a rank may then have only a part of a group. shard_of() fails
-// with InvalidArgument if a size is not divisible by the number of parts; the message has the size
-// and the number of parts.
-struct Shard {
-    Shape shape;
-    std::vector<Piece> pieces;
-};
-Result<Shard> shard_of(const families::NativeTensor& tensor, const Model& model, int tp, int rank);
+// Returns a native tensor as a checkpoint without tensor parallelism stores it, with an empty
+// `file`.
+Result<Stored> whole_native(const families::NativeTensor& tensor, const Model& model);
 
 // Checks that each rank has whole key-value groups. Fails with InvalidArgument otherwise, because
 // only Megatron 0.16 and later support parts of groups.

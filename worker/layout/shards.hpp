@@ -1,0 +1,63 @@
+// Determines which part of each tensor every rank holds. Pure.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/error.hpp"
+#include "common/tensor/view.hpp"
+#include "worker/families/model.hpp"
+#include "worker/formats/mca.hpp"
+
+namespace roll::layout {
+
+using tensor::Shape;
+
+// The box [begin, begin + size) of source number `source` of a native tensor (an index in
+// NativeTensor::sources). The shard holds the box at `local`.
+struct Box {
+    std::size_t source = 0;
+    Shape begin;
+    Shape size;
+    Shape local;
+};
+
+// The part of a native tensor that one rank holds. Elements in no box are padding.
+struct Shard {
+    Shape shape;
+    std::vector<Box> boxes;
+};
+
+// Returns the shard of a native tensor that tensor-parallel rank `rank` of `tp` holds. With tp 1
+// the shard is the whole tensor. If tp is a multiple of the number of key-value groups, the rows of
+// the fused query, key and value are split into tp equal parts, as in Megatron since 0.16; a rank
+// may then have only a part of a group. Fails with InvalidArgument if a size is not divisible by
+// the number of parts; the message has the size and the number of parts.
+Result<Shard> shard_of(const families::NativeTensor& tensor, int tp, int rank);
+
+// One tensor of a rank. `name` is the tensor's name on the rank: layers are counted from the first
+// layer of the chunk, experts from the first expert of the rank.
+struct Held {
+    std::size_t tensor = 0;  // index in the list of native tensors
+    int chunk = 0;
+    std::string name;
+    std::optional<std::int64_t> expert;  // the expert's number on the rank
+    Shard shard;
+    // True on one rank for each element of the model. The other ranks have a replica: ranks that a
+    // tensor is not split over, and the last stage's copy of the embedding.
+    bool owner = false;
+    bool tied_output = false;  // true: the output layer, a copy of the embedding
+};
+
+// Returns all tensors of a rank, chunk by chunk. The embedding and the output layer have
+// `padded_vocab` rows; 0: as many as the vocabulary. Requires that mca_has_rank(layout, rank).
+// Fails with InvalidArgument if the layout does not fit the model; the message has the tensor's
+// name, its size and the number of parts.
+Result<std::vector<Held>> held_by(const std::vector<families::NativeTensor>& native,
+                                  const formats::McaLayout& layout, std::int64_t padded_vocab,
+                                  const formats::McaRank& rank);
+
+}  // namespace roll::layout
