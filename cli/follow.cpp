@@ -13,8 +13,8 @@
 namespace roll::cli {
 namespace {
 
-constexpr auto kPatience = std::chrono::seconds(60);
-constexpr auto kHoldBack = std::chrono::seconds(5);
+constexpr auto kFollowPatience = std::chrono::seconds(60);
+constexpr auto kFollowPoll = std::chrono::seconds(5);
 // Time between two readings of the progress. Events do not show it, because progress creates none.
 constexpr auto kProgress = std::chrono::milliseconds(500);
 constexpr auto kBetweenLines = std::chrono::seconds(3);
@@ -107,7 +107,7 @@ InterruptNote::~InterruptNote() { ::sigaction(SIGINT, &before_, nullptr); }
 Result<Json> JobWatch::look(std::chrono::milliseconds at_most) {
     if (looked_) {
         const Json args = {{"id", id_}, {"since", seen_}, {"wait_ms", at_most.count()}};
-        ROLL_TRY(const Json events, daemon_.ask_patiently("events", args, kPatience));
+        ROLL_TRY(const Json events, daemon_.ask_patiently("events", args, kFollowPatience));
         seen_ = events.value("next", seen_);
     }
     looked_ = true;
@@ -117,7 +117,7 @@ Result<Json> JobWatch::look(std::chrono::milliseconds at_most) {
 Result<Json> await_job(const Context& context, Daemon& daemon, std::uint64_t id) {
     JobWatch watch(daemon, id);
     for (;;) {
-        ROLL_TRY(Json job, watch.look(kHoldBack));
+        ROLL_TRY(Json job, watch.look(kFollowPoll));
         if (!is_over(job)) continue;
         const std::string state = field_text(job, "state");
         if (!context.json && state != "done")

@@ -94,7 +94,7 @@ using Lines = std::map<std::string, int>;
 
 // Returns the line of each key. Called only for sources with problems, because it takes as long as
 // reading the file.
-Lines lines_of(const Source& source) {
+Lines key_lines_of(const Source& source) {
     Lines lines = source.lines;
     if (!source.yaml) return lines;
     auto of_text = yaml::key_lines(*source.yaml);
@@ -235,7 +235,7 @@ Result<std::vector<spec::JobSpec>> parse_sources(const std::vector<Source>& sour
                     "\n  this is a configuration of {}; write a Roll job file (docs/job-file.md)",
                     *format);
         }
-        const Lines lines = job.ok() ? Lines() : lines_of(source);
+        const Lines lines = job.ok() ? Lines() : key_lines_of(source);
         for (const spec::Problem& problem : job.problems) {
             problems += fmt::format("\n  {}{}{}{}", line_of(lines, problem.path), problem.path,
                                     problem.path.empty() ? "" : " ", problem.message);

@@ -16,7 +16,7 @@ constexpr std::size_t kSpark = 16;
 constexpr std::size_t kEventsLeast = 4;
 
 // Returns the first `width` characters of UTF-8 text.
-std::string cut(const std::string& text, std::size_t width) {
+std::string cut_line(const std::string& text, std::size_t width) {
     std::size_t characters = 0;
     for (std::size_t i = 0; i < text.size(); ++i) {
         const bool begins = (static_cast<unsigned char>(text[i]) & 0xC0) != 0x80;
@@ -121,7 +121,7 @@ std::vector<std::string> top_lines(const TopData& data, std::size_t width, std::
     lines.insert(lines.end(), data.events.end() - static_cast<std::ptrdiff_t>(shown),
                  data.events.end());
     if (lines.size() > height) lines.resize(height);
-    for (std::string& line : lines) line = cut(line, width);
+    for (std::string& line : lines) line = cut_line(line, width);
     return lines;
 }
 

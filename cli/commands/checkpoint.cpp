@@ -10,7 +10,7 @@
 namespace roll::cli {
 namespace {
 
-constexpr auto kHoldBack = std::chrono::seconds(5);
+constexpr auto kCheckpointPoll = std::chrono::seconds(5);
 
 // Returns the checkpoint that answers request number `asked` or a later one; nullptr if none does.
 const Json* answering(const Json& checkpoints, const std::string& token, std::uint64_t asked) {
@@ -34,7 +34,7 @@ Result<Json> await_checkpoint(Daemon& daemon, std::uint64_t id, const Json& requ
     const auto until = std::chrono::steady_clock::now() + patience;
     JobWatch watch(daemon, id);
     for (;;) {
-        ROLL_TRY(const Json job, watch.look(kHoldBack));
+        ROLL_TRY(const Json job, watch.look(kCheckpointPoll));
         const Json checkpoints = job.value("checkpoints", Json::array());
         if (const Json* found = answering(checkpoints, token, asked)) return *found;
         if (!runs(job, token))

@@ -15,7 +15,7 @@
 namespace roll::cli {
 namespace {
 
-constexpr auto kPatience = std::chrono::seconds(20);
+constexpr auto kSlurmPatience = std::chrono::seconds(20);
 
 slurm::Site here(const Context& context) {
     slurm::Site site;
@@ -33,7 +33,7 @@ Finding check_commands(const slurm::Site& site) {
     std::string version;
     for (const char* program : {"sbatch", "squeue", "scancel", "sinfo", "srun"}) {
         const slurm::Command command{{program, "--version"}, slurm::scrub(site.environment), {}};
-        const auto done = slurm::run(command, kPatience);
+        const auto done = slurm::run(command, kSlurmPatience);
         if (done.exit_code != 0 || done.timed_out)
             return {"Slurm commands", false, fmt::format("cannot run {} on this machine", program),
                     "apt-get install slurm-client, or add Slurm's bin directory to PATH"};
@@ -43,7 +43,7 @@ Finding check_commands(const slurm::Site& site) {
 }
 
 Finding check_controller(const slurm::Site& site) {
-    const auto done = slurm::run(slurm::queue_command(site), kPatience);
+    const auto done = slurm::run(slurm::queue_command(site), kSlurmPatience);
     const auto rows = slurm::parse_queue(done.output);
     if (done.timed_out || done.exit_code != 0)
         return {"slurmctld", false,
@@ -56,7 +56,7 @@ Finding check_controller(const slurm::Site& site) {
 }
 
 Finding check_partitions(const slurm::Site& site) {
-    const auto done = slurm::run(slurm::partitions_command(site), kPatience);
+    const auto done = slurm::run(slurm::partitions_command(site), kSlurmPatience);
     const auto rows = slurm::parse_partitions(done.output);
     if (done.timed_out || done.exit_code != 0 || !rows || rows->empty())
         return {"partitions", false, "sinfo shows no partition", "sinfo"};
@@ -110,7 +110,7 @@ std::vector<Finding> check_queues(const Context& context, const slurm::Site& sit
                                slurm::scrub(site.environment), order.value("script", "")};
         if (command.arguments.empty()) continue;
         command.arguments.insert(command.arguments.begin() + 1, "--test-only");
-        const auto done = slurm::run(command, kPatience);
+        const auto done = slurm::run(command, kSlurmPatience);
         const bool good = !done.timed_out && done.exit_code == 0;
         const bool paused = field_text(queue, "state") == "paused";
         const std::string detail =

@@ -11,7 +11,7 @@ namespace roll::cli {
 namespace {
 
 constexpr auto kCheckpointPatience = std::chrono::minutes(10);
-constexpr auto kPatience = std::chrono::seconds(20);
+constexpr auto kDownPatience = std::chrono::seconds(20);
 
 // Stops the worker. Returns whether it was running. The worker first saves a checkpoint of each
 // attempt at its next step boundary. If `now` is set, a second signal makes it skip that.
@@ -22,10 +22,10 @@ Result<bool> end_worker(const io::StateDirectory& state, bool now) {
     if (now) {
         if (wait_gone(*pid, std::chrono::seconds(1))) return true;
         ::kill(*pid, SIGTERM);
-        if (wait_gone(*pid, kPatience)) return true;
+        if (wait_gone(*pid, kDownPatience)) return true;
         ::kill(*pid, SIGKILL);
     }
-    if (wait_gone(*pid, now ? kPatience : kCheckpointPatience)) return true;
+    if (wait_gone(*pid, now ? kDownPatience : kCheckpointPatience)) return true;
     return fail(ErrorCode::Failed,
                 fmt::format("roll-worker (process {}) is still saving its jobs' checkpoints", *pid),
                 "rollctl down --now");
@@ -35,10 +35,10 @@ Result<bool> end_rolld(const io::StateDirectory& state) {
     const auto pid = io::running(state.pid("rolld"), "rolld");
     if (!pid) return false;
     ::kill(*pid, SIGTERM);
-    if (wait_gone(*pid, kPatience)) return true;
+    if (wait_gone(*pid, kDownPatience)) return true;
     // Nothing is lost, because the ledger has all that rolld has acknowledged.
     ::kill(*pid, SIGKILL);
-    if (wait_gone(*pid, kPatience)) return true;
+    if (wait_gone(*pid, kDownPatience)) return true;
     return fail(ErrorCode::Failed, fmt::format("rolld (process {}) does not stop", *pid));
 }
 

@@ -5,7 +5,7 @@
 namespace roll::cli {
 namespace {
 
-constexpr int kPage = 1000;
+constexpr int kEventsPerPage = 1000;
 constexpr int kHoldBackMs = 5000;
 
 bool follows_to_the_end(const Json& job) { return !job.is_null() && is_over(job); }
@@ -14,7 +14,7 @@ bool follows_to_the_end(const Json& job) { return !job.is_null() && is_over(job)
 
 Result<int> run_events(const Context& context, const EventsOptions& options) {
     ROLL_TRY(Daemon daemon, Daemon::connect(context));
-    Json args = {{"since", 0}, {"limit", kPage}, {"wait_ms", 0}};
+    Json args = {{"since", 0}, {"limit", kEventsPerPage}, {"wait_ms", 0}};
     if (!options.selector.empty()) {
         ROLL_TRY(const std::uint64_t id, one_job(daemon, options.selector));
         args["id"] = id;

@@ -9,7 +9,7 @@
 namespace roll::cli {
 namespace {
 
-constexpr std::string_view kPrefix = "job:";
+constexpr std::string_view kJobPrefix = "job:";
 
 // Returns the directory of the job's newest checkpoint or, if it has none, of the model that it
 // wrote. Exports, convert and merge jobs write models.
@@ -29,12 +29,12 @@ Result<std::string> model_of(const Json& job, std::uint64_t id) {
 Result<void> replace_jobs(const Context& context, std::vector<std::string>& words) {
     std::optional<Daemon> daemon;
     for (std::string& word : words) {
-        if (!word.starts_with(kPrefix) || std::filesystem::exists(word)) continue;
+        if (!word.starts_with(kJobPrefix) || std::filesystem::exists(word)) continue;
         if (!daemon) {
             ROLL_TRY(Daemon connected, Daemon::connect(context));
             daemon.emplace(std::move(connected));
         }
-        ROLL_TRY(const std::uint64_t id, one_job(*daemon, word.substr(kPrefix.size())));
+        ROLL_TRY(const std::uint64_t id, one_job(*daemon, word.substr(kJobPrefix.size())));
         ROLL_TRY(const Json job, daemon->show(id));
         ROLL_TRY(word, model_of(job, id));
     }

@@ -15,8 +15,8 @@ namespace {
 
 // Prints the jobs of all pages as one JSON value, but keeps only one page in memory.
 Result<int> print_whole(Daemon& daemon, Json args) {
-    constexpr int kPage = 4000;  // jobs per page; a page takes about 30 MB of memory
-    args["limit"] = kPage;
+    constexpr int kJobsPerPage = 4000;  // jobs per page; a page takes about 30 MB of memory
+    args["limit"] = kJobsPerPage;
     Json rest;  // fields of the first reply other than the jobs
     bool any = false;
     ROLL_TRY_VOID(daemon.each_page(std::move(args), [&](Json& page) {

@@ -13,7 +13,7 @@
 namespace roll::cli {
 namespace {
 
-constexpr auto kBetweenReads = std::chrono::milliseconds(250);
+constexpr auto kLogPoll = std::chrono::milliseconds(250);
 
 // The log of one rank, and the prefix of its lines: "[3] ", or empty if only one rank is shown.
 struct Log {
@@ -65,7 +65,7 @@ Result<int> follow_logs(const Context& context, Daemon& daemon, std::uint64_t id
     for (;;) {
         // Request the job before reading its logs, so that all that was written before the job's
         // end is printed.
-        ROLL_TRY(const Json job, watch.look(kBetweenReads));
+        ROLL_TRY(const Json job, watch.look(kLogPoll));
         ROLL_TRY(const std::vector<int> ranks, log_ranks(job, options.ranks));
         std::optional<Error> missing;
         bool told = false;

@@ -13,7 +13,7 @@
 namespace roll::cli {
 namespace {
 
-constexpr auto kBetweenReads = std::chrono::milliseconds(500);
+constexpr auto kMetricsPoll = std::chrono::milliseconds(500);
 constexpr std::size_t kPlotColumns = 160;
 constexpr std::size_t kPlotRows = 18;
 constexpr int kCellWidth = 14;
@@ -70,7 +70,7 @@ Result<int> run_metrics(const Context& context, const MetricsOptions& options) {
     ROLL_TRY(Daemon daemon, Daemon::connect(context));
     ROLL_TRY(const std::uint64_t id, one_job(daemon, options.selector));
     JobWatch watch(daemon, id);
-    ROLL_TRY(Json job, watch.look(kBetweenReads));
+    ROLL_TRY(Json job, watch.look(kMetricsPoll));
     Tail tail(std::filesystem::path(field_text(job, "output")) / "metrics.jsonl");
     std::vector<Json> rows = metric_rows(tail);
     if (rows.empty() && !options.follow) {
@@ -104,7 +104,7 @@ Result<int> run_metrics(const Context& context, const MetricsOptions& options) {
             print((context.terminal ? "\x1b[H\x1b[2J" : "") + plot_text(all, options.key));
         }
         if (!options.follow || is_over(job)) return 0;
-        ROLL_TRY(job, watch.look(kBetweenReads));
+        ROLL_TRY(job, watch.look(kMetricsPoll));
         rows = metric_rows(tail);
     }
 }

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "common/replace.hpp"
 #include "common/spec/job.hpp"
 
 namespace roll::spec {
@@ -48,16 +49,6 @@ bool add_range(std::string_view part, std::vector<int>& all) {
     return all.size() <= 2 * static_cast<std::size_t>(kArrayTasksMax);
 }
 
-void replace_all(std::string& text, const std::string& mark, const std::string& value) {
-    std::string out;
-    std::size_t from = 0;
-    for (auto at = text.find(mark); at != std::string::npos; at = text.find(mark, from)) {
-        out.append(text, from, at - from).append(value);
-        from = at + mark.size();
-    }
-    text = out.append(text, from);
-}
-
 tl::unexpected<Error> no_array(std::string_view text) {
     return fail(
         ErrorCode::InvalidArgument,
@@ -100,10 +91,9 @@ Result<Array> parse_array(std::string_view text) {
 JobSpec array_task(const JobSpec& array, int index) {
     JobSpec task = array;
     task.array->index = index;
-    replace_all(task.output, "{index}", std::to_string(index));
-    std::string document = array.document.text();
-    replace_all(document, "{index}", std::to_string(index));
-    task.document = std::move(document);
+    const std::string number = std::to_string(index);
+    task.output = replaced(array.output, "{index}", number);
+    task.document = replaced(array.document.text(), "{index}", number);
     return task;
 }
 

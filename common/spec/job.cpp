@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "common/replace.hpp"
 #include "common/spec/document.hpp"
 
 namespace roll::spec {
@@ -26,13 +27,6 @@ std::optional<E> find_name(const std::array<const char*, N>& names, std::string_
         std::ranges::find(names, name, [](const char* known) { return std::string_view(known); });
     if (found == names.end()) return std::nullopt;
     return static_cast<E>(found - names.begin());
-}
-
-void replace_all(std::string& text, std::string_view from, std::string_view to) {
-    for (std::size_t at = text.find(from); at != std::string::npos;
-         at = text.find(from, at + to.size())) {
-        text.replace(at, from.size(), to);
-    }
 }
 
 }  // namespace
@@ -74,8 +68,8 @@ std::optional<JobKind> parse_kind(std::string_view name) {
 JobSpec export_job(const JobSpec& parent, JobId parent_id) {
     // The converted model goes into the parent's directory, next to the checkpoints. The export
     // job's own output is export/ in it, so that its logs do not overwrite the parent's.
-    std::string parent_output = parent.output;
-    replace_all(parent_output, "{id}", fmt::format("{}", parent_id.value));
+    const std::string parent_output =
+        replaced(parent.output, "{id}", fmt::format("{}", parent_id.value));
 
     Json document = read_document(parent.export_document).value_or(Json::object());
     document["name"] = parent.name + "-export";

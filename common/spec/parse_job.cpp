@@ -99,14 +99,14 @@ std::vector<Problem> impossible_variants(const Json& document) {
     return problems;
 }
 
-After read_after(const std::string& text) {
+After parse_after(const std::string& text) {
     const std::size_t colon = text.find(':');
     return {parse_condition(text.substr(0, colon)).value(),
             JobId{std::stoull(text.substr(colon + 1))}};
 }
 
-// Reads a Meaning, such as "stop" or {then: stop, label: oom}.
-Meaning read_meaning(const Json& json) {
+// Parses a Meaning, such as "stop" or {then: stop, label: oom}.
+Meaning parse_meaning(const Json& json) {
     const Json then = json.is_object() ? json.value("then", Json()) : json;
     Meaning meaning;
     if (then.is_string()) meaning.then = parse_on_exit(then.get<std::string>());
@@ -120,15 +120,15 @@ int read_tries(const Json& json) {
     return json.is_string() ? kUnlimited : json.get<int>();
 }
 
-Retry read_retry(const Json& json) {
+Retry parse_retry(const Json& json) {
     Retry retry{read_tries(json["infra"]), read_tries(json["app"]), read_tries(json["timeout"]),
                 read_tries(json["preempted"]), json["no_progress"]};
     retry.backoff = parse_duration(json["backoff"].get<std::string>()).value();
     retry.backoff_max = parse_duration(json["backoff_max"].get<std::string>()).value();
     for (const auto& [code, what] : json["on_exit"].items())
-        retry.on_exit[std::stoi(code)] = read_meaning(what);
+        retry.on_exit[std::stoi(code)] = parse_meaning(what);
     for (const Json& one : json["on_log"])
-        retry.on_log.push_back({one["match"], read_meaning(one)});
+        retry.on_log.push_back({one["match"], parse_meaning(one)});
     return retry;
 }
 
@@ -181,8 +181,8 @@ JobSpec read_spec(Json& document) {
     spec.kind = *kind;
     spec.resources = read_resources(document["resources"]);
     spec.variants = read_variants(document["resources"]);
-    for (const Json& one : document["after"]) spec.after.push_back(read_after(one));
-    spec.retry = read_retry(document["retry"]);
+    for (const Json& one : document["after"]) spec.after.push_back(parse_after(one));
+    spec.retry = parse_retry(document["retry"]);
     spec.priority = document["priority"];
     spec.hold = document["hold"];
     spec.cron = document.value("cron", "");

@@ -45,13 +45,13 @@ std::vector<std::string> words_of(const OrderedJson& values) {
 }
 
 // Returns the value of `key`, or nullptr if `schema` is not an object or lacks the key.
-const OrderedJson* find(const OrderedJson& schema, const std::string& key) {
+const OrderedJson* key_in(const OrderedJson& schema, const std::string& key) {
     const auto found = schema.find(key);
     return found == schema.end() ? nullptr : &*found;
 }
 
 bool has_list(const OrderedJson& schema, const char* key) {
-    const OrderedJson* list = find(schema, key);
+    const OrderedJson* list = key_in(schema, key);
     return list != nullptr && list->is_array();
 }
 
@@ -85,7 +85,7 @@ bool has_type(const std::string& type, const Json& value) {
 }
 
 std::vector<std::string> types_of(const OrderedJson& schema) {
-    const auto type = find(schema, "type");
+    const auto type = key_in(schema, "type");
     if (!type) return {};
     return type->is_array() ? words_of(*type) : std::vector{type->get<std::string>()};
 }
@@ -99,7 +99,7 @@ bool type_fits(const OrderedJson& schema, const Json& value) {
 // Returns the branch of the schema's oneOf that has the value's type, or the schema itself if it
 // has no oneOf.
 const OrderedJson* branch(const OrderedJson& schema, const Json& value) {
-    const auto branches = find(schema, "oneOf");
+    const auto branches = key_in(schema, "oneOf");
     if (!branches) return &schema;
     for (const OrderedJson& one : *branches)
         if (type_fits(one, value)) return &one;
@@ -172,11 +172,11 @@ class Checker {
 
     void check_object(const OrderedJson& schema, const Json& value, const std::string& path) {
         check_required(schema, schema, value, path);
-        const auto properties = find(schema, "properties");
-        const auto others = find(schema, "additionalProperties");
+        const auto properties = key_in(schema, "properties");
+        const auto others = key_in(schema, "additionalProperties");
         std::vector<std::string> unknown;
         for (const auto& [key, field] : value.items()) {
-            if (const auto known = properties ? find(*properties, key) : nullptr) {
+            if (const auto known = properties ? key_in(*properties, key) : nullptr) {
                 if (known->is_object()) check(*known, field, join(path, key));
             } else if (others && others->is_object()) {
                 check(*others, field, join(path, key));
@@ -215,7 +215,7 @@ class Checker {
                       const std::vector<std::string>& unknown) {
         constexpr std::size_t kFew = 4;
         std::vector<std::string> siblings;
-        if (const auto properties = find(schema, "properties"))
+        if (const auto properties = key_in(schema, "properties"))
             for (const auto& one : properties->items()) siblings.push_back(one.key());
         std::vector<std::string> renamed;
         std::vector<std::string> strange;
@@ -344,7 +344,7 @@ class Checker {
                 absent |= !value.contains(rule.key());
         }
         const char* key = condition.problems.empty() && !absent ? "then" : "else";
-        return find(schema, key);
+        return key_in(schema, key);
     }
 
   private:
@@ -356,13 +356,13 @@ class Checker {
 template <class Visit>
 bool any_key(const OrderedJson& schema, const std::string& path, const Visit& visit) {
     if (!schema.is_object()) return false;
-    if (const auto properties = find(schema, "properties")) {
+    if (const auto properties = key_in(schema, "properties")) {
         for (const auto& [key, field] : properties->items()) {
             const std::string full = join(path, key);
             if (visit(key, field, full) || any_key(field, full, visit)) return true;
         }
     }
-    const auto branches = find(schema, "oneOf");
+    const auto branches = key_in(schema, "oneOf");
     if (!branches) return false;
     for (const OrderedJson& one : *branches)
         if (any_key(one, path, visit)) return true;
@@ -371,7 +371,7 @@ bool any_key(const OrderedJson& schema, const std::string& path, const Visit& vi
 
 void fill_from(const OrderedJson& properties, Json& value) {
     for (const auto& [key, field] : properties.items()) {
-        const OrderedJson* usual = find(field, "default");
+        const OrderedJson* usual = key_in(field, "default");
         if (usual != nullptr && !value.contains(key)) value[key] = *usual;
     }
 }
@@ -419,7 +419,7 @@ std::optional<std::string> path_of_key(const OrderedJson& schema, std::string_vi
     std::optional<std::string> also;
     any_key(schema, "", [&](const auto& key, const OrderedJson& field, const auto& path) {
         if (key == name) same = path;
-        const OrderedJson* others = find(field, "x-also");
+        const OrderedJson* others = key_in(field, "x-also");
         if (!also && others != nullptr) {
             for (const std::string& other : words_of(*others))
                 if (other == name) also = path;

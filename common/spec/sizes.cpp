@@ -10,7 +10,7 @@ namespace roll::spec {
 namespace {
 
 // Returns the positive integer at a JSON pointer; nullopt if there is none.
-std::optional<std::int64_t> number(const Json& document, const char* pointer) {
+std::optional<std::int64_t> positive(const Json& document, const char* pointer) {
     const Json::json_pointer at(pointer);
     if (!document.contains(at) || !document[at].is_number_integer()) return std::nullopt;
     const auto value = document[at].get<std::int64_t>();
@@ -28,19 +28,19 @@ std::optional<double> real(const Json& document, const char* pointer) {
 // Returns the data-parallel size: dp of the document, or else derived from the ranks. If the mesh
 // does not fit the ranks, adds a problem and returns nullopt.
 std::optional<std::int64_t> check_mesh(const Json& document, std::vector<Problem>& problems) {
-    const auto nodes = number(document, "/resources/nodes");
+    const auto nodes = positive(document, "/resources/nodes");
     const auto part = real(document, "/resources/gpus_per_node");
     const bool shares = part && *part > 0 && *part < 1;  // true for one rank on a fraction of a GPU
     const auto gpus =
-        shares ? std::optional<std::int64_t>(1) : number(document, "/resources/gpus_per_node");
-    const auto slots = number(document, "/resources/slots_per_node");
+        shares ? std::optional<std::int64_t>(1) : positive(document, "/resources/gpus_per_node");
+    const auto slots = positive(document, "/resources/slots_per_node");
     if (!nodes || (!gpus && !slots)) return std::nullopt;
     const std::int64_t per_node = gpus ? *gpus : *slots;
     const std::int64_t world = *nodes * per_node;
-    const auto dp = number(document, "/parallel/dp");
-    const std::int64_t tp = number(document, "/parallel/tp").value_or(1);
-    const std::int64_t pp = number(document, "/parallel/pp").value_or(1);
-    const std::int64_t cp = number(document, "/parallel/cp").value_or(1);
+    const auto dp = positive(document, "/parallel/dp");
+    const std::int64_t tp = positive(document, "/parallel/tp").value_or(1);
+    const std::int64_t pp = positive(document, "/parallel/pp").value_or(1);
+    const std::int64_t cp = positive(document, "/parallel/cp").value_or(1);
     const std::string ranks = fmt::format("resources give {} nodes x {} {} = {} ranks", *nodes,
                                           per_node, gpus ? "GPUs" : "slots", world);
     if (dp && *dp * tp * pp * cp != world) {
@@ -60,8 +60,8 @@ std::optional<std::int64_t> check_mesh(const Json& document, std::vector<Problem
 
 void check_batches(const Json& document, std::optional<std::int64_t> dp,
                    std::vector<Problem>& problems) {
-    const auto global = number(document, "/train/global_batch_size");
-    const auto micro = number(document, "/train/micro_batch_size");
+    const auto global = positive(document, "/train/global_batch_size");
+    const auto micro = positive(document, "/train/micro_batch_size");
     if (!global || !micro || !dp || *global % (*micro * *dp) == 0) return;
     problems.push_back(
         {"train.global_batch_size",
@@ -70,10 +70,10 @@ void check_batches(const Json& document, std::optional<std::int64_t> dp,
 }
 
 void check_heads(const Json& document, std::vector<Problem>& problems) {
-    const auto hidden = number(document, "/model/hidden_size");
-    const auto heads = number(document, "/model/num_attention_heads");
-    const auto kv_heads = number(document, "/model/num_key_value_heads");
-    const auto head_dim = number(document, "/model/head_dim");
+    const auto hidden = positive(document, "/model/hidden_size");
+    const auto heads = positive(document, "/model/num_attention_heads");
+    const auto kv_heads = positive(document, "/model/num_key_value_heads");
+    const auto head_dim = positive(document, "/model/head_dim");
     if (!heads) return;
     if (kv_heads && *heads % *kv_heads != 0) {
         problems.push_back({"model.num_key_value_heads",
@@ -124,15 +124,16 @@ void check_rates(const Json& document, std::vector<Problem>& problems) {
         const auto rate = real(optimizer, (std::string("/") + key).c_str());
         if (lr && rate && *rate > *lr) refuse(key, *rate, fmt::format("at most lr {}", *lr));
     }
-    const auto steps = number(document, "/train/steps"), asked = number(optimizer, "/decay_steps");
-    const auto warmup = number(optimizer, "/warmup_steps");
+    const auto steps = positive(document, "/train/steps"),
+               asked = positive(optimizer, "/decay_steps");
+    const auto warmup = positive(optimizer, "/warmup_steps");
     const char* const horizon_name = asked ? "decay_steps" : "train.steps";
     const auto horizon = asked ? asked : steps;
     if (horizon && warmup && *warmup > *horizon)
         refuse("warmup_steps", *warmup, fmt::format("at most {} {}", horizon_name, *horizon));
     if (optimizer.value("schedule", Json()) == "wsd" && horizon) {
         const std::int64_t most = *horizon - warmup.value_or(0);
-        const std::int64_t falling = number(optimizer, "/wsd_decay_steps").value_or(0);
+        const std::int64_t falling = positive(optimizer, "/wsd_decay_steps").value_or(0);
         if (falling < 1 || falling > most)
             refuse("wsd_decay_steps", falling,
                    fmt::format(
@@ -154,8 +155,8 @@ bool holds_nothing_out(const Json& document) {
 }
 
 void check_validations(const Json& document, std::vector<Problem>& problems) {
-    const bool every = number(document, "/train/valid_every").has_value();
-    const auto patience = number(document, "/train/early_stop/patience");
+    const bool every = positive(document, "/train/valid_every").has_value();
+    const auto patience = positive(document, "/train/early_stop/patience");
     const Json::json_pointer best("/checkpoint/keep_best");
     if (holds_nothing_out(document)) {
         constexpr const char* kNothing =
@@ -181,8 +182,8 @@ void check_validations(const Json& document, std::vector<Problem>& problems) {
 }
 
 void check_retention(const Json& document, std::vector<Problem>& problems) {
-    const auto kept = number(document, "/checkpoint/keep_every");
-    const auto every = number(document, "/checkpoint/every");
+    const auto kept = positive(document, "/checkpoint/keep_every");
+    const auto every = positive(document, "/checkpoint/every");
     if (!kept || (every && *kept % *every == 0)) return;
     problems.push_back(
         {"checkpoint.keep_every",
@@ -233,14 +234,14 @@ void check_valid_sets(const Json& document, std::vector<Problem>& problems) {
 }
 
 void check_lengths(const Json& document, std::vector<Problem>& problems) {
-    const auto sequence = number(document, "/train/seq_length");
-    const auto positions = number(document, "/model/max_position_embeddings");
+    const auto sequence = positive(document, "/train/seq_length");
+    const auto positions = positive(document, "/model/max_position_embeddings");
     if (sequence && positions && *sequence > *positions) {
         problems.push_back({"train.seq_length",
                             fmt::format("is {}; allowed: at most model.max_position_embeddings {}",
                                         *sequence, *positions)});
     }
-    const auto vocab = number(document, "/model/vocab_size");
+    const auto vocab = positive(document, "/model/vocab_size");
     constexpr std::int64_t kBytes = 256;
     if (vocab && *vocab < kBytes && document.value("tokenizer", Json()) == "bytes") {
         problems.push_back({"model.vocab_size",

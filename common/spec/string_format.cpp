@@ -36,7 +36,7 @@ constexpr std::array kFormats = {
            [](std::string_view text) { return Pattern::make(text).has_value(); }},
 };
 
-const Format* find(std::string_view name) {
+const Format* format_named(std::string_view name) {
     for (const Format& format : kFormats) {
         if (format.name == name) return &format;
     }
@@ -46,12 +46,12 @@ const Format* find(std::string_view name) {
 }  // namespace
 
 std::string_view format_words(std::string_view format) {
-    const Format* found = find(format);
+    const Format* found = format_named(format);
     return found == nullptr ? "" : found->words;
 }
 
 bool has_format(std::string_view format, std::string_view text) {
-    const Format* found = find(format);
+    const Format* found = format_named(format);
     return found == nullptr || found->accepts(text);
 }
 

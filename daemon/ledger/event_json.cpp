@@ -166,7 +166,7 @@ void take(const Json& json, std::vector<core::Place>& places) {
     }
 }
 
-struct Writer {
+struct FieldWriter {
     JsonText text{};
     template <class T>
     void operator()(const char* name, const T& value) {
@@ -179,7 +179,7 @@ struct Writer {
     }
 };
 
-struct Reader {
+struct FieldReader {
     const Json& object;
     std::size_t read = 0;
     template <class T>
@@ -206,7 +206,7 @@ struct JobFinder {
 template <std::size_t I>
 core::Event read_alternative(const Json& json) {
     std::variant_alternative_t<I, core::Event> event;
-    Reader reader{json};
+    FieldReader reader{json};
     fields(reader, event);
     if (reader.read != json.size()) throw std::invalid_argument("unknown fields in " + json.dump());
     return event;
@@ -232,7 +232,7 @@ std::optional<JobId> job_of(const core::Event& event) {
 }
 
 std::string body_of(const core::Event& event) {
-    Writer writer;
+    FieldWriter writer;
     std::visit([&](auto e) { fields(writer, e); }, event);
     return writer.text.text();
 }

@@ -47,7 +47,7 @@ struct Element<std::pair<const K, V>> {
     using type = std::pair<K, V>;
 };
 
-struct Writer {
+struct ByteWriter {
     std::string bytes;
 
     template <class T>
@@ -80,7 +80,7 @@ struct Writer {
     }
 };
 
-struct Reader {
+struct ByteReader {
     std::string_view bytes;
     bool whole = true;  // no read has failed yet
     SharedText last{};  // the text that was read last
@@ -196,13 +196,13 @@ std::uint64_t layout() {
 }
 
 std::string bytes_of(const core::State& state) {
-    Writer writer;
+    ByteWriter writer;
     writer.put(state);
     return std::move(writer.bytes);
 }
 
 Result<core::State> state_from(std::string_view bytes) {
-    Reader reader{bytes};
+    ByteReader reader{bytes};
     auto state = reader.take_new<core::State>();
     if (!reader.whole || !reader.bytes.empty())
         return fail(ErrorCode::Corrupt, "the stored state of rolld cannot be decoded");

@@ -22,6 +22,13 @@ endif()
 set(roll_pch <algorithm> <chrono> <filesystem> <functional> <map> <optional> <set> <string> <variant> <vector>
              <tl/expected.hpp> <nlohmann/json.hpp> <fmt/format.h>)
 
+# Joins the sources of a target in units of up to 8 files, which halves the time of a full build. Files of one target
+# therefore share the names of their anonymous namespaces. ROLL_UNITY=OFF compiles each file alone, so that a changed
+# file is compiled again faster.
+function(roll_unity target)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${ROLL_UNITY} UNITY_BUILD_BATCH_SIZE 8)
+endfunction()
+
 # roll_library(NAME [DEPS ...] [LINK ...]): makes the static library roll_NAME of every .cpp beside the
 # CMakeLists.txt except main.cpp. DEPS are the only folders that it may include from (tests/tidy checks that).
 # LINK are libraries of third parties.
@@ -52,6 +59,7 @@ function(roll_library name)
     FILE_SET alone TYPE HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}" FILES ${alone})
   set_target_properties(roll_${name} PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON
     INTERFACE_HEADER_SETS_TO_VERIFY alone LINKER_LANGUAGE CXX)
+  roll_unity(roll_${name})
   list(TRANSFORM arg_DEPS PREPEND roll_)
   target_link_libraries(roll_${name} PUBLIC roll_flags ${arg_DEPS} ${arg_LINK})
   if(name STREQUAL "common")
@@ -85,6 +93,7 @@ function(roll_test name)
     set(arg_SOURCES ${name}_test.cpp)
   endif()
   add_executable(${name}_test ${arg_SOURCES})
+  roll_unity(${name}_test)
   list(TRANSFORM arg_DEPS PREPEND roll_)
   target_link_libraries(${name}_test PRIVATE ${arg_DEPS} ${arg_LINK} GTest::gtest_main)
   if(NOT arg_OWN_PCH)

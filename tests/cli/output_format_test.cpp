@@ -11,9 +11,9 @@
 namespace roll::cli {
 namespace {
 
-const Time kNow = *parse_time("2026-11-21T10:00:00.000Z");
+const Time kRenderedAt = *parse_time("2026-11-21T10:00:00.000Z");
 
-Json jobs() {
+Json two_jobs() {
     return Json::parse(R"([
         {"id": 7, "name": "na\u00efve", "state": "running", "resources": {"nodes": 2},
          "started_at": "2026-11-21T09:58:55.000Z", "progress": "{\"step\": 120}"},
@@ -22,7 +22,7 @@ Json jobs() {
 
 std::string shown(const std::string& format, const std::string& file = "") {
     const auto parsed = parse_format(format, job_fields(), file);
-    return parsed ? jobs_text(jobs(), *parsed, kNow, false) : parsed.error().message;
+    return parsed ? jobs_text(two_jobs(), *parsed, kRenderedAt, false) : parsed.error().message;
 }
 
 TEST(OutputFormat, AListOfFieldsIsATable) {
@@ -30,8 +30,9 @@ TEST(OutputFormat, AListOfFieldsIsATable) {
               "id  state\n"
               "7   running\n"
               "12  failed\n");
-    EXPECT_EQ(jobs_text(Json::array(), *parse_format("id,name", job_fields(), ""), kNow, false),
-              "id  name\n");
+    EXPECT_EQ(
+        jobs_text(Json::array(), *parse_format("id,name", job_fields(), ""), kRenderedAt, false),
+        "id  name\n");
 }
 
 TEST(OutputFormat, APatternIsALineOfEachRow) {

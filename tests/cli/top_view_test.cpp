@@ -7,7 +7,7 @@
 namespace roll::cli {
 namespace {
 
-const Time kNow = *parse_time("2026-11-21T10:00:00.000Z");
+const Time kTopNow = *parse_time("2026-11-21T10:00:00.000Z");
 
 TopData some() {
     TopData data;
@@ -33,7 +33,7 @@ TEST(Sparkline, RisesWithTheValues) {
 }
 
 TEST(Top, ShowsRunningJobsFirstAndFillsTheScreenWithEvents) {
-    const auto lines = top_lines(some(), 200, 20, kNow);
+    const auto lines = top_lines(some(), 200, 20, kTopNow);
     ASSERT_EQ(lines.size(), 20u);
     EXPECT_EQ(lines[0],
               "1 running  1 queued  1 node  slots 3/4 busy  GPUs 2/8 busy  2026-11-21T10:00:00Z");
@@ -48,19 +48,19 @@ TEST(Top, ShowsRunningJobsFirstAndFillsTheScreenWithEvents) {
 TEST(Top, PartsOfGpusCount) {
     TopData data = some();
     data.all["gpus_free"] = 6.5;
-    EXPECT_NE(top_lines(data, 200, 20, kNow)[0].find("GPUs 1.5/8 busy"), std::string::npos);
+    EXPECT_NE(top_lines(data, 200, 20, kTopNow)[0].find("GPUs 1.5/8 busy"), std::string::npos);
 }
 
 TEST(Top, GpuUseIsOfAHundred) {
     TopData data = some();
     data.curves[7] = {{}, {}, {0, 50, 100}};
-    EXPECT_EQ(top_lines(data, 200, 20, kNow)[6],
+    EXPECT_EQ(top_lines(data, 200, 20, kTopNow)[6],
               "     7  kjv                  bob        running    1m 05s  step 120/300  GPU ▁▄█");
     EXPECT_EQ(sparkline({40, 60}, 4, std::pair(0., 100.)), "▄▅");
 }
 
 TEST(Top, CurvesGetALineOfTheirOwnWhereTheyDoNotFit) {
-    const auto lines = top_lines(some(), 80, 20, kNow);
+    const auto lines = top_lines(some(), 80, 20, kTopNow);
     EXPECT_EQ(lines[6], "     7  kjv                  bob        running    1m 05s  step 120/300");
     EXPECT_EQ(lines[7], "        loss █▆▄▁  tokens/s ▁▁");
     EXPECT_EQ(lines[8].substr(0, 20), "     8  eval        ");
@@ -74,7 +74,7 @@ TEST(Top, FitsAnyScreen) {
     data.all["nodes"] = 10'000;
     for (const std::size_t height : {1u, 2u, 10u, 24u, 60u}) {
         for (const std::size_t width : {1u, 20u, 80u}) {
-            const auto lines = top_lines(data, width, height, kNow);
+            const auto lines = top_lines(data, width, height, kTopNow);
             EXPECT_LE(lines.size(), height);
             for (const std::string& line : lines) {
                 const auto characters = std::ranges::count_if(
@@ -83,7 +83,7 @@ TEST(Top, FitsAnyScreen) {
             }
         }
     }
-    const auto lines = top_lines(data, 80, 24, kNow);
+    const auto lines = top_lines(data, 80, 24, kTopNow);
     EXPECT_EQ(std::ranges::count(lines, "and 9992 more: rollctl nodes"), 1);
     EXPECT_TRUE(std::ranges::any_of(lines, [](const std::string& line) {
         return line.find(" more: rollctl jobs") != std::string::npos;

@@ -6,7 +6,7 @@
 
 namespace roll::sim {
 
-constexpr const char* kCluster = "c";
+constexpr const char* kPilotCluster = "c";
 constexpr int kGiveBackSeconds = 150;  // two polls, two scancels, and the errands that still run
 
 void World::plan_slurm() {
@@ -51,7 +51,7 @@ void World::add_queue() {
 }
 
 void World::open_desk() {
-    if (slurm_) desk_.emplace(kCluster, pilots::DeskRules{}, steady());
+    if (slurm_) desk_.emplace(kPilotCluster, pilots::DeskRules{}, steady());
 }
 
 // Runs `what` at the end of an errand. Every errand ends by its deadline, so the end is not

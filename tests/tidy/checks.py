@@ -354,6 +354,36 @@ def one_target_a_file(tree):
             yield path, 1, f'in {owners} targets; each .cpp is in exactly one'
 
 
+LOCAL_NAME = tuple(re.compile(pattern) for pattern in (
+    r'^(?:struct|class|enum class) (\w+)\b(?!;)', r'^using (\w+) =',
+    r'^(?:inline )?(?:constexpr|const) [^(]*?(\w+)(?:\[\w*\])* ?[={;]',
+    r'^(?!\s|using |template|return )[\w:<>,&*\s]*?[\s&*>](\w+)\('))
+
+
+def local_names(text):
+    """(line, name) of what a source defines at the left margin of its unnamed namespaces."""
+    inside = False
+    for number, line in enumerate(text.split('\n'), 1):
+        if line.startswith(('namespace {', '}  // namespace')):
+            inside = line == 'namespace {'
+        elif inside:
+            found = filter(None, (pattern.match(line) for pattern in LOCAL_NAME))
+            yield from ((number, match[1]) for match in list(found)[:1])
+
+
+def local_names_once(tree):
+    """Files of a library are compiled together, so that one name would be two overloads."""
+    targets, seen = folder_targets(tree), {}
+    for path in sorted(tree):
+        library = library_of(path, targets) if path.endswith('.cpp') else None
+        if library is None or path.endswith('/main.cpp'):
+            continue
+        for line, name in local_names(tree[path]):
+            first = seen.setdefault((library, name), path)
+            if first != path:
+                yield path, line, f'{name} is also a name in {first}, of the same library'
+
+
 def package_hosts(tree):
     """A site may have a mirror: the configuration of apt and pip names the hosts, no file here."""
     for path, text in tree.items():
@@ -403,5 +433,5 @@ def parses(tree):
 
 ALL = [sizes, function_sizes, arrows, includes, knots, own_includes, third_parties, purity,
        co_awaits, banned_names, family_names, family_tables, comment_openings,
-       dead_headers, one_target_a_file, package_hosts, mutations,
+       dead_headers, one_target_a_file, local_names_once, package_hosts, mutations,
        parses]

@@ -173,6 +173,18 @@ class Tidy(unittest.TestCase):
         listed = {'tests/a/CMakeLists.txt': 'roll_test(all SOURCES a_test.cpp b_test.cpp)\n'}
         self.passes(checks.one_target_a_file, dict(listed, **{'tests/a/b_test.cpp': ''}))
 
+    def test_local_names_of_two_files_are_caught(self):
+        source = 'namespace {{\n{}\n}}  // namespace\n'
+        tree = {'daemon/a/CMakeLists.txt': 'roll_library(a)', 'daemon/a/y.cpp': '',
+                'daemon/b/CMakeLists.txt': 'roll_library(b)'}
+        for one, other in (('int size_of(int a) {', 'long size_of(long a,'),
+                           ('constexpr int kMost = 3;', 'constexpr auto kMost = 4s;'),
+                           ('struct Work {', 'class Work final {')):
+            tree['daemon/a/x.cpp'] = source.format(one)
+            self.caught(checks.local_names_once, tree | {'daemon/a/y.cpp': source.format(other)})
+            self.passes(checks.local_names_once, tree | {'daemon/b/y.cpp': source.format(other)})
+            self.passes(checks.local_names_once, tree | {'daemon/a/y.cpp': '    ' + other})
+
     def test_package_hosts_are_caught(self):
         self.caught(checks.package_hosts, {'packaging/setup': 'url=http' + '://deb.example.org/debian/pool\n'})
         self.caught(checks.package_hosts, {'.ci/run': 'pip install --index' + '-url x\n'})

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kSchema = "roll.checkpoint_manifest/1";
+constexpr const char* kManifestSchema = "roll.checkpoint_manifest/1";
 
 Result<std::uint64_t> parse_hex(const std::string& text) {
     const auto value = parse_number<std::uint64_t>(text, 16);
@@ -103,7 +103,7 @@ std::string encode(const Manifest& manifest) {
         files.push_back(
             {{"path", file.path}, {"size", file.size_bytes}, {"xxh3_64", to_hex(file.hash)}});
     }
-    OrderedJson json = {{"schema", kSchema},
+    OrderedJson json = {{"schema", kManifestSchema},
                         {"step", manifest.name.step},
                         {"writer", to_string(manifest.name.writer)},
                         {"files", std::move(files)}};
@@ -120,8 +120,8 @@ Result<Manifest> decode_manifest(std::string_view text) {
     const auto writer = parse_token(reader.get<std::string>("writer"));
     const Json& files = reader.raw("files");
     ROLL_TRY_VOID(reader.finish_lenient());
-    if (schema != kSchema || !writer || !files.is_array())
-        return fail(ErrorCode::Corrupt, "manifest: not a " + std::string(kSchema));
+    if (schema != kManifestSchema || !writer || !files.is_array())
+        return fail(ErrorCode::Corrupt, "manifest: not a " + std::string(kManifestSchema));
     manifest.name.writer = *writer;
     for (const Json& file : files) {
         ROLL_TRY(FileEntry entry, decode_entry(file));

@@ -7,7 +7,7 @@
 namespace roll::checkpoint {
 namespace {
 
-constexpr const char* kSchema = "roll.checkpoint_state/1";
+constexpr const char* kStateSchema = "roll.checkpoint_state/1";
 
 OrderedJson optional_json(const std::optional<double>& value) {
     return value ? OrderedJson(*value) : OrderedJson(nullptr);
@@ -47,7 +47,7 @@ std::string encode(const State& s) {
     const Layout& l = s.layout;
     const OrderedJson layout = {{"dp", l.dp},   {"tp", l.tp}, {"pp", l.pp},
                                 {"vpp", l.vpp}, {"cp", l.cp}, {"ep", l.ep}};
-    const OrderedJson json = {{"schema", kSchema},
+    const OrderedJson json = {{"schema", kStateSchema},
                               {"step", s.step},
                               {"samples", s.samples},
                               {"tokens", s.tokens},
@@ -89,7 +89,8 @@ Result<State> decode_state(std::string_view text) {
     s.left_out = reader.get_or("left_out", s.left_out);
     const Json layout = reader.raw("layout");
     ROLL_TRY_VOID(reader.finish_lenient());
-    if (schema != kSchema) return fail(ErrorCode::Corrupt, "state: not a " + std::string(kSchema));
+    if (schema != kStateSchema)
+        return fail(ErrorCode::Corrupt, "state: not a " + std::string(kStateSchema));
     ROLL_TRY(s.layout, decode_layout(layout));
     return s;
 }

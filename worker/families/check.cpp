@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kEditsMax = 2;
 
-tl::unexpected<Error> wrong(const std::string& what, std::string hint = "") {
+tl::unexpected<Error> wrong_file(const std::string& what, std::string hint = "") {
     return fail(ErrorCode::InvalidArgument, what, std::move(hint));
 }
 
@@ -101,12 +101,12 @@ Result<void> check_spelling(const Family& family) {
     add_names(family, own);
     for (const std::string& name : own.fields)
         if (const auto meant = meant_by(name, known.fields))
-            return wrong("no built-in family has the native field " + name,
-                         "did you mean " + *meant + "?");
+            return wrong_file("no built-in family has the native field " + name,
+                              "did you mean " + *meant + "?");
     for (const std::string& word : own.words)
         if (const auto meant = meant_by(word, known.words))
-            return wrong("no native tensor of a built-in family has " + word + " in its name",
-                         "did you mean " + *meant + "?");
+            return wrong_file("no native tensor of a built-in family has " + word + " in its name",
+                              "did you mean " + *meant + "?");
     return {};
 }
 
@@ -115,15 +115,15 @@ Result<void> check_field(const std::set<std::string>& fields, const std::string&
     if (name.empty() || name.starts_with("hf.") || fields.contains(name)) return {};
     const std::vector<std::string> list(fields.begin(), fields.end());
     const auto meant = spec::nearest(name, list);
-    return wrong(where + " uses " + name + ", which neither config nor constants sets",
-                 meant ? "did you mean " + *meant + "?" : "");
+    return wrong_file(where + " uses " + name + ", which neither config nor constants sets",
+                      meant ? "did you mean " + *meant + "?" : "");
 }
 
 std::string field_of(const std::string& condition) {
     return condition.starts_with('!') ? condition.substr(1) : condition;
 }
 
-Result<void> check_fields(const Family& family) {
+Result<void> check_field_names(const Family& family) {
     const std::set<std::string> fields = fields_of(family);
     for (const WeightRule& rule : family.weights) {
         ROLL_TRY_VOID(check_field(fields, field_of(rule.condition), rule.native));
@@ -146,7 +146,7 @@ class SampleSizes {
 
     Result<void> set(const std::string& expression, int depth = 0) {
         constexpr int kDepthMax = 8;
-        if (depth > kDepthMax) return wrong("the else of " + expression + " refers to itself");
+        if (depth > kDepthMax) return wrong_file("the else of " + expression + " refers to itself");
         for (const std::string& name : names_in(expression)) {
             if (value_at(scope_, name) != nullptr) continue;
             const Json otherwise = family_.defaults.value(name, Json());
@@ -201,7 +201,7 @@ Result<void> check_rows(const Family& family, const WeightRule& rule) {
 }  // namespace
 
 Result<void> check_family(const Family& family) {
-    ROLL_TRY_VOID(check_fields(family));
+    ROLL_TRY_VOID(check_field_names(family));
     ROLL_TRY_VOID(check_spelling(family));
     for (const WeightRule& rule : family.weights) ROLL_TRY_VOID(check_rows(family, rule));
     return {};

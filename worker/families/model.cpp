@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "common/replace.hpp"
 #include "worker/families/expression.hpp"
 #include "worker/families/strands.hpp"
 
@@ -32,13 +33,6 @@ bool holds(const std::string& condition, const Json& native) {
     const bool negated = condition.front() == '!';
     const auto found = native.find(negated ? condition.substr(1) : condition);
     return (found != native.end() && is_true(*found)) != negated;
-}
-
-std::string replace(std::string text, const std::string& what, std::int64_t by) {
-    const std::string value = std::to_string(by);
-    for (std::size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += value.size())
-        text.replace(at, what.size(), value);
-    return text;
 }
 
 bool in_list(const Json* list, std::int64_t layer) {
@@ -115,10 +109,10 @@ struct Instance {
 
     std::string name(std::string pattern) const {
         for (const auto& [placeholder, number] : repeats)
-            pattern = replace(std::move(pattern), placeholder, number);
-        if (layer) pattern = replace(std::move(pattern), "{layer}", *layer);
-        if (expert) pattern = replace(std::move(pattern), "{expert}", *expert);
-        if (mtp) pattern = replace(std::move(pattern), "{mtp}", *mtp);
+            pattern = replaced(pattern, placeholder, std::to_string(number));
+        if (layer) pattern = replaced(pattern, "{layer}", std::to_string(*layer));
+        if (expert) pattern = replaced(pattern, "{expert}", std::to_string(*expert));
+        if (mtp) pattern = replaced(pattern, "{mtp}", std::to_string(*mtp));
         return pattern;
     }
     // Returns the HuggingFace name that `pattern` gives. Multi-token-prediction layers use a
@@ -454,7 +448,8 @@ Result<std::vector<CopiedTensor>> copied_tensors(const Family& family, const Jso
     ROLL_TRY(const std::int64_t mtp_layers, mtp_layers_of(native));
     for (std::int64_t mtp = 0; mtp < mtp_layers; ++mtp)
         for (const CopyRule& rule : family.copies)
-            copies.push_back({replace(rule.hf, "{layer}", layers + mtp), rule.of, rule.condition});
+            copies.push_back({replaced(rule.hf, "{layer}", std::to_string(layers + mtp)), rule.of,
+                              rule.condition});
     return copies;
 }
 

@@ -12,8 +12,8 @@ struct Run {
     std::int64_t end = 0;
 };
 
-tl::unexpected<Error> wrong(const NativeTensor& tensor, std::size_t source,
-                            const std::string& what) {
+tl::unexpected<Error> wrong_strand(const NativeTensor& tensor, std::size_t source,
+                                   const std::string& what) {
     const HfTensor& of = tensor.sources[source];
     return fail(ErrorCode::InvalidArgument,
                 tensor.name + ": " + what + " of " + of.name + ", which has " +
@@ -37,10 +37,10 @@ Result<std::vector<Run>> runs_of(const NativeTensor& tensor, std::size_t source)
     for (const Strand& strand : tensor.strands) {
         if (strand.of != source) continue;
         if (const double end = end_of(tensor, strand); end > rows)
-            return wrong(tensor, source, "a strand ends at row " + Json(end).dump());
+            return wrong_strand(tensor, source, "a strand ends at row " + Json(end).dump());
         const double count = static_cast<double>(tensor.groups) * static_cast<double>(strand.times);
         if (count + static_cast<double>(runs.size()) > static_cast<double>(kRunsMax))
-            return wrong(tensor, source, "the strands select too many separate row ranges");
+            return wrong_strand(tensor, source, "the strands select too many separate row ranges");
         for (std::int64_t group = 0; group < tensor.groups; ++group)
             for (std::int64_t time = 0; time < strand.times; ++time) {
                 const std::int64_t begin = strand.begin + group * strand.block + time * strand.step;
@@ -61,12 +61,12 @@ Result<void> check_strands(const NativeTensor& tensor) {
         for (const Run& run : runs) {
             if (run.begin > next) break;
             if (run.begin < next)
-                return wrong(tensor, source,
-                             "two strands contain row " + std::to_string(run.begin));
+                return wrong_strand(tensor, source,
+                                    "two strands contain row " + std::to_string(run.begin));
             next = run.end;
         }
         if (next != tensor.sources[source].shape[0])
-            return wrong(tensor, source, "no strand contains row " + std::to_string(next));
+            return wrong_strand(tensor, source, "no strand contains row " + std::to_string(next));
     }
     return {};
 }

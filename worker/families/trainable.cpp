@@ -16,7 +16,7 @@ const Json* field(const Json& native, const char* key) {
     return found == native.end() || found->is_null() ? nullptr : &*found;
 }
 
-bool is_true(const Json& native, const char* key) {
+bool is_set(const Json& native, const char* key) {
     const Json* value = field(native, key);
     if (value == nullptr) return false;
     if (value->is_boolean()) return value->get<bool>();
@@ -27,7 +27,7 @@ tl::unexpected<Error> not_built(const std::string& what) {
     return fail(ErrorCode::InvalidArgument, "the trainer does not build " + what + " yet");
 }
 
-Result<std::int64_t> size_of(const Json& native, const char* key) {
+Result<std::int64_t> trained_size(const Json& native, const char* key) {
     const Json* value = field(native, key);
     if (value == nullptr || !value->is_number_integer() || value->get<std::int64_t>() <= 0 ||
         value->get<std::int64_t>() > kSizeMax)
@@ -57,10 +57,10 @@ std::string key_of(const Family& family, std::string_view native) {
     return std::string(native);
 }
 
-Result<void> check_fields(const Family& family, const Json& native) {
+Result<void> check_trainable(const Family& family, const Json& native) {
     for (const char* key : {"add_bias_linear", "num_moe_experts", "multi_latent_attention",
                             "attention_output_gate", "mtp_num_layers"})
-        if (is_true(native, key)) return not_built(std::string("models with ") + key);
+        if (is_set(native, key)) return not_built(std::string("models with ") + key);
     if (const Json* norm = field(native, "normalization"); norm != nullptr && *norm != "RMSNorm")
         return not_built("normalization " + norm->dump());
     for (const char* key : {"attention_dropout", "hidden_dropout"}) {
@@ -211,7 +211,7 @@ Result<void> read_window(const Json& native, spec::ModelConfig& config) {
     if (const Json* use = field(native, "use_sliding_window"); use != nullptr && *use == false)
         return {};
     if (field(native, "sliding_window") == nullptr) return {};
-    ROLL_TRY(config.window, size_of(native, "sliding_window"));
+    ROLL_TRY(config.window, trained_size(native, "sliding_window"));
     const Json* layers = field(native, "sliding_window_layers");
     if (layers == nullptr || !layers->is_array()) return {};
     for (const Json& slides : *layers) config.sliding_layers.push_back(slides == 1);
@@ -223,8 +223,8 @@ Result<void> read_window(const Json& native, spec::ModelConfig& config) {
 }
 
 Result<void> read_activation(const Json& native, spec::ModelConfig& config) {
-    if (!is_true(native, "gated_linear_unit")) return not_built("feed-forward layers without gate");
-    if (is_true(native, "swiglu")) return {};
+    if (!is_set(native, "gated_linear_unit")) return not_built("feed-forward layers without gate");
+    if (is_set(native, "swiglu")) return {};
     const Json* name = field(native, "activation");
     if (name == nullptr || *name != "gelu_tanh")
         return not_built("activation " + (name == nullptr ? "other than swiglu" : name->dump()));
@@ -237,31 +237,31 @@ Result<void> read_scales(const Json& native, spec::ModelConfig& config) {
     ROLL_TRY(config.logit_soft_cap, number(native, "final_logit_softcapping", 0));
     ROLL_TRY(const double scalar, number(native, "query_pre_attn_scalar", 0));
     if (scalar > 0) config.attention_scale = 1 / std::sqrt(scalar);
-    if (is_true(native, "scale_embeddings"))
+    if (is_set(native, "scale_embeddings"))
         config.embedding_scale = std::sqrt(static_cast<double>(config.hidden));
-    config.norm_adds_one = is_true(native, "layernorm_zero_centered_gamma");
+    config.norm_adds_one = is_set(native, "layernorm_zero_centered_gamma");
     return {};
 }
 
 }  // namespace
 
 Result<spec::ModelConfig> model_config(const Family& family, const Json& native) {
-    ROLL_TRY_VOID(check_fields(family, native));
+    ROLL_TRY_VOID(check_trainable(family, native));
     spec::ModelConfig config;
     config.family = family.name;
-    ROLL_TRY(config.hidden, size_of(native, "hidden_size"));
-    ROLL_TRY(config.layers, size_of(native, "num_layers"));
-    ROLL_TRY(config.heads, size_of(native, "num_attention_heads"));
-    ROLL_TRY(config.kv_heads, size_of(native, "num_query_groups"));
-    ROLL_TRY(config.head_dim, size_of(native, "kv_channels"));
-    ROLL_TRY(config.intermediate, size_of(native, "ffn_hidden_size"));
-    ROLL_TRY(config.vocab, size_of(native, "padded_vocab_size"));
-    ROLL_TRY(config.positions_max, size_of(native, "max_sequence_length"));
+    ROLL_TRY(config.hidden, trained_size(native, "hidden_size"));
+    ROLL_TRY(config.layers, trained_size(native, "num_layers"));
+    ROLL_TRY(config.heads, trained_size(native, "num_attention_heads"));
+    ROLL_TRY(config.kv_heads, trained_size(native, "num_query_groups"));
+    ROLL_TRY(config.head_dim, trained_size(native, "kv_channels"));
+    ROLL_TRY(config.intermediate, trained_size(native, "ffn_hidden_size"));
+    ROLL_TRY(config.vocab, trained_size(native, "padded_vocab_size"));
+    ROLL_TRY(config.positions_max, trained_size(native, "max_sequence_length"));
     if (config.head_dim % 2 != 0)
         return fail(ErrorCode::InvalidArgument, "kv_channels is " +
                                                     std::to_string(config.head_dim) +
                                                     "; rotary embeddings need an even number");
-    config.tied = is_true(native, "tie_embeddings_and_output_weights");
+    config.tied = is_set(native, "tie_embeddings_and_output_weights");
     ROLL_TRY(config.rope_theta, number(native, "rotary_base", config.rope_theta, 0));
     ROLL_TRY(config.norm_eps, number(native, "layernorm_epsilon", config.norm_eps));
     ROLL_TRY(config.init_std, number(native, "init_method_std", config.init_std));

@@ -18,7 +18,7 @@ using tensor::Shape;
 constexpr std::size_t kDimsMax = 16;
 constexpr const char* kOriginalShape = "nd_reformulated_orig_global_shape";
 
-tl::unexpected<Error> corrupt(const std::string& what) {
+tl::unexpected<Error> corrupt_metadata(const std::string& what) {
     return fail(ErrorCode::Corrupt, std::string(kDcpMetadataFile) + ": " + what);
 }
 
@@ -33,16 +33,16 @@ class MetadataReader {
         const PickleId* storage = field(pickle_.root(), "storage_data");
         if (tensors == nullptr || storage == nullptr || pickle_.entries_of(*tensors) == nullptr ||
             pickle_.entries_of(*storage) == nullptr)
-            return corrupt("is not the metadata of a distributed checkpoint");
+            return corrupt_metadata("is not the metadata of a distributed checkpoint");
         ROLL_TRY_VOID(read_storage(*pickle_.entries_of(*storage)));
         const std::vector<PickleId>& entries = *pickle_.entries_of(*tensors);
         DcpMetadata metadata;
         for (std::size_t i = 0; i + 1 < entries.size(); i += 2) {
             const PickleNode& key = pickle_.at(entries[i]);
-            if (key.kind != PickleKind::Text) return corrupt("has a key that is not text");
+            if (key.kind != PickleKind::Text) return corrupt_metadata("has a key that is not text");
             if (is_class(entries[i + 1], "BytesStorageMetadata")) {
                 const auto place = objects_.find(key.text);
-                if (place == objects_.end()) return corrupt(key.text + " is in no file");
+                if (place == objects_.end()) return corrupt_metadata(key.text + " is in no file");
                 metadata.objects.push_back({key.text, place->second});
             } else {
                 ROLL_TRY(DcpTensor tensor, read_tensor(key.text, entries[i + 1]));
@@ -79,7 +79,7 @@ class MetadataReader {
         for (std::size_t i = 0; i + 1 < entries.size(); i += 2) {
             const PickleId* key = field(entries[i], "fqn");
             if (key == nullptr || !pickle_.is(*key, PickleKind::Text))
-                return corrupt("stores something without a name");
+                return corrupt_metadata("stores something without a name");
             const std::string& name = pickle_.at(*key).text;
             ROLL_TRY(DcpExtent extent, read_extent(name, entries[i + 1]));
             const auto offset = sizes(field(entries[i], "offset"));
@@ -97,21 +97,21 @@ class MetadataReader {
         const auto size = integer(field(info, "length"));
         if (path == nullptr || !pickle_.is(*path, PickleKind::Text) || !begin || !size ||
             *begin < 0 || *size < 0)
-            return corrupt(name + " has no place");
+            return corrupt_metadata(name + " has no place");
         const std::string& file = pickle_.at(*path).text;
         if (file.empty() || file.front() == '/' || file.find('\0') != std::string::npos ||
             ("/" + file + "/").find("/../") != std::string::npos)
-            return corrupt(name + " is in \"" + file + "\", outside the checkpoint");
+            return corrupt_metadata(name + " is in \"" + file + "\", outside the checkpoint");
         const PickleId* transforms = field(info, "transform_descriptors");
         if (transforms != nullptr && !pickle_.is(*transforms, PickleKind::None) &&
             !pickle_.at(*transforms).items.empty())
-            return corrupt(name + " is compressed or encrypted, which Roll does not read");
+            return corrupt_metadata(name + " is compressed or encrypted, which Roll does not read");
         return DcpExtent{file, *begin, *size};
     }
 
     Result<tensor::DType> read_dtype(const std::string& name, PickleId object) const {
         const PickleId* properties = field(object, "properties");
-        if (properties == nullptr) return corrupt(name + " has no type");
+        if (properties == nullptr) return corrupt_metadata(name + " has no type");
         const PickleNode& node = pickle_.at(*properties);
         PickleId type = kNoPickle;
         if (node.kind == PickleKind::Call && node.state != kNoPickle) {
@@ -121,11 +121,11 @@ class MetadataReader {
                 type = *found;
         }
         if (type == kNoPickle || !pickle_.is(type, PickleKind::Global))
-            return corrupt(name + " has no type");
+            return corrupt_metadata(name + " has no type");
         const auto dtype = dtype_of_torch(pickle_.at(type).text);
         if (!dtype)
-            return corrupt(name + " has the element type " + pickle_.at(type).text +
-                           ", which Roll does not read");
+            return corrupt_metadata(name + " has the element type " + pickle_.at(type).text +
+                                    ", which Roll does not read");
         return *dtype;
     }
 
@@ -133,7 +133,7 @@ class MetadataReader {
         const auto shape = sizes(field(object, "size"));
         const PickleId* chunks = field(object, "chunks");
         if (!shape || chunks == nullptr || !pickle_.is(*chunks, PickleKind::List))
-            return corrupt(name + " is neither a tensor nor an object");
+            return corrupt_metadata(name + " is neither a tensor nor an object");
         DcpTensor tensor;
         tensor.info.name = name;
         tensor.info.shape = *shape;
@@ -142,11 +142,12 @@ class MetadataReader {
         for (const PickleId one : pickle_.at(*chunks).items) {
             const auto begin = sizes(field(one, "offsets"));
             const auto size = sizes(field(one, "sizes"));
-            if (!begin || !size) return corrupt(name + " has a chunk without an offset or a size");
+            if (!begin || !size)
+                return corrupt_metadata(name + " has a chunk without an offset or a size");
             const auto found = stored_.find({name, *begin});
             if (found == stored_.end())
-                return corrupt("the chunk of " + name + " at " + tensor::to_string(*begin) +
-                               " is in no file");
+                return corrupt_metadata("the chunk of " + name + " at " +
+                                        tensor::to_string(*begin) + " is in no file");
             tensor.chunks.push_back({*begin, *size, found->second});
         }
         ROLL_TRY_VOID(check_chunks(tensor));
@@ -171,8 +172,8 @@ class MetadataReader {
             if (fits) local *= whole / saved[dim];
         }
         if (fits && local == saved.back()) return {};
-        return corrupt(tensor.info.name + " " + tensor::to_string(saved) +
-                       " is not a flat form of its original shape");
+        return corrupt_metadata(tensor.info.name + " " + tensor::to_string(saved) +
+                                " is not a flat form of its original shape");
     }
 
     // Returns true if two chunks share an element.
@@ -195,12 +196,13 @@ class MetadataReader {
                          chunk.begin[dim] <= shape[dim] &&
                          chunk.size[dim] <= shape[dim] - chunk.begin[dim];
             if (!inside)
-                return corrupt("a chunk of " + tensor.info.name + " lies outside the tensor");
+                return corrupt_metadata("a chunk of " + tensor.info.name +
+                                        " lies outside the tensor");
             held += tensor::element_count(chunk.size).value();
         }
         const auto refuse = [&] {
-            return corrupt("the chunks of " + tensor.info.name + " " + tensor::to_string(shape) +
-                           " do not cover the tensor exactly");
+            return corrupt_metadata("the chunks of " + tensor.info.name + " " +
+                                    tensor::to_string(shape) + " do not cover the tensor exactly");
         };
         if (held != tensor::element_count(shape).value()) return refuse();
         std::sort(tensor.chunks.begin(), tensor.chunks.end(),
@@ -224,7 +226,7 @@ class MetadataReader {
 
 Result<DcpMetadata> parse_dcp_metadata(std::span<const std::byte> bytes) {
     const auto pickle = Pickle::parse(bytes);
-    if (!pickle) return corrupt(pickle.error().message);
+    if (!pickle) return corrupt_metadata(pickle.error().message);
     return MetadataReader(*pickle).read();
 }
 

@@ -8,7 +8,6 @@
 namespace roll::formats {
 namespace {
 
-constexpr int kRanksMax = 4096;
 constexpr const char* kConfigFile = "mca_config.json";
 constexpr const char* kFirstLayers = "num_layers_in_first_pipeline_stage";
 constexpr const char* kLastLayers = "num_layers_in_last_pipeline_stage";

@@ -20,6 +20,9 @@
 
 namespace roll::formats {
 
+// Largest size of a parallel axis that is read from a config.
+inline constexpr int kRanksMax = 4096;
+
 // The parallel layout of a model. `pipeline` is Megatron's layout string ("E,t*3|t*4,L"). If
 // `pipeline` is empty, layers are split equally among the pipeline stages; account_for_*,
 // first_layers and last_layers change this split.

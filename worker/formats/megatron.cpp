@@ -5,7 +5,6 @@
 namespace roll::formats {
 namespace {
 
-constexpr int kRanksMax = 4096;
 constexpr std::size_t kDepthMax = 4;
 
 // Converts a value in the run's arguments to JSON: numbers, text, and lists of them. Other values
@@ -38,8 +37,8 @@ const PickleNode* attributes(const Pickle& pickle, PickleId id) {
     return pickle.is(node.state, PickleKind::Dict) ? &pickle.at(node.state) : nullptr;
 }
 
-constexpr const char* kFirstLayers = "decoder_first_pipeline_num_layers";
-constexpr const char* kLastLayers = "decoder_last_pipeline_num_layers";
+constexpr const char* kFirstOfArgs = "decoder_first_pipeline_num_layers";
+constexpr const char* kLastOfArgs = "decoder_last_pipeline_num_layers";
 
 Result<int> parallel_size(const Json& args, const char* name, const char* older = "",
                           int otherwise = 1) {
@@ -59,7 +58,7 @@ bool is_true(const Json& args, const char* key) {
     return found != args.end() && found->is_boolean() && found->get<bool>();
 }
 
-Result<McaLayout> layout_of(const Json& args) {
+Result<McaLayout> layout_of_args(const Json& args) {
     McaLayout layout;
     ROLL_TRY(layout.tp, parallel_size(args, "tensor_model_parallel_size", "model_parallel_size"));
     ROLL_TRY(layout.pp, parallel_size(args, "pipeline_model_parallel_size"));
@@ -69,8 +68,8 @@ Result<McaLayout> layout_of(const Json& args) {
     if (layout.etp == layout.tp || !args.contains("expert_tensor_parallel_size")) layout.etp = 0;
     layout.account_for_embedding = is_true(args, "account_for_embedding_in_pipeline_split");
     layout.account_for_loss = is_true(args, "account_for_loss_in_pipeline_split");
-    ROLL_TRY(layout.first_layers, parallel_size(args, kFirstLayers, "", 0));
-    ROLL_TRY(layout.last_layers, parallel_size(args, kLastLayers, "", 0));
+    ROLL_TRY(layout.first_layers, parallel_size(args, kFirstOfArgs, "", 0));
+    ROLL_TRY(layout.last_layers, parallel_size(args, kLastOfArgs, "", 0));
     const auto pipeline = args.find("pipeline_model_parallel_layout");
     if (pipeline != args.end() && pipeline->is_string()) layout.pipeline = *pipeline;
     return layout;
@@ -159,7 +158,7 @@ Result<MegatronState> read_megatron_state(const TorchFile& file) {
     for (std::size_t i = 0; i + 1 < values->items.size(); i += 2)
         if (pickle.is(values->items[i], PickleKind::Text))
             state.args[pickle.at(values->items[i]).text] = plain(pickle, values->items[i + 1]);
-    ROLL_TRY(state.layout, layout_of(state.args));
+    ROLL_TRY(state.layout, layout_of_args(state.args));
     return state;
 }
 
@@ -188,8 +187,8 @@ Json megatron_args(const McaConfig& config, tensor::DType dtype) {
     args["expert_tensor_parallel_size"] = layout.expert_tp();
     args["account_for_embedding_in_pipeline_split"] = layout.account_for_embedding;
     args["account_for_loss_in_pipeline_split"] = layout.account_for_loss;
-    args[kFirstLayers] = layout.first_layers > 0 ? Json(layout.first_layers) : Json(nullptr);
-    args[kLastLayers] = layout.last_layers > 0 ? Json(layout.last_layers) : Json(nullptr);
+    args[kFirstOfArgs] = layout.first_layers > 0 ? Json(layout.first_layers) : Json(nullptr);
+    args[kLastOfArgs] = layout.last_layers > 0 ? Json(layout.last_layers) : Json(nullptr);
     args["pipeline_model_parallel_layout"] =
         layout.pipeline.empty() ? Json(nullptr) : Json(layout.pipeline);
     args["transformer_impl"] = config.local_names ? "local" : "transformer_engine";

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kBlock = 512;
 
-tl::unexpected<Error> corrupt(const std::string& what) {
+tl::unexpected<Error> corrupt_tar(const std::string& what) {
     return fail(ErrorCode::Corrupt, "tar: " + what);
 }
 
@@ -56,16 +56,16 @@ Result<void> read_pax(std::string_view records, Said& said) {
         const std::size_t space = records.find(' ');
         const auto length = parse_number<std::size_t>(records.substr(0, space));
         if (!length || *length < space + 2 || *length > records.size())
-            return corrupt("a broken pax header");
+            return corrupt_tar("a broken pax header");
         const std::string_view record = records.substr(space + 1, *length - space - 2);
         records.remove_prefix(*length);
         const std::size_t equals = record.find('=');
-        if (equals == std::string_view::npos) return corrupt("a broken pax header");
+        if (equals == std::string_view::npos) return corrupt_tar("a broken pax header");
         const std::string_view key = record.substr(0, equals), value = record.substr(equals + 1);
         if (key == "path") said.name = value;
         if (key != "size") continue;
         said.size = parse_number<std::int64_t>(value);
-        if (!said.size || *said.size < 0) return corrupt("a pax header with a broken size");
+        if (!said.size || *said.size < 0) return corrupt_tar("a pax header with a broken size");
     }
     return {};
 }
@@ -164,10 +164,10 @@ Result<std::vector<TarMember>> parse_tar(std::span<const std::byte> archive) {
         const char type = static_cast<char>(block[156]);
         const bool speaks = type == 'x' || type == 'L' || type == 'K' || type == 'g';
         const auto size = said.size && !speaks ? said.size : size_field(block);
-        if (text_field(block, 257, 5) != "ustar" || !size) return corrupt("a broken header");
+        if (text_field(block, 257, 5) != "ustar" || !size) return corrupt_tar("a broken header");
         at += kBlock;
         if (*size > static_cast<std::int64_t>(archive.size() - at))
-            return corrupt("a member beyond the end of the file");
+            return corrupt_tar("a member beyond the end of the file");
         const auto content = archive.subspan(at, static_cast<std::size_t>(*size));
         const std::string_view text(reinterpret_cast<const char*>(content.data()), content.size());
         if (type == 'L') said.name = text.substr(0, text.find('\0'));
@@ -179,7 +179,7 @@ Result<std::vector<TarMember>> parse_tar(std::span<const std::byte> archive) {
         if (!speaks) said = {};
         at += (static_cast<std::size_t>(*size) + kBlock - 1) / kBlock * kBlock;
     }
-    return corrupt("no end");
+    return corrupt_tar("no end");
 }
 
 Result<void> pack_tar(const fs::path& directory, const std::string& archive,

@@ -22,7 +22,7 @@ constexpr std::int64_t kCommentMax = 65535;
 constexpr std::int64_t kAlignment = 64;
 constexpr std::uint32_t kMax32 = 0xFFFFFFFF;
 
-tl::unexpected<Error> corrupt(std::string what) {
+tl::unexpected<Error> corrupt_zip(std::string what) {
     return fail(ErrorCode::Corrupt, "zip: " + std::move(what));
 }
 
@@ -67,21 +67,21 @@ Result<Directory> find_directory(const Reader& in) {
     std::int64_t end = in.size() - kEndBytes;
     const std::int64_t lowest = std::max<std::int64_t>(0, end - kCommentMax);
     while (end >= lowest && in.get<std::uint32_t>(end) != kEndMagic) --end;
-    if (end < lowest) return corrupt("no end of central directory");
+    if (end < lowest) return corrupt_zip("no end of central directory");
     Directory directory{in.get<std::uint32_t>(end + 16), in.get<std::uint32_t>(end + 12),
                         in.get<std::uint16_t>(end + 10)};
     const std::int64_t locator = end - 20;
     if (in.has(locator, 20) && in.get<std::uint32_t>(locator) == kLocator64Magic) {
         const std::int64_t end64 = as_signed(in.get<std::uint64_t>(locator + 8));
         if (!in.has(end64, 56) || in.get<std::uint32_t>(end64) != kEnd64Magic)
-            return corrupt("no zip64 end of central directory");
+            return corrupt_zip("no zip64 end of central directory");
         directory = {as_signed(in.get<std::uint64_t>(end64 + 48)),
                      as_signed(in.get<std::uint64_t>(end64 + 40)),
                      as_signed(in.get<std::uint64_t>(end64 + 32))};
     }
     if (!in.has(directory.begin, directory.size) || directory.count < 0 ||
         directory.count > directory.size / kCentralBytes)
-        return corrupt("the central directory is outside the file");
+        return corrupt_zip("the central directory is outside the file");
     return directory;
 }
 
@@ -108,12 +108,12 @@ bool read_zip64(const Reader& in, std::int64_t extra, std::int64_t extra_size, Z
 
 Result<ZipMember> read_member(const Reader& in, std::int64_t& at, std::int64_t end) {
     if (at + kCentralBytes > end || in.get<std::uint32_t>(at) != kCentralMagic)
-        return corrupt("the central directory is broken");
+        return corrupt_zip("the central directory is broken");
     const std::int64_t name_size = in.get<std::uint16_t>(at + 28);
     const std::int64_t extra_size = in.get<std::uint16_t>(at + 30);
     const std::int64_t comment_size = in.get<std::uint16_t>(at + 32);
     if (at + kCentralBytes + name_size + extra_size + comment_size > end)
-        return corrupt("the central directory is broken");
+        return corrupt_zip("the central directory is broken");
     ZipMember member;
     member.name = in.text(at + kCentralBytes, name_size);
     member.crc = in.get<std::uint32_t>(at + 16);
@@ -121,16 +121,16 @@ Result<ZipMember> read_member(const Reader& in, std::int64_t& at, std::int64_t e
     std::int64_t stored_size = in.get<std::uint32_t>(at + 20);
     std::int64_t header = in.get<std::uint32_t>(at + 42);
     if (!read_zip64(in, at + kCentralBytes + name_size, extra_size, member, stored_size, header))
-        return corrupt("member " + member.name + " has a broken zip64 field");
+        return corrupt_zip("member " + member.name + " has a broken zip64 field");
     if (in.get<std::uint16_t>(at + 10) != 0 || (in.get<std::uint16_t>(at + 8) & 1U) != 0 ||
         stored_size != member.size)
-        return corrupt("member " + member.name + " is compressed or encrypted");
+        return corrupt_zip("member " + member.name + " is compressed or encrypted");
     if (!in.has(header, kLocalBytes) || in.get<std::uint32_t>(header) != kLocalMagic)
-        return corrupt("member " + member.name + " has no header");
+        return corrupt_zip("member " + member.name + " has no header");
     member.begin = header + kLocalBytes + in.get<std::uint16_t>(header + 26) +
                    in.get<std::uint16_t>(header + 28);
     if (!in.has(member.begin, member.size))
-        return corrupt("member " + member.name + " is outside the file");
+        return corrupt_zip("member " + member.name + " is outside the file");
     at += kCentralBytes + name_size + extra_size + comment_size;
     return member;
 }
@@ -246,7 +246,7 @@ Result<std::vector<ZipMember>> parse_zip(std::span<const std::byte> archive) {
     std::int64_t at = directory.begin;
     for (std::int64_t i = 0; i < directory.count; ++i) {
         ROLL_TRY(ZipMember member, read_member(in, at, directory.begin + directory.size));
-        if (!names.insert(member.name).second) return corrupt("two members " + member.name);
+        if (!names.insert(member.name).second) return corrupt_zip("two members " + member.name);
         members.push_back(std::move(member));
     }
     return members;

@@ -15,7 +15,6 @@ constexpr std::int32_t kGone = -2;
 constexpr std::size_t kShortWord = 40;
 constexpr std::size_t kSeenWords = 1U << 15;
 constexpr std::uint32_t kNoRank = 0xFFFFFFFF;
-constexpr std::string_view kVisibleSpace = "\xE2\x96\x81";  // U+2581, which stands for a space
 
 std::uint64_t mix(std::string_view word) {
     std::uint64_t parts[4] = {};

@@ -23,6 +23,9 @@ namespace roll::tokenizer {
 const std::array<std::string, 256>& visible_bytes();
 int byte_of_visible(char32_t code);
 
+// U+2581, which stands for a space in SentencePiece vocabularies.
+inline constexpr std::string_view kVisibleSpace = "\xE2\x96\x81";
+
 struct Merge {
     std::uint32_t rank = 0;
     std::uint32_t id = 0;

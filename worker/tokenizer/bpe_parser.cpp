@@ -10,9 +10,8 @@ namespace roll::tokenizer {
 namespace {
 
 constexpr std::uint32_t kIdsMax = 1U << 22;
-constexpr std::string_view kVisibleSpace = "\xE2\x96\x81";  // U+2581, which stands for a space
 
-tl::unexpected<Error> refuse(const std::string& what) {
+tl::unexpected<Error> refuse_bpe(const std::string& what) {
     return fail(ErrorCode::InvalidArgument, "model BPE: " + what);
 }
 
@@ -28,7 +27,7 @@ Result<std::pair<std::string_view, std::string_view>> parse_merge(const Json& js
         if (space != std::string_view::npos && text.find(' ', space + 1) == std::string_view::npos)
             return std::pair(text.substr(0, space), text.substr(space + 1));
     }
-    return refuse("a merge is not a pair of tokens: " + dump(json).substr(0, 60));
+    return refuse_bpe("a merge is not a pair of tokens: " + dump(json).substr(0, 60));
 }
 
 // Returns the bytes that a byte-level token spells; nullopt if a character of the token stands for
@@ -85,23 +84,24 @@ void MergeTable::put(std::uint32_t left, std::uint32_t right, Merge merge) {
 }
 
 Result<void> Bpe::read_vocabulary(const Json& json) {
-    if (!json.is_object()) return refuse("vocab is not an object");
+    if (!json.is_object()) return refuse_bpe("vocab is not an object");
     ids_.reserve(json.size());
     for (const auto& [token, id] : json.items()) {
         if (!holds<std::uint32_t>(id) || id.get<std::uint32_t>() >= kIdsMax)
-            return refuse("the id of \"" + token + "\" is not a number below " +
-                          std::to_string(kIdsMax));
+            return refuse_bpe("the id of \"" + token + "\" is not a number below " +
+                              std::to_string(kIdsMax));
         const auto entry = ids_.emplace(token, id.get<std::uint32_t>()).first;
         if (tokens_.size() <= entry->second) tokens_.resize(entry->second + 1);
         if (tokens_[entry->second] != nullptr)
-            return refuse("\"" + token + "\" has the id of \"" + *tokens_[entry->second] + "\"");
+            return refuse_bpe("\"" + token + "\" has the id of \"" + *tokens_[entry->second] +
+                              "\"");
         tokens_[entry->second] = &entry->first;
     }
     return {};
 }
 
 Result<void> Bpe::read_merges(const Json& json) {
-    if (!json.is_array()) return refuse("merges is not a list");
+    if (!json.is_array()) return refuse_bpe("merges is not a list");
     merges_ = MergeTable(json.size());
     std::uint32_t rank = 0;
     std::string whole;
@@ -112,7 +112,8 @@ Result<void> Bpe::read_merges(const Json& json) {
         const auto right = id_of(merge.second);
         const auto result = id_of(whole);
         if (!left || !right || !result)
-            return refuse("the vocabulary lacks a token of the merge " + dump(entry).substr(0, 60));
+            return refuse_bpe("the vocabulary lacks a token of the merge " +
+                              dump(entry).substr(0, 60));
         merges_.put(*left, *right, {rank++, *result});
     }
     return {};
@@ -148,15 +149,15 @@ Result<Bpe> Bpe::parse(const Json& json, bool byte_level) {
     Bpe bpe;
     ROLL_TRY_VOID(bpe.read_vocabulary(reader.raw("vocab")));
     ROLL_TRY_VOID(bpe.read_merges(reader.raw("merges")));
-    if (reader.get_or("dropout", 0.0) != 0.0) return refuse("dropout is not supported");
+    if (reader.get_or("dropout", 0.0) != 0.0) return refuse_bpe("dropout is not supported");
     for (const char* affix : {"continuing_subword_prefix", "end_of_word_suffix"})
         if (!reader.get_or<std::string>(affix, "").empty())
-            return refuse(std::string(affix) + " is not supported");
+            return refuse_bpe(std::string(affix) + " is not supported");
     bpe.byte_fallback_ = reader.get_or("byte_fallback", false);
     bpe.fuse_unknown_ = reader.get_or("fuse_unk", false);
     if (const auto unknown = reader.get_or<std::string>("unk_token", ""); !unknown.empty()) {
         bpe.unknown_ = bpe.id_of(unknown);
-        if (!bpe.unknown_) return refuse("unk_token " + unknown + " is not in the vocabulary");
+        if (!bpe.unknown_) return refuse_bpe("unk_token " + unknown + " is not in the vocabulary");
     }
     bpe.index_words(byte_level);
     const bool whole_words = reader.get_or("ignore_merges", false);

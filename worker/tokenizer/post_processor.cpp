@@ -5,7 +5,7 @@
 namespace roll::tokenizer {
 namespace {
 
-tl::unexpected<Error> refuse(const std::string& what) {
+tl::unexpected<Error> refuse_template(const std::string& what) {
     return fail(ErrorCode::InvalidArgument, "post_processor TemplateProcessing: " + what);
 }
 
@@ -14,12 +14,12 @@ Result<void> append_special(const Json& piece, const Json& specials,
                             std::vector<std::uint32_t>& ids) {
     const Json::json_pointer place("/SpecialToken/id");
     if (!piece.contains(place) || !piece[place].is_string())
-        return refuse("a piece is neither SpecialToken nor Sequence");
+        return refuse_template("a piece is neither SpecialToken nor Sequence");
     const auto& name = piece[place].get_ref<const std::string&>();
     const auto special = specials.find(name);
     if (special == specials.end() || !special->is_object() || !special->contains("ids") ||
         !holds<std::vector<std::uint32_t>>((*special)["ids"]))
-        return refuse("special_tokens lacks the ids of " + name);
+        return refuse_template("special_tokens lacks the ids of " + name);
     for (const Json& id : (*special)["ids"]) ids.push_back(id.get<std::uint32_t>());
     return {};
 }
@@ -27,7 +27,7 @@ Result<void> append_special(const Json& piece, const Json& specials,
 Result<void> add_template(JsonReader& reader, PostProcessor& result) {
     ROLL_TRY(const Json* pieces, parse_list(reader.raw("single"), "TemplateProcessing single"));
     const Json& specials = reader.raw("special_tokens");
-    if (!specials.is_object()) return refuse("special_tokens is not an object");
+    if (!specials.is_object()) return refuse_template("special_tokens is not an object");
     reader.raw("pair");
     std::vector<std::uint32_t> before;
     std::vector<std::uint32_t> after;
@@ -35,13 +35,16 @@ Result<void> add_template(JsonReader& reader, PostProcessor& result) {
     for (const Json& piece : *pieces) {
         if (piece.is_object() && piece.contains("Sequence")) {
             if (std::exchange(text_seen, true))
-                return refuse("the template has the placeholder of the text (Sequence) twice");
+                return refuse_template(
+                    "the template has the placeholder of the text (Sequence) twice");
             continue;
         }
-        if (!piece.is_object()) return refuse("a piece is neither SpecialToken nor Sequence");
+        if (!piece.is_object())
+            return refuse_template("a piece is neither SpecialToken nor Sequence");
         ROLL_TRY_VOID(append_special(piece, specials, text_seen ? after : before));
     }
-    if (!text_seen) return refuse("the template lacks the placeholder of the text (Sequence)");
+    if (!text_seen)
+        return refuse_template("the template lacks the placeholder of the text (Sequence)");
     result.before.insert(result.before.begin(), before.begin(), before.end());
     result.after.insert(result.after.end(), after.begin(), after.end());
     return reader.finish();

@@ -18,12 +18,6 @@ namespace {
 
 constexpr std::uint32_t kByteValues = 256;
 
-// The buffers that one call of encode() uses; kept for later calls.
-struct Workspace {
-    ModelWork model;
-    PreTokenizer::Scratch scratch;
-};
-
 Result<void> refuse_if_set(JsonReader& reader, const char* key) {
     if (reader.raw(key).is_null()) return {};
     return fail(ErrorCode::InvalidArgument, std::string(key) + " is not supported");
@@ -33,6 +27,12 @@ Result<void> refuse_if_set(JsonReader& reader, const char* key) {
 
 class Tokenizer::Impl {
   public:
+    // The buffers that one call of encode() uses; kept for later calls.
+    struct Workspace {
+        ModelWork model;
+        PreTokenizer::Scratch scratch;
+    };
+
     static Result<std::unique_ptr<const Impl>> parse(const Json& json);
 
     void encode(std::string_view text, std::vector<std::uint32_t>& ids, bool add_special) const;
@@ -106,7 +106,7 @@ void Tokenizer::Impl::index_ids() {
     std::sort(special_ids_.begin(), special_ids_.end());
 }
 
-std::unique_ptr<Workspace> Tokenizer::Impl::borrow() const {
+std::unique_ptr<Tokenizer::Impl::Workspace> Tokenizer::Impl::borrow() const {
     {
         const std::lock_guard lock(mutex_);
         if (!idle_.empty()) {

@@ -9,7 +9,6 @@ namespace {
 
 using Condition = spec::After::Condition;
 
-constexpr int kExitCancelled = 130;
 constexpr int kExitNeverRan = 125;  // an exit code that no program uses (docs/internals.md)
 
 std::string hopeless(const spec::After& after) {

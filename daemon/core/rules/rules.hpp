@@ -9,6 +9,9 @@
 
 namespace roll::core {
 
+// Exit status of a cancelled job, as after Ctrl-C.
+inline constexpr int kExitCancelled = 130;
+
 // How long the workers of a granted allocation may take to join. After this time no more of them
 // are expected.
 inline constexpr auto kJoinGrace = std::chrono::minutes(10);

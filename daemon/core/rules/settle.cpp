@@ -7,8 +7,6 @@
 namespace roll::core {
 namespace {
 
-constexpr int kExitCancelled = 130;
-
 // Class of an attempt's end. Each class has its own number of retries.
 enum class Class { Infra, App, Timeout, Preempted, Yielded, Final };
 

@@ -81,4 +81,8 @@ inline spec::JobSpec wants(int nodes, int slots, int gpus = 0) {
     return spec;
 }
 
+inline bool is_running(const Desk& desk, JobId id) {
+    return desk.job(id).phase == JobPhase::Running;
+}
+
 }  // namespace roll::core

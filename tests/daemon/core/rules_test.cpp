@@ -5,7 +5,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-bool is_running(const Desk& desk, JobId id) { return desk.job(id).phase == JobPhase::Running; }
 bool is_queued(const Desk& desk, JobId id) { return desk.job(id).phase == JobPhase::Queued; }
 
 TEST(Place, GivesSlotsAndGpusByIndex) {

@@ -7,8 +7,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-bool is_running(const Desk& desk, JobId id) { return desk.job(id).phase == JobPhase::Running; }
-
 TEST(Begin, HoldsAJobUntilItsTime) {
     Desk desk;
     desk.join("n", 1);

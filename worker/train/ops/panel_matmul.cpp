@@ -110,7 +110,8 @@ void add_part(const Part& part) {
 
 // Computes sums = a @ b. If `add`, adds a @ b to `sums` instead. `sums` is float32 with contiguous
 // rows.
-void multiply(const at::Tensor& sums, const at::Tensor& a_MK, const at::Tensor& b_KN, bool add) {
+void multiply_panels(const at::Tensor& sums, const at::Tensor& a_MK, const at::Tensor& b_KN,
+                     bool add) {
     const Matrix b = matrix_of(b_KN);
     const std::int64_t inner = a_MK.size(1), step = parts(inner, parts(inner, kInnerMax));
     for (std::int64_t row = 0; row < sums.size(0); row += kRowsMax) {
@@ -135,7 +136,7 @@ void panel_matmul(const at::Tensor& out_MN, const at::Tensor& a_MK, const at::Te
         return;
     }
     if (out_MN.scalar_type() == at::kFloat && out_MN.stride(1) == 1)
-        return multiply(out_MN, a_MK, b_KN, beta != 0);
+        return multiply_panels(out_MN, a_MK, b_KN, beta != 0);
     const std::int64_t height = std::min(kRowsMax, out_MN.size(0));
     const std::int64_t width = std::max(kColumns, kNarrowNumbers / height / kColumns * kColumns);
     for (std::int64_t row = 0; row < out_MN.size(0); row += height)
@@ -146,7 +147,8 @@ void panel_matmul(const at::Tensor& out_MN, const at::Tensor& a_MK, const at::Te
             const at::Tensor sums =
                 beta == 0 ? at::empty(out.sizes(), at::kFloat)
                           : out.to(at::kFloat, false, /*copy=*/true, at::MemoryFormat::Contiguous);
-            multiply(sums, a_MK.narrow(0, row, rows), b_KN.narrow(1, column, columns), beta != 0);
+            multiply_panels(sums, a_MK.narrow(0, row, rows), b_KN.narrow(1, column, columns),
+                            beta != 0);
             out.copy_(sums);
         }
 }

@@ -6,7 +6,8 @@
 namespace roll::ops {
 namespace {
 
-constexpr std::int64_t kBlockRows = 32;  // number of rows per partial sum of the weights' gradients
+constexpr std::int64_t kPartialRows =
+    32;  // number of rows per partial sum of the weights' gradients
 
 // The layout of a row of the projection. Each group has `queries` query heads, a key and a value.
 struct Packed {
@@ -73,7 +74,7 @@ at::Tensor qk_norm_backward(const at::Tensor& dy_MP, const at::Tensor& q_D, cons
         return qk_norm_by_parts_backward(dy_MP, q_D, k_D, kv_heads, saved, dq_D, dk_D);
     const Packed p(dy_MP, q_D, kv_heads);
     const std::int64_t rows = dy_MP.size(0) * p.groups;
-    const std::int64_t blocks = (rows + kBlockRows - 1) / kBlockRows;
+    const std::int64_t blocks = (rows + kPartialRows - 1) / kPartialRows;
     at::Tensor dx_MP = at::empty_like(dy_MP);
     const at::Tensor dw_K2D = at::zeros({blocks, 2, p.dim}, wide_options(dy_MP));
     const at::Tensor weight_q_D = wide(q_D), weight_k_D = wide(k_D);
@@ -92,8 +93,8 @@ at::Tensor qk_norm_backward(const at::Tensor& dy_MP, const at::Tensor& q_D, cons
         };
         for_rows(blocks, 1, [&](std::int64_t first, std::int64_t count) {
             for (std::int64_t block = first; block < first + count; ++block) {
-                const std::int64_t begin = block * kBlockRows,
-                                   end = std::min(rows, begin + kBlockRows);
+                const std::int64_t begin = block * kPartialRows,
+                                   end = std::min(rows, begin + kPartialRows);
                 for (std::int64_t group = begin; group < end; ++group) {
                     const std::int64_t head = group * (p.queries + 2), key = head + p.queries;
                     backward(head, dw + 2 * block * p.dim, q, p.queries);

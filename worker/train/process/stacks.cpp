@@ -82,7 +82,7 @@ std::string stack_of(pid_t thread, const std::filesystem::path& task) {
     return text;
 }
 
-void write_all(std::string_view text) {
+void write_stderr(std::string_view text) {
     while (!text.empty()) {
         const ssize_t n = ::write(STDERR_FILENO, text.data(), text.size());
         if (n <= 0) return;
@@ -91,14 +91,14 @@ void write_all(std::string_view text) {
 }
 
 void dump() {
-    write_all("stacks of all threads, requested by roll-worker:\n");
+    write_stderr("stacks of all threads, requested by roll-worker:\n");
     const auto self = static_cast<pid_t>(::syscall(SYS_gettid));
     std::error_code error;
     for (const auto& task : std::filesystem::directory_iterator("/proc/self/task", error)) {
         const pid_t thread = std::atoi(task.path().filename().c_str());
-        if (thread != self) write_all(stack_of(thread, task.path()));
+        if (thread != self) write_stderr(stack_of(thread, task.path()));
     }
-    write_all("end of stacks\n");
+    write_stderr("end of stacks\n");
 }
 
 }  // namespace

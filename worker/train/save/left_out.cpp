@@ -14,12 +14,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kFile = "left_out.json";
-constexpr const char* kSchema = "roll.left_out/1";
+constexpr const char* kLeftOutFile = "left_out.json";
+constexpr const char* kLeftOutSchema = "roll.left_out/1";
 
-Result<checkpoint::State> decode(std::string_view text) {
+Result<checkpoint::State> decode_left_out(std::string_view text) {
     ROLL_TRY(const Json json, parse_json(text));
-    JsonReader reader(json, kFile);
+    JsonReader reader(json, kLeftOutFile);
     checkpoint::State state;
     const auto schema = reader.get<std::string>("schema");
     state.seed = reader.get<std::uint64_t>("seed");
@@ -28,8 +28,8 @@ Result<checkpoint::State> decode(std::string_view text) {
     state.data = reader.get_or("data", state.data);
     state.left_out = reader.get<std::vector<std::int64_t>>("samples");
     ROLL_TRY_VOID(reader.finish_lenient());
-    if (schema != kSchema)
-        return fail(ErrorCode::Corrupt, "its format is not " + std::string(kSchema));
+    if (schema != kLeftOutSchema)
+        return fail(ErrorCode::Corrupt, "its format is not " + std::string(kLeftOutSchema));
     return state;
 }
 
@@ -42,10 +42,10 @@ void join(std::vector<std::int64_t>& samples, const std::vector<std::int64_t>& m
 }
 
 std::vector<std::int64_t> read_left_out(const fs::path& output, const checkpoint::State& like) {
-    const fs::path file = output / kFile;
+    const fs::path file = output / kLeftOutFile;
     const auto text = read_file(file);
     if (!text && text.error().code == ErrorCode::NotFound) return {};
-    const auto state = decode(need(text));
+    const auto state = decode_left_out(need(text));
     if (!state)
         throw RankFailure(2, file.string() + ": " + state.error().message +
                                  "; delete this file to train on all samples");
@@ -53,13 +53,13 @@ std::vector<std::int64_t> read_left_out(const fs::path& output, const checkpoint
 }
 
 void write_left_out(const fs::path& output, const checkpoint::State& state) {
-    const OrderedJson json = {{"schema", kSchema},
+    const OrderedJson json = {{"schema", kLeftOutSchema},
                               {"seed", state.seed},
                               {"seq_length", state.seq_length},
                               {"train_tokens", state.train_tokens},
                               {"data", state.data},
                               {"samples", state.left_out}};
-    need(write_file_atomically(output / kFile, json.dump() + "\n"));
+    need(write_file_atomically(output / kLeftOutFile, json.dump() + "\n"));
 }
 
 void share(std::vector<std::int64_t>& samples, Communicator& world) {

@@ -12,17 +12,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kFile = "poisoned.json";
-constexpr const char* kSchema = "roll.poisoned/1";
+constexpr const char* kPoisonedFile = "poisoned.json";
+constexpr const char* kPoisonedSchema = "roll.poisoned/1";
 
-Result<std::vector<Poisoned>> decode(std::string_view text) {
+Result<std::vector<Poisoned>> decode_poisoned(std::string_view text) {
     ROLL_TRY(const Json json, parse_json(text));
-    JsonReader reader(json, kFile);
+    JsonReader reader(json, kPoisonedFile);
     const auto schema = reader.get<std::string>("schema");
     const Json list = reader.raw("checkpoints");
     ROLL_TRY_VOID(reader.finish_lenient());
-    if (schema != kSchema || !list.is_array())
-        return fail(ErrorCode::Corrupt, "its format is not " + std::string(kSchema));
+    if (schema != kPoisonedSchema || !list.is_array())
+        return fail(ErrorCode::Corrupt, "its format is not " + std::string(kPoisonedSchema));
     std::vector<Poisoned> found;
     for (const Json& one : list) {
         JsonReader entry(one, "checkpoints");
@@ -36,10 +36,10 @@ Result<std::vector<Poisoned>> decode(std::string_view text) {
 }
 
 std::vector<Poisoned> read(const fs::path& output) {
-    const fs::path file = output / kFile;
+    const fs::path file = output / kPoisonedFile;
     const auto text = read_file(file);
     if (!text && text.error().code == ErrorCode::NotFound) return {};
-    auto found = decode(need(text));
+    auto found = decode_poisoned(need(text));
     if (!found)
         throw RankFailure(2, file.string() + ": " + found.error().message +
                                  "; delete this file to allow every checkpoint again");
@@ -54,8 +54,8 @@ void add_poisoned(const fs::path& output, const Poisoned& poisoned) {
     OrderedJson list = OrderedJson::array();
     for (const Poisoned& one : all)
         list.push_back({{"from_step", one.from_step}, {"by", to_string(one.by)}});
-    const OrderedJson json = {{"schema", kSchema}, {"checkpoints", list}};
-    need(write_file_atomically(output / kFile, json.dump() + "\n"));
+    const OrderedJson json = {{"schema", kPoisonedSchema}, {"checkpoints", list}};
+    need(write_file_atomically(output / kPoisonedFile, json.dump() + "\n"));
 }
 
 bool is_poisoned(const fs::path& checkpoint) {

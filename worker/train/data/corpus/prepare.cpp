@@ -170,8 +170,6 @@ bool is_there(const fs::path& path) {
     return fs::exists(path, error);
 }
 
-fs::path with(const fs::path& base, const char* suffix) { return fs::path(base) += suffix; }
-
 // A text from which to make a token file.
 struct Work {
     const fs::path& source;
@@ -195,7 +193,7 @@ enum class Made { No, Yes, OfAnotherText };
 // comes from an earlier version. It counts as made from this text, because its name depends on the
 // text's size and time.
 Result<Made> is_made(const Work& work) {
-    if (!is_there(with(work.base, ".idx"))) return Made::No;
+    if (!is_there(with_suffix(work.base, ".idx"))) return Made::No;
     ROLL_TRY(const auto record, read_record(work.base));
     const bool other = record && record->source_samples != work.samples;
     return other ? Made::OfAnotherText : Made::Yes;
@@ -204,7 +202,7 @@ Result<Made> is_made(const Work& work) {
 // Writes the record of a complete token file. Returns false if told to stop. `text_hash` 0 means
 // unknown.
 Result<bool> record_tokens(const Work& work, std::uint64_t text_hash) {
-    ROLL_TRY(const MappedFile bin, MappedFile::open(with(work.base, ".bin")));
+    ROLL_TRY(const MappedFile bin, MappedFile::open(with_suffix(work.base, ".bin")));
     const auto hash = whole_hash(bin.bytes(), work.go_on);
     if (!hash) return false;
     ROLL_TRY_VOID(write_record(
@@ -244,7 +242,7 @@ Result<std::optional<Prepared>> make_or_wait(const Work& work) {
     ROLL_TRY(const Made made, is_made(work));
     if (made == Made::OfAnotherText) {
         std::error_code ignored;
-        fs::remove(with(work.base, ".idx"), ignored);
+        fs::remove(with_suffix(work.base, ".idx"), ignored);
         TokenWriter::discard(work.base);
     }
     ROLL_TRY(const auto record, read_record(work.base));
@@ -256,7 +254,7 @@ Result<std::optional<Prepared>> make_or_wait(const Work& work) {
         if (!recorded) return std::optional<Prepared>();
     }
     return std::optional(
-        Prepared{.bin = with(work.base, ".bin"), .was_stale = made == Made::OfAnotherText});
+        Prepared{.bin = with_suffix(work.base, ".bin"), .was_stale = made == Made::OfAnotherText});
 }
 
 Result<std::optional<Prepared>> find_made(const fs::path& source, const PrepareOptions& options) {
@@ -280,7 +278,8 @@ Result<std::optional<Prepared>> find_made(const fs::path& source, const PrepareO
                         found[0].first.string() +
                         ".bin and others; name the right .bin in data.train");
     const auto& [base, record] = wanted == found.end() ? found.front() : *wanted;
-    return std::optional(Prepared{with(base, ".bin"), lines_in(with(base, ".bad")), record, true});
+    return std::optional(
+        Prepared{with_suffix(base, ".bin"), lines_in(with_suffix(base, ".bad")), record, true});
 }
 
 }  // namespace
@@ -301,15 +300,16 @@ Result<std::optional<Prepared>> prepare(const fs::path& source,
                     sample_hash(text.bytes())};
     ROLL_TRY(const Made made, is_made(work));
     ROLL_TRY(auto record, read_record(work.base));
-    std::optional<Prepared> prepared(Prepared{.bin = with(work.base, ".bin")});
+    std::optional<Prepared> prepared(Prepared{.bin = with_suffix(work.base, ".bin")});
     if (made != Made::Yes || !record) {
         ROLL_TRY(prepared, make_or_wait(work));
         if (!prepared) return prepared;
         ROLL_TRY(record, read_record(work.base));
         if (!record)
-            return fail(ErrorCode::Failed, with(work.base, ".made").string() + " has disappeared");
+            return fail(ErrorCode::Failed,
+                        with_suffix(work.base, ".made").string() + " has disappeared");
     }
-    prepared->bad_lines = lines_in(with(work.base, ".bad"));
+    prepared->bad_lines = lines_in(with_suffix(work.base, ".bad"));
     prepared->record = *std::move(record);
     return prepared;
 }

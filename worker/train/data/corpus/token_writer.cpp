@@ -65,9 +65,9 @@ void erase(const fs::path& path) {
     fs::remove(path, gone_already);
 }
 
-fs::path with(fs::path path, const char* suffix) { return path += suffix; }
-
 }  // namespace
+
+fs::path with_suffix(fs::path path, const char* suffix) { return path += suffix; }
 
 std::uint64_t join_hashes(std::uint64_t before, std::uint64_t slice) {
     return hash64(std::as_bytes(std::span(&slice, 1)), before);
@@ -75,7 +75,7 @@ std::uint64_t join_hashes(std::uint64_t before, std::uint64_t slice) {
 
 TokenWriter::TokenWriter(fs::path base, TokenType type) : base_(std::move(base)), type_(type) {}
 
-fs::path TokenWriter::path(const char* suffix) const { return with(base_, suffix); }
+fs::path TokenWriter::path(const char* suffix) const { return with_suffix(base_, suffix); }
 
 Result<TokenWriter> TokenWriter::open(const fs::path& base, TokenType type) {
     auto writer = go_on(base, type);
@@ -197,12 +197,12 @@ Result<void> TokenWriter::finish() {
 }
 
 std::uint64_t TokenWriter::synced(const fs::path& base) {
-    return read_state(with(base, kState)).value_or(WriteProgress{}).offset;
+    return read_state(with_suffix(base, kState)).value_or(WriteProgress{}).offset;
 }
 
 void TokenWriter::discard(const fs::path& base) {
     for (const char* suffix : {kTokens, kSequences, kBad, kState, ".idx.draft"})
-        erase(with(base, suffix));
+        erase(with_suffix(base, suffix));
 }
 
 }  // namespace roll::data

@@ -14,6 +14,9 @@
 
 namespace roll::data {
 
+// Returns `path` with `suffix` appended to its last name.
+std::filesystem::path with_suffix(std::filesystem::path path, const char* suffix);
+
 // The progress in writing a file, from which another writer can continue.
 struct WriteProgress {
     std::uint64_t offset = 0;  // offset in the source up to which the tokens are written
