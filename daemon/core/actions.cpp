@@ -1,14 +1,11 @@
-#include <algorithm>
+#include "daemon/core/actions.hpp"
 
-#include "daemon/core/allocations.hpp"
-#include "daemon/core/save_margin.hpp"
+#include <set>
+
+#include "daemon/core/lookups.hpp"
 
 namespace roll::core {
 namespace {
-
-using namespace std::chrono_literals;
-
-constexpr JobId kLastJob{~std::uint64_t{0}};
 
 // Returns the action that a member's worker must carry out. After a take-over, start orders are not
 // repeated, because the older rolld may have given the job to another worker.
@@ -16,10 +13,6 @@ Action owed(const State& state, AttemptPhase phase, const Place& place, const At
     if (phase == AttemptPhase::Stopping) return StopMember{place.worker, key};
     if (place.up || state.adopting) return KeepMember{place.worker, key};
     return StartMember{place.worker, key};
-}
-
-void earliest(std::optional<Time>& wakeup, Time at, Time now) {
-    if (at > now && (!wakeup || at < *wakeup)) wakeup = at;
 }
 
 }  // namespace
@@ -36,49 +29,27 @@ std::vector<Action> actions(const State& state) {
     return all;
 }
 
-// Moves `wakeup` to the next time at which a queued job no longer fits into an allocation's
-// remaining time, because the job's reservation there can then be dropped.
-static void add_last_starts(const State& state, Time now, std::optional<Time>& wakeup) {
-    std::set<std::chrono::seconds> times;
-    for (const auto& [group, line] : state.index.ready) {
-        times.insert(group.resources.time);
-        for (const spec::Resources& one : group.variants) times.insert(one.time);
+// Returns the actions towards Slurm. An order that is no longer wanted is given back even if it was
+// not accepted, because it may have reached Slurm.
+std::vector<SlurmAction> slurm_actions(const State& s) {
+    std::set<AllocationId> busy;
+    for (const auto& [worker, jobs] : s.index.by_worker) {
+        const auto found = s.workers.find(worker);
+        if (found == s.workers.end()) continue;
+        const auto a = s.allocations.find(found->second.allocation);
+        if (a != s.allocations.end() && a->second.releasing && is_busy(s, worker))
+            busy.insert(found->second.allocation);
     }
-    for (const auto& [id, a] : state.allocations) {
-        if (a.phase != AllocationPhase::Granted || a.releasing) continue;
-        const Time leaves = a.ends_at - state.queues.at(a.queue).spec.margin();
-        for (const auto time : times) earliest(wakeup, leaves - time + 1ms, now);
+    std::vector<SlurmAction> all;
+    for (const auto& [id, a] : s.allocations) {
+        if (a.releasing && !busy.contains(id))
+            all.push_back(GiveBackAllocation{id});
+        else if (a.phase == AllocationPhase::Ordered && !a.releasing)
+            all.push_back(OrderAllocation{id});
+        else
+            all.push_back(WatchAllocation{id});
     }
-}
-
-std::optional<Time> next_wakeup(const State& state, Time now) {
-    std::optional<Time> wakeup;
-    const Index& index = state.index;
-    if (!index.sleeping.empty()) earliest(wakeup, index.sleeping.begin()->first, now);
-    // Skip deadlines that have passed. Their jobs have ended, or have a running attempt that is
-    // already stopping.
-    const auto deadline = index.deadlines.lower_bound({now, JobId{}});
-    if (deadline != index.deadlines.end()) earliest(wakeup, deadline->first + 1ms, now);
-    // Wake when a waiting job has waited for `starve_after`, or may preempt others.
-    for (const auto& [group, line] : index.ready) {
-        const auto next = line.by_age.upper_bound({now - state.policy.starve_after, kLastJob});
-        if (next != line.by_age.end())
-            earliest(wakeup, next->first + state.policy.starve_after, now);
-    }
-    for (const JobId id : index.running) {
-        const Job& job = state.jobs.at(id);
-        if (state.policy.preempt && !index.ready.empty() && job.attempt->started_at)
-            earliest(wakeup, *job.attempt->started_at + state.policy.min_run, now);
-        const auto limit = run_limit(job.resources().time, job.save_ms);
-        if (limit.count() > 0)
-            earliest(wakeup, job.attempt->started_at.value_or(job.attempt->placed_at) + limit, now);
-    }
-    for (const auto& [name, machine] : state.machines) {
-        if (machine.excluded_until) earliest(wakeup, *machine.excluded_until, now);
-    }
-    add_last_starts(state, now, wakeup);
-    if (const auto at = allocation_wakeup(state, now)) earliest(wakeup, *at, now);
-    return wakeup;
+    return all;
 }
 
 }  // namespace roll::core

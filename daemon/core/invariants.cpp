@@ -1,7 +1,9 @@
+#include "daemon/core/invariants.hpp"
+
+#include <map>
 #include <set>
 
 #include "common/check.hpp"
-#include "daemon/core/allocations.hpp"
 #include "daemon/core/indexing.hpp"
 
 namespace roll::core {
@@ -58,6 +60,19 @@ void check_job(const State& state, JobId id, const Job& job) {
         ROLL_CHECK(job.past[i].token.attempt == i + 1);
     for (std::size_t i = 1; i < job.checkpoints.size(); ++i)
         ROLL_CHECK(job.checkpoints[i - 1].step < job.checkpoints[i].step);
+}
+
+void check_allocations(const State& s) {
+    for (const auto& [id, allocation] : s.allocations) {
+        ROLL_CHECK(id.value < s.next_allocation);
+        ROLL_CHECK(s.queues.contains(allocation.queue));
+        ROLL_CHECK((allocation.phase == AllocationPhase::Ordered) == allocation.slurm_job.empty());
+    }
+    for (const auto& [id, worker] : s.workers) {
+        if (worker.allocation.value == 0) continue;
+        const auto a = s.allocations.find(worker.allocation);
+        ROLL_CHECK(a != s.allocations.end() && a->second.phase == AllocationPhase::Granted);
+    }
 }
 
 }  // namespace

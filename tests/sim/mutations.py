@@ -16,23 +16,31 @@ import tempfile
 
 # file below daemon/, or from the top: (text, replacement, what it breaks)
 MUTATIONS = {
-    'core/decide.cpp': [
-        ('job->attempt->token == key.token', 'true', 'stale tokens are believed'),
-        ('place == nullptr || place->ended) return Events{};',
-         'place == nullptr) return Events{};', 'a member ends twice'),
-        ('return repeated(s, in, *known);',
-         'if (in.user == "") return repeated(s, in, *known);', 'a repeated key queues another job'),
+    'core/decide/worker.cpp': [
         ('found != known->end() && found + 1 != known->end()', 'false', 'a replaced roll-worker comes back'),
-        ('after.array = job->array == after.job;', 'after.array = false;',
-         "an array's first job does not stand for all"),
         ('if (!job.spec.trains()) continue;', '', "any job is given up on Slurm's word"),
     ],
-    'core/apply.cpp': [
+    'core/decide/submit.cpp': [
+        ('return repeated(s, in, *known);',
+         'if (in.user == "") return repeated(s, in, *known);', 'a repeated key queues another job'),
+        ('after.array = job->array == after.job;', 'after.array = false;',
+         "an array's first job does not stand for all"),
+    ],
+    'core/decide/attempt.cpp': [
+        ('place == nullptr || place->ended) return Events{};',
+         'place == nullptr) return Events{};', 'a member ends twice'),
+    ],
+    'core/decide/find.cpp': [
+        ('job->attempt->token == key.token', 'true', 'stale tokens are believed'),
+    ],
+    'core/apply/job.cpp': [
+        ('job.due = due_at(job) <= job.past.back().ended_at;', 'job.due = true;', 'no back-off'),
+        ('job.array = e.array;\n    job.due = due_at(job) <= e.at;', 'job.array = e.array;', 'no begin time'),
+    ],
+    'core/apply/attempt.cpp': [
         ('if (now <= known) return;', 'if (attempt.outcome) return;', 'the first bad end decides, whatever it was'),
         ('job.attempts = e.attempt.token.attempt;', '', 'attempt numbers do not grow'),
         ('place.up = place.ended = place.spare;', '', 'spares are waited for'),
-        ('job.due = due_at(job) <= job.past.back().ended_at;', 'job.due = true;', 'no back-off'),
-        ('job.array = e.array;\n    job.due = due_at(job) <= e.at;', 'job.array = e.array;', 'no begin time'),
     ],
     'core/actions.cpp': [
         ('if (place.up || state.adopting) return',
@@ -40,6 +48,8 @@ MUTATIONS = {
         ('if (place.up || state.adopting) return', 'if (place.up) return',
          'who took over sends an owed start again'),
         ('if (phase == AttemptPhase::Stopping)', 'if (false)', 'nothing is ever stopped'),
+    ],
+    'core/wakeup.cpp': [
         ('if (!index.sleeping.empty()) earliest', 'if (false) earliest', 'nobody wakes up when a back-off ends'),
         ('if (deadline != index.deadlines.end()) earliest', 'if (false) earliest', 'nobody wakes up at a deadline'),
     ],

@@ -3,11 +3,18 @@
 
 #include <chrono>
 #include <optional>
+#include <span>
 #include <string>
 
-#include "daemon/core/core.hpp"
+#include "daemon/core/event.hpp"
 
 namespace roll::core {
+
+// A rule derives events from State. Each file of this folder has one rule, or a few rules about
+// the same thing. A turn runs the rules in order, each on the result of the previous ones,
+// and repeats this until no rule returns events.
+using Rule = Events (*)(const State& state, Time now);
+std::span<const Rule> rules();
 
 // Exit status of a cancelled job, as after Ctrl-C.
 inline constexpr int kExitCancelled = 130;

@@ -1,0 +1,130 @@
+#include "daemon/core/apply/attempt.hpp"
+
+#include <algorithm>
+
+#include "daemon/core/apply/allocation.hpp"
+#include "daemon/core/apply/find.hpp"
+#include "daemon/core/exit_policy.hpp"
+#include "daemon/core/faults.hpp"
+#include "daemon/core/indexing.hpp"
+#include "daemon/core/save_margin.hpp"
+
+namespace roll::core {
+namespace {
+
+// Returns how much an outcome explains an attempt's failure. A member that rolld or a lost peer
+// stopped explains less than a member that failed by itself.
+int blame(Outcome outcome, int exit_code) {
+    constexpr int kExitPeerLost = 76;  // exit status of a rank that lost a peer (docs/internals.md)
+    switch (outcome) {
+        case Outcome::Done: return 0;
+        case Outcome::Yielded:
+        case Outcome::Stopped: return 1;
+        case Outcome::Infra: return exit_code == kExitPeerLost ? 2 : 3;
+        case Outcome::App:
+        case Outcome::Invalid: return 3;
+    }
+    return 0;
+}
+
+}  // namespace
+
+void on(State& s, const AttemptPlaced& e) {
+    Job& job = at(s.jobs, e.attempt.job);
+    ROLL_CHECK(job.phase == JobPhase::Queued);
+    ROLL_CHECK(e.attempt.token.attempt == job.attempts + 1);
+    job.attempts = e.attempt.token.attempt;
+    job.phase = JobPhase::Running;
+    Attempt attempt{.token = e.attempt.token, .places = e.places};
+    attempt.variant = e.variant;
+    attempt.placed_at = e.at;
+    for (Place& place : attempt.places) {
+        attempt.nodes.push_back(at(s.workers, place.worker).node);
+        place.up = place.ended = place.spare;
+    }
+    job.attempt = std::move(attempt);
+    file_places(s, e.attempt.job);
+    change(use_of(s, job), job.resources(), 1, e.at, s.policy.half_life);
+}
+void on(State& s, const AttemptStarted& e) {
+    Attempt& attempt = *current(s, e.attempt).attempt;
+    if (attempt.phase == AttemptPhase::Starting) attempt.phase = AttemptPhase::Running;
+    attempt.started_at = e.at;
+}
+void on(State& s, const AttemptStopping& e) {
+    Attempt& attempt = *current(s, e.attempt).attempt;
+    attempt.phase = AttemptPhase::Stopping;
+    if (attempt.reason.empty()) attempt.reason = e.reason;
+    attempt.preempted = e.preempted;
+}
+void on(State& s, const MemberEnded& e) {
+    Attempt& attempt = *current(s, e.attempt).attempt;
+    const auto place = std::ranges::find(attempt.places, e.worker, &Place::worker);
+    ROLL_CHECK(place != attempt.places.end() && !place->ended);
+    place->ended = true;
+    attempt.matched.insert(e.matched.begin(), e.matched.end());
+    const int known = blame(attempt.outcome.value_or(Outcome::Done), attempt.exit_code);
+    const int now = blame(e.outcome, e.exit_code);
+    if (now <= known) return;
+    attempt.outcome = e.outcome;
+    attempt.blamed = attempt.nodes[static_cast<std::size_t>(place - attempt.places.begin())];
+    attempt.exit_code = e.exit_code;
+    const bool says_more = now > blame(Outcome::Stopped, 0) || attempt.reason.empty();
+    if (says_more && !e.reason.empty()) attempt.reason = e.reason;
+}
+void on(State& s, const MemberUp& e) {
+    Attempt& attempt = *current(s, e.attempt).attempt;
+    const auto place = std::ranges::find(attempt.places, e.worker, &Place::worker);
+    ROLL_CHECK(place != attempt.places.end() && !place->up && !place->ended);
+    place->up = true;
+}
+void on(State&, const AttemptFenced&) {}  // stored in the ledger only; State does not change
+void on(State& s, const AttemptEnded& e) {
+    Job& job = current(s, e.attempt);
+    EndedAttempt ended{.token = e.attempt.token, .placed_at = job.attempt->placed_at};
+    ended.started_at = job.attempt->started_at;
+    ended.ended_at = e.at;
+    ended.outcome = e.outcome;
+    ended.exit_code = e.exit_code;
+    ended.reason = e.reason;
+    ended.nodes = job.attempt->nodes;
+    ended.blamed = job.attempt->blamed;
+    job.labels.merge(labels_of(job, e.outcome));
+    if (e.outcome == Outcome::Infra) note_fault(s, e.attempt.job, e.at);
+    for (const Place& place : job.attempt->places) note_used(s, place.worker, e.at);
+    job.stalled = stalled_after(job, e.outcome);
+    if (!job.checkpoints.empty())
+        job.best_step = std::max(job.best_step, job.checkpoints.back().step);
+    Use& use = use_of(s, job);
+    change(use, job.resources(), -1, e.at, s.policy.half_life);
+    use.gpu_ms += gpu_ms(job.resources(), std::max(e.at - ended.placed_at, Time::duration(0)));
+    job.past.push_back(std::move(ended));
+    unfile_places(s, e.attempt.job);
+    job.attempt.reset();
+}
+void on(State& s, const CheckpointAsked& e) {
+    Attempt& attempt = *current(s, e.attempt).attempt;
+    ROLL_CHECK(e.number == attempt.asked + 1);
+    attempt.asked = e.number;
+}
+void on(State& s, const CheckpointRecorded& e) {
+    Job& job = current(s, e.attempt);
+    ROLL_CHECK(e.asked <= job.attempt->asked);
+    job.attempt->saved = std::max(job.attempt->saved, e.asked);
+    std::erase_if(job.checkpoints, [&](const Checkpoint& c) {
+        ROLL_CHECK(c.step < e.step || c.token < e.attempt.token);
+        return c.step >= e.step;
+    });
+    if (e.save_ms > 0) {
+        if (job.save_ms.size() >= kSavesKept) job.save_ms.erase(job.save_ms.begin());
+        job.save_ms.push_back(e.save_ms);
+    }
+    job.checkpoints.push_back({e.step, e.attempt.token, e.directory, e.asked});
+}
+void on(State& s, const CheckpointPruned& e) {
+    std::erase_if(at(s.jobs, e.job).checkpoints,
+                  [&](const Checkpoint& c) { return c.step == e.step && c.token == e.token; });
+}
+void on(State& s, const ExportRecorded& e) { current(s, e.attempt).exported = e.directory; }
+
+}  // namespace roll::core

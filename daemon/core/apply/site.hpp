@@ -1,0 +1,16 @@
+// Events of rolld as a whole: its start, policy, secrets, use and clock.
+#pragma once
+
+#include "daemon/core/event.hpp"
+
+namespace roll::core {
+
+void on(State& s, const IncarnationRaised& e);
+void on(State& s, const AdoptingSet& e);
+void on(State& s, const PolicySet& e);
+void on(State& s, const SecretsKnown& e);
+void on(State& s, const ClockStepped& e);
+void on(State& s, const UseCarried& e);
+void on(State& s, const DispatchStopped& e);
+
+}  // namespace roll::core

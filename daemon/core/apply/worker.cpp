@@ -1,0 +1,46 @@
+#include "daemon/core/apply/worker.hpp"
+
+#include "daemon/core/apply/find.hpp"
+#include "daemon/core/faults.hpp"
+
+namespace roll::core {
+
+void on(State& s, const WorkerJoined& e) {
+    ROLL_CHECK(e.worker.value >= s.next_worker);
+    s.next_worker = e.worker.value + 1;
+    s.workers[e.worker] = Worker{
+        .node = e.node, .session = e.session, .slots = e.slots, .gpus = e.gpus, .joined_at = e.at};
+    s.workers[e.worker].segment = e.segment;
+    s.workers[e.worker].gpu_numa = e.gpu_numa;
+    s.index.by_session[e.session] = e.worker;
+    if (e.generation > 0) s.generations[e.node] = e.generation;
+    auto& sessions = s.sessions[e.node];
+    if (sessions.empty() || sessions.back() != e.session) sessions.push_back(e.session);
+}
+void on(State& s, const WorkerDrained& e) { at(s.workers, e.worker).draining = e.draining; }
+void on(State& s, const WorkerQuiet& e) { at(s.workers, e.worker).quiet = e.quiet; }
+void on(State& s, const WorkerLost& e) {
+    note_loss(s, e.worker, e.at);
+    s.index.by_session.erase(at(s.workers, e.worker).session);
+    s.workers.erase(e.worker);
+}
+void on(State& s, const MachineExcluded& e) {
+    Machine& machine = s.machines[e.machine];
+    machine.excluded_until = e.until;
+    machine.reason = e.reason;
+}
+// Forgets the machine's faults. Keeps those with a common cause, because they are needed to
+// recognize that cause in later faults of other machines.
+void on(State& s, const MachineForgiven& e) {
+    const auto found = s.machines.find(e.machine);
+    if (found == s.machines.end()) return;
+    Machine machine;
+    for (const Fault& fault : found->second.faults)
+        if (fault.common && !fault.certain) machine.faults.push_back(fault);
+    if (machine.faults.empty())
+        s.machines.erase(found);
+    else
+        found->second = std::move(machine);
+}
+
+}  // namespace roll::core

@@ -1,0 +1,83 @@
+#include "daemon/core/decide/attempt.hpp"
+
+#include <algorithm>
+
+#include "daemon/core/decide/find.hpp"
+
+namespace roll::core {
+namespace {
+
+Result<Events> end_member(const State& s, WorkerId worker, const AttemptKey& key, Outcome outcome,
+                          int exit_code, const std::string& reason,
+                          const std::vector<int>& matched = {}) {
+    const Place* place = member(s, key, worker);
+    if (place == nullptr || place->ended) return Events{};
+    return Events{MemberEnded{key, worker, outcome, exit_code, reason, matched}};
+}
+
+}  // namespace
+
+bool is_current(const State& state, WorkerId worker, const AttemptKey& key) {
+    const Place* place = member(state, key, worker);
+    return place != nullptr && !place->ended;
+}
+
+Result<Events> on(const State& s, const MemberStarted& in, Time now) {
+    const Place* place = member(s, in.attempt, in.worker);
+    // True if the worker was lost earlier in this turn.
+    const bool lost = !s.workers.contains(in.worker);
+    if (place == nullptr || place->up || place->ended || lost) return Events{};
+    const auto is_up = [&](const Place& p) { return p.up || p.ended || &p == place; };
+    Events events{MemberUp{in.attempt, in.worker}};
+    if (std::ranges::all_of(current(s, in.attempt)->places, is_up))
+        events.push_back(AttemptStarted{in.attempt, now});
+    return events;
+}
+
+Result<Events> on(const State& s, const MemberExited& in, Time) {
+    return end_member(s, in.worker, in.attempt, in.outcome, in.exit_code, in.reason, in.matched);
+}
+
+// Handles a member that should run on the worker but is missing from its heartbeats. A member that
+// was never up may not have received its start order, so the order is repeated.
+Result<Events> on(const State& s, const MemberUnknown& in, Time) {
+    const Place* place = member(s, in.attempt, in.worker);
+    if (place == nullptr) return Events{};
+    const bool stopping = current(s, in.attempt)->phase == AttemptPhase::Stopping;
+    if (!place->up && !stopping) return Events{};
+    if (stopping)
+        return end_member(s, in.worker, in.attempt, Outcome::Stopped, 1,
+                          "the attempt does not run on this worker");
+    return end_member(s, in.worker, in.attempt, Outcome::Infra, 1,
+                      "the worker no longer runs the attempt");
+}
+
+// Records a checkpoint. The steps of an attempt only grow. Checkpoints of older attempts at the
+// same or a later step are replaced. They cannot be usable: otherwise the current attempt would
+// have started from one of them.
+Result<Events> on(const State& s, const CheckpointWritten& in, Time now) {
+    if (member(s, in.attempt, in.worker) == nullptr) return Events{};
+    for (const Checkpoint& c : s.jobs.at(in.attempt.job).checkpoints) {
+        if (c.step >= in.step && c.token >= in.attempt.token) return Events{};
+    }
+    const std::uint64_t asked = std::min(in.asked, current(s, in.attempt)->asked);
+    return Events{CheckpointRecorded{in.attempt, in.step, in.directory, now, asked,
+                                     std::max<std::int64_t>(in.save_ms, 0)}};
+}
+
+Result<Events> on(const State& s, const CheckpointDeleted& in, Time) {
+    if (member(s, in.attempt, in.worker) == nullptr) return Events{};
+    for (const Checkpoint& c : s.jobs.at(in.attempt.job).checkpoints) {
+        if (c.step == in.step && c.token == in.token)
+            return Events{CheckpointPruned{in.attempt.job, in.step, in.token}};
+    }
+    return Events{};
+}
+
+Result<Events> on(const State& s, const ExportWritten& in, Time now) {
+    if (member(s, in.attempt, in.worker) == nullptr) return Events{};
+    if (s.jobs.at(in.attempt.job).exported == in.directory) return Events{};
+    return Events{ExportRecorded{in.attempt, in.directory, now}};
+}
+
+}  // namespace roll::core

@@ -1,0 +1,20 @@
+// Inputs about attempts, their members, checkpoints and exports.
+#pragma once
+
+#include "common/error.hpp"
+#include "daemon/core/input.hpp"
+
+namespace roll::core {
+
+Result<Events> on(const State& s, const MemberStarted& in, Time now);
+Result<Events> on(const State& s, const MemberExited& in, Time now);
+Result<Events> on(const State& s, const MemberUnknown& in, Time now);
+Result<Events> on(const State& s, const CheckpointWritten& in, Time now);
+Result<Events> on(const State& s, const CheckpointDeleted& in, Time now);
+Result<Events> on(const State& s, const ExportWritten& in, Time now);
+
+// Returns whether the worker has a member of the job's current attempt that has not ended. If not,
+// what the worker says about the attempt is out of date and is answered with FENCED.
+bool is_current(const State& state, WorkerId worker, const AttemptKey& key);
+
+}  // namespace roll::core

@@ -1,0 +1,29 @@
+// Finds the parts of State that an input names.
+#pragma once
+
+#include <string>
+
+#include <tl/expected.hpp>
+
+#include "common/error.hpp"
+#include "daemon/core/state.hpp"
+
+namespace roll::core {
+
+// Returns the value of `id`; nullptr if there is none.
+template <class Map>
+auto* find(Map& map, const typename Map::key_type& id) {
+    const auto found = map.find(id);
+    return found == map.end() ? nullptr : &found->second;
+}
+
+tl::unexpected<Error> no_such_job(JobId id);
+
+// Returns the job's current attempt if `key` has its token, else nullptr.
+const Attempt* current(const State& s, const AttemptKey& key);
+
+// Returns the resources that the attempt `key` holds on the worker; nullptr if the attempt is not
+// current or holds none.
+const Place* member(const State& s, const AttemptKey& key, WorkerId worker);
+
+}  // namespace roll::core

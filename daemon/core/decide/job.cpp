@@ -1,0 +1,82 @@
+#include "daemon/core/decide/job.hpp"
+
+#include <algorithm>
+
+#include "daemon/core/decide/find.hpp"
+
+namespace roll::core {
+namespace {
+
+// Returns, in one sentence, why the job cannot save a checkpoint now; empty if it can.
+std::string cannot_save(const Job& job) {
+    if (!job.spec.trains())
+        return std::string("is a ") + spec::name_of(job.spec.kind) +
+               " job; only train and resume jobs write checkpoints";
+    if (is_over(job.phase)) return "is over; rollctl show lists its checkpoints";
+    if (!job.attempt) return "is queued; only running jobs save checkpoints";
+    if (job.attempt->phase == AttemptPhase::Stopping)
+        return "is already stopping and saves a checkpoint as it stops";
+    const auto has_ended = [](const Place& place) { return place.ended && !place.spare; };
+    if (std::ranges::any_of(job.attempt->places, has_ended))
+        return "is ending: its processes on some nodes have already ended";
+    return {};
+}
+
+}  // namespace
+
+Result<Events> on(const State& s, const Cancel& in, Time now) {
+    const Job* job = find(s.jobs, in.job);
+    if (job == nullptr) return no_such_job(in.job);
+    if (is_over(job->phase) || job->cancel_requested) return Events{};
+    Events events{JobCancelRequested{in.job, in.reason, now, in.by}};
+    if (const auto* inside = find(s.index.inside, in.job)) {
+        for (const JobId id : *inside)
+            if (!s.jobs.at(id).cancel_requested)
+                events.push_back(JobCancelRequested{id, in.reason, now, in.by});
+    }
+    return events;
+}
+
+Result<Events> on(const State& s, const Close& in, Time) {
+    const Job* job = find(s.jobs, in.job);
+    if (job == nullptr) return no_such_job(in.job);
+    const std::string number = std::to_string(in.job.value);
+    if (!job->spec.open)
+        return fail(ErrorCode::Refused, "job " + number + " is not a job group",
+                    "rollctl show " + number);
+    if (job->closed || is_over(job->phase)) return Events{};
+    return Events{JobClosed{in.job, in.by}};
+}
+
+Result<Events> on(const State& s, const Hold& in, Time) {
+    const Job* job = find(s.jobs, in.job);
+    if (job == nullptr) return no_such_job(in.job);
+    if (is_over(job->phase) || job->held == in.held) return Events{};
+    return Events{JobHeld{in.job, in.held, in.by}};
+}
+
+Result<Events> on(const State& s, const SetPriority& in, Time) {
+    const Job* job = find(s.jobs, in.job);
+    if (job == nullptr) return no_such_job(in.job);
+    if (is_over(job->phase) || job->spec.priority == in.priority) return Events{};
+    return Events{JobPriorityChanged{in.job, in.priority, in.by}};
+}
+
+Result<Events> on(const State& s, const SetBegin& in, Time now) {
+    const Job* job = find(s.jobs, in.job);
+    if (job == nullptr) return no_such_job(in.job);
+    if (is_over(job->phase) || (job->spec.begin == in.begin && job->not_before <= in.begin))
+        return Events{};
+    return Events{JobBeginChanged{in.job, in.begin, now, in.by}};
+}
+
+Result<Events> on(const State& s, const AskCheckpoint& in, Time) {
+    const Job* job = find(s.jobs, in.job);
+    if (job == nullptr) return no_such_job(in.job);
+    const std::string number = std::to_string(in.job.value);
+    if (const std::string why = cannot_save(*job); !why.empty())
+        return fail(ErrorCode::Refused, "job " + number + " " + why, "rollctl show " + number);
+    return Events{CheckpointAsked{{in.job, job->attempt->token}, job->attempt->asked + 1, in.by}};
+}
+
+}  // namespace roll::core

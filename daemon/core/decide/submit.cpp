@@ -1,0 +1,201 @@
+#include "daemon/core/decide/submit.hpp"
+
+#include <algorithm>
+
+#include "common/spec/chain.hpp"
+#include "common/spec/cron.hpp"
+#include "daemon/core/decide/find.hpp"
+#include "daemon/core/dependency.hpp"
+#include "daemon/core/limits.hpp"
+#include "daemon/core/sizes.hpp"
+
+namespace roll::core {
+namespace {
+
+std::string resolve(std::string text, JobId id) {
+    const std::string mark = "{id}";
+    for (auto at = text.find(mark); at != std::string::npos; at = text.find(mark, at))
+        text.replace(at, mark.size(), std::to_string(id.value));
+    return text;
+}
+
+// Returns the account to charge for a submission. Fails with NotFound if there is no such account,
+// with Refused if the user may not use it or its limit of jobs is reached.
+Result<std::string> admit(const State& s, const Submit& in, int count) {
+    const spec::Policy& policy = s.policy;
+    std::string account = in.spec.account;
+    if (account.empty()) account = spec::default_account(policy, in.user);
+    const auto known = policy.accounts.find(account);
+    if (!account.empty() && known == policy.accounts.end()) {
+        return fail(ErrorCode::NotFound, "there is no account " + account,
+                    "name one of rolld.yaml's accounts, or none");
+    }
+    const bool open = account.empty() || known->second.users.empty();
+    if (!open && std::ranges::count(known->second.users, in.user) == 0)
+        return fail(ErrorCode::Refused, "account " + account + " is not for user " + in.user,
+                    "ask an administrator to add you to `users` of this account in rolld.yaml");
+    if (const auto excess = too_many_jobs(s, {account, in.user}, count)) {
+        return fail(ErrorCode::Refused, excess->why,
+                    "wait until some jobs end, cancel some jobs, or have an administrator raise " +
+                        excess->setting + " in rolld.yaml");
+    }
+    return account;
+}
+
+// Checks that the submitting user has all secrets that the job names.
+Result<void> check_secrets(const State& s, const Submit& in, const spec::JobSpec& spec) {
+    if (const auto name = missing_secret(s.secrets, in.user, spec)) {
+        return fail(ErrorCode::NotFound, in.user + " has no secret " + *name,
+                    "rollctl secret set " + *name + " < FILE; rollctl secret list");
+    }
+    return {};
+}
+
+// Checks that the jobs in `afters` exist. Sets `array` in each dependency that names the first job
+// of an array, because such a dependency is a dependency on all jobs of the array.
+Result<void> check_after(const State& s, std::vector<spec::After>& afters) {
+    for (spec::After& after : afters) {
+        const Job* job = find(s.jobs, after.job);
+        if (job == nullptr) return no_such_job(after.job);
+        after.array = job->array == after.job;
+    }
+    return {};
+}
+
+// Replaces each dependency on an array by one dependency per job of the array. An older rolld
+// stored dependencies in this second form.
+std::vector<spec::After> each_by_itself(const State& s, const std::vector<spec::After>& afters) {
+    std::vector<spec::After> all;
+    for (const spec::After& after : afters) {
+        all.push_back({after.condition, after.job});
+        if (!after.array) continue;
+        for (auto task = s.jobs.upper_bound(after.job);
+             task != s.jobs.end() && task->second.array == after.job; ++task)
+            all.push_back({after.condition, task->first});
+    }
+    return all;
+}
+
+// Returns the specs of the jobs of a submission: a single job, the jobs of a chain, or the tasks of
+// an array.
+Result<std::vector<spec::JobSpec>> tasks_of(const spec::JobSpec& spec, JobId first) {
+    if (const auto problems = spec::check_chain(spec); !problems.empty())
+        return fail(ErrorCode::InvalidArgument,
+                    problems.front().path + " " + problems.front().message);
+    if (!spec.array) return spec::chain_of(spec, first);
+    ROLL_TRY(const std::vector<int> indices, spec::array_indices(spec.array->indices));
+    ROLL_TRY_VOID(check_copies(spec, indices.size()));
+    std::vector<spec::JobSpec> tasks;
+    for (const int index : indices) tasks.push_back(spec::array_task(spec, index));
+    return tasks;
+}
+
+// Decides on a submission whose key job `id` already has. A repeated submission changes nothing.
+// Priority and begin may differ, because they may have been changed since the first submission.
+Result<Events> repeated(const State& s, const Submit& in, JobId id) {
+    const Job& job = s.jobs.at(id);
+    ROLL_TRY(std::vector<spec::JobSpec> tasks, tasks_of(in.spec, id));
+    spec::JobSpec spec = std::move(tasks.front());
+    spec.output = spec.cron.empty() ? resolve(spec.output, id) : in.spec.output;
+    ROLL_TRY_VOID(check_after(s, spec.after));
+    if (job.spec.after.size() > spec.after.size()) spec.after = each_by_itself(s, spec.after);
+    spec.priority = job.spec.priority;
+    spec.begin = job.spec.begin;
+    if (spec.account.empty()) spec.account = job.spec.account;
+    if (job.spec == spec) return Events{};
+    return fail(ErrorCode::Refused,
+                "the key " + in.key + " was already used for a different job: job " +
+                    std::to_string(id.value),
+                "rollctl show " + std::to_string(id.value));
+}
+
+// Checks the job group that a submission names: it must be open and belong to the same user.
+Result<void> check_into(const State& s, const Submit& in) {
+    const spec::JobSpec& spec = in.spec;
+    const bool plain = spec.after.empty() && spec.then.empty() && !spec.array && spec.cron.empty();
+    if (spec.open && (spec.into || !plain))
+        return fail(
+            ErrorCode::InvalidArgument,
+            "a job group (`rollctl open`) cannot have `into`, `after`, `array`, `cron` or `then`");
+    if (!spec.into) return {};
+    if (!spec.cron.empty())
+        return fail(ErrorCode::InvalidArgument, "`cron` and `into` cannot be combined");
+    const Job* job = find(s.jobs, *spec.into);
+    const std::string number = std::to_string(spec.into->value);
+    if (job == nullptr) return no_such_job(*spec.into);
+    if (job->user != in.user)
+        return fail(ErrorCode::Refused,
+                    "job " + number + " is " + job->user + "'s, not " + in.user + "'s");
+    if (!job->spec.open || job->closed || is_over(job->phase))
+        return fail(ErrorCode::Refused,
+                    "job " + number + (job->spec.open ? " is closed" : " is not a job group") +
+                        ": no job can be added to it",
+                    "to create a job group: rollctl open NAME");
+    return {};
+}
+
+// Checks that no job of the submission waits for the group that the job is put into, because such a
+// job would never start.
+Result<void> check_circle(const State& s, const std::optional<JobId>& into,
+                          const spec::JobSpec& spec) {
+    if (!into || !lead_to(s, spec.after, *into)) return {};
+    const std::string number = std::to_string(into->value);
+    return fail(ErrorCode::Refused,
+                "job " + number +
+                    " cannot contain this job: the job group ends only after all its jobs, but "
+                    "this job waits (`after`) for job " +
+                    number,
+                "submit the job without `into` or without `after`");
+}
+
+// Checks the sizes in a spec and the jobs that it names. Marks the dependencies that refer to
+// arrays.
+Result<void> check(const State& s, spec::JobSpec& spec) {
+    ROLL_TRY_VOID(check_sizes(spec));
+    if (!spec.cron.empty()) {
+        ROLL_TRY(const spec::Cron cron, spec::parse_cron(spec.cron));
+        static_cast<void>(cron);
+        if (spec.array || !spec.then.empty() || !spec.after.empty() || spec.deadline)
+            return fail(ErrorCode::InvalidArgument,
+                        "`cron` cannot be combined with `after`, `array`, `deadline` or `then`");
+    }
+    if (spec.source_job && !s.jobs.contains(*spec.source_job)) return no_such_job(*spec.source_job);
+    return check_after(s, spec.after);
+}
+
+}  // namespace
+
+Result<Events> on(const State& s, const Submit& in, Time now) {
+    if (const auto* keys = find(s.keys, in.user)) {
+        if (const JobId* known = find(*keys, in.key)) return repeated(s, in, *known);
+    }
+    spec::JobSpec whole = in.spec;
+    ROLL_TRY_VOID(check(s, whole));
+    ROLL_TRY_VOID(check_into(s, in));
+    ROLL_TRY_VOID(check_circle(s, in.spec.into, whole));
+    ROLL_TRY_VOID(check_secrets(s, in, whole));
+    for (spec::JobSpec& next : whole.then) {
+        ROLL_TRY_VOID(check(s, next));
+        ROLL_TRY_VOID(check_circle(s, in.spec.into, next));
+        ROLL_TRY_VOID(check_secrets(s, in, next));
+    }
+    ROLL_TRY(std::vector<spec::JobSpec> tasks, tasks_of(whole, JobId{s.next_job}));
+    ROLL_TRY(const std::string account, admit(s, in, static_cast<int>(tasks.size())));
+    Events events;
+    for (spec::JobSpec& spec : tasks) {
+        spec.account = account;
+        spec.into = in.spec.into;
+        const JobId id{s.next_job + events.size()};
+        if (!spec.cron.empty())
+            spec.begin = spec::next_after(spec::parse_cron(spec.cron).value(),
+                                          std::max(now, spec.begin.value_or(now)));
+        else
+            spec.output = resolve(spec.output, id);
+        const JobId array{in.spec.array ? s.next_job : 0};
+        events.push_back(
+            JobSubmitted{id, events.empty() ? in.key : "", in.user, std::move(spec), now, array});
+    }
+    return events;
+}
+
+}  // namespace roll::core

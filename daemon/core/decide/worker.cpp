@@ -1,0 +1,97 @@
+#include "daemon/core/decide/worker.hpp"
+
+#include <algorithm>
+
+#include "daemon/core/decide/allocation.hpp"
+#include "daemon/core/decide/attempt.hpp"
+#include "daemon/core/decide/find.hpp"
+#include "daemon/core/lookups.hpp"
+#include "daemon/core/machines.hpp"
+
+namespace roll::core {
+
+Result<Events> on(const State& s, const WorkerHeard& in, Time) {
+    const auto worker = s.workers.find(in.worker);
+    if (worker == s.workers.end() || worker->second.quiet != in.heard) return Events{};
+    return Events{WorkerQuiet{in.worker, !in.heard}};
+}
+
+// Drains nodes, or ends their draining. The latter also ends the exclusion of their machines.
+Result<Events> on(const State& s, const Drain& in, Time) {
+    Events events;
+    const std::string machine = machine_of(in.node);
+    if (!in.draining && s.machines.contains(machine))
+        events.push_back(MachineForgiven{machine, in.by});
+    for (const auto& [id, worker] : s.workers) {
+        if (worker.node != in.node) continue;
+        if (worker.draining != in.draining) events.push_back(WorkerDrained{id, in.draining, in.by});
+        return events;
+    }
+    if (!events.empty()) return events;
+    return fail(ErrorCode::NotFound, "there is no node " + in.node, "rollctl nodes");
+}
+
+// Registers a worker. A hello with a new session means that the node's roll-worker was restarted.
+// The new process killed the processes of the old one before it registered. The old worker is
+// therefore lost, and a late message from it must not bring it back.
+Result<Events> on(const State& s, const WorkerHello& in, Time now) {
+    if (in.slots < 0 || in.gpus < 0)
+        return fail(ErrorCode::InvalidArgument, "a worker's slots and GPUs cannot be negative");
+    const auto* known = find(s.sessions, in.node);
+    if (known) {
+        const auto found = std::ranges::find(*known, in.session);
+        if (found != known->end() && found + 1 != known->end())
+            return fail(ErrorCode::Refused, "a newer roll-worker already runs as node " + in.node);
+    }
+    if (s.index.by_session.contains(in.session)) return Events{};
+    // Refuse a hello that arrives late, from a process that was already replaced.
+    const auto* newest = find(s.generations, in.node);
+    if (newest && in.generation > 0 && in.generation < *newest)
+        return fail(ErrorCode::Refused, "a newer roll-worker already runs as node " + in.node);
+    Events events;
+    if (in.pilot) {
+        ROLL_TRY(events, welcome_pilot(s, *in.pilot, now));
+    }
+    if (const auto* old = known ? find(s.index.by_session, known->back()) : nullptr)
+        events.push_back(WorkerLost{*old, "roll-worker on " + in.node + " was restarted", now});
+    events.push_back(WorkerJoined{WorkerId{s.next_worker}, in.node, in.session, in.slots, in.gpus,
+                                  now, in.generation, in.segment, in.gpu_numa});
+    if (in.pilot) events.push_back(PilotJoined{WorkerId{s.next_worker}, in.pilot->allocation, now});
+    return events;
+}
+
+Result<Events> on(const State& s, const WorkerGone& in, Time now) {
+    if (!s.workers.contains(in.worker)) return Events{};
+    return Events{WorkerLost{in.worker, in.reason, now}};
+}
+
+// Handles Slurm's report that the node of a silent worker is down.
+//
+// The report may be wrong: the node's processes may run until their lease and fence end. Members of
+// training jobs on the node end at once, because two attempts at the same time do no harm: their
+// output is named by token, and only the output of the current attempt counts. Other jobs wait
+// until the worker is lost. The worker gets no new work if it is heard from again.
+Result<Events> on(const State& s, const NodeDown& in, Time) {
+    const Worker* worker = find(s.workers, in.worker);
+    if (worker == nullptr || !worker->quiet) return Events{};
+    Events events;
+    if (!worker->draining) events.push_back(WorkerDrained{in.worker, true});
+    for (const JobId id : jobs_on(s, in.worker)) {
+        const Job& job = s.jobs.at(id);
+        if (!job.spec.trains()) continue;
+        if (job.attempt->place_on(in.worker)->ended) continue;
+        events.push_back(
+            MemberEnded{{id, job.attempt->token}, in.worker, Outcome::Infra, 1, in.reason, {}});
+    }
+    return events;
+}
+
+// Records that a worker runs an attempt that is not current. The answer to the worker orders it to
+// kill the attempt (FENCED). The gateway sends this input once per attempt and worker.
+Result<Events> on(const State& s, const StaleClaim& in, Time now) {
+    const Worker* worker = find(s.workers, in.worker);
+    if (worker == nullptr || is_current(s, in.worker, in.attempt)) return Events{};
+    return Events{AttemptFenced{in.attempt, in.worker, worker->node, now}};
+}
+
+}  // namespace roll::core

@@ -1,0 +1,14 @@
+// When the rules must run although no input arrives.
+#pragma once
+
+#include <optional>
+
+#include "daemon/core/state.hpp"
+
+namespace roll::core {
+
+// Returns the earliest time at which a rule may act although no input arrives, for example because
+// a back-off ends or a time limit is reached; nullopt if there is none.
+std::optional<Time> next_wakeup(const State& state, Time now);
+
+}  // namespace roll::core
