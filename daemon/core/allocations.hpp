@@ -1,6 +1,7 @@
 // Reads of Slurm allocations that the rules share.
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <optional>
 
@@ -8,12 +9,12 @@
 
 namespace roll::core {
 
+// How long the workers of a granted allocation may take to join. After this time no more of them
+// are expected.
+inline constexpr auto kJoinGrace = std::chrono::minutes(10);
+
 // Returns the number of live workers of an allocation.
 int live_workers(const State& s, AllocationId id);
-
-// Returns the maximum number of allocations that the queue's limits allow at once while `alive` of
-// its allocations are alive.
-int most_alive(const AllocationQueue& queue, int alive);
 
 // Returns the earliest time at which a rule about allocations may act although no input arrives;
 // nullopt if there is none.

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "daemon/core/allocation/budget.hpp"
 #include "daemon/core/availability.hpp"
 #include "daemon/core/rules/rules.hpp"
 #include "daemon/query/query.hpp"

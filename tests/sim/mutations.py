@@ -129,7 +129,7 @@ MUTATIONS = {
          'return tries.infra_failures <= retry.infra + 1;', 'one retry too many'),
         ('} else if (job.cancel_requested) {', '} else if (false) {', 'a cancelled job is tried again'),
     ],
-    'core/rules/release.cpp': [
+    'core/allocations.cpp': [
         ('found->second = std::min(found->second, by);', 'static_cast<void>(by);',
          'an allocation leaves no time for slow saves'),
     ],
@@ -166,9 +166,13 @@ MUTATIONS = {
         ('jobs.size() < 2', 'false', 'one job has a machine left out'),
     ],
     'core/rules/supply.cpp': [
-        ('most = std::min(most, spec.max_jobs);', '', 'a queue knows no max_jobs'),
-        ('if (planner.worthwhile(worth)) return planner;', 'return planner;', 'a queue knows no min_utilization'),
         ('if (a.used_at + idle > now || held) return {};', 'return {};', 'idle allocations are kept'),
+    ],
+    'core/allocation/planner.cpp': [
+        ('if (planner.worthwhile(worth)) return planner;', 'return planner;', 'a queue knows no min_utilization'),
+    ],
+    'core/allocation/budget.cpp': [
+        ('most = std::min(most, spec.max_jobs);', '', 'a queue knows no max_jobs'),
     ],
     'pilots/desk.cpp': [
         ('        if (found == wanted.end() || found->second != row.id)',

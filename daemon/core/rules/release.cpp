@@ -2,7 +2,6 @@
 
 #include "daemon/core/allocations.hpp"
 #include "daemon/core/rules/rules.hpp"
-#include "daemon/core/save_margin.hpp"
 
 namespace roll::core {
 namespace {
@@ -25,30 +24,6 @@ std::string end_reason(const State& state, const Allocation& a, Time leaves, Tim
 }
 
 }  // namespace
-
-std::map<AllocationId, Time> go_back_at(const State& state) {
-    std::map<AllocationId, Time> all;
-    for (const auto& [id, a] : state.allocations) {
-        if (a.phase == AllocationPhase::Granted)
-            all[id] = a.ends_at - state.queues.at(a.queue).spec.margin();
-    }
-    if (all.empty()) return all;
-    for (const JobId id : state.index.running) {
-        const Job& job = state.jobs.at(id);
-        if (job.save_ms.empty()) continue;
-        for (const Place& place : job.attempt->places) {
-            const auto worker = state.workers.find(place.worker);
-            if (worker == state.workers.end()) continue;
-            const auto found = all.find(worker->second.allocation);
-            if (found == all.end()) continue;
-            const Allocation& a = state.allocations.at(found->first);
-            const Time::duration most = state.queues.at(a.queue).spec.time / 4;
-            const Time by = a.ends_at - std::min<Time::duration>(save_margin(job.save_ms), most);
-            found->second = std::min(found->second, by);
-        }
-    }
-    return all;
-}
 
 Events release_allocations(const State& state, Time now) {
     Events events;

@@ -1,7 +1,6 @@
 // The policies of the core, one per file, in the order in which a turn runs them (rules()).
 #pragma once
 
-#include <chrono>
 #include <optional>
 #include <span>
 #include <string>
@@ -19,9 +18,6 @@ std::span<const Rule> rules();
 // Exit status of a cancelled job, as after Ctrl-C.
 inline constexpr int kExitCancelled = 130;
 
-// How long the workers of a granted allocation may take to join. After this time no more of them
-// are expected.
-inline constexpr auto kJoinGrace = std::chrono::minutes(10);
 inline constexpr const char* kTimeIsUp = "reached its time limit";
 inline constexpr const char* kDeadline = "reached its deadline";
 

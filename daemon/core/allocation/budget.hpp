@@ -1,0 +1,29 @@
+// How many allocations a queue may order.
+#pragma once
+
+#include <string>
+
+#include "daemon/core/state.hpp"
+
+namespace roll::core {
+
+// Returns the maximum number of allocations that the queue's limits allow at once while `alive` of
+// its allocations are alive.
+int most_alive(const AllocationQueue& queue, int alive);
+
+// How many allocations one queue may still order.
+struct Budget {
+    const spec::PilotQueue* spec = nullptr;
+    // No order now: back-off after a failure, or the first allocation has not joined.
+    bool later = false;
+    int orders = 0;  // number of orders that may be made now
+    int alive = 0;
+    int waiting = 0;  // number of its allocations that are not granted yet
+    int most = 0;     // number of its allocations that may ever be alive at once
+};
+
+// Returns the budget of the queue `name`. Requires that the queue is neither paused nor removed.
+Budget budget_of(const State& state, const std::string& name, const AllocationQueue& queue,
+                 Time now);
+
+}  // namespace roll::core

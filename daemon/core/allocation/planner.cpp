@@ -1,0 +1,213 @@
+#include "daemon/core/allocation/planner.hpp"
+
+#include <algorithm>
+
+#include "daemon/core/allocations.hpp"
+#include "daemon/core/availability.hpp"
+#include "daemon/core/find_places.hpp"
+#include "daemon/core/queue.hpp"
+
+namespace roll::core {
+
+// Adds the live workers with their free capacity.
+void Planner::add_workers() {
+    std::map<WorkerId, std::pair<int, int>> used;
+    for (const JobId id : state_.index.running) {
+        for (const Place& place : state_.jobs.at(id).attempt->places) {
+            used[place.worker].first += static_cast<int>(place.slots.size());
+            used[place.worker].second += static_cast<int>(place.gpus.size()) * place.gpu_percent;
+        }
+    }
+    for (const auto& [id, worker] : state_.workers) {
+        if (!takes_work(state_, worker)) continue;
+        const auto [slots, gpus] = used[id];
+        nodes_.push_back({worker.allocation, worker.slots - slots, kWholeGpu * worker.gpus - gpus,
+                          leaves_at(state_, worker), worker.segment, true});
+    }
+}
+
+// Adds the nodes of allocations whose workers have not joined yet, unless they are overdue.
+void Planner::add_expected() {
+    for (const auto& [id, a] : state_.allocations) {
+        const bool granted = a.phase == AllocationPhase::Granted;
+        if (a.releasing || (granted && a.granted_at + kJoinGrace <= now_)) continue;
+        const spec::PilotQueue& spec = state_.queues.at(a.queue).spec;
+        const Time leaves = (granted ? a.ends_at : now_ + spec.time) - spec.margin();
+        for (int i = a.joined; i < spec.nodes; ++i)
+            nodes_.push_back({id, spec.slots, kWholeGpu * spec.gpus, leaves});
+    }
+}
+
+void Planner::add_budget(const std::string& name, const AllocationQueue& queue) {
+    if (queue.paused || queue.removing) return;
+    budgets_[name] = budget_of(state_, name, queue, now_);
+}
+
+bool Planner::has_room(const Node& node, const spec::Resources& wanted) const {
+    return node.slots >= wanted.slots_per_node &&
+           node.gpu_hundredths >= wanted.gpus_per_node * wanted.gpu_percent &&
+           has_time_for(node.leaves, wanted, now_);
+}
+
+// Returns the first nodes that can hold a member, at most as many as the job wants.
+std::vector<std::size_t> Planner::fitting(const spec::Resources& wanted) const {
+    if (wanted.segment > 1) return fitting_in_segments(wanted);
+    std::vector<std::size_t> found;
+    for (std::size_t i = 0; i < nodes_.size() && std::ssize(found) < wanted.workers(); ++i) {
+        if (has_room(nodes_[i], wanted)) found.push_back(i);
+    }
+    return found;
+}
+
+// Like fitting(), but chooses blocks of nodes in one segment, first from the segments with the most
+// nodes. A node on order may be in any segment. Returns no nodes that do not complete a block.
+std::vector<std::size_t> Planner::fitting_in_segments(const spec::Resources& wanted) const {
+    std::map<std::string, std::vector<std::size_t>> known;
+    std::vector<std::size_t> anywhere;
+    for (std::size_t i = 0; i < nodes_.size(); ++i) {
+        if (!has_room(nodes_[i], wanted)) continue;
+        if (!nodes_[i].live)
+            anywhere.push_back(i);
+        else if (!nodes_[i].segment.empty())
+            known[nodes_[i].segment].push_back(i);
+    }
+    std::vector<std::size_t> found;
+    const auto move = [&](std::vector<std::size_t>& from, std::size_t most) {
+        for (; most > 0 && !from.empty(); --most) {
+            found.push_back(from.back());
+            from.pop_back();
+        }
+        return most;
+    };
+    for (int block = 0; block < wanted.nodes / wanted.segment; ++block) {
+        auto left = static_cast<std::size_t>(wanted.segment);
+        const auto fullest = std::ranges::max_element(
+            known, {}, [](const auto& item) { return item.second.size(); });
+        if (fullest != known.end()) left = move(fullest->second, left);
+        move(anywhere, left);
+    }
+    auto spares = static_cast<std::size_t>(wanted.workers() - wanted.nodes);
+    for (auto& [segment, rest] : known) spares = move(rest, spares);
+    move(anywhere, spares);
+    return found;
+}
+
+// Orders the missing nodes from the first queue whose limits could ever allow them; makes as many
+// of the orders as the limits allow now. Returns false if the limits of no queue could ever allow
+// the nodes.
+bool Planner::order(const spec::Resources& wanted, int missing, std::vector<std::size_t>& found) {
+    for (auto& [name, budget] : budgets_) {
+        const spec::PilotQueue& spec = *budget.spec;
+        const bool fits = spec.slots >= wanted.slots_per_node &&
+                          spec.gpus >= wanted.gpus_per_node &&
+                          has_time_for(now_ + spec.time - spec.margin(), wanted, now_);
+        const int count = (missing + spec.nodes - 1) / spec.nodes;
+        if (!fits || budget.alive + count > budget.most) continue;
+        if (budget.later) return true;
+        // True if the queue has no allocation that waits for its grant. A gang wider than the
+        // backlog may then exceed the backlog, because nodes for this gang would otherwise never be
+        // ordered.
+        const bool fresh = budget.waiting == 0;
+        int some = std::min(count, budget.orders);
+        if (!fresh) some = std::min(some, spec.backlog - budget.waiting);
+        if (some > 0 && refused(name, wanted)) continue;
+        const std::size_t first = nodes_.size();
+        for (; some > 0; --some) place_order(name, budget);
+        if (nodes_.size() > first && spec.min_percent > 0)
+            batches_.push_back({name, wanted, first, nodes_.size()});
+        found = fitting(wanted);
+        return true;
+    }
+    return false;
+}
+
+bool Planner::refused(const std::string& name, const spec::Resources& wanted) const {
+    const auto found = worth_.find({name, wanted});
+    return found != worth_.end() && std::ranges::count_if(batches_, [&](const Batch& batch) {
+                                        return batch.queue == name && batch.wanted == wanted;
+                                    }) >= found->second;
+}
+
+// Returns whether the nodes of a batch would be used enough. The use of one kind, GPUs or CPU
+// slots, suffices: if all GPUs are used, the remaining CPU slots may be unusable, and vice versa.
+bool Planner::pays(const Batch& batch) const {
+    const spec::PilotQueue& spec = *budgets_.at(batch.queue).spec;
+    const auto count = static_cast<int>(batch.last - batch.first);
+    int slots = 0;
+    int gpus = 0;
+    for (std::size_t i = batch.first; i < batch.last; ++i) {
+        slots += spec.slots - nodes_[i].slots;
+        gpus += kWholeGpu * spec.gpus - nodes_[i].gpu_hundredths;
+    }
+    const auto enough = [&](std::int64_t used, std::int64_t all) {
+        return all > 0 && 100 * used >= spec.min_percent * all;
+    };
+    return enough(slots, count * spec.slots) || enough(gpus, count * kWholeGpu * spec.gpus);
+}
+
+bool Planner::worthwhile(Worth& worth) const {
+    Worth good;
+    bool all = true;
+    for (const Batch& batch : batches_) {
+        const bool paid = pays(batch);
+        good[{batch.queue, batch.wanted}] += paid;
+        all = all && paid;
+    }
+    for (const Batch& batch : batches_) {
+        if (!pays(batch)) worth[{batch.queue, batch.wanted}] = good[{batch.queue, batch.wanted}];
+    }
+    return all;
+}
+
+void Planner::place_order(const std::string& name, Budget& budget) {
+    const AllocationId id{next_++};
+    orders_.push_back(AllocationOrdered{id, name, state_.incarnation, now_});
+    const spec::PilotQueue& spec = *budget.spec;
+    for (int i = 0; i < spec.nodes; ++i)
+        nodes_.push_back({id, spec.slots, kWholeGpu * spec.gpus, now_ + spec.time - spec.margin()});
+    ++budget.alive;
+    ++budget.waiting;
+    --budget.orders;
+}
+
+void Planner::take(const spec::Resources& wanted, const std::vector<std::size_t>& found) {
+    for (const std::size_t i : found) {
+        nodes_[i].slots -= wanted.slots_per_node;
+        nodes_[i].gpu_hundredths -= wanted.gpus_per_node * wanted.gpu_percent;
+        needed_.insert(nodes_[i].allocation);
+    }
+}
+
+namespace {
+
+// Plans the ready jobs in queue order, within the users' limits. Skips the rest of a group once one
+// of its jobs cannot be served. The cost therefore depends on what can be served, not on the number
+// of jobs.
+void serve_ready(const State& state, Time now, Planner& planner) {
+    Limits limits(state, now);
+    Queue queue(state, now, limits);
+    while (const auto id = queue.next()) {
+        const Job& job = state.jobs.at(*id);
+        const std::vector<int> shapes = allowed_shapes(job, limits, now);
+        const auto served = std::ranges::find_if(
+            shapes, [&](int i) { return planner.serve(job.spec.shape(i), true); });
+        if (served != shapes.end())
+            limits.add(job, job.spec.shape(*served));
+        else
+            queue.drop();
+    }
+}
+
+}  // namespace
+
+// Each round starts anew, because the jobs of a dropped order may need another one. The loop ends
+// because each round allows fewer orders for some variant.
+Planner plan_ready_jobs(const State& state, Time now, Worth& worth) {
+    for (;;) {
+        Planner planner(state, now, worth);
+        if (!state.stopped) serve_ready(state, now, planner);
+        if (planner.worthwhile(worth)) return planner;
+    }
+}
+
+}  // namespace roll::core

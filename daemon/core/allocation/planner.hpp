@@ -1,0 +1,106 @@
+// Plans which Slurm allocations to order: simulates placing jobs on the existing and the ordered
+// nodes, and orders the nodes that are missing, within the limits of the queues.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "daemon/core/allocation/budget.hpp"
+#include "daemon/core/capacity.hpp"
+#include "daemon/core/event.hpp"
+#include "daemon/core/find_places.hpp"
+
+namespace roll::core {
+
+// For a queue and a variant for which some orders would be used too little: how many of these
+// orders may be made.
+using Worth = std::map<std::pair<std::string, spec::Resources>, int>;
+
+class Planner {
+  public:
+    // Starts with the existing and the ordered nodes. `worth` must outlive the planner.
+    Planner(const State& state, Time now, const Worth& worth)
+        : state_(state),
+          now_(now),
+          worth_(worth),
+          next_(state.next_allocation) {
+        add_workers();
+        add_expected();
+        for (const auto& [name, queue] : state.queues) add_budget(name, queue);
+    }
+
+    // Plans one job. If `orders` is set, orders the missing nodes; else the job only keeps existing
+    // nodes in use. Returns false if the job can be served neither now nor later; then no equal job
+    // can.
+    bool serve(const spec::Resources& wanted, bool orders) {
+        std::vector<std::size_t> found = fitting(wanted);
+        const int missing = wanted.workers() - static_cast<int>(found.size());
+        const bool comes = missing == 0 || (orders && order(wanted, missing, found));
+        // A gang that the live workers can hold waits for the busy ones and keeps the idle ones.
+        // Such a gang keeps no nodes on order, because other jobs need nodes on order and would
+        // otherwise order more nodes.
+        if (!comes && find_places(wanted, all_).empty()) return false;
+        if (!comes) std::erase_if(found, [&](std::size_t i) { return !nodes_[i].live; });
+        take(wanted, found);
+        return missing == 0 || std::ssize(found) == wanted.workers();
+    }
+
+    bool needs(AllocationId id) const { return needed_.contains(id); }
+    Events orders() { return std::move(orders_); }
+    // Returns whether all orders of queues with `min_utilization` would be used enough. If not,
+    // sets in `worth` how many of these orders would be.
+    bool worthwhile(Worth& worth) const;
+
+  private:
+    // A node that exists or has been ordered.
+    struct Node {
+        AllocationId allocation;  // 0: the worker runs in no allocation
+        int slots = 0;
+        int gpu_hundredths = 0;
+        std::optional<Time> leaves{};
+        std::string segment{};
+        bool live = false;  // its worker has joined; only then its segment is known
+    };
+    // The orders made together for one job. Their nodes have the indices from `first` up to `last`.
+    struct Batch {
+        std::string queue;
+        spec::Resources wanted;
+        std::size_t first = 0;
+        std::size_t last = 0;
+    };
+
+    void add_workers();
+    void add_expected();
+    void add_budget(const std::string& name, const AllocationQueue& queue);
+    bool has_room(const Node& node, const spec::Resources& wanted) const;
+    std::vector<std::size_t> fitting(const spec::Resources& wanted) const;
+    std::vector<std::size_t> fitting_in_segments(const spec::Resources& wanted) const;
+    bool order(const spec::Resources& wanted, int missing, std::vector<std::size_t>& found);
+    bool refused(const std::string& name, const spec::Resources& wanted) const;
+    bool pays(const Batch& batch) const;
+    void place_order(const std::string& name, Budget& budget);
+    void take(const spec::Resources& wanted, const std::vector<std::size_t>& found);
+
+    const State& state_;
+    Time now_;
+    const Worth& worth_;
+    std::uint64_t next_;
+    Room all_ = known_room(state_, now_);
+    std::vector<Node> nodes_{};
+    std::map<std::string, Budget> budgets_{};
+    std::set<AllocationId> needed_{};
+    std::vector<Batch> batches_{};
+    Events orders_{};
+};
+
+// Plans the ready jobs in queue order, within the users' limits. Repeats the simulation without the
+// orders that would be used too little, until there are none. `worth` holds what was found about
+// such orders, and must outlive the planner.
+Planner plan_ready_jobs(const State& state, Time now, Worth& worth);
+
+}  // namespace roll::core
