@@ -2,7 +2,7 @@
 
 #include <set>
 
-#include "daemon/core/lookups.hpp"
+#include "daemon/core/facts/lookups.hpp"
 
 namespace roll::core {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "daemon/core/action.hpp"
+#include "daemon/core/state/action.hpp"
 
 namespace roll::core {
 

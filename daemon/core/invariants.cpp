@@ -4,7 +4,7 @@
 #include <set>
 
 #include "common/check.hpp"
-#include "daemon/core/indexing.hpp"
+#include "daemon/core/apply/indexing.hpp"
 
 namespace roll::core {
 namespace {

@@ -1,7 +1,7 @@
 // Checks of State.
 #pragma once
 
-#include "daemon/core/state.hpp"
+#include "daemon/core/state/state.hpp"
 
 namespace roll::core {
 

@@ -3,8 +3,8 @@
 #include <chrono>
 #include <set>
 
-#include "daemon/core/allocations.hpp"
-#include "daemon/core/save_margin.hpp"
+#include "daemon/core/allocation/allocations.hpp"
+#include "daemon/core/facts/save_margin.hpp"
 
 namespace roll::core {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "daemon/core/state.hpp"
+#include "daemon/core/state/state.hpp"
 
 namespace roll::core {
 

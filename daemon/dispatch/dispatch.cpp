@@ -7,7 +7,7 @@
 
 #include "common/hash.hpp"
 #include "common/spec/document.hpp"
-#include "daemon/core/save_margin.hpp"
+#include "daemon/core/facts/save_margin.hpp"
 
 namespace roll::dispatch {
 namespace {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "common/number.hpp"
-#include "daemon/core/lookups.hpp"
+#include "daemon/core/facts/lookups.hpp"
 
 namespace roll::gateway {
 

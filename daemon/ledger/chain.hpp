@@ -9,7 +9,7 @@
 
 #include <tl/expected.hpp>
 
-#include "daemon/core/row.hpp"
+#include "daemon/core/state/row.hpp"
 #include "daemon/ledger/mark.hpp"
 #include "daemon/ledger/sqlite.hpp"
 

@@ -1,7 +1,7 @@
 // The names of the fields of each event, used by the encoder and the decoder.
 #pragma once
 
-#include "daemon/core/event.hpp"
+#include "daemon/core/state/event.hpp"
 
 namespace roll::ledger {
 

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "common/error.hpp"
-#include "daemon/core/event.hpp"
+#include "daemon/core/state/event.hpp"
 
 namespace roll::ledger {
 

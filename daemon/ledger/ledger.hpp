@@ -24,7 +24,7 @@
 
 #include "common/error.hpp"
 #include "daemon/core/core.hpp"
-#include "daemon/core/row.hpp"
+#include "daemon/core/state/row.hpp"
 
 namespace roll::ledger {
 

@@ -3,7 +3,7 @@
 
 #include <set>
 
-#include "daemon/core/event.hpp"
+#include "daemon/core/state/event.hpp"
 
 namespace roll::ledger {
 

@@ -10,7 +10,7 @@
 #include <sys/types.h>
 
 #include "common/error.hpp"
-#include "daemon/core/state.hpp"
+#include "daemon/core/state/state.hpp"
 #include "daemon/ledger/mark.hpp"
 
 namespace roll::ledger {

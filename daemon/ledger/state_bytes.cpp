@@ -7,7 +7,7 @@
 #include <boost/pfr.hpp>
 
 #include "common/hash.hpp"
-#include "daemon/core/indexing.hpp"
+#include "daemon/core/apply/indexing.hpp"
 
 namespace roll::ledger {
 namespace {

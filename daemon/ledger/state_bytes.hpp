@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "common/error.hpp"
-#include "daemon/core/state.hpp"
+#include "daemon/core/state/state.hpp"
 
 namespace roll::ledger {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "daemon/core/lookups.hpp"
-#include "daemon/core/machines.hpp"
+#include "daemon/core/facts/lookups.hpp"
+#include "daemon/core/facts/machines.hpp"
 #include "daemon/slurm/commands.hpp"
 
 namespace roll::pilots {

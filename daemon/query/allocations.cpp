@@ -1,4 +1,4 @@
-#include "daemon/core/allocations.hpp"
+#include "daemon/core/allocation/allocations.hpp"
 
 #include <algorithm>
 
@@ -6,7 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "daemon/core/allocation/budget.hpp"
-#include "daemon/core/availability.hpp"
+#include "daemon/core/facts/availability.hpp"
 #include "daemon/core/rules/rules.hpp"
 #include "daemon/query/query.hpp"
 

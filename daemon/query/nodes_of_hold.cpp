@@ -1,10 +1,10 @@
 // Explains for each node why a job that waits for free resources does not run there.
 #include <fmt/format.h>
 
-#include "daemon/core/allocations.hpp"
-#include "daemon/core/availability.hpp"
-#include "daemon/core/capacity.hpp"
-#include "daemon/core/machines.hpp"
+#include "daemon/core/allocation/allocations.hpp"
+#include "daemon/core/facts/availability.hpp"
+#include "daemon/core/facts/machines.hpp"
+#include "daemon/core/placement/capacity.hpp"
 #include "daemon/query/query.hpp"
 
 namespace roll::query {

@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 
 #include "common/spec/document.hpp"
-#include "daemon/core/machines.hpp"
-#include "daemon/core/save_margin.hpp"
+#include "daemon/core/facts/machines.hpp"
+#include "daemon/core/facts/save_margin.hpp"
 #include "daemon/query/page.hpp"
 #include "daemon/query/progress.hpp"
 

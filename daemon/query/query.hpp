@@ -14,7 +14,7 @@
 
 #include "common/json.hpp"
 #include "daemon/core/core.hpp"
-#include "daemon/core/row.hpp"
+#include "daemon/core/state/row.hpp"
 
 namespace roll::query {
 

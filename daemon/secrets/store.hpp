@@ -13,7 +13,7 @@
 
 #include "common/error.hpp"
 #include "common/time.hpp"
-#include "daemon/core/secrets.hpp"
+#include "daemon/core/state/secrets.hpp"
 
 namespace roll::secrets {
 

@@ -10,7 +10,7 @@
 #include <unordered_map>
 
 #include "common/error.hpp"
-#include "daemon/core/state.hpp"
+#include "daemon/core/state/state.hpp"
 
 namespace roll::server {
 

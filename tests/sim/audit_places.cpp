@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "common/check.hpp"
-#include "daemon/core/machines.hpp"
+#include "daemon/core/facts/machines.hpp"
 #include "tests/sim/auditor.hpp"
 
 namespace roll::sim {

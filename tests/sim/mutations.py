@@ -53,7 +53,7 @@ MUTATIONS = {
         ('if (!index.sleeping.empty()) earliest', 'if (false) earliest', 'nobody wakes up when a back-off ends'),
         ('if (deadline != index.deadlines.end()) earliest', 'if (false) earliest', 'nobody wakes up at a deadline'),
     ],
-    'core/indexing.cpp': [
+    'core/apply/indexing.cpp': [
         ('&& held == Held::Yes;', '&& held != Held::Never;', 'dependencies do not hold back'),
         ('file_anew(state, waiting.mapped());', '{}', 'who waited for a job is forgotten'),
         ('if (all.left == 0 || all.failed > 0)', 'if (all.left == 0)', 'who waits for an array learns of no failure'),
@@ -61,17 +61,17 @@ MUTATIONS = {
         ('if (job.spec.deadline) index.deadlines.insert', 'if (false) index.deadlines.insert', 'no deadlines'),
         ('if (exports && !job.export_job)', 'if (exports)', 'exports without end'),
     ],
-    'core/capacity.cpp': [
+    'core/placement/capacity.cpp': [
         ('.gpus.at(static_cast<std::size_t>(gpu)) -= place.gpu_percent;', ';', 'GPUs are given twice'),
         ('return state.workers.at(item.first).quiet;', 'return false;', 'silent workers get jobs'),
     ],
-    'core/lookups.cpp': [
+    'core/facts/lookups.cpp': [
         ('if (exports && source->second.spec.array)', 'if (false)', 'the exports of an array are not waited for'),
     ],
-    'core/find_places.cpp': [
+    'core/placement/find_places.cpp': [
         ('places.back().spare = std::ssize(places) > wanted.nodes;', '', 'spares are members'),
     ],
-    'core/availability.cpp': [
+    'core/facts/availability.cpp': [
         ('if (worker.draining) return false;', '', 'draining workers get jobs'),
         ('if (!excluded && is_excluded(state, worker)) return false;', '', 'machines that are left out get jobs'),
     ],
@@ -86,13 +86,13 @@ MUTATIONS = {
         ('return Choice{shape, std::move(places)};', 'return Choice{0, std::move(places)};',
          'an attempt forgets its variant'),
     ],
-    'core/reservation.cpp': [
+    'core/placement/reservation.cpp': [
         ('now + later.time + kBackfillSlack <= *at_', 'true', 'backfilled jobs may take as long as they like'),
         ('if (!at_) return true;',
          'if (!at_) return false;', 'a job behind others without limits has no reservation'),
         ('if (!fits_beside) places.clear();', '', 'backfill counts no loss'),
     ],
-    'core/queue.cpp': [
+    'core/placement/queue.cpp': [
         ('cursor->oldest != line.by_age.end() && starves(cursor->oldest->first)', 'false', 'who starves is left out'),
         ('limits_.would_borrow(job), -std::int64_t{priority}',
          'limits_.would_borrow(job), std::int64_t{priority}', 'priorities are upside down'),
@@ -101,21 +101,21 @@ MUTATIONS = {
         ('if (*attempt.started_at + state.policy.min_run <= now)', '', 'preemption knows no min_run'),
         ('if (!lower && !(reclaims && limits.borrows(job))) continue;', '', 'equals preempt each other'),
     ],
-    'core/limits.cpp': [
+    'core/placement/limits.cpp': [
         ('if (now + more <= limit)', 'if (now + more <= limit + 100)', 'quotas are passed by one'),
         ('if (!late && !limits.excess(job, wanted))', 'if (!late)', 'arrays and quotas know no limit'),
         ('if (limit && accounts[name] + count > *limit)', 'if (false)', 'an account queues as many jobs as it likes'),
         ('at = policy.accounts.find(at->second.parent)',
          'at = policy.accounts.end()', "a parent's quota does not count"),
     ],
-    'core/gpu_affinity.cpp': [
+    'core/placement/gpu_affinity.cpp': [
         ('if (left >= percent &&', 'if (left > 0 &&', 'parts of GPUs are given that are not there'),
     ],
-    'core/segments.cpp': [
+    'core/placement/segments.cpp': [
         ('workers->size() / size * size', 'workers->size()', 'blocks of nodes span segments'),
         ('if (use && !one.segment.empty())', 'if (use)', 'no segment counts as one'),
     ],
-    'core/spares.cpp': [
+    'core/placement/spares.cpp': [
         ('outcome != Outcome::Infra', 'false', 'spares are used whatever the end'),
         ('others.add(job, wanted, -1);', 'return {};', 'spares are never used'),
     ],
@@ -129,7 +129,7 @@ MUTATIONS = {
          'return tries.infra_failures <= retry.infra + 1;', 'one retry too many'),
         ('} else if (job.cancel_requested) {', '} else if (false) {', 'a cancelled job is tried again'),
     ],
-    'core/allocations.cpp': [
+    'core/allocation/allocations.cpp': [
         ('found->second = std::min(found->second, by);', 'static_cast<void>(by);',
          'an allocation leaves no time for slow saves'),
     ],
@@ -148,7 +148,7 @@ MUTATIONS = {
         ('if (attempt.outcome)', 'if (false)', 'a broken gang is not stopped'),
         ('if (limit.count() > 0 && since + limit <= now) return kTimeIsUp;', '', 'no time limit'),
     ],
-    'core/dependency.cpp': [
+    'core/facts/dependency.cpp': [
         ('return ok ? Held::Yes : Held::Never;', 'return Held::Yes;', 'ok:ID is taken for any:ID'),
         ('if (!job->second.export_job) return Held::Not;', '', 'a chain goes on before the export'),
     ],
@@ -159,10 +159,10 @@ MUTATIONS = {
     'core/rules/cron.cpp': [
         ('!is_open(state, job.cron_last)', 'true', 'cron jobs pile up'),
     ],
-    'core/save_margin.cpp': [
+    'core/facts/save_margin.cpp': [
         ('limit - std::min(save_margin(save_ms), limit / 4)', 'limit', 'a time limit leaves no time to save'),
     ],
-    'core/machines.cpp': [
+    'core/facts/machines.cpp': [
         ('jobs.size() < 2', 'false', 'one job has a machine left out'),
     ],
     'core/rules/supply.cpp': [

@@ -14,9 +14,11 @@ from source import blank, expression_around, functions, line_of
 LAYERS = {
     'common': 0, 'schemas': 0,
     'spec': 1, 'tensor': 1, 'yaml': 1,
-    'core': 2, 'protocol': 2, 'plan': 2, 'families': 2, 'formats': 2, 'tokenizer': 1.5, 'corpus': 2,
+    'protocol': 2, 'plan': 2, 'families': 2, 'formats': 2, 'tokenizer': 1.5, 'corpus': 2,
     'layout': 2.2, 'io': 2.3, 'slurm': 2.6,  # io's client speaks the protocol
     'ledger': 3, 'engine': 3, 'gateway': 3, 'query': 3, 'checkpoint': 3, 'convert': 3,
+    'core_state': 1.1, 'core_facts': 1.2, 'core_apply': 1.3, 'core_placement': 1.3,
+    'core_decide': 1.4, 'core_allocation': 1.4, 'core_rules': 1.5, 'core': 2,
     'agent_core': 2.5, 'agent_host': 2.5, 'agent_logs': 2.5, 'agent_process': 2.7, 'agent': 3,
     'convert_command': 3.5, 'dispatch': 3, 'pilots': 3, 'secrets': 3, 'server': 4, 'cli': 4,
     'train_process': 3.1, 'train_simd': 3.1, 'train_comm': 3.2, 'train_ops': 3.2, 'train_cpu': 3.3,

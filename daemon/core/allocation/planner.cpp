@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "daemon/core/allocations.hpp"
-#include "daemon/core/availability.hpp"
-#include "daemon/core/find_places.hpp"
-#include "daemon/core/queue.hpp"
+#include "daemon/core/allocation/allocations.hpp"
+#include "daemon/core/facts/availability.hpp"
+#include "daemon/core/placement/find_places.hpp"
+#include "daemon/core/placement/queue.hpp"
 
 namespace roll::core {
 

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "daemon/core/allocation/budget.hpp"
-#include "daemon/core/capacity.hpp"
-#include "daemon/core/event.hpp"
-#include "daemon/core/find_places.hpp"
+#include "daemon/core/placement/capacity.hpp"
+#include "daemon/core/placement/find_places.hpp"
+#include "daemon/core/state/event.hpp"
 
 namespace roll::core {
 

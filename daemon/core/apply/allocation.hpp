@@ -1,7 +1,7 @@
 // Events of allocation queues and of Slurm allocations.
 #pragma once
 
-#include "daemon/core/event.hpp"
+#include "daemon/core/state/event.hpp"
 
 namespace roll::core {
 

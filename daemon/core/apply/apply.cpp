@@ -2,10 +2,10 @@
 
 #include "daemon/core/apply/allocation.hpp"
 #include "daemon/core/apply/attempt.hpp"
+#include "daemon/core/apply/indexing.hpp"
 #include "daemon/core/apply/job.hpp"
 #include "daemon/core/apply/site.hpp"
 #include "daemon/core/apply/worker.hpp"
-#include "daemon/core/indexing.hpp"
 
 namespace roll::core {
 namespace {

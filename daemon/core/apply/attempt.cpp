@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include "daemon/core/apply/allocation.hpp"
+#include "daemon/core/apply/faults.hpp"
 #include "daemon/core/apply/find.hpp"
-#include "daemon/core/exit_policy.hpp"
-#include "daemon/core/faults.hpp"
-#include "daemon/core/indexing.hpp"
-#include "daemon/core/save_margin.hpp"
+#include "daemon/core/apply/indexing.hpp"
+#include "daemon/core/facts/exit_policy.hpp"
+#include "daemon/core/facts/save_margin.hpp"
 
 namespace roll::core {
 namespace {

@@ -1,7 +1,7 @@
 // Events of attempts, their members, checkpoints and exports.
 #pragma once
 
-#include "daemon/core/event.hpp"
+#include "daemon/core/state/event.hpp"
 
 namespace roll::core {
 

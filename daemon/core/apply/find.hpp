@@ -2,7 +2,7 @@
 #pragma once
 
 #include "common/check.hpp"
-#include "daemon/core/state.hpp"
+#include "daemon/core/state/state.hpp"
 
 namespace roll::core {
 

@@ -4,7 +4,7 @@
 #include <iterator>
 
 #include "daemon/core/apply/find.hpp"
-#include "daemon/core/lookups.hpp"
+#include "daemon/core/facts/lookups.hpp"
 
 namespace roll::core {
 

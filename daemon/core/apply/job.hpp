@@ -1,7 +1,7 @@
 // Events of jobs.
 #pragma once
 
-#include "daemon/core/event.hpp"
+#include "daemon/core/state/event.hpp"
 
 namespace roll::core {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "common/check.hpp"
-#include "daemon/core/clock.hpp"
-#include "daemon/core/indexing.hpp"
+#include "daemon/core/apply/clock.hpp"
+#include "daemon/core/apply/indexing.hpp"
 
 namespace roll::core {
 

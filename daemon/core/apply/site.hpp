@@ -1,7 +1,7 @@
 // Events of rolld as a whole: its start, policy, secrets, use and clock.
 #pragma once
 
-#include "daemon/core/event.hpp"
+#include "daemon/core/state/event.hpp"
 
 namespace roll::core {
 

@@ -1,7 +1,7 @@
 #include "daemon/core/apply/worker.hpp"
 
+#include "daemon/core/apply/faults.hpp"
 #include "daemon/core/apply/find.hpp"
-#include "daemon/core/faults.hpp"
 
 namespace roll::core {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "common/error.hpp"
-#include "daemon/core/input.hpp"
+#include "daemon/core/state/input.hpp"
 
 namespace roll::core {
 

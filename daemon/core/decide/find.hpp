@@ -6,7 +6,7 @@
 #include <tl/expected.hpp>
 
 #include "common/error.hpp"
-#include "daemon/core/state.hpp"
+#include "daemon/core/state/state.hpp"
 
 namespace roll::core {
 

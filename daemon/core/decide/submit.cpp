@@ -5,9 +5,9 @@
 #include "common/spec/chain.hpp"
 #include "common/spec/cron.hpp"
 #include "daemon/core/decide/find.hpp"
-#include "daemon/core/dependency.hpp"
-#include "daemon/core/limits.hpp"
-#include "daemon/core/sizes.hpp"
+#include "daemon/core/decide/sizes.hpp"
+#include "daemon/core/facts/dependency.hpp"
+#include "daemon/core/placement/limits.hpp"
 
 namespace roll::core {
 namespace {

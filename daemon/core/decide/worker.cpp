@@ -5,8 +5,8 @@
 #include "daemon/core/decide/allocation.hpp"
 #include "daemon/core/decide/attempt.hpp"
 #include "daemon/core/decide/find.hpp"
-#include "daemon/core/lookups.hpp"
-#include "daemon/core/machines.hpp"
+#include "daemon/core/facts/lookups.hpp"
+#include "daemon/core/facts/machines.hpp"
 
 namespace roll::core {
 

@@ -1,7 +1,7 @@
 #include "common/spec/cron.hpp"
 
-#include "daemon/core/dependency.hpp"
-#include "daemon/core/limits.hpp"
+#include "daemon/core/facts/dependency.hpp"
+#include "daemon/core/placement/limits.hpp"
 #include "daemon/core/rules/rules.hpp"
 
 namespace roll::core {

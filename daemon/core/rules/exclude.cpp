@@ -10,11 +10,11 @@
 #include <algorithm>
 #include <set>
 
-#include "daemon/core/allocations.hpp"
-#include "daemon/core/availability.hpp"
-#include "daemon/core/capacity.hpp"
-#include "daemon/core/find_places.hpp"
-#include "daemon/core/machines.hpp"
+#include "daemon/core/allocation/allocations.hpp"
+#include "daemon/core/facts/availability.hpp"
+#include "daemon/core/facts/machines.hpp"
+#include "daemon/core/placement/capacity.hpp"
+#include "daemon/core/placement/find_places.hpp"
 #include "daemon/core/rules/rules.hpp"
 
 namespace roll::core {

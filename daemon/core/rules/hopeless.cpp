@@ -1,7 +1,7 @@
 #include <deque>
 
-#include "daemon/core/dependency.hpp"
-#include "daemon/core/lookups.hpp"
+#include "daemon/core/facts/dependency.hpp"
+#include "daemon/core/facts/lookups.hpp"
 #include "daemon/core/rules/rules.hpp"
 
 namespace roll::core {

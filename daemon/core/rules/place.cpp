@@ -1,7 +1,7 @@
-#include "daemon/core/avoided.hpp"
-#include "daemon/core/find_places.hpp"
-#include "daemon/core/queue.hpp"
-#include "daemon/core/reservation.hpp"
+#include "daemon/core/placement/avoided.hpp"
+#include "daemon/core/placement/find_places.hpp"
+#include "daemon/core/placement/queue.hpp"
+#include "daemon/core/placement/reservation.hpp"
 #include "daemon/core/rules/rules.hpp"
 
 namespace roll::core {

@@ -4,10 +4,10 @@
 // preempted at most once per `min_run` of running.
 #include <algorithm>
 
-#include "daemon/core/avoided.hpp"
-#include "daemon/core/capacity.hpp"
-#include "daemon/core/find_places.hpp"
-#include "daemon/core/queue.hpp"
+#include "daemon/core/placement/avoided.hpp"
+#include "daemon/core/placement/capacity.hpp"
+#include "daemon/core/placement/find_places.hpp"
+#include "daemon/core/placement/queue.hpp"
 #include "daemon/core/rules/rules.hpp"
 
 namespace roll::core {

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "daemon/core/allocations.hpp"
+#include "daemon/core/allocation/allocations.hpp"
 #include "daemon/core/rules/rules.hpp"
 
 namespace roll::core {

@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "daemon/core/event.hpp"
+#include "daemon/core/state/event.hpp"
 
 namespace roll::core {
 

@@ -1,8 +1,8 @@
 #include <algorithm>
 
-#include "daemon/core/exit_policy.hpp"
+#include "daemon/core/facts/exit_policy.hpp"
+#include "daemon/core/placement/spares.hpp"
 #include "daemon/core/rules/rules.hpp"
-#include "daemon/core/spares.hpp"
 
 namespace roll::core {
 namespace {

@@ -1,7 +1,7 @@
 #include <algorithm>
 
+#include "daemon/core/facts/save_margin.hpp"
 #include "daemon/core/rules/rules.hpp"
-#include "daemon/core/save_margin.hpp"
 
 namespace roll::core {
 namespace {

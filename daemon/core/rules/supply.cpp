@@ -3,7 +3,7 @@
 #include <set>
 
 #include "daemon/core/allocation/planner.hpp"
-#include "daemon/core/dependency.hpp"
+#include "daemon/core/facts/dependency.hpp"
 #include "daemon/core/rules/rules.hpp"
 
 namespace roll::core {

@@ -1,5 +1,5 @@
 // Machines on which attempts keep failing.
-#include "daemon/core/machines.hpp"
+#include "daemon/core/facts/machines.hpp"
 
 #include "tests/daemon/core/desk.hpp"
 

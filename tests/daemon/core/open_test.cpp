@@ -1,5 +1,5 @@
 // Job groups: jobs are added to an open group until it is closed.
-#include "daemon/core/indexing.hpp"
+#include "daemon/core/apply/indexing.hpp"
 #include "tests/daemon/core/desk.hpp"
 
 namespace roll::core {

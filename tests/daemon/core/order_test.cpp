@@ -1,8 +1,8 @@
 // The order of the queue, in many small worlds. Backfill never delays the first job, no job waits
 // for ever, and a preempted job has run for min_run.
-#include "daemon/core/find_places.hpp"
-#include "daemon/core/queue.hpp"
-#include "daemon/core/reservation.hpp"
+#include "daemon/core/placement/find_places.hpp"
+#include "daemon/core/placement/queue.hpp"
+#include "daemon/core/placement/reservation.hpp"
 #include "tests/daemon/core/shop.hpp"
 
 namespace roll::core {

@@ -1,6 +1,6 @@
 // Tests the requests of a job besides whole slots and GPUs: a share of a GPU, variants, network
 // segments, NUMA nodes and spares.
-#include "daemon/core/limits.hpp"
+#include "daemon/core/placement/limits.hpp"
 #include "tests/daemon/core/desk.hpp"
 
 namespace roll::core {

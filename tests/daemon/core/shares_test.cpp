@@ -1,8 +1,8 @@
 // Fair share and quotas.
 #include <cmath>
 
-#include "daemon/core/decay.hpp"
-#include "daemon/core/limits.hpp"
+#include "daemon/core/placement/limits.hpp"
+#include "daemon/core/state/decay.hpp"
 #include "tests/daemon/core/shop.hpp"
 
 namespace roll::core {

@@ -1,5 +1,5 @@
 // Begin times, deadlines and arrays.
-#include "daemon/core/lookups.hpp"
+#include "daemon/core/facts/lookups.hpp"
 #include "tests/daemon/core/desk.hpp"
 
 namespace roll::core {

@@ -1,0 +1,51 @@
+#include "daemon/core/apply/clock.hpp"
+
+#include "daemon/core/apply/indexing.hpp"
+
+namespace roll::core {
+namespace {
+
+// Shifts times by `step`. A time equal to Time{} is unset and stays.
+struct Mover {
+    std::chrono::milliseconds step;
+
+    void operator()(Time& time) const {
+        if (time != Time{}) time += step;
+    }
+    void operator()(std::optional<Time>& time) const {
+        if (time) *time += step;
+    }
+    void operator()(Job& job) const {
+        for (Time* time : {&job.submitted_at, &job.not_before}) (*this)(*time);
+        (*this)(job.ended_at);
+        for (EndedAttempt& past : job.past) {
+            for (Time* time : {&past.placed_at, &past.ended_at}) (*this)(*time);
+            (*this)(past.started_at);
+        }
+        if (!job.attempt) return;
+        (*this)(job.attempt->placed_at);
+        (*this)(job.attempt->started_at);
+    }
+    void operator()(Machine& machine) const {
+        for (Fault& fault : machine.faults) (*this)(fault.at);
+        (*this)(machine.excluded_until);
+    }
+    void operator()(Allocation& a) const {
+        for (Time* time : {&a.ordered_at, &a.granted_at, &a.used_at}) (*this)(*time);
+    }
+};
+
+}  // namespace
+
+void move_instants(State& state, std::chrono::milliseconds step) {
+    const Mover move{step};
+    for (auto& [id, job] : state.jobs) move(job);
+    for (auto& [id, worker] : state.workers) move(worker.joined_at);
+    for (auto& [name, machine] : state.machines) move(machine);
+    for (auto& [name, queue] : state.queues) move(queue.not_before);
+    for (auto& [id, allocation] : state.allocations) move(allocation);
+    for (auto& [user, use] : state.use) move(use.at);
+    state.index = make_index(state);  // the index is sorted by time
+}
+
+}  // namespace roll::core

@@ -1,0 +1,24 @@
+#include "daemon/core/facts/availability.hpp"
+
+#include "daemon/core/facts/machines.hpp"
+
+namespace roll::core {
+
+bool takes_work(const State& state, const Worker& worker, bool excluded) {
+    if (worker.draining) return false;
+    if (!excluded && is_excluded(state, worker)) return false;
+    const auto a = state.allocations.find(worker.allocation);
+    return a == state.allocations.end() || !a->second.releasing;
+}
+
+std::optional<Time> leaves_at(const State& state, const Worker& worker) {
+    const auto a = state.allocations.find(worker.allocation);
+    if (a == state.allocations.end()) return std::nullopt;
+    return a->second.ends_at - state.queues.at(a->second.queue).spec.margin();
+}
+
+bool has_time_for(const std::optional<Time>& leaves, const spec::Resources& wanted, Time now) {
+    return !leaves || now + wanted.time <= *leaves;
+}
+
+}  // namespace roll::core

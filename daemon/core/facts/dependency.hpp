@@ -1,0 +1,42 @@
+// Evaluates the dependencies of jobs (`after`).
+#pragma once
+
+#include <vector>
+
+#include "daemon/core/state/state.hpp"
+
+namespace roll::core {
+
+enum class Held { Not, Yes, Never };
+
+// Evaluates one dependency. `index` has the counts for arrays; it is State's own index, or one that
+// is being built.
+Held holds(const State& state, const spec::After& after, const Index& index);
+
+// Returns the counts for a dependency on all jobs of an array; nullptr if the array was removed.
+const AllOf* all_of(const Index& index, const spec::After& after);
+
+// Returns the job whose end decides a dependency on a single job: the named job, or its export job
+// once that is queued. Must not be called for a dependency on an array.
+JobId awaited(const State& state, const spec::After& after);
+
+// Returns whether the dependency's result may still change, because the named job or its export has
+// not ended.
+bool may_change(const State& state, const spec::After& after, const Index& index);
+
+// Returns whether the job exists and has not ended. A job that does not exist was removed, which
+// happens only after its end.
+bool is_open(const State& state, JobId id);
+
+// Returns the worst result of the job's dependencies. Never is worse than Not, and Not is worse
+// than Yes.
+Held dependencies(const State& state, const Job& job, const Index& index);
+
+// Returns whether one of the dependencies leads to `wanted`, directly or through other jobs. An
+// open group counts as waiting for the jobs in it.
+bool lead_to(const State& state, const std::vector<spec::After>& afters, JobId wanted);
+
+// Returns the first dependency of the job that can no longer be met; nullptr if there is none.
+const spec::After* impossible(const State& state, const Job& job);
+
+}  // namespace roll::core

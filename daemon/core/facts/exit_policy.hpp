@@ -1,0 +1,28 @@
+// Judges the end of an attempt by the user's rules: retry.on_exit, retry.on_log and
+// retry.no_progress.
+#pragma once
+
+#include <optional>
+#include <set>
+#include <string>
+
+#include "daemon/core/state/state.hpp"
+
+namespace roll::core {
+
+// Returns how to treat the end of the job's current attempt: the strictest action that its exit
+// code and logs select (stop, then avoid_node, then retry). nullopt if the exit code and the logs
+// select no action; then the outcome decides.
+std::optional<spec::OnExit> meaning_of(const Job& job, Outcome outcome);
+
+// Returns the labels that the end of the current attempt adds to the job.
+std::set<std::string> labels_of(const Job& job, Outcome outcome);
+
+// Returns the retry.on_log pattern that stops the job; empty if no pattern stops the job.
+std::string stopping_pattern(const Job& job, Outcome outcome);
+
+// Returns how many attempts of a training job in a row will have failed without saving a newer
+// checkpoint, once the current attempt has ended with `outcome`.
+int stalled_after(const Job& job, Outcome outcome);
+
+}  // namespace roll::core

@@ -1,0 +1,30 @@
+// Reads of State through its index that several rules share.
+#pragma once
+
+#include <set>
+#include <vector>
+
+#include "daemon/core/state/state.hpp"
+
+namespace roll::core {
+
+// Tasks has the counts of an array. Returns the array tasks for which these counts change when job
+// `id` changes: the job itself if it is a task, and the task whose model job `id` exports.
+std::vector<JobId> tasks_at(const State& state, JobId id);
+
+// Returns when the job ended; Time{} if it has not ended or was removed.
+Time ended_at(const State& state, JobId id);
+
+// Returns when a queued job may start: the later of its begin time and the end of its back-off.
+Time due_at(const Job& job);
+
+// Returns the time since which a ready job lacks only capacity: the latest of its submission, its
+// due time, its requeueing and the end of its dependencies.
+Time ready_since(const State& state, const Job& job, const Index& index);
+
+// Returns the jobs whose attempt holds resources of the worker, including members that have ended.
+const std::set<JobId>& jobs_on(const State& state, WorkerId worker);
+// Returns whether a member that has not ended is on the worker.
+bool is_busy(const State& state, WorkerId worker);
+
+}  // namespace roll::core

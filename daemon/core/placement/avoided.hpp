@@ -1,0 +1,23 @@
+// Keeps a job off the nodes where it failed (Job::avoid) if other nodes could hold the job, even if
+// these other nodes are busy now. Without this rule, jobs would often get a node on which
+// everything fails, because such a node is often free.
+#pragma once
+
+#include <set>
+#include <vector>
+
+#include "daemon/core/placement/capacity.hpp"
+
+namespace roll::core {
+
+// Returns the workers on nodes that the job avoids.
+std::set<WorkerId> avoided_workers(const State& state, const Job& job);
+
+// Returns the workers that the job must not use: all avoided workers if the job fits on the rest of
+// `all` (the whole capacity of the workers) in one of `shapes`, else no workers.
+std::set<WorkerId> shunned_workers(const State& state, const Job& job, const Room& all,
+                                   const std::vector<int>& shapes);
+
+Room without(Room room, const std::set<WorkerId>& workers);
+
+}  // namespace roll::core

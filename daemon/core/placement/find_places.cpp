@@ -1,0 +1,36 @@
+#include "daemon/core/placement/find_places.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <tuple>
+
+#include "daemon/core/placement/gpu_affinity.hpp"
+#include "daemon/core/placement/segments.hpp"
+
+namespace roll::core {
+
+// Returns the sum of free slots and free GPUs, in hundredths.
+static int amount(const Free& free) {
+    return std::accumulate(free.gpus.begin(), free.gpus.end(),
+                           kWholeGpu * static_cast<int>(free.slots.size()));
+}
+
+std::vector<Place> find_places(const spec::Resources& wanted, const Room& all,
+                               const std::set<WorkerId>& avoid) {
+    std::vector<std::tuple<bool, int, WorkerId>> order;
+    for (const auto& [id, room] : all) {
+        if (fits(wanted, room)) order.push_back({avoid.contains(id), amount(room), id});
+    }
+    std::ranges::sort(order);
+    std::vector<Candidate> candidates;
+    for (const auto& [avoided, size, id] : order)
+        candidates.push_back({id, all.at(id).segment, avoided});
+    std::vector<Place> places;
+    for (const WorkerId id : choose_workers(candidates, wanted)) {
+        places.push_back(place_on(id, all.at(id), wanted));
+        places.back().spare = std::ssize(places) > wanted.nodes;
+    }
+    return places;
+}
+
+}  // namespace roll::core

@@ -1,0 +1,17 @@
+// Finds the places where a gang fits.
+#pragma once
+
+#include <set>
+#include <vector>
+
+#include "daemon/core/placement/capacity.hpp"
+
+namespace roll::core {
+
+// Returns the places of a gang, the spares last; empty if the gang does not fit as a whole. Workers
+// in `avoid` are used only if the others do not suffice. Among the others, workers with the least
+// free capacity come first, so that wide gangs find whole nodes (segments.hpp, gpu_affinity.hpp).
+std::vector<Place> find_places(const spec::Resources& wanted, const Room& room,
+                               const std::set<WorkerId>& avoid = {});
+
+}  // namespace roll::core

@@ -1,0 +1,88 @@
+#include "daemon/core/placement/gpu_affinity.hpp"
+
+#include <algorithm>
+#include <tuple>
+
+namespace roll::core {
+namespace {
+
+int numa_of(const Free& free, int gpu) {
+    const auto index = static_cast<std::size_t>(gpu);
+    return index < free.gpu_numa.size() ? free.gpu_numa[index] : 0;
+}
+
+std::vector<int> part_of_a_gpu(const Free& free, int percent) {
+    int best = -1;
+    for (int gpu = 0; gpu < std::ssize(free.gpus); ++gpu) {
+        const int left = free.gpus[gpu];
+        if (left >= percent && (best < 0 || left < free.gpus[best])) best = gpu;
+    }
+    return {best};
+}
+
+// Returns `count` whole GPUs. Takes the NUMA node with the fewest free GPUs that suffice. If no
+// node has enough, takes the nodes with the most free GPUs first.
+std::vector<int> whole_gpus(const Free& free, int count) {
+    std::map<int, std::vector<int>> by_node;
+    for (int gpu = 0; gpu < std::ssize(free.gpus); ++gpu) {
+        if (free.gpus[gpu] == kWholeGpu) by_node[numa_of(free, gpu)].push_back(gpu);
+    }
+    std::vector<std::pair<std::tuple<bool, int, int>, const std::vector<int>*>> order;
+    for (const auto& [node, gpus] : by_node) {
+        const int size = static_cast<int>(gpus.size());
+        const bool enough = size >= count;
+        order.push_back({{!enough, enough ? size : -size, node}, &gpus});
+    }
+    std::ranges::sort(order);
+    std::vector<int> chosen;
+    for (const auto& [rank, gpus] : order) {
+        for (const int gpu : *gpus) {
+            if (std::ssize(chosen) < count) chosen.push_back(gpu);
+        }
+    }
+    std::ranges::sort(chosen);
+    return chosen;
+}
+
+// Chooses `count` slots near the chosen GPUs, evenly distributed over them. If these are too few,
+// continues with slots near the GPUs with the smallest free share, so that the slots of a free GPU
+// stay free.
+std::vector<int> slots_near(const Free& free, const std::vector<int>& gpus, int count) {
+    std::map<int, int> seen;  // by GPU: number of slots seen so far
+    // Sort key of a slot: whether its GPU was not chosen; its position among the slots of its GPU,
+    // or the free share of a GPU that was not chosen; the slot.
+    std::vector<std::tuple<bool, int, int>> order;
+    for (const int slot : free.slots) {
+        const int near = gpu_near(slot, free);
+        const bool chosen = std::ranges::count(gpus, near) > 0;
+        order.push_back({!chosen, chosen ? seen[near]++ : free.gpus[near], slot});
+    }
+    std::ranges::sort(order);
+    std::vector<int> slots;
+    for (int i = 0; i < count; ++i) slots.push_back(std::get<2>(order[i]));
+    std::ranges::sort(slots);
+    return slots;
+}
+
+}  // namespace
+
+int gpu_near(int slot, const Free& free) {
+    const std::int64_t gpus = std::ssize(free.gpus);
+    return static_cast<int>(slot * gpus / std::max(free.slots_in_all, 1));
+}
+
+Place place_on(WorkerId id, const Free& free, const spec::Resources& wanted) {
+    Place place{.worker = id, .slots = {}, .gpus = {}, .gpu_percent = wanted.gpu_percent};
+    if (wanted.gpus_per_node > 0) {
+        place.gpus = wanted.gpu_percent < kWholeGpu ? part_of_a_gpu(free, wanted.gpu_percent)
+                                                    : whole_gpus(free, wanted.gpus_per_node);
+    }
+    if (free.gpus.empty()) {
+        place.slots.assign(free.slots.begin(), free.slots.begin() + wanted.slots_per_node);
+    } else {
+        place.slots = slots_near(free, place.gpus, wanted.slots_per_node);
+    }
+    return place;
+}
+
+}  // namespace roll::core

@@ -1,0 +1,80 @@
+// The limits that the policy and arrays set, and fair shares, applied to the jobs that run or were
+// started in this turn.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "daemon/core/state/state.hpp"
+
+namespace roll::core {
+
+// A limit that a job would exceed if it started now.
+struct Excess {
+    std::string rule;  // kind of limit: "array" or "quota"
+    std::string why;   // one sentence about the excess
+    // Setting in rolld.yaml, e.g. "accounts.lab.gpus"; empty if raising it does not help.
+    std::string setting;
+    // The change to make if the job exceeds the limit even with nothing else running; empty if the
+    // job can start once other jobs end.
+    std::string remedy{};
+};
+
+class Limits {
+  public:
+    Limits(const State& state, Time now);
+
+    // Returns the limit that the job would exceed if it ran with `wanted`, one of its variants;
+    // nullopt if it may start.
+    std::optional<Excess> excess(const Job& job, const spec::Resources& wanted) const;
+    // Counts the job as running with `wanted`; `sign` = -1 removes the job from the counts again.
+    void add(const Job& job, const spec::Resources& wanted, int sign = 1);
+
+    // Returns the job's sort key for fair share; a smaller key comes first. The key has one number
+    // for each level of accounts from the top, and one for the user: the use divided by the share.
+    // Empty without fair share.
+    std::vector<std::int64_t> rank(const Job& job) const;
+
+    // Returns whether an account of the running job borrows: it uses more than its own quota.
+    bool borrows(const Job& job) const;
+    // Returns whether each variant in which the job may start now would make one of its accounts
+    // borrow. False if there is no such variant.
+    bool would_borrow(const Job& job) const;
+    // Returns whether the job would stay within the own quota of the first account that has one,
+    // from the job's account upwards. False if no account has one.
+    bool owns(const Job& job) const;
+
+  private:
+    struct Sum {
+        int slots = 0;
+        int gpu_hundredths = 0;
+        std::int64_t gpu_ms = 0;
+        std::int64_t gpu_ms_spent = 0;  // part of `gpu_ms` from ended attempts
+        std::int64_t used = 0;          // fair-share use, decayed
+    };
+    void add_to(Sum& sum, const spec::Resources& resources, int sign) const;
+    bool is_over(const Job& job, const spec::Resources& wanted, bool started) const;
+    std::int64_t score(const Sum& sum, int share) const;
+
+    const State& state_;
+    std::map<std::string, Sum> accounts_{};
+    std::map<std::string, Sum> users_{};
+    std::map<User, Sum> users_of_{};  // by account and user
+    std::map<JobId, int> arrays_{};
+};
+
+// Returns the variants in which the job may start now: it stays within the limits and can end
+// before its deadline.
+std::vector<int> allowed_shapes(const Job& job, const Limits& limits, Time now);
+
+// Returns the limit on the number of jobs that `count` more jobs of this user would exceed; nullopt
+// if none.
+std::optional<Excess> too_many_jobs(const State& state, const User& user, int count);
+
+// Returns `account` and its ancestors, the topmost last.
+std::vector<std::string> account_path(const spec::Policy& policy, const std::string& account);
+
+}  // namespace roll::core

@@ -1,0 +1,58 @@
+// Visits the ready jobs in the order in which they may start.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "daemon/core/placement/limits.hpp"
+
+namespace roll::core {
+
+// Sort key of ready jobs. Jobs that have waited for the policy's `starve_after` come first, by age.
+// Then come jobs that need not borrow; then higher priority; then, with fair share, less use of the
+// account's and user's shares; then the older job. Once a job has waited for `starve_after`, only
+// jobs that became ready earlier are therefore ahead of it.
+struct Rank {
+    bool fresh = true;  // the job has not waited for `starve_after`
+    Time since{};       // since when a job that has waited for `starve_after` is ready; else unset
+    bool borrows = false;
+    std::int64_t low_priority = 0;
+    std::vector<std::int64_t> use{};  // see Limits::rank
+    JobId job;
+    friend auto operator<=>(const Rank&, const Rank&) = default;
+};
+class Queue {
+  public:
+    // `limits` must outlive this queue. Jobs that the caller adds to `limits` affect the order.
+    Queue(const State& state, Time now, const Limits& limits);
+
+    // Returns the next job to try; nullopt at the end.
+    std::optional<JobId> next();
+    // Skips the remaining jobs of the group of the job that next() returned.
+    void drop() { last_ = nullptr; }
+
+  private:
+    // Position of the next job within a group.
+    struct Cursor {
+        const Line* line = nullptr;
+        std::set<std::pair<Time, JobId>>::const_iterator oldest{};
+        std::set<Turn>::const_iterator turn{};
+    };
+    bool starves(Time since) const { return since + state_.policy.starve_after <= now_; }
+    void enter(Cursor* cursor);
+    void sort_anew();
+
+    const State& state_;
+    Time now_;
+    const Limits& limits_;
+    std::vector<Cursor> cursors_{};
+    std::set<std::pair<Rank, Cursor*>> heads_{};
+    Cursor* last_ = nullptr;
+};
+
+// Returns all ready jobs in order.
+std::vector<JobId> due_jobs(const State& state, Time now);
+
+}  // namespace roll::core

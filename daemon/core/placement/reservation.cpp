@@ -1,0 +1,105 @@
+#include "daemon/core/placement/reservation.hpp"
+
+#include <algorithm>
+
+#include "daemon/core/placement/find_places.hpp"
+#include "daemon/core/placement/gpu_affinity.hpp"
+
+namespace roll::core {
+
+std::optional<Time> latest_end(const spec::JobSpec& spec, std::chrono::seconds limit, Time began,
+                               Time now) {
+    std::optional<Time> end = spec.deadline;
+    if (limit.count() > 0) end = std::min(end.value_or(Time::max()), began + limit);
+    return end ? std::optional(std::max(*end, now)) : std::nullopt;
+}
+
+std::optional<Time> latest_end(const Job& job, Time now) {
+    const Attempt& attempt = *job.attempt;
+    return latest_end(job.spec, job.resources().time,
+                      attempt.started_at.value_or(attempt.placed_at), now);
+}
+
+Reservation::Reservation(const spec::Resources& wanted, const Room& free, const Room& all,
+                         std::vector<Holder> held)
+    : wanted_(wanted),
+      room_(free) {
+    std::erase_if(held, [](const Holder& holder) { return !holder.until; });
+    std::ranges::stable_sort(held, {}, &Holder::until);
+    for (const auto& [id, room] : room_) {
+        if (fits(wanted_, room)) fitting_.insert(id);
+    }
+    const auto enough = [&] {
+        if (std::ssize(fitting_) < wanted_.workers()) return false;
+        return wanted_.segment <= 1 || !find_places(wanted_, room_).empty();
+    };
+    for (auto holder = held.begin(); holder != held.end();) {
+        const Time until = *holder->until;
+        for (; holder != held.end() && *holder->until == until; ++holder) {
+            give(room_, holder->places);
+            for (const Place& place : holder->places) {
+                const auto found = room_.find(place.worker);
+                if (found != room_.end() && fits(wanted_, found->second))
+                    fitting_.insert(place.worker);
+            }
+        }
+        if (!enough()) continue;
+        at_ = until;
+        return;
+    }
+    room_ = all;
+    count_fitting();
+}
+
+void Reservation::count_fitting() {
+    fitting_.clear();
+    for (const auto& [id, room] : room_) {
+        if (fits(wanted_, room)) fitting_.insert(id);
+    }
+}
+
+bool Reservation::ends_before(const spec::Resources& later, Time now) const {
+    return at_ && later.time.count() > 0 && now + later.time + kBackfillSlack <= *at_;
+}
+
+// Returns whether the worker could no longer hold a member of the first job if it held one of
+// `later`.
+bool Reservation::costs(WorkerId worker, const spec::Resources& later) const {
+    if (!fitting_.contains(worker)) return false;
+    if (!at_) return true;
+    Room one{{worker, room_.at(worker)}};
+    if (!fits(later, one.at(worker))) return true;
+    take(one, {place_on(worker, one.at(worker), later)});
+    return !fits(wanted_, one.at(worker));
+}
+
+std::vector<Place> Reservation::places_beside(const spec::Resources& later, const Room& free,
+                                              Time now, std::set<WorkerId> avoid) {
+    if (ends_before(later, now)) return find_places(later, free, avoid);
+    std::set<WorkerId> costly;
+    for (const auto& [id, room] : free) {
+        if (costs(id, later)) costly.insert(id);
+    }
+    avoid.insert(costly.begin(), costly.end());
+    auto places = find_places(later, free, avoid);
+    if (places.empty()) return places;
+    const auto is_costly = [&](const Place& place) { return costly.contains(place.worker); };
+    if (!at_) return std::ranges::any_of(places, is_costly) ? std::vector<Place>{} : places;
+    take(room_, places);  // check whether the first job still fits beside `places`
+    const bool fits_beside = !find_places(wanted_, room_).empty();
+    give(room_, places);
+    if (!fits_beside) places.clear();
+    return places;
+}
+
+void Reservation::add(const spec::Resources& later, const std::vector<Place>& places, Time now) {
+    const bool gone_then = at_ && later.time.count() > 0 && now + later.time <= *at_;
+    if (!at_ || gone_then) return;
+    take(room_, places);
+    for (const Place& place : places) {
+        const auto room = room_.find(place.worker);
+        if (room != room_.end() && !fits(wanted_, room->second)) fitting_.erase(place.worker);
+    }
+}
+
+}  // namespace roll::core

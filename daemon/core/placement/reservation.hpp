@@ -1,0 +1,65 @@
+// Backfill (EASY): the first job that must wait gets a reservation. A later job may start only
+// where it cannot delay the first job, assuming that every job uses its whole time limit.
+//
+// The reservation is the earliest time at which the first job fits if each running attempt ends at
+// its limit. A later job may take resources if it ends before that time, or if the first job then
+// still fits. The time is unknown if attempts without a limit are in the way. Then the later job
+// may only take workers that the first job cannot use at all.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "daemon/core/placement/capacity.hpp"
+
+namespace roll::core {
+
+// How much longer than its limit a backfilled attempt is assumed to take, to start, to save and to
+// stop.
+inline constexpr auto kBackfillSlack = std::chrono::seconds(30);
+
+// The places that an attempt holds, and the time until which it holds them; nullopt: unknown.
+struct Holder {
+    std::optional<Time> until;
+    std::vector<Place> places;
+};
+
+class Reservation {
+  public:
+    // `free` is the capacity that is free now, and `all` is the whole capacity of the workers that
+    // the job may use. `held` lists the attempts that hold the difference. It may also contain
+    // places on other workers.
+    Reservation(const spec::Resources& wanted, const Room& free, const Room& all,
+                std::vector<Holder> held);
+
+    // Returns the time at which the job starts at the latest; nullopt if unknown.
+    std::optional<Time> at() const { return at_; }
+
+    // Returns places in `free` for a later job that starts now; empty if the later job does not fit
+    // or would delay the first job.
+    std::vector<Place> places_beside(const spec::Resources& later, const Room& free, Time now,
+                                     std::set<WorkerId> avoid);
+    // Records that a later job was given `places`.
+    void add(const spec::Resources& later, const std::vector<Place>& places, Time now);
+
+  private:
+    bool ends_before(const spec::Resources& later, Time now) const;
+    bool costs(WorkerId worker, const spec::Resources& later) const;
+    void count_fitting();
+
+    spec::Resources wanted_;
+    std::optional<Time> at_{};
+    Room room_;  // free capacity at the time at_
+    std::set<WorkerId> fitting_{};
+};
+
+// Returns when the job's attempt ends at the latest, without the time for stopping. nullopt if the
+// attempt has no limit or is already stopping.
+std::optional<Time> latest_end(const Job& job, Time now);
+// Like latest_end() above, for an attempt with the time limit `limit` that began at `began`.
+std::optional<Time> latest_end(const spec::JobSpec& spec, std::chrono::seconds limit, Time began,
+                               Time now);
+
+}  // namespace roll::core

@@ -1,0 +1,51 @@
+#include "daemon/core/placement/spares.hpp"
+
+#include <algorithm>
+
+#include "daemon/core/placement/capacity.hpp"
+#include "daemon/core/placement/find_places.hpp"
+#include "daemon/core/placement/limits.hpp"
+
+namespace roll::core {
+namespace {
+
+// Returns the attempt's resources on those of its workers that take jobs and are heard from.
+Room held_room(const State& state, const Attempt& attempt, Time now) {
+    const Room all = all_room(state, now);
+    Room held;
+    for (const Place& place : attempt.places) {
+        const auto worker = all.find(place.worker);
+        const bool failed =
+            worker != all.end() && state.workers.at(place.worker).node == attempt.blamed;
+        if (worker == all.end() || failed) continue;
+        Free& free = held[place.worker];
+        free = worker->second;
+        free.slots = place.slots;
+        std::ranges::fill(free.gpus, 0);
+        for (const int gpu : place.gpus)
+            free.gpus.at(static_cast<std::size_t>(gpu)) = place.gpu_percent;
+    }
+    return held;
+}
+
+}  // namespace
+
+std::vector<Place> places_with_spares(const State& state, const Job& job, Outcome outcome,
+                                      Time now) {
+    spec::Resources wanted = job.resources();
+    if (wanted.spares == 0 || outcome != Outcome::Infra || job.held) return {};
+    if (state.adopting || state.stopped) return {};
+    if (job.spec.begin.value_or(now) > now) return {};  // the user has changed the begin time
+    Limits others(state, now);
+    others.add(job, wanted, -1);
+    const auto shapes = allowed_shapes(job, others, now);
+    if (std::ranges::count(shapes, job.attempt->variant) == 0) return {};
+    const Room held = held_room(state, *job.attempt, now);
+    for (; wanted.spares >= 0; --wanted.spares) {
+        auto places = find_places(wanted, held);
+        if (!places.empty()) return places;
+    }
+    return {};
+}
+
+}  // namespace roll::core

@@ -1,0 +1,45 @@
+// The actions that rolld must still carry out. They are derived from State and never stored. After
+// a crash the same State yields the same actions again. Each action therefore names its attempt,
+// and carrying it out twice does no harm.
+#pragma once
+
+#include <variant>
+
+#include "daemon/core/state/state.hpp"
+
+namespace roll::core {
+
+struct StartMember {
+    WorkerId worker;
+    AttemptKey attempt;
+    auto operator<=>(const StartMember&) const = default;
+};
+struct KeepMember {
+    WorkerId worker;
+    AttemptKey attempt;
+    auto operator<=>(const KeepMember&) const = default;
+};
+struct StopMember {
+    WorkerId worker;
+    AttemptKey attempt;
+    auto operator<=>(const StopMember&) const = default;
+};
+
+struct OrderAllocation {
+    AllocationId allocation;
+    auto operator<=>(const OrderAllocation&) const = default;
+};
+struct WatchAllocation {
+    AllocationId allocation;
+    auto operator<=>(const WatchAllocation&) const = default;
+};
+struct GiveBackAllocation {
+    AllocationId allocation;
+    auto operator<=>(const GiveBackAllocation&) const = default;
+};
+
+using Action = std::variant<StartMember, KeepMember, StopMember>;
+// Actions towards Slurm. Each names its order, so that carrying it out twice does no harm.
+using SlurmAction = std::variant<OrderAllocation, WatchAllocation, GiveBackAllocation>;
+
+}  // namespace roll::core

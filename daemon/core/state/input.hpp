@@ -1,0 +1,72 @@
+// Inputs: claims and requests from outside the core. An input is not yet a fact, because decide()
+// may refuse it.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "daemon/core/state/event.hpp"
+
+namespace roll::core {
+
+// In every input, `by` is the user who requests it.
+// clang-format off
+struct Started { std::uint64_t at_least = 0; bool adopting = false; };  // rolld started: raises the incarnation
+struct Submit { std::string key; std::string user; spec::JobSpec spec; };
+struct SetPolicy { spec::Policy policy; };             // the content of rolld.yaml
+struct SetSecrets { SecretNames names; };              // names of all existing secrets
+struct Cancel { JobId job; std::string reason; std::string by{}; };
+struct Close { JobId job; std::string by{}; };                           // closes a job group
+struct Hold { JobId job; bool held = true; std::string by{}; };
+struct SetPriority { JobId job; int priority = 0; std::string by{}; };
+struct SetBegin { JobId job; Time begin{}; std::string by{}; };          // ends a back-off, too
+struct AskCheckpoint { JobId job; std::string by{}; };                   // asks for a checkpoint at the next step boundary
+struct Drain { std::string node; bool draining = true; std::string by{}; };
+// Applies to all nodes, including nodes that join later. nullopt: dispatch is resumed.
+struct StopDispatch { std::optional<std::string> why; std::string by{}; };
+struct WorkerHello {
+    std::string node; std::string session; int slots = 0; int gpus = 0;
+    std::optional<Pilot> pilot{}; std::uint64_t generation = 0;
+    std::string segment{}; std::vector<int> gpu_numa{};
+};
+struct WorkerHeard { WorkerId worker; bool heard = true; };              // false: the worker missed two heartbeats
+struct Adopted { };                                                     // enough beats have been published since a take-over or a restore
+struct WorkerGone { WorkerId worker; std::string reason; };             // the worker was silent for too long and is lost
+struct NodeDown { WorkerId worker; std::string reason; };               // the worker is silent, and Slurm reports its node down
+struct MemberStarted { WorkerId worker; AttemptKey attempt; };          // the member's ranks have started
+struct MemberExited { WorkerId worker; AttemptKey attempt; Outcome outcome = Outcome::Done; int exit_code = 0; std::string reason;
+    std::vector<int> matched{};
+};
+struct StaleClaim { WorkerId worker; AttemptKey attempt; };             // the worker runs an attempt that is not current (FENCED)
+struct MemberUnknown { WorkerId worker; AttemptKey attempt; };          // the worker should run the attempt but does not report it
+struct CheckpointWritten { WorkerId worker; AttemptKey attempt; std::int64_t step = 0; std::string directory;
+    std::uint64_t asked = 0; std::int64_t save_ms = 0;
+};
+// `token`: the attempt that wrote the checkpoint.
+struct CheckpointDeleted { WorkerId worker; AttemptKey attempt; std::int64_t step = 0; Token token; };
+struct ExportWritten { WorkerId worker; AttemptKey attempt; std::string directory; };
+struct AddQueue { spec::PilotQueue queue; std::string by{}; };
+struct PauseQueue { std::string queue; bool paused = true; std::string by{}; };
+struct RemoveQueue { std::string queue; std::string by{}; };
+struct OrderAnswered { AllocationId allocation; bool accepted = false; std::string slurm_job; std::string reason; };  // result of sbatch
+struct OrderSeen {                                                      // a row of squeue
+    AllocationId allocation; std::string slurm_job;
+    SlurmPhase phase = SlurmPhase::Pending; std::string reason;
+    std::optional<Time> began{}; std::optional<Time> ends{};
+};
+struct OrderMissing { AllocationId allocation; std::string reason; };   // Slurm no longer knows the order's job
+struct Tick { std::chrono::milliseconds stepped{}; };                   // time has passed; `stepped`: by how much the wall clock was set
+// clang-format on
+
+using Input =
+    std::variant<Started, Submit, SetPolicy, Cancel, Hold, SetPriority, SetBegin, Drain,
+                 WorkerHello, WorkerGone, MemberStarted, MemberExited, MemberUnknown,
+                 CheckpointWritten, CheckpointDeleted, ExportWritten, Tick, AddQueue, PauseQueue,
+                 RemoveQueue, OrderAnswered, OrderSeen, OrderMissing, AskCheckpoint, WorkerHeard,
+                 Adopted, StopDispatch, Close, SetSecrets, NodeDown, StaleClaim>;
+
+}  // namespace roll::core

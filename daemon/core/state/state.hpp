@@ -1,0 +1,112 @@
+// The current state of rolld: exactly the result of applying the ledger's events. Nothing in it
+// comes from a clock, a socket or a random source.
+//
+// Containers are ordered (std::map), so that every iteration over State is deterministic.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/boxed.hpp"
+#include "common/ids.hpp"
+#include "common/spec/job.hpp"
+#include "common/spec/policy.hpp"
+#include "common/time.hpp"
+#include "daemon/core/state/allocation.hpp"
+#include "daemon/core/state/attempt.hpp"
+#include "daemon/core/state/index.hpp"
+#include "daemon/core/state/machine.hpp"
+#include "daemon/core/state/secrets.hpp"
+#include "daemon/core/state/use.hpp"
+
+namespace roll::core {
+
+// Queued -> Running -> Done | Failed | Cancelled; Running -> Queued on retry; Queued -> Cancelled.
+enum class JobPhase { Queued, Running, Done, Failed, Cancelled };
+constexpr bool is_over(JobPhase phase) { return phase >= JobPhase::Done; }
+
+struct Job {
+    spec::JobSpec spec;  // in `output`, "{id}" is already replaced
+    std::string key;     // idempotency key that the client chose
+    std::string user;
+    Time submitted_at{};
+    JobPhase phase = JobPhase::Queued;
+    bool held = false;
+    bool cancel_requested = false;
+    std::string cancel_reason{};
+    Time not_before{};    // end of the back-off: no placement before this time
+    bool due = true;      // the begin time and the back-off have passed
+    JobId array{};        // first job of its array; 0: not in an array
+    bool closed = false;  // this group takes no more jobs
+    JobId cron_last{};    // newest job that this cron job queued; 0: none
+    int infra_failures = 0;
+    int app_failures = 0;
+    int timeouts = 0;
+    int preemptions = 0;
+    std::int64_t best_step = 0;      // step of its newest checkpoint when its last attempt ended
+    int stalled = 0;                 // failures in a row without a newer checkpoint
+    std::set<std::string> avoid{};   // nodes to avoid after an on_exit rule or two failures there
+    std::set<std::string> labels{};  // labels added by retry.on_exit and retry.on_log
+    std::uint64_t attempts = 0;      // number of attempts so far
+    Boxed<Attempt> attempt{};        // current attempt; set exactly if phase is Running
+    std::vector<EndedAttempt> past{};
+    std::vector<Checkpoint> checkpoints{};  // ascending by step, newest last
+    std::vector<std::int64_t> save_ms{};    // durations of its newest saves in ms
+    std::string exported{};                 // directory of the HF export written by this job
+    std::optional<JobId> export_job{};      // the convert job that exports this job's model
+    std::optional<Time> ended_at{};
+    int exit_code = 0;
+    std::string reason{};  // one sentence: why the job failed or was cancelled
+    friend bool operator==(const Job&, const Job&) = default;
+
+    // Returns the resources of the current attempt, or of variant 0 if there is none.
+    const spec::Resources& resources() const { return spec.shape(attempt ? attempt->variant : 0); }
+};
+
+// One incarnation of a roll-worker process.
+struct Worker {
+    std::string node;     // host name, unique among live workers
+    std::string session;  // random, chosen at the start of the process; identifies the incarnation
+    int slots = 0;
+    int gpus = 0;
+    bool draining = false;  // gets no new work
+    bool quiet = false;     // not heard from lately, or not since rolld's start; gets no new work
+    Time joined_at{};
+    AllocationId allocation{};    // allocation that the worker runs in; 0: none
+    std::string segment{};        // network segment; empty: unknown
+    std::vector<int> gpu_numa{};  // NUMA node of each GPU; empty: unknown
+    friend bool operator==(const Worker&, const Worker&) = default;
+};
+
+struct State {
+    // The incarnation of rolld, raised at each start before anything else.
+    std::uint64_t incarnation = 0;
+    bool adopting = false;  // after a take-over or a restore: no job is started
+    // The reason that a user gave for starting and ordering nothing.
+    std::optional<std::string> stopped{};
+    spec::Policy policy;
+    SecretNames secrets{};
+    std::map<JobId, Job> jobs;
+    std::map<WorkerId, Worker> workers;
+    std::map<std::string, std::map<std::string, JobId>> keys;  // by user, then by idempotency key
+    // By node: the sessions of the workers that joined there, oldest first. Only the newest may
+    // join again.
+    std::map<std::string, std::vector<std::string>> sessions;
+    // By node: generation of its newest roll-worker.
+    std::map<std::string, std::uint64_t> generations;
+    std::map<std::string, AllocationQueue> queues;  // by name
+    std::map<AllocationId, Allocation> allocations;
+    std::uint64_t next_allocation = 1;
+    std::uint64_t next_job = 1;
+    std::uint64_t next_worker = 1;
+    std::map<User, Use> use;
+    std::map<std::string, Machine> machines;  // machines with faults, by name
+    Index index;                              // derived from the other fields
+    friend bool operator==(const State&, const State&) = default;
+};
+
+}  // namespace roll::core
