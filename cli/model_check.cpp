@@ -8,7 +8,7 @@
 
 #include "common/files.hpp"
 #include "common/spec/sizes.hpp"
-#include "worker/convert/source.hpp"
+#include "worker/convert/open.hpp"
 #include "worker/convert/source_config.hpp"
 #include "worker/families/model.hpp"
 #include "worker/formats/bytes_tokenizer.hpp"

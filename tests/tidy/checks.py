@@ -36,7 +36,7 @@ PURE_NAMES = re.compile(
     r'|mt19937\w*|random_device|this_thread|mutex|atomic)\b')
 FLOATING = re.compile(r'\b(float|double)\b')
 # Folders without knots: no module (x.hpp with x.cpp) there includes itself through other modules.
-KNOT_FREE = ('daemon/core/', 'worker/agent/', 'worker/train/')
+KNOT_FREE = ('daemon/core/', 'worker/agent/', 'worker/convert/', 'worker/train/')
 # Third parties and the folders that may include them.
 THIRD_PARTIES = [
     (re.compile(r'#include <(torch|ATen|c10|caffe2|gloo)/'), ('worker/train/',)),

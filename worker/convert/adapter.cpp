@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <set>
 
 #include "worker/convert/adapter_experts.hpp"
 #include "worker/convert/adapter_native.hpp"
+#include "worker/convert/source_config.hpp"
 
 namespace roll::convert {
 namespace {
@@ -241,30 +241,22 @@ class Converter {
     std::map<std::string, const tensor::StridedView*> whole_;
 };
 
-bool has_config(const fs::path& directory) {
-    std::error_code error;
-    return fs::is_regular_file(directory / "adapter_config.json", error);
-}
-
-AdapterPlace place_of(const fs::path& directory, const std::string& name) {
-    std::error_code error;
-    const bool peft = fs::exists(directory / "adapter_model.safetensors", error) ||
-                      fs::exists(directory / "adapter_model.bin", error);
-    return {name, directory, !peft};
-}
-
 }  // namespace
 
-std::vector<AdapterPlace> find_adapters(const fs::path& directory) {
-    std::vector<AdapterPlace> places;
-    if (has_config(directory)) places.push_back(place_of(directory, "default"));
-    std::error_code error;
-    std::set<fs::path> folders;
-    for (const auto& entry : fs::directory_iterator(directory, error))
-        if (has_config(entry.path())) folders.insert(entry.path());
-    for (const fs::path& folder : folders)
-        places.push_back(place_of(folder, folder.filename().string()));
-    return places;
+Result<Source> open_base(const fs::path& base_directory, const fs::path& config,
+                         const fs::path& adapters, const families::Families& families) {
+    Source base;
+    base.directory = adapters;
+    std::vector<fs::path> places{adapters};
+    if (const auto adapter = formats::read_adapter_config(adapters)) {
+        const auto name = adapter->find("base_model_name_or_path");
+        if (name != adapter->end() && name->is_string())
+            places.emplace_back(name->get<std::string>());
+    }
+    const fs::path& given = base_directory.empty() ? config : base_directory;
+    ROLL_TRY_VOID(find_config(base, families, places, given));
+    ROLL_TRY_VOID(use_tensors(base, false));
+    return base;
 }
 
 Result<formats::Adapter> open_adapter(const AdapterPlace& place, const Source& base) {

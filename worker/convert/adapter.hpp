@@ -14,20 +14,18 @@
 #include <vector>
 
 #include "common/error.hpp"
+#include "worker/convert/adapter_place.hpp"
 #include "worker/convert/source.hpp"
 #include "worker/formats/peft.hpp"
 
 namespace roll::convert {
 
-struct AdapterPlace {
-    std::string name;  // name of the adapter: its folder's name, or "default" if it is in no folder
-    std::filesystem::path directory;
-    bool native = false;  // true: Megatron rank files; false: PEFT files
-};
-
-// Returns the adapters in `directory` and in its direct subfolders, found by their
-// adapter_config.json. Empty if there are none.
-std::vector<AdapterPlace> find_adapters(const std::filesystem::path& directory);
+// Opens the config and the tensor names of the adapters' base model, without its tensors. Looks in
+// `base_directory` if it is given, else in `config` if it is given, else beside the adapters and in
+// the directory that the adapters name.
+Result<Source> open_base(const std::filesystem::path& base_directory,
+                         const std::filesystem::path& config, const std::filesystem::path& adapters,
+                         const families::Families& families);
 
 // Reads a native or PEFT adapter. The modules of the result have HuggingFace names. `base` holds
 // the model's config and tensor names, as use_tensors() sets them; if `base` has no tensors,

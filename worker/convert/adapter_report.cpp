@@ -1,7 +1,5 @@
 #include "worker/convert/adapter_report.hpp"
 
-#include "worker/convert/adapter_target.hpp"
-
 namespace roll::convert {
 namespace {
 

@@ -8,9 +8,9 @@
 #include "worker/convert/adapter_experts.hpp"
 #include "worker/convert/adapter_source.hpp"
 #include "worker/convert/archives.hpp"
+#include "worker/convert/carry_out.hpp"
 #include "worker/convert/companions.hpp"
 #include "worker/convert/dist_target.hpp"
-#include "worker/convert/gather.hpp"
 #include "worker/convert/mca_layout.hpp"
 #include "worker/convert/source_config.hpp"
 #include "worker/convert/staging.hpp"
@@ -46,14 +46,15 @@ struct Written {
     tensor::DType dtype = tensor::DType::F32;
 };
 
-Result<void> write_peft(const Adapter& adapter, const Source& base, const Request& request,
-                        const fs::path& directory, const Hooks& hooks, Written& written) {
+Result<void> write_peft(const Adapter& adapter, const Source& base, const Output& output,
+                        const Run& run, const fs::path& directory, const Hooks& hooks,
+                        Written& written) {
     const Adapter joined = join_experts(adapter, base);
     const Source source = source_of(peft_tensors(joined));
     std::vector<Stored> layout = hf_layout(source.model);
     for (Stored& stored : layout) stored.file = kPeftFile;
-    ROLL_TRY(const Plan plan, make_plan(source, layout, request.dtype));
-    ROLL_TRY_VOID(carry_out(source, plan, directory, request, hooks));
+    ROLL_TRY(const Plan plan, make_plan(source, layout, output.dtype));
+    ROLL_TRY_VOID(carry_out(source, plan, directory, run, hooks));
     std::vector<NativeLora> modules;
     for (const formats::LoraModule& one : joined.modules)
         modules.push_back({one.module, one.a.info.shape[0], one.scale});
@@ -71,32 +72,33 @@ Result<void> write_peft(const Adapter& adapter, const Source& base, const Reques
     written.bytes += plan.bytes;
     written.dtype = plan.dtype;
     ROLL_TRY_VOID(write_file_atomically(directory / "adapter_config.json", config.dump(2) + "\n"));
-    if (!request.verify) return {};
+    if (!run.verify) return {};
     return check_written(adapter, source_of(peft_tensors(adapter)), {"", directory, false}, base,
                          hooks.stopped);
 }
 
-formats::McaConfig layout_config(const Source& base, const Request& request) {
+formats::McaConfig layout_config(const Source& base, const Output& output) {
     formats::McaConfig config = base.config;
-    config.layout = request.layout;
-    config.grouped_experts = request.grouped_experts.value_or(config.grouped_experts);
-    config.local_names = request.local_names.value_or(config.local_names);
+    config.layout = output.layout;
+    config.grouped_experts = output.grouped_experts.value_or(config.grouped_experts);
+    config.local_names = output.local_names.value_or(config.local_names);
     return config;
 }
 
 // Writes a native adapter. Writes rank files or, for a distributed checkpoint, one file that does
 // not depend on ranks.
-Result<void> write_native(const Adapter& adapter, const Source& base, const Request& request,
-                          const fs::path& directory, const Hooks& hooks, Written& written) {
-    const bool distributed = request.to == Format::TorchDist;
+Result<void> write_native(const Adapter& adapter, const Source& base, const Output& output,
+                          const Run& run, const fs::path& directory, const Hooks& hooks,
+                          Written& written) {
+    const bool distributed = output.to == Format::TorchDist;
     ROLL_TRY(NativeAdapter native, to_native(adapter, base));
-    formats::McaConfig config = layout_config(base, request);
+    formats::McaConfig config = layout_config(base, output);
     if (distributed) config.layout = {};
     ROLL_TRY(const auto layout,
              distributed ? torch_dist_layout(native.source, config)
                          : mca_layout(native.source.native, native.source.model, config));
-    ROLL_TRY(const Plan plan, make_plan(native.source, layout, request.dtype));
-    ROLL_TRY_VOID(carry_out(native.source, plan, directory, request, hooks));
+    ROLL_TRY(const Plan plan, make_plan(native.source, layout, output.dtype));
+    ROLL_TRY_VOID(carry_out(native.source, plan, directory, run, hooks));
     ROLL_TRY_VOID(formats::write_mca_root(directory, config, plan.dtype));
     if (distributed)
         ROLL_TRY_VOID(
@@ -112,15 +114,15 @@ Result<void> write_native(const Adapter& adapter, const Source& base, const Requ
     written.dtype = plan.dtype;
     ROLL_TRY_VOID(
         write_file_atomically(directory / "adapter_config.json", written_config.dump(2) + "\n"));
-    if (!request.verify) return {};
+    if (!run.verify) return {};
     return check_written(adapter, native.source, {"", directory, true}, base, hooks.stopped);
 }
 
-Result<void> write_root(const Source& base, const Request& request, Format to, tensor::DType dtype,
+Result<void> write_root(const Source& base, const Output& output, Format to, tensor::DType dtype,
                         const fs::path& directory) {
     ROLL_TRY_VOID(write_companion_files(base, directory));
     if (to != Format::Peft) {
-        formats::McaConfig config = layout_config(base, request);
+        formats::McaConfig config = layout_config(base, output);
         if (to == Format::TorchDist) config.layout = {};
         return formats::write_mca_root(directory, config, dtype);
     }
@@ -129,59 +131,42 @@ Result<void> write_root(const Source& base, const Request& request, Format to, t
 
 }  // namespace
 
-Result<Source> open_base(const fs::path& base_directory, const fs::path& config,
-                         const fs::path& adapters, const families::Families& families) {
-    Source base;
-    base.directory = adapters;
-    std::vector<fs::path> places{adapters};
-    if (const auto adapter = formats::read_adapter_config(adapters)) {
-        const auto name = adapter->find("base_model_name_or_path");
-        if (name != adapter->end() && name->is_string())
-            places.emplace_back(name->get<std::string>());
-    }
-    const fs::path& given = base_directory.empty() ? config : base_directory;
-    ROLL_TRY_VOID(find_config(base, families, places, given));
-    ROLL_TRY_VOID(use_tensors(base, false));
-    return base;
-}
-
-Result<Report> convert_adapters(const Request& request, const families::Families& families,
-                                const Hooks& hooks) {
-    const fs::path adapters =
-        request.adapter_source.empty() ? request.source : request.adapter_source;
+Result<Report> convert_adapters(const Input& input, const Output& output, const Run& run,
+                                const families::Families& families, const Hooks& hooks) {
+    const fs::path adapters = input.adapter_source.empty() ? input.source : input.adapter_source;
     const std::vector<AdapterPlace> places = find_adapters(adapters);
     if (places.empty())
         return fail(ErrorCode::NotFound, adapters.string() + " holds no adapter_config.json");
-    const fs::path given = request.adapter_source.empty() ? fs::path() : request.source;
-    ROLL_TRY(const Source base, open_base(given, request.config, adapters, families));
+    const fs::path given = input.adapter_source.empty() ? fs::path() : input.source;
+    ROLL_TRY(const Source base, open_base(given, input.config, adapters, families));
     const Format from = places.front().native ? Format::Mca : Format::Peft;
-    const Format to = request.to.value_or(from == Format::Mca ? Format::Peft : Format::Mca);
+    const Format to = output.to.value_or(from == Format::Mca ? Format::Peft : Format::Mca);
     if (to != Format::Peft && to != Format::Mca && to != Format::TorchDist)
         return fail(ErrorCode::InvalidArgument,
                     std::string("adapters can be converted to peft, mca or torch_dist, not to ") +
                         name_of(to));
-    if (request.dtype && !request.cast())
+    if (output.dtype && !output.cast())
         return fail(ErrorCode::InvalidArgument, "--dtype fp8 is only for models, not for adapters");
-    if (request.dry_run)
+    if (run.dry_run)
         return fail(ErrorCode::InvalidArgument, "--dry-run is only for models, not for adapters");
-    ROLL_TRY(Staging staging, Staging::begin(request.target, request.overwrite));
+    ROLL_TRY(Staging staging, Staging::begin(output.target, run.overwrite));
     Written written;
     for (const AdapterPlace& place : places) {
-        if (request.verify) ROLL_TRY_VOID(check_archives(place.directory, hooks.stopped));
+        if (run.verify) ROLL_TRY_VOID(check_archives(place.directory, hooks.stopped));
         ROLL_TRY(const Adapter adapter, open_adapter(place, base));
         const bool at_root = to == Format::Peft && place.name == "default";
         const fs::path directory = at_root ? staging.directory() : staging.directory() / place.name;
         ROLL_TRY_VOID(make_directories(directory));
-        ROLL_TRY_VOID((to == Format::Peft ? write_peft : write_native)(adapter, base, request,
+        ROLL_TRY_VOID((to == Format::Peft ? write_peft : write_native)(adapter, base, output, run,
                                                                        directory, hooks, written));
     }
-    ROLL_TRY_VOID(write_root(base, request, to, written.dtype, staging.directory()));
+    ROLL_TRY_VOID(write_root(base, output, to, written.dtype, staging.directory()));
     if (hooks.stopped()) return fail(ErrorCode::Unavailable, "the conversion was stopped");
     ROLL_TRY_VOID(staging.publish());
     return Report{from,
                   to,
                   base.config.model_type,
-                  request.target,
+                  output.target,
                   written.tensors,
                   written.files,
                   0,

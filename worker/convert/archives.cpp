@@ -8,7 +8,7 @@
 
 #include "common/files.hpp"
 #include "worker/convert/dist_source.hpp"
-#include "worker/convert/gather.hpp"
+#include "worker/convert/rows.hpp"
 #include "worker/formats/dcp.hpp"
 #include "worker/formats/mca.hpp"
 #include "worker/formats/nemo.hpp"

@@ -3,16 +3,12 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
 
-#include "common/error.hpp"
 #include "common/tensor/view.hpp"
 #include "worker/convert/delta.hpp"
 
 namespace roll::convert {
-
-struct Source;
 
 struct BlockScale {
     // one scale per block: [rows / block_rows, columns / block_columns], rounded up
@@ -27,10 +23,5 @@ void apply(const BlockScale& scale, const ChangedBox& box, float* values);
 // Returns the name of the tensor whose scales are in tensor `name`; empty if `name` holds no
 // scales.
 std::string scaled_by(const std::string& name);
-
-// Attaches scale tensors to the source's 8-bit tensors, which are then read as bf16. `found` maps
-// the name of an 8-bit tensor to its scales. Fails with InvalidArgument or Corrupt if a tensor with
-// scales is not 8-bit or its scales have the wrong shape.
-Result<void> attach_scales(Source& source, const std::map<std::string, tensor::StridedView>& found);
 
 }  // namespace roll::convert

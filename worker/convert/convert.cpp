@@ -1,16 +1,13 @@
 #include "worker/convert/convert.hpp"
 
 #include <algorithm>
-#include <atomic>
-#include <mutex>
-#include <thread>
-
-#include <sys/statvfs.h>
+#include <optional>
 
 #include "common/files.hpp"
 #include "worker/convert/adapter.hpp"
 #include "worker/convert/adapter_target.hpp"
 #include "worker/convert/archives.hpp"
+#include "worker/convert/carry_out.hpp"
 #include "worker/convert/diff.hpp"
 #include "worker/convert/gather.hpp"
 #include "worker/convert/lora.hpp"
@@ -29,18 +26,6 @@ tl::unexpected<Error> stopped() {
     return fail(ErrorCode::Unavailable, "the conversion was stopped");
 }
 
-// Returns the free bytes of the disk that holds the path, or its nearest existing parent; -1 if
-// unknown.
-std::int64_t disk_free(fs::path path) {
-    std::error_code error;
-    path = fs::absolute(path);
-    while (!fs::exists(path, error) && path.has_relative_path()) path = path.parent_path();
-    struct statvfs info {};
-    if (::statvfs(path.c_str(), &info) != 0) return -1;
-    const auto free = static_cast<double>(info.f_bavail) * static_cast<double>(info.f_frsize);
-    return static_cast<std::int64_t>(std::min(free, 9e18));
-}
-
 // Returns the file name of the target if the target is a NeMo archive; empty for other targets.
 std::string archive_of(const Request& request, Format to) {
     const bool archive = to == Format::Nemo && formats::is_nemo_archive(request.target);
@@ -55,13 +40,6 @@ std::int64_t space_of(const Plan& plan, bool archive) {
     for (const TargetTensor& target : plan.tensors)
         files[target.file] += tensor::byte_count(target.info.dtype, target.info.shape).value_or(0);
     return plan.bytes + *std::max_element(files.begin(), files.end());
-}
-
-Result<void> check_space(const fs::path& target, std::int64_t bytes) {
-    const std::int64_t free = disk_free(target);
-    if (free < 0 || static_cast<double>(free) >= static_cast<double>(bytes) * 1.01) return {};
-    return fail(ErrorCode::Refused, fmt::format("{} needs {} bytes; the disk has {} free",
-                                                target.string(), bytes, free));
 }
 
 // Returns the peak memory in bytes. Counts the largest tensors: for each, a thread needs a window
@@ -80,147 +58,6 @@ std::int64_t memory_of(const Source& source, const Plan& plan, int threads) {
     return largest * threads;
 }
 
-// Runs tasks on several threads. The first error of a task stops all threads.
-class Workers {
-  public:
-    Workers(int threads, const Hooks& hooks) : threads_(threads), hooks_(hooks) {}
-
-    // Runs task(0) ... task(count - 1), each on some thread.
-    Result<void> run(std::size_t count, const std::function<Result<void>(std::size_t)>& task) {
-        next_ = 0;
-        const auto work = [&] {
-            for (std::size_t i = next_++; i < count && !failed_; i = next_++)
-                if (const auto done = task(i); !done) keep(done.error());
-        };
-        std::vector<std::thread> threads;
-        const std::size_t others = std::min<std::size_t>(threads_, count);
-        for (std::size_t i = 1; i < others; ++i) threads.emplace_back(work);
-        work();
-        for (std::thread& thread : threads) thread.join();
-        if (error_) return tl::unexpected(*error_);
-        return {};
-    }
-
-    // Fails if a hook asks to stop or a mapped file became unreadable. Call it before each window,
-    // and progress() after it.
-    Result<void> check_stop() {
-        const std::lock_guard lock(mutex_);
-        return hooks_.stopped() ? Result<void>(stopped()) : check_mapped_reads();
-    }
-    // Returns the result for a compared replica. If hooks_.differs is set, passes a difference to
-    // it and returns success.
-    Result<void> judge(const Result<void>& equal) {
-        if (equal || !hooks_.differs || equal.error().code != ErrorCode::Corrupt) return equal;
-        const std::lock_guard lock(mutex_);
-        hooks_.differs(equal.error().message);
-        return {};
-    }
-    void progress(std::int64_t bytes, std::int64_t total) {
-        const std::lock_guard lock(mutex_);
-        done_ += bytes;
-        hooks_.progress(done_, total);
-    }
-
-  private:
-    void keep(const Error& error) {
-        const std::lock_guard lock(mutex_);
-        if (!error_) error_ = error;
-        failed_ = true;
-    }
-    int threads_;
-    const Hooks& hooks_;
-    std::mutex mutex_;
-    std::atomic<std::size_t> next_ = 0;
-    std::atomic<bool> failed_ = false;
-    std::optional<Error> error_;
-    std::int64_t done_ = 0;
-};
-
-// The target's files while they are written. A file is created with its first tensor. The thread
-// that writes the last tensor of a file also syncs the file, while the other threads continue. So
-// few files are open at a time and the disk stays busy.
-class OpenFiles {
-  public:
-    OpenFiles(const Plan& plan, const fs::path& directory, const Request& request)
-        : plan_(plan),
-          directory_(directory),
-          reuse_(request.reuse),
-          own_(own_files(plan, request.part)),
-          files_(plan.files.size()) {
-        for (std::size_t i = 0; i < files_.size(); ++i)
-            files_[i].left = plan.files[i].tensors.size();
-    }
-
-    // Returns true if this process writes the file.
-    bool are_ours(std::size_t file) const { return own_[file]; }
-
-    Result<TargetWriter*> writer_of(std::size_t file) {
-        const std::lock_guard lock(mutex_);
-        if (files_[file].writer == nullptr) {
-            ROLL_TRY(files_[file].writer, create_target(directory_, plan_.files[file], reuse_));
-        }
-        return files_[file].writer.get();
-    }
-
-    // Counts a written tensor of the file. Closes the file after the last tensor.
-    Result<void> tensor_done(std::size_t file) {
-        return --files_[file].left == 0 ? close(file) : Result<void>();
-    }
-
-    Result<void> write_empty_files() {
-        for (std::size_t file = 0; file < files_.size(); ++file) {
-            if (!own_[file] || !plan_.files[file].tensors.empty()) continue;
-            ROLL_TRY_VOID(writer_of(file));
-            ROLL_TRY_VOID(close(file));
-        }
-        return {};
-    }
-
-  private:
-    struct File {
-        std::unique_ptr<TargetWriter> writer;
-        std::atomic<std::size_t> left = 0;
-    };
-    Result<void> close(std::size_t file) {
-        ROLL_TRY_VOID(files_[file].writer->finish());
-        files_[file].writer.reset();
-        return {};
-    }
-    const Plan& plan_;
-    const fs::path& directory_;
-    const fs::path& reuse_;
-    const std::vector<bool> own_;
-    std::mutex mutex_;
-    std::vector<File> files_;
-};
-
-Result<void> write_tensors(const Source& source, const Plan& plan, const fs::path& directory,
-                           const Request& request, Workers& workers) {
-    OpenFiles files(plan, directory, request);
-    ROLL_TRY_VOID(workers.run(plan.tensors.size(), [&](std::size_t i) -> Result<void> {
-        const TargetTensor& target = plan.tensors[i];
-        if (!files.are_ours(target.file)) return {};
-        ROLL_TRY(TargetWriter* const writer, files.writer_of(target.file));
-        const Window write = [&](std::span<const std::byte> bytes) -> Result<void> {
-            ROLL_TRY_VOID(workers.check_stop());
-            ROLL_TRY_VOID(writer->append(target.ordinal, bytes));
-            workers.progress(static_cast<std::int64_t>(bytes.size()), plan.bytes);
-            return {};
-        };
-        ROLL_TRY_VOID(gather(source, target, write));
-        return files.tensor_done(target.file);
-    }));
-    return files.write_empty_files();
-}
-
-Result<void> check_replicas(const Source& source, const Plan& plan, Share share, Workers& workers) {
-    return workers.run(plan.comparisons.size(), [&](std::size_t i) -> Result<void> {
-        if (!share.has(i)) return {};
-        ROLL_TRY_VOID(workers.check_stop());
-        return workers.judge(compare(source, plan.comparisons[i]));
-    });
-}
-
 std::size_t count_reused(const Plan& plan, const fs::path& directory, const fs::path& reuse) {
     if (reuse.empty()) return 0;
     return static_cast<std::size_t>(
@@ -230,18 +67,11 @@ std::size_t count_reused(const Plan& plan, const fs::path& directory, const fs::
         }));
 }
 
-int threads_of(const Request& request) {
-    if (request.threads > 0) return request.threads;
-    return static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1U, 4U));
-}
-
-Share share_of(const Part& part) { return {part.index, part.count}; }
-
 // Opens the staged directory like any reader, and compares this process's share with the source.
 Result<void> check_result(const Source& source, const Plan& plan, const fs::path& directory,
                           const Part& part, const families::Families& families,
                           const Hooks& hooks) {
-    ROLL_TRY(const Source written, open_source(directory, families, {{}, source.strictness}));
+    ROLL_TRY(const Source written, open_source(directory, families, {{}, source.strictness, {}}));
     ROLL_TRY(Diff found, diff(source, written, true, hooks.stopped, share_of(part)));
     std::erase_if(found.only_first,
                   [&](const std::string& name) { return plan.left_out_hf.contains(name); });
@@ -258,27 +88,6 @@ Result<void> check_result(const Source& source, const Plan& plan, const fs::path
                                                          : found.only_second.front();
     return fail(ErrorCode::Corrupt, "the written " + name + " differs from the source");
 }
-
-}  // namespace
-
-Disagreement disagreement_of(const Source& source, const Plan& plan) {
-    Disagreement all;
-    for (const int number : source.absent)
-        all.unexpected.push_back(source.model.tensors[static_cast<std::size_t>(number)].name);
-    all.missing = source.surplus;
-    all.left_out = plan.left_out;
-    return as_told(source.strictness, std::move(all));
-}
-
-Result<void> carry_out(const Source& source, const Plan& plan, const fs::path& directory,
-                       const Request& request, const Hooks& hooks) {
-    if (request.part.alone()) ROLL_TRY_VOID(check_space(directory, plan.bytes));
-    Workers workers(threads_of(request), hooks);
-    ROLL_TRY_VOID(check_replicas(source, plan, share_of(request.part), workers));
-    return write_tensors(source, plan, directory, request, workers);
-}
-
-namespace {
 
 // Returns the hooks for one of several processes: all processes stop together, and the first
 // reports the bytes of all.
@@ -371,10 +180,9 @@ Result<Report> convert(const Request& request, const families::Families& familie
     if (from == Format::Peft || !request.adapter_source.empty()) {
         if (!request.part.alone())
             return fail(ErrorCode::InvalidArgument, "adapters cannot be converted with --part");
-        return convert_adapters(request, families, hooks);
+        return convert_adapters(request, request, request, families, hooks);
     }
-    ROLL_TRY(Source source, open_source(request.source, families,
-                                        {request.config, request.strictness, request.state}));
+    ROLL_TRY(Source source, open_source(request.source, families, request));
     const Folding folding = request.unmerge ? Folding::Out : Folding::In;
     for (const fs::path& adapter : request.adapters)
         ROLL_TRY_VOID(attach_adapter(source, adapter, folding));

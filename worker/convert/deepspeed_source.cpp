@@ -5,8 +5,10 @@
 
 #include "common/check.hpp"
 #include "common/files.hpp"
+#include "worker/convert/flat_ranges.hpp"
 #include "worker/convert/matcher.hpp"
 #include "worker/convert/source_config.hpp"
+#include "worker/convert/variants.hpp"
 #include "worker/formats/torch_file.hpp"
 #include "worker/formats/torch_values.hpp"
 
@@ -45,33 +47,6 @@ std::vector<RankFile> files_of(const fs::path& directory, const std::string& end
         return std::pair(a.mp, a.dp) < std::pair(b.mp, b.dp);
     });
     return files;
-}
-
-void split_range(const Shape& shape, std::size_t dim, Shape begin, std::int64_t from,
-                 std::int64_t to, std::int64_t& first, const Box& box) {
-    const auto emit = [&](std::int64_t at, std::int64_t count, std::int64_t inner) {
-        Shape size(shape.size(), 1);
-        for (std::size_t i = dim + 1; i < shape.size(); ++i) size[i] = shape[i];
-        size[dim] = count;
-        begin[dim] = at;
-        box(begin, size, first);
-        first += count * inner;
-    };
-    std::int64_t inner = 1;
-    for (std::size_t i = dim + 1; i < shape.size(); ++i) inner *= shape[i];
-    std::int64_t row = from / inner;
-    const std::int64_t last = to / inner;
-    const auto part = [&](std::int64_t at, std::int64_t in, std::int64_t out) {
-        begin[dim] = at;
-        split_range(shape, dim + 1, begin, in, out, first, box);
-        std::fill(begin.begin() + static_cast<std::ptrdiff_t>(dim) + 1, begin.end(), 0);
-    };
-    if (from % inner != 0) {
-        part(row, from % inner, std::min(inner, to - row * inner));
-        ++row;
-    }
-    if (row < last) emit(row, last - row, inner);
-    if (to % inner != 0 && last >= row) part(last, 0, to % inner);
 }
 
 std::int64_t volume(const Shape& shape) {
@@ -466,13 +441,6 @@ bool is_step(const fs::path& directory) {
 }
 
 }  // namespace
-
-void boxes_of_range(const Shape& shape, std::int64_t begin, std::int64_t end, const Box& box) {
-    if (begin >= end) return;
-    std::int64_t first = 0;
-    if (shape.empty()) return box({}, {}, first);
-    split_range(shape, 0, Shape(shape.size(), 0), begin, end, first, box);
-}
 
 std::optional<fs::path> deepspeed_directory(const fs::path& root) {
     if (is_step(root)) return root;

@@ -3,9 +3,7 @@
 // few boxes of a tensor.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <optional>
 
 #include "common/error.hpp"
@@ -21,11 +19,5 @@ std::optional<std::filesystem::path> deepspeed_directory(const std::filesystem::
 // beside the checkpoint.
 Result<void> open_deepspeed(Source& source, const families::Families& families,
                             const std::filesystem::path& given);
-
-// Called for each box: its first corner `begin`, its `size`, and the row-major index `first` of its
-// first element.
-using Box = std::function<void(const Shape& begin, const Shape& size, std::int64_t first)>;
-// Splits the elements [begin, end) of a row-major tensor into boxes and calls `box` for each.
-void boxes_of_range(const Shape& shape, std::int64_t begin, std::int64_t end, const Box& box);
 
 }  // namespace roll::convert

@@ -121,4 +121,13 @@ Result<Diff> diff(const Source& first, const Source& second, bool cast,
     return diff;
 }
 
+Result<void> check_copies(const Source& source) {
+    if (source.model.copies.empty()) return {};
+    ROLL_TRY(const Plan plan, make_plan(source, hf_layout(source.model), std::nullopt));
+    for (const Comparison& comparison : plan.comparisons)
+        if (source.tensors[comparison.second].stored.optional)
+            ROLL_TRY_VOID(compare(source, comparison));
+    return {};
+}
+
 }  // namespace roll::convert

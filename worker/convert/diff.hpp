@@ -43,4 +43,8 @@ struct Share {
 Result<Diff> diff(const Source& first, const Source& second, bool cast,
                   const std::function<bool()>& stopped, Share share = {});
 
+// Compares each copy with the tensor that it repeats. Fails with Corrupt if they differ; the
+// message names the copy.
+Result<void> check_copies(const Source& source);
+
 }  // namespace roll::convert

@@ -5,13 +5,12 @@
 #include <set>
 
 #include "common/files.hpp"
-#include "worker/convert/carried.hpp"
-#include "worker/convert/deepspeed_source.hpp"
 #include "worker/convert/dist_layout.hpp"
+#include "worker/convert/flat_ranges.hpp"
 #include "worker/convert/matcher.hpp"
 #include "worker/convert/mca_layout.hpp"
-#include "worker/convert/packed.hpp"
 #include "worker/convert/source_config.hpp"
+#include "worker/convert/variants.hpp"
 #include "worker/formats/dcp.hpp"
 #include "worker/formats/megatron.hpp"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/error.hpp"
-#include "worker/convert/target.hpp"
+#include "worker/convert/files_target.hpp"
 #include "worker/formats/dcp.hpp"
 
 namespace roll::convert {

@@ -5,6 +5,7 @@
 
 #include "common/files.hpp"
 #include "common/tensor/output_file.hpp"
+#include "worker/convert/carry_out.hpp"
 #include "worker/convert/dist_source.hpp"
 #include "worker/convert/dist_target.hpp"
 #include "worker/convert/staging.hpp"
@@ -291,9 +292,7 @@ Result<EditReport> edit(const EditRequest& request, const Hooks& hooks) {
         ROLL_TRY(objects, write_objects(raw, namer, directory));
     }
     ROLL_TRY_VOID(namer.finish());
-    Request how;
-    how.source = request.source;
-    ROLL_TRY_VOID(carry_out(raw.source, plan, staging.directory(), how, hooks));
+    ROLL_TRY_VOID(carry_out(raw.source, plan, staging.directory(), Run{}, hooks));
     ROLL_TRY_VOID(copy_rest(request.source, raw.files, staging.directory()));
     if (raw.is_distributed) {
         std::map<std::string, Shape> originals;

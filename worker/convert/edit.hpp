@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/error.hpp"
-#include "worker/convert/convert.hpp"
+#include "worker/convert/output.hpp"
 
 namespace roll::convert {
 

@@ -4,10 +4,9 @@
 #include <filesystem>
 
 #include "common/error.hpp"
+#include "worker/convert/source.hpp"
 
 namespace roll::convert {
-
-struct Source;
 
 // The direction of a merge. In adds scale * B A to W. Out subtracts scale * B A from a W into which
 // it was merged.

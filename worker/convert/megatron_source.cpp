@@ -5,10 +5,11 @@
 #include <regex>
 
 #include "common/check.hpp"
-#include "worker/convert/carried.hpp"
 #include "worker/convert/mca_layout.hpp"
+#include "worker/convert/older_layouts.hpp"
 #include "worker/convert/rank_reader.hpp"
 #include "worker/convert/source_config.hpp"
+#include "worker/convert/variants.hpp"
 #include "worker/formats/megatron.hpp"
 
 namespace roll::convert {

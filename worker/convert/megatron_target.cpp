@@ -4,7 +4,7 @@
 #include <tuple>
 
 #include "worker/convert/mca_layout.hpp"
-#include "worker/convert/rank_reader.hpp"
+#include "worker/convert/older_layouts.hpp"
 #include "worker/formats/megatron.hpp"
 
 namespace roll::convert {

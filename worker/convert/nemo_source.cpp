@@ -6,6 +6,7 @@
 #include "common/check.hpp"
 #include "common/files.hpp"
 #include "worker/convert/mca_layout.hpp"
+#include "worker/convert/older_layouts.hpp"
 #include "worker/convert/rank_reader.hpp"
 #include "worker/convert/source_config.hpp"
 #include "worker/formats/megatron.hpp"
@@ -160,26 +161,6 @@ Look look_at(const TorchFile& file) {
 }
 
 }  // namespace
-
-std::vector<Stored> with_gate_apart(std::vector<Stored> layout) {
-    const std::string fused = ".mlp.linear_fc1.weight";
-    std::vector<Stored> result;
-    for (Stored& stored : layout) {
-        if (!stored.name.ends_with(fused) || stored.pieces.size() != 2) {
-            result.push_back(std::move(stored));
-            continue;
-        }
-        for (const char* ending : {".mlp.linear_fc1.weight", ".mlp.linear_fc1_2.weight"}) {
-            Stored half = stored;
-            half.name = stored.name.substr(0, stored.name.size() - fused.size()) + ending;
-            half.pieces = {stored.pieces[half.name == stored.name ? 0 : 1]};
-            half.pieces[0].stored_begin[0] = 0;
-            half.shape[0] = half.pieces[0].size[0];
-            result.push_back(std::move(half));
-        }
-    }
-    return result;
-}
 
 bool is_nemo(const fs::path& path) {
     std::error_code error;

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <filesystem>
-#include <vector>
 
 #include "common/error.hpp"
 #include "worker/convert/source.hpp"
@@ -17,9 +16,5 @@ bool is_nemo(const std::filesystem::path& path);
 // beside the checkpoint.
 Result<void> open_nemo(Source& source, const families::Families& families,
                        const std::filesystem::path& given);
-
-// Returns the layout changed to that of NeMo before Megatron core: gate and up are separate tensors
-// (linear_fc1_2), and attention rows are ordered by kind (all q, all k, all v).
-std::vector<Stored> with_gate_apart(std::vector<Stored> layout);
 
 }  // namespace roll::convert

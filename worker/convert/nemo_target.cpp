@@ -2,8 +2,7 @@
 
 #include "common/files.hpp"
 #include "worker/convert/mca_layout.hpp"
-#include "worker/convert/nemo_source.hpp"
-#include "worker/convert/rank_reader.hpp"
+#include "worker/convert/older_layouts.hpp"
 #include "worker/formats/nemo.hpp"
 
 namespace roll::convert {

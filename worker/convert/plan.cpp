@@ -287,6 +287,15 @@ Result<Plan> make_plan(const Source& source, std::vector<Stored> layout,
     return plan;
 }
 
+Disagreement disagreement_of(const Source& source, const Plan& plan) {
+    Disagreement all;
+    for (const int number : source.absent)
+        all.unexpected.push_back(source.model.tensors[static_cast<std::size_t>(number)].name);
+    all.missing = source.surplus;
+    all.left_out = plan.left_out;
+    return as_told(source.strictness, std::move(all));
+}
+
 std::string to_text(const Source& source, const Plan& plan) {
     std::string text;
     for (const TargetTensor& target : plan.tensors) {

@@ -71,7 +71,7 @@ Result<void> travel(const Source& source, const TargetTensor& target, const Wind
     if (target.making == Making::Blocks) {
         TargetTensor weight = weight_of(source, target, target.info.dtype);
         for (Copy& copy : weight.copies) copy.hf = kAsStored;
-        return gather(source, weight, write);
+        return gather_copies(source, weight, write);
     }
     const tensor::StridedView& view = source.scales.at(hf).scales;
     const auto size = static_cast<std::size_t>(tensor::bits_of(view.info.dtype) / 8);
@@ -188,7 +188,7 @@ Result<void> check_blocks(const Source& source, const Plan& plan, const Source& 
             found->second->info.shape != target.info.shape)
             return differs();
         const std::byte* at = found->second->first;
-        ROLL_TRY_VOID(gather(source, target, [&](auto window) -> Result<void> {
+        ROLL_TRY_VOID(gather_blocks(source, target, [&](auto window) -> Result<void> {
             if (std::memcmp(at, window.data(), window.size()) != 0) return differs();
             at += window.size();
             return {};

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "common/error.hpp"
-#include "worker/convert/gather.hpp"
+#include "worker/convert/rows.hpp"
 
 namespace roll::convert {
 
@@ -19,10 +19,10 @@ std::vector<Stored> with_scales(const Source& source, std::vector<Stored> layout
 // Returns the quantization_config that describes the target's 8-bit weights.
 Json quantization_of(const Source& source, const Plan& plan);
 
-// Like gather(), for a target with 8-bit blocks. If the source has blocks and nothing changes them,
-// copies the blocks. In all other cases quantizes like transformers (Fp8Quantize): multiplies a
-// block in fp32 by 448 / the largest magnitude in it, rounds to nearest even, and stores the
-// inverse of the factor as scale.
+// Like gather_copies(), for a target with 8-bit blocks. If the source has blocks and nothing
+// changes them, copies the blocks. In all other cases quantizes like transformers (Fp8Quantize):
+// multiplies a block in fp32 by 448 / the largest magnitude in it, rounds to nearest even, and
+// stores the inverse of the factor as scale.
 Result<void> gather_blocks(const Source& source, const TargetTensor& target, const Window& write);
 
 // Returns the nearest F8_E4M3 value (a type without infinities): clamps to +-448, keeps NaN.

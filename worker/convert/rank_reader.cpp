@@ -4,6 +4,7 @@
 
 #include "common/check.hpp"
 #include "worker/convert/mca_layout.hpp"
+#include "worker/convert/older_layouts.hpp"
 #include "worker/formats/megatron.hpp"
 
 namespace roll::convert {
@@ -137,30 +138,6 @@ std::map<std::string, std::vector<std::string>> sections_by_file(
         if (of_file.empty() || of_file.back() != stored.section) of_file.push_back(stored.section);
     }
     return sections;
-}
-
-bool is_qkv(const Stored& stored) {
-    return stored.name.ends_with(".linear_qkv.weight") || stored.name.ends_with(".linear_qkv.bias");
-}
-
-Result<void> check_heads(const Stored& qkv, double version) {
-    const bool equal = std::all_of(qkv.pieces.begin(), qkv.pieces.end(), [&](const Piece& piece) {
-        return piece.size == qkv.pieces.front().size;
-    });
-    if (equal && qkv.pieces.size() % 3 == 0) return {};
-    return fail(ErrorCode::InvalidArgument,
-                qkv.file + ": checkpoint_version " + std::to_string(version).substr(0, 3) +
-                    " stores " + qkv.name +
-                    " in an order without query groups, but the config has query groups");
-}
-
-void order_by_part(Stored& qkv) {
-    std::int64_t row = 0;
-    for (std::size_t part = 0; part < kInterleaved.size(); ++part)
-        for (std::size_t i = part; i < qkv.pieces.size(); i += kInterleaved.size()) {
-            qkv.pieces[i].stored_begin[0] = row;
-            row += qkv.pieces[i].size[0];
-        }
 }
 
 std::int64_t vocabulary_of(const Source& source) {

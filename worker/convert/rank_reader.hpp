@@ -2,7 +2,6 @@
 // tensors. Accepts every spelling of a tensor's name that Megatron has used.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -14,10 +13,6 @@
 #include "worker/formats/torch_file.hpp"
 
 namespace roll::convert {
-
-// Suffixes for the parts of a tensor whose rows are interleaved: "NAME#q" is every third row of
-// NAME from the first row on, "NAME#k" from the second, "NAME#v" from the third.
-constexpr std::array<const char*, 3> kInterleaved{"#q", "#k", "#v"};
 
 class RankReader {
   public:
@@ -52,16 +47,6 @@ class RankReader {
 // Returns the sections in which tensors are expected, by file.
 std::map<std::string, std::vector<std::string>> sections_by_file(
     const std::vector<Stored>& expected);
-
-// Reorders the rows of an attention tensor to all queries, then all keys, then all values. Requires
-// that its pieces are ordered by group, each as query, key, value.
-void order_by_part(Stored& qkv);
-bool is_qkv(const Stored& stored);
-
-// Checks that a checkpoint below version 2 can have this attention tensor. Fails with
-// InvalidArgument if the model has query groups, because versions below 2 define no row order for
-// groups.
-Result<void> check_heads(const Stored& qkv, double version);
 
 // Handle a checkpoint's padded vocabulary. vocabulary_of() returns the number of rows in the
 // model's config. pad_vocabulary() gives the embedding and the output layer `padded` rows.

@@ -14,10 +14,6 @@ constexpr std::array kDtypes{
     std::pair{"fp32", tensor::DType::F32}, std::pair{"bf16", tensor::DType::BF16},
     std::pair{"fp16", tensor::DType::F16}, std::pair{"fp8", tensor::DType::F8E4M3}};
 
-// In the order of Format. The last cannot be a target.
-constexpr std::array kFormats = {"hf",           "bin",      "mca",  "torch_dist", "dcp",
-                                 "fsdp_dtensor", "megatron", "nemo", "peft",       "deepspeed"};
-
 }  // namespace
 
 Result<std::optional<tensor::DType>> parse_dtype_name(const std::string& name) {
@@ -31,17 +27,6 @@ std::string dtype_word(std::optional<tensor::DType> dtype) {
     for (const auto& [known, value] : kDtypes)
         if (dtype == value) return known;
     return "keep";
-}
-
-const char* name_of(Format format) { return kFormats[static_cast<std::size_t>(format)]; }
-
-Result<Format> parse_format(const std::string& name) {
-    std::string known;
-    for (std::size_t i = 0; i + 1 < kFormats.size(); ++i) {
-        if (name == kFormats[i]) return static_cast<Format>(i);
-        known += (known.empty() ? "" : ", ") + std::string(kFormats[i]);
-    }
-    return invalid("the format must be one of " + known + ", not " + name);
 }
 
 spec::ConvertSpec spec_of(const Request& request) {

@@ -6,13 +6,15 @@
 #include <string>
 
 #include "common/spec/convert.hpp"
-#include "worker/convert/convert.hpp"
+#include "worker/convert/open.hpp"
+#include "worker/convert/output.hpp"
 
 namespace roll::convert {
 
-// parse_format() parses "hf", "mca", "torch_dist", "dcp", ...; parse_dtype_name() parses "keep"
-// (nullopt), "fp32", "bf16", "fp16", "fp8".
-Result<Format> parse_format(const std::string& name);
+// One conversion.
+struct Request : Input, Output, Run {};
+
+// Parses "keep" (nullopt), "fp32", "bf16", "fp16", "fp8".
 Result<std::optional<tensor::DType>> parse_dtype_name(const std::string& name);
 std::string dtype_word(std::optional<tensor::DType> dtype);  // the inverse of parse_dtype_name()
 

@@ -13,22 +13,13 @@
 #include "common/error.hpp"
 #include "worker/convert/block_scale.hpp"
 #include "worker/convert/delta.hpp"
+#include "worker/convert/format.hpp"
 #include "worker/convert/pieces.hpp"
 #include "worker/convert/strictness.hpp"
 #include "worker/families/families.hpp"
 #include "worker/formats/mca.hpp"
 
 namespace roll::convert {
-
-// The format of a checkpoint. Bin is HuggingFace with torch files instead of safetensors, and
-// FsdpDtensor is Megatron's FSDP. Only targets have these two formats, because a source in one of
-// them counts as Hf or Dcp.
-enum class Format { Hf, Bin, Mca, TorchDist, Dcp, FsdpDtensor, Megatron, Nemo, Peft, DeepSpeed };
-
-const char* name_of(Format format);
-
-// Detects the format by the directory's files. Fails with NotFound if the format is unknown.
-Result<Format> detect_format(const std::filesystem::path& directory);
 
 struct SourceTensor {
     Stored stored;
@@ -68,18 +59,5 @@ struct Source {
     std::map<std::string, std::span<const std::byte>> archived;  // files inside a tar, by name
     bool mapped = false;  // true: `files` are mapped, so their pages can be released
 };
-
-struct OpenOptions {
-    // config.json or its directory, for a checkpoint without one
-    std::filesystem::path config = {};
-    Strictness strictness = Strictness::RaiseAll;
-    std::string state = {};  // name of the optimizer state to read instead of the weights
-};
-
-// Opens a checkpoint and maps every file. If a tensor is missing, has another shape than in the
-// config, or is named by no rule, fails with Corrupt or InvalidArgument; the message names the
-// tensor and the file.
-Result<Source> open_source(const std::filesystem::path& directory,
-                           const families::Families& families, const OpenOptions& options = {});
 
 }  // namespace roll::convert

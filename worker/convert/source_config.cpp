@@ -1,10 +1,7 @@
 #include "worker/convert/source_config.hpp"
 
-#include <algorithm>
-
 #include "common/files.hpp"
-#include "worker/convert/copied.hpp"
-#include "worker/convert/packed.hpp"
+#include "worker/convert/variants.hpp"
 #include "worker/families/rebuild.hpp"
 #include "worker/formats/hf.hpp"
 #include "worker/formats/megatron.hpp"
@@ -168,19 +165,6 @@ Result<void> use_tensors(Source& source, bool has_mtp) {
     source.model = model_of(source.native);
     ROLL_TRY_VOID(select_copies(source));
     return select_packed(source);
-}
-
-std::optional<TiedOutput> tied_output(const Source& source) {
-    const auto embedding = std::find_if(
-        source.native.begin(), source.native.end(),
-        [](const auto& one) { return one.name == "embedding.word_embeddings.weight"; });
-    const auto output =
-        std::find_if(source.family->weights.begin(), source.family->weights.end(),
-                     [](const auto& rule) { return rule.native == "output_layer.weight"; });
-    if (embedding == source.native.end() || output == source.family->weights.end() ||
-        source.model.number.contains(output->hf[0]))
-        return std::nullopt;
-    return TiedOutput{output->hf[0], source.model.number.at(embedding->sources[0].name)};
 }
 
 }  // namespace roll::convert

@@ -3,7 +3,6 @@
 
 #include <filesystem>
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,14 +45,5 @@ Result<void> open_with_config(Source& source, const families::Families& families
 // multi-token-prediction layers. The config alone does not say so, because transformers keeps their
 // number in configs of models without them.
 Result<void> use_tensors(Source& source, bool has_mtp);
-
-// An output layer that is tied to the embedding: the HuggingFace name under which files may store
-// the output layer anyway, and the embedding's number in the model. tied_output() returns nullopt
-// if the model's output layer is not tied.
-struct TiedOutput {
-    std::string name;
-    int embedding = 0;
-};
-std::optional<TiedOutput> tied_output(const Source& source);
 
 }  // namespace roll::convert

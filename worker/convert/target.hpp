@@ -8,28 +8,21 @@
 #include <vector>
 
 #include "common/error.hpp"
-#include "worker/convert/convert.hpp"
+#include "worker/convert/files_target.hpp"
+#include "worker/convert/output.hpp"
 
 namespace roll::convert {
 
 // Returns the target's tensors, each with its file.
-Result<std::vector<Stored>> target_layout(const Source& source, const Request& request, Format to);
+Result<std::vector<Stored>> target_layout(const Source& source, const Output& output, Format to);
 
 // Adds to the plan's files the data that their format holds besides tensors.
-void complete_plan(const Source& source, const Request& request, Format to, Plan& plan);
+void complete_plan(const Source& source, const Output& output, Format to, Plan& plan);
 
 // Writes every file without tensors (config.json, index, tracker, tokenizer, ...) into `directory`.
-Result<void> write_companions(const Source& source, const Plan& plan, const Request& request,
+Result<void> write_companions(const Source& source, const Plan& plan, const Output& output,
                               Format to, const std::filesystem::path& directory);
 
-// Writes one file of tensors. Tensors may be appended in any order and from any thread. The bytes
-// of one tensor must be appended in order.
-class TargetWriter {
-  public:
-    virtual ~TargetWriter() = default;
-    virtual Result<void> append(std::size_t ordinal, std::span<const std::byte> bytes) = 0;
-    virtual Result<void> finish() = 0;  // syncs the file; requires that every tensor is complete
-};
 // Creates a file of tensors below `directory`. `reuse` is an earlier target, or empty. If `reuse`
 // has an identical file, that file is linked instead.
 Result<std::unique_ptr<TargetWriter>> create_target(const std::filesystem::path& directory,

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "worker/convert/deepspeed_source.hpp"
+#include "worker/convert/flat_ranges.hpp"
 #include "worker/families/families.hpp"
 #include "worker/families/model.hpp"
 

@@ -12,6 +12,7 @@
 #include "worker/checkpoint/choose.hpp"
 #include "worker/checkpoint/manifest.hpp"
 #include "worker/checkpoint/state.hpp"
+#include "worker/convert/convert.hpp"
 
 namespace roll::convert {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdlib>
 
 #include "worker/convert/convert.hpp"
-#include "worker/convert/source.hpp"
+#include "worker/convert/open.hpp"
 
 namespace {
 

@@ -11,11 +11,11 @@
 #include "worker/convert/adapter_diff.hpp"
 #include "worker/convert/adapter_report.hpp"
 #include "worker/convert/archives.hpp"
-#include "worker/convert/copied.hpp"
-#include "worker/convert/gather.hpp"
+#include "worker/convert/convert.hpp"
+#include "worker/convert/diff.hpp"
 #include "worker/convert/pace.hpp"
+#include "worker/convert/rows.hpp"
 #include "worker/convert/statistics.hpp"
-#include "worker/convert/target.hpp"
 #include "worker/families/check.hpp"
 
 namespace roll::convert {

@@ -5,7 +5,7 @@
 #include "common/files.hpp"
 #include "common/protocol/rank.hpp"
 #include "common/spec/convert.hpp"
-#include "worker/convert/request.hpp"
+#include "worker/convert/convert.hpp"
 
 namespace roll::convert {
 namespace {

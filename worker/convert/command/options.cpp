@@ -8,7 +8,6 @@
 #include "common/number.hpp"
 #include "common/spec/nearest.hpp"
 #include "common/spec/units.hpp"
-#include "worker/convert/request.hpp"
 #include "worker/formats/nemo.hpp"
 
 namespace roll::convert {

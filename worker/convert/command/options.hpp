@@ -9,8 +9,9 @@
 #include <vector>
 
 #include "common/error.hpp"
-#include "worker/convert/convert.hpp"
 #include "worker/convert/edit.hpp"
+#include "worker/convert/open.hpp"
+#include "worker/convert/request.hpp"
 
 namespace roll::convert {
 
