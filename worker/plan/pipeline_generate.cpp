@@ -56,4 +56,22 @@ PipelineSchedule zero_bubble_h1(int pp, int microbatches) {
     return s;
 }
 
+std::vector<Op> forward_only(int vp, int microbatches) {
+    std::vector<Op> ops;
+    for (int chunk = 0; chunk < vp; ++chunk)
+        for (int i = 0; i < microbatches; ++i) ops.push_back({OpKind::Forward, chunk, i});
+    return ops;
+}
+
+PipelineSchedule gpipe(int pp, int vp, int microbatches) {
+    std::vector<Op> ops = forward_only(vp, microbatches);
+    for (int chunk = vp - 1; chunk >= 0; --chunk) {
+        for (int i = 0; i < microbatches; ++i) {
+            ops.push_back({OpKind::BackwardInput, chunk, i});
+            ops.push_back({OpKind::BackwardWeight, chunk, i});
+        }
+    }
+    return {pp, vp, microbatches, std::vector(static_cast<std::size_t>(pp), ops)};
+}
+
 }  // namespace roll::plan

@@ -46,6 +46,13 @@ Result<PipelineSchedule> interleaved(int pp, int vp, int microbatches);
 // micro-batches, as rank 0 does in 1F1B.
 PipelineSchedule zero_bubble_h1(int pp, int microbatches);
 
+// Returns the GPipe schedule: all forwards, then all backwards, chunk by chunk. Every rank holds
+// the activations of all micro-batches.
+PipelineSchedule gpipe(int pp, int vp, int microbatches);
+
+// Returns the ops of one rank that only runs forward, in the order of gpipe().
+std::vector<Op> forward_only(int vp, int microbatches);
+
 struct Costs {
     double forward = 1;
     double backward_input = 1;

@@ -36,6 +36,13 @@ TEST(Schedule, ZeroBubbleH1HasAThirdOfTheBubble) {
     EXPECT_EQ(report.live_max, (Counts{4, 4, 4, 4}));
 }
 
+TEST(Schedule, GpipeHoldsAllMicrobatches) {
+    const auto report = check(gpipe(4, 1, 8), kWhole).value();
+    EXPECT_DOUBLE_EQ(report.bubble, 3.0 / 8);
+    EXPECT_EQ(report.live_max, (Counts{8, 8, 8, 8}));
+    EXPECT_DOUBLE_EQ(check(gpipe(4, 2, 8), kWhole).value().bubble, 3.0 / 16);
+}
+
 TEST(Schedule, EveryGeneratedTableIsSound) {
     for (int pp = 1; pp <= 8; ++pp) {
         for (int microbatches = 1; microbatches <= 20; ++microbatches) {
@@ -43,6 +50,7 @@ TEST(Schedule, EveryGeneratedTableIsSound) {
             EXPECT_TRUE(check(zero_bubble_h1(pp, microbatches)));
             for (int vp = 1; vp <= 4 && microbatches % pp == 0; ++vp)
                 EXPECT_TRUE(check(interleaved(pp, vp, microbatches).value()));
+            for (int vp = 1; vp <= 4; ++vp) EXPECT_TRUE(check(gpipe(pp, vp, microbatches)));
         }
     }
 }

@@ -11,16 +11,11 @@ namespace {
 
 bool finite(const at::Tensor& tensor) { return at::isfinite(tensor).all().item<bool>(); }
 
-// Runs forward and backward of one micro-batch. Leaves its gradient in parameters().grad and
-// returns its mean loss.
-double run_alone(Chunk& model, const Microbatch& data) {
-    const GradReady nobody = [](int) {};
-    const double count = data.targets_BT.ne(ops::kIgnored).sum().item<double>();
-    model.begin_step();
-    const at::Tensor loss = model.forward(0, data, {}, 1 / std::max(count, 1.0), nobody);
-    model.backward_input(0, {}, WeightHalves::Now, nobody);
-    model.backward_weight(0, nobody);
-    return loss.item<double>();
+// Returns the name of the first weight that is not finite, in the order of forward.
+std::string first_weight(const Parameters& parameters) {
+    for (std::size_t i = 0; i < parameters.weight.size(); ++i)
+        if (!finite(parameters.weight[i])) return parameters.specs[i].name;
+    return "";
 }
 
 // Returns the name of the first parameter whose gradient is not finite, in the order of backward:
@@ -29,6 +24,32 @@ std::string first_gradient(const Parameters& parameters) {
     for (std::size_t i = parameters.grad.size(); i-- > 0;)
         if (!finite(parameters.grad[i])) return parameters.specs[i].name;
     return "";
+}
+
+// A value that is not finite, in a replica of the model.
+struct Bad {
+    bool any = false;  // true on each stage if one stage has such a value
+    std::string name;  // the parameter; empty on all stages but the one that has it
+};
+
+// Returns the bad value of the first chunk of the model that has one, or of the last such chunk if
+// `from_the_back`. name_of(parameters) returns the name of a chunk's bad parameter, or "".
+Bad bad_value(TrainStep& step, bool from_the_back,
+              const std::function<std::string(const Parameters&)>& name_of) {
+    Communicator& pp = step.groups().pp;
+    std::vector<std::string> names;
+    const at::Tensor bad_S = at::zeros({pp.size() * std::ssize(step.chunks())}, at::kDouble);
+    for (Chunk& chunk : step.chunks()) {
+        names.push_back(name_of(chunk.parameters()));
+        if (!names.back().empty()) bad_S[(std::ssize(names) - 1) * pp.size() + pp.rank()] = 1;
+    }
+    sum_over(pp, bad_S);
+    if (bad_S.sum().item<double>() == 0) return {};
+    const std::int64_t last = bad_S.numel() - 1;
+    const auto stage = from_the_back ? last - bad_S.flip(0).argmax().item<std::int64_t>()
+                                     : bad_S.argmax().item<std::int64_t>();
+    const bool here = stage % pp.size() == pp.rank();
+    return {true, here ? names[static_cast<std::size_t>(stage / pp.size())] : ""};
 }
 
 constexpr std::int64_t kSentenceMax = 1024;
@@ -78,22 +99,24 @@ std::vector<std::int64_t> everyones(const std::vector<std::int64_t>& own, const 
 
 }  // namespace
 
-std::optional<NotFinite> find_not_finite(Chunk& model, std::span<const Microbatch> batch) {
+std::optional<NotFinite> find_not_finite(TrainStep& step, std::span<const Microbatch> batch) {
     const c10::InferenceMode no_autograd;
-    const Parameters& parameters = model.parameters();
-    for (std::size_t i = 0; i < parameters.weight.size(); ++i)
-        if (!finite(parameters.weight[i]))
-            return NotFinite{"the weight " + parameters.specs[i].name, {}};
+    const Bad weight = bad_value(step, false, first_weight);
+    if (weight.any) return NotFinite{weight.name.empty() ? "" : "the weight " + weight.name, {}};
+    const bool last_stage = step.chunks().back().part().post;
     NotFinite found;
     for (std::size_t m = 0; m < batch.size(); ++m) {
-        const double loss = run_alone(model, batch[m]);
-        const std::string name = first_gradient(parameters);
-        if (std::isfinite(loss) && name.empty()) continue;
+        const double loss = step.replay(batch[m]);
+        const Bad gradient = bad_value(step, true, first_gradient);
+        if (std::isfinite(loss) && !gradient.any) continue;
         found.microbatches.push_back(static_cast<int>(m));
-        if (!found.what.empty()) continue;
-        found.what = std::isfinite(loss) ? "" : "the loss";
-        if (!name.empty())
-            found.what += (found.what.empty() ? "" : ", then ") + ("the gradient of " + name);
+        if (found.microbatches.size() > 1) continue;
+        const std::string before = std::isfinite(loss) ? "" : "the loss";
+        if (!gradient.name.empty())
+            found.what =
+                before + (before.empty() ? "" : ", then ") + "the gradient of " + gradient.name;
+        else if (!gradient.any && last_stage)
+            found.what = before;
     }
     return found.microbatches.empty() ? std::nullopt : std::optional(found);
 }
@@ -109,11 +132,11 @@ std::string ranges_text(std::span<const std::int64_t> ascending) {
     return text;
 }
 
-BadStep find_bad_step(Chunk& model, std::span<const Microbatch> batch, const StepResult& result,
+BadStep find_bad_step(TrainStep& step, std::span<const Microbatch> batch, const StepResult& result,
                       const StepPlace& place, Communicator& world) {
-    const auto found = find_not_finite(model, batch);
+    const auto found = find_not_finite(step, batch);
     const at::Tensor found_R = at::zeros({world.size()}, at::kDouble);
-    if (found) found_R[world.rank()] = 1;
+    if (found && !found->what.empty()) found_R[world.rank()] = 1;
     sum_over(world, found_R);
     const bool somebodys = found_R.sum().item<double>() > 0;
     BadStep bad;

@@ -1,5 +1,5 @@
-// Finds the cause of a step whose loss or gradient norm is not finite: first on one rank, then over
-// all ranks.
+// Finds the cause of a step whose loss or gradient norm is not finite: first in one replica of the
+// model, then over all ranks.
 #pragma once
 
 #include <cstdint>
@@ -10,22 +10,23 @@
 
 #include "worker/train/comm/communicator.hpp"
 #include "worker/train/data/batches.hpp"
-#include "worker/train/model/chunk.hpp"
 #include "worker/train/pipeline/train_step.hpp"
 
 namespace roll::train {
 
 struct NotFinite {
-    // the bad value: "the weight NAME", "the loss, then the gradient of NAME", ...
+    // the bad value: "the weight NAME", "the loss, then the gradient of NAME", ...; empty on the
+    // stages that do not hold this value
     std::string what;
     std::vector<int> microbatches;  // indices of the bad micro-batches; empty if a weight is bad
 };
 
-// Finds this rank's micro-batches with a non-finite loss or gradient. Replays each of them, one by
-// one and without reduction, over a whole model to which the step was not applied. Also returns the
+// Finds this replica's micro-batches with a non-finite loss or gradient. Replays each of them, one
+// by one and without reduction, over a model to which the step was not applied. Also returns the
 // first bad parameter of the first such micro-batch, in the order of the computation. Returns
-// nullopt if all values of this rank are finite. Overwrites the gradients.
-std::optional<NotFinite> find_not_finite(Chunk& model, std::span<const Microbatch> batch);
+// nullopt if all values of this replica are finite. Overwrites the gradients. All stages of the
+// replica must call it, and return the same micro-batches.
+std::optional<NotFinite> find_not_finite(TrainStep& step, std::span<const Microbatch> batch);
 
 struct BadStep {
     int rank = 0;  // the first rank whose values are not finite; 0 if there is no single such rank
@@ -37,7 +38,7 @@ struct BadStep {
 // Finds the samples at fault: those of the micro-batches whose own loss or gradient is not finite.
 // If there are no such micro-batches, all samples of the step are at fault. Every rank must call
 // find_bad_step() with its own part of the batch; all ranks get the same result.
-BadStep find_bad_step(Chunk& model, std::span<const Microbatch> batch, const StepResult& result,
+BadStep find_bad_step(TrainStep& step, std::span<const Microbatch> batch, const StepResult& result,
                       const StepPlace& place, Communicator& world);
 
 // Returns ascending numbers as ranges: "50 to 51 and 64".

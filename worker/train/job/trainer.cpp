@@ -237,7 +237,7 @@ void Trainer::after_step(const StepResult& result, const plan::FlopsPerToken& fl
 // If the run ends, the rank at fault reports the reason. The other ranks exit with the status for a
 // lost peer, so that the message of the rank at fault becomes the attempt's reason.
 void Trainer::not_finite(const StepResult& result, std::span<const Microbatch> batch) {
-    const BadStep bad = find_bad_step(step_->chunks()[0], batch, result, place(), *world_);
+    const BadStep bad = find_bad_step(*step_, batch, result, place(), *world_);
     using Policy = spec::OnNotFinite;
     if (spec_.on_not_finite == Policy::Skip && ++skipped_in_a_row_ <= kSkippedMax) {
         if (writes()) std::printf("%s; the step is skipped\n", bad.sentence.c_str());

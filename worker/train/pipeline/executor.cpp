@@ -40,8 +40,7 @@ at::Tensor execute(std::span<const plan::Op> ops, std::span<RankChunk> chunks,
     const at::Tensor loss_K = at::zeros({std::ssize(batch.microbatches)}, at::kDouble);
     for (std::size_t i = 0; i < ops.size(); ++i) {
         const plan::Op& op = ops[i];
-        auto& [chunk, buckets] = chunks[op.chunk];
-        const GradReady ready = [&reduce = buckets](int parameter) { reduce.ready(parameter); };
+        const auto& [chunk, ready] = chunks[op.chunk];
         const ChunkSpec& part = chunk.part();
         const Link link = link_of(chunk, op.chunk, pp);
         const Microbatch& data = batch.microbatches[op.microbatch];
@@ -50,7 +49,9 @@ at::Tensor execute(std::span<const plan::Op> ops, std::span<RankChunk> chunks,
         switch (op.kind) {
             case plan::OpKind::Forward:
                 if (!part.pre) in = link.receive(link.stage - 1, Channel::Activation, sizes_MC);
-                out = chunk.forward(op.microbatch, data, in, batch.scales[op.microbatch], ready);
+                out = batch.scales.empty() ? chunk.evaluate(data, in)
+                                           : chunk.forward(op.microbatch, data, in,
+                                                           batch.scales[op.microbatch], ready);
                 if (!part.post)
                     link.send(out, link.stage + 1, Channel::Activation);
                 else
@@ -65,27 +66,7 @@ at::Tensor execute(std::span<const plan::Op> ops, std::span<RankChunk> chunks,
         }
         trace.push_back({.kind = TraceEvent::Kind::OpDone, .op = op});
     }
-    return loss_K.sum();
-}
-
-at::Tensor evaluate(std::deque<Chunk>& chunks, std::span<const Microbatch> batch,
-                    Communicator& pp) {
-    const at::Tensor loss = at::zeros({}, at::kDouble);
-    for (const Microbatch& data : batch) {
-        for (std::size_t i = 0; i < chunks.size(); ++i) {
-            const Link link = link_of(chunks[i], static_cast<int>(i), pp);
-            const ChunkSpec& part = chunks[i].part();
-            const std::int64_t sizes_MC[] = {data.tokens_BT.numel(), chunks[i].config().hidden};
-            at::Tensor in;
-            if (!part.pre) in = link.receive(link.stage - 1, Channel::Activation, sizes_MC);
-            const at::Tensor out = chunks[i].evaluate(data, in);
-            if (part.post)
-                loss.add_(out.cpu());
-            else
-                link.send(out, link.stage + 1, Channel::Activation);
-        }
-    }
-    return loss;
+    return loss_K;
 }
 
 }  // namespace roll::train

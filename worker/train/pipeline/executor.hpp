@@ -1,26 +1,27 @@
 // Executes one rank's row of a pipeline schedule. It is the only loop that runs forward and
-// backward, with one stage or many. The loop makes no decisions; plan::check() has shown that the
-// schedule terminates.
+// backward, with one stage or many, for training, evaluation and the search for values that are not
+// finite. The loop makes no decisions; plan::check() has shown that the schedule terminates.
 #pragma once
 
-#include <deque>
 #include <span>
 #include <vector>
 
 #include "worker/plan/pipeline_schedule.hpp"
+#include "worker/train/comm/communicator.hpp"
 #include "worker/train/model/chunk.hpp"
-#include "worker/train/pipeline/grad_buckets.hpp"
 
 namespace roll::train {
 
 struct RankChunk {
     Chunk& chunk;
-    GradBuckets& buckets;
+    GradReady ready;  // called after each contribution to a gradient
 };
 
 struct ScaledBatch {
     std::span<const Microbatch> microbatches;
-    std::span<const double> scales;  // factor by which each micro-batch's summed loss is multiplied
+    // Factor by which each micro-batch's summed loss is multiplied. Empty in an evaluation, whose
+    // ops are all forward: then the losses are not scaled, and nothing is saved for backward.
+    std::span<const double> scales = {};
 };
 
 // The events of a step in order, for tests and timelines.
@@ -34,15 +35,10 @@ struct TraceEvent {
 };
 using StepTrace = std::vector<TraceEvent>;
 
-// Executes the ops. Returns the scaled loss summed over the micro-batches, a 0-dim double; 0 on
-// ranks without the last stage. Gradients and loss are bitwise the same for every schedule with the
-// same number of layers per chunk.
+// Executes the ops. Returns the loss of each micro-batch, doubles on the CPU; 0 on ranks without
+// the last stage. Gradients and losses are bitwise the same for every schedule with the same number
+// of layers per chunk.
 at::Tensor execute(std::span<const plan::Op> ops, std::span<RankChunk> chunks,
                    const ScaledBatch& batch, Communicator& pp, StepTrace& trace);
-
-// Runs only forward, one micro-batch after another through all stages, and saves nothing. Returns
-// the sum of the loss without scaling, a 0-dim double on the CPU; 0 on ranks without the last
-// stage.
-at::Tensor evaluate(std::deque<Chunk>& chunks, std::span<const Microbatch> batch, Communicator& pp);
 
 }  // namespace roll::train

@@ -82,6 +82,13 @@ double TrainStep::over_model(const std::function<at::Tensor(const Parameters&)>&
     return sum.item<double>();
 }
 
+// Returns the chunks for a pass without reductions.
+std::vector<RankChunk> TrainStep::alone() {
+    std::vector<RankChunk> chunks;
+    for (Chunk& chunk : chunks_) chunks.push_back({chunk, [](int) {}});
+    return chunks;
+}
+
 StepResult TrainStep::run(std::span<const Microbatch> batch, double lr) {
     ROLL_CHECK(std::ssize(batch) == schedule_.microbatches);
     const c10::InferenceMode no_autograd;
@@ -92,10 +99,11 @@ StepResult TrainStep::run(std::span<const Microbatch> batch, double lr) {
     for (std::size_t i = 0; i < chunks_.size(); ++i) {
         buckets_[i].begin(schedule_.microbatches);
         chunks_[i].begin_step();
-        chunks.push_back({chunks_[i], buckets_[i]});
+        chunks.push_back(
+            {chunks_[i], [&reduce = buckets_[i]](int parameter) { reduce.ready(parameter); }});
     }
     const auto& ops = schedule_.ranks[groups_.pp.rank()];
-    const at::Tensor loss = execute(ops, chunks, {batch, scale}, groups_.pp, trace_);
+    const at::Tensor loss = execute(ops, chunks, {batch, scale}, groups_.pp, trace_).sum();
     for (GradBuckets& buckets : buckets_) buckets.finish();
     reduce_tied();
     sum_over(groups_.pp, loss);
@@ -115,12 +123,30 @@ StepResult TrainStep::run(std::span<const Microbatch> batch, double lr) {
 LossSum TrainStep::evaluate(std::span<const Microbatch> batch) {
     const c10::InferenceMode no_autograd;
     at::Tensor sums_S = at::zeros({2}, at::kDouble);  // loss and number of tokens
-    const at::Tensor loss = train::evaluate(chunks_, batch, groups_.pp);
-    sum_over(groups_.pp, loss);  // the loss is 0 on all stages but the last
-    sums_S[0] = loss;
+    std::vector<RankChunk> chunks = alone();
+    StepTrace dropped;
+    const at::Tensor loss_K =
+        execute(plan::forward_only(schedule_.vp, static_cast<int>(batch.size())), chunks, {batch},
+                groups_.pp, dropped);
+    sum_over(groups_.pp, loss_K);  // the losses are 0 on all stages but the last
+    for (std::int64_t i = 0; i < loss_K.numel(); ++i) sums_S[0] += loss_K[i];
     for (const Microbatch& data : batch) sums_S[1] += data.targets_BT.ne(ops::kIgnored).sum();
     sum_over(groups_.dp, sums_S);
     return {sums_S[0].item<double>(), std::llround(sums_S[1].item<double>())};
+}
+
+double TrainStep::replay(const Microbatch& data) {
+    const c10::InferenceMode no_autograd;
+    const double count = data.targets_BT.ne(ops::kIgnored).sum().item<double>();
+    const double scale = 1 / std::max(count, 1.0);
+    const plan::PipelineSchedule one = plan::gpipe(schedule_.pp, schedule_.vp, 1);
+    for (Chunk& chunk : chunks_) chunk.begin_step();
+    std::vector<RankChunk> chunks = alone();
+    StepTrace dropped;
+    const at::Tensor loss_K = execute(one.ranks[groups_.pp.rank()], chunks,
+                                      {{&data, 1}, {&scale, 1}}, groups_.pp, dropped);
+    sum_over(groups_.pp, loss_K);
+    return loss_K.item<double>();
 }
 
 }  // namespace roll::train

@@ -15,6 +15,7 @@
 #include "common/spec/train.hpp"
 #include "worker/train/optim/adamw.hpp"
 #include "worker/train/pipeline/executor.hpp"
+#include "worker/train/pipeline/grad_buckets.hpp"
 
 namespace roll::train {
 
@@ -65,16 +66,23 @@ class TrainStep {
     // the same on each replica.
     LossSum evaluate(std::span<const Microbatch> batch);
 
+    // Runs forward and backward of one micro-batch. Leaves its gradients, which are not reduced, in
+    // the chunks. Returns its mean loss. All stages of a replica must call it; replicas need not.
+    double replay(const Microbatch& data);
+
     // The chunks of this rank and their optimizers, one entry per chunk. To restore a checkpoint,
     // write into their weights and moments.
     std::deque<Chunk>& chunks() { return chunks_; }
     std::deque<AdamW>& optimizers() { return optimizers_; }
+
+    const Groups& groups() const { return groups_; }
 
     // Returns the events of the latest run().
     const StepTrace& trace() const { return trace_; }
 
   private:
     std::vector<double> scales(std::span<const Microbatch> batch, std::int64_t& tokens);
+    std::vector<RankChunk> alone();
     void reduce_tied();
     double over_model(const std::function<at::Tensor(const Parameters&)>& of_chunk,
                       const std::function<at::Tensor(const at::Tensor&)>& of_tied);

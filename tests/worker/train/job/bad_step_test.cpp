@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/worker/train/tiny_model.hpp"
+#include "worker/train/comm/local_communicator.hpp"
 
 namespace roll::train {
 namespace {
@@ -18,14 +19,18 @@ spec::ModelConfig model_without_eps() {
 }
 
 struct Poisoned {
-    Chunk model{model_without_eps(), split_layers(tiny_model(false), 0, 1), {.dtype = at::kDouble}};
+    LocalGroup alone{1};
+    LocalCommunicator self{alone, 0};
+    plan::PipelineSchedule schedule = plan::one_forward_one_backward(1, 4);
+    TrainStep step{model_without_eps(), schedule, {self, self}, {.init = {.dtype = at::kDouble}}};
     std::vector<Microbatch> batch = tiny_batch(1, 4);
 
-    at::Tensor weight(std::size_t i) { return model.parameters().weight[i]; }
-    std::string name(std::size_t i) { return model.parameters().specs[i].name; }
+    Parameters& parameters() { return step.chunks()[0].parameters(); }
+    at::Tensor weight(std::size_t i) { return parameters().weight[i]; }
+    std::string name(std::size_t i) { return parameters().specs[i].name; }
     std::string found() {
         at::set_num_threads(1);
-        const auto what = find_not_finite(model, batch);
+        const auto what = find_not_finite(step, batch);
         if (!what) return "";
         std::string told = what->what;
         for (const int microbatch : what->microbatches) told += " @" + std::to_string(microbatch);

@@ -93,11 +93,13 @@ TEST(Layout, EveryLayoutTrainsAsOneRankDoes) {
             for (const int pp : {1, 2, 4}) {
                 const int m = kMicrobatches / dp;
                 const double errors[] = {
+                    worst(train(plan::gpipe(pp, 1, m), dp, tied), reference),
                     worst(train(plan::one_forward_one_backward(pp, m), dp, tied), reference),
                     worst(train(plan::interleaved(pp, 2, m).value(), dp, tied), reference),
                     worst(train(plan::zero_bubble_h1(pp, m), dp, tied), reference)};
-                std::printf("tied %d dp %d pp %d: 1f1b %.1e interleaved %.1e zero-bubble %.1e\n",
-                            tied, dp, pp, errors[0], errors[1], errors[2]);
+                std::printf(
+                    "tied %d dp %d pp %d: gpipe %.1e 1f1b %.1e interleaved %.1e zero-bubble %.1e\n",
+                    tied, dp, pp, errors[0], errors[1], errors[2], errors[3]);
             }
         }
     }
