@@ -17,6 +17,9 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / 'tests' / 'sim'))
+from units import unit_of, write_changed  # noqa: E402
+
 SESSIONS, CORE, LEASE = 'daemon/gateway/sessions.cpp', 'worker/agent/core/agent_core.cpp', 'worker/agent/core/lease.cpp'
 WRITER, TAKE_OVER = 'daemon/gateway/beacon_writer.cpp', 'daemon/server/take_over.cpp'
 
@@ -96,14 +99,13 @@ def mutant(build, file, text, replacement, program, folder):
     source = (ROOT / file).read_text(encoding='utf-8')
     if source.count(text) != 1:
         sys.exit(f'{file} holds {source.count(text)} times: {text}')
-    changed = folder / pathlib.Path(file).name
-    changed.write_text(source.replace(text, replacement), encoding='utf-8')
+    changed = write_changed(build, ROOT / file, source.replace(text, replacement), folder)
     all_commands = commands(build, f'bin/{program}')
-    compile_it = next(c for c in all_commands if c.endswith(f' -c {ROOT / file}'))
+    compile_it = next(c for c in all_commands if c.endswith(f' -c {unit_of(build, ROOT / file)}'))
     compiled = folder / 'changed.o'
     words = [w for w in shlex.split(compile_it) if w not in ('-Werror', 'ccache')]
     words[words.index('-o') + 1] = str(compiled)
-    words[-1] = str(changed)
+    words[-1] = changed
     subprocess.run(words + ['-w'], cwd=build, check=True)
     link = re.sub(r'^: && | && :$', '', all_commands[-1])
     link = re.sub(r' -o \S+ ', f' -o {folder}/mutant {compiled} ', link)

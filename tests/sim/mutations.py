@@ -1,10 +1,10 @@
 """Does the simulator notice? Breaks what it runs in one place at a time and requires that worlds fail.
 
 mutations.py --root DIR --build DIR --compiler CXX --worlds N --objects A;B --libraries A;B
-Each mutation replaces one text in one file of a copy; only that file is compiled anew and linked before the library,
-as many at a time as there are cores. Compiling is most of the time: so there is no optimization, CXX is clang++ where
-there is one (a third of g++'s time), and a precompiled header holds all that the mutated files include, templates
-instantiated (half of clang++'s time). Exit 0: at least 19 of 20 are killed.
+Each mutation replaces one text in one file of a copy; only that file's unit is compiled anew and linked before the
+library, as many at a time as there are cores. Compiling is most of the time: so there is no optimization, CXX is
+clang++ where there is one (a third of g++'s time), and a precompiled header holds all that the mutated files include,
+templates instantiated (half of clang++'s time). Exit 0: at least 19 of 20 are killed.
 """
 import argparse
 import concurrent.futures
@@ -13,6 +13,8 @@ import re
 import subprocess
 import sys
 import tempfile
+
+from units import write_changed
 
 # file below daemon/, or from the top: (text, replacement, what it breaks)
 MUTATIONS = {
@@ -255,9 +257,7 @@ def build(options, header, file_name, mutation, folder):
     path, text = text_of(options, file_name)
     if text.count(old) != 1:
         sys.exit(f'{path} holds {text.count(old)} times: {old}')
-    source = os.path.join(folder, os.path.basename(path))
-    with open(source, 'w', encoding='utf-8') as file:
-        file.write(text.replace(old, new))
+    source = write_changed(options.build, os.path.join(options.root, path), text.replace(old, new), folder)
     program = os.path.join(folder, 'sim')
     subprocess.run([options.compiler, *flags_of(options), '-include', header, '-c', source, '-o', source + '.o'],
                    check=True)
