@@ -8,8 +8,8 @@
 
 #include "common/files.hpp"
 #include "common/spec/sizes.hpp"
-#include "worker/convert/open.hpp"
-#include "worker/convert/source_config.hpp"
+#include "worker/convert/checkpoint/config.hpp"
+#include "worker/convert/read/open.hpp"
 #include "worker/families/model.hpp"
 #include "worker/formats/bytes_tokenizer.hpp"
 #include "worker/formats/hf.hpp"

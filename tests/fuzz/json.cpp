@@ -2,8 +2,8 @@
 // out over its ranks.
 #include "common/check.hpp"
 #include "tests/fuzz/input.hpp"
-#include "worker/convert/mca_layout.hpp"
-#include "worker/convert/pieces.hpp"
+#include "worker/convert/checkpoint/mca_layout.hpp"
+#include "worker/convert/checkpoint/pieces.hpp"
 #include "worker/families/families.hpp"
 #include "worker/families/model.hpp"
 #include "worker/formats/hf.hpp"

@@ -5,10 +5,10 @@
 
 #include "common/files.hpp"
 #include "common/tensor/output_file.hpp"
-#include "worker/convert/carry_out.hpp"
-#include "worker/convert/dist_source.hpp"
-#include "worker/convert/dist_target.hpp"
-#include "worker/convert/staging.hpp"
+#include "worker/convert/read/dist.hpp"
+#include "worker/convert/write/carry_out.hpp"
+#include "worker/convert/write/dist.hpp"
+#include "worker/convert/write/staging.hpp"
 #include "worker/formats/dcp.hpp"
 #include "worker/formats/hf.hpp"
 

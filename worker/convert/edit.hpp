@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/error.hpp"
-#include "worker/convert/output.hpp"
+#include "worker/convert/write/output.hpp"
 
 namespace roll::convert {
 

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "common/spec/convert.hpp"
-#include "worker/convert/open.hpp"
-#include "worker/convert/output.hpp"
+#include "worker/convert/read/open.hpp"
+#include "worker/convert/write/output.hpp"
 
 namespace roll::convert {
 

@@ -4,7 +4,7 @@
 #include <cstdlib>
 
 #include "worker/convert/convert.hpp"
-#include "worker/convert/open.hpp"
+#include "worker/convert/read/open.hpp"
 
 namespace {
 

@@ -7,15 +7,15 @@
 
 #include "common/check.hpp"
 #include "common/files.hpp"
-#include "worker/convert/adapter_config.hpp"
-#include "worker/convert/adapter_diff.hpp"
-#include "worker/convert/adapter_report.hpp"
-#include "worker/convert/archives.hpp"
+#include "worker/convert/adapter/config.hpp"
+#include "worker/convert/adapter/diff.hpp"
+#include "worker/convert/adapter/report.hpp"
+#include "worker/convert/command/pace.hpp"
 #include "worker/convert/convert.hpp"
-#include "worker/convert/diff.hpp"
-#include "worker/convert/pace.hpp"
-#include "worker/convert/rows.hpp"
-#include "worker/convert/statistics.hpp"
+#include "worker/convert/plan/diff.hpp"
+#include "worker/convert/plan/rows.hpp"
+#include "worker/convert/plan/statistics.hpp"
+#include "worker/convert/read/archives.hpp"
 #include "worker/families/check.hpp"
 
 namespace roll::convert {

@@ -10,7 +10,7 @@
 
 #include "common/error.hpp"
 #include "worker/convert/edit.hpp"
-#include "worker/convert/open.hpp"
+#include "worker/convert/read/open.hpp"
 #include "worker/convert/request.hpp"
 
 namespace roll::convert {

@@ -7,8 +7,8 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
-#include "worker/convert/gather.hpp"
-#include "worker/convert/mca_layout.hpp"
+#include "worker/convert/checkpoint/mca_layout.hpp"
+#include "worker/convert/plan/gather.hpp"
 #include "worker/families/families.hpp"
 #include "worker/train/model/random.hpp"
 #include "worker/train/process/failure.hpp"

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "common/files.hpp"
-#include "worker/convert/open.hpp"
+#include "worker/convert/read/open.hpp"
 #include "worker/families/families.hpp"
 #include "worker/formats/bytes_tokenizer.hpp"
 #include "worker/formats/hf.hpp"

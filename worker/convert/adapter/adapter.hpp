@@ -1,0 +1,56 @@
+// LoRA adapters of a native (Megatron) model. A fused native tensor (linear_qkv, linear_fc1) has
+// one LoRA where PEFT has one per HuggingFace module. Adapters are held in memory whole, because
+// they are small.
+//
+// The product B A of a fused tensor has a single A. If PEFT's modules have different A's, or if
+// some modules have no LoRA, the rank of the fused LoRA is the sum of the modules' ranks: the A's
+// are stacked by rows, each B has columns of its own, and the other elements are zero. The reader
+// drops columns of zeros, so both directions are exact.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "common/error.hpp"
+#include "worker/convert/checkpoint/source.hpp"
+#include "worker/convert/read/adapter_place.hpp"
+#include "worker/formats/peft.hpp"
+
+namespace roll::convert {
+
+// Opens the config and the tensor names of the adapters' base model, without its tensors. Looks in
+// `base_directory` if it is given, else in `config` if it is given, else beside the adapters and in
+// the directory that the adapters name.
+Result<Source> open_base(const std::filesystem::path& base_directory,
+                         const std::filesystem::path& config, const std::filesystem::path& adapters,
+                         const families::Families& families);
+
+// Reads a native or PEFT adapter. The modules of the result have HuggingFace names. `base` holds
+// the model's config and tensor names, as use_tensors() sets them; if `base` has no tensors,
+// stacked expert modules stay stacked. Fails with Corrupt or InvalidArgument if the adapter does
+// not fit `base`.
+Result<formats::Adapter> open_adapter(const AdapterPlace& place, const Source& base);
+
+// The LoRA parameters of one native module, for adapter_config.json.
+struct NativeLora {
+    // "decoder.layers.0.self_attention.linear_qkv", with the layer counted over the whole model
+    std::string module;
+    std::int64_t lora_rank = 0;
+    double scale = 0;
+    bool parameter = false;  // true: a parameter of target_parameters, not a module
+};
+
+struct NativeAdapter {
+    Source source;  // holds the adapter's tensors in `native`
+    std::vector<NativeLora> modules;
+    std::vector<std::string> whole;  // native modules that are saved whole (modules_to_save)
+};
+
+// Converts an adapter with HuggingFace names to a native one. Fails with InvalidArgument if a
+// module is not part of any native tensor, or if the modules of a fused tensor cannot share one
+// LoRA.
+Result<NativeAdapter> to_native(const formats::Adapter& adapter, const Source& base);
+
+}  // namespace roll::convert

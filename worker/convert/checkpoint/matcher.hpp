@@ -1,0 +1,85 @@
+// Matches the tensors that a checkpoint must hold with the tensors that it has. No tensor is lost
+// or taken twice.
+#pragma once
+
+#include <filesystem>
+#include <initializer_list>
+#include <map>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include <tl/expected.hpp>
+
+#include "common/error.hpp"
+#include "worker/convert/checkpoint/source.hpp"
+#include "worker/formats/pickle.hpp"
+
+namespace roll::convert {
+
+// Returns "a, b, c and 4 more", so that an error message is one line even for a large model.
+std::string listed(const std::vector<std::string>& names);
+
+// Returns whether the name matches: "model.layers.{layer}.x" matches "model.layers.12.x", and
+// "a.{any}" matches all names that begin with "a.".
+bool matches_pattern(std::string_view pattern, std::string_view name);
+
+// Returns whether the family's `drop` lists the tensor.
+bool is_dropped(const families::Family& family, const std::string& name);
+
+// Returns the spelling that the family's rules use for a tensor's name in a HuggingFace directory;
+// empty if the family has no other spelling for it.
+std::string other_spelling(const families::Family& family, const std::string& name);
+
+// Adds the keys of `dict` that begin with none of the prefixes `kept` to source.dropped. In a
+// training file, such keys are for example "optimizer" and "rng_state".
+void drop_run_state(Source& source, const std::string& file, const formats::Pickle& pickle,
+                    formats::PickleId dict, std::initializer_list<std::string_view> kept);
+
+// Matches found tensors with the expected tensors. Each expected tensor can be found once.
+class Matcher {
+  public:
+    Matcher(std::vector<Stored> expected, Source& source);
+
+    // Adds `view` to the source if a tensor of this name is expected at `where`; otherwise returns
+    // false. `found_in` is the file that has the tensor.
+    Result<bool> take(const Stored& where, const std::string& found_in, const std::string& name,
+                      const tensor::StridedView& view);
+
+    // Calls take() for each view, with the view's name. Returns false if at least one of them is
+    // not expected.
+    Result<bool> take_all(const Stored& where, const std::vector<tensor::StridedView>& views);
+
+    // Records a tensor that is not expected anywhere.
+    void add_unexpected(const std::string& file, const std::string& name);
+
+    // Checks that all expected tensors were found, and no unexpected tensors. The source's
+    // strictness says which differences are errors.
+    Result<void> finish();
+
+  private:
+    struct Unexpected {
+        std::string file;
+        std::string name;
+    };
+    std::vector<Unexpected> unexpected_;
+    std::vector<Stored> expected_;
+    std::map<std::tuple<std::string, std::string, std::string>, std::size_t> places_;
+    Source& source_;
+};
+
+// Returns the error "FILE: no rule of family F names a, b" for the tensors `names`; its message
+// also lists the tensors that are missing.
+tl::unexpected<Error> no_rule_names(const Source& source, const std::filesystem::path& file,
+                                    const std::vector<std::string>& names,
+                                    const std::vector<std::string>& missing);
+
+// Handles a tensor that no rule names: fails, or drops the tensor, as the source's strictness says.
+Result<void> drop_surplus(Source& source, const std::string& file, const std::string& name);
+
+// Finds the HuggingFace tensors that are in no source tensor. Depending on the source's strictness,
+// fails with Corrupt and a message that names them, or records them as absent.
+Result<void> check_nothing_missing(Source& source);
+
+}  // namespace roll::convert

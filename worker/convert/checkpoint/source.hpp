@@ -1,0 +1,63 @@
+// An opened checkpoint: its tensors, checked against the model's config and matched with the parts
+// of the model that they hold.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/error.hpp"
+#include "worker/convert/checkpoint/block_scale.hpp"
+#include "worker/convert/checkpoint/delta.hpp"
+#include "worker/convert/checkpoint/format.hpp"
+#include "worker/convert/checkpoint/pieces.hpp"
+#include "worker/convert/checkpoint/strictness.hpp"
+#include "worker/families/families.hpp"
+#include "worker/formats/mca.hpp"
+
+namespace roll::convert {
+
+struct SourceTensor {
+    Stored stored;
+    tensor::StridedView view;
+    // true: the tensor is not in a mapped file, so it has no pages to release
+    bool in_memory = false;
+};
+
+struct Dropped {
+    std::string file;
+    std::string name;
+    std::string rule;  // why the tensor is dropped
+};
+
+struct Source {
+    std::filesystem::path directory;
+    // directory of the tokenizer and other companion files; empty: `directory`
+    std::filesystem::path companions;
+    Format format = Format::Hf;
+    // native config; for an Hf source it is derived from config.json, for one rank
+    formats::McaConfig config;
+    const families::Family* family = nullptr;
+    std::vector<families::NativeTensor> native;
+    Model model;
+    std::vector<SourceTensor> tensors;
+    std::vector<Dropped> dropped;
+    Strictness strictness = Strictness::RaiseAll;
+    std::string state;     // the optimizer state that is read as weights, such as "fp32_param"
+    std::set<int> absent;  // numbers of the model's tensors that no file holds
+    std::vector<std::string> surplus;     // tensors that no rule names, as "FILE NAME"
+    std::map<int, Delta> deltas;          // changes that an adapter makes, by tensor number
+    Json quantization;                    // quantization_config in the source's config
+    std::map<int, BlockScale> scales;     // block scales of 8-bit weights, by tensor number
+    std::map<int, tensor::DType> dtypes;  // type as which a tensor is read, by tensor number
+    // keep the memory alive into which the views point
+    std::vector<std::shared_ptr<const void>> files;
+    std::map<std::string, std::span<const std::byte>> archived;  // files inside a tar, by name
+    bool mapped = false;  // true: `files` are mapped, so their pages can be released
+};
+
+}  // namespace roll::convert

@@ -1,0 +1,86 @@
+// A conversion as data: the boxes of source tensors that make up each tensor of the target. Pure
+// and printable. make_plan() checks that each element of the target is covered exactly once. It
+// also checks that every source tensor is either used, or compared with the replica (a tensor with
+// the same part of the model) that is used.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/error.hpp"
+#include "worker/convert/checkpoint/source.hpp"
+
+namespace roll::convert {
+
+struct Copy {
+    std::size_t source = 0;  // index in Source::tensors
+    Shape source_begin;
+    Shape target_begin;
+    Shape size;  // size of the box along the dims of the HuggingFace tensor
+    int hf = 0;  // number of the HuggingFace tensor in the model; hf_begin is the box's place in it
+    Shape hf_begin;
+    Placing source_placing = {};
+    Placing target_placing = {};
+    double add = 0;  // target value = source value + add, rounded to the source's type
+};
+
+struct TargetTensor {
+    std::size_t file = 0;     // index in Plan::files
+    std::size_t ordinal = 0;  // index among the file's tensors
+    std::string section;
+    tensor::TensorInfo info;
+    Shape whole;  // `whole` and `origin` have the same meaning as in Stored
+    Shape origin;
+    std::vector<Copy> copies;
+    bool padded = false;  // true: elements that no copy fills are zero
+    Making making = Making::Copies;
+    std::int64_t block_rows = 0;
+    std::int64_t block_columns = 0;
+};
+
+struct TargetFile {
+    std::string path;                         // path relative to the target's directory
+    std::vector<tensor::TensorInfo> tensors;  // shapes as stored, leading dims included
+    std::vector<std::string> sections;        // by tensor: its section (Stored::section)
+    Json args = nullptr;                      // for a Megatron rank's file: the run's arguments
+    int megatron_version = 3;                 // for a Megatron rank's file: its checkpoint_version
+};
+
+// Two boxes of source tensors that hold the same part of the model and must be equal in every bit.
+struct Comparison {
+    std::size_t first = 0;
+    std::size_t second = 0;
+    Shape first_begin;
+    Shape second_begin;
+    Shape size;
+};
+
+struct Plan {
+    std::vector<TargetFile> files;
+    std::vector<TargetTensor> tensors;  // target tensors in the order of `files`
+    std::vector<Comparison> comparisons;
+    // target tensors that are not written, because the source lacks a part of them
+    std::vector<std::string> left_out;
+    std::set<std::string> left_out_hf;         // names of the HuggingFace tensors in left_out
+    std::int64_t bytes = 0;                    // size of the target's tensors in bytes
+    std::int64_t parameters = 0;               // number of the model's parameters
+    tensor::DType dtype = tensor::DType::F32;  // the type with the most bytes in the target
+};
+
+// Plans the tensors that `layout` lists. Every floating tensor is cast to `dtype`; nullopt keeps
+// the source's types. Fails with InvalidArgument or Corrupt if a tensor is not covered; the message
+// names the tensor.
+Result<Plan> make_plan(const Source& source, std::vector<Stored> layout,
+                       std::optional<tensor::DType> dtype);
+
+// Returns the differences between the checkpoint and its model, as far as the source's strictness
+// reports them.
+Disagreement disagreement_of(const Source& source, const Plan& plan);
+
+// Prints one line per tensor.
+std::string to_text(const Source& source, const Plan& plan);
+
+}  // namespace roll::convert

@@ -1,0 +1,20 @@
+// Checks the CRC-32 that torch.save stores for each member of its files. This finds damaged bytes
+// in any torch checkpoint, with or without a manifest.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+
+#include "common/error.hpp"
+#include "worker/convert/plan/diff.hpp"
+
+namespace roll::convert {
+
+// Checks the .pt, .pth, .bin and .ckpt files of the newest iteration, the contents of .distcp
+// files, and the torch files in a `.nemo`. `share` selects archives by number. Skips a CRC-32 of 0,
+// because torch was told not to compute it. Fails with Corrupt if bytes are damaged; the message
+// names the file and the member. Fails with Unavailable if stopped.
+Result<void> check_archives(const std::filesystem::path& checkpoint,
+                            const std::function<bool()>& stopped, Share share = {});
+
+}  // namespace roll::convert

@@ -1,0 +1,23 @@
+// Opens DeepSpeed checkpoints (ZeRO 1 to 3, universal). Reads the fp32 master weights, which are
+// stored flat and split over the data-parallel ranks. A range of the flat elements corresponds to a
+// few boxes of a tensor.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+
+#include "common/error.hpp"
+#include "worker/convert/checkpoint/source.hpp"
+
+namespace roll::convert {
+
+// Returns the directory of the newest step: `root`, or the directory below it that the tracker file
+// names. Returns nullopt if `root` has another format.
+std::optional<std::filesystem::path> deepspeed_directory(const std::filesystem::path& root);
+
+// Opens the checkpoint at source.directory. `given` is the config's directory if the config is not
+// beside the checkpoint.
+Result<void> open_deepspeed(Source& source, const families::Families& families,
+                            const std::filesystem::path& given);
+
+}  // namespace roll::convert

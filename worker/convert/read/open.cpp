@@ -1,0 +1,78 @@
+#include "worker/convert/read/open.hpp"
+
+#include "worker/convert/read/adapter_place.hpp"
+#include "worker/convert/read/deepspeed.hpp"
+#include "worker/convert/read/dist.hpp"
+#include "worker/convert/read/hf.hpp"
+#include "worker/convert/read/mca.hpp"
+#include "worker/convert/read/megatron.hpp"
+#include "worker/convert/read/nemo.hpp"
+#include "worker/formats/hf.hpp"
+
+namespace roll::convert {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_there(const fs::path& path) {
+    std::error_code error;
+    return fs::exists(path, error);
+}
+
+}  // namespace
+
+Result<Format> detect_format(const fs::path& directory) {
+    if (!is_there(directory))
+        return fail(ErrorCode::NotFound, directory.string() + " is not there");
+    const auto distributed = dist_directory(directory);
+    const bool has_weights = distributed || megatron_directory(directory) ||
+                             formats::find_hf_weights(directory).has_value();
+    if (!has_weights && !find_adapters(directory).empty()) return Format::Peft;
+    if (is_there(directory / "mca_config.json") && !distributed) return Format::Mca;
+    if (formats::find_hf_weights(directory)) return Format::Hf;
+    if (distributed) return dist_format(*distributed);
+    if (megatron_directory(directory)) return Format::Megatron;
+    if (is_nemo(directory)) return Format::Nemo;
+    if (deepspeed_directory(directory)) return Format::DeepSpeed;
+    if (is_there(directory / "config.json")) return Format::Hf;
+    return fail(ErrorCode::NotFound, directory.string() +
+                                         " is not a known checkpoint format: it has none of "
+                                         "mca_config.json, config.json, .metadata and "
+                                         "mp_rank_00");
+}
+
+Result<Source> open_source(const fs::path& directory, const families::Families& families,
+                           const OpenOptions& options) {
+    const fs::path& config = options.config;
+    Source source;
+    source.strictness = options.strictness;
+    source.state = options.state;
+    source.directory = directory;
+    source.mapped = true;
+    ROLL_TRY(source.format, detect_format(directory));
+    const bool distributed = source.format == Format::TorchDist || source.format == Format::Dcp;
+    if (!source.state.empty() && !distributed)
+        return fail(ErrorCode::InvalidArgument,
+                    directory.string() + " is of format " + name_of(source.format) +
+                        "; --state is only for torch_dist and fsdp_dtensor");
+    switch (source.format) {
+        case Format::Hf:
+        case Format::Bin: ROLL_TRY_VOID(open_hf(source, families)); break;
+        case Format::Mca: ROLL_TRY_VOID(open_mca(source, families)); break;
+        case Format::TorchDist:
+        case Format::FsdpDtensor:
+        case Format::Dcp: ROLL_TRY_VOID(open_dist(source, families, config)); break;
+        case Format::Megatron: ROLL_TRY_VOID(open_megatron(source, families, config)); break;
+        case Format::Nemo: ROLL_TRY_VOID(open_nemo(source, families, config)); break;
+        case Format::DeepSpeed: ROLL_TRY_VOID(open_deepspeed(source, families, config)); break;
+        case Format::Peft:
+            return fail(ErrorCode::InvalidArgument,
+                        directory.string() + " is a LoRA adapter, not a model",
+                        "rollctl merge BASE " + directory.string() +
+                            " DST merges the adapter; rollctl convert converts the adapter to "
+                            "another format");
+    }
+    return source;
+}
+
+}  // namespace roll::convert

@@ -1,0 +1,38 @@
+// Opens a checkpoint of any format.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "common/error.hpp"
+#include "worker/convert/checkpoint/source.hpp"
+
+namespace roll::convert {
+
+// Detects the format by the directory's files. Fails with NotFound if the format is unknown.
+Result<Format> detect_format(const std::filesystem::path& directory);
+
+struct OpenOptions {
+    // config.json or its directory, for a checkpoint without one
+    std::filesystem::path config = {};
+    Strictness strictness = Strictness::RaiseAll;
+    std::string state = {};  // name of the optimizer state to read instead of the weights
+};
+
+// The input of a conversion.
+struct Input : OpenOptions {
+    std::filesystem::path source;
+    std::vector<std::filesystem::path> adapters = {};  // adapters to merge into the weights
+    bool unmerge = false;  // subtract `adapters` from the weights instead
+    // adapter to convert; empty: none. If set, `source` is its base model
+    std::filesystem::path adapter_source = {};
+};
+
+// Opens a checkpoint and maps every file. If a tensor is missing, has another shape than in the
+// config, or is named by no rule, fails with Corrupt or InvalidArgument; the message names the
+// tensor and the file.
+Result<Source> open_source(const std::filesystem::path& directory,
+                           const families::Families& families, const OpenOptions& options = {});
+
+}  // namespace roll::convert

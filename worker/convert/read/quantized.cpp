@@ -1,0 +1,87 @@
+#include "worker/convert/read/quantized.hpp"
+
+#include <array>
+
+namespace roll::convert {
+namespace {
+
+struct Method {
+    std::string_view word;  // value of quant_method in the config
+    const char* name;
+    const char* tool;  // the tool that dequantizes the method's weights
+};
+constexpr const char* kItsLibrary = "the library that quantized it";
+constexpr std::array<Method, 6> kMethods{{
+    {"gptq", "GPTQ", "GPTQModel"},
+    {"awq", "AWQ", "AutoAWQ"},
+    {"bitsandbytes", "bitsandbytes", "model.dequantize() of transformers"},
+    {"compressed-tensors", "compressed-tensors",
+     "CompressedTensorsConfig(dequantize=True) of transformers"},
+    {"mxfp4", "MXFP4", "Mxfp4Config(dequantize=True) of transformers"},
+    {"torchao", "torchao", "dequantize() of torchao's tensors"},
+}};
+
+// The ending of a tensor's name that shows the quantization method: the method stores data under
+// it, instead of a weight or beside it.
+struct Ending {
+    std::string_view text;
+    const char* name;
+    const char* tool;
+};
+constexpr std::array<Ending, 9> kEndings{{
+    {".qweight", "GPTQ or AWQ", "GPTQModel or AutoAWQ"},
+    {".weight_packed", "compressed-tensors", kMethods[3].tool},
+    {".weight_scale", "compressed-tensors or a similar method", kItsLibrary},
+    {".weight.absmax", "bitsandbytes", kMethods[2].tool},
+    {".SCB", "bitsandbytes", kMethods[2].tool},
+    {"_proj_blocks", "MXFP4", kMethods[4].tool},
+    {"_weight_qdata", "torchao", kMethods[5].tool},
+    {"_weight_int_data", "torchao", kMethods[5].tool},
+    {".weight_quanto", "quanto", kItsLibrary},
+}};
+
+tl::unexpected<Error> refuse(const std::filesystem::path& path, const std::string& method,
+                             const std::string& why, const std::string& tool) {
+    return fail(ErrorCode::InvalidArgument,
+                path.string() + " is quantized by " + method + " (" + why +
+                    "); its weights cannot be read as numbers",
+                "convert the original model, or dequantize this one with " + tool + " first");
+}
+
+// Returns the config's quantization entry; nullptr if there is none.
+const Json* quantization_in(const Json& config) {
+    for (const char* key : {"quantization_config", "compression_config"})
+        if (const auto found = config.find(key); found != config.end() && found->is_object())
+            return &*found;
+    return nullptr;
+}
+
+}  // namespace
+
+Result<void> check_not_quantized(const std::filesystem::path& directory, const Json& hf_config) {
+    const Json* found = quantization_in(hf_config);
+    for (const auto& [key, part] : hf_config.items())
+        if (found == nullptr && part.is_object()) found = quantization_in(part);
+    if (found == nullptr) return {};
+    const Json said = found->value("quant_method", Json());
+    if (said == "fp8") return {};
+    const std::string word = said.is_string() ? said.get<std::string>() : "an unknown method";
+    const std::string why = "quantization_config.quant_method is " + said.dump();
+    for (const Method& method : kMethods)
+        if (word == method.word) return refuse(directory, method.name, why, method.tool);
+    return refuse(directory, word, why, kItsLibrary);
+}
+
+Result<void> check_not_quantized(const std::filesystem::path& file,
+                                 const tensor::TensorInfo& info) {
+    for (const Ending& ending : kEndings)
+        if (info.name.ends_with(ending.text))
+            return refuse(file, ending.name, "it has " + info.name, ending.tool);
+    const bool eight_bits = info.dtype == tensor::DType::I8 || info.dtype == tensor::DType::U8;
+    if (eight_bits && info.shape.size() >= 2)
+        return refuse(file, "an unknown method", info.name + " is of type " + name_of(info.dtype),
+                      kItsLibrary);
+    return {};
+}
+
+}  // namespace roll::convert

@@ -1,0 +1,58 @@
+// Reads rank files (torch files with a state dict) and matches their tensors with the expected
+// tensors. Accepts every spelling of a tensor's name that Megatron has used.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/error.hpp"
+#include "worker/convert/checkpoint/matcher.hpp"
+#include "worker/formats/torch_file.hpp"
+
+namespace roll::convert {
+
+class RankReader {
+  public:
+    // Reads the `expected` tensors into `source`. If `expected` has "NAME#q", "NAME#k" and
+    // "NAME#v", the reader takes all three from a tensor NAME.
+    RankReader(Source& source, std::vector<Stored> expected)
+        : source_(source),
+          matcher_(std::move(expected), source) {}
+
+    // Takes the tensors in the named sections of a file. `label` is the file's path in the expected
+    // tensors. An empty section means the file's own dict. If a file has no section "model0", reads
+    // its section "model" instead.
+    Result<void> read(std::shared_ptr<const formats::TorchFile> file, const std::string& label,
+                      const std::vector<std::string>& sections);
+
+    // Checks that all expected tensors were found, and no unexpected tensors.
+    Result<void> finish() { return matcher_.finish(); }
+
+  private:
+    Result<void> take(const Stored& where, const tensor::StridedView& view);
+    Result<bool> take_interleaved(const Stored& where, const std::string& name,
+                                  const tensor::StridedView& view);
+    // Drops a tensor that the model does not need; records any other tensor as unexpected. `view`
+    // is the tensor's data.
+    void drop_or_refuse(const std::string& file, const std::string& name,
+                        const tensor::StridedView* view);
+
+    Source& source_;
+    Matcher matcher_;
+};
+
+// Returns the sections in which tensors are expected, by file.
+std::map<std::string, std::vector<std::string>> sections_by_file(
+    const std::vector<Stored>& expected);
+
+// Handle a checkpoint's padded vocabulary. vocabulary_of() returns the number of rows in the
+// model's config. pad_vocabulary() gives the embedding and the output layer `padded` rows.
+// unpad_vocabulary() restores their HuggingFace shapes and clips the pieces to `rows` rows.
+std::int64_t vocabulary_of(const Source& source);
+void pad_vocabulary(Source& source, std::int64_t padded);
+void unpad_vocabulary(Source& source, std::vector<Stored>& expected, std::int64_t rows);
+
+}  // namespace roll::convert

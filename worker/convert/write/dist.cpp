@@ -1,0 +1,206 @@
+#include "worker/convert/write/dist.hpp"
+
+#include <set>
+
+#include "common/check.hpp"
+#include "common/files.hpp"
+#include "worker/convert/checkpoint/dist_layout.hpp"
+#include "worker/formats/dcp.hpp"
+#include "worker/formats/megatron.hpp"
+#include "worker/formats/pickle_writer.hpp"
+#include "worker/formats/torch_file.hpp"
+
+namespace roll::convert {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kFile = "__0_0.distcp";
+constexpr const char* kStatesFile = "__0_1.distcp";
+constexpr const char* kIteration = "iter_0000001";
+constexpr const char* kModel = "dist_model";
+
+class Writer : public TargetWriter {
+  public:
+    explicit Writer(formats::DistcpWriter writer) : writer_(std::move(writer)) {}
+    Result<void> append(std::size_t ordinal, std::span<const std::byte> bytes) override {
+        return writer_.append(ordinal, bytes);
+    }
+    Result<void> finish() override { return writer_.finish(); }
+
+  private:
+    formats::DistcpWriter writer_;
+};
+
+Result<formats::DcpMetadata> metadata_of(const Plan& plan) {
+    formats::DcpMetadata metadata;
+    std::map<std::string, std::size_t> place;
+    for (std::size_t file = 0, first = 0; file < plan.files.size(); ++file) {
+        const std::vector<tensor::TensorInfo>& infos = plan.files[file].tensors;
+        const std::string name = fs::path(plan.files[file].path).filename().string();
+        ROLL_TRY(const auto extents, formats::lay_out_distcp(name, infos));
+        for (std::size_t i = 0; i < infos.size(); ++i) {
+            const TargetTensor& target = plan.tensors[first + i];
+            const auto [at, added] = place.emplace(target.info.name, metadata.tensors.size());
+            if (added)
+                metadata.tensors.push_back(
+                    {{target.info.name, target.info.dtype, target.whole}, {}});
+            formats::DcpTensor& tensor = metadata.tensors[at->second];
+            if (tensor.info.dtype != target.info.dtype)
+                return fail(ErrorCode::InvalidArgument,
+                            target.info.name + " would combine types " +
+                                name_of(tensor.info.dtype) + " and " + name_of(target.info.dtype) +
+                                " in one tensor",
+                            "choose one type with --dtype");
+            tensor.chunks.push_back({target.origin, infos[i].shape, extents[i]});
+        }
+        first += infos.size();
+    }
+    return metadata;
+}
+
+// Returns the name without its last part: "decoder.layers.mlp.linear_fc1" for
+// "decoder.layers.mlp.linear_fc1.weight".
+std::string module_of(const std::string& name) { return name.substr(0, name.rfind('.')); }
+
+// Returns the names of the modules' extra states. Megatron requires a state of each module that may
+// have one, whatever the layout, and ignores superfluous states. The value None means that there is
+// no state.
+std::set<std::string> extra_states(const Plan& plan) {
+    std::set<std::string> names;
+    for (const TargetTensor& target : plan.tensors) {
+        std::string offset;
+        std::string shape;
+        for (std::size_t axis = 0; axis + target.info.shape.size() < target.whole.size(); ++axis) {
+            offset += (axis == 0 ? "" : ".") + std::to_string(target.origin[axis]);
+            shape += (axis == 0 ? "" : ".") + std::to_string(target.whole[axis]);
+        }
+        const std::string place =
+            "._extra_state/shard_" + (shape.empty() ? "0_1" : offset + "_" + shape);
+        const std::string module = module_of(target.info.name);
+        names.insert(module + place);
+        if (module.ends_with(".self_attention.linear_proj"))
+            names.insert(module_of(module) + ".core_attention" + place);
+    }
+    return names;
+}
+
+std::string list_of_none() {
+    formats::PickleWriter out;
+    out.op(formats::pickle_op::kEmptyList);
+    out.op(formats::pickle_op::kMark);
+    out.op(formats::pickle_op::kNone);
+    out.op(formats::pickle_op::kAppends);
+    return std::move(out).finish();
+}
+
+// Writes the extra states. All of them refer to one file that holds one None.
+Result<void> write_extra_states(const Plan& plan, const fs::path& directory,
+                                formats::DcpMetadata& metadata) {
+    const fs::path path = directory / kStatesFile;
+    ROLL_TRY_VOID(formats::write_torch_pickle(path, list_of_none()));
+    std::error_code error;
+    const auto size = static_cast<std::int64_t>(fs::file_size(path, error));
+    for (const std::string& name : extra_states(plan))
+        metadata.objects.push_back({name, {kStatesFile, 0, size}});
+    return {};
+}
+
+Result<void> write_metadata(const formats::DcpMetadata& metadata, const fs::path& directory) {
+    return write_file_atomically(directory / formats::kDcpMetadataFile,
+                                 formats::dcp_metadata_pickle(metadata));
+}
+
+// Writes the file of the data that is not in tensors. ROLL adds this data to the model's state, so
+// a ROLL target has none.
+Result<void> write_common(const fs::path& path, const Json& args) {
+    ROLL_TRY(auto writer,
+             formats::TorchFileWriter::create(path, {}, [&](formats::PickleWriter& out) {
+                 if (!args.is_null()) formats::write_megatron_state(out, args, 3);
+             }));
+    return writer.finish();
+}
+
+}  // namespace
+
+Result<std::vector<Stored>> torch_dist_layout(const Source& source,
+                                              const formats::McaConfig& config) {
+    return dist_layout(source.native, source.model, config, fs::path(kIteration) / kModel / kFile);
+}
+
+Result<std::vector<Stored>> fsdp_dtensor_layout(const Source& source,
+                                                const formats::McaConfig& config) {
+    return fsdp_layout(source.native, source.model, config, fs::path(kIteration) / kFile);
+}
+
+std::vector<Stored> dcp_layout(const Source& source) {
+    std::vector<Stored> layout = hf_disk_layout(source.model);
+    for (Stored& stored : layout) {
+        stored.file = kFile;
+        stored.whole = stored.shape;
+        stored.origin.assign(stored.shape.size(), 0);
+    }
+    return layout;
+}
+
+Result<std::unique_ptr<TargetWriter>> create_distcp(const fs::path& path, const TargetFile& file,
+                                                    const fs::path& earlier) {
+    ROLL_TRY(auto writer, formats::DistcpWriter::create(path, file.tensors, earlier));
+    return std::make_unique<Writer>(std::move(writer));
+}
+
+Result<void> finish_torch_dist(const Plan& plan, const Json& args, const fs::path& directory) {
+    const fs::path model = directory / kIteration / kModel;
+    ROLL_TRY(formats::DcpMetadata metadata, metadata_of(plan));
+    ROLL_TRY_VOID(write_extra_states(plan, model, metadata));
+    ROLL_TRY_VOID(write_metadata(metadata, model));
+    ROLL_TRY_VOID(write_common(model / "common.pt", {}));
+    ROLL_TRY_VOID(
+        write_file_atomically(model / "metadata.json",
+                              R"({"sharded_backend": "torch_dist", "sharded_backend_version": 1, )"
+                              R"("common_backend": "torch", "common_backend_version": 1})"));
+    ROLL_TRY_VOID(write_common(directory / kIteration / "common.pt", args));
+    // Links each file, because ROLL looks in dist_model and Megatron in the iteration directory.
+    for (const char* name : {kFile, kStatesFile, formats::kDcpMetadataFile, "metadata.json"}) {
+        std::error_code error;
+        fs::create_symlink(fs::path(kModel) / name, directory / kIteration / name, error);
+        if (error)
+            return fail(
+                ErrorCode::Failed,
+                "cannot link " + (directory / kIteration / name).string() + ": " + error.message());
+    }
+    return {};
+}
+
+// Writes the metadata, and the three entries that Megatron reads first.
+Result<void> finish_fsdp_dtensor(const Plan& plan, const Json& args, const fs::path& directory) {
+    using Writer = std::function<void(formats::PickleWriter&)>;
+    const std::pair<const char*, Writer> states[] = {
+        {"args", [&](formats::PickleWriter& out) { formats::write_namespace(out, args); }},
+        {"checkpoint_version", [](formats::PickleWriter& out) { out.number(3.0); }},
+        {"iteration", [](formats::PickleWriter& out) { out.integer(0); }}};
+    std::vector<formats::DcpObject> objects;
+    for (const auto& [name, write] : states) {
+        formats::PickleWriter out;
+        write(out);
+        const std::string file = fmt::format("__0_{}.distcp", objects.size() + 1);
+        const fs::path path = directory / kIteration / file;
+        ROLL_TRY_VOID(formats::write_torch_pickle(path, std::move(out).finish()));
+        std::error_code error;
+        objects.push_back({name, {file, 0, static_cast<std::int64_t>(fs::file_size(path, error))}});
+    }
+    return finish_dcp(plan, std::move(objects), directory / kIteration);
+}
+
+Result<void> finish_dcp(const Plan& plan, std::vector<formats::DcpObject> objects,
+                        const fs::path& directory,
+                        const std::map<std::string, tensor::Shape>& originals) {
+    ROLL_TRY(formats::DcpMetadata metadata, metadata_of(plan));
+    metadata.objects = std::move(objects);
+    for (formats::DcpTensor& tensor : metadata.tensors)
+        if (const auto own = originals.find(tensor.info.name); own != originals.end())
+            tensor.original = own->second;
+    return write_metadata(metadata, directory);
+}
+
+}  // namespace roll::convert

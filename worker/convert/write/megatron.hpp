@@ -1,0 +1,23 @@
+// Megatron's own checkpoints as a target. Their files are MCA's with the run's arguments added, or
+// have the form of models before Megatron core.
+#pragma once
+
+#include <vector>
+
+#include "common/error.hpp"
+#include "worker/convert/checkpoint/source.hpp"
+
+namespace roll::convert {
+
+// Name of the directory for weights that belong to no iteration. Megatron loads neither optimizer
+// nor random states from it.
+constexpr const char* kMegatronRelease = "release";
+
+// Returns the target's tensors. If `version` is below 3, they are in nested dicts, with the names
+// and the order of attention rows of that version. Fails with InvalidArgument if models before
+// Megatron core have no name for a tensor, or if the model has query groups and `version` is below
+// 2.
+Result<std::vector<Stored>> megatron_layout(const Source& source, formats::McaConfig config,
+                                            int version);
+
+}  // namespace roll::convert

@@ -1,0 +1,75 @@
+// Lets several processes, on nodes with a shared file system, write one target together. All
+// processes make the same plan, and each writes some of the files completely. They communicate
+// through small files in the staging directory: each process rewrites its own file a few times a
+// second.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/error.hpp"
+#include "worker/convert/plan/plan.hpp"
+
+namespace roll::convert {
+
+struct Part {
+    int index = 0;    // number of this process; process 0 stages and publishes the target
+    int count = 1;    // number of processes; 1: a single process
+    std::string run;  // name of the run: unique, and the same in all of its processes
+
+    bool alone() const { return count == 1; }
+    bool leads() const { return index == 0; }
+};
+
+// Returns, for each file of the plan, whether this process writes it. Files are assigned from
+// largest to smallest, each to the process that has the fewest bytes so far.
+std::vector<bool> own_files(const Plan& plan, const Part& part);
+
+// The stage that a process has completed. Written: its own files. Whole: all files of the target;
+// process 0 announces Whole once every process has written its files. Verified: the check of the
+// process's share of the target.
+enum class Phase { Writing, Written, Whole, Verified };
+
+class Meeting {
+  public:
+    using Stopped = std::function<bool()>;
+
+    // Makes the meeting of a single process, in which every wait returns at once.
+    Meeting() = default;
+    // Joins the other processes. Process 0 tells the others to begin; the others wait until process
+    // 0 has staged the target. Fails with Unavailable if stopped, or if process 0 sends nothing for
+    // five minutes.
+    static Result<Meeting> join(const std::filesystem::path& staging, const Part& part,
+                                const Stopped& stopped);
+
+    // Announces the phase that this process has completed; the others read it soon.
+    void say(Phase phase);
+    void say(std::int64_t bytes);  // announces how many bytes this process has written
+    // Announces that this process ends without a target, because of `why`. Process 0 then waits for
+    // the others.
+    void leave(const std::string& why);
+
+    // Waits until the phase is announced: process 0 waits for all others, the others for process 0.
+    // Fails with Unavailable if stopped, if an awaited process has ended (the message has its
+    // reason), or if one sends nothing for a minute.
+    Result<void> wait_for(Phase phase, const Stopped& stopped);
+
+    // Fails with Unavailable if another process ended without a target or sends nothing.
+    Result<void> trouble() const;
+    // bytes written by all other processes; only process 0 may call this
+    std::int64_t bytes() const;
+
+    // Ends the communication; process 0 then removes the small files.
+    Result<void> end();
+
+  private:
+    class Speaker;
+    std::shared_ptr<Speaker> speaker_;
+};
+
+}  // namespace roll::convert

@@ -1,0 +1,156 @@
+#include "worker/convert/write/target.hpp"
+
+#include "common/check.hpp"
+#include "common/files.hpp"
+#include "worker/convert/checkpoint/mca_layout.hpp"
+#include "worker/convert/plan/quantize.hpp"
+#include "worker/convert/write/companions.hpp"
+#include "worker/convert/write/dist.hpp"
+#include "worker/convert/write/hf.hpp"
+#include "worker/convert/write/megatron.hpp"
+#include "worker/convert/write/nemo.hpp"
+#include "worker/formats/hf.hpp"
+#include "worker/formats/megatron.hpp"
+
+namespace roll::convert {
+namespace {
+
+namespace fs = std::filesystem;
+
+formats::McaConfig mca_config_of(const Source& source, const Output& output) {
+    formats::McaConfig config = source.config;
+    config.layout = output.layout;
+    config.grouped_experts = output.grouped_experts.value_or(config.grouped_experts);
+    config.local_names = output.local_names.value_or(config.local_names);
+    config.padded_vocab = 0;
+    if (output.vocab_divisor > 0) {  // pads the vocabulary as Megatron does
+        const std::int64_t unit = output.vocab_divisor * output.layout.tp;
+        const auto tokens = config.native.value("padded_vocab_size", std::int64_t{0});
+        config.padded_vocab = (tokens + unit - 1) / unit * unit;
+        config.native["vocab_size"] = tokens;
+        config.native["padded_vocab_size"] = config.padded_vocab;
+    }
+    return config;
+}
+
+// Returns the config of an fsdp_dtensor target. Like Megatron's own tool, it has no layout and,
+// unless requested otherwise, grouped experts.
+formats::McaConfig fsdp_config(const Source& source, const Output& output) {
+    formats::McaConfig config = mca_config_of(source, output);
+    config.layout = {};
+    config.grouped_experts = output.grouped_experts.value_or(true);
+    return config;
+}
+
+Result<std::vector<Stored>> layout_of(const Source& source, const Output& output, Format to) {
+    switch (to) {
+        case Format::Hf: return sharded_hf_layout(source, output, formats::kSafetensors);
+        case Format::Bin: return sharded_hf_layout(source, output, formats::kTorchFiles);
+        case Format::Mca:
+            return mca_layout(source.native, source.model, mca_config_of(source, output));
+        case Format::Megatron:
+            return megatron_layout(source, mca_config_of(source, output), output.megatron_version);
+        case Format::DeepSpeed:
+            return fail(ErrorCode::InvalidArgument, "DeepSpeed checkpoints can only be a source");
+        case Format::Peft:
+            return fail(ErrorCode::InvalidArgument, "a model cannot be converted to a LoRA adapter",
+                        "give the adapters to convert with --adapter DIR");
+        case Format::Nemo: return nemo_layout(source, mca_config_of(source, output));
+        case Format::TorchDist: return torch_dist_layout(source, mca_config_of(source, output));
+        case Format::Dcp: return dcp_layout(source);
+        case Format::FsdpDtensor: return fsdp_dtensor_layout(source, fsdp_config(source, output));
+    }
+    ROLL_CHECK(false);
+}
+
+}  // namespace
+
+Result<std::vector<Stored>> target_layout(const Source& source, const Output& output, Format to) {
+    const bool pads = to == Format::Mca || to == Format::Megatron || to == Format::Nemo;
+    if (output.vocab_divisor > 0 && !pads)
+        return fail(ErrorCode::InvalidArgument,
+                    std::string("--make-vocab-size-divisible-by is for mca, megatron and nemo "
+                                "targets, not ") +
+                        name_of(to));
+    if (output.dtype == kEightBits && to != Format::Hf && to != Format::Bin)
+        return fail(ErrorCode::InvalidArgument,
+                    std::string("--dtype fp8 is for hf and bin targets; ") + name_of(to) +
+                        " has no scales");
+    if (output.megatron_version < 3 && to != Format::Megatron)
+        return fail(
+            ErrorCode::InvalidArgument,
+            std::string("--checkpoint-version is for megatron targets, not ") + name_of(to));
+    const bool names_mtp = to == Format::TorchDist || to == Format::Mca ||
+                           (to == Format::Megatron && output.megatron_version == 3);
+    if (output.newer_mtp_names && !names_mtp)
+        return fail(ErrorCode::InvalidArgument,
+                    std::string("--mtp-layer-name is for mca, megatron and torch_dist targets, "
+                                "not ") +
+                        name_of(to));
+    ROLL_TRY(std::vector<Stored> layout, layout_of(source, output, to));
+    if (output.newer_mtp_names)
+        for (Stored& stored : layout) stored.name = newer_spelling(stored.name);
+    return layout;
+}
+
+void complete_plan(const Source& source, const Output& output, Format to, Plan& plan) {
+    if (to != Format::Megatron) return;
+    Json args = formats::megatron_args(mca_config_of(source, output), plan.dtype);
+    if (output.megatron_version < 3) {
+        args["use_legacy_models"] = true;
+        args["transformer_impl"] = "local";
+    }
+    for (TargetFile& file : plan.files) {
+        file.args = args;
+        file.megatron_version = output.megatron_version;
+    }
+}
+
+Result<void> write_companions(const Source& source, const Plan& plan, const Output& output,
+                              Format to, const fs::path& directory) {
+    ROLL_TRY_VOID(write_companion_files(source, directory));
+    switch (to) {
+        case Format::Hf:
+            return write_hf_companions(source, plan, output, formats::kSafetensors, directory);
+        case Format::Bin:
+            return write_hf_companions(source, plan, output, formats::kTorchFiles, directory);
+        case Format::Mca:
+            return formats::write_mca_root(directory, mca_config_of(source, output), plan.dtype);
+        case Format::Megatron:
+            ROLL_TRY_VOID(write_hf_config(source, plan, output, directory));
+            return write_file_atomically(directory / "latest_checkpointed_iteration.txt",
+                                         kMegatronRelease);
+        case Format::DeepSpeed:
+        case Format::Peft: break;  // impossible, because target_layout() refused it
+        case Format::Nemo:
+            ROLL_TRY_VOID(write_hf_config(source, plan, output, directory));
+            return write_nemo_configs(mca_config_of(source, output), output.name, directory);
+        case Format::TorchDist: {
+            formats::McaConfig config = mca_config_of(source, output);
+            config.layout = {};
+            ROLL_TRY_VOID(formats::write_mca_root(directory, config, plan.dtype));
+            return finish_torch_dist(plan, formats::megatron_args(config, plan.dtype), directory);
+        }
+        case Format::FsdpDtensor: {
+            const formats::McaConfig config = fsdp_config(source, output);
+            ROLL_TRY_VOID(formats::write_mca_root(directory, config, plan.dtype));
+            return finish_fsdp_dtensor(plan, formats::megatron_args(config, plan.dtype), directory);
+        }
+        case Format::Dcp:
+            ROLL_TRY_VOID(write_hf_config(source, plan, output, directory));
+            return finish_dcp(plan, {}, directory);
+    }
+    ROLL_CHECK(false);
+}
+
+Result<std::unique_ptr<TargetWriter>> create_target(const fs::path& directory,
+                                                    const TargetFile& file, const fs::path& reuse) {
+    const fs::path path = directory / file.path;
+    const fs::path earlier = reuse.empty() ? fs::path() : reuse / file.path;
+    ROLL_TRY_VOID(make_directories(path.parent_path()));
+    if (path.extension() == ".safetensors") return create_safetensors(path, file, earlier);
+    return path.extension() == ".distcp" ? create_distcp(path, file, earlier)
+                                         : create_torch(path, file, earlier);
+}
+
+}  // namespace roll::convert

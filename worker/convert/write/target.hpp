@@ -1,0 +1,32 @@
+// Describes a target directory with its tensors and other files, and writes the files.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/error.hpp"
+#include "worker/convert/write/files.hpp"
+#include "worker/convert/write/output.hpp"
+
+namespace roll::convert {
+
+// Returns the target's tensors, each with its file.
+Result<std::vector<Stored>> target_layout(const Source& source, const Output& output, Format to);
+
+// Adds to the plan's files the data that their format holds besides tensors.
+void complete_plan(const Source& source, const Output& output, Format to, Plan& plan);
+
+// Writes every file without tensors (config.json, index, tracker, tokenizer, ...) into `directory`.
+Result<void> write_companions(const Source& source, const Plan& plan, const Output& output,
+                              Format to, const std::filesystem::path& directory);
+
+// Creates a file of tensors below `directory`. `reuse` is an earlier target, or empty. If `reuse`
+// has an identical file, that file is linked instead.
+Result<std::unique_ptr<TargetWriter>> create_target(const std::filesystem::path& directory,
+                                                    const TargetFile& file,
+                                                    const std::filesystem::path& reuse = {});
+
+}  // namespace roll::convert
