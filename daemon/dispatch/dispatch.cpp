@@ -7,6 +7,7 @@
 
 #include "common/hash.hpp"
 #include "common/spec/document.hpp"
+#include "daemon/core/decide/attempt.hpp"
 #include "daemon/core/facts/save_margin.hpp"
 
 namespace roll::dispatch {

@@ -7,7 +7,8 @@
 #include <vector>
 
 #include "common/protocol/worker.hpp"
-#include "daemon/core/core.hpp"
+#include "daemon/core/state/action.hpp"
+#include "daemon/core/state/input.hpp"
 
 namespace roll::dispatch {
 

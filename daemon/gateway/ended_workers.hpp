@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "daemon/core/core.hpp"
+#include "daemon/core/state/state.hpp"
 
 namespace roll::gateway {
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/number.hpp"
+#include "daemon/core/decide/attempt.hpp"
 #include "daemon/core/facts/lookups.hpp"
 
 namespace roll::gateway {

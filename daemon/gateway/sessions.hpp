@@ -19,7 +19,7 @@
 #include "common/hash.hpp"
 #include "common/json.hpp"
 #include "common/protocol/worker.hpp"
-#include "daemon/core/core.hpp"
+#include "daemon/core/state/input.hpp"
 
 namespace roll::gateway {
 

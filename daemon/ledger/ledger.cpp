@@ -7,6 +7,7 @@
 
 #include "common/check.hpp"
 #include "common/files.hpp"
+#include "daemon/core/apply/apply.hpp"
 #include "daemon/ledger/chain.hpp"
 #include "daemon/ledger/event_json.hpp"
 #include "daemon/ledger/lock.hpp"

@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "common/error.hpp"
-#include "daemon/core/core.hpp"
+#include "daemon/core/state/event.hpp"
 #include "daemon/core/state/row.hpp"
 
 namespace roll::ledger {
