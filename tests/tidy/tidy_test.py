@@ -92,6 +92,8 @@ class Tidy(unittest.TestCase):
                     'auto t = std::chrono::steady_clock::now();', 'double share = 0;'):
             self.caught(checks.purity, {'daemon/core/a.cpp': bad})
         self.passes(checks.purity, {'worker/plan/a.cpp': 'double lr = 0;  // not the steady_clock'})
+        self.caught(checks.purity, {'worker/agent/core/a.cpp': '#include <fstream>'})
+        self.passes(checks.purity, {'worker/agent/core/a.cpp': '#include "common/json.hpp"'})
         self.passes(checks.purity, {'daemon/engine/a.cpp': 'double share = 0;'})
 
     def test_co_await_with_a_temporary_that_is_destroyed_twice_is_caught(self):
