@@ -1,17 +1,11 @@
 #include "common/protocol/rank.hpp"
 
+#include "common/overload.hpp"
 #include "common/protocol/fields.hpp"
 #include "common/protocol/progress.hpp"
 
 namespace roll::protocol {
 namespace {
-
-template <class... Fs>
-struct Overload : Fs... {
-    using Fs::operator()...;
-};
-template <class... Fs>
-Overload(Fs...) -> Overload<Fs...>;  // clang before 17 needs this deduction guide
 
 Json report_json(const Report& report) {
     return std::visit(

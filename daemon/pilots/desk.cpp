@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/overload.hpp"
 #include "daemon/slurm/commands.hpp"
 
 namespace roll::pilots {
@@ -9,13 +10,6 @@ namespace {
 
 using slurm::Phase;
 using slurm::QueueRow;
-
-template <class... Fs>
-struct Overload : Fs... {
-    using Fs::operator()...;
-};
-template <class... Fs>
-Overload(Fs...) -> Overload<Fs...>;  // clang 16 needs this deduction guide
 
 std::optional<Time> wall(const std::optional<std::int64_t>& seconds) {
     if (!seconds || *seconds <= 0) return std::nullopt;

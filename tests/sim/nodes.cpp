@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/check.hpp"
+#include "common/overload.hpp"
 #include "tests/sim/world.hpp"
 
 namespace roll::sim {
@@ -10,11 +11,6 @@ namespace roll::sim {
 using agent::AgentCore;
 
 namespace {
-
-template <class... Fs>
-struct Overload : Fs... {
-    using Fs::operator()...;
-};
 
 void tell(AgentCore& core, const agent::ProcessEvent& event, Instant now) {
     std::visit(

@@ -5,6 +5,7 @@
 
 #include <poll.h>
 
+#include "common/overload.hpp"
 #include "common/time.hpp"
 #include "worker/agent/core/beat_grid.hpp"
 #include "worker/agent/host/pilot.hpp"
@@ -12,11 +13,6 @@
 
 namespace roll::agent {
 namespace {
-
-template <class... Fs>
-struct Overload : Fs... {
-    using Fs::operator()...;
-};
 
 // longest wait of the loop, because timed events need no finer resolution
 constexpr Millis kPoll{500};
