@@ -5,14 +5,13 @@
 
 #include "common/json_text.hpp"
 #include "common/number.hpp"
+#include "common/outcome.hpp"
 #include "common/protocol/fields.hpp"
 #include "common/spec/node_sizes.hpp"
 
 namespace roll::protocol {
 
 constexpr std::array<std::string_view, 4> kPhases = {"starting", "running", "stopping", "ended"};
-constexpr std::array<std::string_view, 6> kOutcomes = {"done",    "app",     "infra",
-                                                       "invalid", "yielded", "stopped"};
 
 static JsonText text_of(const AttemptKey& key) {
     return JsonText().add("job", key.job.value).add("token", to_string(key.token));

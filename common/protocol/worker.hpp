@@ -39,9 +39,8 @@ struct WrittenCheckpoint {
 // One attempt on this worker.
 struct RunningAttempt {
     AttemptKey attempt;
-    std::string phase;  // "starting", "running", "stopping", "ended"
-    // If ended: "done", "app", "infra", "invalid", "yielded" or "stopped", as in core::Outcome.
-    std::string outcome;
+    std::string phase;    // "starting", "running", "stopping", "ended"
+    std::string outcome;  // if ended: one of kOutcomes (common/outcome.hpp)
     int exit_code = 0;
     std::string reason;
     std::vector<int> matched{};  // indices of the patterns in retry.on_log that the log matched

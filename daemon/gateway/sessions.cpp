@@ -1,10 +1,10 @@
 #include "daemon/gateway/sessions.hpp"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "common/number.hpp"
+#include "common/outcome.hpp"
 #include "daemon/core/decide/attempt.hpp"
 #include "daemon/core/facts/lookups.hpp"
 
@@ -19,9 +19,6 @@ std::uint64_t beats_to_adopt(const LeaseRules& rules) {
 namespace {
 
 using Inputs = std::vector<core::Input>;
-
-constexpr std::array<std::string_view, 6> kOutcomes = {"done",    "app",     "infra",
-                                                       "invalid", "yielded", "stopped"};
 
 core::Outcome outcome_from(const std::string& name) {
     const auto found = std::ranges::find(kOutcomes, name);

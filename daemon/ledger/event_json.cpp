@@ -3,6 +3,7 @@
 #include <array>
 
 #include "common/json_text.hpp"
+#include "common/outcome.hpp"
 #include "common/spec/job_json.hpp"
 #include "daemon/ledger/event_fields.hpp"
 
@@ -59,9 +60,6 @@ constexpr std::array kKinds = {
 };
 static_assert(kKinds.size() == std::variant_size_v<core::Event>);
 
-constexpr std::array kPhases = {"queued", "running", "done", "failed", "cancelled"};
-constexpr std::array kOutcomes = {"done", "app", "infra", "invalid", "yielded", "stopped"};
-
 template <class Enum, std::size_t N>
 Enum enum_from(const Json& json, const std::array<const char*, N>& names) {
     const auto& text = json.get_ref<const std::string&>();
@@ -84,7 +82,9 @@ JsonText put(const AttemptKey& key) {
     return JsonText().add("job", key.job.value).add("token", to_string(key.token));
 }
 std::int64_t put(const Time& time) { return time.time_since_epoch().count(); }
-const char* put(const core::JobPhase& phase) { return kPhases[static_cast<std::size_t>(phase)]; }
+const char* put(const core::JobPhase& phase) {
+    return core::kJobPhases[static_cast<std::size_t>(phase)];
+}
 const char* put(const core::Outcome& outcome) {
     return kOutcomes[static_cast<std::size_t>(outcome)];
 }
@@ -130,7 +130,7 @@ void take(const Json& json, Time& time) {
     time = Time{std::chrono::milliseconds{json.get<std::int64_t>()}};
 }
 void take(const Json& json, core::JobPhase& phase) {
-    phase = enum_from<core::JobPhase>(json, kPhases);
+    phase = enum_from<core::JobPhase>(json, core::kJobPhases);
 }
 void take(const Json& json, core::Outcome& outcome) {
     outcome = enum_from<core::Outcome>(json, kOutcomes);

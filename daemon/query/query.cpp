@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "common/outcome.hpp"
 #include "common/spec/document.hpp"
 #include "daemon/core/facts/machines.hpp"
 #include "daemon/core/facts/save_margin.hpp"
@@ -15,8 +16,6 @@ namespace roll::query {
 namespace {
 
 constexpr int kPageMax = 10'000;  // maximum number of jobs per reply, which make about 9 MB
-constexpr std::array kStates = {"queued", "running", "done", "failed", "cancelled"};
-constexpr std::array kOutcomes = {"done", "app", "infra", "invalid", "yielded", "stopped"};
 constexpr std::array kPhases = {"starting", "running", "stopping"};
 
 template <class Enum, std::size_t N>
@@ -226,7 +225,7 @@ constexpr std::array kFields = {
               return Json(v.job.spec.open ? "open" : spec::name_of(v.job.spec.kind));
           }},
     Field{"user", [](const View& v) { return Json(v.job.user); }},
-    Field{"state", [](const View& v) { return Json(name(v.job.phase, kStates)); }},
+    Field{"state", [](const View& v) { return Json(name(v.job.phase, core::kJobPhases)); }},
     Field{"held", [](const View& v) { return Json(v.job.held); }},
     Field{"cancelling",
           [](const View& v) { return Json(v.job.cancel_requested && !is_over(v.job.phase)); }},
@@ -289,12 +288,14 @@ Result<Json> jobs(const core::State& state, const Json& args, const Hearsay& hea
     const auto names = r.get_or<std::vector<std::string>>("fields", {});
     ROLL_TRY_VOID(r.finish_lenient());
     const std::vector<Field> fields = fields_of(names);
-    if (!wanted_state.empty() && std::ranges::find(kStates, wanted_state) == kStates.end()) {
+    if (!wanted_state.empty() &&
+        std::ranges::find(core::kJobPhases, wanted_state) == core::kJobPhases.end()) {
         return fail(ErrorCode::InvalidArgument, "there is no state " + wanted_state,
                     "use queued, running, done, failed or cancelled");
     }
     const auto wanted = [&](const core::Job& job) {
-        if (!wanted_state.empty() && wanted_state != name(job.phase, kStates)) return false;
+        if (!wanted_state.empty() && wanted_state != name(job.phase, core::kJobPhases))
+            return false;
         if (!all && wanted_state.empty() && core::is_over(job.phase)) return false;
         return wanted_user.empty() || job.user == wanted_user;
     };

@@ -9,16 +9,12 @@
 #include <vector>
 
 #include "common/ids.hpp"
+#include "common/outcome.hpp"
 #include "common/time.hpp"
 
 namespace roll::core {
 
-// Outcome of an attempt.
-//
-// Infra: a lost worker, a signal that Roll did not send, or a full disk. App: the program failed.
-// Invalid: the input can never work. Yielded: stopped at a step boundary after a checkpoint, to be
-// continued. Stopped: ended on request.
-enum class Outcome { Done, App, Infra, Invalid, Yielded, Stopped };
+using roll::Outcome;
 
 // Starting -> Running -> Stopping -> ended. An attempt may also go from Starting to Stopping.
 enum class AttemptPhase { Starting, Running, Stopping };

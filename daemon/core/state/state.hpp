@@ -4,6 +4,7 @@
 // Containers are ordered (std::map), so that every iteration over State is deterministic.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -27,6 +28,8 @@ namespace roll::core {
 
 // Queued -> Running -> Done | Failed | Cancelled; Running -> Queued on retry; Queued -> Cancelled.
 enum class JobPhase { Queued, Running, Done, Failed, Cancelled };
+// Names of the phases on the wire and in the ledger, in the order of JobPhase.
+inline constexpr std::array kJobPhases = {"queued", "running", "done", "failed", "cancelled"};
 constexpr bool is_over(JobPhase phase) { return phase >= JobPhase::Done; }
 
 struct Job {

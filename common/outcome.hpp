@@ -1,0 +1,18 @@
+// How an attempt ended, and its names on the wire and in the ledger.
+#pragma once
+
+#include <array>
+
+namespace roll {
+
+// Outcome of an attempt.
+//
+// Infra: a lost worker, a signal that Roll did not send, or a full disk. App: the program failed.
+// Invalid: the input can never work. Yielded: stopped at a step boundary after a checkpoint, to be
+// continued. Stopped: ended on request.
+enum class Outcome { Done, App, Infra, Invalid, Yielded, Stopped };
+
+// Names of the outcomes, in the order of Outcome.
+inline constexpr std::array kOutcomes = {"done", "app", "infra", "invalid", "yielded", "stopped"};
+
+}  // namespace roll
