@@ -123,13 +123,13 @@ class Finder {
         for (Hold& hold : all_) {
             if (hold.rule == "room" || hold.rule == "segment" || hold.rule == "silent")
                 hold.nodes =
-                    reasons_of_nodes(state_, job_, shape(core::known_room(state_, now_)), now_);
+                    reasons_of_nodes(state_, job_, shape(core::known_capacity(state_, now_)), now_);
         }
         return std::move(all_);
     }
 
     std::optional<Hold> never() {
-        const core::Room known = core::known_room(state_, now_);
+        const core::Capacity known = core::known_capacity(state_, now_);
         for (int i = 0; i < job_.spec.shapes(); ++i) {
             const spec::Resources& wanted = job_.spec.shape(i);
             if (!core::find_places(wanted, known).empty()) return std::nullopt;
@@ -228,7 +228,7 @@ class Finder {
 
     void limits() {
         const core::Limits limits(state_, now_);
-        if (!core::allowed_shapes(job_, limits, now_).empty()) return;
+        if (!core::allowed_variants(job_, limits, now_).empty()) return;
         const auto excess = excess_of(limits);
         if (!excess) return;
         std::string remedy = excess->remedy;
@@ -257,8 +257,8 @@ class Finder {
 
     // Returns the first allowed variant that fits into `room`; the job's first variant if none
     // fits.
-    const spec::Resources& shape(const core::Room& room) const {
-        for (const int i : core::allowed_shapes(job_, core::Limits(state_, now_), now_)) {
+    const spec::Resources& shape(const core::Capacity& room) const {
+        for (const int i : core::allowed_variants(job_, core::Limits(state_, now_), now_)) {
             if (!core::find_places(job_.spec.shape(i), room).empty()) return job_.spec.shape(i);
         }
         return job_.spec.resources;
@@ -266,12 +266,12 @@ class Finder {
 
     std::set<WorkerId> shunned_workers() const {
         if (job_.avoid.empty()) return {};
-        const auto shapes = core::allowed_shapes(job_, core::Limits(state_, now_), now_);
-        return core::shunned_workers(state_, job_, core::all_room(state_, now_), shapes);
+        const auto shapes = core::allowed_variants(job_, core::Limits(state_, now_), now_);
+        return core::forbidden_workers(state_, job_, core::all_capacity(state_, now_), shapes);
     }
 
     void room() {
-        const core::Room known = core::known_room(state_, now_);
+        const core::Capacity known = core::known_capacity(state_, now_);
         const spec::Resources& wanted = shape(known);
         if (state_.adopting) {
             return add("adopting",
@@ -280,13 +280,13 @@ class Finder {
         }
         if (core::find_places(wanted, known).empty()) return unfit(wanted);
         const std::string need = need_text(wanted);
-        if (core::find_places(wanted, core::all_room(state_, now_)).empty()) {
+        if (core::find_places(wanted, core::all_capacity(state_, now_)).empty()) {
             return add("silent", "workers that the job needs are not reachable now",
                        "the job starts by itself when these workers are reachable again; rollctl "
                        "nodes shows since when they have been unreachable");
         }
         const auto shunned = shunned_workers();
-        const core::Room free = core::free_room(state_, now_);
+        const core::Capacity free = core::free_capacity(state_, now_);
         const bool has_room =
             !core::find_places(wanted, shunned.empty() ? free : core::without(free, shunned))
                  .empty();

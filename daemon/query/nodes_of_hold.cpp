@@ -21,7 +21,7 @@ std::string closed(const core::State& state, const core::Worker& worker) {
     return worker.quiet ? "is not reachable now" : "";
 }
 
-std::string lack(const core::Worker& worker, const core::Free& free,
+std::string lack(const core::Worker& worker, const core::FreeSlots& free,
                  const spec::Resources& wanted) {
     if (std::ssize(free.slots) < wanted.slots_per_node)
         return fmt::format("{} of {} slots are free, but the job needs {}", free.slots.size(),
@@ -45,7 +45,7 @@ std::vector<std::pair<std::string, std::string>> reasons_of_nodes(const core::St
                                                                   const spec::Resources& wanted,
                                                                   Time now) {
     std::vector<std::pair<std::string, std::string>> reasons;
-    const core::Room room = core::free_room(state, now);
+    const core::Capacity room = core::free_capacity(state, now);
     for (const auto& [id, worker] : state.workers) {
         if (reasons.size() >= kNodesMax) break;
         const auto free = room.find(id);

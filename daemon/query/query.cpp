@@ -178,7 +178,7 @@ class Waits {
     Waits(const core::State& state, Time now) : state_(state), now_(now) {}
 
     const std::string& of(JobId id, const core::Job& job) {
-        const core::Line* const line = line_of(id, job);
+        const core::ReadyJobs* const line = line_of(id, job);
         if (line == nullptr) return other_ = waiting(state_, id, now_);
         const auto [text, fresh] = texts_.try_emplace(line);
         if (fresh) text->second = waiting(state_, id, now_);
@@ -189,18 +189,18 @@ class Waits {
     // Returns the ready group that contains the job; nullptr if the job is in no ready group. Also
     // nullptr if there are many groups, because the search would take longer than a shared text
     // saves.
-    const core::Line* line_of(JobId id, const core::Job& job) const {
+    const core::ReadyJobs* line_of(JobId id, const core::Job& job) const {
         constexpr std::size_t kGroupsMax = 16;
         const auto& ready = state_.index.ready;
         if (ready.size() > kGroupsMax || !job.spec.after.empty()) return nullptr;
         for (const auto& [group, line] : ready)
-            if (line.by_turn.contains({job.spec.priority, id})) return &line;
+            if (line.by_priority.contains({job.spec.priority, id})) return &line;
         return nullptr;
     }
 
     const core::State& state_;
     Time now_;
-    std::map<const core::Line*, std::string> texts_{};
+    std::map<const core::ReadyJobs*, std::string> texts_{};
     std::string other_{};
 };
 

@@ -171,7 +171,7 @@ MUTATIONS = {
         ('if (a.used_at + idle > now || held) return {};', 'return {};', 'idle allocations are kept'),
     ],
     'core/allocation/planner.cpp': [
-        ('if (planner.worthwhile(worth)) return planner;', 'return planner;', 'a queue knows no min_utilization'),
+        ('if (planner.worthwhile(quotas)) return planner;', 'return planner;', 'a queue knows no min_utilization'),
     ],
     'core/allocation/budget.cpp': [
         ('most = std::min(most, spec.max_jobs);', '', 'a queue knows no max_jobs'),

@@ -41,6 +41,11 @@ PURE_NAMES = re.compile(
 FLOATING = re.compile(r'\b(float|double)\b')
 # Folders without knots: no module (x.hpp with x.cpp) there includes itself through other modules.
 KNOT_FREE = ('daemon/core/', 'worker/agent/', 'worker/convert/', 'worker/train/')
+# Names that mean another thing elsewhere, and the folders that gave them up.
+OLD_NAMES = [
+    ('daemon/core/', re.compile(r'\b(Turn|Line|Rank|Room|Free|Worth|shunned\w*|meaning_of)\b')),
+    ('worker/agent/core/', re.compile(r'\bBound\b')),
+]
 # Third parties and the folders that may include them.
 THIRD_PARTIES = [
     (re.compile(r'#include <(torch|ATen|c10|caffe2|gloo)/'), ('worker/train/',)),
@@ -300,6 +305,13 @@ def banned_names(tree):
                 yield path, 1, 'a header without #pragma once'
 
 
+def old_names(tree):
+    for path, text in tree.items():
+        for folder, pattern in OLD_NAMES:
+            if is_cpp(path) and path.startswith(folder):
+                yield from hits(path, blank(text), pattern, '{}: means another thing elsewhere')
+
+
 def comment_openings(tree):
     """A comment begins with a subject or a verb; few begin with a word that is neither."""
     found = {}
@@ -440,6 +452,6 @@ def parses(tree):
 
 
 ALL = [sizes, function_sizes, arrows, includes, knots, own_includes, third_parties, purity,
-       co_awaits, banned_names, family_names, family_tables, comment_openings,
+       co_awaits, banned_names, old_names, family_names, family_tables, comment_openings,
        dead_headers, one_target_a_file, local_names_once, package_hosts, mutations,
        parses]

@@ -96,6 +96,10 @@ class Tidy(unittest.TestCase):
         self.passes(checks.purity, {'worker/agent/core/a.cpp': '#include "common/json.hpp"'})
         self.passes(checks.purity, {'daemon/engine/a.cpp': 'double share = 0;'})
 
+    def test_old_names_are_caught(self):
+        self.caught(checks.old_names, {'daemon/core/a.cpp': 'std::set<Turn> turns;'})
+        self.passes(checks.old_names, {'daemon/core/a.cpp': '// Turn\nint Turns;', 'daemon/engine/a.hpp': 'struct Turn;'})
+
     def test_co_await_with_a_temporary_that_is_destroyed_twice_is_caught(self):
         for bad in ('co_await f(Args{.a = 1});', 'co_await f({1, 2});',
                     'std::vector<int>{co_await a(), co_await b()};',

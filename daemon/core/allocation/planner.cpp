@@ -122,10 +122,10 @@ bool Planner::order(const spec::Resources& wanted, int missing, std::vector<std:
 }
 
 bool Planner::refused(const std::string& name, const spec::Resources& wanted) const {
-    const auto found = worth_.find({name, wanted});
-    return found != worth_.end() && std::ranges::count_if(batches_, [&](const Batch& batch) {
-                                        return batch.queue == name && batch.wanted == wanted;
-                                    }) >= found->second;
+    const auto found = quotas_.find({name, wanted});
+    return found != quotas_.end() && std::ranges::count_if(batches_, [&](const Batch& batch) {
+                                         return batch.queue == name && batch.wanted == wanted;
+                                     }) >= found->second;
 }
 
 // Returns whether the nodes of a batch would be used enough. The use of one kind, GPUs or CPU
@@ -145,8 +145,8 @@ bool Planner::pays(const Batch& batch) const {
     return enough(slots, count * spec.slots) || enough(gpus, count * kWholeGpu * spec.gpus);
 }
 
-bool Planner::worthwhile(Worth& worth) const {
-    Worth good;
+bool Planner::worthwhile(OrderQuota& quotas) const {
+    OrderQuota good;
     bool all = true;
     for (const Batch& batch : batches_) {
         const bool paid = pays(batch);
@@ -154,7 +154,7 @@ bool Planner::worthwhile(Worth& worth) const {
         all = all && paid;
     }
     for (const Batch& batch : batches_) {
-        if (!pays(batch)) worth[{batch.queue, batch.wanted}] = good[{batch.queue, batch.wanted}];
+        if (!pays(batch)) quotas[{batch.queue, batch.wanted}] = good[{batch.queue, batch.wanted}];
     }
     return all;
 }
@@ -188,7 +188,7 @@ void serve_ready(const State& state, Time now, Planner& planner) {
     Queue queue(state, now, limits);
     while (const auto id = queue.next()) {
         const Job& job = state.jobs.at(*id);
-        const std::vector<int> shapes = allowed_shapes(job, limits, now);
+        const std::vector<int> shapes = allowed_variants(job, limits, now);
         const auto served = std::ranges::find_if(
             shapes, [&](int i) { return planner.serve(job.spec.shape(i), true); });
         if (served != shapes.end())
@@ -202,11 +202,11 @@ void serve_ready(const State& state, Time now, Planner& planner) {
 
 // Each round starts anew, because the jobs of a dropped order may need another one. The loop ends
 // because each round allows fewer orders for some variant.
-Planner plan_ready_jobs(const State& state, Time now, Worth& worth) {
+Planner plan_ready_jobs(const State& state, Time now, OrderQuota& quotas) {
     for (;;) {
-        Planner planner(state, now, worth);
+        Planner planner(state, now, quotas);
         if (!state.stopped) serve_ready(state, now, planner);
-        if (planner.worthwhile(worth)) return planner;
+        if (planner.worthwhile(quotas)) return planner;
     }
 }
 

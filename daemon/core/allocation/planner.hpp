@@ -19,15 +19,15 @@ namespace roll::core {
 
 // For a queue and a variant for which some orders would be used too little: how many of these
 // orders may be made.
-using Worth = std::map<std::pair<std::string, spec::Resources>, int>;
+using OrderQuota = std::map<std::pair<std::string, spec::Resources>, int>;
 
 class Planner {
   public:
-    // Starts with the existing and the ordered nodes. `worth` must outlive the planner.
-    Planner(const State& state, Time now, const Worth& worth)
+    // Starts with the existing and the ordered nodes. `quotas` must outlive the planner.
+    Planner(const State& state, Time now, const OrderQuota& quotas)
         : state_(state),
           now_(now),
-          worth_(worth),
+          quotas_(quotas),
           next_(state.next_allocation) {
         add_workers();
         add_expected();
@@ -53,8 +53,8 @@ class Planner {
     bool needs(AllocationId id) const { return needed_.contains(id); }
     Events orders() { return std::move(orders_); }
     // Returns whether all orders of queues with `min_utilization` would be used enough. If not,
-    // sets in `worth` how many of these orders would be.
-    bool worthwhile(Worth& worth) const;
+    // sets in `quotas` how many of these orders would be.
+    bool worthwhile(OrderQuota& quotas) const;
 
   private:
     // A node that exists or has been ordered.
@@ -88,9 +88,9 @@ class Planner {
 
     const State& state_;
     Time now_;
-    const Worth& worth_;
+    const OrderQuota& quotas_;
     std::uint64_t next_;
-    Room all_ = known_room(state_, now_);
+    Capacity all_ = known_capacity(state_, now_);
     std::vector<Node> nodes_{};
     std::map<std::string, Budget> budgets_{};
     std::set<AllocationId> needed_{};
@@ -99,8 +99,8 @@ class Planner {
 };
 
 // Plans the ready jobs in queue order, within the users' limits. Repeats the simulation without the
-// orders that would be used too little, until there are none. `worth` holds what was found about
+// orders that would be used too little, until there are none. `quotas` holds what was found about
 // such orders, and must outlive the planner.
-Planner plan_ready_jobs(const State& state, Time now, Worth& worth);
+Planner plan_ready_jobs(const State& state, Time now, OrderQuota& quotas);
 
 }  // namespace roll::core

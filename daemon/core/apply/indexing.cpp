@@ -46,17 +46,17 @@ void count_task(const State& state, JobId id, const Job& job, int by, Index& ind
     }
 }
 
-void join(Line& line, const State& state, JobId id, const Job& job, const Index& index) {
-    line.by_turn.insert({job.spec.priority, id});
+void join(ReadyJobs& line, const State& state, JobId id, const Job& job, const Index& index) {
+    line.by_priority.insert({job.spec.priority, id});
     line.by_age.insert({ready_since(state, job, index), id});
 }
 
 void leave(Index& index, const State& state, JobId id, const Job& job) {
     const auto line = index.ready.find(group_of(job));
-    if (line == index.ready.end() || line->second.by_turn.erase({job.spec.priority, id}) == 0)
+    if (line == index.ready.end() || line->second.by_priority.erase({job.spec.priority, id}) == 0)
         return;
     line->second.by_age.erase({ready_since(state, job, index), id});
-    if (line->second.by_turn.empty()) index.ready.erase(line);
+    if (line->second.by_priority.empty()) index.ready.erase(line);
 }
 
 void add_queued(const State& state, JobId id, const Job& job, Index& index) {

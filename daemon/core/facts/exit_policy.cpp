@@ -31,7 +31,7 @@ int strictness(spec::OnExit what) {
 
 }  // namespace
 
-std::optional<spec::OnExit> meaning_of(const Job& job, Outcome outcome) {
+std::optional<spec::OnExit> exit_policy_of(const Job& job, Outcome outcome) {
     std::optional<spec::OnExit> strictest;
     for (const spec::Meaning* meaning : all_meanings(job, outcome)) {
         if (!meaning->then) continue;

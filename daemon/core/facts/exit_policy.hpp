@@ -13,7 +13,7 @@ namespace roll::core {
 // Returns how to treat the end of the job's current attempt: the strictest action that its exit
 // code and logs select (stop, then avoid_node, then retry). nullopt if the exit code and the logs
 // select no action; then the outcome decides.
-std::optional<spec::OnExit> meaning_of(const Job& job, Outcome outcome);
+std::optional<spec::OnExit> exit_policy_of(const Job& job, Outcome outcome);
 
 // Returns the labels that the end of the current attempt adds to the job.
 std::set<std::string> labels_of(const Job& job, Outcome outcome);

@@ -15,20 +15,20 @@ std::set<WorkerId> avoided_workers(const State& state, const Job& job) {
     return avoided;
 }
 
-std::set<WorkerId> shunned_workers(const State& state, const Job& job, const Room& all,
-                                   const std::vector<int>& shapes) {
+std::set<WorkerId> forbidden_workers(const State& state, const Job& job, const Capacity& all,
+                                     const std::vector<int>& shapes) {
     std::set<WorkerId> avoided = avoided_workers(state, job);
     if (avoided.empty()) return avoided;
-    const Room others = without(all, avoided);
+    const Capacity others = without(all, avoided);
     const auto holds = [&](int shape) {
         return !find_places(job.spec.shape(shape), others).empty();
     };
     return std::ranges::any_of(shapes, holds) ? avoided : std::set<WorkerId>{};
 }
 
-Room without(Room room, const std::set<WorkerId>& workers) {
-    for (const WorkerId id : workers) room.erase(id);
-    return room;
+Capacity without(Capacity capacity, const std::set<WorkerId>& workers) {
+    for (const WorkerId id : workers) capacity.erase(id);
+    return capacity;
 }
 
 }  // namespace roll::core

@@ -15,9 +15,9 @@ std::set<WorkerId> avoided_workers(const State& state, const Job& job);
 
 // Returns the workers that the job must not use: all avoided workers if the job fits on the rest of
 // `all` (the whole capacity of the workers) in one of `shapes`, else no workers.
-std::set<WorkerId> shunned_workers(const State& state, const Job& job, const Room& all,
-                                   const std::vector<int>& shapes);
+std::set<WorkerId> forbidden_workers(const State& state, const Job& job, const Capacity& all,
+                                     const std::vector<int>& shapes);
 
-Room without(Room room, const std::set<WorkerId>& workers);
+Capacity without(Capacity capacity, const std::set<WorkerId>& workers);
 
 }  // namespace roll::core

@@ -15,7 +15,7 @@ namespace roll::core {
 inline constexpr int kWholeGpu = 100;
 
 // Free capacity of a worker.
-struct Free {
+struct FreeSlots {
     std::vector<int> slots;       // indices of free slots
     std::vector<int> gpus;        // free hundredths of each GPU
     int slots_in_all = 0;         // total slots of the worker
@@ -24,24 +24,24 @@ struct Free {
     // how long jobs may stay on the worker; nullopt: no limit
     std::optional<std::chrono::milliseconds> left{};
 };
-using Room = std::map<WorkerId, Free>;
+using Capacity = std::map<WorkerId, FreeSlots>;
 
-bool fits(const spec::Resources& wanted, const Free& free);
+bool fits(const spec::Resources& wanted, const FreeSlots& free);
 
 // Returns the whole capacity of the workers that take jobs and are heard now.
-Room all_room(const State& state, Time now);
-// Like all_room(), but also has the workers that are not heard now and, if `excluded` is set, the
-// workers of excluded machines.
-Room known_room(const State& state, Time now, bool excluded = false);
+Capacity all_capacity(const State& state, Time now);
+// Like all_capacity(), but also has the workers that are not heard now and, if `excluded` is set,
+// the workers of excluded machines.
+Capacity known_capacity(const State& state, Time now, bool excluded = false);
 
 // Returns the capacity that no attempt holds. An attempt holds a place until all of its members
 // have ended, because the gang's next attempt must not start while members of this attempt still
 // run.
-Room free_room(const State& state, Time now);
+Capacity free_capacity(const State& state, Time now);
 
-void take(Room& room, const std::vector<Place>& places);
-// Adds the capacity of `places` to `room` again. Ignores places on workers that are no longer in
-// `room`.
-void give(Room& room, const std::vector<Place>& places);
+void take(Capacity& capacity, const std::vector<Place>& places);
+// Adds the capacity of `places` to `capacity` again. Ignores places on workers that are no longer
+// in `capacity`.
+void give(Capacity& capacity, const std::vector<Place>& places);
 
 }  // namespace roll::core

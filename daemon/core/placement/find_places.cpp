@@ -10,16 +10,16 @@
 namespace roll::core {
 
 // Returns the sum of free slots and free GPUs, in hundredths.
-static int amount(const Free& free) {
+static int amount(const FreeSlots& free) {
     return std::accumulate(free.gpus.begin(), free.gpus.end(),
                            kWholeGpu * static_cast<int>(free.slots.size()));
 }
 
-std::vector<Place> find_places(const spec::Resources& wanted, const Room& all,
+std::vector<Place> find_places(const spec::Resources& wanted, const Capacity& all,
                                const std::set<WorkerId>& avoid) {
     std::vector<std::tuple<bool, int, WorkerId>> order;
-    for (const auto& [id, room] : all) {
-        if (fits(wanted, room)) order.push_back({avoid.contains(id), amount(room), id});
+    for (const auto& [id, free] : all) {
+        if (fits(wanted, free)) order.push_back({avoid.contains(id), amount(free), id});
     }
     std::ranges::sort(order);
     std::vector<Candidate> candidates;

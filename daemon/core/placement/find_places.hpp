@@ -11,7 +11,7 @@ namespace roll::core {
 // Returns the places of a gang, the spares last; empty if the gang does not fit as a whole. Workers
 // in `avoid` are used only if the others do not suffice. Among the others, workers with the least
 // free capacity come first, so that wide gangs find whole nodes (segments.hpp, gpu_affinity.hpp).
-std::vector<Place> find_places(const spec::Resources& wanted, const Room& room,
+std::vector<Place> find_places(const spec::Resources& wanted, const Capacity& capacity,
                                const std::set<WorkerId>& avoid = {});
 
 }  // namespace roll::core

@@ -6,12 +6,12 @@
 namespace roll::core {
 namespace {
 
-int numa_of(const Free& free, int gpu) {
+int numa_of(const FreeSlots& free, int gpu) {
     const auto index = static_cast<std::size_t>(gpu);
     return index < free.gpu_numa.size() ? free.gpu_numa[index] : 0;
 }
 
-std::vector<int> part_of_a_gpu(const Free& free, int percent) {
+std::vector<int> part_of_a_gpu(const FreeSlots& free, int percent) {
     int best = -1;
     for (int gpu = 0; gpu < std::ssize(free.gpus); ++gpu) {
         const int left = free.gpus[gpu];
@@ -22,7 +22,7 @@ std::vector<int> part_of_a_gpu(const Free& free, int percent) {
 
 // Returns `count` whole GPUs. Takes the NUMA node with the fewest free GPUs that suffice. If no
 // node has enough, takes the nodes with the most free GPUs first.
-std::vector<int> whole_gpus(const Free& free, int count) {
+std::vector<int> whole_gpus(const FreeSlots& free, int count) {
     std::map<int, std::vector<int>> by_node;
     for (int gpu = 0; gpu < std::ssize(free.gpus); ++gpu) {
         if (free.gpus[gpu] == kWholeGpu) by_node[numa_of(free, gpu)].push_back(gpu);
@@ -47,7 +47,7 @@ std::vector<int> whole_gpus(const Free& free, int count) {
 // Chooses `count` slots near the chosen GPUs, evenly distributed over them. If these are too few,
 // continues with slots near the GPUs with the smallest free share, so that the slots of a free GPU
 // stay free.
-std::vector<int> slots_near(const Free& free, const std::vector<int>& gpus, int count) {
+std::vector<int> slots_near(const FreeSlots& free, const std::vector<int>& gpus, int count) {
     std::map<int, int> seen;  // by GPU: number of slots seen so far
     // Sort key of a slot: whether its GPU was not chosen; its position among the slots of its GPU,
     // or the free share of a GPU that was not chosen; the slot.
@@ -66,12 +66,12 @@ std::vector<int> slots_near(const Free& free, const std::vector<int>& gpus, int 
 
 }  // namespace
 
-int gpu_near(int slot, const Free& free) {
+int gpu_near(int slot, const FreeSlots& free) {
     const std::int64_t gpus = std::ssize(free.gpus);
     return static_cast<int>(slot * gpus / std::max(free.slots_in_all, 1));
 }
 
-Place place_on(WorkerId id, const Free& free, const spec::Resources& wanted) {
+Place place_on(WorkerId id, const FreeSlots& free, const spec::Resources& wanted) {
     Place place{.worker = id, .slots = {}, .gpus = {}, .gpu_percent = wanted.gpu_percent};
     if (wanted.gpus_per_node > 0) {
         place.gpus = wanted.gpu_percent < kWholeGpu ? part_of_a_gpu(free, wanted.gpu_percent)

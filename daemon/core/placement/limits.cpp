@@ -199,7 +199,7 @@ bool Limits::owns(const Job& job) const {
     return limited;
 }
 
-std::vector<int> allowed_shapes(const Job& job, const Limits& limits, Time now) {
+std::vector<int> allowed_variants(const Job& job, const Limits& limits, Time now) {
     std::vector<int> shapes;
     for (int i = 0; i < job.spec.shapes(); ++i) {
         const spec::Resources& wanted = job.spec.shape(i);

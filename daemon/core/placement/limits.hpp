@@ -68,7 +68,7 @@ class Limits {
 
 // Returns the variants in which the job may start now: it stays within the limits and can end
 // before its deadline.
-std::vector<int> allowed_shapes(const Job& job, const Limits& limits, Time now);
+std::vector<int> allowed_variants(const Job& job, const Limits& limits, Time now);
 
 // Returns the limit on the number of jobs that `count` more jobs of this user would exceed; nullopt
 // if none.

@@ -9,20 +9,20 @@ Queue::Queue(const State& state, Time now, const Limits& limits)
       now_(now),
       limits_(limits) {
     for (const auto& [group, line] : state.index.ready)
-        cursors_.push_back({&line, line.by_age.begin(), line.by_turn.begin()});
+        cursors_.push_back({&line, line.by_age.begin(), line.by_priority.begin()});
     for (Cursor& cursor : cursors_) enter(&cursor);
 }
 
 // Inserts the group's next job into heads_: jobs that have waited for `starve_after` first, by age,
 // then the others by priority.
 void Queue::enter(Cursor* cursor) {
-    const Line& line = *cursor->line;
+    const ReadyJobs& line = *cursor->line;
     if (cursor->oldest != line.by_age.end() && starves(cursor->oldest->first)) {
         const auto [since, id] = *cursor->oldest++;
         heads_.insert({{false, since, false, 0, {}, id}, cursor});
         return;
     }
-    for (; cursor->turn != line.by_turn.end(); ++cursor->turn) {
+    for (; cursor->turn != line.by_priority.end(); ++cursor->turn) {
         const auto [priority, id] = *cursor->turn;
         const Job& job = state_.jobs.at(id);
         if (starves(ready_since(state_, job, state_.index))) continue;

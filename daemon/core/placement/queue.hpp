@@ -14,14 +14,14 @@ namespace roll::core {
 // Then come jobs that need not borrow; then higher priority; then, with fair share, less use of the
 // account's and user's shares; then the older job. Once a job has waited for `starve_after`, only
 // jobs that became ready earlier are therefore ahead of it.
-struct Rank {
+struct QueueOrder {
     bool fresh = true;  // the job has not waited for `starve_after`
     Time since{};       // since when a job that has waited for `starve_after` is ready; else unset
     bool borrows = false;
     std::int64_t low_priority = 0;
     std::vector<std::int64_t> use{};  // see Limits::rank
     JobId job;
-    friend auto operator<=>(const Rank&, const Rank&) = default;
+    friend auto operator<=>(const QueueOrder&, const QueueOrder&) = default;
 };
 class Queue {
   public:
@@ -36,9 +36,9 @@ class Queue {
   private:
     // Position of the next job within a group.
     struct Cursor {
-        const Line* line = nullptr;
+        const ReadyJobs* line = nullptr;
         std::set<std::pair<Time, JobId>>::const_iterator oldest{};
-        std::set<Turn>::const_iterator turn{};
+        std::set<QueueKey>::const_iterator turn{};
     };
     bool starves(Time since) const { return since + state_.policy.starve_after <= now_; }
     void enter(Cursor* cursor);
@@ -48,7 +48,7 @@ class Queue {
     Time now_;
     const Limits& limits_;
     std::vector<Cursor> cursors_{};
-    std::set<std::pair<Rank, Cursor*>> heads_{};
+    std::set<std::pair<QueueOrder, Cursor*>> heads_{};
     Cursor* last_ = nullptr;
 };
 

@@ -20,26 +20,26 @@ std::optional<Time> latest_end(const Job& job, Time now) {
                       attempt.started_at.value_or(attempt.placed_at), now);
 }
 
-Reservation::Reservation(const spec::Resources& wanted, const Room& free, const Room& all,
+Reservation::Reservation(const spec::Resources& wanted, const Capacity& free, const Capacity& all,
                          std::vector<Holder> held)
     : wanted_(wanted),
-      room_(free) {
+      capacity_(free) {
     std::erase_if(held, [](const Holder& holder) { return !holder.until; });
     std::ranges::stable_sort(held, {}, &Holder::until);
-    for (const auto& [id, room] : room_) {
-        if (fits(wanted_, room)) fitting_.insert(id);
+    for (const auto& [id, slots] : capacity_) {
+        if (fits(wanted_, slots)) fitting_.insert(id);
     }
     const auto enough = [&] {
         if (std::ssize(fitting_) < wanted_.workers()) return false;
-        return wanted_.segment <= 1 || !find_places(wanted_, room_).empty();
+        return wanted_.segment <= 1 || !find_places(wanted_, capacity_).empty();
     };
     for (auto holder = held.begin(); holder != held.end();) {
         const Time until = *holder->until;
         for (; holder != held.end() && *holder->until == until; ++holder) {
-            give(room_, holder->places);
+            give(capacity_, holder->places);
             for (const Place& place : holder->places) {
-                const auto found = room_.find(place.worker);
-                if (found != room_.end() && fits(wanted_, found->second))
+                const auto found = capacity_.find(place.worker);
+                if (found != capacity_.end() && fits(wanted_, found->second))
                     fitting_.insert(place.worker);
             }
         }
@@ -47,14 +47,14 @@ Reservation::Reservation(const spec::Resources& wanted, const Room& free, const 
         at_ = until;
         return;
     }
-    room_ = all;
+    capacity_ = all;
     count_fitting();
 }
 
 void Reservation::count_fitting() {
     fitting_.clear();
-    for (const auto& [id, room] : room_) {
-        if (fits(wanted_, room)) fitting_.insert(id);
+    for (const auto& [id, slots] : capacity_) {
+        if (fits(wanted_, slots)) fitting_.insert(id);
     }
 }
 
@@ -67,17 +67,17 @@ bool Reservation::ends_before(const spec::Resources& later, Time now) const {
 bool Reservation::costs(WorkerId worker, const spec::Resources& later) const {
     if (!fitting_.contains(worker)) return false;
     if (!at_) return true;
-    Room one{{worker, room_.at(worker)}};
+    Capacity one{{worker, capacity_.at(worker)}};
     if (!fits(later, one.at(worker))) return true;
     take(one, {place_on(worker, one.at(worker), later)});
     return !fits(wanted_, one.at(worker));
 }
 
-std::vector<Place> Reservation::places_beside(const spec::Resources& later, const Room& free,
+std::vector<Place> Reservation::places_beside(const spec::Resources& later, const Capacity& free,
                                               Time now, std::set<WorkerId> avoid) {
     if (ends_before(later, now)) return find_places(later, free, avoid);
     std::set<WorkerId> costly;
-    for (const auto& [id, room] : free) {
+    for (const auto& [id, slots] : free) {
         if (costs(id, later)) costly.insert(id);
     }
     avoid.insert(costly.begin(), costly.end());
@@ -85,9 +85,9 @@ std::vector<Place> Reservation::places_beside(const spec::Resources& later, cons
     if (places.empty()) return places;
     const auto is_costly = [&](const Place& place) { return costly.contains(place.worker); };
     if (!at_) return std::ranges::any_of(places, is_costly) ? std::vector<Place>{} : places;
-    take(room_, places);  // check whether the first job still fits beside `places`
-    const bool fits_beside = !find_places(wanted_, room_).empty();
-    give(room_, places);
+    take(capacity_, places);  // check whether the first job still fits beside `places`
+    const bool fits_beside = !find_places(wanted_, capacity_).empty();
+    give(capacity_, places);
     if (!fits_beside) places.clear();
     return places;
 }
@@ -95,10 +95,10 @@ std::vector<Place> Reservation::places_beside(const spec::Resources& later, cons
 void Reservation::add(const spec::Resources& later, const std::vector<Place>& places, Time now) {
     const bool gone_then = at_ && later.time.count() > 0 && now + later.time <= *at_;
     if (!at_ || gone_then) return;
-    take(room_, places);
+    take(capacity_, places);
     for (const Place& place : places) {
-        const auto room = room_.find(place.worker);
-        if (room != room_.end() && !fits(wanted_, room->second)) fitting_.erase(place.worker);
+        const auto slots = capacity_.find(place.worker);
+        if (slots != capacity_.end() && !fits(wanted_, slots->second)) fitting_.erase(place.worker);
     }
 }
 

@@ -31,7 +31,7 @@ class Reservation {
     // `free` is the capacity that is free now, and `all` is the whole capacity of the workers that
     // the job may use. `held` lists the attempts that hold the difference. It may also contain
     // places on other workers.
-    Reservation(const spec::Resources& wanted, const Room& free, const Room& all,
+    Reservation(const spec::Resources& wanted, const Capacity& free, const Capacity& all,
                 std::vector<Holder> held);
 
     // Returns the time at which the job starts at the latest; nullopt if unknown.
@@ -39,7 +39,7 @@ class Reservation {
 
     // Returns places in `free` for a later job that starts now; empty if the later job does not fit
     // or would delay the first job.
-    std::vector<Place> places_beside(const spec::Resources& later, const Room& free, Time now,
+    std::vector<Place> places_beside(const spec::Resources& later, const Capacity& free, Time now,
                                      std::set<WorkerId> avoid);
     // Records that a later job was given `places`.
     void add(const spec::Resources& later, const std::vector<Place>& places, Time now);
@@ -51,7 +51,7 @@ class Reservation {
 
     spec::Resources wanted_;
     std::optional<Time> at_{};
-    Room room_;  // free capacity at the time at_
+    Capacity capacity_;  // free capacity at the time at_
     std::set<WorkerId> fitting_{};
 };
 

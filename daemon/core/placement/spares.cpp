@@ -10,15 +10,15 @@ namespace roll::core {
 namespace {
 
 // Returns the attempt's resources on those of its workers that take jobs and are heard from.
-Room held_room(const State& state, const Attempt& attempt, Time now) {
-    const Room all = all_room(state, now);
-    Room held;
+Capacity held_capacity(const State& state, const Attempt& attempt, Time now) {
+    const Capacity all = all_capacity(state, now);
+    Capacity held;
     for (const Place& place : attempt.places) {
         const auto worker = all.find(place.worker);
         const bool failed =
             worker != all.end() && state.workers.at(place.worker).node == attempt.blamed;
         if (worker == all.end() || failed) continue;
-        Free& free = held[place.worker];
+        FreeSlots& free = held[place.worker];
         free = worker->second;
         free.slots = place.slots;
         std::ranges::fill(free.gpus, 0);
@@ -38,9 +38,9 @@ std::vector<Place> places_with_spares(const State& state, const Job& job, Outcom
     if (job.spec.begin.value_or(now) > now) return {};  // the user has changed the begin time
     Limits others(state, now);
     others.add(job, wanted, -1);
-    const auto shapes = allowed_shapes(job, others, now);
+    const auto shapes = allowed_variants(job, others, now);
     if (std::ranges::count(shapes, job.attempt->variant) == 0) return {};
-    const Room held = held_room(state, *job.attempt, now);
+    const Capacity held = held_capacity(state, *job.attempt, now);
     for (; wanted.spares >= 0; --wanted.spares) {
         auto places = find_places(wanted, held);
         if (!places.empty()) return places;

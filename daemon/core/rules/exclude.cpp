@@ -35,8 +35,8 @@ class Needed {
   public:
     Needed(const State& state, Time now)
         : state_(state),
-          without_(known_room(state, now)),
-          with_(known_room(state, now, true)) {}
+          without_(known_capacity(state, now)),
+          with_(known_capacity(state, now, true)) {}
 
     std::set<std::string> find() {
         if (with_.size() == without_.size()) return {};
@@ -66,8 +66,8 @@ class Needed {
     }
 
     const State& state_;
-    Room without_;
-    Room with_;
+    Capacity without_;
+    Capacity with_;
     std::set<std::vector<spec::Resources>> seen_{};
     std::set<std::string> machines_{};
 };

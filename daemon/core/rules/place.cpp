@@ -12,8 +12,8 @@ class Placer {
     Placer(const State& state, Time now)
         : state_(state),
           now_(now),
-          all_(all_room(state, now)),
-          free_(free_room(state, now)),
+          all_(all_capacity(state, now)),
+          free_(free_capacity(state, now)),
           limits_(state, now) {}
 
     // Starts jobs until a pass over the queue starts none. Repeats the pass because each start
@@ -45,26 +45,26 @@ class Placer {
         while (const auto id = queue.next()) {
             const Job& job = state_.jobs.at(*id);
             if (placed_.contains(*id)) continue;
-            const std::vector<int> shapes = allowed_shapes(job, limits, now_);
-            const auto shunned = shunned_workers(state_, job, all_, shapes);
-            if (const auto choice = find(job, shapes, shunned)) {
+            const std::vector<int> shapes = allowed_variants(job, limits, now_);
+            const auto forbidden = forbidden_workers(state_, job, all_, shapes);
+            if (const auto choice = find(job, shapes, forbidden)) {
                 place(*id, job, *choice);
                 limits.add(job, job.spec.shape(choice->variant));
                 continue;
             }
             // The group's other jobs are equal, so they do not fit either, unless they avoid other
             // workers.
-            if (shunned.empty()) queue.drop();
+            if (forbidden.empty()) queue.drop();
             if (first_) continue;
-            const Room others = shunned.empty() ? Room{} : without(all_, shunned);
-            const Room& all = shunned.empty() ? all_ : others;
+            const Capacity others = forbidden.empty() ? Capacity{} : without(all_, forbidden);
+            const Capacity& all = forbidden.empty() ? all_ : others;
             const auto holds = [&](int shape) {
                 return !find_places(job.spec.shape(shape), all).empty();
             };
             const auto wanted = std::ranges::find_if(shapes, holds);
             if (wanted == shapes.end()) continue;
             if (!state_.policy.backfill) break;
-            first_.emplace(job.spec.shape(*wanted), without(free_, shunned), all, held());
+            first_.emplace(job.spec.shape(*wanted), without(free_, forbidden), all, held());
             first_id_ = *id;
             limits.add(job, job.spec.shape(*wanted));  // reserve the job's quota, too
         }
@@ -74,11 +74,11 @@ class Placer {
     // Returns the first of the variants `shapes` that fits now, with its places; nullopt if none
     // fits.
     std::optional<Choice> find(const Job& job, const std::vector<int>& shapes,
-                               const std::set<WorkerId>& shunned) {
+                               const std::set<WorkerId>& forbidden) {
         const std::set<WorkerId> avoid = avoided_workers(state_, job);
-        Room others;
-        if (!shunned.empty()) others = without(free_, shunned);
-        const Room& free = shunned.empty() ? free_ : others;
+        Capacity others;
+        if (!forbidden.empty()) others = without(free_, forbidden);
+        const Capacity& free = forbidden.empty() ? free_ : others;
         for (const int shape : shapes) {
             const spec::Resources& wanted = job.spec.shape(shape);
             auto places = first_ ? first_->places_beside(wanted, free, now_, avoid)
@@ -116,8 +116,8 @@ class Placer {
 
     const State& state_;
     Time now_;
-    Room all_;
-    Room free_;
+    Capacity all_;
+    Capacity free_;
     Limits limits_;
     std::set<JobId> placed_{};
     std::optional<Reservation> first_{};  // reservation of the first job that must wait

@@ -19,7 +19,7 @@ constexpr std::size_t kVictimsMax = 256;
 // Returns the first job that only missing capacity blocks, or a quota that other accounts borrow.
 std::optional<JobId> first_waiting(const State& state, Time now, const Limits& limits) {
     if (state.adopting || state.stopped) return std::nullopt;
-    const Room all = all_room(state, now);
+    const Capacity all = all_capacity(state, now);
     Queue queue(state, now, limits);
     while (const auto id = queue.next()) {
         const Job& job = state.jobs.at(*id);
@@ -29,7 +29,7 @@ std::optional<JobId> first_waiting(const State& state, Time now, const Limits& l
             queue.drop();
             continue;
         }
-        const auto shapes = limits.owns(job) ? std::vector{0} : allowed_shapes(job, limits, now);
+        const auto shapes = limits.owns(job) ? std::vector{0} : allowed_variants(job, limits, now);
         const auto holds = [&](int i) { return !find_places(job.spec.shape(i), all).empty(); };
         if (std::ranges::any_of(shapes, holds)) return id;
         queue.drop();
@@ -68,22 +68,25 @@ class Without {
         : state_(state),
           first_(first),
           now_(now),
-          room_(free_room(state, now)),
+          capacity_(free_capacity(state, now)),
           limits_(state, now) {
-        const auto shapes = allowed_shapes(first, limits_, now);
-        room_ = without(room_, shunned_workers(state, first, all_room(state, now), shapes));
+        const auto shapes = allowed_variants(first, limits_, now);
+        capacity_ =
+            without(capacity_, forbidden_workers(state, first, all_capacity(state, now), shapes));
     }
 
     bool fits() const {
-        const auto holds = [&](int i) { return !find_places(first_.spec.shape(i), room_).empty(); };
-        return std::ranges::any_of(allowed_shapes(first_, limits_, now_), holds);
+        const auto holds = [&](int i) {
+            return !find_places(first_.spec.shape(i), capacity_).empty();
+        };
+        return std::ranges::any_of(allowed_variants(first_, limits_, now_), holds);
     }
     void leave(JobId id) {
-        give(room_, state_.jobs.at(id).attempt->places);
+        give(capacity_, state_.jobs.at(id).attempt->places);
         limits_.add(state_.jobs.at(id), state_.jobs.at(id).resources(), -1);
     }
     void stay(JobId id) {
-        take(room_, state_.jobs.at(id).attempt->places);
+        take(capacity_, state_.jobs.at(id).attempt->places);
         limits_.add(state_.jobs.at(id), state_.jobs.at(id).resources());
     }
     // Returns whether the attempt may be stopped for the job `first`: the attempt's job has a lower
@@ -96,7 +99,7 @@ class Without {
     const State& state_;
     const Job& first_;
     Time now_;
-    Room room_;
+    Capacity capacity_;
     Limits limits_;
 };
 

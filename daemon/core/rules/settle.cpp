@@ -22,7 +22,7 @@ Time after_backoff(Time now, const spec::Retry& retry, int failures) {
 // failed. Empty if there is none.
 std::string node_to_avoid(const Job& job, Outcome outcome) {
     const std::string& node = job.attempt->blamed;
-    if (meaning_of(job, outcome) == spec::OnExit::AvoidNode) return node;
+    if (exit_policy_of(job, outcome) == spec::OnExit::AvoidNode) return node;
     if (outcome != Outcome::Infra || node.empty()) return {};
     const bool again = std::ranges::any_of(job.past, [&](const EndedAttempt& past) {
         return past.outcome == Outcome::Infra && past.blamed == node;
@@ -36,8 +36,8 @@ Class class_of(const Job& job, Outcome outcome, Time now) {
     if (stopped && job.attempt->preempted) return Class::Preempted;
     if (stopped && time_is_up(job, now) == kTimeIsUp) return Class::Timeout;
     if (stopped && !time_is_up(job, now).empty()) return Class::Final;
-    const auto meaning = meaning_of(job, outcome);
-    if (meaning) return meaning == spec::OnExit::Stop ? Class::Final : Class::Infra;
+    const auto policy = exit_policy_of(job, outcome);
+    if (policy) return policy == spec::OnExit::Stop ? Class::Final : Class::Infra;
     switch (outcome) {
         case Outcome::Yielded: return Class::Yielded;
         case Outcome::Stopped:  // replaced by another attempt, or the worker was lost

@@ -34,8 +34,8 @@ std::string idle_reason(const State& state, const Allocation& a, bool held, Time
 
 Events match_supply(const State& state, Time now) {
     if (state.queues.empty()) return {};
-    Worth worth;
-    Planner planner = plan_ready_jobs(state, now, worth);
+    OrderQuota quotas;
+    Planner planner = plan_ready_jobs(state, now, quotas);
     for (const auto& [at, id] : state.index.sleeping) {
         if (state.stopped || at > now + kSoon) break;
         const Job& job = state.jobs.at(id);

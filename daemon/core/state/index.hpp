@@ -31,21 +31,21 @@ struct Group {
 };
 
 // Sort key of ready jobs: higher priority first, then the older job.
-struct Turn {
+struct QueueKey {
     int priority = 0;
     JobId job;
-    friend bool operator==(const Turn&, const Turn&) = default;
-    friend auto operator<=>(const Turn& a, const Turn& b) {
+    friend bool operator==(const QueueKey&, const QueueKey&) = default;
+    friend auto operator<=>(const QueueKey& a, const QueueKey& b) {
         return std::pair(-std::int64_t{a.priority}, a.job) <=>
                std::pair(-std::int64_t{b.priority}, b.job);
     }
 };
 
 // The ready jobs of one group, in the two orders in which placement visits them.
-struct Line {
-    std::set<Turn> by_turn;
+struct ReadyJobs {
+    std::set<QueueKey> by_priority;
     std::set<std::pair<Time, JobId>> by_age;  // by the time since which the job lacks only capacity
-    friend bool operator==(const Line&, const Line&) = default;
+    friend bool operator==(const ReadyJobs&, const ReadyJobs&) = default;
 };
 
 // The progress of a dependency condition on all jobs of an array.
@@ -66,7 +66,7 @@ struct Tasks {
 struct Index {
     std::set<JobId> open;                       // jobs that have not ended
     std::set<JobId> running;                    // jobs that have an attempt
-    std::map<Group, Line> ready;                // jobs for which only capacity is missing
+    std::map<Group, ReadyJobs> ready;           // jobs for which only capacity is missing
     std::set<std::pair<Time, JobId>> sleeping;  // jobs that are queued and not due, by due time
     // Jobs that have not ended, by the time of their deadline.
     std::set<std::pair<Time, JobId>> deadlines;

@@ -26,7 +26,7 @@ Shop busy_shop(unsigned seed, bool with_limits) {
 // Returns the first job that only missing capacity blocks; nullopt if there is none.
 std::optional<JobId> first_waiting(const Desk& desk) {
     for (const JobId id : due_jobs(desk.state, desk.now)) {
-        if (!find_places(desk.job(id).spec.resources, all_room(desk.state, desk.now)).empty())
+        if (!find_places(desk.job(id).spec.resources, all_capacity(desk.state, desk.now)).empty())
             return id;
     }
     return std::nullopt;
@@ -75,8 +75,8 @@ TEST(Backfill, KeepsTheReservationThatTheFirstJobHad) {
             held.push_back({latest_end(job, shop.desk.now), job.attempt->places});
         }
         const Reservation promise(shop.desk.job(*first).spec.resources,
-                                  free_room(shop.desk.state, shop.desk.now),
-                                  all_room(shop.desk.state, shop.desk.now), held);
+                                  free_capacity(shop.desk.state, shop.desk.now),
+                                  all_capacity(shop.desk.state, shop.desk.now), held);
         if (!promise.at()) continue;
         ++promises;
         shop.run_to(*promise.at());

@@ -50,7 +50,7 @@ void run_backlog(Shop& shop, std::chrono::minutes for_so_long,
     const auto keep_queued = [&] {
         std::map<std::string, int> queued{{"ann", 0}, {"bob", 0}};
         for (const auto& [group, line] : shop.desk.state.index.ready)
-            queued[group.user] += static_cast<int>(line.by_turn.size());
+            queued[group.user] += static_cast<int>(line.by_priority.size());
         for (auto& [user, count] : queued) {
             for (; count < 10; ++count)
                 shop.submit(wants(1, shop.between(1, 2)), std::chrono::minutes(shop.between(2, 12)),

@@ -23,13 +23,6 @@ std::set<AttemptKey> named_by(const protocol::Answer& answer) {
     return named;
 }
 
-// Returns true if an attempt has made no progress for half of the allowed time. Its stacks are then
-// dumped, before the attempt is stopped as hung.
-bool seems_hung(const Attempt& attempt, Instant now) {
-    const Millis half = step_bound(attempt.steps, attempt.hang).value_or(Millis{}) / 2;
-    return !hang_reason(attempt.steps, attempt.hang, attempt.alive, now + half).empty();
-}
-
 bool all_ready(const Attempt& attempt) {
     return std::ranges::all_of(attempt.ranks, [](const Rank& rank) { return rank.ready; });
 }
@@ -180,7 +173,8 @@ void AgentCore::start(const protocol::StartOrder& order, const protocol::Answer&
                       Instant now) {
     const auto sent = sent_.find(answer.sequence);
     if (draining_ || attempts_.contains(order.attempt) || sent == sent_.end()) return;
-    const Bound bound(sent->second, answer.counted, answer.incarnation, answer.counter, rules_);
+    const SilenceBound bound(sent->second, answer.counted, answer.incarnation, answer.counter,
+                             rules_);
     if (bound.at(now) >= rules_.lease) return;
     if (ran_.contains(order.attempt))
         return refuse_to_start(order.attempt, "infra",

@@ -51,6 +51,11 @@ void note_gpu_use(Attempt& attempt, const std::vector<int>& use) {
     attempt.gpu_percent = told ? std::optional((sum + count / 2) / count) : std::nullopt;
 }
 
+bool seems_hung(const Attempt& attempt, Instant now) {
+    const Millis half = step_bound(attempt.steps, attempt.hang).value_or(Millis{}) / 2;
+    return !hang_reason(attempt.steps, attempt.hang, attempt.alive, now + half).empty();
+}
+
 // Returns rank 0's progress report if rank 0 runs here, extended by the step of each local rank.
 static std::string progress_of(const Attempt& attempt) {
     Json ranks = Json::array();

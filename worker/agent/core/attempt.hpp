@@ -57,7 +57,7 @@ struct Unrecorded {
 
 struct Attempt {
     protocol::StartOrder order;
-    Bound bound{};
+    SilenceBound bound{};
     Phase phase = Phase::Starting;
     std::vector<Rank> ranks{};
     std::vector<RankProgress> steps{};  // progress of each local rank
@@ -89,6 +89,10 @@ struct Attempt {
 // Stores the mean utilization of the attempt's GPUs. `use` has the utilization of each GPU of the
 // worker in percent (-1: unknown).
 void note_gpu_use(Attempt& attempt, const std::vector<int>& use);
+
+// Returns true if the attempt has made no progress for half of the allowed time. Its stacks are
+// then dumped, before the attempt is stopped as hung.
+bool seems_hung(const Attempt& attempt, Instant now);
 
 // Returns the attempt's entry in a heartbeat.
 protocol::RunningAttempt entry_of(const Attempt& attempt);

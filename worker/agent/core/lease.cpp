@@ -4,21 +4,21 @@
 
 namespace roll::agent {
 
-Bound::Bound(Instant sent, std::int64_t counted, std::uint64_t incarnation, std::uint64_t counter,
-             const LeaseRules& rules)
+SilenceBound::SilenceBound(Instant sent, std::int64_t counted, std::uint64_t incarnation,
+                           std::uint64_t counter, const LeaseRules& rules)
     : silent_since_(sent - counted * rules.beat),
       incarnation_(incarnation),
       counter_(counter) {}
 
-void Bound::answered(Instant sent, std::int64_t counted, std::uint64_t incarnation,
-                     std::uint64_t counter, const LeaseRules& rules) {
-    const Bound answer(sent, counted, incarnation, counter, rules);
+void SilenceBound::answered(Instant sent, std::int64_t counted, std::uint64_t incarnation,
+                            std::uint64_t counter, const LeaseRules& rules) {
+    const SilenceBound answer(sent, counted, incarnation, counter, rules);
     silent_since_ = std::max(silent_since_, answer.silent_since_);
     incarnation_ = incarnation;
     counter_ = counter;
 }
 
-void Bound::looked(const Look& look, const LeaseRules& rules) {
+void SilenceBound::looked(const Look& look, const LeaseRules& rules) {
     if (look.incarnation < incarnation_) return;
     const bool newer = look.incarnation > incarnation_;
     // The job may have been reassigned by the previous incarnation (start of rolld) before that
@@ -35,7 +35,7 @@ void Bound::looked(const Look& look, const LeaseRules& rules) {
     doubted(look, rules);
 }
 
-void Bound::doubted(const Look& look, const LeaseRules& rules) {
+void SilenceBound::doubted(const Look& look, const LeaseRules& rules) {
     if (look.incarnation < incarnation_) return;
     const std::uint64_t from = look.incarnation > incarnation_ ? 0 : counter_;
     const auto beats = static_cast<std::int64_t>(look.counter - std::min(look.counter, from));

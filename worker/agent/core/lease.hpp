@@ -34,14 +34,14 @@ struct Look {
     Instant ended{};
 };
 
-class Bound {
+class SilenceBound {
   public:
-    Bound() = default;
+    SilenceBound() = default;
     // Makes the bound of an attempt from the answer that started it. `sent`: when the answered
     // heartbeat was sent. `counted`: ticks of silence that rolld had counted when that heartbeat
     // arrived. `incarnation` and `counter`: rolld's start and its tick counter at the answer.
-    Bound(Instant sent, std::int64_t counted, std::uint64_t incarnation, std::uint64_t counter,
-          const LeaseRules& rules);
+    SilenceBound(Instant sent, std::int64_t counted, std::uint64_t incarnation,
+                 std::uint64_t counter, const LeaseRules& rules);
 
     Millis at(Instant now) const { return now - silent_since_; }
     Instant lease_ends(const LeaseRules& rules) const { return silent_since_ + rules.lease; }
