@@ -30,7 +30,7 @@
 #include "common/protocol/worker.hpp"
 #include "common/time.hpp"
 #include "tests/bench/bare_server.hpp"
-#include "worker/agent/core/beat_grid.hpp"
+#include "worker/agent/core/heartbeat_grid.hpp"
 
 namespace {
 
@@ -86,7 +86,7 @@ Clock::time_point on_grid(Clock::time_point due, std::chrono::milliseconds beat)
     const auto wall =
         std::chrono::floor<std::chrono::milliseconds>(wall_clock_now().time_since_epoch());
     const auto due_ms = std::chrono::floor<std::chrono::milliseconds>(due.time_since_epoch());
-    return Clock::time_point(agent::on_beat_grid(due_ms, wall - now, beat));
+    return Clock::time_point(agent::on_heartbeat_grid(due_ms, wall - now, beat));
 }
 
 void send_due(Part& part, std::chrono::milliseconds beat) {

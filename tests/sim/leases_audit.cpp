@@ -40,7 +40,7 @@ void World::check_bounds() const {
         for (const auto& [key, copy] : node.copies) {
             if (!lives(copy) || copy.late || !auditor_.is_current(key, node.name)) continue;
             const Millis bound = node.clock - copy.killed_at + kRules.lease + kRules.fence;
-            ROLL_CHECK(counted * kRules.beat <= bound + Millis{1100});
+            ROLL_CHECK(counted * kRules.tick <= bound + Millis{1100});
         }
     }
 }

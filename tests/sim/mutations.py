@@ -212,7 +212,7 @@ MUTATIONS = {
     'worker/agent/core/lease.cpp': [
         ('silent_since_ = std::max(silent_since_, answer.silent_since_);', 'silent_since_ = sent + rules.lease;',
          'an answer lowers the bound too far'),
-        ('silent_since_ = std::min(silent_since_, look.ended - beats * rules.beat);', '',
+        ('silent_since_ = std::min(silent_since_, look.ended - ticks * rules.tick);', '',
          'a clock that stood still is believed'),
     ],
     'ledger/ledger.cpp': [

@@ -169,8 +169,8 @@ void World::carry_out(Node& node) {
                      [&](const agent::Publish& e) { carry_out(node, e); },
                      [&](const agent::Remember& e) { node.remembered[e.entry.attempt] = e.entry; },
                      [&](const agent::Forget& e) { node.remembered.erase(e.attempt); },
-                     [&](const agent::BeatNow&) { worker.changed = true; },
-                     [&](const agent::BeatSoon&) { worker.changed = true; },
+                     [&](const agent::HeartbeatNow&) { worker.changed = true; },
+                     [&](const agent::HeartbeatSoon&) { worker.changed = true; },
                      [](const agent::DumpStacks&) {}, [](const agent::Note&) {}},
             effect);
     }

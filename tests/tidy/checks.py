@@ -44,7 +44,7 @@ KNOT_FREE = ('daemon/core/', 'worker/agent/', 'worker/convert/', 'worker/train/'
 # Names that mean another thing elsewhere, and the folders that gave them up.
 OLD_NAMES = [
     ('daemon/core/', re.compile(r'\b(Turn|Line|Rank|Room|Free|Worth|shunned\w*|meaning_of)\b')),
-    ('worker/agent/core/', re.compile(r'\bBound\b')),
+    ('worker/agent/', re.compile(r'\b(Bound|beats?|Beat(Now|Soon))\b')),
 ]
 # Third parties and the folders that may include them.
 THIRD_PARTIES = [

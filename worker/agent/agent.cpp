@@ -7,7 +7,7 @@
 
 #include "common/overload.hpp"
 #include "common/time.hpp"
-#include "worker/agent/core/beat_grid.hpp"
+#include "worker/agent/core/heartbeat_grid.hpp"
 #include "worker/agent/host/pilot.hpp"
 #include "worker/agent/process/clock.hpp"
 
@@ -51,7 +51,7 @@ void Agent::turn() {
     carry_out();
     if (const std::string beacon = parts_.core.look_due(now_); !beacon.empty())
         volume_.look(beacon);
-    beat();
+    send_heartbeat();
     hear();  // again, because sending may have consumed the socket's edge-triggered input event
     carry_out();
     if (end_signals_ == 0) parts_.supervisor.stand_by();
@@ -62,7 +62,7 @@ void Agent::wait() {
                                   {volume_.descriptor(), POLLIN, 0}};
     if (parts_.link.descriptor() >= 0) polled.push_back({parts_.link.descriptor(), POLLIN, 0});
     parts_.supervisor.add_polled(polled);
-    const Millis time = std::clamp(beat_due() - boot_now(), Millis{0}, kPoll);
+    const Millis time = std::clamp(heartbeat_due() - boot_now(), Millis{0}, kPoll);
     ::poll(polled.data(), polled.size(), static_cast<int>(time.count()));
 }
 
@@ -121,24 +121,25 @@ void Agent::connect() {
         parts_.log.warn("no connection to rolld: {}", trouble);
 }
 
-void Agent::ask_to_beat(Millis within) {
+void Agent::request_heartbeat(Millis within) {
     change_due_ = std::min(change_due_.value_or(Instant::max()), now_ + within);
 }
 
-Instant Agent::beat_due() const {
-    if (!beat_at_) return now_;
+Instant Agent::heartbeat_due() const {
+    if (!heartbeat_at_) return now_;
     const Millis ahead =
         std::chrono::floor<Millis>(wall_clock_now().time_since_epoch()) - boot_now();
-    const Instant regular = on_beat_grid(*beat_at_ + parts_.beat, ahead, parts_.beat);
+    const Instant regular =
+        on_heartbeat_grid(*heartbeat_at_ + parts_.heartbeat, ahead, parts_.heartbeat);
     if (!change_due_) return regular;
     const Millis between = kBetween + Millis(parts_.core.running() / kRunningAMilli);
-    return std::min(regular, std::max(*change_due_, *beat_at_ + between));
+    return std::min(regular, std::max(*change_due_, *heartbeat_at_ + between));
 }
 
-void Agent::beat() {
+void Agent::send_heartbeat() {
     if (end_signals_ > 0 && parts_.core.idle() && !give_up_at_) give_up_at_ = now_ + kFarewell;
-    if (now_ < beat_due()) return;
-    beat_at_ = now_;
+    if (now_ < heartbeat_due()) return;
+    heartbeat_at_ = now_;
     change_due_.reset();
     parts_.core.on_gpu_use(parts_.gpus.use());
     parts_.link.send(parts_.core.heartbeat(now_));
@@ -186,8 +187,8 @@ void Agent::carry_out() {
                             [&](const Publish& e) { volume_.publish(e); },
                             [&](const Remember& e) { remember(e.entry); },
                             [&](const Forget& e) { parts_.run_directory.forget(e.attempt); },
-                            [&](const BeatNow&) { ask_to_beat(Millis{0}); },
-                            [&](const BeatSoon&) { ask_to_beat(kSoon); },
+                            [&](const HeartbeatNow&) { request_heartbeat(Millis{0}); },
+                            [&](const HeartbeatSoon&) { request_heartbeat(kSoon); },
                             [&](const Note& e) { parts_.log.info("{}", e.text); }},
                    effect);
     }

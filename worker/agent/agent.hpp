@@ -33,7 +33,7 @@ struct AgentParts {
     io::Descriptor signals;
     Log log;
     PilotRules pilot{};
-    Millis beat{1000};
+    Millis heartbeat{1000};
     GpuWatch gpus{};
     // True in the reaper: run() returns once rolld has answered the last report, or after a timeout
     bool last_word = false;
@@ -59,16 +59,16 @@ class Agent {
     void carry_out();
     void remember(const protocol::RunningAttempt& entry);
     void connect();
-    void ask_to_beat(Millis within);
-    Instant beat_due() const;
-    void beat();
+    void request_heartbeat(Millis within);
+    Instant heartbeat_due() const;
+    void send_heartbeat();
     bool over() const;
 
     AgentParts parts_;
     Volume volume_{};
     Instant now_{};
-    std::optional<Instant> beat_at_{};     // send time of the last heartbeat
-    std::optional<Instant> change_due_{};  // deadline for telling rolld of a change
+    std::optional<Instant> heartbeat_at_{};  // send time of the last heartbeat
+    std::optional<Instant> change_due_{};    // deadline for telling rolld of a change
     int end_signals_ = 0;
     // deadline of the wait for rolld to acknowledge the last ends
     std::optional<Instant> give_up_at_{};

@@ -47,7 +47,7 @@ void AgentCore::refuse_to_start(const AttemptKey& key, const char* outcome, std:
     ended.exit_code = 1;
     ended.reason = std::move(reason);
     add_leftover(std::move(ended));
-    effects_.push_back(BeatNow{});
+    effects_.push_back(HeartbeatNow{});
 }
 
 void AgentCore::add_leftover(protocol::RunningAttempt entry) {
@@ -204,7 +204,7 @@ void AgentCore::start(const protocol::StartOrder& order, const protocol::Answer&
     effects_.push_back(Start{order, bound.lease_ends(rules_), bound.killed_at(rules_)});
     if (all_ready(attempt)) attempt.phase = Phase::Running;
     attempts_[order.attempt] = std::move(attempt);
-    effects_.push_back(BeatSoon{});
+    effects_.push_back(HeartbeatSoon{});
 }
 
 void AgentCore::forget_ended(const protocol::Answer& answer, const std::set<AttemptKey>& named) {
@@ -284,7 +284,7 @@ void AgentCore::stop(Attempt& attempt, StopCause cause, std::string reason, bool
     attempt.phase = Phase::Stopping;
     effects_.push_back(Tell{attempt.order.attempt, protocol::StopAtStep{checkpoint}});
     effects_.push_back(Terminate{attempt.order.attempt});
-    effects_.push_back(BeatNow{});
+    effects_.push_back(HeartbeatNow{});
 }
 
 void AgentCore::kill(Attempt& attempt, StopCause cause, std::string reason, Instant now) {
@@ -312,7 +312,7 @@ void AgentCore::on_report(const AttemptKey& key, int rank, const protocol::Repor
         attempt->alive = now;
         if (attempt->phase != Phase::Starting || !all_ready(*attempt)) return;
         attempt->phase = Phase::Running;
-        effects_.push_back(BeatNow{});
+        effects_.push_back(HeartbeatNow{});
     } else if (const auto* progress = std::get_if<protocol::Progress>(&report)) {
         if (attempt->progress != progress->json) attempt->alive = now;
         attempt->progress = progress->json;
@@ -325,7 +325,7 @@ void AgentCore::on_report(const AttemptKey& key, int rank, const protocol::Repor
     } else if (const auto* exported = std::get_if<protocol::ExportDone>(&report)) {
         attempt->exported = exported->directory;
         effects_.push_back(Remember{entry_of(*attempt)});
-        effects_.push_back(BeatNow{});
+        effects_.push_back(HeartbeatNow{});
     } else if (const auto* pruned = std::get_if<protocol::CheckpointPruned>(&report)) {
         attempt->unrecorded.push_back(
             {{pruned->step, "", true, pruned->writer, 0, 0}, std::nullopt});
@@ -367,7 +367,7 @@ void AgentCore::on_published(const AttemptKey& key, std::int64_t step, const Res
                 {{step, staged.to, false, std::nullopt, staged.asked, staged.save_ms},
                  std::nullopt});
             effects_.push_back(Remember{entry_of(*attempt)});
-            effects_.push_back(BeatNow{});
+            effects_.push_back(HeartbeatNow{});
         } else {
             effects_.push_back(Note{label(key) + ": " + done.error().message});
             if (staged.asked == attempt->asked) attempt->asked = 0;  // accept the request again
@@ -428,13 +428,13 @@ void AgentCore::conclude(Attempt& attempt, Instant now) {
                             (attempt.verdict->reason.empty() ? "" : ": ") +
                             attempt.verdict->reason});
     effects_.push_back(Remember{entry_of(attempt)});
-    effects_.push_back(BeatNow{});
+    effects_.push_back(HeartbeatNow{});
 }
 
 void AgentCore::on_drain(Instant now) {
     draining_ = true;
     self_.draining = true;
-    effects_.push_back(BeatNow{});
+    effects_.push_back(HeartbeatNow{});
     for (auto& [key, attempt] : attempts_)
         stop(attempt, StopCause::Draining, "roll-worker was asked to end", true, now);
 }
@@ -460,7 +460,7 @@ protocol::Heartbeat AgentCore::heartbeat(Instant now) {
     sent_[self_.sequence] = now;
     if (draining_ && !drain_said_) drain_said_ = self_.sequence;
     self_.bound_below_lease = renewing(now);
-    self_.heard_recently = heard_ && now - *heard_ <= rules_.company;
+    self_.heard_recently = heard_ && now - *heard_ <= rules_.contact;
     self_.running.clear();
     for (auto& [key, attempt] : attempts_) {
         for (Unrecorded& written : attempt.unrecorded)
@@ -476,7 +476,7 @@ std::string AgentCore::look_due(Instant now) {
     for (const auto& [key, attempt] : attempts_)
         if (!attempt.gone) highest = std::max(highest, attempt.bound.at(now));
     if (beacon_.empty() || highest.count() < 0) return {};
-    if (now - looked_ < (highest > kCalm ? rules_.beat : kCalmLooks)) return {};
+    if (now - looked_ < (highest > kCalm ? rules_.tick : kCalmLooks)) return {};
     looked_ = now;
     return beacon_;
 }
@@ -487,7 +487,7 @@ bool AgentCore::idle() const {
 
 bool AgentCore::settled(Instant now) const {
     if (!attempts_.empty()) return false;
-    const bool hears = heard_ && now - *heard_ <= rules_.company;
+    const bool hears = heard_ && now - *heard_ <= rules_.contact;
     return !draining_ || !hears || (drain_said_ && echoed_ >= *drain_said_);
 }
 

@@ -35,12 +35,12 @@ struct Kill { AttemptKey attempt; };                                 // sends SI
 struct Publish { AttemptKey attempt; std::int64_t step = 0; std::string from; std::string to; Instant before{}; };
 struct Remember { protocol::RunningAttempt entry; };                 // writes the entry to the run directory
 struct Forget { AttemptKey attempt; };
-struct BeatNow { };                                                  // sends a heartbeat at once
-struct BeatSoon { };                                                 // sends a heartbeat soon
+struct HeartbeatNow { };                                             // sends a heartbeat at once
+struct HeartbeatSoon { };                                            // sends a heartbeat soon
 struct Note { std::string text; };                                   // writes the text to the log
 // clang-format on
 using Effect = std::variant<Start, SetLeash, Tell, Terminate, DumpStacks, Kill, Publish, Remember,
-                            Forget, BeatNow, BeatSoon, Note>;
+                            Forget, HeartbeatNow, HeartbeatSoon, Note>;
 
 class AgentCore {
   public:

@@ -101,9 +101,9 @@ bool BeaconTrust::on_look(const Look& look, std::optional<Instant> heard, const 
     if (look.incarnation != incarnation) return true;
     // A heartbeat sent after the look does not prove contact, because the counter in its answer may
     // be higher.
-    const bool in_contact = heard && *heard <= look.ended && look.ended - *heard <= rules.company;
+    const bool in_contact = heard && *heard <= look.ended && look.ended - *heard <= rules.contact;
     const Millis delay = rules.volume_delay + (look.ended - look.began);
-    const auto late = static_cast<std::uint64_t>(delay / rules.beat) + 1;
+    const auto late = static_cast<std::uint64_t>(delay / rules.tick) + 1;
     broken |= look.counter < seen || (in_contact && look.counter + late < answered);
     seen = std::max(seen, look.counter);
     return !broken;

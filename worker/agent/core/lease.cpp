@@ -6,7 +6,7 @@ namespace roll::agent {
 
 SilenceBound::SilenceBound(Instant sent, std::int64_t counted, std::uint64_t incarnation,
                            std::uint64_t counter, const LeaseRules& rules)
-    : silent_since_(sent - counted * rules.beat),
+    : silent_since_(sent - counted * rules.tick),
       incarnation_(incarnation),
       counter_(counter) {}
 
@@ -28,8 +28,8 @@ void SilenceBound::looked(const Look& look, const LeaseRules& rules) {
         incarnation_ = look.incarnation;
         counter_ = 0;
     }
-    const auto beats = static_cast<std::int64_t>(look.counter - std::min(look.counter, counter_));
-    const Millis shown = (beats + 1) * rules.beat + rules.volume_delay + (look.ended - look.began);
+    const auto ticks = static_cast<std::int64_t>(look.counter - std::min(look.counter, counter_));
+    const Millis shown = (ticks + 1) * rules.tick + rules.volume_delay + (look.ended - look.began);
     const Instant since = look.ended - shown;
     silent_since_ = newer ? since : std::max(silent_since_, since);
     doubted(look, rules);
@@ -38,8 +38,8 @@ void SilenceBound::looked(const Look& look, const LeaseRules& rules) {
 void SilenceBound::doubted(const Look& look, const LeaseRules& rules) {
     if (look.incarnation < incarnation_) return;
     const std::uint64_t from = look.incarnation > incarnation_ ? 0 : counter_;
-    const auto beats = static_cast<std::int64_t>(look.counter - std::min(look.counter, from));
-    silent_since_ = std::min(silent_since_, look.ended - beats * rules.beat);
+    const auto ticks = static_cast<std::int64_t>(look.counter - std::min(look.counter, from));
+    silent_since_ = std::min(silent_since_, look.ended - ticks * rules.tick);
 }
 
 }  // namespace roll::agent

@@ -17,12 +17,12 @@ using Millis = std::chrono::milliseconds;
 using Instant = std::chrono::milliseconds;  // CLOCK_BOOTTIME
 
 struct LeaseRules {
-    // Interval of heartbeats, and minimum interval of rolld's updates of the beacon
-    Millis beat{1000};
+    // Minimum interval of rolld's ticks, which are its updates of the beacon
+    Millis tick{1000};
     Millis volume_delay{4000};  // maximum age of the beacon's content when it is read
     Millis lease{15000};
     Millis fence{15000};
-    Millis company{2000};    // rolld counts as reachable for this long after an answer
+    Millis contact{2000};    // rolld counts as reachable for this long after an answer
     Millis orphan_after{0};  // if rolld has not answered for this long, the attempts end; 0: never
 };
 

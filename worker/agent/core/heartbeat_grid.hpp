@@ -7,17 +7,17 @@
 
 namespace roll::agent {
 
-constexpr std::chrono::milliseconds kBeatGrid{500};
+constexpr std::chrono::milliseconds kHeartbeatGrid{500};
 // Shorter heartbeat intervals are not aligned
-constexpr std::chrono::milliseconds kBeatOnGrid{1000};
+constexpr std::chrono::milliseconds kHeartbeatOnGrid{1000};
 
 // Returns the latest grid point at or before `due`, on this machine's clock. `ahead` is the wall
 // clock minus this clock. The result is never later than `due`, so that late wake-ups do not move a
 // heartbeat off its grid point.
-constexpr std::chrono::milliseconds on_beat_grid(std::chrono::milliseconds due,
-                                                 std::chrono::milliseconds ahead,
-                                                 std::chrono::milliseconds beat) {
-    return beat < kBeatOnGrid ? due : due - (due + ahead) % kBeatGrid;
+constexpr std::chrono::milliseconds on_heartbeat_grid(std::chrono::milliseconds due,
+                                                      std::chrono::milliseconds ahead,
+                                                      std::chrono::milliseconds heartbeat) {
+    return heartbeat < kHeartbeatOnGrid ? due : due - (due + ahead) % kHeartbeatGrid;
 }
 
 }  // namespace roll::agent
