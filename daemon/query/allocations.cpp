@@ -7,7 +7,6 @@
 
 #include "daemon/core/allocation/budget.hpp"
 #include "daemon/core/facts/availability.hpp"
-#include "daemon/core/rules/rules.hpp"
 #include "daemon/query/query.hpp"
 
 namespace roll::query {

@@ -15,7 +15,7 @@
 #include "daemon/core/placement/capacity.hpp"
 #include "daemon/core/placement/find_places.hpp"
 #include "daemon/core/placement/limits.hpp"
-#include "daemon/core/rules/rules.hpp"
+#include "daemon/core/rules/place.hpp"
 #include "daemon/query/query.hpp"
 
 namespace roll::query {

@@ -1,6 +1,6 @@
-#include <fmt/format.h>
+#include "daemon/core/rules/close.hpp"
 
-#include "daemon/core/rules/rules.hpp"
+#include <fmt/format.h>
 
 namespace roll::core {
 namespace {

@@ -1,12 +1,5 @@
-// Excludes machines that keep failing, for a time.
-//
-// A machine is excluded after the policy's number of faults within the policy's time. The faults
-// must come from at least two jobs, because a single job may itself be to blame. A machine is
-// excluded at once if a check of the machine failed. The last machine that takes jobs is never
-// excluded.
-//
-// An excluded machine is used again if a ready job can run nowhere else, unless the machine's own
-// check failed, because then no job can run there.
+#include "daemon/core/rules/exclude.hpp"
+
 #include <algorithm>
 #include <set>
 
@@ -15,7 +8,6 @@
 #include "daemon/core/facts/machines.hpp"
 #include "daemon/core/placement/capacity.hpp"
 #include "daemon/core/placement/find_places.hpp"
-#include "daemon/core/rules/rules.hpp"
 
 namespace roll::core {
 namespace {

@@ -1,8 +1,10 @@
+#include "daemon/core/rules/hopeless.hpp"
+
 #include <deque>
 
 #include "daemon/core/facts/dependency.hpp"
 #include "daemon/core/facts/lookups.hpp"
-#include "daemon/core/rules/rules.hpp"
+#include "daemon/core/rules/settle.hpp"
 
 namespace roll::core {
 namespace {

@@ -1,4 +1,4 @@
-#include "daemon/core/rules/rules.hpp"
+#include "daemon/core/rules/lost.hpp"
 
 namespace roll::core {
 

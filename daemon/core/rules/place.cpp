@@ -1,8 +1,9 @@
+#include "daemon/core/rules/place.hpp"
+
 #include "daemon/core/placement/avoided.hpp"
 #include "daemon/core/placement/find_places.hpp"
 #include "daemon/core/placement/queue.hpp"
 #include "daemon/core/placement/reservation.hpp"
-#include "daemon/core/rules/rules.hpp"
 
 namespace roll::core {
 namespace {

@@ -1,14 +1,11 @@
-// Preemption: the first waiting job may take the resources of attempts that have lower priority and
-// have run for the policy's `min_run`, or of attempts that borrow the job's quota. These attempts
-// stop after a checkpoint, as at a time limit, and their jobs are requeued. A job is therefore
-// preempted at most once per `min_run` of running.
+#include "daemon/core/rules/preempt.hpp"
+
 #include <algorithm>
 
 #include "daemon/core/placement/avoided.hpp"
 #include "daemon/core/placement/capacity.hpp"
 #include "daemon/core/placement/find_places.hpp"
 #include "daemon/core/placement/queue.hpp"
-#include "daemon/core/rules/rules.hpp"
 
 namespace roll::core {
 namespace {

@@ -1,7 +1,8 @@
+#include "daemon/core/rules/release.hpp"
+
 #include <algorithm>
 
 #include "daemon/core/allocation/allocations.hpp"
-#include "daemon/core/rules/rules.hpp"
 
 namespace roll::core {
 namespace {

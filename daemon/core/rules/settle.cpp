@@ -1,8 +1,10 @@
+#include "daemon/core/rules/settle.hpp"
+
 #include <algorithm>
 
 #include "daemon/core/facts/exit_policy.hpp"
 #include "daemon/core/placement/spares.hpp"
-#include "daemon/core/rules/rules.hpp"
+#include "daemon/core/rules/stop.hpp"
 
 namespace roll::core {
 namespace {

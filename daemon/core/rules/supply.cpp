@@ -1,10 +1,9 @@
-// Orders and gives back Slurm allocations. Orders the nodes that the waiting jobs lack
-// (allocation/planner.hpp), and gives back allocations that stay unused.
+#include "daemon/core/rules/supply.hpp"
+
 #include <set>
 
 #include "daemon/core/allocation/planner.hpp"
 #include "daemon/core/facts/dependency.hpp"
-#include "daemon/core/rules/rules.hpp"
 
 namespace roll::core {
 namespace {

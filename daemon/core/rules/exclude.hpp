@@ -1,0 +1,19 @@
+// Excludes machines that keep failing, for a time.
+//
+// A machine is excluded after the policy's number of faults within the policy's time. The faults
+// must come from at least two jobs, because a single job may itself be to blame. A machine is
+// excluded at once if a check of the machine failed. The last machine that takes jobs is never
+// excluded.
+//
+// An excluded machine is used again if a ready job can run nowhere else, unless the machine's own
+// check failed, because then no job can run there.
+#pragma once
+
+#include "daemon/core/state/event.hpp"
+
+namespace roll::core {
+
+// Excludes, for a time, machines on which attempts keep failing.
+Events exclude_machines(const State& state, Time now);
+
+}  // namespace roll::core

@@ -1,0 +1,14 @@
+// Preemption: the first waiting job may take the resources of attempts that have lower priority and
+// have run for the policy's `min_run`, or of attempts that borrow the job's quota. These attempts
+// stop after a checkpoint, as at a time limit, and their jobs are requeued. A job is therefore
+// preempted at most once per `min_run` of running.
+#pragma once
+
+#include "daemon/core/state/event.hpp"
+
+namespace roll::core {
+
+// Stops jobs of lower priority if the first waiting job can then run.
+Events preempt_jobs(const State& state, Time now);
+
+}  // namespace roll::core
