@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "common/spec/pipeline.hpp"
+
 namespace roll::spec {
 namespace {
 
@@ -67,6 +69,28 @@ void check_batches(const Json& document, std::optional<std::int64_t> dp,
         {"train.global_batch_size",
          fmt::format("is {}; allowed: a multiple of micro_batch_size {} x dp {} = {}", *global,
                      *micro, *dp, *micro * *dp)});
+}
+
+void check_pipeline(const Json& document, std::optional<std::int64_t> dp,
+                    std::vector<Problem>& problems) {
+    const auto pp = number(document, "/parallel/pp"), vpp = number(document, "/parallel/vpp");
+    const Json::json_pointer at("/parallel/schedule");
+    const Json schedule = document.contains(at) ? document[at] : Json();
+    constexpr std::int64_t kLargest = 1000000;  // as the schema allows
+    if (pp.value_or(1) > kLargest || vpp.value_or(1) > kLargest) return;
+    ParallelSpec parallel;
+    parallel.pp = static_cast<int>(pp.value_or(1));
+    parallel.vpp = static_cast<int>(vpp.value_or(1));
+    if (schedule.is_string())
+        parallel.schedule = schedule_named(schedule.get<std::string>()).value_or(Schedule::Auto);
+    PipelineSizes sizes{.layers = number(document, "/model/num_hidden_layers"),
+                        .on_gpus = real(document, "/resources/gpus_per_node").value_or(0) > 0};
+    const auto global = number(document, "/train/global_batch_size");
+    const auto micro = number(document, "/train/micro_batch_size");
+    if (global && micro && dp && *global % (*micro * *dp) == 0)
+        sizes.microbatches = *global / (*micro * *dp);
+    for (Problem& problem : pipeline_problems(parallel, sizes))
+        problems.push_back(std::move(problem));
 }
 
 void check_heads(const Json& document, std::vector<Problem>& problems) {
@@ -264,6 +288,7 @@ std::vector<Problem> impossible_sizes(const Json& document) {
     std::vector<Problem> problems;
     const auto dp = check_mesh(document, problems);
     check_batches(document, dp, problems);
+    check_pipeline(document, dp, problems);
     check_model_source(document, problems);
     check_heads(document, problems);
     check_lengths(document, problems);

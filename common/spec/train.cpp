@@ -164,6 +164,7 @@ Result<ParallelSpec> read_parallel(const Json& json, const Json& resources_json)
     parallel.vpp = reader.get_or("vpp", 1);
     parallel.cp = reader.get_or("cp", 1);
     parallel.ep = reader.get_or("ep", 1);
+    const auto schedule = reader.get_or<std::string>("schedule", "auto");
     const int others = parallel.tp * parallel.pp * parallel.cp;
     if (others < 1) return fail(ErrorCode::InvalidArgument, "parallel: an axis is less than 1");
     parallel.dp = reader.get_or("dp", nodes * (gpus > 0 ? gpus : slots) / others);
@@ -172,6 +173,11 @@ Result<ParallelSpec> read_parallel(const Json& json, const Json& resources_json)
         return fail(ErrorCode::InvalidArgument,
                     "parallel: the mesh needs more ranks than the job has");
     }
+    const auto known = schedule_named(schedule);
+    if (!known)
+        return fail(ErrorCode::InvalidArgument,
+                    fmt::format("parallel.schedule {} is not supported", schedule));
+    parallel.schedule = *known;
     return parallel;
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/error.hpp"
+#include "common/spec/parallel.hpp"
 
 namespace roll::spec {
 
@@ -56,11 +57,6 @@ struct DataSpec {
     bool documents_apart = false;  // no attention across documents in the same sequence
     bool append_eos = true;        // append EOS to documents that do not end with it
     bool verify = false;           // read and check each file whole before training
-};
-
-// Sizes of the axes of the mesh. If the file has no dp, dp is derived from the world size.
-struct ParallelSpec {
-    int dp = 1, tp = 1, pp = 1, vpp = 1, cp = 1, ep = 1;
 };
 
 // plan/lr_schedule.hpp describes the schedules of the learning rate.

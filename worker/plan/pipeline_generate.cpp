@@ -74,4 +74,19 @@ PipelineSchedule gpipe(int pp, int vp, int microbatches) {
     return {pp, vp, microbatches, std::vector(static_cast<std::size_t>(pp), ops)};
 }
 
+Result<PipelineSchedule> schedule_of(const spec::ParallelSpec& parallel,
+                                     std::int64_t microbatches) {
+    const int pp = parallel.pp, vp = parallel.vpp, m = static_cast<int>(microbatches);
+    switch (parallel.schedule) {
+        case spec::Schedule::Auto:
+            if (vp > 1) return interleaved(pp, vp, m);
+            return one_forward_one_backward(pp, m);
+        case spec::Schedule::Interleaved: return interleaved(pp, vp, m);
+        case spec::Schedule::OneForwardOneBackward: return one_forward_one_backward(pp, m);
+        case spec::Schedule::ZeroBubbleH1: return zero_bubble_h1(pp, m);
+        case spec::Schedule::Gpipe: break;
+    }
+    return gpipe(pp, vp, m);
+}
+
 }  // namespace roll::plan

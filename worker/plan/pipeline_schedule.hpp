@@ -10,10 +10,12 @@
 // is there; messages carry no ids.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "common/error.hpp"
+#include "common/spec/parallel.hpp"
 
 namespace roll::plan {
 
@@ -52,6 +54,11 @@ PipelineSchedule gpipe(int pp, int vp, int microbatches);
 
 // Returns the ops of one rank that only runs forward, in the order of gpipe().
 std::vector<Op> forward_only(int vp, int microbatches);
+
+// Returns the schedule that a job asks for, with `microbatches` on each replica. Auto is 1F1B, or
+// interleaved if the stages have several chunks. Fails with InvalidArgument; the message has the
+// numbers.
+Result<PipelineSchedule> schedule_of(const spec::ParallelSpec& parallel, std::int64_t microbatches);
 
 struct Costs {
     double forward = 1;

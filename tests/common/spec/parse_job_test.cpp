@@ -88,8 +88,8 @@ TEST_F(ParseJob, DefaultsInTheSchemaAreThoseOfTheTrainSpec) {
     const auto values = [](const TrainSpec& s) {
         const OptimizerSpec& o = s.optimizer;
         return std::tuple(
-            s.tokenizer, s.data.valid_fraction, s.parallel.dp, s.seed, s.valid_every, o.lr,
-            o.min_lr, o.warmup_steps, o.schedule, o.weight_decay, o.clip_grad,
+            s.tokenizer, s.data.valid_fraction, s.parallel.dp, s.parallel.schedule, s.seed,
+            s.valid_every, o.lr, o.min_lr, o.warmup_steps, o.schedule, o.weight_decay, o.clip_grad,
             std::tuple(o.beta1, o.beta2, o.eps, s.precision, s.normalize, s.sample.every,
                        s.sample.max_tokens, s.checkpoint_every, s.checkpoint_keep, s.export_format,
                        s.export_dtype),
@@ -186,7 +186,7 @@ TEST_F(ParseJob, AModelFromADirectoryBringsItsOwnSizes) {
 TEST_F(ParseJob, RefusesByNameWhatIsNotBuiltYet) {
     const std::vector<std::tuple<const char*, Json, const char*>> cases = {
         {"/objective", "dpo", "objective dpo is not supported yet; supported: pretrain, sft\n"},
-        {"/parallel/pp", 4, "parallel.pp 4 is not supported yet; supported: 1\n"},
+        {"/parallel/tp", 4, "parallel.tp 4 is not supported yet; supported: 1\n"},
         {"/train/precision", "fp8",
          "train.precision fp8 is not supported yet; supported: fp32, fp64, bf16\n"},
         {"/model/hidden_act", "relu",
@@ -197,7 +197,7 @@ TEST_F(ParseJob, RefusesByNameWhatIsNotBuiltYet) {
     };
     for (const auto& [pointer, value, expected] : cases) {
         Json json = train_file();
-        json["resources"]["nodes"] = std::string(pointer) == "/parallel/pp" ? 2 : 1;
+        json["resources"]["nodes"] = std::string(pointer) == "/parallel/tp" ? 2 : 1;
         json[Json::json_pointer(pointer)] = value;
         EXPECT_EQ(problems(json), expected);
     }
@@ -212,6 +212,10 @@ TEST_F(ParseJob, RefusesSizesThatCannotWork) {
         {"/parallel/dp", 3,
          "parallel dp 3 x tp 1 x pp 1 x cp 1 = 3 ranks, but resources give 1 nodes x 2 slots = 2 "
          "ranks\n"},
+        {"/parallel",
+         {{"pp", 2}, {"vpp", 2}},
+         "parallel.pp is 2 and vpp is 2, so the 2 layers of the model (num_hidden_layers) must be "
+         "a multiple of 4\n"},
         {"/train/global_batch_size", 6,
          "train.global_batch_size is 6; allowed: a multiple of micro_batch_size 2 x dp 2 = 4\n"},
         {"/model/num_key_value_heads", 3,

@@ -47,7 +47,8 @@ Trainer::Agreed Trainer::agree() {
     if (heard.stop && !heard.checkpoint) votes[1] = 1;
     // Only the rank that writes votes, because ranks receive the request at different steps. A
     // checkpoint saved at this step does not answer the request, because it was started before.
-    if (saver_ && saver_->is_asked() && saver_->last_step() != state_.step) votes[2] = 1;
+    const bool asked = saver_ && saver_->is_asked() && saver_->last_step() != state_.step;
+    if (asked || (saver_ && saver_->is_due_again())) votes[2] = 1;
     if (std::exchange(peak_beaten_, false)) votes[3] = 1;
     sum_over(*world_, votes);
     const auto voted = [&](int vote) { return votes[vote].item<double>() > 0; };
@@ -67,7 +68,7 @@ int Trainer::run() {
     while (state_.step < spec_.steps && !stops_early()) {
         const Agreed agreed = agree();
         if (agreed.stop) {
-            if (agreed.checkpoint && saver_ && saver_->last_step() != state_.step) save();
+            if (agreed.checkpoint) save(Save::UnlessSaved);
             if (saver_) saver_->finish();
             if (writes())
                 std::printf("stopped at step %lld\n", static_cast<long long>(state_.step));
@@ -82,9 +83,7 @@ int Trainer::run() {
         const bool last = whole || stops_early();
         if (due(spec_.sample.every) || last) sample();
         const bool proves = spec_.checkpoint_first_step && state_.step == 1;
-        const bool again = saver_ && saver_->is_due_again();
-        if (due(spec_.checkpoint_every) || last || (best && spec_.checkpoint_keep_best) || proves ||
-            again)
+        if (due(spec_.checkpoint_every) || last || (best && spec_.checkpoint_keep_best) || proves)
             save();
     }
     if (stops_early() && writes())
@@ -95,7 +94,7 @@ int Trainer::run() {
             spec_.early_stop.min_delta, static_cast<long long>(state_.best_step));
     // Save again when resuming: a checkpoint of the last step may belong to another job, or may not
     // be recorded for this job.
-    if (saver_ && saver_->last_step() != state_.step && launch_.kind == "resume") save();
+    if (launch_.kind == "resume") save(Save::UnlessSaved);
     if (!await_space()) return protocol::kExitYielded;
     if (saver_) {
         saver_->need_saved();
@@ -117,18 +116,22 @@ bool Trainer::await_space() {
         if (saver_ && saver_->is_put_off() && Clock::now() < deadline) waits.fill_(1);
         sum_over(*world_, waits);
         if (waits.item<double>() == 0) return true;
-        if (agree().stop) {
+        const Agreed agreed = agree();
+        if (agreed.stop) {
             if (writes())
                 std::printf(
                     "stopped at step %lld while waiting for disk space for its checkpoint\n",
                     static_cast<long long>(state_.step));
             return false;
         }
+        if (agreed.save) {
+            save();
+            continue;
+        }
         if (writes())
             link_.report(protocol::Progress{
                 Json{{"phase", "wait for disk space"}, {"step", state_.step}}.dump()});
         std::this_thread::sleep_for(kSpaceLookedForEvery);
-        if (saver_ && saver_->is_due_again()) save();
     }
 }
 
@@ -162,7 +165,7 @@ plan::FlopsPerToken Trainer::flops_of(std::span<const Microbatch> batch) {
         return plan::flops_per_token(model_.config, spec_.seq_length, frozen_factors_);
     const plan::FlopsPerToken mine =
         plan::flops_per_token(model_.config, piece_lengths(batch), frozen_factors_);
-    const at::Tensor sums = at::tensor({mine.causal, mine.full}, at::kDouble) / dp_->size();
+    const at::Tensor sums = at::tensor({mine.causal, mine.full}, at::kDouble) / world_->size();
     sum_over(*world_, sums);
     return {sums[0].item<double>(), sums[1].item<double>()};
 }
@@ -183,7 +186,7 @@ void Trainer::find_peak() {
     const bool told = spec_.peak_tflops > 0;
     const double mine =
         told ? spec_.peak_tflops * 1e12
-             : measure_peak_flops(step_->chunks()[0].parameters().flat_weight.options());
+             : measure_peak_flops(step_->chunks().front().parameters().flat_weight.options());
     const at::Tensor all = at::full({}, mine, at::kDouble);
     sum_over(*world_, all);
     peak_flops_ = std::max(peak_flops_, all.item<double>());
@@ -320,12 +323,16 @@ void Trainer::measure_export() {
     const std::optional<at::ScalarType> dtype = export_rounds_to(spec_);
     const bool exports_other = spec_.export_best && state_.best_step != state_.step;
     if (sets.empty() || !dtype || exports_other) return;
-    const at::Tensor& weight = step_->chunks()[0].parameters().flat_weight;
-    const at::Tensor kept = weight.clone();
-    weight.copy_(weight.to(*dtype));
+    std::vector<at::Tensor> kept;
+    for (Chunk& chunk : step_->chunks()) {
+        const at::Tensor& weight = chunk.parameters().flat_weight;
+        kept.push_back(weight.clone());
+        weight.copy_(weight.to(*dtype));
+    }
     const ValidResult result =
         validation_.run({sets.front()}, *step_, spec_, model_.config.vocab, dp_->rank()).front();
-    weight.copy_(kept);
+    for (std::size_t i = 0; i < kept.size(); ++i)
+        step_->chunks()[i].parameters().flat_weight.copy_(kept[i]);
     if (!writes()) return;
     metrics_->append({{"step", state_.step}, {"export_valid_loss", result.loss}});
     std::printf(
@@ -336,10 +343,15 @@ void Trainer::measure_export() {
 }
 
 void Trainer::sample() {
+    if (spec_.sample.prompts.empty() || dp_->rank() > 0) return;
+    // One chunk with the weights of all stages, on the rank that writes; it generates text alone.
+    std::unique_ptr<Chunk> joined;
+    if (pp_->size() > 1) joined = joined_stages(*step_);
     if (!writes()) return;
     for (const std::string& prompt : spec_.sample.prompts) {
-        const std::string text = continue_text(step_->chunks()[0], *model_.tokenizer, prompt,
-                                               {spec_.sample.max_tokens, 0.8, 1, spec_.seed});
+        const std::string text =
+            continue_text(joined ? *joined : step_->chunks().front(), *model_.tokenizer, prompt,
+                          {spec_.sample.max_tokens, 0.8, 1, spec_.seed});
         metrics_->append({{"step", state_.step}, {"prompt", prompt}, {"text", text}});
         const std::string shown =
             Json(prompt + text).dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -347,11 +359,18 @@ void Trainer::sample() {
     }
 }
 
-void Trainer::save() {
-    if (!saver_) return;
-    metrics_->sync();
-    if (!saver_->has_room(state_.step)) return;
-    saver_->save(take_snapshot(step_->chunks()[0], step_->optimizers()[0], state_, record_));
+// Saves a checkpoint. The stages of the first replica take part; the rank that writes decides.
+void Trainer::save(Save when) {
+    if (dp_->rank() > 0) return;
+    const at::Tensor saves = at::zeros({}, at::kDouble);
+    if (saver_ && (when == Save::Always || saver_->last_step() != state_.step)) {
+        metrics_->sync();
+        if (saver_->has_room(state_.step)) saves.fill_(1);
+    }
+    sum_over(*pp_, saves);
+    if (saves.item<double>() == 0) return;
+    std::optional<Snapshot> snapshot = take_snapshot(*step_, state_, record_);
+    if (saver_) saver_->save(*std::move(snapshot));
 }
 
 // Waits a moment until rolld records the last checkpoint, because retention deletes an older

@@ -73,7 +73,8 @@ class Trainer {
     void measure_export();  // measures the validation loss with weights rounded as in the export
     bool stops_early() const;
     void sample();
-    void save();
+    enum class Save { Always, UnlessSaved };  // UnlessSaved: unless this step was saved last
+    void save(Save when = Save::Always);
     bool await_space();
     void await_recorded();
     bool due(std::int64_t every) const;
@@ -95,6 +96,8 @@ class Trainer {
     LocalGroup alone_{1};
     std::optional<GlooFabric> fabric_;
     std::unique_ptr<Communicator> world_, dp_, pp_;
+    // the first and the last stage, if this rank is one of them and the model is tied
+    std::unique_ptr<Communicator> tie_;
     std::optional<TrainStep> step_;
     checkpoint::State state_;
     checkpoint::Choice choice_;       // set on rank 0 only

@@ -9,7 +9,6 @@
 #include "worker/train/comm/timed_communicator.hpp"
 #include "worker/train/job/bad_step.hpp"
 #include "worker/train/job/trainer.hpp"
-#include "worker/train/model/load_weights.hpp"
 #include "worker/train/model/model_setup.hpp"
 #include "worker/train/process/failure.hpp"
 #include "worker/train/process/launch.hpp"
@@ -57,7 +56,8 @@ Trainer::Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, Tra
       learned_(data.learned),
       sampler_(corpus_, spec_.seq_length, spec_.seed),
       validation_(spec_, corpus_, valid_),
-      schedule_(plan::one_forward_one_backward(1, static_cast<int>(spec_.microbatches()))) {
+      schedule_(need(plan::schedule_of(spec_.parallel, spec_.microbatches()))) {
+    check_stages(spec_, model_.config.layers);
     connect();
     TrainOptions options;
     options.init = {.seed = spec_.seed,
@@ -71,12 +71,12 @@ Trainer::Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, Tra
     options.clip_grad = spec_.optimizer.clip_grad;
     options.count_zeros = spec_.metrics.grad_zeros;
     options.normalize = spec_.normalize;
-    step_.emplace(model_.config, schedule_, Groups{*pp_, *dp_}, options);
-    const Parameters& parameters = step_->chunks()[0].parameters();
-    const std::int64_t frozen = count_frozen(spec_.model.freeze, parameters.specs);
+    step_.emplace(model_.config, schedule_, Groups{*pp_, *dp_, tie_.get()}, options);
+    const std::vector<ParameterSpec> specs = specs_of(step_->whole());
+    const std::int64_t frozen = count_frozen(spec_.model.freeze, specs);
     if (frozen > 0 && writes())
         std::printf("%lld of %lld parameters are frozen\n", static_cast<long long>(frozen),
-                    static_cast<long long>(parameters.flat_weight.numel()));
+                    static_cast<long long>(numel(specs)));
     frozen_factors_ = frozen_factors(spec_, model_.config);
     state_ = first_state(spec_, corpus_.train_tokens());
     state_.data = std::move(data.identity);
@@ -86,28 +86,42 @@ Trainer::Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, Tra
     link_.report(protocol::Ready{});
 }
 
+// Connects the groups of the mesh. All ranks create them in this order, so no two ranks wait for
+// each other in different groups.
 void Trainer::connect() {
-    pp_ = std::make_unique<LocalCommunicator>(alone_, 0);
     const int world = launch_.world_size();
     const plan::Mesh mesh = need(plan::Mesh::make(spec_.parallel, world));
+    const plan::Place place = mesh.place(rank_);
+    const std::vector<int> stages = mesh.group(rank_, plan::Axis::Pp);
     if (world > 1) fabric_.emplace(fabric_options(launch_, rank_));
-    const auto group = [&](const std::string& name,
-                           const std::vector<int>& ranks) -> std::unique_ptr<Communicator> {
-        if (!fabric_) return std::make_unique<LocalCommunicator>(alone_, 0);
-        return fabric_->group(name, ranks);
+    const auto alone = [&] { return std::make_unique<LocalCommunicator>(alone_, 0); };
+    const auto timed = [&](std::unique_ptr<Communicator> group) {
+        return std::make_unique<TimedCommunicator>(std::move(group), waited_);
     };
-    dp_ = fabric_ ? backend_.group(*fabric_, "dp", mesh.group(rank_, plan::Axis::Dp))
-                  : group("dp", {0});
-    dp_ = std::make_unique<TimedCommunicator>(std::move(dp_), waited_);
+    const auto connected = [&](const std::string& name,
+                               const std::vector<int>& ranks) -> std::unique_ptr<Communicator> {
+        if (!fabric_) return alone();
+        return backend_.group(*fabric_, name, ranks);
+    };
+    const std::string of_replica = " of replica " + std::to_string(place.dp);
+    const std::string stage = " of stage " + std::to_string(place.pp);
+    dp_ = timed(
+        connected(stages.size() > 1 ? "dp" + stage : "dp", mesh.group(rank_, plan::Axis::Dp)));
+    pp_ = alone();
+    if (stages.size() > 1) pp_ = timed(connected("pp" + of_replica, stages));
+    const bool at_end = rank_ == stages.front() || rank_ == stages.back();
+    if (model_.config.tied && stages.size() > 1 && at_end)
+        tie_ = timed(connected("tied embedding" + of_replica, {stages.front(), stages.back()}));
     std::vector<int> everyone;
     for (int rank = 0; rank < world; ++rank) everyone.push_back(rank);
-    world_ = group("world", everyone);
+    world_ = alone();
+    if (fabric_) world_ = fabric_->group("world", everyone);
 }
 
 void Trainer::start_from_given() {
     const std::string& from = spec_.model.from;
     if (from.empty()) return;
-    const std::string how = load_weights(from, step_->chunks()[0].parameters(), spec_.seed);
+    const std::string how = load_weights(from, *step_, spec_.seed);
     if (writes()) std::printf("starting from the weights in %s (%s)\n", from.c_str(), how.c_str());
 }
 
@@ -146,8 +160,7 @@ void Trainer::restore_newest() {
     const fs::path& directory = candidates[number - 1];
     const std::string warning = check_same_model(directory, model_, spec_.tokenizer);
     if (!warning.empty()) model_.warnings.push_back(warning);
-    const checkpoint::State restored =
-        restore(directory, step_->chunks()[0], step_->optimizers()[0]);
+    const checkpoint::State restored = restore(directory, *step_);
     check_continues(restored, state_, directory);
     if (restored.step > spec_.steps)
         throw RankFailure(2, "train.steps: " + std::to_string(spec_.steps) + " is less than step " +
@@ -191,7 +204,7 @@ void Trainer::open_outputs() {
                          launch_.attempt.token,
                          retention_of(spec_),
                          recorded_of(launch_, choice_),
-                         snapshot_bytes(step_->chunks()[0].parameters(), model_) + record_.size(),
+                         snapshot_bytes(*step_, model_) + record_.size(),
                          spec_.checkpoint_first_step && state_.step == 0};
     if (spec_.checkpoint_keep_best && state_.best_valid_loss)
         options.retention.best_step =

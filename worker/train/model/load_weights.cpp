@@ -3,6 +3,7 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <set>
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -25,11 +26,19 @@ tensor::DType dtype_of(const Parameters& parameters) {
     return main_type(parameters) == at::kDouble ? tensor::DType::F64 : tensor::DType::F32;
 }
 
-// Returns the index in `parameters` of each native tensor's name.
-std::map<std::string, std::size_t> by_name(const Parameters& parameters) {
-    std::map<std::string, std::size_t> result;
-    for (std::size_t i = 0; i < parameters.specs.size(); ++i) result[parameters.specs[i].name] = i;
-    return result;
+// A parameter of a chunk.
+struct Held {
+    Parameters* parameters = nullptr;
+    std::size_t index = 0;
+};
+
+// Returns the parameters of `chunks` by name. A chunk may have a copy of another chunk's parameter.
+std::multimap<std::string, Held> by_name(std::span<Parameters* const> chunks) {
+    std::multimap<std::string, Held> held;
+    for (Parameters* parameters : chunks)
+        for (std::size_t i = 0; i < parameters->specs.size(); ++i)
+            held.emplace(parameters->specs[i].name, Held{parameters, i});
+    return held;
 }
 
 bool is_vocabulary(const std::string& name) {
@@ -127,30 +136,39 @@ std::string decision(const convert::Source& source, std::int64_t grown) {
 
 }  // namespace
 
-std::string load_weights(const fs::path& directory, Parameters& parameters, std::uint64_t seed) {
+std::string load_weights(const fs::path& directory, std::span<Parameters* const> chunks,
+                         const std::vector<ParameterSpec>& whole, std::uint64_t seed) {
     const families::Families families = need(families::Families::load());
     const convert::Source source = of_disk(convert::open_source(directory, families));
-    formats::McaConfig whole = source.config;
-    whole.layout = {};
-    whole.local_names = false;
-    const auto layout = of_disk(convert::mca_layout(source.native, source.model, whole));
-    const convert::Plan plan = of_disk(convert::make_plan(source, layout, dtype_of(parameters)));
+    formats::McaConfig one_file = source.config;
+    one_file.layout = {};
+    one_file.local_names = false;
+    const auto layout = of_disk(convert::mca_layout(source.native, source.model, one_file));
+    const convert::Plan plan = of_disk(convert::make_plan(source, layout, dtype_of(*chunks[0])));
     for (const convert::Comparison& replica : plan.comparisons)
         of_disk(convert::compare(source, replica));
-    std::map<std::string, std::size_t> weights = by_name(parameters);
+    std::set<std::string> missing;
+    for (const ParameterSpec& spec : whole) missing.insert(spec.name);
+    const std::multimap<std::string, Held> held = by_name(chunks);
     std::int64_t grown = 0;
     for (const convert::TargetTensor& target : plan.tensors) {
-        const auto weight = weights.find(target.info.name);
-        if (weight == weights.end())
-            throw RankFailure(
-                2, directory.string() + ": the job's model has no tensor " + target.info.name);
-        grown =
-            std::max(grown, of_disk(read_into(source, target, parameters, weight->second, seed)));
-        weights.erase(weight);
+        const std::string& name = target.info.name;
+        if (missing.erase(name) == 0)
+            throw RankFailure(2, directory.string() + ": the job's model has no tensor " + name);
+        const auto [begin, end] = held.equal_range(name);
+        for (auto one = begin; one != end; ++one) {
+            const auto& [parameters, index] = one->second;
+            grown = std::max(grown, of_disk(read_into(source, target, *parameters, index, seed)));
+        }
     }
-    if (!weights.empty())
-        throw RankFailure(2, directory.string() + " has no tensor " + weights.begin()->first);
+    if (!missing.empty())
+        throw RankFailure(2, directory.string() + " has no tensor " + *missing.begin());
     return decision(source, grown);
+}
+
+std::string load_weights(const fs::path& directory, Parameters& parameters) {
+    Parameters* const chunks[] = {&parameters};
+    return load_weights(directory, chunks, parameters.specs);
 }
 
 }  // namespace roll::train

@@ -41,7 +41,7 @@ void add_layer(std::vector<ParameterSpec>& specs, const spec::ModelConfig& c, st
 // Returns consecutive views of `flat`, by parameter. If `has` returns false for a parameter, its
 // view is undefined and takes no space.
 template <class Has>
-std::vector<at::Tensor> views_of(const std::vector<ParameterSpec>& specs, const at::Tensor& flat,
+std::vector<at::Tensor> views_if(const std::vector<ParameterSpec>& specs, const at::Tensor& flat,
                                  const Has& has) {
     std::vector<at::Tensor> views;
     std::int64_t begin = 0;
@@ -61,16 +61,16 @@ void allocate(Parameters& p, std::int64_t total, const InitOptions& options) {
     const at::TensorOptions main = narrow ? kind.dtype(at::kFloat) : kind;
     if (narrow && options.device.is_cpu()) {
         p.flat_rest = lazy_zeros(total, kind.dtype(at::kShort));
-        p.rest = views_like(p, p.flat_rest);
+        p.rest = views_of(p.specs, p.flat_rest);
     } else {
         p.flat_main = lazy_zeros(total, main);
-        p.main = views_like(p, p.flat_main);
+        p.main = views_of(p.specs, p.flat_main);
     }
     p.flat_weight = narrow ? lazy_zeros(total, kind) : p.flat_main;
-    p.weight = views_like(p, p.flat_weight);
+    p.weight = views_of(p.specs, p.flat_weight);
     if (!options.gradients) return;
     p.flat_grad = lazy_zeros(total, main);
-    p.grad = views_like(p, p.flat_grad);
+    p.grad = views_of(p.specs, p.flat_grad);
 }
 
 constexpr std::int64_t kGrain = 1 << 16;  // minimum number of elements per thread
@@ -146,30 +146,37 @@ std::vector<ParameterSpec> parameter_specs(const spec::ModelConfig& config,
     return specs;
 }
 
-std::vector<at::Tensor> views_like(const Parameters& parameters, const at::Tensor& flat) {
-    return views_of(parameters.specs, flat, [](const ParameterSpec&) { return true; });
+std::vector<at::Tensor> views_of(const std::vector<ParameterSpec>& specs, const at::Tensor& flat) {
+    return views_if(specs, flat, [](const ParameterSpec&) { return true; });
 }
 
-std::vector<at::Tensor> trainable_views(const Parameters& parameters, const at::Tensor& flat) {
-    return views_of(parameters.specs, flat, [](const ParameterSpec& spec) { return !spec.frozen; });
+std::vector<at::Tensor> trainable_views(const std::vector<ParameterSpec>& specs,
+                                        const at::Tensor& flat) {
+    return views_if(specs, flat, [](const ParameterSpec& spec) { return !spec.frozen; });
 }
 
-std::int64_t trainable_numel(const Parameters& parameters) {
+std::int64_t numel(const std::vector<ParameterSpec>& specs) {
     std::int64_t size = 0;
-    for (const ParameterSpec& spec : parameters.specs)
+    for (const ParameterSpec& spec : specs) size += c10::multiply_integers(spec.sizes);
+    return size;
+}
+
+std::int64_t trainable_numel(const std::vector<ParameterSpec>& specs) {
+    std::int64_t size = 0;
+    for (const ParameterSpec& spec : specs)
         if (!spec.frozen) size += c10::multiply_integers(spec.sizes);
     return size;
 }
 
+void mark_frozen(std::vector<ParameterSpec>& specs, const std::vector<std::string>& globs) {
+    for (ParameterSpec& spec : specs) spec.frozen = matches_any(globs, spec.name);
+}
+
 Parameters make_parameters(std::vector<ParameterSpec> specs, const InitOptions& options) {
-    std::int64_t total = 0;
-    for (ParameterSpec& spec : specs) {
-        total += c10::multiply_integers(spec.sizes);
-        spec.frozen = matches_any(options.freeze, spec.name);
-    }
+    mark_frozen(specs, options.freeze);
     Parameters p;
     p.specs = std::move(specs);
-    allocate(p, total, options);
+    allocate(p, numel(p.specs), options);
     if (!options.draw) return p;
     for (std::size_t i = 0; i < p.specs.size(); ++i) {
         const at::Tensor drawn = main_to_write(p, i);
@@ -187,13 +194,11 @@ at::ScalarType main_type(const Parameters& p) {
     return type == at::kBFloat16 ? at::kFloat : type;
 }
 
-at::Tensor main_copy(const Parameters& p) {
-    at::Tensor copy = lazy_zeros(p.flat_weight.numel(), main_type(p));
+void copy_main(const Parameters& p, std::size_t i, const at::Tensor& to) {
     if (p.flat_rest.defined())
-        join_into(copy, p.flat_weight, p.flat_rest);
+        join_into(to, p.weight[i], p.rest[i]);
     else
-        copy.copy_(p.flat_main);
-    return copy;
+        to.copy_(p.main[i]);
 }
 
 at::Tensor main_to_write(const Parameters& p, std::size_t i) {

@@ -46,8 +46,9 @@ struct Parameters {
 // Returns the type of main weights and gradients.
 at::ScalarType main_type(const Parameters& parameters);
 
-// Returns a flat copy of all main weights on the CPU, in pages that nothing else uses.
-at::Tensor main_copy(const Parameters& parameters);
+// Copies the main weight of parameter `i` to `to`, a contiguous CPU tensor of its shape and of
+// main_type().
+void copy_main(const Parameters& parameters, std::size_t i, const at::Tensor& to);
 
 // Give access to a parameter's main weight for writing. main_to_write() returns a CPU tensor in the
 // parameter's shape, which the caller fills; set_main() then copies that tensor to the parameter.
@@ -77,15 +78,18 @@ struct LayerPlaces {
 };
 LayerPlaces layer_places(const spec::ModelConfig& config);
 
+// Returns the number of elements of all parameters, and of the trained ones.
+std::int64_t numel(const std::vector<ParameterSpec>& specs);
+std::int64_t trainable_numel(const std::vector<ParameterSpec>& specs);
+
 // Returns views of `flat`, one for each parameter. Requires that `flat` has as many elements as all
 // parameters together.
-std::vector<at::Tensor> views_like(const Parameters& parameters, const at::Tensor& flat);
+std::vector<at::Tensor> views_of(const std::vector<ParameterSpec>& specs, const at::Tensor& flat);
 
-// Like views_like(), for trained parameters only. trainable_numel() returns their number of
-// elements. trainable_views() returns the views of a flat tensor of that size; the views of frozen
-// parameters are undefined.
-std::int64_t trainable_numel(const Parameters& parameters);
-std::vector<at::Tensor> trainable_views(const Parameters& parameters, const at::Tensor& flat);
+// Like views_of(), for a flat tensor of the trained parameters only. The views of frozen parameters
+// are undefined.
+std::vector<at::Tensor> trainable_views(const std::vector<ParameterSpec>& specs,
+                                        const at::Tensor& flat);
 
 std::vector<ParameterSpec> parameter_specs(const spec::ModelConfig& config, const ChunkSpec& chunk);
 
@@ -98,6 +102,9 @@ struct InitOptions {
     bool gradients = true;  // false: there are no gradients, so the model cannot be trained
     std::vector<std::string> freeze = {};  // globs of the names of frozen parameters
 };
+
+// Marks the parameters as frozen that match at least one of the globs, and the others as trained.
+void mark_frozen(std::vector<ParameterSpec>& specs, const std::vector<std::string>& globs);
 
 // Returns true if a name matches at least one of the globs. They work as in fnmatch(3): * also
 // matches dots.

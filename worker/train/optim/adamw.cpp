@@ -55,11 +55,11 @@ bool does_decay(const ParameterSpec& spec, const std::vector<std::pair<std::stri
 }  // namespace
 
 AdamW::AdamW(const Parameters& p, const AdamWOptions& options) : options_(options), parameters_(p) {
-    const std::int64_t moving = trainable_numel(p);
+    const std::int64_t moving = trainable_numel(p.specs);
     state_.flat_average = lazy_zeros(moving, p.flat_grad.options());
     state_.flat_square = lazy_zeros(moving, p.flat_grad.options());
-    state_.average = trainable_views(p, state_.flat_average);
-    state_.square = trainable_views(p, state_.flat_square);
+    state_.average = trainable_views(p.specs, state_.flat_average);
+    state_.square = trainable_views(p.specs, state_.flat_square);
     for (const ParameterSpec& spec : p.specs) decays_.push_back(does_decay(spec, options.decays));
 }
 

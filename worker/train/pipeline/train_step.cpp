@@ -19,7 +19,8 @@ TrainStep::TrainStep(const spec::ModelConfig& config, const plan::PipelineSchedu
     : schedule_(schedule),
       tied_(config.tied),
       groups_(groups),
-      options_(options) {
+      options_(options),
+      whole_(whole_model(config, schedule.pp, schedule.vp, options.init.freeze)) {
     for (int chunk = 0; chunk < schedule.vp; ++chunk) {
         const ChunkSpec part =
             split_layers(config, chunk * schedule.pp + groups.pp.rank(), schedule.pp * schedule.vp);
@@ -147,6 +148,30 @@ double TrainStep::replay(const Microbatch& data) {
                                       {{&data, 1}, {&scale, 1}}, groups_.pp, dropped);
     sum_over(groups_.pp, loss_K);
     return loss_K.item<double>();
+}
+
+std::unique_ptr<Chunk> joined_stages(TrainStep& step) {
+    const Parameters& own = step.chunks().front().parameters();
+    Communicator& pp = step.groups().pp;
+    std::unique_ptr<Chunk> joined;
+    if (pp.rank() == 0)
+        joined = std::make_unique<Chunk>(step.chunks().front().config(),
+                                         ChunkSpec{0, step.chunks().front().config().layers},
+                                         InitOptions{.dtype = own.flat_weight.scalar_type(),
+                                                     .device = own.flat_weight.device(),
+                                                     .draw = false,
+                                                     .gradients = false});
+    for (std::size_t i = 0; i < step.whole().size(); ++i) {
+        const WholeParameter& parameter = step.whole()[i];
+        at::Tensor weight;
+        if (joined) weight = main_to_write(joined->parameters(), i);
+        copy_to_first(
+            parameter, pp, main_type(own), {&weight, 1}, [&](std::span<const at::Tensor> to) {
+                copy_main(step.chunks()[parameter.chunk].parameters(), parameter.index, to[0]);
+            });
+        if (joined) set_main(joined->parameters(), i, weight);
+    }
+    return joined;
 }
 
 }  // namespace roll::train

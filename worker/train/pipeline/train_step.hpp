@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "worker/train/optim/adamw.hpp"
 #include "worker/train/pipeline/executor.hpp"
 #include "worker/train/pipeline/grad_buckets.hpp"
+#include "worker/train/pipeline/whole_model.hpp"
 
 namespace roll::train {
 
@@ -77,6 +79,9 @@ class TrainStep {
 
     const Groups& groups() const { return groups_; }
 
+    // Returns the parameters of the whole model, of which this rank's chunks hold a part.
+    const std::vector<WholeParameter>& whole() const { return whole_; }
+
     // Returns the events of the latest run().
     const StepTrace& trace() const { return trace_; }
 
@@ -91,10 +96,15 @@ class TrainStep {
     bool tied_;
     Groups groups_;
     TrainOptions options_;
+    std::vector<WholeParameter> whole_;
     std::deque<Chunk> chunks_;  // buckets_ and optimizers_ point into this deque
     std::deque<GradBuckets> buckets_;
     std::deque<AdamW> optimizers_;
     StepTrace trace_;
 };
+
+// Returns the whole model in one chunk without gradients on the first stage, and null on the
+// others, whose weights are sent to the first. All stages of a replica must call it.
+std::unique_ptr<Chunk> joined_stages(TrainStep& step);
 
 }  // namespace roll::train

@@ -1,5 +1,6 @@
 #include "worker/train/process/launch.hpp"
 
+#include "common/spec/pipeline.hpp"
 #include "worker/train/process/failure.hpp"
 
 namespace roll::train {
@@ -13,12 +14,15 @@ void refuse_axis(const char* name, int value) {
                              " is not supported yet; set it to 1");
 }
 
+void refuse_first(const std::vector<spec::Problem>& problems) {
+    if (problems.empty()) return;
+    throw RankFailure(2, problems.front().path + " " + problems.front().message);
+}
+
 }  // namespace
 
-void check_spec(const spec::TrainSpec& spec) {
+void check_spec(const spec::TrainSpec& spec, bool on_gpus) {
     refuse_axis("tp", spec.parallel.tp);
-    refuse_axis("pp", spec.parallel.pp);
-    refuse_axis("vpp", spec.parallel.vpp);
     refuse_axis("cp", spec.parallel.cp);
     refuse_axis("ep", spec.parallel.ep);
     const std::int64_t rows = spec.micro_batch_size * spec.parallel.dp;
@@ -28,11 +32,17 @@ void check_spec(const spec::TrainSpec& spec) {
                                  std::to_string(spec.micro_batch_size) + " x dp " +
                                  std::to_string(spec.parallel.dp));
     }
+    refuse_first(spec::pipeline_problems(
+        spec.parallel, {.microbatches = spec.microbatches(), .on_gpus = on_gpus}));
+}
+
+void check_stages(const spec::TrainSpec& spec, std::int64_t layers) {
+    refuse_first(spec::pipeline_problems(spec.parallel, {.layers = layers}));
 }
 
 spec::TrainSpec checked_spec(const protocol::Launch& launch) {
     spec::TrainSpec spec = need(spec::train_spec(launch.document));
-    check_spec(spec);
+    check_spec(spec, !launch.gpus.empty());
     return spec;
 }
 

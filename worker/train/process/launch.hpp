@@ -2,6 +2,7 @@
 // directories of its checkpoints. Does not communicate.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <vector>
 
@@ -13,7 +14,12 @@ namespace roll::train {
 // Checks that the trainer supports a job's settings. Throws RankFailure(invalid) for an unsupported
 // setting, or for sizes that do not divide each other as required. The message names the setting or
 // the sizes.
-void check_spec(const spec::TrainSpec& spec);
+void check_spec(const spec::TrainSpec& spec, bool on_gpus);
+
+// Checks the pipeline against the layers of the model, which check_spec() does not know. Throws
+// like check_spec().
+void check_stages(const spec::TrainSpec& spec, std::int64_t layers);
+
 spec::TrainSpec checked_spec(const protocol::Launch& launch);
 
 // Returns the directories of the launch's checkpoints that should still exist, newest first. The

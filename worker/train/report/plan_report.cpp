@@ -115,7 +115,7 @@ std::string time_text(const OrderedJson& time, const OrderedJson& ranks) {
 }  // namespace
 
 OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu) {
-    check_spec(spec);
+    check_spec(spec, on_gpu);
     const spec::ModelConfig model = setup_model(spec, {}).config;
     const auto schedule = plan::one_forward_one_backward(1, static_cast<int>(spec.microbatches()));
     const plan::ScheduleReport report = need(plan::check(schedule));

@@ -27,6 +27,14 @@ std::string unused_files(const data::Corpus& corpus, std::int64_t seq_length) {
            "; join them into one file, or make them lines of one .jsonl";
 }
 
+std::string axes_text(const spec::ParallelSpec& p) {
+    std::string text = "dp " + std::to_string(p.dp);
+    if (p.pp == 1) return text;
+    text += ", pp " + std::to_string(p.pp);
+    if (p.vpp > 1) text += " of " + std::to_string(p.vpp) + " chunks";
+    return text + ", schedule " + spec::name_of(p.schedule);
+}
+
 }  // namespace
 
 OrderedJson metrics_head(const spec::TrainSpec& spec, const spec::ModelConfig& model,
@@ -45,6 +53,10 @@ OrderedJson metrics_head(const spec::TrainSpec& spec, const spec::ModelConfig& m
         {"train_tokens", corpus.train_tokens()},
         {"valid_tokens", corpus.valid_tokens()},
         {"time", to_iso8601(wall_clock_now())}};
+    if (spec.parallel.pp > 1) {
+        head["pp"] = spec.parallel.pp;
+        head["vpp"] = spec.parallel.vpp;
+    }
     if (learned.documents == 0) return head;
     head["documents"] = learned.documents;
     head["documents_cut"] = learned.cut;
@@ -56,10 +68,9 @@ std::string headline(const spec::TrainSpec& spec, const spec::ModelConfig& model
                      const data::Corpus& corpus) {
     return spec.name + ": " + std::to_string(plan::parameter_count(model)) + " parameters, " +
            std::to_string(spec.steps) + " steps of " + std::to_string(spec.global_batch_size) +
-           " x " + std::to_string(spec.seq_length) + " tokens, dp " +
-           std::to_string(spec.parallel.dp) + ", " + name_of(spec.precision) + ", " +
-           std::to_string(corpus.train_tokens()) + " training tokens and " +
-           std::to_string(corpus.valid_tokens()) + " held out";
+           " x " + std::to_string(spec.seq_length) + " tokens, " + axes_text(spec.parallel) + ", " +
+           name_of(spec.precision) + ", " + std::to_string(corpus.train_tokens()) +
+           " training tokens and " + std::to_string(corpus.valid_tokens()) + " held out";
 }
 
 std::string documents_line(const data::LearnedDocuments& learned, std::int64_t seq_length) {

@@ -41,6 +41,7 @@ std::string job_record(const protocol::Launch& launch, const spec::TrainSpec& sp
     const spec::ParallelSpec& p = spec.parallel;
     record["parallel"] = {{"dp", p.dp},   {"tp", p.tp}, {"pp", p.pp},
                           {"vpp", p.vpp}, {"cp", p.cp}, {"ep", p.ep}};
+    if (p.pp > 1) record["parallel"]["schedule"] = spec::name_of(p.schedule);
     return record.dump(2) + "\n";
 }
 

@@ -62,48 +62,64 @@ Result<void> write_moments(const fs::path& file, const Snapshot& snapshot) {
         file, std::move(tensors), {{"format", "pt"}, {kUpdates, std::to_string(snapshot.updates)}});
 }
 
-// Reads one moment of a parameter. Returns false if the file does not have it, because the
-// parameter was frozen when the file was written.
-bool read_moment(const tensor::SafetensorsFile& file, const std::string& name,
+// Reads one moment of a parameter. Does nothing if the file does not have it, because the parameter
+// was frozen when the file was written.
+void read_moment(const tensor::SafetensorsFile& file, const std::string& name,
                  const at::Tensor& into) {
     const tensor::TensorView* view = file.find(name);
-    if (view == nullptr) return false;
+    if (view == nullptr) return;
     if (!(view->info == info_of(name, into)))
         throw RankFailure(2, "the checkpoint's optimizer state has no " + name +
                                  " of the job's shape and precision");
     const at::Tensor host = into.is_cpu() ? into : at::empty_like(into, at::kCPU);
     std::memcpy(host.data_ptr(), view->bytes.data(), view->bytes.size());
     if (!into.is_cpu()) into.copy_(host);
-    return true;
 }
 
 }  // namespace
 
-Snapshot take_snapshot(Chunk& chunk, AdamW& optimizer, const checkpoint::State& state,
-                       const std::string& job) {
-    const Parameters& parameters = chunk.parameters();
-    const AdamWState& moments = optimizer.state();
-    // copies the tensor, because the pages of the copy are freed with it
-    const auto copied = [](const at::Tensor& flat) {
-        at::Tensor copy = lazy_zeros(flat.numel(), flat.scalar_type());
-        copy.copy_(flat);
-        return copy;
-    };
-    return {parameters.specs,
-            views_like(parameters, main_copy(parameters)),
-            trainable_views(parameters, copied(moments.flat_average)),
-            trainable_views(parameters, copied(moments.flat_square)),
-            moments.steps,
-            state,
-            job};
+std::optional<Snapshot> take_snapshot(TrainStep& step, const checkpoint::State& state,
+                                      const std::string& job) {
+    const std::vector<WholeParameter>& whole = step.whole();
+    Communicator& pp = step.groups().pp;
+    const at::ScalarType type = main_type(step.chunks().front().parameters());
+    Snapshot snapshot;
+    snapshot.specs = specs_of(whole);
+    if (pp.rank() == 0) {
+        const std::int64_t all = numel(snapshot.specs), trained = trainable_numel(snapshot.specs);
+        snapshot.weight = views_of(snapshot.specs, lazy_zeros(all, type));
+        snapshot.average = trainable_views(snapshot.specs, lazy_zeros(trained, type));
+        snapshot.square = trainable_views(snapshot.specs, lazy_zeros(trained, type));
+    }
+    for (std::size_t i = 0; i < whole.size(); ++i) {
+        const auto& [spec, rank, chunk, index] = whole[i];
+        std::vector<at::Tensor> to(spec.frozen ? 1 : 3);
+        if (pp.rank() == 0) {
+            to[0] = snapshot.weight[i];
+            if (!spec.frozen) to[1] = snapshot.average[i], to[2] = snapshot.square[i];
+        }
+        copy_to_first(whole[i], pp, type, to, [&](std::span<const at::Tensor> copies) {
+            copy_main(step.chunks()[chunk].parameters(), index, copies[0]);
+            if (copies.size() == 1) return;
+            const AdamWState& moments = step.optimizers()[chunk].state();
+            copies[1].copy_(moments.average[index]);
+            copies[2].copy_(moments.square[index]);
+        });
+    }
+    if (pp.rank() > 0) return std::nullopt;
+    snapshot.updates = step.optimizers().front().state().steps;
+    snapshot.state = state;
+    snapshot.job = job;
+    return snapshot;
 }
 
-std::uint64_t snapshot_bytes(const Parameters& parameters, const ModelSetup& model) {
+std::uint64_t snapshot_bytes(TrainStep& step, const ModelSetup& model) {
     constexpr std::uint64_t kOfTensor = 1 << 10, kOfFiles = 1 << 16;
-    const std::int64_t count = parameters.flat_weight.numel() + 2 * trainable_numel(parameters);
-    std::uint64_t bytes =
-        static_cast<std::uint64_t>(count) * c10::elementSize(main_type(parameters));
-    bytes += kOfFiles + kOfTensor * parameters.specs.size();
+    const std::vector<ParameterSpec> specs = specs_of(step.whole());
+    const std::int64_t count = numel(specs) + 2 * trainable_numel(specs);
+    std::uint64_t bytes = static_cast<std::uint64_t>(count) *
+                          c10::elementSize(main_type(step.chunks().front().parameters()));
+    bytes += kOfFiles + kOfTensor * specs.size();
     for (const auto& [name, content] : model.companions) bytes += content.size();
     return bytes;
 }
@@ -120,23 +136,33 @@ Result<void> write_snapshot(const fs::path& directory, const Snapshot& snapshot,
                                  checkpoint::encode(snapshot.state));
 }
 
-checkpoint::State restore(const fs::path& directory, Chunk& chunk, AdamW& optimizer) {
-    Parameters& parameters = chunk.parameters();
-    load_weights(directory, parameters);
+std::string load_weights(const fs::path& directory, TrainStep& step, std::uint64_t seed) {
+    std::vector<Parameters*> chunks;
+    for (Chunk& chunk : step.chunks()) chunks.push_back(&chunk.parameters());
+    return load_weights(directory, chunks, specs_of(step.whole()), seed);
+}
+
+checkpoint::State restore(const fs::path& directory, TrainStep& step) {
+    load_weights(directory, step);
     const auto file = need(tensor::SafetensorsFile::open(directory / checkpoint::kOptimizerFile));
-    AdamWState& moments = optimizer.state();
-    int found = 0;
-    for (std::size_t i = 0; i < parameters.specs.size(); ++i) {
-        if (parameters.specs[i].frozen) continue;
-        found += read_moment(file, parameters.specs[i].name + kAverage, moments.average[i]) &&
-                 read_moment(file, parameters.specs[i].name + kSquare, moments.square[i]);
-    }
-    if (found == 0)
+    const std::vector<WholeParameter>& whole = step.whole();
+    if (std::ranges::none_of(whole, [&](const WholeParameter& parameter) {
+            return !parameter.spec.frozen && file.find(parameter.spec.name + kAverage) != nullptr;
+        }))
         throw RankFailure(2, "the checkpoint's optimizer state belongs to another model");
     const auto updates = file.metadata().find(kUpdates);
     if (updates == file.metadata().end())
         throw RankFailure(2, "the checkpoint's optimizer state has no number of updates");
-    moments.steps = std::stoll(updates->second);
+    for (std::size_t chunk = 0; chunk < step.chunks().size(); ++chunk) {
+        const std::vector<ParameterSpec>& specs = step.chunks()[chunk].parameters().specs;
+        AdamWState& moments = step.optimizers()[chunk].state();
+        for (std::size_t i = 0; i < specs.size(); ++i) {
+            if (specs[i].frozen) continue;
+            read_moment(file, specs[i].name + kAverage, moments.average[i]);
+            read_moment(file, specs[i].name + kSquare, moments.square[i]);
+        }
+        moments.steps = std::stoll(updates->second);
+    }
     return need(checkpoint::decode_state(need(read_file(directory / checkpoint::kStateFile))));
 }
 

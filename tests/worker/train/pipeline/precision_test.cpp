@@ -22,6 +22,13 @@ struct Trained {
     TrainStep trainer;
 };
 
+at::Tensor main_copy(const Parameters& p) {
+    const at::Tensor copy = at::empty(p.flat_weight.sizes(), main_type(p));
+    const std::vector<at::Tensor> views = views_of(p.specs, copy);
+    for (std::size_t i = 0; i < views.size(); ++i) copy_main(p, i, views[i]);
+    return copy;
+}
+
 double apart(const at::Tensor& a, const at::Tensor& b) {
     const at::Tensor wide = b.to(at::kDouble);
     return ((a.to(at::kDouble) - wide).norm() / wide.norm()).item<double>();

@@ -1,0 +1,21 @@
+// The mesh of parallel axes of a train job, and the schedule of its pipeline.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+namespace roll::spec {
+
+enum class Schedule { Auto, OneForwardOneBackward, Interleaved, Gpipe, ZeroBubbleH1 };
+
+// Convert between a schedule and its name in a job file; nullopt if there is no such name.
+const char* name_of(Schedule schedule);
+std::optional<Schedule> schedule_named(std::string_view name);
+
+// Sizes of the axes of the mesh. If the file has no dp, dp is derived from the world size.
+struct ParallelSpec {
+    int dp = 1, tp = 1, pp = 1, vpp = 1, cp = 1, ep = 1;
+    Schedule schedule = Schedule::Auto;  // order of the pipeline's micro-batches
+};
+
+}  // namespace roll::spec

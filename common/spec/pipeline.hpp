@@ -1,0 +1,23 @@
+// Checks that a job's pipeline stages fit its model and batches. Pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "common/spec/job.hpp"
+#include "common/spec/parallel.hpp"
+
+namespace roll::spec {
+
+// The sizes that the pipeline must divide. nullopt if unknown; such a size is not checked.
+struct PipelineSizes {
+    std::optional<std::int64_t> microbatches = std::nullopt;  // of one replica in a step
+    std::optional<std::int64_t> layers = std::nullopt;
+    bool on_gpus = false;
+};
+
+// Returns a problem for each rule that the pipeline breaks, with the numbers and what is allowed.
+std::vector<Problem> pipeline_problems(const ParallelSpec& parallel, const PipelineSizes& sizes);
+
+}  // namespace roll::spec

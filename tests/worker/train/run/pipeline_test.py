@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""Pipeline stages as real processes: the numbers of one rank, and checkpoints that any layout resumes."""
+import signal
+import unittest
+
+from ranks import Attempt, RankCase
+
+# clip_grad is below the norm of every step, so a wrong norm changes the weights.
+DOUBLE = {'train__precision': 'fp64', 'train__optimizer__clip_grad': 0.5, 'train__optimizer__warmup_steps': 0,
+          'train__global_batch_size': 16, 'train__metrics': {'grad_zeros': True}, 'model__num_hidden_layers': 4}
+SHORT = {'train__valid_every': 3, 'train__sample': {'every': 3, 'prompts': ['the ']},
+         'export': {'format': 'hf', 'dtype': 'bf16'}}
+
+
+class Pipeline(RankCase):
+
+    def staged(self, steps, dp=1, pp=2, vpp=1, schedule='auto', **changes):
+        """Returns a document for dp x pp ranks."""
+        return self.document(steps, dp=dp, parallel__pp=pp, parallel__vpp=vpp, parallel__schedule=schedule,
+                             resources__slots_per_node=dp * pp, **{**DOUBLE, **changes})
+
+    def expect_close(self, ours, wanted):
+        """Compares the rows of two runs: floats to 1e-10, anything else must be equal."""
+        self.assertEqual([row['step'] for row in ours], [row['step'] for row in wanted])
+        for mine, theirs in zip(ours, wanted):
+            self.assertEqual(mine.keys(), theirs.keys())
+            for key, value in theirs.items():
+                if isinstance(value, float):
+                    self.assertLess(abs(mine[key] - value), 1e-10 * abs(value) + 1e-14, (key, mine, theirs))
+                else:
+                    self.assertEqual(mine[key], value, (key, mine, theirs))
+
+    def expect_close_tensors(self, ours, wanted):
+        self.assertEqual(ours.keys(), wanted.keys())
+        for name, numbers in wanted.items():
+            worst = max(abs(a - b) for a, b in zip(ours[name], numbers, strict=True))
+            self.assertLess(worst, 1e-10 * max(map(abs, numbers)), name)
+
+    def test_every_layout_trains_validates_samples_and_saves_as_one_rank_does(self):
+        for tied, layouts in ((False, [{}, {'pp': 4, 'schedule': 'zb-h1'}, {'vpp': 2}]),
+                              (True, [{'dp': 2}, {'dp': 2, 'vpp': 2}, {'schedule': 'gpipe'}])):
+            changes = {**SHORT, 'model__tie_word_embeddings': tied}
+            one = self.run_whole(1 + 10 * tied, 1, self.staged(6, pp=1, **changes))
+            steps = [row for row in one.metrics() if 'loss' in row]
+            self.assertEqual({row['clip_factor'] < 1 for row in steps}, {True})
+            self.assertEqual(len([row for row in one.metrics() if 'text' in row]), 2)
+            for job, layout in enumerate(layouts, 2 + 10 * tied):
+                with self.subTest(tied=tied, **layout):
+                    run = self.run_whole(job, 1, self.staged(6, **layout, **changes))
+                    self.expect_close(run.metrics(), one.metrics())
+                    self.expect_close_tensors(run.doubles(6), one.doubles(6))
+                    self.assertIn(f', pp {layout.get("pp", 2)}', run.log())
+
+    def test_a_checkpoint_resumes_in_the_same_layout_bitwise_and_in_others(self):
+        changes = {'checkpoint__every': 3, 'checkpoint__keep': 9}
+        whole = self.run_whole(1, 1, self.staged(6, **changes))
+        at_3 = [pair for pair in whole.published if pair[0] == 3]
+        same = self.run_whole(1, 2, self.staged(6, **changes), at_3)
+        self.assertEqual(same.metrics(), whole.metrics())
+        self.assertEqual(same.weights(6), whole.weights(6))
+        later = [row for row in whole.metrics() if row['step'] > 3]
+        flat = self.run_whole(2, 1, self.staged(6, dp=2, pp=1, kind='resume', **changes), at_3, kind='resume')
+        self.expect_close([row for row in flat.metrics() if row['step'] > 3], later)
+        self.expect_close_tensors(flat.doubles(6), whole.doubles(6))
+        back = self.run_whole(3, 1, self.staged(9, vpp=2, kind='resume'), flat.published[-1:], kind='resume')
+        self.assertIn('resumed at step 6 ', back.log())
+        one = self.run_whole(4, 1, self.staged(9, pp=1, kind='resume'), flat.published[-1:], kind='resume')
+        self.expect_close([row for row in back.metrics() if row['step'] > 6],
+                          [row for row in one.metrics() if row['step'] > 6])
+
+    def test_a_killed_stage_ends_the_attempt_and_a_stopped_one_saves(self):
+        killed = Attempt(self, 1, 1, self.staged(1000000, dp=2))
+        killed.wait_step(2)
+        killed.ranks[2].kill()
+        self.assertEqual([code for rank, code in enumerate(killed.wait()) if rank != 2], [76, 76, 76], killed.log())
+        stopped = Attempt(self, 2, 1, self.staged(1000000, dp=2))
+        stopped.wait_step(2)
+        stopped.ranks[3].send_signal(signal.SIGTERM)
+        self.assertEqual(stopped.wait(), [75] * 4, stopped.log())
+        self.assertEqual(len(stopped.published), 1)
+
+    def test_a_step_that_is_not_finite_is_named_on_its_stage(self):
+        rates = {'lr': 1e30, 'schedule': 'constant', 'clip_grad': 0.0}
+        attempt = Attempt(self, 1, 1, self.staged(40, train__precision='fp32', train__optimizer=rates))
+        codes = attempt.wait()
+        message, = [report['message'] for report in attempt.said('failed') if 'at step' in report['message']]
+        self.assertRegex(message, r'is not finite at step \d+ on rank [01] \(samples \d+ to \d+\); first non-finite '
+                                  r'value: the (weight|loss|gradient)')
+        self.assertEqual(sorted(codes), [3, 76], attempt.log())
+
+    def test_what_does_not_divide_is_refused(self):
+        self.refused(self.staged(1, model__num_hidden_layers=3), 2, 'the 3 layers of the model')
+        self.refused(self.staged(1, vpp=2, train__global_batch_size=6), 2, 'are not a multiple of pp 2')
+
+
+if __name__ == '__main__':
+    unittest.main()

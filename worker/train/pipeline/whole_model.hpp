@@ -1,0 +1,38 @@
+// The parameters of a whole model whose layers are on several pipeline stages.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "worker/train/comm/communicator.hpp"
+#include "worker/train/model/parameters.hpp"
+
+namespace roll::train {
+
+// A parameter of the whole model and the place of its tensors.
+struct WholeParameter {
+    ParameterSpec spec;
+    int rank = 0;           // stage that holds it, which is a rank of the pp group
+    std::size_t chunk = 0;  // chunk of this stage
+    std::size_t index = 0;  // parameter of this chunk
+};
+
+// Returns all parameters in the order of forward, for pp stages of vpp chunks. A tied embedding is
+// listed once, on the first stage. `freeze`: globs of the names of frozen parameters.
+std::vector<WholeParameter> whole_model(const spec::ModelConfig& config, int pp, int vpp,
+                                        const std::vector<std::string>& freeze);
+
+std::vector<ParameterSpec> specs_of(const std::vector<WholeParameter>& whole);
+
+// Writes one parameter's tensors (its weight, for example) to CPU tensors of its shape.
+using CopyTensors = std::function<void(std::span<const at::Tensor> to)>;
+
+// Copies tensors of `parameter` to the first stage. `to` has their destinations there, and any
+// tensors elsewhere, which are not used. Calls `copy` on the stage that holds the parameter. All
+// stages must call it. A stage holds buffers of type `type` for one parameter at a time.
+void copy_to_first(const WholeParameter& parameter, Communicator& pp, at::ScalarType type,
+                   std::span<const at::Tensor> to, const CopyTensors& copy);
+
+}  // namespace roll::train
