@@ -145,6 +145,16 @@ Result<std::string> read_private_file(const std::filesystem::path& path) {
 
 // Creates the missing directories of a path. Tries to create the last one first, because usually
 // its parent exists.
+bool path_exists(const std::filesystem::path& path) {
+    std::error_code error;
+    return std::filesystem::exists(path, error);
+}
+
+bool is_file(const std::filesystem::path& path) {
+    std::error_code error;
+    return std::filesystem::is_regular_file(path, error);
+}
+
 Result<void> make_directories(const std::filesystem::path& path) {
     if (path.empty() || ::mkdir(path.c_str(), 0777) == 0) return {};
     if (errno == ENOENT && path.has_relative_path()) {

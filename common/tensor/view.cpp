@@ -40,6 +40,12 @@ StridedView strided(const TensorView& view) {
     return {view.info, row_major(view.info.shape), view.bytes.data()};
 }
 
+std::int64_t volume(const Shape& shape) {
+    std::int64_t product = 1;
+    for (const std::int64_t dim : shape) product *= dim;
+    return product;
+}
+
 std::string to_string(const Shape& shape) {
     std::string text = "[";
     for (const std::int64_t dim : shape) {

@@ -45,6 +45,9 @@ std::vector<std::int64_t> row_major(const Shape& shape);
 Result<std::int64_t> element_count(const Shape& shape);
 Result<std::int64_t> byte_count(DType dtype, const Shape& shape);
 
+// Returns the number of elements of a shape that element_count() accepts.
+std::int64_t volume(const Shape& shape);
+
 // Formats a shape as "[4, 128]".
 std::string to_string(const Shape& shape);
 

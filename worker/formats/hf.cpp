@@ -47,11 +47,6 @@ bool is_remote_code(const fs::path& path) {
            std::none_of(path.begin(), path.end(), is_hidden);
 }
 
-bool is_file(const fs::path& path) {
-    std::error_code error;
-    return fs::is_regular_file(path, error);
-}
-
 // Returns true if a shard's name in an index is the name of a file in the same directory.
 bool is_plain_name(const std::string& name) {
     return !name.empty() && name.find('/') == std::string::npos &&

@@ -15,8 +15,6 @@ using families::NativeTensor;
 using formats::Adapter;
 using formats::LoraModule;
 
-std::string module_of(const std::string& tensor) { return tensor.substr(0, tensor.rfind('.')); }
-
 std::int64_t bytes_of(tensor::DType dtype) { return tensor::bits_of(dtype) / 8; }
 
 // A matrix that is assembled from copies. Elements that no copy fills are zero.

@@ -28,8 +28,6 @@ struct Stack {
     std::int64_t columns() const { return experts[0]->shape[1]; }
 };
 
-std::string module_of(const std::string& tensor) { return tensor.substr(0, tensor.rfind('.')); }
-
 std::int64_t size_of(const StridedView& view) { return tensor::bits_of(view.info.dtype) / 8; }
 
 // Returns the beginning of a name up to its layer number, such as "model.layers.3.".

@@ -24,8 +24,6 @@ constexpr const char* kA = ".lora_A.weight";
 constexpr const char* kB = ".lora_B.weight";
 constexpr const char* kMagnitude = ".lora_magnitude_vector";
 
-std::string module_of(const std::string& tensor) { return tensor.substr(0, tensor.rfind('.')); }
-
 bool can_have_lora(const NativeTensor& tensor) {
     return tensor.name.ends_with(".weight") && tensor.shape.size() == 2;
 }

@@ -23,8 +23,6 @@ namespace {
 namespace fs = std::filesystem;
 using formats::Adapter;
 
-std::string module_of(const std::string& tensor) { return tensor.substr(0, tensor.rfind('.')); }
-
 std::vector<std::string> modules_with_weights(const Source& base, bool native) {
     std::vector<std::string> modules;
     for (const families::NativeTensor& tensor : base.native) {

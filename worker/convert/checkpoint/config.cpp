@@ -11,11 +11,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool is_there(const fs::path& path) {
-    std::error_code error;
-    return fs::exists(path, error);
-}
-
 Result<void> use_file(Source& source, const fs::path& path, const families::Families& families) {
     if (path.filename() == "mca_config.json")
         return use_mca_config(source, path.parent_path(), families);
@@ -83,7 +78,7 @@ Result<void> find_config(Source& source, const families::Families& families,
             source.companions = file.parent_path();
             return use_file(source, file, families);
         }
-    if (!given.empty() && !is_there(given))
+    if (!given.empty() && !path_exists(given))
         return fail(ErrorCode::NotFound, given.string() + " is not there");
     return fail(ErrorCode::NotFound,
                 (given.empty() ? source.directory : given).string() +
@@ -121,7 +116,7 @@ std::vector<Source> sources_by_arguments(const Source& source, const families::F
 Result<void> open_with_config(Source& source, const families::Families& families,
                               const std::vector<fs::path>& places, const fs::path& given,
                               const Json& args, const std::function<Result<void>(Source&)>& read) {
-    const bool is_family = !is_there(given) && families.all().contains(given.string());
+    const bool is_family = !path_exists(given) && families.all().contains(given.string());
     const auto found = is_family ? Result<void>(fail(ErrorCode::NotFound, ""))
                                  : find_config(source, families, places, given);
     if (found) return read(source);

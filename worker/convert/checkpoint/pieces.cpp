@@ -21,6 +21,8 @@ Model model_of(const std::vector<families::NativeTensor>& native) {
     return model;
 }
 
+std::string module_of(const std::string& tensor) { return tensor.substr(0, tensor.rfind('.')); }
+
 namespace {
 
 Stored whole_tensor(const Model& model, int number) {

@@ -79,6 +79,10 @@ struct Model {
 
 Model model_of(const std::vector<families::NativeTensor>& native);
 
+// Returns the name of a tensor's module: "decoder.layers.0.mlp.linear_fc1" for
+// "decoder.layers.0.mlp.linear_fc1.weight".
+std::string module_of(const std::string& tensor);
+
 // Returns one Stored per HuggingFace tensor. Each Stored holds its tensor whole and has an empty
 // `file`.
 std::vector<Stored> hf_layout(const Model& model);

@@ -8,12 +8,6 @@
 namespace roll::convert {
 namespace {
 
-std::int64_t volume(const Shape& size) {
-    std::int64_t product = 1;
-    for (const std::int64_t dim : size) product *= dim;
-    return product;
-}
-
 struct Box {
     Shape begin;
     Shape size;
@@ -72,13 +66,13 @@ class Holders {
     Result<void> check(const Source& source) const {
         for (std::size_t i = 0; i < of_.size(); ++i) {
             std::int64_t held = 0;
-            for (const Holder& holder : of_[i]) held += volume(holder.piece->size);
+            for (const Holder& holder : of_[i]) held += tensor::volume(holder.piece->size);
             const families::HfTensor& tensor = source.model.tensors[i];
             if (source.absent.contains(static_cast<int>(i))) continue;
-            if (held != volume(tensor.shape))
+            if (held != tensor::volume(tensor.shape))
                 return fail(ErrorCode::Corrupt, source.directory.string() + ": " +
                                                     std::to_string(held) + " of the " +
-                                                    std::to_string(volume(tensor.shape)) +
+                                                    std::to_string(tensor::volume(tensor.shape)) +
                                                     " elements of " + tensor.name + " were found");
         }
         return {};
@@ -95,13 +89,13 @@ Result<void> cover(const Piece& piece, const Holders& holders, TargetTensor& tar
     for (const Holder& holder : holders.of(piece.hf)) {
         const auto box = meet(piece, *holder.piece);
         if (!box) continue;
-        covered += volume(box->size);
+        covered += tensor::volume(box->size);
         target.copies.push_back({holder.source, in_stored(*holder.piece, box->begin),
                                  in_stored(piece, box->begin), box->size, piece.hf, box->begin,
                                  holder.piece->placing, piece.placing,
                                  piece.add - holder.piece->add});
     }
-    if (covered == volume(piece.size)) return {};
+    if (covered == tensor::volume(piece.size)) return {};
     return fail(ErrorCode::Corrupt, target.info.name + " is not completely in the source");
 }
 
@@ -237,7 +231,7 @@ Result<Plan> make_plan(const Source& source, std::vector<Stored> layout,
     const Holders holders(source, plan);
     ROLL_TRY_VOID(holders.check(source));
     for (const families::HfTensor& tensor : source.model.tensors)
-        plan.parameters += volume(tensor.shape);
+        plan.parameters += tensor::volume(tensor.shape);
     const std::set<std::string> skipped = incomplete(source, layout, plan);
     std::map<std::string, std::size_t> files;
     for (Stored& one : layout) {
@@ -259,9 +253,9 @@ Result<Plan> make_plan(const Source& source, std::vector<Stored> layout,
         std::int64_t filled = 0;
         for (const Piece& piece : stored.pieces) {
             ROLL_TRY_VOID(cover(piece, holders, target));
-            filled += volume(piece.size);
+            filled += tensor::volume(piece.size);
         }
-        target.padded = filled < volume(stored.shape);
+        target.padded = filled < tensor::volume(stored.shape);
         ROLL_TRY_VOID(check_changes(source, target));
         ROLL_TRY_VOID(check_whole_bytes(source, target));
         target.making = stored.making;

@@ -49,12 +49,6 @@ std::vector<RankFile> files_of(const fs::path& directory, const std::string& end
     return files;
 }
 
-std::int64_t volume(const Shape& shape) {
-    std::int64_t product = 1;
-    for (const std::int64_t dim : shape) product *= dim;
-    return product;
-}
-
 // Returns the value of an integer or of an enumeration member, which is pickled as a call with the
 // value as argument.
 std::optional<std::int64_t> integer_of(const formats::Pickle& pickle, PickleId id) {
@@ -185,7 +179,7 @@ class Opener {
         ROLL_TRY(const auto number, number_of(path, name));
         if (!number) return {};
         const Shape& own = source_.model.tensors[static_cast<std::size_t>(*number)].shape;
-        const std::int64_t count = volume(own);
+        const std::int64_t count = tensor::volume(own);
         if (stage_ == 3 && view->info.shape == Shape{count} && view->strides == Shape{1}) {
             view->info.shape = own;
             view->strides = tensor::row_major(own);
@@ -305,7 +299,7 @@ class Opener {
             for (const Parameter& parameter : groups[group]) {
                 ROLL_TRY(const auto number, number_of(ranks[0].path, parameter.name));
                 if (number) ROLL_TRY_VOID(check_shape(ranks[0].path, *number, parameter.shape));
-                const std::int64_t end = at + volume(parameter.shape);
+                const std::int64_t end = at + tensor::volume(parameter.shape);
                 std::int64_t begin = 0;  // index of the first element of the rank's partition
                 for (const Flat& rank : ranks) {
                     const tensor::StridedView& flat = rank.groups[group];
@@ -334,7 +328,7 @@ class Opener {
                 ROLL_TRY(const auto number, number_of(ranks[0].path, parameter.name));
                 if (number) ROLL_TRY_VOID(check_shape(ranks[0].path, *number, parameter.shape));
                 const auto world = static_cast<std::int64_t>(ranks.size());
-                const std::int64_t count = volume(parameter.shape);
+                const std::int64_t count = tensor::volume(parameter.shape);
                 const std::int64_t part = (count + world - 1) / world;
                 for (std::int64_t rank = 0; rank < world && number; ++rank) {
                     const std::int64_t begin = std::min(count, rank * part);
@@ -392,8 +386,8 @@ class Opener {
     Result<void> add_fragment(const fs::path& path, int number, const tensor::StridedView& view,
                               std::int64_t rank, std::size_t world) {
         const families::HfTensor& own = source_.model.tensors[static_cast<std::size_t>(number)];
-        const std::int64_t count = volume(own.shape);
-        const std::int64_t held = volume(view.info.shape);
+        const std::int64_t count = tensor::volume(own.shape);
+        const std::int64_t held = tensor::volume(view.info.shape);
         if (view.strides != tensor::row_major(view.info.shape))
             return corrupt(path, own.name + " is not contiguous");
         const auto ranks = static_cast<std::int64_t>(world);

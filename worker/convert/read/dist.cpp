@@ -22,11 +22,6 @@ namespace fs = std::filesystem;
 constexpr const char* kMainWeights = "fp32_param";
 constexpr const char* kMark = "metadata.json";
 
-bool is_file(const fs::path& path) {
-    std::error_code error;
-    return fs::is_regular_file(path, error);
-}
-
 // Returns the keys that the checkpoint may have, with native or HuggingFace names. A tied output
 // layer may be stored anyway, as a copy of the embedding.
 Result<DistKeys> expected_keys(const Source& source, const formats::DcpMetadata& metadata) {

@@ -1,5 +1,6 @@
 #include "worker/convert/read/mca.hpp"
 
+#include "common/files.hpp"
 #include "worker/convert/checkpoint/config.hpp"
 #include "worker/convert/checkpoint/matcher.hpp"
 #include "worker/convert/checkpoint/mca_layout.hpp"
@@ -10,11 +11,6 @@ namespace roll::convert {
 namespace {
 
 namespace fs = std::filesystem;
-
-bool is_there(const fs::path& path) {
-    std::error_code error;
-    return fs::exists(path, error);
-}
 
 Result<void> take_mca_tensor(Source& source, Matcher& matcher, const Stored& where,
                              const tensor::StridedView& view) {
@@ -81,7 +77,7 @@ Result<void> check_rank_files(const fs::path& iteration, const formats::McaLayou
         for (rank.ep = 0; rank.ep < layout.ep; ++rank.ep)
             for (rank.tp = 0; rank.tp < layout.tp; ++rank.tp) {
                 const fs::path path = rank_path(iteration, formats::mca_rank_file(layout, rank));
-                if (formats::mca_has_rank(layout, rank) && !is_there(path))
+                if (formats::mca_has_rank(layout, rank) && !path_exists(path))
                     return fail(ErrorCode::NotFound, path.string() + " is not there");
             }
     return {};

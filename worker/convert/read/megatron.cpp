@@ -5,6 +5,7 @@
 #include <regex>
 
 #include "common/check.hpp"
+#include "common/files.hpp"
 #include "worker/convert/checkpoint/config.hpp"
 #include "worker/convert/checkpoint/mca_layout.hpp"
 #include "worker/convert/checkpoint/older_layouts.hpp"
@@ -19,11 +20,6 @@ namespace fs = std::filesystem;
 using formats::TorchFile;
 
 constexpr std::array<const char*, 2> kFiles{"model_optim_rng.pt", "model_rng.pt"};
-
-bool is_file(const fs::path& path) {
-    std::error_code error;
-    return fs::is_regular_file(path, error);
-}
 
 std::optional<fs::path> weights_in(const fs::path& directory) {
     for (const char* name : kFiles)

@@ -1,5 +1,6 @@
 #include "worker/convert/read/open.hpp"
 
+#include "common/files.hpp"
 #include "worker/convert/read/adapter_place.hpp"
 #include "worker/convert/read/deepspeed.hpp"
 #include "worker/convert/read/dist.hpp"
@@ -14,27 +15,22 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool is_there(const fs::path& path) {
-    std::error_code error;
-    return fs::exists(path, error);
-}
-
 }  // namespace
 
 Result<Format> detect_format(const fs::path& directory) {
-    if (!is_there(directory))
+    if (!path_exists(directory))
         return fail(ErrorCode::NotFound, directory.string() + " is not there");
     const auto distributed = dist_directory(directory);
     const bool has_weights = distributed || megatron_directory(directory) ||
                              formats::find_hf_weights(directory).has_value();
     if (!has_weights && !find_adapters(directory).empty()) return Format::Peft;
-    if (is_there(directory / "mca_config.json") && !distributed) return Format::Mca;
+    if (path_exists(directory / "mca_config.json") && !distributed) return Format::Mca;
     if (formats::find_hf_weights(directory)) return Format::Hf;
     if (distributed) return dist_format(*distributed);
     if (megatron_directory(directory)) return Format::Megatron;
     if (is_nemo(directory)) return Format::Nemo;
     if (deepspeed_directory(directory)) return Format::DeepSpeed;
-    if (is_there(directory / "config.json")) return Format::Hf;
+    if (path_exists(directory / "config.json")) return Format::Hf;
     return fail(ErrorCode::NotFound, directory.string() +
                                          " is not a known checkpoint format: it has none of "
                                          "mca_config.json, config.json, .metadata and "

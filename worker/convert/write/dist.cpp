@@ -59,10 +59,6 @@ Result<formats::DcpMetadata> metadata_of(const Plan& plan) {
     return metadata;
 }
 
-// Returns the name without its last part: "decoder.layers.mlp.linear_fc1" for
-// "decoder.layers.mlp.linear_fc1.weight".
-std::string module_of(const std::string& name) { return name.substr(0, name.rfind('.')); }
-
 // Returns the names of the modules' extra states. Megatron requires a state of each module that may
 // have one, whatever the layout, and ignores superfluous states. The value None means that there is
 // no state.

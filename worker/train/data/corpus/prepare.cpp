@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/files.hpp"
 #include "common/hash.hpp"
 #include "common/json.hpp"
 #include "worker/train/data/corpus/token_writer.hpp"
@@ -165,11 +166,6 @@ std::uint64_t lines_in(const fs::path& list) {
     return text ? static_cast<std::uint64_t>(std::count(text->begin(), text->end(), '\n')) : 0;
 }
 
-bool is_there(const fs::path& path) {
-    std::error_code error;
-    return fs::exists(path, error);
-}
-
 // A text from which to make a token file.
 struct Work {
     const fs::path& source;
@@ -193,7 +189,7 @@ enum class Made { No, Yes, OfAnotherText };
 // comes from an earlier version. It counts as made from this text, because its name depends on the
 // text's size and time.
 Result<Made> is_made(const Work& work) {
-    if (!is_there(with_suffix(work.base, ".idx"))) return Made::No;
+    if (!path_exists(with_suffix(work.base, ".idx"))) return Made::No;
     ROLL_TRY(const auto record, read_record(work.base));
     const bool other = record && record->source_samples != work.samples;
     return other ? Made::OfAnotherText : Made::Yes;
