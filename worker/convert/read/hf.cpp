@@ -7,7 +7,6 @@
 #include "worker/convert/checkpoint/matcher.hpp"
 #include "worker/convert/checkpoint/variants.hpp"
 #include "worker/convert/read/quantized.hpp"
-#include "worker/convert/read/scales.hpp"
 #include "worker/formats/hf.hpp"
 
 namespace roll::convert {

@@ -1,14 +1,22 @@
-// Refuses HuggingFace checkpoints whose weights are quantized in a form that no conversion can
-// read. 8-bit blocks with scales (block_scale.hpp) can be read and are not refused.
+// Quantized HuggingFace weights. 8-bit blocks with scales are read; other forms are refused,
+// because no conversion can read them.
 #pragma once
 
 #include <filesystem>
+#include <map>
+#include <string>
 
 #include "common/error.hpp"
 #include "common/json.hpp"
 #include "common/tensor/view.hpp"
+#include "worker/convert/checkpoint/source.hpp"
 
 namespace roll::convert {
+
+// Attaches scale tensors to the source's 8-bit tensors, which are then read as bf16. `found` maps
+// the name of an 8-bit tensor to its scales. Fails with InvalidArgument or Corrupt if a tensor with
+// scales is not 8-bit or its scales have the wrong shape.
+Result<void> attach_scales(Source& source, const std::map<std::string, tensor::StridedView>& found);
 
 // Fails with InvalidArgument if the config of `directory` says that the weights are quantized. The
 // message names the method and the tool that dequantizes them.
