@@ -52,7 +52,7 @@ std::int64_t memory_of(const Source& source, const Plan& plan, int threads) {
             tensor::byte_count(target.info.dtype, target.info.shape).value_or(0);
         std::int64_t bytes =
             std::min(std::max(kWindowBytes, total / std::max<std::int64_t>(rows, 1)), total);
-        if (!source.deltas.empty() || !source.scales.empty()) bytes *= 3;
+        if (!source.overlay.deltas.empty() || !source.overlay.scales.empty()) bytes *= 3;
         largest = std::max(largest, bytes + total);
     }
     return largest * threads;
@@ -71,7 +71,8 @@ std::size_t count_reused(const Plan& plan, const fs::path& directory, const fs::
 Result<void> check_result(const Source& source, const Plan& plan, const fs::path& directory,
                           const Part& part, const families::Families& families,
                           const Hooks& hooks) {
-    ROLL_TRY(const Source written, open_source(directory, families, {{}, source.strictness, {}}));
+    ROLL_TRY(const Source written,
+             open_source(directory, families, {{}, source.matching.strictness, {}}));
     ROLL_TRY(Diff found, diff(source, written, true, hooks.stopped, share_of(part)));
     std::erase_if(found.only_first,
                   [&](const std::string& name) { return plan.left_out_hf.contains(name); });
@@ -80,7 +81,7 @@ Result<void> check_result(const Source& source, const Plan& plan, const fs::path
                     [](const auto& one) { return one.making != Making::Copies; });
     if (in_blocks && part.leads()) ROLL_TRY_VOID(check_blocks(source, plan, written));
     std::erase_if(found.differences, [&](const Difference& one) {
-        return written.scales.contains(written.model.number.at(one.name));
+        return written.overlay.scales.contains(written.model.number.at(one.name));
     });
     if (found.same()) return {};
     const std::string name = !found.differences.empty()  ? found.differences.front().name
@@ -200,7 +201,7 @@ Result<Report> convert(const Request& request, const families::Families& familie
                   plan.bytes,
                   plan.parameters,
                   plan.dtype,
-                  source.dropped,
+                  source.matching.dropped,
                   disagreement_of(source, plan),
                   request.dry_run ? to_text(source, plan) : ""};
     report.memory = memory_of(source, plan, threads_of(request));

@@ -91,7 +91,7 @@ Result<Raw> open_hf(const fs::path& directory) {
     for (const std::string& file : weights.files) {
         raw.files.insert(file);
         ROLL_TRY(const formats::HfFile opened, formats::open_hf_file(directory / file));
-        raw.source.files.push_back(opened.keep);
+        raw.source.storage.files.push_back(opened.keep);
         for (const tensor::StridedView& view : opened.tensors) {
             const int number = raw.source.model.add({view.info.name, view.info.shape});
             const Shape zero(view.info.shape.size(), 0);
@@ -118,7 +118,7 @@ Result<Raw> open_distributed(const fs::path& root, const fs::path& found) {
             return known->second->bytes();
         ROLL_TRY(MappedFile opened, MappedFile::open(raw.directory / name));
         const auto kept = std::make_shared<const MappedFile>(std::move(opened));
-        raw.source.files.push_back(kept);
+        raw.source.storage.files.push_back(kept);
         files[name] = kept;
         return kept->bytes();
     };
@@ -275,7 +275,7 @@ Result<EditReport> edit(const EditRequest& request, const Hooks& hooks) {
     ROLL_TRY_VOID(check_apart(request.source, request.target));
     ROLL_TRY(Raw raw, open_raw(request.source));
     raw.source.directory = request.source;
-    raw.source.mapped = true;
+    raw.source.storage.mapped = true;
     EditReport report;
     Namer namer(request.rules, report);
     ROLL_TRY(std::vector<Stored> layout, new_layout(raw.source, namer));

@@ -125,7 +125,7 @@ class Converter {
         result_.source.config = base.config;
         result_.source.family = base.family;
         result_.source.directory = base.directory;
-        result_.source.files = {adapter.file.keep};
+        result_.source.storage.files = {adapter.file.keep};
         for (const LoraModule& module : adapter.modules) modules_[module.module] = &module;
         for (const tensor::StridedView& view : adapter.whole) whole_[view.info.name] = &view;
     }
@@ -196,8 +196,8 @@ class Converter {
             return {};
         ROLL_TRY_VOID(check(tensor, members));
         ROLL_TRY(const Fused fused, fuse(tensor, members));
-        result_.source.files.insert(result_.source.files.end(), fused.keep.begin(),
-                                    fused.keep.end());
+        result_.source.storage.files.insert(result_.source.storage.files.end(), fused.keep.begin(),
+                                            fused.keep.end());
         result_.modules.push_back({module_of(tensor.name), fused.lora_rank, fused.scale});
         add(lora_a_of(tensor, fused.lora_rank), {fused.a});
         add(lora_b_of(tensor, fused.lora_rank), fused.b);

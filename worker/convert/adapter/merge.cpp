@@ -129,7 +129,7 @@ void replace_tensor(Source& source, int number, const tensor::StridedView& view,
                              in_memory};
     replacement.stored.file = "adapter";
     source.tensors.push_back(std::move(replacement));
-    source.dtypes[number] = dtype;
+    source.overlay.dtypes[number] = dtype;
 }
 
 Result<void> check_reversible(const formats::Adapter& adapter) {
@@ -159,7 +159,7 @@ Result<void> attach_adapter(Source& source, const std::filesystem::path& directo
             "give the directory of one adapter, such as " + places.front().directory.string());
     ROLL_TRY(const formats::Adapter adapter, open_adapter(places.front(), source));
     if (folding == Folding::Out) ROLL_TRY_VOID(check_reversible(adapter));
-    source.files.push_back(adapter.file.keep);
+    source.storage.files.push_back(adapter.file.keep);
     for (const tensor::StridedView& view : adapter.whole) {
         ROLL_TRY(const int number, number_of(source, view.info.name, view.info.shape));
         if (!tensor::is_castable(view.info.dtype))
@@ -176,7 +176,7 @@ Result<void> attach_adapter(Source& source, const std::filesystem::path& directo
         ROLL_TRY(const int number,
                  number_of(source, module.module + ".weight", {delta.rows, delta.columns}));
         if (module.magnitude) ROLL_TRY_VOID(set_row_scale(source, module, number, delta));
-        if (!source.deltas.emplace(number, std::move(delta)).second)
+        if (!source.overlay.deltas.emplace(number, std::move(delta)).second)
             return fail(
                 ErrorCode::InvalidArgument,
                 "two adapters change " + module.module + ", the second is in " + directory.string(),

@@ -55,7 +55,7 @@ Result<void> use_mca_config(Source& source, const fs::path& directory,
     if (tokens.is_number_integer() && rows.is_number_integer() && tokens > 0 && tokens < rows) {
         source.config.padded_vocab = rows.get<std::int64_t>();
         native["padded_vocab_size"] = tokens;
-        source.dropped.push_back(
+        source.matching.dropped.push_back(
             {directory.string(), "embedding.word_embeddings.weight",
              "rows " + tokens.dump() + " to " + rows.dump() + " pad the vocabulary"});
     }
@@ -133,7 +133,7 @@ Result<void> open_with_config(Source& source, const families::Families& families
     std::string names;
     for (Source& choice : sources_by_arguments(source, families, given.string(), args, reason)) {
         // strict, because missing tensors tell families apart
-        if (!is_family) choice.strictness = Strictness::RaiseAll;
+        if (!is_family) choice.matching.strictness = Strictness::RaiseAll;
         const auto done = read(choice);
         if (!done) reason = done.error().message;
         if (!done) continue;

@@ -53,7 +53,7 @@ void drop_run_state(Source& source, const std::string& file, const formats::Pick
             return key.text.starts_with(word);
         });
         if (key.kind == formats::PickleKind::Text && !is_kept)
-            source.dropped.push_back({file, key.text, "state of the run, not a weight"});
+            source.matching.dropped.push_back({file, key.text, "state of the run, not a weight"});
     }
 }
 
@@ -115,12 +115,12 @@ Result<void> Matcher::finish() {
             place = stored.file.empty() ? source_.directory.string() : place_of(stored);
         missing.push_back(stored.name);
     }
-    if (!unexpected_.empty() && !allows_missing(source_.strictness)) {
+    if (!unexpected_.empty() && !allows_missing(source_.matching.strictness)) {
         std::vector<std::string> names;
         for (const Unexpected& one : unexpected_) names.push_back(one.name);
         return no_rule_names(source_, source_.directory / unexpected_.front().file, names, missing);
     }
-    if (!missing.empty() && !allows_unexpected(source_.strictness))
+    if (!missing.empty() && !allows_unexpected(source_.matching.strictness))
         return fail(ErrorCode::Corrupt, place + ": " + lacks(missing));
     for (const Unexpected& one : unexpected_)
         ROLL_TRY_VOID(drop_surplus(source_, one.file, one.name));
@@ -137,10 +137,10 @@ tl::unexpected<Error> no_rule_names(const Source& source, const std::filesystem:
 }
 
 Result<void> drop_surplus(Source& source, const std::string& file, const std::string& name) {
-    if (!allows_missing(source.strictness))
+    if (!allows_missing(source.matching.strictness))
         return no_rule_names(source, source.directory / file, {name}, {});
-    source.dropped.push_back({file, name, "no rule of the family names this tensor"});
-    source.surplus.push_back(file + " " + name);
+    source.matching.dropped.push_back({file, name, "no rule of the family names this tensor"});
+    source.matching.surplus.push_back(file + " " + name);
     return {};
 }
 
@@ -152,9 +152,9 @@ Result<void> check_nothing_missing(Source& source) {
     for (std::size_t i = 0; i < source.model.tensors.size(); ++i)
         if (!there.contains(static_cast<int>(i))) {
             missing.push_back(source.model.tensors[i].name);
-            source.absent.insert(static_cast<int>(i));
+            source.matching.absent.insert(static_cast<int>(i));
         }
-    if (missing.empty() || allows_unexpected(source.strictness)) return {};
+    if (missing.empty() || allows_unexpected(source.matching.strictness)) return {};
     return fail(ErrorCode::Corrupt, source.directory.string() + ": " + lacks(missing));
 }
 

@@ -32,8 +32,8 @@ bool is_dropped(const families::Family& family, const std::string& name);
 // empty if the family has no other spelling for it.
 std::string other_spelling(const families::Family& family, const std::string& name);
 
-// Adds the keys of `dict` that begin with none of the prefixes `kept` to source.dropped. In a
-// training file, such keys are for example "optimizer" and "rng_state".
+// Adds the keys of `dict` that begin with none of the prefixes `kept` to source.matching.dropped.
+// In a training file, such keys are for example "optimizer" and "rng_state".
 void drop_run_state(Source& source, const std::string& file, const formats::Pickle& pickle,
                     formats::PickleId dict, std::initializer_list<std::string_view> kept);
 

@@ -34,6 +34,29 @@ struct Dropped {
     std::string rule;  // why the tensor is dropped
 };
 
+// Changes that are made to the model's tensors when they are read, by tensor number.
+struct Overlay {
+    std::map<int, Delta> deltas;          // by adapters
+    std::map<int, BlockScale> scales;     // block scales of 8-bit weights
+    std::map<int, tensor::DType> dtypes;  // type as which a tensor is read
+    Json quantization;                    // quantization_config in the source's config
+};
+
+// How the tensors in the files match the tensors of the model.
+struct Matching {
+    Strictness strictness = Strictness::RaiseAll;
+    std::vector<Dropped> dropped;
+    std::set<int> absent;              // numbers of the model's tensors that no file holds
+    std::vector<std::string> surplus;  // tensors that no rule names, as "FILE NAME"
+};
+
+// The memory into which the tensors' views point.
+struct Storage {
+    std::vector<std::shared_ptr<const void>> files;              // keep the memory alive
+    std::map<std::string, std::span<const std::byte>> archived;  // files inside a tar, by name
+    bool mapped = false;  // true: `files` are mapped, so their pages can be released
+};
+
 struct Source {
     std::filesystem::path directory;
     // directory of the tokenizer and other companion files; empty: `directory`
@@ -44,20 +67,11 @@ struct Source {
     const families::Family* family = nullptr;
     std::vector<families::NativeTensor> native;
     Model model;
+    std::string state;  // the optimizer state that is read as weights, such as "fp32_param"
     std::vector<SourceTensor> tensors;
-    std::vector<Dropped> dropped;
-    Strictness strictness = Strictness::RaiseAll;
-    std::string state;     // the optimizer state that is read as weights, such as "fp32_param"
-    std::set<int> absent;  // numbers of the model's tensors that no file holds
-    std::vector<std::string> surplus;     // tensors that no rule names, as "FILE NAME"
-    std::map<int, Delta> deltas;          // changes that an adapter makes, by tensor number
-    Json quantization;                    // quantization_config in the source's config
-    std::map<int, BlockScale> scales;     // block scales of 8-bit weights, by tensor number
-    std::map<int, tensor::DType> dtypes;  // type as which a tensor is read, by tensor number
-    // keep the memory alive into which the views point
-    std::vector<std::shared_ptr<const void>> files;
-    std::map<std::string, std::span<const std::byte>> archived;  // files inside a tar, by name
-    bool mapped = false;  // true: `files` are mapped, so their pages can be released
+    Matching matching;
+    Overlay overlay;
+    Storage storage;
 };
 
 }  // namespace roll::convert

@@ -138,7 +138,7 @@ Result<int> run(const InspectCommand& command, const families::Families& familie
     }
     ROLL_TRY(const Plan plan, make_plan(source, hf_layout(source.model), std::nullopt));
     const Disagreement disagreement = disagreement_of(source, plan);
-    tell(disagreement, is_logged(source.strictness), command.json);
+    tell(disagreement, is_logged(source.matching.strictness), command.json);
     if (command.json) {
         print(inspect_json(source, plan));
         return 0;

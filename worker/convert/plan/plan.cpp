@@ -68,7 +68,7 @@ class Holders {
             std::int64_t held = 0;
             for (const Holder& holder : of_[i]) held += tensor::volume(holder.piece->size);
             const families::HfTensor& tensor = source.model.tensors[i];
-            if (source.absent.contains(static_cast<int>(i))) continue;
+            if (source.matching.absent.contains(static_cast<int>(i))) continue;
             if (held != tensor::volume(tensor.shape))
                 return fail(ErrorCode::Corrupt, source.directory.string() + ": " +
                                                     std::to_string(held) + " of the " +
@@ -136,8 +136,9 @@ Result<void> check_whole_bytes(const Source& source, const TargetTensor& target)
 }
 
 tensor::DType own_dtype(const Source& source, const Copy& copy) {
-    const auto kept = source.dtypes.find(copy.hf);
-    return kept == source.dtypes.end() ? source.tensors[copy.source].view.info.dtype : kept->second;
+    const auto kept = source.overlay.dtypes.find(copy.hf);
+    return kept == source.overlay.dtypes.end() ? source.tensors[copy.source].view.info.dtype
+                                               : kept->second;
 }
 
 // Returns the type of a target tensor. Returns `otherwise` for a tensor that is all padding.
@@ -163,8 +164,9 @@ Result<tensor::DType> dtype_of(const Source& source, const TargetTensor& target,
 // has blocks.
 tensor::DType dtype_of_blocks(const Source& source, const TargetTensor& target) {
     const Copy& weight = target.copies.front();
-    const auto known = source.scales.find(weight.hf);
-    const bool is_known = known != source.scales.end() && !source.deltas.contains(weight.hf);
+    const auto known = source.overlay.scales.find(weight.hf);
+    const bool is_known =
+        known != source.overlay.scales.end() && !source.overlay.deltas.contains(weight.hf);
     if (target.making == Making::Scales)
         return is_known ? known->second.scales.info.dtype : tensor::DType::F32;
     return is_known ? source.tensors[weight.source].view.info.dtype : tensor::DType::F8E4M3;
@@ -197,10 +199,10 @@ std::string place_of(const Stored& stored) {
 std::set<std::string> incomplete(const Source& source, const std::vector<Stored>& layout,
                                  Plan& plan) {
     std::set<std::string> places;
-    if (source.absent.empty()) return places;
+    if (source.matching.absent.empty()) return places;
     for (const Stored& stored : layout)
         for (const Piece& piece : stored.pieces)
-            if (source.absent.contains(piece.hf)) places.insert(place_of(stored));
+            if (source.matching.absent.contains(piece.hf)) places.insert(place_of(stored));
     plan.left_out.assign(places.begin(), places.end());
     for (const Stored& stored : layout)
         for (const Piece& piece : stored.pieces)
@@ -283,11 +285,11 @@ Result<Plan> make_plan(const Source& source, std::vector<Stored> layout,
 
 Disagreement disagreement_of(const Source& source, const Plan& plan) {
     Disagreement all;
-    for (const int number : source.absent)
+    for (const int number : source.matching.absent)
         all.unexpected.push_back(source.model.tensors[static_cast<std::size_t>(number)].name);
-    all.missing = source.surplus;
+    all.missing = source.matching.surplus;
     all.left_out = plan.left_out;
-    return as_told(source.strictness, std::move(all));
+    return as_told(source.matching.strictness, std::move(all));
 }
 
 std::string to_text(const Source& source, const Plan& plan) {
@@ -303,7 +305,7 @@ std::string to_text(const Source& source, const Plan& plan) {
         }
         text += "\n";
     }
-    for (const Dropped& dropped : source.dropped)
+    for (const Dropped& dropped : source.matching.dropped)
         text += "dropped " + dropped.file + " " + dropped.name + ": " + dropped.rule + "\n";
     return text + std::to_string(plan.tensors.size()) + " tensors, " + std::to_string(plan.bytes) +
            " bytes in " + std::to_string(plan.files.size()) + " files; " +

@@ -31,7 +31,7 @@ std::set<int> of_linear_modules(const Source& source) {
 }
 
 bool travels(const Source& source, int hf) {
-    return source.scales.contains(hf) && !source.deltas.contains(hf);
+    return source.overlay.scales.contains(hf) && !source.overlay.deltas.contains(hf);
 }
 
 // Returns a target tensor for the unquantized weight itself, with elements of `type`.
@@ -73,7 +73,7 @@ Result<void> travel(const Source& source, const TargetTensor& target, const Wind
         for (Copy& copy : weight.copies) copy.hf = kAsStored;
         return gather_copies(source, weight, write);
     }
-    const tensor::StridedView& view = source.scales.at(hf).scales;
+    const tensor::StridedView& view = source.overlay.scales.at(hf).scales;
     const auto size = static_cast<std::size_t>(tensor::bits_of(view.info.dtype) / 8);
     std::vector<std::byte> row(static_cast<std::size_t>(view.info.shape[1]) * size);
     for (std::int64_t i = 0; i < view.info.shape[0]; ++i) {
@@ -106,7 +106,7 @@ std::uint8_t to_e4m3(float value) {
 
 std::vector<Stored> with_scales(const Source& source, std::vector<Stored> layout) {
     std::set<int> wanted;
-    for (const auto& [number, scale] : source.scales) wanted.insert(number);
+    for (const auto& [number, scale] : source.overlay.scales) wanted.insert(number);
     if (wanted.empty()) wanted = of_linear_modules(source);
     std::vector<Stored> result;
     for (Stored& stored : layout) {
@@ -115,9 +115,11 @@ std::vector<Stored> with_scales(const Source& source, std::vector<Stored> layout
             result.push_back(std::move(stored));
             continue;
         }
-        const auto known = source.scales.find(stored.pieces[0].hf);
-        stored.block_rows = known == source.scales.end() ? kBlock : known->second.block_rows;
-        stored.block_columns = known == source.scales.end() ? kBlock : known->second.block_columns;
+        const auto known = source.overlay.scales.find(stored.pieces[0].hf);
+        stored.block_rows =
+            known == source.overlay.scales.end() ? kBlock : known->second.block_rows;
+        stored.block_columns =
+            known == source.overlay.scales.end() ? kBlock : known->second.block_columns;
         stored.making = Making::Blocks;
         Stored scales = stored;
         scales.making = Making::Scales;
@@ -131,7 +133,7 @@ std::vector<Stored> with_scales(const Source& source, std::vector<Stored> layout
 }
 
 Json quantization_of(const Source& source, const Plan& plan) {
-    if (!source.quantization.is_null()) return source.quantization;
+    if (!source.overlay.quantization.is_null()) return source.overlay.quantization;
     std::set<std::string> plain;  // names of unquantized modules, also of packed experts
     for (const TargetTensor& target : plan.tensors)
         if (target.making == Making::Copies && target.info.shape.size() >= 2)
@@ -174,7 +176,7 @@ Result<void> gather_blocks(const Source& source, const TargetTensor& target, con
 Result<void> check_blocks(const Source& source, const Plan& plan, const Source& written) {
     std::map<std::string, const tensor::StridedView*> views;
     for (const SourceTensor& one : written.tensors) views[one.stored.name] = &one.view;
-    for (const auto& [number, scale] : written.scales)
+    for (const auto& [number, scale] : written.overlay.scales)
         views[written.model.tensors[static_cast<std::size_t>(number)].name + kSuffix] =
             &scale.scales;
     for (const TargetTensor& target : plan.tensors) {

@@ -125,7 +125,7 @@ const std::byte* address_of(const tensor::StridedView& view, const Shape& point)
 // Releases the pages of a mapped file that hold the tensor. The kernel reads the pages from the
 // file again if needed.
 void release(const Source& source, const SourceTensor& tensor) {
-    if (!source.mapped || tensor.in_memory) return;
+    if (!source.storage.mapped || tensor.in_memory) return;
     const tensor::StridedView& view = tensor.view;
     std::int64_t last = 0;
     for (std::size_t dim = 0; dim < view.strides.size(); ++dim)
@@ -179,9 +179,9 @@ Move move_of(const Copy& copy, const tensor::StridedView& view,
 // True if an adapter's change can be computed from the elements of `copy` straight into a target of
 // type `type`.
 bool is_changed_directly(const Source& source, const Copy& copy, tensor::DType type) {
-    return source.deltas.contains(copy.hf) && !source.scales.contains(copy.hf) && copy.add == 0 &&
-           copy.hf_begin.size() == 2 && source.tensors[copy.source].view.info.dtype == type &&
-           is_changed_in_place(type);
+    return source.overlay.deltas.contains(copy.hf) && !source.overlay.scales.contains(copy.hf) &&
+           copy.add == 0 && copy.hf_begin.size() == 2 &&
+           source.tensors[copy.source].view.info.dtype == type && is_changed_in_place(type);
 }
 
 // Fills the buffer with rows [begin, end) of a target tensor, as elements of `type`.
@@ -192,9 +192,10 @@ void fill(const Source& source, const TargetTensor& target, std::int64_t begin, 
         if (!clip(copy, begin, end)) continue;
         Move move = move_of(copy, source.tensors[copy.source].view, strides, type, buffer);
         move.add = copy.add;
-        const auto scale = source.scales.find(copy.hf);
-        const auto delta = source.deltas.find(copy.hf);
-        const bool changes = scale != source.scales.end() || delta != source.deltas.end();
+        const auto scale = source.overlay.scales.find(copy.hf);
+        const auto delta = source.overlay.deltas.find(copy.hf);
+        const bool changes =
+            scale != source.overlay.scales.end() || delta != source.overlay.deltas.end();
         if (!changes || copy.hf_begin.empty()) {
             carry_out(move);
             continue;
@@ -207,16 +208,16 @@ void fill(const Source& source, const TargetTensor& target, std::int64_t begin, 
             continue;
         }
         carry_out(move);
-        if (scale != source.scales.end())
+        if (scale != source.overlay.scales.end())
             apply(scale->second, box, reinterpret_cast<float*>(move.to));  // NOLINT: F32
-        if (delta != source.deltas.end())
+        if (delta != source.overlay.deltas.end())
             apply(delta->second, box, tensor::DType::F32,
                   {move.to, box.row_stride, box.column_stride}, move.to);
     }
 }
 
 bool is_changed(const Source& source, const Copy& copy) {
-    return source.deltas.contains(copy.hf) || source.scales.contains(copy.hf);
+    return source.overlay.deltas.contains(copy.hf) || source.overlay.scales.contains(copy.hf);
 }
 
 // True if the tensor needs no intermediate fp32 values.
@@ -228,7 +229,7 @@ bool is_filled_directly(const Source& source, const TargetTensor& target) {
 
 bool is_merged(const Source& source, const TargetTensor& target) {
     return std::any_of(target.copies.begin(), target.copies.end(),
-                       [&](const Copy& copy) { return source.deltas.contains(copy.hf); });
+                       [&](const Copy& copy) { return source.overlay.deltas.contains(copy.hf); });
 }
 
 Result<void> check_merged(const TargetTensor& target, std::span<const std::byte> bytes) {

@@ -81,7 +81,7 @@ class Opener {
     Result<TorchPointer> torch_file(const fs::path& path) {
         ROLL_TRY(auto opened, TorchFile::open(path));
         auto file = std::make_shared<const TorchFile>(std::move(opened));
-        source_.files.push_back(file);
+        source_.storage.files.push_back(file);
         return file;
     }
 
@@ -94,7 +94,8 @@ class Opener {
         if (const auto tied = tied_output(source_); tied && tied->name == name)
             return tied->embedding;
         if (is_dropped(*source_.family, name)) {
-            source_.dropped.push_back({path.filename(), key, "the family file drops this tensor"});
+            source_.matching.dropped.push_back(
+                {path.filename(), key, "the family file drops this tensor"});
             return std::nullopt;
         }
         ROLL_TRY_VOID(drop_surplus(source_, path.lexically_relative(source_.directory), key));
@@ -159,7 +160,8 @@ class Opener {
             // may be one rounding step older.
             const std::string name = folder.filename().string();
             if (shared != nullptr && states.find(*shared, name) != nullptr)
-                source_.dropped.push_back({kUniversal, name, "shared with another parameter"});
+                source_.matching.dropped.push_back(
+                    {kUniversal, name, "shared with another parameter"});
             else
                 ROLL_TRY_VOID(take_universal(folder));
         }

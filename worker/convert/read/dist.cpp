@@ -111,7 +111,7 @@ class DistOpener {
                                   ? "TransformerEngine's state"
                                   : "is not a tensor");
         }
-        if (!unexpected_.empty() && !allows_missing(source_.strictness))
+        if (!unexpected_.empty() && !allows_missing(source_.matching.strictness))
             return no_rule_names(source_, directory_ / formats::kDcpMetadataFile, unexpected_, {});
         for (const std::string& name : unexpected_)
             ROLL_TRY_VOID(drop_surplus(source_, formats::kDcpMetadataFile, name));
@@ -131,7 +131,7 @@ class DistOpener {
     }
 
     void drop(const std::string& key, const std::string& rule) {
-        source_.dropped.push_back({formats::kDcpMetadataFile, key, rule});
+        source_.matching.dropped.push_back({formats::kDcpMetadataFile, key, rule});
     }
 
     // Takes the requested optimizer state instead of the weights.
@@ -296,7 +296,7 @@ class DistOpener {
         if (known != files_.end()) return known->second->bytes();
         ROLL_TRY(MappedFile opened, MappedFile::open(directory_ / file));
         const auto kept = std::make_shared<MappedFile>(std::move(opened));
-        source_.files.push_back(kept);
+        source_.storage.files.push_back(kept);
         files_[file] = kept;
         return kept->bytes();
     }

@@ -36,7 +36,7 @@ Result<void> read_hf_tensors(Source& source) {
     std::map<std::string, tensor::StridedView> scales;
     for (const std::string& file : weights.files) {
         ROLL_TRY(formats::HfFile opened, formats::open_hf_file(source.directory / file));
-        source.files.push_back(opened.keep);
+        source.storage.files.push_back(opened.keep);
         for (const tensor::StridedView& view : opened.tensors) {
             const std::string& name = view.info.name;
             if (!seen.insert(name).second)
@@ -52,7 +52,8 @@ Result<void> read_hf_tensors(Source& source) {
             if (const std::string scaled = scaled_by(name); !scaled.empty())
                 scales.emplace(scaled, view);
             else if (is_dropped(*source.family, name))
-                source.dropped.push_back({file, name, "the family file drops this tensor"});
+                source.matching.dropped.push_back(
+                    {file, name, "the family file drops this tensor"});
             else
                 matcher.add_unexpected(file, name);
         }

@@ -25,7 +25,7 @@ Result<void> take_mca_tensor(Source& source, Matcher& matcher, const Stored& whe
     ROLL_TRY(const bool grouped, matcher.take_all(where, experts_of(renamed, source.config)));
     if (grouped) return {};
     if (name.ends_with("._extra_state"))
-        source.dropped.push_back({where.file, name, "TransformerEngine's state"});
+        source.matching.dropped.push_back({where.file, name, "TransformerEngine's state"});
     else
         matcher.add_unexpected(where.file, name);
     return {};
@@ -37,7 +37,7 @@ Result<void> read_mca_file(Source& source, Matcher& matcher, const fs::path& pat
                            const std::string& file, const std::vector<std::string>& sections) {
     ROLL_TRY(auto opened, formats::TorchFile::open(path));
     const auto torch_file = std::make_shared<formats::TorchFile>(std::move(opened));
-    source.files.push_back(torch_file);
+    source.storage.files.push_back(torch_file);
     const formats::Pickle& pickle = torch_file->pickle();
     drop_run_state(source, file, pickle, pickle.root(), {"model"});
     for (const std::string& section : sections) {
@@ -55,7 +55,7 @@ Result<void> read_mca_file(Source& source, Matcher& matcher, const fs::path& pat
             ROLL_TRY_VOID(take_mca_tensor(source, matcher, where, view));
         for (const std::string& name : dict.others) {
             if (name.ends_with("._extra_state"))
-                source.dropped.push_back({file, name, "TransformerEngine's state"});
+                source.matching.dropped.push_back({file, name, "TransformerEngine's state"});
             else
                 matcher.add_unexpected(file, name);
         }

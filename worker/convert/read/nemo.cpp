@@ -31,7 +31,7 @@ class Files {
         }
         ROLL_TRY(MappedFile mapped, MappedFile::open(source.directory));
         files.archive_ = std::make_shared<MappedFile>(std::move(mapped));
-        source.files.push_back(files.archive_);
+        source.storage.files.push_back(files.archive_);
         const auto members = formats::parse_tar(files.archive_->bytes());
         if (!members)
             return fail(members.error().code,
@@ -40,7 +40,7 @@ class Files {
         for (const formats::TarMember& member : *members)
             files.bytes_[member.name] = files.archive_->bytes().subspan(
                 static_cast<std::size_t>(member.begin), static_cast<std::size_t>(member.size));
-        source.archived = files.bytes_;
+        source.storage.archived = files.bytes_;
         return files;
     }
 
@@ -132,7 +132,7 @@ Result<formats::NemoConfig> config_of(const Files& files, const fs::path& where)
 Result<void> find_model_config(Source& source, const Files& files,
                                const families::Families& families, const fs::path& given) {
     const fs::path& where = source.directory;
-    if (!given.empty() || !source.archived.contains("config.json"))
+    if (!given.empty() || !source.storage.archived.contains("config.json"))
         return find_config(source, families, {where, where.parent_path()}, given);
     ROLL_TRY(const std::string text, files.text("config.json"));
     return use_config_text(source, text, where / "config.json", families);

@@ -41,10 +41,10 @@ Result<Source> open_source(const fs::path& directory, const families::Families& 
                            const OpenOptions& options) {
     const fs::path& config = options.config;
     Source source;
-    source.strictness = options.strictness;
+    source.matching.strictness = options.strictness;
     source.state = options.state;
     source.directory = directory;
-    source.mapped = true;
+    source.storage.mapped = true;
     ROLL_TRY(source.format, detect_format(directory));
     const bool distributed = source.format == Format::TorchDist || source.format == Format::Dcp;
     if (!source.state.empty() && !distributed)

@@ -111,10 +111,10 @@ Result<void> attach_scales(Source& source,
         }
         scale.scales = view;
         ROLL_TRY_VOID(check(*tensor->second, scale));
-        source.scales.emplace(number->second, scale);
-        source.dtypes.emplace(number->second, tensor::DType::BF16);
+        source.overlay.scales.emplace(number->second, scale);
+        source.overlay.dtypes.emplace(number->second, tensor::DType::BF16);
     }
-    source.quantization = source.config.hf_config.value(kQuantization, Json());
+    source.overlay.quantization = source.config.hf_config.value(kQuantization, Json());
     source.config.hf_config.erase(kQuantization);
     return {};
 }

@@ -61,7 +61,7 @@ Result<void> flatten(const TorchFile& file, PickleId dict, const std::string& pr
 
 Result<void> RankReader::read(std::shared_ptr<const TorchFile> file, const std::string& label,
                               const std::vector<std::string>& sections) {
-    source_.files.push_back(file);
+    source_.storage.files.push_back(file);
     const formats::Pickle& pickle = file->pickle();
     if (!sections.empty() && !sections.front().empty())
         drop_run_state(source_, label, pickle, pickle.root(),
@@ -121,11 +121,11 @@ Result<bool> RankReader::take_interleaved(const Stored& where, const std::string
 void RankReader::drop_or_refuse(const std::string& file, const std::string& name,
                                 const tensor::StridedView* view) {
     if (name.ends_with("_extra_state"))
-        source_.dropped.push_back({file, name, "TransformerEngine's state"});
+        source_.matching.dropped.push_back({file, name, "TransformerEngine's state"});
     else if (name.ends_with("rotary_pos_emb.inv_freq") || name.ends_with(".rotary_emb.inv_freq"))
-        source_.dropped.push_back({file, name, "follows from the config"});
+        source_.matching.dropped.push_back({file, name, "follows from the config"});
     else if (view != nullptr && name.ends_with("norm.bias") && is_zero(*view))
-        source_.dropped.push_back({file, name, "a bias of zeros"});
+        source_.matching.dropped.push_back({file, name, "a bias of zeros"});
     else
         matcher_.add_unexpected(file, name);
 }

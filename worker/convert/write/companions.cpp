@@ -22,7 +22,7 @@ Result<void> write_companion_files(const Source& source, const fs::path& directo
         ROLL_TRY(const std::string content, read_regular_file(from / name));
         ROLL_TRY_VOID(write(directory / name, content));
     }
-    for (const auto& [name, bytes] : source.archived)
+    for (const auto& [name, bytes] : source.storage.archived)
         if (formats::is_companion(name))
             ROLL_TRY_VOID(write(directory / name,
                                 {reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
