@@ -2,16 +2,14 @@
 // its shape. Pure.
 #pragma once
 
-#include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "common/error.hpp"
 #include "common/json.hpp"
 #include "common/spec/model.hpp"
-#include "common/tensor/view.hpp"
 #include "worker/families/family.hpp"
+#include "worker/families/native_tensor.hpp"
 
 namespace roll::families {
 
@@ -32,41 +30,6 @@ Result<Json> native_config(const Family& family, const Json& hf_config);
 // Returns the trainer's config of a model, from its native config or a whole mca_config.json. Fails
 // with InvalidArgument if the trainer does not support a field or tensor; the message names it.
 Result<spec::ModelConfig> model_config(const Family& family, const Json& native);
-
-struct HfTensor {
-    std::string name;
-    tensor::Shape shape;
-};
-
-// A StrandRule (a selection of a source's rows) with its expressions evaluated.
-struct Strand {
-    std::size_t of = 0;
-    std::int64_t begin = 0;
-    std::int64_t rows = 0;
-    std::int64_t times = 1;
-    std::int64_t step = 0;
-    std::int64_t block = 0;
-};
-
-// One native tensor, as it would be without parallelism. `layer` is the decoder layer, counted over
-// the whole model.
-struct NativeTensor {
-    std::string name;  // the rule's name with its placeholders replaced
-    tensor::Shape shape;
-    std::vector<HfTensor> sources;
-    Operation operation = Operation::Copy;
-    Split split = Split::None;
-    Stage stage = Stage::Layer;
-    std::optional<std::int64_t> layer;
-    std::optional<std::int64_t> expert;  // index of the expert within its layer
-    // number of rows that a split keeps together; for Qkv the rows of a head
-    std::int64_t unit = 1;
-    std::int64_t groups = 0;  // for Strands: number of groups of rows
-    bool by_group = false;
-    std::vector<Strand> strands = {};
-    double add = 0;           // native value = HuggingFace value + add
-    bool keeps_fp32 = false;  // true: the tensor stays F32 when the model is cast
-};
 
 // Returns the tensor that a rule gives for layer 0 and expert 0. `scope` is the native config with
 // the HuggingFace config under "hf". Fails with InvalidArgument if a division has a remainder or

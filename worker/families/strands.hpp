@@ -2,7 +2,7 @@
 #pragma once
 
 #include "common/error.hpp"
-#include "worker/families/model.hpp"
+#include "worker/families/native_tensor.hpp"
 
 namespace roll::families {
 

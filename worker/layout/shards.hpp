@@ -9,7 +9,7 @@
 
 #include "common/error.hpp"
 #include "common/tensor/view.hpp"
-#include "worker/families/model.hpp"
+#include "worker/families/native_tensor.hpp"
 #include "worker/formats/mca.hpp"
 
 namespace roll::layout {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "worker/families/families.hpp"
+#include "worker/families/model.hpp"
 
 namespace roll::layout {
 namespace {
