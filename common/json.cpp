@@ -1,7 +1,5 @@
 #include "common/json.hpp"
 
-#include "common/json_depth.hpp"
-
 namespace roll {
 namespace {
 
@@ -46,11 +44,6 @@ Result<Json> parse_json(std::string_view text, int depth_max) {
     } catch (const Json::parse_error& e) {
         return fail(ErrorCode::Corrupt, "not JSON at byte " + std::to_string(e.byte));
     }
-}
-
-Result<Json> parse_json(std::string_view text) {
-    constexpr int kDepthMax = 100;
-    return parse_json(text, kDepthMax);
 }
 
 JsonReader::JsonReader(const Json& json, std::string path)

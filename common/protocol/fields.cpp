@@ -1,5 +1,7 @@
 #include "common/protocol/fields.hpp"
 
+#include "common/protocol/version.hpp"
+
 namespace roll::protocol {
 
 Result<Json> parse_frame(std::string_view frame, const char* what) {

@@ -11,7 +11,7 @@
 #include "common/error.hpp"
 #include "common/ids.hpp"
 #include "common/json.hpp"
-#include "common/protocol/worker.hpp"
+#include "common/protocol/written_checkpoint.hpp"
 
 namespace roll::protocol {
 

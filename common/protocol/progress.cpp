@@ -1,6 +1,6 @@
 #include "common/protocol/progress.hpp"
 
-#include "common/json_depth.hpp"
+#include "common/json.hpp"
 
 namespace roll::protocol {
 

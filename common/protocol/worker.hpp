@@ -16,25 +16,10 @@
 
 #include "common/error.hpp"
 #include "common/ids.hpp"
+#include "common/protocol/version.hpp"
+#include "common/protocol/written_checkpoint.hpp"
 
 namespace roll::protocol {
-
-// The protocol version. Peers down to kOldestVersion are supported: replies use the peer's version,
-// and missing fields take that version's default. Version 2 added beat_ms to heartbeats. Version 3
-// added secrets to start orders.
-constexpr int kVersion = 3;
-constexpr int kOldestVersion = 1;
-constexpr int kSecretsVersion = 3;  // a worker with an older version gets no jobs with secrets
-
-struct WrittenCheckpoint {
-    std::int64_t step = 0;
-    std::string directory;          // absolute path, which ends with the final name
-    bool deleted = false;           // the retention rules deleted it
-    std::optional<Token> writer{};  // if deleted: token of the attempt that wrote it
-    std::uint64_t asked = 0;        // number of the SaveOrder that this checkpoint answers; 0: none
-    std::int64_t save_ms = 0;       // duration of the save in ms; 0 if unknown
-    friend bool operator==(const WrittenCheckpoint&, const WrittenCheckpoint&) = default;
-};
 
 // One attempt on this worker.
 struct RunningAttempt {

@@ -4,8 +4,6 @@
 
 #include <fmt/format.h>
 
-#include "common/json_depth.hpp"
-
 namespace roll::spec {
 
 Result<Json> read_document(std::string_view text) {

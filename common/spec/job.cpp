@@ -3,11 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include <fmt/format.h>
-
-#include "common/replace.hpp"
-#include "common/spec/document.hpp"
-
 namespace roll::spec {
 namespace {
 
@@ -63,33 +58,6 @@ std::optional<JobKind> parse_kind(std::string_view name) {
         if (name == known) return kind;
     }
     return std::nullopt;
-}
-
-JobSpec export_job(const JobSpec& parent, JobId parent_id) {
-    // The converted model goes into the parent's directory, next to the checkpoints. The export
-    // job's own output is export/ in it, so that its logs do not overwrite the parent's.
-    const std::string parent_output =
-        replaced(parent.output, "{id}", fmt::format("{}", parent_id.value));
-
-    Json document = read_document(parent.export_document).value_or(Json::object());
-    document["name"] = parent.name + "-export";
-    document["kind"] = name_of(JobKind::Convert);
-    Json& convert = document["convert"];
-    if (!convert.is_object()) convert = Json::object();
-    convert["source_job"] = parent_id.value;
-    convert["target"] = parent_output + "/export/hf";
-
-    JobSpec job;
-    job.name = document["name"];
-    job.kind = JobKind::Convert;
-    job.retry = parent.retry;
-    job.priority = parent.priority;
-    job.account = parent.account;
-    job.into = parent.into;
-    job.output = parent_output + "/export";
-    job.source_job = parent_id;
-    job.document = document.dump();
-    return job;
 }
 
 }  // namespace roll::spec

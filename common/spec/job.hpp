@@ -99,12 +99,6 @@ struct JobSpec {
     std::chrono::seconds shortest_time() const;  // shortest time limit of all shapes
 };
 
-// A problem of a job file: the key's path ("parallel.tp"), what was found and what is allowed.
-struct Problem {
-    std::string path;
-    std::string message;
-};
-
 // A job, or all problems of its file if it has any.
 struct ParsedJob {
     JobSpec spec;
@@ -115,9 +109,6 @@ struct ParsedJob {
 // Parses a job document (JSON; the CLI converts YAML) and checks it against
 // schemas/job.schema.json. Relative paths start from `base_directory`, which must be absolute.
 ParsedJob parse_job(std::string_view json_document, const std::string& base_directory);
-
-// Returns the convert job that exports the model of `parent` after it has succeeded. Pure.
-JobSpec export_job(const JobSpec& parent, JobId parent_id);
 
 const char* name_of(JobKind kind);
 const char* name_of(After::Condition condition);  // returns "ok", "any", "failed" or "exported"

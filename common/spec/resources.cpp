@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include "common/spec/job.hpp"
 #include "common/spec/units.hpp"
 
 namespace roll::spec {

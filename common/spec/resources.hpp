@@ -8,10 +8,9 @@
 
 #include "common/json.hpp"
 #include "common/json_text.hpp"
+#include "common/spec/problem.hpp"
 
 namespace roll::spec {
-
-struct Problem;
 
 // Resources of an attempt. It has nodes x gpus_per_node ranks, or nodes x slots_per_node if
 // gpus_per_node is 0.

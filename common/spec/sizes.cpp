@@ -73,7 +73,7 @@ void check_batches(const Json& document, std::optional<std::int64_t> dp,
 
 void check_pipeline(const Json& document, std::optional<std::int64_t> dp,
                     std::vector<Problem>& problems) {
-    const auto pp = number(document, "/parallel/pp"), vpp = number(document, "/parallel/vpp");
+    const auto pp = positive(document, "/parallel/pp"), vpp = positive(document, "/parallel/vpp");
     const Json::json_pointer at("/parallel/schedule");
     const Json schedule = document.contains(at) ? document[at] : Json();
     constexpr std::int64_t kLargest = 1000000;  // as the schema allows
@@ -83,10 +83,10 @@ void check_pipeline(const Json& document, std::optional<std::int64_t> dp,
     parallel.vpp = static_cast<int>(vpp.value_or(1));
     if (schedule.is_string())
         parallel.schedule = schedule_named(schedule.get<std::string>()).value_or(Schedule::Auto);
-    PipelineSizes sizes{.layers = number(document, "/model/num_hidden_layers"),
+    PipelineSizes sizes{.layers = positive(document, "/model/num_hidden_layers"),
                         .on_gpus = real(document, "/resources/gpus_per_node").value_or(0) > 0};
-    const auto global = number(document, "/train/global_batch_size");
-    const auto micro = number(document, "/train/micro_batch_size");
+    const auto global = positive(document, "/train/global_batch_size");
+    const auto micro = positive(document, "/train/micro_batch_size");
     if (global && micro && dp && *global % (*micro * *dp) == 0)
         sizes.microbatches = *global / (*micro * *dp);
     for (Problem& problem : pipeline_problems(parallel, sizes))

@@ -25,11 +25,11 @@ constexpr Names<OnNotFinite, 4> kOnNotFinite{{{"stop", OnNotFinite::Stop},
                                               {"skip", OnNotFinite::Skip},
                                               {"retry", OnNotFinite::Retry},
                                               {"rewind", OnNotFinite::Rewind}}};
-constexpr Names<LrSchedule, 5> kSchedules{{{"constant", LrSchedule::Constant},
-                                           {"linear", LrSchedule::Linear},
-                                           {"cosine", LrSchedule::Cosine},
-                                           {"inverse-square-root", LrSchedule::InverseSquareRoot},
-                                           {"wsd", LrSchedule::Wsd}}};
+constexpr Names<LrSchedule, 5> kLrSchedules{{{"constant", LrSchedule::Constant},
+                                             {"linear", LrSchedule::Linear},
+                                             {"cosine", LrSchedule::Cosine},
+                                             {"inverse-square-root", LrSchedule::InverseSquareRoot},
+                                             {"wsd", LrSchedule::Wsd}}};
 constexpr Names<WsdDecay, 4> kWsdDecays{{{"linear", WsdDecay::Linear},
                                          {"cosine", WsdDecay::Cosine},
                                          {"exponential", WsdDecay::Exponential},
@@ -203,7 +203,7 @@ Result<OptimizerSpec> read_optimizer(const Json& json) {
     for (const auto& [pattern, decays_it] : decays.items())
         optimizer.decays.emplace_back(pattern, decays_it == true);
     ROLL_TRY_VOID(reader.finish_lenient());
-    ROLL_TRY(optimizer.schedule, pick("train.optimizer.schedule", schedule, kSchedules));
+    ROLL_TRY(optimizer.schedule, pick("train.optimizer.schedule", schedule, kLrSchedules));
     ROLL_TRY(optimizer.wsd_decay, pick("train.optimizer.wsd_decay", wsd_decay, kWsdDecays));
     ROLL_TRY(optimizer.weight_decay_schedule,
              pick("train.optimizer.weight_decay_schedule", decay_schedule, kDecaySchedules));

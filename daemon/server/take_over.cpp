@@ -5,8 +5,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "common/io/beacon.hpp"
-
 namespace roll::server {
 namespace {
 

@@ -6,7 +6,10 @@
 
 #include <cstdint>
 
-#include "daemon/server/server.hpp"
+#include "common/io/beacon.hpp"
+#include "daemon/core/state/input.hpp"
+#include "daemon/core/state/state.hpp"
+#include "daemon/server/options.hpp"
 
 namespace roll::server {
 

@@ -40,7 +40,7 @@ PURE_NAMES = re.compile(
     r'|mt19937\w*|random_device|this_thread|mutex|atomic)\b')
 FLOATING = re.compile(r'\b(float|double)\b')
 # Folders without knots: no module (x.hpp with x.cpp) there includes itself through other modules.
-KNOT_FREE = ('daemon/core/', 'worker/agent/', 'worker/convert/', 'worker/families/', 'worker/train/')
+KNOT_FREE = ('',)
 # Names that mean another thing elsewhere, and the folders that gave them up.
 OLD_NAMES = [
     ('daemon/core/', re.compile(r'\b(Turn|Line|Rank|Room|Free|Worth|shunned\w*|meaning_of)\b')),

@@ -1,5 +1,7 @@
 #include "daemon/core/rules/exports.hpp"
 
+#include "common/spec/export_job.hpp"
+
 namespace roll::core {
 
 Events queue_exports(const State& state, Time now) {

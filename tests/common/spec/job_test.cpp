@@ -5,6 +5,7 @@
 #include "common/json.hpp"
 #include "common/spec/convert.hpp"
 #include "common/spec/document.hpp"
+#include "common/spec/export_job.hpp"
 
 namespace roll::spec {
 namespace {

@@ -11,7 +11,7 @@ namespace roll::convert {
 namespace {
 
 // Returns the bytes of a whole tensor. A diff holds two tensors in memory at a time.
-Result<std::vector<std::byte>> bytes_of(const Source& source, const TargetTensor& target) {
+Result<std::vector<std::byte>> tensor_bytes(const Source& source, const TargetTensor& target) {
     std::vector<std::byte> bytes;
     const auto append = [&](std::span<const std::byte> window) -> Result<void> {
         bytes.insert(bytes.end(), window.begin(), window.end());
@@ -83,8 +83,8 @@ Result<void> compare_one(const Source& first, TargetTensor a, const Source& seco
         diff.differences.push_back(difference);
         return {};
     }
-    ROLL_TRY(const auto a_bytes, bytes_of(first, a));
-    ROLL_TRY(const auto b_bytes, bytes_of(second, b));
+    ROLL_TRY(const auto a_bytes, tensor_bytes(first, a));
+    ROLL_TRY(const auto b_bytes, tensor_bytes(second, b));
     if (a_bytes == b_bytes) return {};
     measure(a_bytes, b_bytes, b.info.dtype, difference);
     const auto number = first.model.number.find(a.info.name);

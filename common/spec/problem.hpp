@@ -1,0 +1,14 @@
+// Problems of job files.
+#pragma once
+
+#include <string>
+
+namespace roll::spec {
+
+// A problem of a job file: the key's path ("parallel.tp"), what was found and what is allowed.
+struct Problem {
+    std::string path;
+    std::string message;
+};
+
+}  // namespace roll::spec
