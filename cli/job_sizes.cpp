@@ -54,7 +54,8 @@ class Sizes {
         in_block_ = begins_block(line);
         grow(line.size() - indent - key.size());
     }
-    // Returns the problem if the document is too large; it names the largest value.
+    // Returns a problem if the document is too large. The problem names the key with the longest
+    // value.
     std::optional<std::string> problem() const {
         if (bytes_ <= kYamlBytesMax) return std::nullopt;
         const spec::Problem found = spec::too_large(largest_.path, largest_.bytes, bytes_);

@@ -56,7 +56,7 @@ struct Heartbeat {
     int beat_ms = 1000;             // maximum time between heartbeats in ms
     std::string segment{};          // network segment of the node; empty if unknown
     std::vector<int> gpu_numa{};    // NUMA node of each GPU; empty if unknown
-    std::string wall{};  // how programs are isolated: "cgroup", "namespace", "marks", or empty
+    std::string wall{};  // "cgroup", "namespace" or "marks": what ends all processes of an attempt
     std::optional<PilotNote> pilot{};
     std::vector<RunningAttempt> running{};
 };

@@ -245,7 +245,7 @@ std::vector<JobSpec> read_chain(Json& document, const std::string& base,
 
 // Returns a problem for each missing input file. Does not check a resumed job's original inputs,
 // because its checkpoint has the model and the tokenizer, and its token files have the text. The
-// ranks check those.
+// ranks check the checkpoint and the token files.
 std::vector<Problem> missing_inputs(const OrderedJson& schema, const Json& document) {
     std::vector<Problem> problems = missing_files(schema, document);
     if (document.value("kind", Json()) != "resume") return problems;

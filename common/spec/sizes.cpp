@@ -161,7 +161,8 @@ void check_rates(const Json& document, std::vector<Problem>& problems) {
         if (falling < 1 || falling > most)
             refuse("wsd_decay_steps", falling,
                    fmt::format(
-                       "1 to {} with schedule wsd, the number of steps of {} {} after the warm-up",
+                       "1 to {} with schedule wsd, because {} {} leaves that many steps after the "
+                       "warm-up",
                        most, horizon_name, *horizon));
     }
     const auto end = real(optimizer, "/weight_decay_end");

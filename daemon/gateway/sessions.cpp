@@ -296,8 +296,8 @@ bool Sessions::is_silent(const core::State& state, WorkerId id, std::uint64_t pu
            published - since->second >= static_cast<std::uint64_t>(rules_.silent_after_start_beats);
 }
 
-// Returns the silent workers. Looks for new ones only once per beat, because silence grows only
-// with beats.
+// Returns the silent workers. Looks for new ones only once per tick of the beacon, because silence
+// is counted in ticks.
 const std::set<WorkerId>& Sessions::silent(const core::State& state, std::uint64_t published) {
     std::erase_if(silent_, [&](WorkerId id) { return !is_silent(state, id, published); });
     if (std::exchange(silent_for_, published) == published) return silent_;

@@ -32,7 +32,7 @@ struct LeaseRules {
     std::chrono::milliseconds company = std::chrono::seconds(2);
     std::chrono::milliseconds missing_grace = std::chrono::seconds(3);
     // How long a start order may take effect after it was sent. A worker drops orders older than
-    // the lease (rule 15), so this is 15 s plus clock drift.
+    // the lease of 15 s (docs/leases.md, rule 15); one second is added for clock drift.
     std::chrono::milliseconds start_on_its_way = std::chrono::seconds(16);
     // How long another rolld's beacon must stay unchanged before this one takes over (rule 17):
     // `stillness`, lease + beat, before the claim; `claim_wait`, volume delay + beat, after it.

@@ -100,7 +100,8 @@ std::string describe(const std::string& kind, const Json& body) {
         return fmt::format("secrets were set or removed; number of stored secrets: {}",
                            body.at("names").size());
     if (kind == "use_carried")
-        return "use of " + text_of(body, "user") + ", including jobs that rolld no longer stores";
+        return "slot and GPU use of user " + text_of(body, "user") +
+               ", including jobs that rolld no longer stores";
     if (kind == "job_due") return "is due";
     if (kind == "job_begin_changed") return "begin time changed" + by_whom(body);
     if (kind == "job_ended")

@@ -14,7 +14,8 @@ int most_alive(const AllocationQueue& queue, int alive);
 // How many allocations one queue may still order.
 struct Budget {
     const spec::PilotQueue* spec = nullptr;
-    // No order now: back-off after a failure, or the first allocation has not joined.
+    // True if the queue may order nothing now: it backs off after a failure, or no worker of its
+    // first allocation has connected yet.
     bool later = false;
     int orders = 0;  // number of orders that may be made now
     int alive = 0;

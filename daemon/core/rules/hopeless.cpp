@@ -72,7 +72,7 @@ class Ends {
     Time now_;
     Events events_;
     std::set<JobId> ended_;
-    // Conditions on arrays that add_waiting() has handled.
+    // The pairs (condition, array) that add_waiting() has already handled.
     std::set<std::pair<Condition, JobId>> fallen_;
     std::deque<std::pair<JobId, std::string>> falling_;
 };

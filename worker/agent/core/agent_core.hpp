@@ -88,7 +88,7 @@ class AgentCore {
     // Number of attempts that each heartbeat lists
     std::size_t running() const { return attempts_.size(); }
     // Returns true if no attempt is left, every end is acknowledged and, if draining, rolld has
-    // acknowledged the drain or cannot be reached. Waits for the acknowledgement of the drain,
+    // acknowledged the drain or cannot be reached. Is false until the drain is acknowledged,
     // because otherwise rolld would not know of the drain and would wait until the lease expires.
     bool settled(Instant now) const;
     std::vector<Effect> take_effects() { return std::exchange(effects_, {}); }

@@ -47,8 +47,8 @@ class SilenceBound {
     Instant lease_ends(const LeaseRules& rules) const { return silent_since_ + rules.lease; }
     Instant killed_at(const LeaseRules& rules) const { return lease_ends(rules) + rules.fence; }
 
-    // Lowers the bound by an answer that names the attempt. When the answer arrived does not
-    // matter.
+    // Lowers the upper bound of the silence after an answer that names the attempt. The time at
+    // which the answer arrived does not matter.
     void answered(Instant sent, std::int64_t counted, std::uint64_t incarnation,
                   std::uint64_t counter, const LeaseRules& rules);
 

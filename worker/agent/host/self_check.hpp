@@ -1,4 +1,4 @@
-// The check of a node that is part of roll-worker: `check: builtin` in a job file, or `--check
+// The node check that is built into roll-worker: `check: builtin` in a job file, or `--check
 // builtin` for a site.
 #pragma once
 

@@ -62,7 +62,7 @@ void tell_program(const io::Descriptor& to, std::string& unsent, const std::stri
 }
 
 // Sends `line` with the descriptors `all`. A message carries a limited number of descriptors, so
-// all but the last are sent ahead with blanks, which JSON skips.
+// the first ones are sent in messages of their own, whose text is a blank, which JSON skips.
 Result<void> send_plan(const io::Descriptor& to, const std::string& line, std::span<const int> all,
                        std::string& unsent) {
     ssize_t sent = 0;

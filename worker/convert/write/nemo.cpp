@@ -14,7 +14,8 @@ Result<std::vector<Stored>> nemo_layout(const Source& source, const formats::Mca
                     "a NeMo target is split by tp only; pp " + std::to_string(layout.pp) +
                         ", vpp " + std::to_string(layout.vpp) + " and ep " +
                         std::to_string(layout.ep) +
-                        " must be 1, because NeMo splits pipelines when it reads the checkpoint");
+                        " must be 1, because NeMo splits pipelines and experts when it reads the "
+                        "checkpoint");
     ROLL_TRY_VOID(check_whole_groups(config));
     formats::McaConfig plain = config;
     plain.local_names = false;
