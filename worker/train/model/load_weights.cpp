@@ -10,6 +10,7 @@
 
 #include "worker/convert/checkpoint/mca_layout.hpp"
 #include "worker/convert/plan/gather.hpp"
+#include "worker/convert/read/open.hpp"
 #include "worker/families/families.hpp"
 #include "worker/train/model/random.hpp"
 #include "worker/train/process/failure.hpp"
