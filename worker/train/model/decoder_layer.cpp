@@ -6,7 +6,6 @@
 
 #include "worker/train/ops/geglu.hpp"
 #include "worker/train/ops/kernel.hpp"
-#include "worker/train/ops/linear.hpp"
 #include "worker/train/ops/rope.hpp"
 
 namespace roll::train {
@@ -25,6 +24,10 @@ at::Tensor Layer::weight(int place) const {
     return place < 0 ? at::Tensor() : parameters.weight[static_cast<std::size_t>(first + place)];
 }
 
+Linear Layer::linear(int weight, int bias) const {
+    return {parameters, first + weight, bias < 0 ? -1 : first + bias};
+}
+
 at::Tensor Layer::norm(int place, const at::Tensor& x_MC, ops::RmsNormSaved& saved) const {
     return ops::rms_norm(x_MC, norm_weight(config, weight(place)), config.norm_eps, saved);
 }
@@ -40,8 +43,7 @@ at::Tensor Layer::forward(const at::Tensor& x_MC, std::int64_t positions, LayerS
 }
 
 ops::Heads Layer::project(const at::Tensor& x_MC, std::int64_t positions, LayerSaved& s) const {
-    at::Tensor qkv_MP =
-        ops::linear(norm(places.norm1, x_MC, s.norm1), weight(places.qkv), weight(places.qkv_bias));
+    at::Tensor qkv_MP = qkv().forward(norm(places.norm1, x_MC, s.norm1));
     if (config.qk_norm)
         qkv_MP = ops::qk_norm(qkv_MP, norm_weight(config, weight(places.q_norm)),
                               norm_weight(config, weight(places.k_norm)), config.kv_heads,
@@ -54,37 +56,17 @@ ops::Heads Layer::project(const at::Tensor& x_MC, std::int64_t positions, LayerS
 
 at::Tensor Layer::finish(const at::Tensor& x_MC, const at::Tensor& o_MA, LayerSaved& s) const {
     s.o_MA = o_MA;
-    const auto add_to = [&](const at::Tensor& past_MC, const at::Tensor& in_MX, int matrix,
-                            int bias, int post_norm, ops::RmsNormSaved& saved) {
-        if (post_norm >= 0)
-            return norm(post_norm, ops::linear(in_MX, weight(matrix), weight(bias), kept), saved)
-                .add_(past_MC);
-        if (bias >= 0) return ops::linear_add(past_MC + weight(bias), in_MX, weight(matrix), kept);
-        return ops::linear_add(past_MC, in_MX, weight(matrix), kept);
+    const auto add_to = [&](const at::Tensor& past_MC, const at::Tensor& in_MX,
+                            const Linear& matrix, int post_norm, ops::RmsNormSaved& saved) {
+        if (post_norm < 0) return matrix.forward_add(past_MC, in_MX, kept);
+        return norm(post_norm, matrix.forward(in_MX, kept), saved).add_(past_MC);
     };
-    const at::Tensor x1_MC =
-        add_to(x_MC, o_MA, places.out, places.out_bias, places.post_norm1, s.post_norm1);
-    s.gate_up = {ops::linear(norm(places.norm2, x1_MC, s.norm2), weight(places.gate_up), {}, kept)};
+    const at::Tensor x1_MC = add_to(x_MC, o_MA, out(), places.post_norm1, s.post_norm1);
+    s.gate_up = {gate_up().forward(norm(places.norm2, x1_MC, s.norm2), kept)};
     const at::Tensor a_MI = config.activation == spec::Activation::Silu
                                 ? ops::swiglu(s.gate_up.gate_up_MJ, s.gate_up)
                                 : ops::geglu(s.gate_up.gate_up_MJ);
-    return add_to(x1_MC, a_MI, places.down, -1, places.post_norm2, s.post_norm2);
-}
-
-void Layer::owe(int place, const at::Tensor& dy_MO, const at::Tensor& x_MI,
-                const Contribute& weight) const {
-    const int parameter = first + place;
-    weight(parameter, [dy_MO, x_MI, dw_OI = parameters.grad[parameter]](ops::Sum sum) {
-        ops::linear_backward_weight(dy_MO, x_MI, dw_OI, sum);
-    });
-}
-
-void Layer::owe_bias(int place, const at::Tensor& dy_MO, const Contribute& weight) const {
-    if (place < 0) return;
-    const int parameter = first + place;
-    weight(parameter, [dy_MO, db_O = parameters.grad[parameter]](ops::Sum sum) {
-        ops::linear_backward_bias(dy_MO, db_O, sum);
-    });
+    return add_to(x1_MC, a_MI, down(), places.post_norm2, s.post_norm2);
 }
 
 // Computes again the output that the norm had in forward.
@@ -120,16 +102,16 @@ at::Tensor Layer::qk_norm_backward(const at::Tensor& dy_MP, LayerSaved& s,
 // Takes the gradient of the last product's output. Returns the gradient of the activation's input.
 at::Tensor Layer::activation_backward(const at::Tensor& ddown_MC, LayerSaved& s,
                                       const Contribute& weight_half) const {
-    const at::Tensor da_MI = ops::linear_backward_input(ddown_MC, weight(places.down));
-    const ops::SwigluSaved gate_up = std::exchange(s.gate_up, {});
+    const at::Tensor da_MI = down().backward_input(ddown_MC);
+    const ops::SwigluSaved saved = std::exchange(s.gate_up, {});
     at::Tensor a_MI, dgate_up_MJ;
     if (config.activation == spec::Activation::Silu) {
-        dgate_up_MJ = ops::swiglu_backward(da_MI, gate_up, a_MI);
+        dgate_up_MJ = ops::swiglu_backward(da_MI, saved, a_MI);
     } else {
-        a_MI = ops::geglu(gate_up.gate_up_MJ);
-        dgate_up_MJ = ops::geglu_backward(da_MI, gate_up.gate_up_MJ);
+        a_MI = ops::geglu(saved.gate_up_MJ);
+        dgate_up_MJ = ops::geglu_backward(da_MI, saved.gate_up_MJ);
     }
-    owe(places.down, ddown_MC, a_MI, weight_half);
+    down().owe(ddown_MC, a_MI, weight_half);
     return dgate_up_MJ;
 }
 
@@ -140,8 +122,8 @@ at::Tensor Layer::mlp_backward(const at::Tensor& dy_MC, LayerSaved& s, const Con
     if (places.post_norm2 >= 0)
         ddown_MC = norm_backward(places.post_norm2, dy_MC, s.post_norm2, {}, input);
     const at::Tensor dgate_up_MJ = activation_backward(ddown_MC, s, weight_half);
-    owe(places.gate_up, dgate_up_MJ, norm_again(places.norm2, s.norm2), weight_half);
-    const at::Tensor dh2_MC = ops::linear_backward_input(dgate_up_MJ, weight(places.gate_up));
+    gate_up().owe(dgate_up_MJ, norm_again(places.norm2, s.norm2), weight_half);
+    const at::Tensor dh2_MC = gate_up().backward_input(dgate_up_MJ);
     return norm_backward(places.norm2, dh2_MC, s.norm2, dy_MC, input);
 }
 
@@ -151,15 +133,13 @@ at::Tensor Layer::backward_input(const at::Tensor& dy_MC, LayerSaved& s, const C
     at::Tensor dout_MC = dx1_MC;
     if (places.post_norm1 >= 0)
         dout_MC = norm_backward(places.post_norm1, dx1_MC, s.post_norm1, {}, input);
-    owe_bias(places.out_bias, dout_MC, weight_half);
-    owe(places.out, dout_MC, std::exchange(s.o_MA, {}), weight_half);
-    const at::Tensor do_MA = ops::linear_backward_input(dout_MC, weight(places.out));
+    out().owe(dout_MC, std::exchange(s.o_MA, {}), weight_half);
+    const at::Tensor do_MA = out().backward_input(dout_MC);
     const ops::Heads dheads = ops::attention_within_backward(do_MA, std::exchange(s.attention, {}));
     at::Tensor dqkv_MP = ops::rope_backward(dheads, table, do_MA.scalar_type()).flatten(0, 1);
     if (config.qk_norm) dqkv_MP = qk_norm_backward(dqkv_MP, s, input);
-    owe_bias(places.qkv_bias, dqkv_MP, weight_half);
-    owe(places.qkv, dqkv_MP, norm_again(places.norm1, s.norm1), weight_half);
-    const at::Tensor dh1_MC = ops::linear_backward_input(dqkv_MP, weight(places.qkv));
+    qkv().owe(dqkv_MP, norm_again(places.norm1, s.norm1), weight_half);
+    const at::Tensor dh1_MC = qkv().backward_input(dqkv_MP);
     return norm_backward(places.norm1, dh1_MC, s.norm1, dx1_MC, input);
 }
 

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "worker/train/model/chunk_spec.hpp"
+#include "worker/train/model/linear.hpp"
 #include "worker/train/model/parameters.hpp"
 #include "worker/train/ops/qk_norm.hpp"
 #include "worker/train/ops/rms_norm.hpp"
@@ -27,10 +28,6 @@ struct LayerSaved {
     ops::SwigluSaved gate_up;
     ops::RmsNormSaved post_norm2;
 };
-
-// Receives one contribution of backward to a parameter's gradient. Calling `add` adds the
-// contribution.
-using Contribute = std::function<void(int parameter, AddGrad add)>;
 
 // Returns a function that adds one micro-batch's part to a norm's gradient.
 AddGrad add_norm_grad(const at::Tensor& part_C, const at::Tensor& dw_C);
@@ -65,13 +62,16 @@ struct Layer {
 
   private:
     at::Tensor weight(int place) const;
+    // The layer's linear layers
+    Linear linear(int weight, int bias) const;
+    Linear qkv() const { return linear(places.qkv, places.qkv_bias); }
+    Linear out() const { return linear(places.out, places.out_bias); }
+    Linear gate_up() const { return linear(places.gate_up, -1); }
+    Linear down() const { return linear(places.down, -1); }
     at::Tensor norm(int place, const at::Tensor& x_MC, ops::RmsNormSaved& saved) const;
     at::Tensor norm_again(int place, const ops::RmsNormSaved& saved) const;
     at::Tensor norm_backward(int place, const at::Tensor& dy_MC, ops::RmsNormSaved& saved,
                              const at::Tensor& dresidual_MC, const Contribute& input) const;
-    void owe(int place, const at::Tensor& dy_MO, const at::Tensor& x_MI,
-             const Contribute& weight) const;
-    void owe_bias(int place, const at::Tensor& dy_MO, const Contribute& weight) const;
     at::Tensor activation_backward(const at::Tensor& ddown_MC, LayerSaved& saved,
                                    const Contribute& weight) const;
     at::Tensor mlp_backward(const at::Tensor& dy_MC, LayerSaved& saved, const Contribute& input,

@@ -69,6 +69,10 @@ using AddGrad = std::function<void(ops::Sum)>;
 // Called after a contribution to the gradient of `parameter` was added.
 using GradReady = std::function<void(int parameter)>;
 
+// Receives one contribution of backward to a parameter's gradient. Calling `add` adds the
+// contribution.
+using Contribute = std::function<void(int parameter, AddGrad add)>;
+
 // Indices of a layer's parameters, counted from the layer's first parameter, in the order in which
 // forward uses them; -1 if the model has no such parameter.
 struct LayerPlaces {

@@ -1,0 +1,32 @@
+// A linear layer of a chunk: a weight [O, I] and an optional bias [O], with forward and the two
+// halves of backward. Stateless: the caller keeps the input of backward.
+#pragma once
+
+#include "worker/train/model/parameters.hpp"
+#include "worker/train/ops/values.hpp"
+
+namespace roll::train {
+
+struct Linear {
+    const Parameters& parameters;
+    int weight;     // index of the weight in `parameters`
+    int bias = -1;  // index of the bias; -1: none
+
+    // Returns x_MI @ weight^T + bias.
+    at::Tensor forward(const at::Tensor& x_MI, const ops::Place& place = {}) const;
+
+    // Returns residual_MO + forward(x_MI). The matrix product itself adds the residual.
+    at::Tensor forward_add(const at::Tensor& residual_MO, const at::Tensor& x_MI,
+                           const ops::Place& place) const;
+
+    at::Tensor backward_input(const at::Tensor& dy_MO) const;
+
+    // Passes the computations of the gradients of the bias and of the weight to `contribute`, in
+    // this order.
+    void owe(const at::Tensor& dy_MO, const at::Tensor& x_MI, const Contribute& contribute) const;
+
+  private:
+    at::Tensor bias_O() const;
+};
+
+}  // namespace roll::train
