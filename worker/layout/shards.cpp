@@ -166,6 +166,16 @@ Result<Shard> strands_shard(const NativeTensor& tensor, int tp, int rank) {
     return shard;
 }
 
+// Returns true if all elements of `inner` are elements of `outer`.
+bool contains(const Box& outer, const Box& inner) {
+    if (outer.source != inner.source) return false;
+    for (std::size_t i = 0; i < outer.begin.size(); ++i)
+        if (inner.begin[i] < outer.begin[i] ||
+            inner.begin[i] + inner.size[i] > outer.begin[i] + outer.size[i])
+            return false;
+    return true;
+}
+
 std::string with_layer(const NativeTensor& tensor, std::int64_t local) {
     const std::string global = ".layers." + std::to_string(*tensor.layer) + ".";
     const std::size_t at = tensor.name.find(global);
@@ -313,6 +323,23 @@ Result<Shard> shard_of(const NativeTensor& tensor, int tp, int rank) {
         case Operation::GateUp: return column_shard(tensor, parts, part);
     }
     ROLL_CHECK(false);
+}
+
+Result<Slice> slice_of(const NativeTensor& tensor, int tp, int rank, std::int64_t padded_rows) {
+    ROLL_TRY(const Shard whole, shard_of(tensor, 1, 0));
+    ROLL_TRY(Shard shard, padded_rows > 0 ? padded_shard(tensor, padded_rows, tp, rank)
+                                          : shard_of(tensor, tp, rank));
+    Slice slice{std::move(shard.shape), {}};
+    for (const Box& box : shard.boxes) {
+        const auto around = std::find_if(whole.boxes.begin(), whole.boxes.end(),
+                                         [&](const Box& outer) { return contains(outer, box); });
+        ROLL_CHECK(around != whole.boxes.end());
+        Part part{around->local, box.size, box.local};
+        for (std::size_t i = 0; i < part.whole.size(); ++i)
+            part.whole[i] += box.begin[i] - around->begin[i];
+        slice.parts.push_back(std::move(part));
+    }
+    return slice;
 }
 
 Result<std::vector<Held>> held_by(const std::vector<NativeTensor>& native,

@@ -38,6 +38,24 @@ struct Shard {
 // the number of parts; the message has the size and the number of parts.
 Result<Shard> shard_of(const families::NativeTensor& tensor, int tp, int rank);
 
+// `size` elements of a native tensor, from `whole` on. A rank's tensor has them from `local` on.
+struct Part {
+    Shape whole;
+    Shape size;
+    Shape local;
+};
+
+// The part of a native tensor that one rank holds, in terms of the native tensor itself. Elements
+// in no part are padding.
+struct Slice {
+    Shape shape;
+    std::vector<Part> parts;
+};
+
+// Like shard_of(). `padded_rows`: the tensor is first padded to so many rows; 0: it is not.
+Result<Slice> slice_of(const families::NativeTensor& tensor, int tp, int rank,
+                       std::int64_t padded_rows);
+
 // One tensor of a rank. `name` is the tensor's name on the rank: layers are counted from the first
 // layer of the chunk, experts from the first expert of the rank.
 struct Held {

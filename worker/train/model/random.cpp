@@ -53,18 +53,21 @@ PhiloxCounter philox(PhiloxCounter c, PhiloxKey key) {
     return c;
 }
 
-void fill_normal(const at::Tensor& tensor, double std, std::uint64_t seed, std::string_view name) {
+void fill_normal(const at::Tensor& tensor, double std, std::uint64_t seed, std::string_view name,
+                 std::int64_t first) {
     const Sequence numbers = sequence(seed, name);
-    const std::int64_t size = tensor.numel();
+    const std::int64_t end = first + tensor.numel();
     AT_DISPATCH_FLOATING_TYPES(tensor.scalar_type(), "fill_normal", [&] {
         auto* values = tensor.data_ptr<scalar_t>();
-        at::parallel_for(0, (size + 1) / 2, 4096, [&](std::int64_t begin, std::int64_t end) {
-            for (std::int64_t pair = begin; pair < end; ++pair) {
+        const auto fill = [&](std::int64_t begin_pair, std::int64_t end_pair) {
+            for (std::int64_t pair = begin_pair; pair < end_pair; ++pair) {
                 const auto [even, odd] = numbers.normals(static_cast<std::uint64_t>(pair));
-                values[2 * pair] = static_cast<scalar_t>(std * even);
-                if (2 * pair + 1 < size) values[2 * pair + 1] = static_cast<scalar_t>(std * odd);
+                const std::int64_t at = 2 * pair;
+                if (at >= first) values[at - first] = static_cast<scalar_t>(std * even);
+                if (at + 1 < end) values[at + 1 - first] = static_cast<scalar_t>(std * odd);
             }
-        });
+        };
+        at::parallel_for(first / 2, (end + 1) / 2, 4096, fill);
     });
 }
 

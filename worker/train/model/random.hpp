@@ -16,9 +16,10 @@ using PhiloxKey = std::array<std::uint32_t, 2>;
 // Returns four random 32-bit words by Philox4x32-10 (Salmon et al., 2011).
 PhiloxCounter philox(PhiloxCounter counter, PhiloxKey key);
 
-// Sets element i of the contiguous tensor to std times the i-th normal number of the sequence,
+// Sets element i of the contiguous tensor to std times normal number `first` + i of the sequence,
 // computed in double and rounded to the tensor's type (float or double).
-void fill_normal(const at::Tensor& tensor, double std, std::uint64_t seed, std::string_view name);
+void fill_normal(const at::Tensor& tensor, double std, std::uint64_t seed, std::string_view name,
+                 std::int64_t first = 0);
 
 // Returns number `index` of the sequence: a number in [0, 1) with 53 random bits.
 double uniform(std::uint64_t seed, std::string_view name, std::uint64_t index);

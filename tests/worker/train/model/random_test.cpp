@@ -36,6 +36,17 @@ TEST(FillNormal, DependsOnSeedNameAndElementAlone) {
     EXPECT_TRUE(rounded.equal(numbers.to(at::kFloat)));
 }
 
+TEST(FillNormal, StartsAtAnyElement) {
+    const at::Tensor numbers = normals(100, 3, "w");
+    for (const std::int64_t first : {1, 2, 7}) {
+        for (const std::int64_t size : {0, 1, 2, 50}) {
+            const at::Tensor part = at::empty({size}, at::kDouble);
+            fill_normal(part, 2.0, 3, "w", first);
+            EXPECT_TRUE(part.equal(numbers.narrow(0, first, size))) << first << " " << size;
+        }
+    }
+}
+
 TEST(FillNormal, IsNormal) {
     const at::Tensor z = normals(1'000'000, 1, "w") / 2.0;
     EXPECT_NEAR(z.mean().item<double>(), 0, 0.005);
