@@ -39,6 +39,10 @@ class PeerLost : public std::runtime_error {
 // Sums `tensor` over the group in place; returns when the sum is complete.
 void sum_over(Communicator& group, const at::Tensor& tensor);
 
+// Returns the tensors of all ranks, [size, ...], in the order of the ranks. They must have the same
+// shape and type.
+at::Tensor gather_over(Communicator& group, const at::Tensor& own);
+
 // Returns when every rank of the group has called it.
 void barrier(Communicator& group);
 

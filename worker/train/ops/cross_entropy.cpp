@@ -1,5 +1,6 @@
 #include "worker/train/ops/cross_entropy.hpp"
 
+#include <cmath>
 #include <memory>
 
 #include "worker/train/ops/gpu.hpp"
@@ -35,6 +36,59 @@ void losses(const at::Tensor& logits_RV, const at::Tensor& targets_R, double sca
             }
         });
     });
+}
+
+// Returns for each row of a shard's logits the maximum, the sum of exp(logit - maximum), and the
+// target's logit, or 0 if another shard has it.
+at::Tensor statistics(const at::Tensor& l_RV, const at::Tensor& target_R, const at::Tensor& has_R) {
+    const at::Tensor own_R3 = at::zeros({l_RV.size(0), 3}, l_RV.options().dtype(at::kDouble));
+    if (l_RV.size(1) == 0) {
+        own_R3.select(1, 0).fill_(-INFINITY);
+        return own_R3;
+    }
+    const at::Tensor max_R = l_RV.amax(1);
+    const at::Tensor sum_R = (l_RV - max_R.unsqueeze(1)).exp_().sum(1, false, at::kDouble);
+    const at::Tensor hit_R = l_RV.gather(1, target_R.unsqueeze(1)).squeeze(1);
+    own_R3.select(1, 0).copy_(max_R);
+    own_R3.select(1, 1).copy_(sum_R);
+    own_R3.select(1, 2).copy_(hit_R.masked_fill(has_R.logical_not(), 0));
+    return own_R3;
+}
+
+// Like losses(), for a block of a shard's logits.
+void losses_of_shard(const at::Tensor& logits_RV, const at::Tensor& targets_R, double scale,
+                     const at::Tensor& loss_R, const VocabularyShard& shard) {
+    const at::Tensor own_RV = logits_RV.narrow(1, 0, shard.count), l_RV = wide(own_RV);
+    const at::Tensor ignored_R = targets_R.eq(kIgnored);
+    at::Tensor target_R = targets_R - shard.begin;
+    const at::Tensor has_R = target_R.ge(0).logical_and_(target_R.lt(shard.count));
+    target_R.masked_fill_(has_R.logical_not(), 0);
+    const at::Tensor all_SR3 = shard.gather(statistics(l_RV, target_R, has_R));
+    const at::Tensor max_R = all_SR3.select(2, 0).amax(0);
+    const at::Tensor sum_R = at::zeros_like(max_R), hit_R = at::zeros_like(max_R);
+    for (std::int64_t i = 0; i < all_SR3.size(0); ++i) {
+        const at::Tensor own_R3 = all_SR3[i];
+        sum_R.add_(own_R3.select(1, 1) * (own_R3.select(1, 0) - max_R).exp_());
+        hit_R.add_(own_R3.select(1, 2));
+    }
+    loss_R.copy_((sum_R.log() + max_R - hit_R).masked_fill_(ignored_R, 0));
+    if (shard.count < logits_RV.size(1))
+        logits_RV.narrow(1, shard.count, logits_RV.size(1) - shard.count).zero_();
+    if (shard.count == 0) return;
+    const at::Tensor part_R = (scale / sum_R).masked_fill_(ignored_R, 0).to(l_RV.scalar_type());
+    at::Tensor grad_RV = (l_RV - max_R.to(l_RV.scalar_type()).unsqueeze(1)).exp_();
+    grad_RV.mul_(part_R.unsqueeze(1));
+    grad_RV.scatter_add_(1, target_R.unsqueeze(1),
+                         (has_R.to(l_RV.scalar_type()) * -scale).unsqueeze(1));
+    own_RV.copy_(grad_RV);
+}
+
+// Overwrites a block's logits with the gradient of the loss, and loss_R with the loss of each row.
+void losses_of(const Head& head, const at::Tensor& logits_RV, const at::Tensor& targets_R,
+               double scale, const at::Tensor& loss_R) {
+    if (head.shard) return losses_of_shard(logits_RV, targets_R, scale, loss_R, *head.shard);
+    const auto whole = logits_RV.is_cpu() ? losses : gpu::cross_entropy;
+    whole(logits_RV, targets_R, scale, loss_R);
 }
 
 // Returns the number of rows per block of logits. All blocks have nearly the same size.
@@ -77,8 +131,8 @@ at::Tensor linear_cross_entropy(const at::Tensor& x_MC, const Head& head,
         const at::Tensor logits = logits_RV.narrow(0, 0, count), x = x_MC.narrow(0, begin, count);
         matmul(logits, x, w_VC.t(), 0);
         const at::Tensor slope = cap(logits, head.soft_cap);
-        const auto loss_of = logits.is_cpu() ? losses : gpu::cross_entropy;
-        loss_of(logits, targets_M.narrow(0, begin, count), scale, loss_M.narrow(0, begin, count));
+        losses_of(head, logits, targets_M.narrow(0, begin, count), scale,
+                  loss_M.narrow(0, begin, count));
         if (slope.defined()) logits.mul_(slope);
         matmul(saved.dx_MC.narrow(0, begin, count), logits, w_VC, 0);
         if (!grad.dw_VC.defined()) continue;
@@ -94,9 +148,8 @@ at::Tensor linear_cross_entropy_value(const at::Tensor& x_MC, const Head& head,
     for (std::int64_t begin = 0; begin < rows; begin += block) {
         const std::int64_t count = std::min(block, rows - begin);
         const at::Tensor logits_RV = logits(x_MC.narrow(0, begin, count), head);
-        const auto loss_of = logits_RV.is_cpu() ? losses : gpu::cross_entropy;
-        loss_of(logits_RV, targets_M.narrow(0, begin, count), /*scale=*/0,
-                loss_M.narrow(0, begin, count));
+        losses_of(head, logits_RV, targets_M.narrow(0, begin, count), /*scale=*/0,
+                  loss_M.narrow(0, begin, count));
     }
     return loss_M.sum();
 }

@@ -7,6 +7,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 
 #include "worker/train/ops/values.hpp"
 
@@ -16,11 +18,22 @@ struct CrossEntropySaved {
     at::Tensor dx_MC;
 };
 
+// The part of a vocabulary that this rank's output layer has: tokens [begin, begin + count).
+// Further rows of the weight are padding, which takes no probability.
+struct VocabularyShard {
+    std::int64_t begin = 0;
+    std::int64_t count = 0;
+    // Returns the tensors that all shards pass, [shards, R, 3], in the order of the shards. Called
+    // once for each block of rows.
+    std::function<at::Tensor(const at::Tensor& own_R3)> gather;
+};
+
 // The output layer, which maps x_MC to logits: l = x_MC @ w_VC^T, or with a soft cap, cap * tanh(l
 // / cap).
 struct Head {
     at::Tensor w_VC;
     double soft_cap = 0;
+    std::optional<VocabularyShard> shard = std::nullopt;  // nullopt: w_VC has the whole vocabulary
 };
 
 at::Tensor logits(const at::Tensor& x_MC, const Head& head);  // returns the logits, [M, V]
@@ -32,6 +45,9 @@ struct HeadGrad {
     Sum sum = Sum::Add;
 };
 
+// With a shard, each rank returns the loss over the whole vocabulary, and saved.dx_MC is only this
+// shard's summand of the gradient.
+//
 // Returns scale times the sum over rows of -log softmax(logits)[target], a 0-dim double. `place`
 // allocates the temporary block of logits.
 at::Tensor linear_cross_entropy(const at::Tensor& x_MC, const Head& head,
