@@ -5,15 +5,16 @@
 #include <ATen/ATen.h>
 
 #include "common/check.hpp"
-#include "worker/train/ops/embedding.hpp"
-#include "worker/train/ops/linear.hpp"
 #include "worker/train/ops/rope.hpp"
 
 namespace roll::train {
 
-Chunk::Chunk(const spec::ModelConfig& config, const ChunkSpec& chunk, const InitOptions& options)
+Chunk::Chunk(const spec::ModelConfig& config, const ChunkSpec& chunk, const InitOptions& options,
+             Communicator* tp)
     : config_(config),
       part_(chunk),
+      tp_(tp),
+      vocabulary_(config, tp),
       places_(layer_places(config)),
       parameters_(make_parameters(parameter_specs(config, chunk), options)),
       grads_(parameters_),
@@ -33,7 +34,8 @@ Layer Chunk::layer(std::int64_t index, const Sequences& sequences, ops::Place pl
             part_.layer_begin + index,
             first_layer() + static_cast<int>(index) * places_.count,
             sequences.segments,
-            std::move(place)};
+            std::move(place),
+            tp_};
 }
 
 int Chunk::norm() const {
@@ -66,7 +68,7 @@ Chunk::Sequences Chunk::sequences_of(const Microbatch& data) {
 }
 
 at::Tensor Chunk::embedded(const at::Tensor& tokens_M) const {
-    at::Tensor x_MC = ops::embedding(tokens_M, parameters_.weight[0]);
+    at::Tensor x_MC = vocabulary_.embedding(tokens_M, parameters_.weight[0]);
     return config_.embedding_scale == 1 ? x_MC : x_MC.mul_(config_.embedding_scale);
 }
 
@@ -74,8 +76,6 @@ at::Tensor Chunk::normed(const at::Tensor& x_MC, ops::RmsNormSaved& saved) const
     return ops::rms_norm(x_MC, norm_weight(config_, parameters_.weight[norm()]), config_.norm_eps,
                          saved);
 }
-
-ops::Head Chunk::output() const { return {parameters_.weight[head()], config_.logit_soft_cap}; }
 
 // Returns the loss. Computes the gradient of the head's weight together with it, while the logits
 // exist. If it is not this micro-batch's turn to add, that gradient is computed again in its turn,
@@ -147,6 +147,7 @@ at::Tensor Chunk::logits(const at::Tensor& tokens_BT) {
 
 at::Tensor Chunk::loss_backward(Saved& saved, const Contribute& contribute) {
     const at::Tensor dy_MC = std::exchange(saved.loss.dx_MC, {});
+    vocabulary_.sum_input_grad(dy_MC);
     const at::Tensor w_C = norm_weight(config_, parameters_.weight[norm()]);
     const at::Tensor part_C = at::empty_like(parameters_.grad[norm()]);
     at::Tensor dx_MC = ops::rms_norm_backward(dy_MC, w_C, std::exchange(saved.norm, {}),
@@ -186,9 +187,9 @@ void Chunk::backward_weight(int microbatch, const GradReady& ready) {
     if (!part_.pre) return;
     // if the embedding is tied, the head's use is number 0
     const int use = parameters_.specs[0].uses - 1;
-    const auto add = [dy_MC = saved.dembedded_MC, tokens_M = saved.tokens_M,
+    const auto add = [this, dy_MC = saved.dembedded_MC, tokens_M = saved.tokens_M,
                       dw_VC = parameters_.grad[0]](ops::Sum sum) {
-        ops::embedding_backward_weight(dy_MC, tokens_M, dw_VC, sum);
+        vocabulary_.embedding_backward_weight(dy_MC, tokens_M, dw_VC, sum);
     };
     grads_.add(0, microbatch, use, add, ready);
 }

@@ -14,6 +14,7 @@
 #include "worker/train/model/decoder_layer.hpp"
 #include "worker/train/model/ordered_grads.hpp"
 #include "worker/train/model/saved_room.hpp"
+#include "worker/train/model/vocabulary.hpp"
 #include "worker/train/ops/cross_entropy.hpp"
 
 namespace roll::train {
@@ -25,7 +26,10 @@ enum class WeightHalves { Now, Later };
 
 class Chunk {
   public:
-    Chunk(const spec::ModelConfig& config, const ChunkSpec& chunk, const InitOptions& options);
+    // `tp`: the group of the chunk.tp ranks that share the chunk's tensors; null if chunk.tp is 1.
+    // It must outlive this object.
+    Chunk(const spec::ModelConfig& config, const ChunkSpec& chunk, const InitOptions& options,
+          Communicator* tp = nullptr);
     Chunk(const Chunk&) = delete;
     Chunk& operator=(const Chunk&) = delete;
 
@@ -62,7 +66,9 @@ class Chunk {
     // the final norm of x_MC, and the output layer.
     at::Tensor embedded(const at::Tensor& tokens_M) const;
     at::Tensor normed(const at::Tensor& x_MC, ops::RmsNormSaved& saved) const;
-    ops::Head output() const;
+    ops::Head output() const {
+        return vocabulary_.head(parameters_.weight[head()], config_.logit_soft_cap);
+    }
     const LayerPlaces& places() const { return places_; }
 
     const ChunkSpec& part() const { return part_; }
@@ -107,6 +113,8 @@ class Chunk {
 
     spec::ModelConfig config_;
     ChunkSpec part_;
+    Communicator* tp_;
+    Vocabulary vocabulary_;
     LayerPlaces places_;
     Parameters parameters_;
     OrderedGrads grads_;

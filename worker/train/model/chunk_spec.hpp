@@ -17,6 +17,8 @@ struct ChunkSpec {
     bool pre = true;  // the chunk holds the embedding, as the first stage does
     // the chunk holds the final norm, the output layer and the loss, as the last stage does
     bool post = true;
+    int tp = 1;  // number of ranks over which the tensors of the chunk are split
+    int tp_rank = 0;
 };
 
 // Returns the part of the model that pipeline stage `stage` of `stages` holds, with the layers

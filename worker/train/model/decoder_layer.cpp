@@ -24,8 +24,8 @@ at::Tensor Layer::weight(int place) const {
     return place < 0 ? at::Tensor() : parameters.weight[static_cast<std::size_t>(first + place)];
 }
 
-Linear Layer::linear(int weight, int bias) const {
-    return {parameters, first + weight, bias < 0 ? -1 : first + bias};
+Linear Layer::linear(int weight, int bias, families::Split split) const {
+    return {parameters, first + weight, bias < 0 ? -1 : first + bias, split, tp};
 }
 
 at::Tensor Layer::norm(int place, const at::Tensor& x_MC, ops::RmsNormSaved& saved) const {
@@ -46,11 +46,11 @@ ops::Heads Layer::project(const at::Tensor& x_MC, std::int64_t positions, LayerS
     at::Tensor qkv_MP = qkv().forward(norm(places.norm1, x_MC, s.norm1));
     if (config.qk_norm)
         qkv_MP = ops::qk_norm(qkv_MP, norm_weight(config, weight(places.q_norm)),
-                              norm_weight(config, weight(places.k_norm)), config.kv_heads,
+                              norm_weight(config, weight(places.k_norm)), kv_heads(),
                               config.norm_eps, s.qk_norm);
     // With segments the heads are not allocated by `kept`, because attention then saves its own
     // copies.
-    return ops::rope(qkv_MP.view({-1, positions, qkv_MP.size(1)}), config.kv_heads, table,
+    return ops::rope(qkv_MP.view({-1, positions, qkv_MP.size(1)}), kv_heads(), table,
                      segments.empty() ? kept : ops::Place());
 }
 
@@ -92,7 +92,7 @@ at::Tensor Layer::qk_norm_backward(const at::Tensor& dy_MP, LayerSaved& s,
                      k_D = norm_weight(config, weight(places.k_norm));
     const at::Tensor dq_D = at::empty_like(parameters.grad[first + places.q_norm]),
                      dk_D = at::empty_like(parameters.grad[first + places.k_norm]);
-    at::Tensor dx_MP = ops::qk_norm_backward(dy_MP, q_D, k_D, config.kv_heads,
+    at::Tensor dx_MP = ops::qk_norm_backward(dy_MP, q_D, k_D, kv_heads(),
                                              std::exchange(s.qk_norm, {}), dq_D, dk_D);
     input(first + places.q_norm, add_norm_grad(dq_D, parameters.grad[first + places.q_norm]));
     input(first + places.k_norm, add_norm_grad(dk_D, parameters.grad[first + places.k_norm]));

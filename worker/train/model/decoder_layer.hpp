@@ -44,6 +44,7 @@ struct Layer {
     int first;           // index of the layer's first parameter in the chunk
     std::span<const std::int64_t> segments = {};  // starts of the micro-batch's segments
     ops::Place kept = {};                         // allocates the tensors of saved activations
+    Communicator* tp = nullptr;                   // the tensor-parallel group; null: none
 
     // Returns the layer's output. Requires that x_MC holds whole sequences of `positions` rows.
     at::Tensor forward(const at::Tensor& x_MC, std::int64_t positions, LayerSaved& saved) const;
@@ -63,11 +64,13 @@ struct Layer {
   private:
     at::Tensor weight(int place) const;
     // The layer's linear layers
-    Linear linear(int weight, int bias) const;
-    Linear qkv() const { return linear(places.qkv, places.qkv_bias); }
-    Linear out() const { return linear(places.out, places.out_bias); }
-    Linear gate_up() const { return linear(places.gate_up, -1); }
-    Linear down() const { return linear(places.down, -1); }
+    Linear linear(int weight, int bias, families::Split split) const;
+    Linear qkv() const { return linear(places.qkv, places.qkv_bias, families::Split::Column); }
+    Linear out() const { return linear(places.out, places.out_bias, families::Split::Row); }
+    Linear gate_up() const { return linear(places.gate_up, -1, families::Split::Column); }
+    Linear down() const { return linear(places.down, -1, families::Split::Row); }
+    // Returns the number of key-value heads of this rank.
+    std::int64_t kv_heads() const { return config.kv_heads / (tp == nullptr ? 1 : tp->size()); }
     at::Tensor norm(int place, const at::Tensor& x_MC, ops::RmsNormSaved& saved) const;
     at::Tensor norm_again(int place, const ops::RmsNormSaved& saved) const;
     at::Tensor norm_backward(int place, const at::Tensor& dy_MC, ops::RmsNormSaved& saved,

@@ -6,20 +6,31 @@
 
 namespace roll::train {
 
+bool Linear::is_shared(families::Split by) const {
+    return split == by && tp != nullptr && tp->size() > 1;
+}
+
 at::Tensor Linear::bias_O() const { return bias < 0 ? at::Tensor() : parameters.weight[bias]; }
 
 at::Tensor Linear::forward(const at::Tensor& x_MI, const ops::Place& place) const {
-    return ops::linear(x_MI, parameters.weight[weight], bias_O(), place);
+    if (!is_shared(families::Split::Row))
+        return ops::linear(x_MI, parameters.weight[weight], bias_O(), place);
+    at::Tensor y_MO = ops::linear(x_MI, parameters.weight[weight], {}, place);
+    sum_over(*tp, y_MO);
+    return bias < 0 ? y_MO : y_MO.add_(bias_O());
 }
 
 at::Tensor Linear::forward_add(const at::Tensor& residual_MO, const at::Tensor& x_MI,
                                const ops::Place& place) const {
+    if (is_shared(families::Split::Row)) return forward(x_MI, place).add_(residual_MO);
     const at::Tensor sum_MO = bias < 0 ? residual_MO : residual_MO + bias_O();
     return ops::linear_add(sum_MO, x_MI, parameters.weight[weight], place);
 }
 
 at::Tensor Linear::backward_input(const at::Tensor& dy_MO) const {
-    return ops::linear_backward_input(dy_MO, parameters.weight[weight]);
+    at::Tensor dx_MI = ops::linear_backward_input(dy_MO, parameters.weight[weight]);
+    if (is_shared(families::Split::Column)) sum_over(*tp, dx_MI);
+    return dx_MI;
 }
 
 void Linear::owe(const at::Tensor& dy_MO, const at::Tensor& x_MI,

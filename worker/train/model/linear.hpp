@@ -1,7 +1,12 @@
 // A linear layer of a chunk: a weight [O, I] and an optional bias [O], with forward and the two
 // halves of backward. Stateless: the caller keeps the input of backward.
+//
+// The ranks of a tensor-parallel group may share the layer. Column: each rank has some outputs, and
+// the gradient of the input is summed over the ranks. Row: each rank has some inputs, and the
+// output is summed over the ranks; each rank has the whole bias, which is added once, to the sum.
 #pragma once
 
+#include "worker/train/comm/communicator.hpp"
 #include "worker/train/model/parameters.hpp"
 #include "worker/train/ops/values.hpp"
 
@@ -11,6 +16,8 @@ struct Linear {
     const Parameters& parameters;
     int weight;     // index of the weight in `parameters`
     int bias = -1;  // index of the bias; -1: none
+    families::Split split = families::Split::None;
+    Communicator* tp = nullptr;  // the tensor-parallel group; null: the layer is not shared
 
     // Returns x_MI @ weight^T + bias.
     at::Tensor forward(const at::Tensor& x_MI, const ops::Place& place = {}) const;
@@ -26,6 +33,7 @@ struct Linear {
     void owe(const at::Tensor& dy_MO, const at::Tensor& x_MI, const Contribute& contribute) const;
 
   private:
+    bool is_shared(families::Split by) const;
     at::Tensor bias_O() const;
 };
 

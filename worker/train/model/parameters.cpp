@@ -8,6 +8,7 @@
 
 #include "worker/train/model/lazy_zeros.hpp"
 #include "worker/train/model/random.hpp"
+#include "worker/train/model/tensor_shard.hpp"
 #include "worker/train/ops/cpu/simd/halves.hpp"
 
 namespace roll::train {
@@ -36,6 +37,39 @@ void add_layer(std::vector<ParameterSpec>& specs, const spec::ModelConfig& c, st
     add("mlp.linear_fc1.weight", {2 * c.intermediate, c.hidden});
     add("mlp.linear_fc2.weight", {c.hidden, c.intermediate});
     if (c.post_norms) add("mlp.linear_fc2.post_layernorm.weight", {c.hidden}, one);
+}
+
+void split(ParameterSpec& spec, const spec::ModelConfig& config, const ChunkSpec& chunk) {
+    TensorShard shard = tensor_shard(config, spec.name, spec.sizes, chunk.tp, chunk.tp_rank);
+    if (!shard.parts.empty()) spec.whole = spec.sizes;
+    spec.sizes = std::move(shard.sizes);
+    spec.parts = std::move(shard.parts);
+    spec.partial = shard.partial;
+}
+
+// Draws the elements of one part of a parameter, by their numbers in the whole tensor.
+void draw_part(const at::Tensor& drawn, const ParameterSpec& spec, const layout::Part& part,
+               const InitOptions& options) {
+    const bool is_matrix = spec.sizes.size() == 2;
+    const std::int64_t width = is_matrix ? spec.whole[1] : 1;
+    const at::Tensor rows = drawn.narrow(0, part.local[0], part.size[0]);
+    const std::int64_t first = part.whole[0] * width;
+    if (!is_matrix || part.size[1] == width)
+        return fill_normal(rows, options.std, options.seed, spec.name, first);
+    for (std::int64_t row = 0; row < part.size[0]; ++row)
+        fill_normal(rows[row].narrow(0, part.local[1], part.size[1]), options.std, options.seed,
+                    spec.name, first + row * width + part.whole[1]);
+}
+
+void draw(const at::Tensor& drawn, const ParameterSpec& spec, const InitOptions& options) {
+    if (spec.start >= 0) {
+        drawn.fill_(spec.start);
+    } else if (spec.parts.empty()) {
+        fill_normal(drawn, options.std, options.seed, spec.name);
+    } else {
+        drawn.zero_();
+        for (const layout::Part& part : spec.parts) draw_part(drawn, spec, part, options);
+    }
 }
 
 // Returns consecutive views of `flat`, by parameter. If `has` returns false for a parameter, its
@@ -143,6 +177,8 @@ std::vector<ParameterSpec> parameter_specs(const spec::ModelConfig& config,
     if (chunk.post && !both_ends)
         specs.push_back(
             {config.tied ? kEmbedding : "output_layer.weight", {config.vocab, config.hidden}});
+    if (chunk.tp > 1)
+        for (ParameterSpec& spec : specs) split(spec, config, chunk);
     return specs;
 }
 
@@ -168,6 +204,12 @@ std::int64_t trainable_numel(const std::vector<ParameterSpec>& specs) {
     return size;
 }
 
+at::Tensor without_padding(const ParameterSpec& spec, const at::Tensor& tensor) {
+    if (spec.parts.empty()) return tensor;
+    const layout::Part& last = spec.parts.back();
+    return tensor.narrow(0, 0, last.local[0] + last.size[0]);
+}
+
 void mark_frozen(std::vector<ParameterSpec>& specs, const std::vector<std::string>& globs) {
     for (ParameterSpec& spec : specs) spec.frozen = matches_any(globs, spec.name);
 }
@@ -180,10 +222,7 @@ Parameters make_parameters(std::vector<ParameterSpec> specs, const InitOptions& 
     if (!options.draw) return p;
     for (std::size_t i = 0; i < p.specs.size(); ++i) {
         const at::Tensor drawn = main_to_write(p, i);
-        if (p.specs[i].start >= 0)
-            drawn.fill_(p.specs[i].start);
-        else
-            fill_normal(drawn, options.std, options.seed, p.specs[i].name);
+        draw(drawn, p.specs[i], options);
         set_main(p, i, drawn);
     }
     return p;

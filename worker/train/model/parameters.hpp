@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "worker/layout/shards.hpp"
 #include "worker/train/model/chunk_spec.hpp"
 #include "worker/train/ops/values.hpp"
 
@@ -29,6 +30,12 @@ struct ParameterSpec {
     int uses = 1;         // number of contributions to the parameter's gradient per micro-batch
     double start = -1;    // initial value of all elements; -1: drawn at random
     bool frozen = false;  // true: the parameter keeps its values, and its gradient stays 0
+    // Sizes of the whole tensor, and the elements of it that this rank has, if tensor parallelism
+    // splits the parameter. Elements of `sizes` in no part are padding; they are 0.
+    std::vector<std::int64_t> whole = {};
+    std::vector<layout::Part> parts = {};
+    // true: the gradient is to be summed over the tensor-parallel ranks
+    bool partial = false;
 };
 
 struct Parameters {
@@ -95,6 +102,8 @@ std::vector<at::Tensor> views_of(const std::vector<ParameterSpec>& specs, const 
 std::vector<at::Tensor> trainable_views(const std::vector<ParameterSpec>& specs,
                                         const at::Tensor& flat);
 
+// Returns the parameters of a chunk. With chunk.tp > 1 they are the parts that rank chunk.tp_rank
+// holds; requires that check_tensor_parallel() succeeds.
 std::vector<ParameterSpec> parameter_specs(const spec::ModelConfig& config, const ChunkSpec& chunk);
 
 struct InitOptions {
@@ -106,6 +115,9 @@ struct InitOptions {
     bool gradients = true;  // false: there are no gradients, so the model cannot be trained
     std::vector<std::string> freeze = {};  // globs of the names of frozen parameters
 };
+
+// Returns the rows of a parameter's tensor that are not padding.
+at::Tensor without_padding(const ParameterSpec& spec, const at::Tensor& tensor);
 
 // Marks the parameters as frozen that match at least one of the globs, and the others as trained.
 void mark_frozen(std::vector<ParameterSpec>& specs, const std::vector<std::string>& globs);

@@ -30,9 +30,10 @@ std::vector<at::Tensor> trained_parts(const Parameters& parameters, const plan::
 }  // namespace
 
 GradBuckets::GradBuckets(const Parameters& parameters, std::int64_t bucket_numel, Communicator& dp,
-                         std::function<void(int)> issued)
+                         Communicator* tp, std::function<void(int)> issued)
     : parameters_(parameters),
       dp_(dp),
+      tp_(tp),
       issued_(std::move(issued)) {
     std::vector<std::int64_t> numels;
     for (const at::Tensor& grad : parameters.grad) numels.push_back(grad.numel());
@@ -51,9 +52,29 @@ void GradBuckets::begin(int microbatches) {
         missing_[bucket_of_[i]] += parameters_.specs[i].uses * microbatches;
 }
 
+// Sums the partial gradients of a complete bucket over the tensor-parallel ranks, in one reduction.
+void GradBuckets::sum_partial(const plan::Bucket& bucket) {
+    if (tp_ == nullptr || tp_->size() == 1) return;
+    std::vector<at::Tensor> grads, flat;
+    for (int i = bucket.parameter_begin; i < bucket.parameter_end; ++i) {
+        if (!parameters_.specs[i].partial || parameters_.specs[i].frozen) continue;
+        grads.push_back(parameters_.grad[i]);
+        flat.push_back(grads.back().flatten());
+    }
+    if (grads.empty()) return;
+    const at::Tensor sum = at::cat(flat);
+    sum_over(*tp_, sum);
+    std::int64_t begin = 0;
+    for (const at::Tensor& grad : grads) {
+        grad.copy_(sum.narrow(0, begin, grad.numel()).view_as(grad));
+        begin += grad.numel();
+    }
+}
+
 void GradBuckets::ready(int parameter) {
     const int number = bucket_of_[parameter];
     if (--missing_[number] > 0) return;
+    sum_partial(buckets_[number]);
     issued_(number);
     if (dp_.size() == 1) return;
     for (const at::Tensor& part : sums_[number]) tickets_.push_back(dp_.all_reduce(part));

@@ -21,8 +21,10 @@ class GradBuckets {
   public:
     // `bucket_numel` 0 means plan::default_bucket_numel. Calls issued(bucket) when a bucket's
     // reduction is issued; with one replica, when it would be issued.
+    // `tp`: the tensor-parallel group, over which partial gradients are summed before that; null:
+    // none.
     GradBuckets(const Parameters& parameters, std::int64_t bucket_numel, Communicator& dp,
-                std::function<void(int bucket)> issued);
+                Communicator* tp, std::function<void(int bucket)> issued);
 
     void begin(int microbatches);  // starts a step with this number of micro-batches
     void ready(int parameter);     // call it after each contribution to the parameter's gradient
@@ -31,8 +33,11 @@ class GradBuckets {
     const std::vector<plan::Bucket>& buckets() const { return buckets_; }
 
   private:
+    void sum_partial(const plan::Bucket& bucket);
+
     const Parameters& parameters_;
     Communicator& dp_;
+    Communicator* tp_;
     std::function<void(int)> issued_;
     std::vector<plan::Bucket> buckets_;
     // By bucket: views of its part of the gradient, without frozen parameters

@@ -22,14 +22,19 @@ TrainStep::TrainStep(const spec::ModelConfig& config, const plan::PipelineSchedu
       options_(options),
       whole_(whole_model(config, schedule.pp, schedule.vp, options.init.freeze)) {
     for (int chunk = 0; chunk < schedule.vp; ++chunk) {
-        const ChunkSpec part =
+        ChunkSpec part =
             split_layers(config, chunk * schedule.pp + groups.pp.rank(), schedule.pp * schedule.vp);
-        const Parameters& p = chunks_.emplace_back(config, part, options.init).parameters();
+        if (groups.tp != nullptr) {
+            part.tp = groups.tp->size();
+            part.tp_rank = groups.tp->rank();
+        }
+        const Parameters& p =
+            chunks_.emplace_back(config, part, options.init, groups.tp).parameters();
         const auto issued = [this, chunk](int bucket) {
             trace_.push_back(
                 {.kind = TraceEvent::Kind::ReductionIssued, .chunk = chunk, .bucket = bucket});
         };
-        buckets_.emplace_back(p, options.bucket_numel, groups.dp, issued);
+        buckets_.emplace_back(p, options.bucket_numel, groups.dp, groups.tp, issued);
         optimizers_.emplace_back(p, options.adamw);
     }
 }
@@ -70,15 +75,31 @@ void TrainStep::reduce_tied() {
     if (copies.size() == 2) copies[1].copy_(copies[0].add_(copies[1]));
 }
 
+// Returns true if this rank counts the parameter in sums over the whole model. Each element of the
+// model is counted on one rank of a replica: the first of those that hold it whole, and the last
+// stage of a tied embedding.
+bool TrainStep::is_counted(const ChunkSpec& part, std::size_t index,
+                           const ParameterSpec& spec) const {
+    if (spec.frozen) return false;
+    if (spec.parts.empty() && part.tp_rank > 0) return false;
+    return !(tied_ && index == 0 && part.pre && !part.post);
+}
+
 // Returns a sum over the whole model's gradient. A tied embedding counts once, on the last stage.
 double TrainStep::over_model(const std::function<at::Tensor(const Parameters&)>& of_chunk,
-                             const std::function<at::Tensor(const at::Tensor&)>& of_tied) {
+                             const std::function<at::Tensor(const at::Tensor&)>& of_tensor) {
     at::Tensor sum = at::zeros({}, at::kDouble);
+    const bool is_split = groups_.tp != nullptr && groups_.tp->size() > 1;
     for (Chunk& chunk : chunks_) {
-        sum.add_(of_chunk(chunk.parameters()));
-        if (tied_ && chunk.part().pre && !chunk.part().post)
-            sum.sub_(of_tied(chunk.parameters().grad.front()));
+        const Parameters& p = chunk.parameters();
+        for (std::size_t i = 0; is_split && i < p.specs.size(); ++i)
+            if (is_counted(chunk.part(), i, p.specs[i]))
+                sum.add_(of_tensor(without_padding(p.specs[i], p.grad[i])));
+        if (is_split) continue;
+        sum.add_(of_chunk(p));
+        if (tied_ && chunk.part().pre && !chunk.part().post) sum.sub_(of_tensor(p.grad.front()));
     }
+    if (is_split) sum_over(*groups_.tp, sum);
     sum_over(groups_.pp, sum);
     return sum.item<double>();
 }

@@ -26,6 +26,8 @@ struct Groups {
     Communicator& dp;
     // group of the first and the last stage if the output layer is tied to the embedding
     Communicator* tie = nullptr;
+    // group of the ranks that share the tensors of this rank's chunks; null: none
+    Communicator* tp = nullptr;
 };
 
 struct TrainOptions {
@@ -57,7 +59,7 @@ struct LossSum {
 class TrainStep {
   public:
     // Requires that `schedule` has passed plan::check(). `schedule` and the groups must outlive
-    // this object.
+    // this object. With a tensor-parallel group, requires that check_tensor_parallel() succeeds.
     TrainStep(const spec::ModelConfig& config, const plan::PipelineSchedule& schedule,
               const Groups& groups, const TrainOptions& options);
 
@@ -89,8 +91,9 @@ class TrainStep {
     std::vector<double> scales(std::span<const Microbatch> batch, std::int64_t& tokens);
     std::vector<RankChunk> alone();
     void reduce_tied();
+    bool is_counted(const ChunkSpec& part, std::size_t index, const ParameterSpec& spec) const;
     double over_model(const std::function<at::Tensor(const Parameters&)>& of_chunk,
-                      const std::function<at::Tensor(const at::Tensor&)>& of_tied);
+                      const std::function<at::Tensor(const at::Tensor&)>& of_tensor);
 
     const plan::PipelineSchedule& schedule_;
     bool tied_;

@@ -11,6 +11,7 @@
 #include "tests/worker/train/expect.hpp"
 #include "tests/worker/train/tiny_model.hpp"
 #include "worker/train/comm/local_communicator.hpp"
+#include "worker/train/model/tensor_shard.hpp"
 #include "worker/train/pipeline/train_step.hpp"
 
 namespace roll::train {
@@ -20,7 +21,31 @@ constexpr int kMicrobatches = 8, kSteps = 3;
 // chosen so that the gradient norm exceeds kClip in every step
 constexpr double kClip = 0.3, kStd = 0.2;
 
-std::vector<Microbatch> make_batch(int step) { return tiny_batch(step, kMicrobatches); }
+// Returns the micro-batches of a step, whose tokens are below `vocab`.
+std::vector<Microbatch> make_batch(int step, std::int64_t vocab) {
+    std::vector<Microbatch> batch = tiny_batch(step, kMicrobatches);
+    for (Microbatch& data : batch) {
+        data.tokens_BT.remainder_(vocab);
+        const at::Tensor targets_BT = data.targets_BT.remainder(vocab);
+        data.targets_BT = targets_BT.masked_fill(data.targets_BT.eq(ops::kIgnored), ops::kIgnored);
+    }
+    return batch;
+}
+
+// Returns a model whose heads and intermediate size 4 divides, but not its vocabulary. Tied models
+// also have the features of gemma.
+spec::ModelConfig split_model(bool tied) {
+    spec::ModelConfig config = tiny_model(tied);
+    config.heads = 8;
+    config.kv_heads = 4;
+    config.qkv_bias = config.out_bias = config.qk_norm = true;
+    if (!tied) return config;
+    config.post_norms = config.norm_adds_one = true;
+    config.embedding_scale = 4;
+    config.logit_soft_cap = 5;
+    config.activation = spec::Activation::GeluTanh;
+    return config;
+}
 
 // Records a step. Called by each stage; every stage reports the same numbers for the whole model.
 void note_step(Named& seen, int step, TrainStep& trainer, const StepResult& result) {
@@ -36,42 +61,48 @@ void note_step(Named& seen, int step, TrainStep& trainer, const StepResult& resu
     note(seen, prefix, trainer);
 }
 
-// Trains dp * pp ranks as threads and returns their final state.
-Named train(const plan::PipelineSchedule& schedule, int dp, bool tied) {
+// Trains dp * pp * tp ranks as threads and returns their final state.
+Named train(const spec::ModelConfig& config, const plan::PipelineSchedule& schedule, int dp,
+            int tp = 1) {
     EXPECT_TRUE(plan::check(schedule));
-    std::deque<LocalGroup> pp_groups, dp_groups, tie_groups;
-    for (int d = 0; d < dp; ++d) pp_groups.emplace_back(schedule.pp), tie_groups.emplace_back(2);
-    for (int p = 0; p < schedule.pp; ++p) dp_groups.emplace_back(dp);
+    std::deque<LocalGroup> pp_groups, dp_groups, tie_groups, tp_groups;
+    for (int i = 0; i < dp * tp; ++i) pp_groups.emplace_back(schedule.pp);
+    for (int i = 0; i < dp * tp; ++i) tie_groups.emplace_back(2);
+    for (int i = 0; i < schedule.pp * tp; ++i) dp_groups.emplace_back(dp);
+    for (int i = 0; i < schedule.pp * dp; ++i) tp_groups.emplace_back(tp);
     std::mutex mutex;
     Named seen;
-    auto rank_main = [&](int d, int p) {
+    auto rank_main = [&](int d, int p, int t) {
         at::set_num_threads(1);
-        LocalCommunicator pp(pp_groups[d], p), dp_comm(dp_groups[p], d);
-        LocalCommunicator tie(tie_groups[d], p == 0 ? 0 : 1);
-        const bool at_end = tied && schedule.pp > 1 && (p == 0 || p == schedule.pp - 1);
-        TrainStep trainer(tiny_model(tied), schedule, {pp, dp_comm, at_end ? &tie : nullptr},
+        LocalCommunicator pp(pp_groups[d * tp + t], p), dp_comm(dp_groups[p * tp + t], d);
+        LocalCommunicator tie(tie_groups[d * tp + t], p == 0 ? 0 : 1);
+        LocalCommunicator tp_comm(tp_groups[p * dp + d], t);
+        const bool at_end = config.tied && schedule.pp > 1 && (p == 0 || p == schedule.pp - 1);
+        TrainStep trainer(config, schedule, {pp, dp_comm, at_end ? &tie : nullptr, &tp_comm},
                           {.init = {.std = kStd, .dtype = at::kDouble},
                            .clip_grad = kClip,
                            .count_zeros = true,
                            .bucket_numel = 2000});
         for (int step = 0; step < kSteps; ++step) {
-            const auto batch = make_batch(step);
+            const auto batch = make_batch(step, config.vocab);
             const StepResult result = trainer.run(
                 std::span(batch).subspan(d * schedule.microbatches, schedule.microbatches), 1e-3);
             const std::lock_guard lock(mutex);
             if (d == dp - 1) note_step(seen, step, trainer, result);
         }
-        const auto held_out = make_batch(kSteps);
+        const auto held_out = make_batch(kSteps, config.vocab);
         const LossSum valid = trainer.evaluate(
             std::span(held_out).subspan(d * schedule.microbatches, schedule.microbatches));
-        if (d > 0 || p > 0) return;  // one rank is enough, because all ranks have the same values
+        if (d > 0 || p > 0 || t > 0)
+            return;  // one rank is enough, because all ranks have the same values
         const std::lock_guard lock(mutex);
         seen["valid.loss"] = at::scalar_tensor(valid.loss, at::kDouble);
         seen["valid.tokens"] = at::scalar_tensor(valid.tokens, at::kDouble);
     };
     std::vector<std::thread> ranks;
     for (int d = 0; d < dp; ++d)
-        for (int p = 0; p < schedule.pp; ++p) ranks.emplace_back(rank_main, d, p);
+        for (int p = 0; p < schedule.pp; ++p)
+            for (int t = 0; t < tp; ++t) ranks.emplace_back(rank_main, d, p, t);
     for (std::thread& rank : ranks) rank.join();
     return seen;
 }
@@ -86,22 +117,91 @@ double worst(const Named& seen, const Named& reference) {
     return result;
 }
 
+Named train_alone(const spec::ModelConfig& config) {
+    return train(config, plan::one_forward_one_backward(1, kMicrobatches), 1);
+}
+
 TEST(Layout, EveryLayoutTrainsAsOneRankDoes) {
     for (const bool tied : {false, true}) {
-        const Named reference = train(plan::one_forward_one_backward(1, kMicrobatches), 1, tied);
+        const spec::ModelConfig config = tiny_model(tied);
+        const Named reference = train_alone(config);
         for (const int dp : {1, 2}) {
             for (const int pp : {1, 2, 4}) {
                 const int m = kMicrobatches / dp;
                 const double errors[] = {
-                    worst(train(plan::gpipe(pp, 1, m), dp, tied), reference),
-                    worst(train(plan::one_forward_one_backward(pp, m), dp, tied), reference),
-                    worst(train(plan::interleaved(pp, 2, m).value(), dp, tied), reference),
-                    worst(train(plan::zero_bubble_h1(pp, m), dp, tied), reference)};
+                    worst(train(config, plan::gpipe(pp, 1, m), dp), reference),
+                    worst(train(config, plan::one_forward_one_backward(pp, m), dp), reference),
+                    worst(train(config, plan::interleaved(pp, 2, m).value(), dp), reference),
+                    worst(train(config, plan::zero_bubble_h1(pp, m), dp), reference)};
                 std::printf(
                     "tied %d dp %d pp %d: gpipe %.1e 1f1b %.1e interleaved %.1e zero-bubble %.1e\n",
                     tied, dp, pp, errors[0], errors[1], errors[2], errors[3]);
             }
         }
+    }
+}
+
+TEST(Layout, TensorParallelRanksTrainAsOneRankDoes) {
+    for (const bool tied : {false, true}) {
+        const spec::ModelConfig config = split_model(tied);
+        const Named reference = train_alone(config);
+        for (const int tp : {2, 4}) {
+            const int m = kMicrobatches;
+            const double errors[] = {
+                worst(train(config, plan::gpipe(1, 1, m), 1, tp), reference),
+                worst(train(config, plan::zero_bubble_h1(2, m), 1, tp), reference),
+                worst(train(config, plan::interleaved(2, 2, m / 2).value(), 2, tp), reference)};
+            std::printf("tied %d tp %d: alone %.1e pp 2 %.1e pp 2 dp 2 %.1e\n", tied, tp, errors[0],
+                        errors[1], errors[2]);
+        }
+    }
+}
+
+// SmolLM2's heads
+TEST(Layout, NineHeadsInThreeGroupsTrainOnThreeRanks) {
+    spec::ModelConfig config = tiny_model(true);
+    config.heads = 9;
+    config.kv_heads = 3;
+    config.intermediate = 39;
+    const plan::PipelineSchedule schedule = plan::one_forward_one_backward(2, kMicrobatches);
+    worst(train(config, schedule, 1, 3), train_alone(config));
+}
+
+TEST(Layout, ARankMayHaveNoTokenOfTheVocabulary) {
+    spec::ModelConfig config = split_model(false);
+    config.vocab = 5;  // 2, 2, 1 and 0 tokens
+    const plan::PipelineSchedule schedule = plan::gpipe(1, 1, kMicrobatches);
+    worst(train(config, schedule, 1, 4), train_alone(config));
+}
+
+TEST(Layout, WhatDoesNotDivideIsRefusedWithItsSizes) {
+    spec::ModelConfig config = tiny_model(false);
+    EXPECT_TRUE(check_tensor_parallel(config, 2));
+    config.intermediate = 42;
+    const auto refused = check_tensor_parallel(config, 4);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().message,
+              "tp 4 does not divide the model's key-value heads 2, intermediate size 42");
+}
+
+TEST(Layout, EveryTensorParallelRankStartsFromTheBitsOfTheWholeModel) {
+    const spec::ModelConfig config = split_model(false);
+    const auto drawn = [&](int tp) {
+        Named seen;
+        for (int rank = 0; rank < tp; ++rank) {
+            const Parameters p = make_parameters(
+                parameter_specs(config, {.layer_end = 2, .tp = tp, .tp_rank = rank}),
+                {.seed = 5, .std = 0.1, .dtype = at::kFloat});
+            for (std::size_t i = 0; i < p.specs.size(); ++i)
+                note_part(seen, p.specs[i].name, p.specs[i], p.weight[i]);
+        }
+        return seen;
+    };
+    const Named whole = drawn(1);
+    for (const int tp : {2, 4}) {
+        const Named joined = drawn(tp);
+        ASSERT_EQ(joined.size(), whole.size());
+        for (const auto& [name, tensor] : whole) EXPECT_TRUE(joined.at(name).equal(tensor)) << name;
     }
 }
 

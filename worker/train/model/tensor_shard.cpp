@@ -1,0 +1,82 @@
+#include "worker/train/model/tensor_shard.hpp"
+
+#include <utility>
+
+#include "common/check.hpp"
+
+namespace roll::train {
+namespace {
+
+using families::NativeTensor;
+using families::Operation;
+using families::Split;
+
+// Returns the description of a parameter by which worker/layout splits it.
+NativeTensor native_of(const spec::ModelConfig& c, const std::string& name,
+                       const std::vector<std::int64_t>& sizes) {
+    NativeTensor tensor;
+    tensor.name = name;
+    tensor.shape = {sizes.begin(), sizes.end()};
+    const auto source = [&](const char* part, std::int64_t rows) {
+        tensor::Shape shape = tensor.shape;
+        shape[0] = rows;
+        tensor.sources.push_back({part, std::move(shape)});
+    };
+    const auto is = [&](const char* suffix) { return name.ends_with(suffix); };
+    if (is("linear_qkv.weight") || is("linear_qkv.bias")) {
+        tensor.operation = Operation::Qkv;
+        tensor.split = Split::Column;
+        tensor.unit = c.head_dim;
+        source("q", c.heads * c.head_dim);
+        source("k", c.kv_heads * c.head_dim);
+        source("v", c.kv_heads * c.head_dim);
+        return tensor;
+    }
+    if (is("linear_fc1.weight")) {
+        tensor.operation = Operation::GateUp;
+        tensor.split = Split::Column;
+        source("gate", c.intermediate);
+        source("up", c.intermediate);
+        return tensor;
+    }
+    if (is("linear_proj.weight") || is("linear_fc2.weight")) tensor.split = Split::Row;
+    if (is("word_embeddings.weight") || is("output_layer.weight")) tensor.split = Split::Column;
+    source("whole", sizes[0]);
+    return tensor;
+}
+
+}  // namespace
+
+TensorShard tensor_shard(const spec::ModelConfig& config, const std::string& name,
+                         const std::vector<std::int64_t>& sizes, int tp, int rank) {
+    const NativeTensor tensor = native_of(config, name, sizes);
+    const bool partial =
+        name.ends_with("q_layernorm.weight") || name.ends_with("k_layernorm.weight");
+    if (tensor.split == Split::None) return {sizes, {}, partial};
+    const bool vocabulary = tensor.split == Split::Column && tensor.operation == Operation::Copy;
+    const std::int64_t padded = vocabulary ? vocabulary_rows(config, tp) * tp : 0;
+    auto slice = layout::slice_of(tensor, tp, rank, padded);
+    ROLL_CHECK(slice.has_value());
+    return {{slice->shape.begin(), slice->shape.end()}, std::move(slice->parts), partial};
+}
+
+Result<void> check_tensor_parallel(const spec::ModelConfig& config, int tp) {
+    std::string wrong;
+    const auto divides = [&](const char* what, std::int64_t size) {
+        if (size % tp == 0) return;
+        wrong += (wrong.empty() ? "" : ", ") + std::string(what) + " " + std::to_string(size);
+    };
+    divides("attention heads", config.heads);
+    divides("key-value heads", config.kv_heads);
+    divides("intermediate size", config.intermediate);
+    if (wrong.empty()) return {};
+    return fail(ErrorCode::InvalidArgument,
+                "tp " + std::to_string(tp) + " does not divide the model's " + wrong,
+                "choose a tp that divides each of these numbers");
+}
+
+std::int64_t vocabulary_rows(const spec::ModelConfig& config, int tp) {
+    return (config.vocab + tp - 1) / tp;
+}
+
+}  // namespace roll::train

@@ -1,0 +1,38 @@
+// Determines which part of a parameter one rank of a tensor-parallel group holds. The parts are
+// those of worker/layout, so that checkpoints of every layout name the same parts.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/error.hpp"
+#include "common/spec/model.hpp"
+#include "worker/layout/shards.hpp"
+
+namespace roll::train {
+
+// The part of a parameter that one rank holds.
+struct TensorShard {
+    std::vector<std::int64_t> sizes;
+    // The elements that the rank has of the whole tensor; its other elements are padding. Empty:
+    // each rank holds the whole tensor.
+    std::vector<layout::Part> parts;
+    // True: the gradient on a rank is only a summand, because the rank's heads use the parameter
+    bool partial = false;
+};
+
+// Returns the part of the parameter `name`, whose whole tensor has `sizes`. Requires that
+// check_tensor_parallel(config, tp) succeeds.
+TensorShard tensor_shard(const spec::ModelConfig& config, const std::string& name,
+                         const std::vector<std::int64_t>& sizes, int tp, int rank);
+
+// Fails with InvalidArgument if the model cannot be split over `tp` ranks. The message has each
+// size that `tp` does not divide.
+Result<void> check_tensor_parallel(const spec::ModelConfig& config, int tp);
+
+// Returns the number of rows of the embedding and of the output layer on each rank. The last ranks
+// may have rows of padding.
+std::int64_t vocabulary_rows(const spec::ModelConfig& config, int tp);
+
+}  // namespace roll::train

@@ -1,0 +1,54 @@
+#include "worker/train/model/vocabulary.hpp"
+
+#include <algorithm>
+
+#include <ATen/ATen.h>
+
+#include "worker/train/model/tensor_shard.hpp"
+#include "worker/train/ops/embedding.hpp"
+
+namespace roll::train {
+
+Vocabulary::Vocabulary(const spec::ModelConfig& config, Communicator* tp)
+    : tp_(tp != nullptr && tp->size() > 1 ? tp : nullptr) {
+    if (tp_ == nullptr) return;
+    const std::int64_t rows = vocabulary_rows(config, tp_->size());
+    begin_ = std::min(tp_->rank() * rows, config.vocab);
+    count_ = std::min(begin_ + rows, config.vocab) - begin_;
+}
+
+// Returns which tokens this rank has.
+at::Tensor Vocabulary::has(const at::Tensor& tokens_M) const {
+    return tokens_M.ge(begin_).logical_and_(tokens_M.lt(begin_ + count_));
+}
+
+at::Tensor Vocabulary::embedding(const at::Tensor& tokens_M, const at::Tensor& w_VC) const {
+    if (tp_ == nullptr) return ops::embedding(tokens_M, w_VC);
+    const at::Tensor absent_M = has(tokens_M).logical_not_();
+    at::Tensor x_MC = ops::embedding((tokens_M - begin_).masked_fill_(absent_M, 0), w_VC);
+    x_MC.masked_fill_(absent_M.unsqueeze(1), 0);
+    sum_over(*tp_, x_MC);
+    return x_MC;
+}
+
+void Vocabulary::embedding_backward_weight(const at::Tensor& dy_MC, const at::Tensor& tokens_M,
+                                           const at::Tensor& dw_VC, ops::Sum sum) const {
+    if (tp_ == nullptr) return ops::embedding_backward_weight(dy_MC, tokens_M, dw_VC, sum);
+    const at::Tensor rows = has(tokens_M).nonzero().flatten();
+    ops::embedding_backward_weight(dy_MC.index_select(0, rows),
+                                   tokens_M.index_select(0, rows) - begin_, dw_VC, sum);
+}
+
+ops::Head Vocabulary::head(const at::Tensor& w_VC, double soft_cap) const {
+    if (tp_ == nullptr) return {w_VC, soft_cap};
+    return {w_VC, soft_cap,
+            ops::VocabularyShard{begin_, count_, [tp = tp_](const at::Tensor& own_R3) {
+                                     return gather_over(*tp, own_R3);
+                                 }}};
+}
+
+void Vocabulary::sum_input_grad(const at::Tensor& dx_MC) const {
+    if (tp_ != nullptr) sum_over(*tp_, dx_MC);
+}
+
+}  // namespace roll::train
