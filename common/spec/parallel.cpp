@@ -6,7 +6,7 @@
 namespace roll::spec {
 namespace {
 
-constexpr std::array<std::pair<const char*, Schedule>, 5> kSchedules{
+constexpr std::array<std::pair<const char*, Schedule>, 5> kPipelineNames{
     {{"auto", Schedule::Auto},
      {"1f1b", Schedule::OneForwardOneBackward},
      {"interleaved", Schedule::Interleaved},
@@ -16,13 +16,13 @@ constexpr std::array<std::pair<const char*, Schedule>, 5> kSchedules{
 }  // namespace
 
 const char* name_of(Schedule schedule) {
-    for (const auto& [name, value] : kSchedules)
+    for (const auto& [name, value] : kPipelineNames)
         if (value == schedule) return name;
     return "";
 }
 
 std::optional<Schedule> schedule_named(std::string_view name) {
-    for (const auto& [known, value] : kSchedules)
+    for (const auto& [known, value] : kPipelineNames)
         if (known == name) return value;
     return std::nullopt;
 }

@@ -16,6 +16,8 @@ std::optional<Schedule> schedule_named(std::string_view name);
 struct ParallelSpec {
     int dp = 1, tp = 1, pp = 1, vpp = 1, cp = 1, ep = 1;
     Schedule schedule = Schedule::Auto;  // order of the pipeline's micro-batches
+    // Number of layers of the first and the last pipeline stage; 0: as many as the other stages
+    int first_layers = 0, last_layers = 0;
 };
 
 }  // namespace roll::spec

@@ -3,6 +3,34 @@
 #include <fmt/format.h>
 
 namespace roll::spec {
+namespace {
+
+// Returns true if Megatron can divide the layers: stages without a number of their own have equally
+// many, and the chunks of a stage have equally many.
+bool divide(std::int64_t layers, const ParallelSpec& p) {
+    const std::int64_t others = p.pp - (p.first_layers > 0) - (p.last_layers > 0);
+    const std::int64_t rest = layers - p.first_layers - p.last_layers;
+    if (others < 0 || rest < 0 || (others == 0 ? rest : rest % others) != 0) return false;
+    const std::int64_t each = others == 0 ? 0 : rest / others;
+    return each % p.vpp == 0 && p.first_layers % p.vpp == 0 && p.last_layers % p.vpp == 0;
+}
+
+Problem undivided(std::int64_t layers, const ParallelSpec& p) {
+    if (p.first_layers == 0 && p.last_layers == 0)
+        return {"parallel.pp", fmt::format("is {} and vpp is {}, so the {} layers of the model "
+                                           "(num_hidden_layers) must be a multiple of {}; or set "
+                                           "parallel.first_layers or parallel.last_layers",
+                                           p.pp, p.vpp, layers, std::int64_t{p.pp} * p.vpp)};
+    return {
+        "parallel.pp",
+        fmt::format("is {}, vpp {}, first_layers {} and last_layers {}, which do not divide the "
+                    "{} layers of the model (num_hidden_layers): the stages that first_layers "
+                    "and last_layers do not name need equally many layers, and each stage a "
+                    "multiple of vpp",
+                    p.pp, p.vpp, p.first_layers, p.last_layers, layers)};
+}
+
+}  // namespace
 
 std::vector<Problem> pipeline_problems(const ParallelSpec& p, const PipelineSizes& sizes) {
     std::vector<Problem> problems;
@@ -41,12 +69,7 @@ std::vector<Problem> pipeline_problems(const ParallelSpec& p, const PipelineSize
                         "micro_batch_size / dp) are not a multiple of pp {}; change these sizes, "
                         "or set vpp to 1",
                         p.vpp, *sizes.microbatches, p.pp));
-    const std::int64_t parts = std::int64_t{p.pp} * p.vpp;
-    if (sizes.layers && *sizes.layers % parts != 0)
-        refuse("parallel.pp",
-               fmt::format("is {} and vpp is {}, so the {} layers of the model (num_hidden_layers) "
-                           "must be a multiple of {}",
-                           p.pp, p.vpp, *sizes.layers, parts));
+    if (sizes.layers && !divide(*sizes.layers, p)) problems.push_back(undivided(*sizes.layers, p));
     return problems;
 }
 

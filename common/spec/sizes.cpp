@@ -81,6 +81,10 @@ void check_pipeline(const Json& document, std::optional<std::int64_t> dp,
     ParallelSpec parallel;
     parallel.pp = static_cast<int>(pp.value_or(1));
     parallel.vpp = static_cast<int>(vpp.value_or(1));
+    const auto first = positive(document, "/parallel/first_layers");
+    const auto last = positive(document, "/parallel/last_layers");
+    parallel.first_layers = static_cast<int>(std::min<std::int64_t>(first.value_or(0), kLargest));
+    parallel.last_layers = static_cast<int>(std::min<std::int64_t>(last.value_or(0), kLargest));
     if (schedule.is_string())
         parallel.schedule = schedule_named(schedule.get<std::string>()).value_or(Schedule::Auto);
     PipelineSizes sizes{.layers = positive(document, "/model/num_hidden_layers"),

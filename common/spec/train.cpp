@@ -164,6 +164,8 @@ Result<ParallelSpec> read_parallel(const Json& json, const Json& resources_json)
     parallel.vpp = reader.get_or("vpp", 1);
     parallel.cp = reader.get_or("cp", 1);
     parallel.ep = reader.get_or("ep", 1);
+    parallel.first_layers = reader.get_or("first_layers", 0);
+    parallel.last_layers = reader.get_or("last_layers", 0);
     const auto schedule = reader.get_or<std::string>("schedule", "auto");
     const int others = parallel.tp * parallel.pp * parallel.cp;
     if (others < 1) return fail(ErrorCode::InvalidArgument, "parallel: an axis is less than 1");

@@ -15,11 +15,6 @@ std::int64_t main_bytes(spec::Precision precision) {
     return precision == spec::Precision::Fp64 ? 8 : 4;
 }
 
-// Returns the bytes per element of the weights with which the model computes.
-std::int64_t element_bytes(spec::Precision precision) {
-    return precision == spec::Precision::Bf16 ? 2 : main_bytes(precision);
-}
-
 // Returns the memory, in bytes, of the program with an almost empty model, as measured by
 // memory_test.py.
 std::int64_t program_bytes(spec::Precision precision) {
@@ -70,6 +65,10 @@ double positions_seen(double length, double window) {
 
 }  // namespace
 
+std::int64_t element_bytes(spec::Precision precision) {
+    return precision == spec::Precision::Bf16 ? 2 : main_bytes(precision);
+}
+
 std::int64_t parameter_count(const spec::ModelConfig& m) {
     const std::int64_t embeddings = (m.tied ? 1 : 2) * m.vocab * m.hidden;
     return embeddings + m.layers * layer_parameters(m) + m.hidden;
@@ -101,10 +100,19 @@ FlopsPerToken flops_per_token(const spec::ModelConfig& m, std::span<const std::i
             3 * (2 * products + score * full / tokens) - kept};
 }
 
+std::int64_t part_parameters(const spec::ModelConfig& m, const StagePart& part) {
+    const std::int64_t vocabulary = m.vocab * m.hidden;
+    std::int64_t count = part.layers * layer_parameters(m);
+    if (part.first) count += vocabulary;
+    if (part.last) count += m.hidden + (m.tied && part.first ? 0 : vocabulary);
+    return count;
+}
+
 MemoryBytes memory_bytes(const spec::ModelConfig& m, const spec::TrainSpec& spec,
                          const Held& held) {
     const std::int64_t live = held.live;
-    const std::int64_t element = element_bytes(spec.precision), count = parameter_count(m);
+    const StagePart part = held.part.value_or(StagePart{m.layers, 1, true, true, held.frozen});
+    const std::int64_t element = element_bytes(spec.precision), count = part_parameters(m, part);
     const std::int64_t tokens = spec.micro_batch_size * spec.seq_length;
     MemoryBytes bytes;
     const std::int64_t main = main_bytes(spec.precision);
@@ -118,11 +126,14 @@ MemoryBytes memory_bytes(const spec::ModelConfig& m, const spec::TrainSpec& spec
     // The activations may use the gradients' memory only if there is one micro-batch, because that
     // memory is free only for the first. With frozen parameters they may not use it, because these
     // have no gradients.
-    const bool spare = spec.microbatches() == 1 && held.frozen == 0 && !held.on_gpu;
-    const std::int64_t none = spare ? m.layers : 0;
-    SpareRoom room(m.vocab * m.hidden * main, layer_parameters(m) * main, none);
+    const bool spare =
+        spec.microbatches() == 1 && held.frozen == 0 && !held.on_gpu && part.chunks == 1;
+    const std::int64_t layers = part.layers / part.chunks;  // whose activations are saved together
+    const std::int64_t none = spare ? layers : 0;
+    const std::int64_t embedding = part.first ? m.vocab * m.hidden * main : 0;
+    SpareRoom room(embedding, layer_parameters(m) * main, none);
     bytes.activations = live * tokens * m.hidden * element;
-    for (std::int64_t layer = 0; layer < m.layers; ++layer) {
+    for (std::int64_t layer = 0; layer < layers; ++layer) {
         const bool segments = spec.data.documents_apart;
         bytes.activations += live * tokens * layer_saved_elsewhere(m, segments) * element;
         for (const std::int64_t size : layer_saved(m, segments))
@@ -131,15 +142,17 @@ MemoryBytes memory_bytes(const spec::ModelConfig& m, const spec::TrainSpec& spec
     }
     const std::int64_t logits = tokens * m.vocab * element;
     const std::int64_t block = logits / ((logits + kLogitsBlockBytes - 1) / kLogitsBlockBytes);
-    const bool fits = spare && room.take(m.layers, block).has_value();
-    const std::int64_t loss = (fits ? 0 : block) + 2 * tokens * m.hidden * element;
+    const bool fits = spare && room.take(layers, block).has_value();
+    const std::int64_t head = (fits ? 0 : block) + 2 * tokens * m.hidden * element;
+    const std::int64_t loss = part.last ? head : 0;
     // Temporary results: ATen's gelu keeps its own, and segments copy the whole q, k, v.
     const std::int64_t steps = m.activation == spec::Activation::GeluTanh ? 6 : 4;
     const std::int64_t qkv =
         spec.data.documents_apart ? (m.heads + 2 * m.kv_heads) * m.head_dim : 0;
     const std::int64_t layer = tokens * (2 * m.hidden + steps * m.intermediate + qkv) * element;
     bytes.workspace = std::max(loss, layer);
-    bytes.snapshot = (count + 2 * moving) * main;
+    const std::int64_t all = parameter_count(m);
+    if (part.first) bytes.snapshot = (all + 2 * (all - part.frozen_of_model)) * main;
     bytes.program = held.on_gpu ? 0 : program_bytes(spec.precision);
     return bytes;
 }

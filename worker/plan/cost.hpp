@@ -2,12 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "common/spec/model.hpp"
 #include "common/spec/train.hpp"
 
 namespace roll::plan {
+
+// Returns the bytes per element of weights and activations with which the model computes.
+std::int64_t element_bytes(spec::Precision precision);
 
 std::int64_t parameter_count(const spec::ModelConfig& model);
 
@@ -30,7 +34,7 @@ FlopsPerToken flops_per_token(const spec::ModelConfig& model, std::int64_t seq_l
 FlopsPerToken flops_per_token(const spec::ModelConfig& model, std::span<const std::int64_t> lengths,
                               std::int64_t frozen = 0);
 
-// Bytes on one rank that holds the whole model.
+// Bytes on one rank, which holds the whole model or the chunks of a pipeline stage.
 // - `program`: memory of the program with an almost empty model: code, LibTorch, thread stacks. 0
 //   on a GPU, because CUDA's own memory is unknown.
 // - `activations`: values saved from forward to backward by `live` micro-batches. On a CPU, with
@@ -38,7 +42,8 @@ FlopsPerToken flops_per_token(const spec::ModelConfig& model, std::span<const st
 //   memory (spare_room.hpp) and do not count.
 // - `workspace`: temporary memory at the peak. The peak is at the loss, for a block of logits with
 //   its input and output rows, or in a layer's backward, for the gradient of its widest product.
-// - `snapshot`: the copy from which a checkpoint is written while training continues.
+// - `snapshot`: the copy of the whole model from which a checkpoint is written while training
+//   continues; 0 on a stage that does not write.
 struct MemoryBytes {
     std::int64_t weights = 0;
     // Bytes of the optimizer's copy of the weights that exceed `weights`
@@ -54,11 +59,23 @@ struct MemoryBytes {
                program;
     }
 };
+// The part of a model that a pipeline stage holds.
+struct StagePart {
+    std::int64_t layers = 0;  // of all its chunks
+    int chunks = 1;
+    bool first = true, last = true;    // has the embedding; has the output layer
+    std::int64_t frozen_of_model = 0;  // number of frozen elements of the whole model
+};
+// Returns the number of parameters of a stage. A tied embedding counts on both of its stages.
+std::int64_t part_parameters(const spec::ModelConfig& model, const StagePart& part);
+
 struct Held {
-    int live = 1;  // number of micro-batches whose activations are in memory at once
+    // number of micro-batches whose activations are in memory at once, counted in each chunk
+    int live = 1;
     // Number of frozen elements of weights; they have no moments, and no gradients on a CPU
     std::int64_t frozen = 0;
     bool on_gpu = false;
+    std::optional<StagePart> part = std::nullopt;  // nullopt: the whole model
 };
 MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& spec,
                          const Held& held);

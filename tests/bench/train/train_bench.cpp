@@ -81,7 +81,7 @@ Shape shape_of(const std::string& name) {
 // Returns the seconds to load the weights, including the allocation of their memory.
 double load_seconds(const Shape& shape, at::ScalarType dtype) {
     const auto began = std::chrono::steady_clock::now();
-    const ChunkSpec whole = split_layers(shape.config, 0, 1);
+    const ChunkSpec whole = whole_chunk(shape.config);
     Parameters parameters = make_parameters(parameter_specs(shape.config, whole),
                                             {.dtype = dtype, .draw = false, .gradients = false});
     load_weights(shape.directory, parameters);

@@ -215,7 +215,7 @@ TEST_F(ParseJob, RefusesSizesThatCannotWork) {
         {"/parallel",
          {{"pp", 2}, {"vpp", 2}},
          "parallel.pp is 2 and vpp is 2, so the 2 layers of the model (num_hidden_layers) must be "
-         "a multiple of 4\n"},
+         "a multiple of 4; or set parallel.first_layers or parallel.last_layers\n"},
         {"/train/global_batch_size", 6,
          "train.global_batch_size is 6; allowed: a multiple of micro_batch_size 2 x dp 2 = 4\n"},
         {"/model/num_key_value_heads", 3,

@@ -25,7 +25,14 @@ TEST(Pipeline, AcceptsStagesThatDivideLayersAndMicrobatches) {
 TEST(Pipeline, RefusesWhatDoesNotDivideWithTheNumbers) {
     EXPECT_EQ(problems({.pp = 4}, {.layers = 30}),
               "parallel.pp is 4 and vpp is 1, so the 30 layers of the model (num_hidden_layers) "
-              "must be a multiple of 4\n");
+              "must be a multiple of 4; or set parallel.first_layers or parallel.last_layers\n");
+    const ParallelSpec uneven{.pp = 4, .first_layers = 7, .last_layers = 7};
+    EXPECT_EQ(problems(uneven, {.layers = 30}), "");
+    EXPECT_EQ(problems(uneven, {.layers = 31}),
+              "parallel.pp is 4, vpp 1, first_layers 7 and last_layers 7, which do not divide the "
+              "31 layers of the model (num_hidden_layers): the stages that first_layers and "
+              "last_layers do not name need equally many layers, and each stage a multiple of "
+              "vpp\n");
     EXPECT_EQ(problems({.pp = 2, .vpp = 3}, {.microbatches = 3}),
               "parallel.vpp is 3, but the 3 micro-batches of a replica (global_batch_size / "
               "micro_batch_size / dp) are not a multiple of pp 2; change these sizes, or set vpp "

@@ -46,7 +46,7 @@ at::Tensor read(const tensor::SafetensorsFile& file, const std::string& name) {
 Json check_loading(const fs::path& directory, const ModelSetup& setup, at::ScalarType dtype) {
     const double before = peak_mib();
     const auto start = std::chrono::steady_clock::now();
-    Chunk model(setup.config, split_layers(setup.config, 0, 1),
+    Chunk model(setup.config, whole_chunk(setup.config),
                 {.dtype = dtype, .draw = false, .gradients = false});
     load_weights(directory, model.parameters());
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
@@ -90,7 +90,7 @@ int main(const fs::path& directory, const std::string& precision, const fs::path
     const at::ScalarType dtype = precision == "fp64" ? at::kDouble : at::kFloat;
     const ModelSetup setup = setup_model(directory);
     Json json = check_loading(directory, setup, dtype);
-    Chunk model(setup.config, split_layers(setup.config, 0, 1), {.dtype = dtype, .draw = false});
+    Chunk model(setup.config, whole_chunk(setup.config), {.dtype = dtype, .draw = false});
     load_weights(directory, model.parameters());
     const auto file = tensor::SafetensorsFile::open(told / "told.safetensors").value();
     const at::Tensor ids = read(file, "ids").to(at::kLong);

@@ -56,7 +56,7 @@ class Told {
 
 // Returns the tensors of a directory in the layout of the trainer's parameters.
 Parameters read(const fs::path& directory, const spec::ModelConfig& config) {
-    Parameters p = make_parameters(parameter_specs(config, split_layers(config, 0, 1)),
+    Parameters p = make_parameters(parameter_specs(config, whole_chunk(config)),
                                    {.dtype = at::kDouble, .draw = false});
     load_weights(directory, p);
     return p;
@@ -179,7 +179,7 @@ TEST_F(Oracle, GeneratesWhatTransformersDoes) {
         SCOPED_TRACE(path.filename());
         const Told told(path);
         const spec::ModelConfig config = setup_model(path / "weight").config;
-        Chunk model(config, split_layers(config, 0, 1), {.dtype = at::kDouble, .draw = false});
+        Chunk model(config, whole_chunk(config), {.dtype = at::kDouble, .draw = false});
         load_weights(path / "weight", model.parameters());
         const at::Tensor prompt = told.get("prompt")[0].to(at::kLong),
                          greedy = told.get("greedy")[0].to(at::kLong);

@@ -71,6 +71,8 @@ Trainer::Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, Tra
     options.clip_grad = spec_.optimizer.clip_grad;
     options.count_zeros = spec_.metrics.grad_zeros;
     options.normalize = spec_.normalize;
+    options.first_layers = spec_.parallel.first_layers;
+    options.last_layers = spec_.parallel.last_layers;
     step_.emplace(model_.config, schedule_, Groups{*pp_, *dp_, tie_.get()}, options);
     const std::vector<ParameterSpec> specs = specs_of(step_->whole());
     const std::int64_t frozen = count_frozen(spec_.model.freeze, specs);

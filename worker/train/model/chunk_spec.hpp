@@ -21,12 +21,20 @@ struct ChunkSpec {
     int tp_rank = 0;
 };
 
-// Returns the part of the model that pipeline stage `stage` of `stages` holds, with the layers
-// split as evenly as possible.
-inline ChunkSpec split_layers(const spec::ModelConfig& config, int stage, int stages) {
-    return {stage * config.layers / stages, (stage + 1) * config.layers / stages, stage == 0,
-            stage == stages - 1};
-}
+inline ChunkSpec whole_chunk(const spec::ModelConfig& config) { return {0, config.layers}; }
+
+// How a pipeline divides the layers of a model: among `pp` stages of `vpp` chunks.
+struct StageSplit {
+    int pp = 1;
+    int vpp = 1;
+    // Number of layers of the first and the last stage; 0: as many as the other stages
+    int first_layers = 0;
+    int last_layers = 0;
+};
+
+// Returns the chunks in the order of forward: chunk number c * pp + p is chunk c of stage p. They
+// are those of layout::split_layers(). Throws RankFailure(invalid) if the layers do not divide.
+std::vector<ChunkSpec> stage_chunks(const spec::ModelConfig& config, const StageSplit& split);
 
 // The input of one forward pass: B sequences of T positions. The tensors are int64 and contiguous.
 struct Microbatch {

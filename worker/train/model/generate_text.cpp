@@ -43,8 +43,7 @@ std::string generate_text(const std::filesystem::path& directory, const std::str
     if (!setup.tokenizer)
         throw RankFailure(
             2, directory.string() + " has no tokenizer.json; copy the model's tokenizer into it");
-    Chunk model(setup.config, split_layers(setup.config, 0, 1),
-                {.draw = false, .gradients = false});
+    Chunk model(setup.config, whole_chunk(setup.config), {.draw = false, .gradients = false});
     load_weights(directory, model.parameters());
     return continue_text(model, *setup.tokenizer, prompt, options);
 }

@@ -156,7 +156,7 @@ void resize_vocabulary(ModelSetup& setup, std::int64_t rows, const families::Fam
 std::vector<std::pair<std::string, std::vector<std::int64_t>>> tensors_of(
     const spec::ModelConfig& config) {
     std::vector<std::pair<std::string, std::vector<std::int64_t>>> tensors;
-    for (const ParameterSpec& spec : parameter_specs(config, split_layers(config, 0, 1)))
+    for (const ParameterSpec& spec : parameter_specs(config, whole_chunk(config)))
         tensors.emplace_back(spec.name, spec.sizes);
     return tensors;
 }
@@ -256,7 +256,7 @@ std::int64_t count_frozen(const std::vector<std::string>& freeze,
 
 std::int64_t frozen_factors(const spec::TrainSpec& spec, const spec::ModelConfig& model) {
     std::int64_t frozen = 0;
-    for (const ParameterSpec& one : parameter_specs(model, split_layers(model, 0, 1))) {
+    for (const ParameterSpec& one : parameter_specs(model, whole_chunk(model))) {
         const bool looked_up = one.name.starts_with("embedding.") && !model.tied;
         if (one.sizes.size() < 2 || looked_up || !matches_any(spec.model.freeze, one.name))
             continue;

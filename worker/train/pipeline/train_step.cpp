@@ -19,11 +19,12 @@ TrainStep::TrainStep(const spec::ModelConfig& config, const plan::PipelineSchedu
     : schedule_(schedule),
       tied_(config.tied),
       groups_(groups),
-      options_(options),
-      whole_(whole_model(config, schedule.pp, schedule.vp, options.init.freeze)) {
+      options_(options) {
+    const std::vector<ChunkSpec> parts =
+        stage_chunks(config, {schedule.pp, schedule.vp, options.first_layers, options.last_layers});
+    whole_ = whole_model(config, parts, schedule.pp, options.init.freeze);
     for (int chunk = 0; chunk < schedule.vp; ++chunk) {
-        ChunkSpec part =
-            split_layers(config, chunk * schedule.pp + groups.pp.rank(), schedule.pp * schedule.vp);
+        ChunkSpec part = parts[chunk * schedule.pp + groups.pp.rank()];
         if (groups.tp != nullptr) {
             part.tp = groups.tp->size();
             part.tp_rank = groups.tp->rank();

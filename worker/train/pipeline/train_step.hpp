@@ -36,6 +36,8 @@ struct TrainOptions {
     double clip_grad = 1.0;  // maximum global norm of the gradient; 0: no clipping
     bool count_zeros = false;
     spec::Normalize normalize = spec::Normalize::Step;
+    // Number of layers of the first and the last stage; 0: as many as the other stages
+    int first_layers = 0, last_layers = 0;
     std::int64_t bucket_numel = 0;  // elements per gradient bucket; 0: plan::default_bucket_numel
 };
 

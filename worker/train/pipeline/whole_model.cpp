@@ -4,17 +4,18 @@
 
 namespace roll::train {
 
-std::vector<WholeParameter> whole_model(const spec::ModelConfig& config, int pp, int vpp,
+std::vector<WholeParameter> whole_model(const spec::ModelConfig& config,
+                                        std::span<const ChunkSpec> chunks, int pp,
                                         const std::vector<std::string>& freeze) {
     std::vector<WholeParameter> whole;
-    for (int stage = 0; stage < pp * vpp; ++stage) {
-        const ChunkSpec part = split_layers(config, stage, pp * vpp);
+    for (int number = 0; number < std::ssize(chunks); ++number) {
+        const ChunkSpec& part = chunks[number];
         std::vector<ParameterSpec> specs = parameter_specs(config, part);
         if (config.tied && part.post && !part.pre) specs.pop_back();
         mark_frozen(specs, freeze);
         for (std::size_t i = 0; i < specs.size(); ++i)
             whole.push_back(
-                {std::move(specs[i]), stage % pp, static_cast<std::size_t>(stage / pp), i});
+                {std::move(specs[i]), number % pp, static_cast<std::size_t>(number / pp), i});
     }
     return whole;
 }

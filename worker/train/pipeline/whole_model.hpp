@@ -19,9 +19,11 @@ struct WholeParameter {
     std::size_t index = 0;  // parameter of this chunk
 };
 
-// Returns all parameters in the order of forward, for pp stages of vpp chunks. A tied embedding is
-// listed once, on the first stage. `freeze`: globs of the names of frozen parameters.
-std::vector<WholeParameter> whole_model(const spec::ModelConfig& config, int pp, int vpp,
+// Returns all parameters in the order of forward, for the chunks of `pp` stages (stage_chunks()). A
+// tied embedding is listed once, on the first stage. `freeze`: globs of the names of frozen
+// parameters.
+std::vector<WholeParameter> whole_model(const spec::ModelConfig& config,
+                                        std::span<const ChunkSpec> chunks, int pp,
                                         const std::vector<std::string>& freeze);
 
 std::vector<ParameterSpec> specs_of(const std::vector<WholeParameter>& whole);

@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "worker/plan/cost.hpp"
+#include "worker/plan/mesh.hpp"
 #include "worker/plan/pipeline_schedule.hpp"
 #include "worker/train/model/model_setup.hpp"
 #include "worker/train/process/failure.hpp"
@@ -29,11 +30,62 @@ OrderedJson memory_json(const plan::MemoryBytes& bytes) {
             {"total", bytes.total()}};
 }
 
-OrderedJson ranks_json(const spec::TrainSpec& spec) {
+OrderedJson ranks_json(const plan::Mesh& mesh) {
     OrderedJson ranks = OrderedJson::array();
-    for (int rank = 0; rank < spec.parallel.dp; ++rank)
-        ranks.push_back({{"rank", rank}, {"dp", rank}, {"tp", 0}, {"pp", 0}, {"cp", 0}});
+    for (int rank = 0; rank < mesh.world_size(); ++rank) {
+        const plan::Place place = mesh.place(rank);
+        ranks.push_back({{"rank", rank},
+                         {"dp", place.dp},
+                         {"tp", place.tp},
+                         {"pp", place.pp},
+                         {"cp", place.cp}});
+    }
     return ranks;
+}
+
+// The chunks of a model in the order of forward, and the memory of the rank of each stage.
+struct Stages {
+    std::vector<ChunkSpec> chunks;
+    std::vector<plan::MemoryBytes> memory;
+};
+
+Stages stages_of(const spec::TrainSpec& spec, const spec::ModelConfig& model,
+                 const std::vector<int>& live_max, bool on_gpu) {
+    const spec::ParallelSpec& p = spec.parallel;
+    Stages stages{stage_chunks(model, {p.pp, p.vpp, p.first_layers, p.last_layers}), {}};
+    std::vector<ParameterSpec> whole = parameter_specs(model, whole_chunk(model));
+    mark_frozen(whole, spec.model.freeze);
+    for (int stage = 0; stage < p.pp; ++stage) {
+        plan::StagePart part{.layers = 0,
+                             .chunks = p.vpp,
+                             .first = stage == 0,
+                             .last = stage == p.pp - 1,
+                             .frozen_of_model = numel(whole) - trainable_numel(whole)};
+        std::int64_t frozen = 0;
+        for (int chunk = 0; chunk < p.vpp; ++chunk) {
+            const ChunkSpec& held = stages.chunks[chunk * p.pp + stage];
+            std::vector<ParameterSpec> specs = parameter_specs(model, held);
+            mark_frozen(specs, spec.model.freeze);
+            frozen += numel(specs) - trainable_numel(specs);
+            part.layers += held.layer_end - held.layer_begin;
+        }
+        stages.memory.push_back(
+            plan::memory_bytes(model, spec, {live_max[stage], frozen, on_gpu, part}));
+    }
+    return stages;
+}
+
+OrderedJson stages_json(const Stages& stages, int pp) {
+    OrderedJson json = OrderedJson::array();
+    for (int i = 0; i < std::ssize(stages.chunks); ++i) {
+        const ChunkSpec& chunk = stages.chunks[i];
+        json.push_back({{"stage", i % pp},
+                        {"layers", {chunk.layer_begin, chunk.layer_end}},
+                        {"embedding", chunk.pre},
+                        {"loss", chunk.post}});
+        if (std::ssize(stages.chunks) > pp) json.back()["chunk"] = i / pp;
+    }
+    return json;
 }
 
 // Returns a number as text, with the largest unit in which it is at least 1: "458 MiB", "5.7 M".
@@ -73,6 +125,12 @@ std::string layers_text(const OrderedJson& range) {
     return "layers " + std::to_string(begin) + " to " + std::to_string(end - 1);
 }
 
+std::string stage_text(const OrderedJson& stage) {
+    return "stage " + stage["stage"].dump() + "     " + layers_text(stage["layers"]) +
+           (stage["embedding"].get<bool>() ? ", embedding" : "") +
+           (stage["loss"].get<bool>() ? ", loss" : "") + "\n";
+}
+
 std::string memory_text(const OrderedJson& memory) {
     std::string text = bytes_text(memory["total"]) + " a rank" +
                        (memory["program"] == 0 ? ", without CUDA's own memory:" : ":");
@@ -97,7 +155,7 @@ OrderedJson time_json(const spec::TrainSpec& spec, double flop, bool on_gpu) {
     const double peak = spec.peak_tflops > 0 ? spec.peak_tflops * 1e12
                                              : measure_peak_flops(dtype_of(spec.precision));
     time["peak_tflops_per_rank"] = peak / 1e12;
-    time["seconds"] = flop / (kMfuAssumed * peak * spec.parallel.dp);
+    time["seconds"] = flop / (kMfuAssumed * peak * spec.parallel.dp * spec.parallel.pp);
     return time;
 }
 
@@ -117,31 +175,34 @@ std::string time_text(const OrderedJson& time, const OrderedJson& ranks) {
 OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu) {
     check_spec(spec, on_gpu);
     const spec::ModelConfig model = setup_model(spec, {}).config;
-    const auto schedule = plan::one_forward_one_backward(1, static_cast<int>(spec.microbatches()));
+    check_stages(spec, model.layers);
+    const spec::ParallelSpec& p = spec.parallel;
+    const plan::Mesh mesh = need(plan::Mesh::make(p, p.dp * p.pp));
+    const plan::PipelineSchedule schedule = need(plan::schedule_of(p, spec.microbatches()));
     const plan::ScheduleReport report = need(plan::check(schedule));
     const plan::FlopsPerToken flops =
         plan::flops_per_token(model, spec.seq_length, frozen_factors(spec, model));
     const std::int64_t frozen =
-        count_frozen(spec.model.freeze, parameter_specs(model, split_layers(model, 0, 1)));
+        count_frozen(spec.model.freeze, parameter_specs(model, whole_chunk(model)));
     const plan::CheckpointBytes disk = plan::checkpoint_bytes(model, spec.precision, frozen);
+    const Stages stages = stages_of(spec, model, report.live_max, on_gpu);
     const plan::MemoryBytes memory =
-        plan::memory_bytes(model, spec, {report.live_max.front(), frozen, on_gpu});
+        *std::ranges::max_element(stages.memory, {}, &plan::MemoryBytes::total);
     OrderedJson json;
     json["schema"] = "roll.plan/1";
     json["name"] = spec.name;
     json["family"] = model.family;
     json["parameters"] = plan::parameter_count(model);
     json["frozen_parameters"] = frozen;
-    json["mesh"] = {{"world_size", spec.parallel.dp},
-                    {"dp", spec.parallel.dp},
-                    {"tp", 1},
-                    {"pp", 1},
-                    {"vpp", 1},
-                    {"cp", 1},
-                    {"ep", 1}};
-    json["ranks"] = ranks_json(spec);
-    json["stages"] = OrderedJson::array(
-        {{{"stage", 0}, {"layers", {0, model.layers}}, {"embedding", true}, {"loss", true}}});
+    json["mesh"] = {{"world_size", mesh.world_size()},
+                    {"dp", p.dp},
+                    {"tp", p.tp},
+                    {"pp", p.pp},
+                    {"vpp", p.vpp},
+                    {"cp", p.cp},
+                    {"ep", p.ep}};
+    json["ranks"] = ranks_json(mesh);
+    json["stages"] = stages_json(stages, p.pp);
     json["pipeline"] = {{"microbatches", schedule.microbatches},
                         {"live_max", report.live_max},
                         {"bubble", report.bubble},
@@ -150,11 +211,19 @@ OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu) {
     json["tokens_per_step"] = spec.global_batch_size * spec.seq_length;
     json["flops_per_token"] = {{"causal", flops.causal}, {"full", flops.full}};
     json["memory_per_rank_bytes"] = memory_json(memory);
+    for (const plan::MemoryBytes& bytes : stages.memory)
+        if (p.pp > 1) json["memory_per_stage_bytes"].push_back(memory_json(bytes));
     // A ring all-reduce sends almost twice the bytes that it sums. It sums the gradients of trained
     // parameters, which are as large as one of the two moments.
-    const double dp = spec.parallel.dp;
+    const double dp = p.dp;
     json["communication_bytes_per_step"] = {
         {"gradients", std::llround((dp - 1) / dp * static_cast<double>(memory.moments))}};
+    // A stage between two others sends and receives activations, and their gradients.
+    const std::int64_t rows = spec.micro_batch_size * spec.seq_length * spec.microbatches();
+    const std::int64_t edges = p.pp == 1 ? 0 : std::ssize(stages.chunks) - 1;
+    if (edges > 0)
+        json["communication_bytes_per_step"]["activations"] =
+            2 * rows * model.hidden * plan::element_bytes(spec.precision) * edges;
     const double flop = flops.causal * static_cast<double>(spec.global_batch_size) *
                         static_cast<double>(spec.seq_length * spec.steps);
     json["time"] = time_json(spec, flop, on_gpu);
@@ -172,11 +241,9 @@ std::string plan_text(const OrderedJson& p) {
     if (p["frozen_parameters"] != 0)
         text += ", " + count_text(p["frozen_parameters"]) + " of them frozen";
     text += "\n";
-    text += "mesh        dp " + mesh["dp"].dump() +
-            " x pp 1 x cp 1 x tp 1 = " + mesh["world_size"].dump() + " ranks\n";
-    for (const auto& stage : p["stages"])
-        text += "stage " + stage["stage"].dump() + "     " + layers_text(stage["layers"]) +
-                ", embedding, loss\n";
+    text += "mesh        dp " + mesh["dp"].dump() + " x pp " + mesh["pp"].dump() +
+            " x cp 1 x tp 1 = " + mesh["world_size"].dump() + " ranks\n";
+    for (const auto& stage : p["stages"]) text += stage_text(stage);
     text += "a step      " + count_text(p["tokens_per_step"]) + " tokens, " +
             pipeline["microbatches"].dump() + " micro-batches per rank, " +
             flop_text(causal * tokens) + ", bubble " + pipeline["bubble"].dump() + "\n";
@@ -187,9 +254,17 @@ std::string plan_text(const OrderedJson& p) {
     text += "arithmetic  " + flop_text(causal) + " a token (causal attention), " +
             flop_text(flops["full"].get<double>()) + " (full)\n";
     text += "time        " + time_text(p["time"], mesh["world_size"]) + "\n";
-    text += "network     gradients " + bytes_text(p["communication_bytes_per_step"]["gradients"]) +
-            " per rank and step\n";
-    text += "memory      " + memory_text(p["memory_per_rank_bytes"]) + "\n";
+    const OrderedJson& sent = p["communication_bytes_per_step"];
+    text += "network     gradients " + bytes_text(sent["gradients"]) + " per rank and step";
+    if (sent.contains("activations"))
+        text += ", activations " + bytes_text(sent["activations"]) + " per replica and step";
+    text += "\n";
+    if (!p.contains("memory_per_stage_bytes"))
+        text += "memory      " + memory_text(p["memory_per_rank_bytes"]) + "\n";
+    else
+        for (std::size_t i = 0; i < p["memory_per_stage_bytes"].size(); ++i)
+            text += "memory      stage " + std::to_string(i) + ": " +
+                    memory_text(p["memory_per_stage_bytes"][i]) + "\n";
     text += "checkpoint  weights " + bytes_text(disk["weights"]) + ", optimizer " +
             bytes_text(disk["optimizer"]) + "\npipeline\n" + pipeline["table"].get<std::string>();
     return text;

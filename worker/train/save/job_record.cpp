@@ -42,6 +42,8 @@ std::string job_record(const protocol::Launch& launch, const spec::TrainSpec& sp
     record["parallel"] = {{"dp", p.dp},   {"tp", p.tp}, {"pp", p.pp},
                           {"vpp", p.vpp}, {"cp", p.cp}, {"ep", p.ep}};
     if (p.pp > 1) record["parallel"]["schedule"] = spec::name_of(p.schedule);
+    if (p.first_layers > 0) record["parallel"]["first_layers"] = p.first_layers;
+    if (p.last_layers > 0) record["parallel"]["last_layers"] = p.last_layers;
     return record.dump(2) + "\n";
 }
 

@@ -18,7 +18,7 @@ Chunk make_model(bool tied) {
     // one thread, because several would wait for each other on a busy machine
     at::set_num_threads(1);
     const spec::ModelConfig config = tiny_model(tied);
-    return {config, split_layers(config, 0, 1), {.std = 0.3, .dtype = at::kDouble}};
+    return {config, whole_chunk(config), {.std = 0.3, .dtype = at::kDouble}};
 }
 
 // Returns the probability of each token as the next one, computed without a cache.

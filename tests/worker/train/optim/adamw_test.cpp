@@ -74,7 +74,7 @@ struct Trained {
         at::manual_seed(3);
         spec::ModelConfig config = tiny_model(false);
         config.hidden = 32, config.head_dim = 8, config.intermediate = 48, config.vocab = 64;
-        Parameters parameters = make_parameters(parameter_specs(config, split_layers(config, 0, 1)),
+        Parameters parameters = make_parameters(parameter_specs(config, whole_chunk(config)),
                                                 {.seed = 5, .dtype = dtype});
         AdamW mine(parameters, kOptions);
         Torchs by_fused(parameters.main), by_single(parameters.main);

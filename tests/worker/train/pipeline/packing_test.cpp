@@ -63,7 +63,7 @@ Outcome step(Chunk& model, const std::vector<Microbatch>& batch) {
 }
 
 Chunk make_model(const spec::ModelConfig& config) {
-    return {config, split_layers(config, 0, 1), {.std = 0.3, .dtype = at::kDouble}};
+    return {config, whole_chunk(config), {.std = 0.3, .dtype = at::kDouble}};
 }
 
 void expect_packed_equals_alone(const spec::ModelConfig& config) {

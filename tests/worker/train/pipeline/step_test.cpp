@@ -137,8 +137,7 @@ TEST(Step, GradientsOfFrozenParametersAreNotSummed) {
             train_two_replicas(options, true, &all);
             options.init.freeze = freeze;
             const Parameters p = make_parameters(
-                parameter_specs(tiny_model(true), split_layers(tiny_model(true), 0, 1)),
-                options.init);
+                parameter_specs(tiny_model(true), whole_chunk(tiny_model(true))), options.init);
             const auto frozen =
                 static_cast<std::size_t>(p.flat_grad.numel() - trainable_numel(p.specs));
             ASSERT_GT(frozen, 0U);
@@ -228,7 +227,7 @@ TEST(Step, TheFirstMicrobatchAloneSavesWhereGradientsWillBe) {
     const c10::InferenceMode no_autograd;
     const spec::ModelConfig config = tiny_model(false);
     const auto writes = [&](int microbatch, std::vector<std::string> freeze) {
-        Chunk chunk(config, split_layers(config, 0, 1), {.freeze = std::move(freeze)});
+        Chunk chunk(config, whole_chunk(config), {.freeze = std::move(freeze)});
         const auto batch = tiny_batch(0, 2);
         chunk.forward(microbatch, batch[0], {}, 1, [](int) {});
         const Parameters& p = chunk.parameters();

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Pipeline stages as real processes: the numbers of one rank, and checkpoints that any layout resumes."""
+import json
 import signal
 import unittest
 
@@ -87,6 +88,28 @@ class Pipeline(RankCase):
         self.assertRegex(message, r'is not finite at step \d+ on rank [01] \(samples \d+ to \d+\); first non-finite '
                                   r'value: the (weight|loss|gradient)')
         self.assertEqual(sorted(codes), [3, 76], attempt.log())
+
+    def test_uneven_stages_train_as_one_rank_does(self):
+        one = self.run_whole(1, 1, self.staged(2, pp=1))
+        run = self.run_whole(2, 1, self.staged(2, parallel__first_layers=1))
+        self.expect_close(run.metrics(), one.metrics())
+        self.expect_close_tensors(run.doubles(2), one.doubles(2))
+
+    def test_plans_the_stages(self):
+        document = self.staged(1, dp=2, vpp=2, model__tie_word_embeddings=True)
+        plan = json.loads(self.plan(document, '--json').stdout)
+        self.assertEqual([(stage['stage'], stage['chunk'], stage['layers']) for stage in plan['stages']],
+                         [(0, 0, [0, 1]), (1, 0, [1, 2]), (0, 1, [2, 3]), (1, 1, [3, 4])])
+        self.assertEqual(plan['mesh']['world_size'], 4)
+        self.assertEqual(plan['ranks'][2], {'rank': 2, 'dp': 0, 'tp': 0, 'pp': 1, 'cp': 0})
+        copies = 256 * 32  # of the tied embedding
+        self.assertEqual(sum(stage['weights'] for stage in plan['memory_per_stage_bytes']),
+                         8 * (plan['parameters'] + copies))
+        self.assertEqual([stage['checkpoint_snapshot'] for stage in plan['memory_per_stage_bytes']],
+                         [3 * 8 * plan['parameters'], 0])
+        # 4 micro-batches of 2 x 32 tokens, over 3 edges, in both directions
+        self.assertEqual(plan['communication_bytes_per_step']['activations'], 4 * 64 * 32 * 8 * 3 * 2)
+        self.assertIn('stage 1     layer 3, loss\n', self.plan(document).stdout)
 
     def test_what_does_not_divide_is_refused(self):
         self.refused(self.staged(1, model__num_hidden_layers=3), 2, 'the 3 layers of the model')
