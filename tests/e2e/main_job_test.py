@@ -57,6 +57,25 @@ class MainJob(RollTest):
         self.assertEqual(text, self.ctl('generate', folder, 'the ', '--max-tokens', '8', '--seed',
                                         '1').stdout)
 
+    def test_stages_train_export_and_go_on_in_another_layout(self):
+        self.corpus()
+        self.up()
+        refused = self.ctl('submit', self.train_job(parallel={'pp': 2, 'vpp': 2}), check=False)
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn('so the 2 layers of the model (num_hidden_layers) must be a multiple of 4', refused.stderr)
+        job = self.submit(self.train_job(steps=20, parallel={'pp': 2}))
+        ended = self.wait_done(job)
+        losses = [row['loss'] for row in self.metrics(job) if 'loss' in row]
+        self.wait_done(ended['export_job'])
+        export = os.path.join(ended['output'], 'export', 'hf')
+        self.assertTrue(self.ctl('generate', export, 'the ', '--max-tokens', '8').stdout.strip())
+        again = self.submit(self.train_job(name='again', steps=30, kind='resume', resume={'job': job},
+                                           parallel={'dp': 2}))
+        self.wait_done(again)
+        rows = [row for row in self.metrics(again) if 'loss' in row]
+        self.assertEqual([row['step'] for row in rows], list(range(1, 31)))
+        self.assertEqual([row['loss'] for row in rows[:20]], losses)
+
     def test_the_export_is_of_the_best_checkpoint_where_one_is_kept(self):
         """A job learns 600 bytes by heart. Its held-out loss falls, then rises until the job stops early."""
         with open(self.corpus(), 'r+b') as file:
