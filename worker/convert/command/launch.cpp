@@ -69,7 +69,7 @@ class ProgressReporter {
     std::chrono::steady_clock::time_point next_{};
 };
 
-Result<void> run_launch(const fs::path& file, const LaunchEnvironment& environment) {
+Result<void> convert_launch(const fs::path& file, const LaunchEnvironment& environment) {
     ROLL_TRY(const std::string text, read_file(file));
     ROLL_TRY(const protocol::Launch launch, protocol::decode_launch(text));
     environment.report(protocol::encode(protocol::Report(protocol::Ready{})));
@@ -105,7 +105,7 @@ int exit_status(ErrorCode code, bool stopped) {
 }  // namespace
 
 int run_launch(const fs::path& file, const LaunchEnvironment& environment) {
-    auto done = run_launch(file, environment);
+    auto done = convert_launch(file, environment);
     if (const auto read = check_mapped_reads(); !read) done = tl::unexpected(read.error());
     if (done) return 0;
     fmt::print(stderr, "error: {}\n", done.error().message);
