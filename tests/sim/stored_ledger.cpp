@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "common/check.hpp"
+#include "daemon/core/apply/apply.hpp"
 #include "daemon/ledger/event_json.hpp"
 
 namespace roll::sim {

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "common/files.hpp"
+#include "daemon/core/apply/apply.hpp"
 #include "daemon/ledger/event_json.hpp"
 #include "daemon/ledger/sqlite.hpp"
 

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "common/files.hpp"
+#include "daemon/core/apply/apply.hpp"
 #include "daemon/ledger/ledger.hpp"
 #include "daemon/ledger/state_bytes.hpp"
 
