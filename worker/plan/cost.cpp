@@ -20,7 +20,7 @@ std::int64_t main_bytes(spec::Precision precision) {
 std::int64_t program_bytes(spec::Precision precision) {
     switch (precision) {
         case spec::Precision::Fp64: return 150 << 20;
-        case spec::Precision::Bf16: return 136 << 20;
+        case spec::Precision::Bf16: return 140 << 20;
         default: return 141 << 20;
     }
 }
