@@ -42,7 +42,7 @@ std::vector<Microbatch> make_batch(int step, std::int64_t vocab) {
 // Returns a model whose heads and intermediate size 4 divides, but not its vocabulary. Tied models
 // also have the features of gemma.
 spec::ModelConfig split_model(bool tied) {
-    spec::ModelConfig config = model(tied);
+    spec::ModelConfig config = tiny_model(tied);
     config.heads = 8;
     config.kv_heads = 4;
     config.qkv_bias = config.out_bias = config.qk_norm = true;
