@@ -261,11 +261,9 @@ def build(options, header, file_name, mutation, folder):
     program = os.path.join(folder, 'sim')
     subprocess.run([options.compiler, *flags_of(options), '-include', header, '-c', source, '-o', source + '.o'],
                    check=True)
-    # A symbol that only g++ emits may pull in the library's own unit: the mutant's definitions come first and win.
-    subprocess.run([options.compiler, '-fuse-ld=mold', '-Wl,--allow-multiple-definition',
-                    *options.objects.split(';'), source + '.o', *options.libraries.split(';'),
-                    '-lspdlog', '-lfmt', '-lsqlite3', '-lxxhash', '-lzmq', '-ldl', '-lpthread', '-o', program],
-                   check=True)
+    subprocess.run([options.compiler, '-fuse-ld=mold', *options.objects.split(';'), source + '.o',
+                    *options.libraries.split(';'), '-lspdlog', '-lfmt', '-lsqlite3', '-lxxhash', '-lzmq', '-ldl',
+                    '-lpthread', '-o', program], check=True)
     return program
 
 

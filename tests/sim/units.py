@@ -1,15 +1,27 @@
 """The units in which the files of a library are compiled together (CMake's unity build)."""
-import glob
+import functools
+import json
 import os
+
+
+@functools.cache
+def units(build):
+    """Returns {unit: text} of all units of the build. Folders of an older configuration may have others."""
+    with open(os.path.join(build, 'compile_commands.json'), encoding='utf-8') as file:
+        sources = {command['file'] for command in json.load(file)}
+    found = {}
+    for unit in sorted(source for source in sources if '/Unity/unity_' in source):
+        with open(unit, encoding='utf-8') as file:
+            found[unit] = file.read()
+    return found
 
 
 def unit_of(build, source):
     """The path of the unit that includes `source`; `source` itself if it is compiled alone."""
     line = f'#include "{source}"'
-    for unit in glob.glob(os.path.join(build, '**', 'Unity', 'unity_*_cxx.cxx'), recursive=True):
-        with open(unit, encoding='utf-8') as file:
-            if line in file.read():
-                return unit
+    for unit, text in units(build).items():
+        if line in text:
+            return unit
     return str(source)
 
 
@@ -21,9 +33,7 @@ def write_changed(build, source, text, folder):
     unit = unit_of(build, source)
     if unit == str(source):
         return changed
-    with open(unit, encoding='utf-8') as file:
-        whole = file.read()
     copy = os.path.join(folder, 'unit.cpp')
     with open(copy, 'w', encoding='utf-8') as file:
-        file.write(whole.replace(f'"{source}"', f'"{changed}"'))
+        file.write(units(build)[unit].replace(f'"{source}"', f'"{changed}"'))
     return copy
