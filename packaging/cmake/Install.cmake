@@ -50,7 +50,7 @@ if(TARGET roll-rank-cuda)
 endif()
 
 install(DIRECTORY schemas/ DESTINATION ${CMAKE_INSTALL_DATADIR}/roll/schemas FILES_MATCHING PATTERN "*.json")
-install(FILES examples/kjv.yaml DESTINATION ${CMAKE_INSTALL_DATADIR}/roll/examples)
+install(FILES examples/kjv.yaml examples/pipeline.yaml DESTINATION ${CMAKE_INSTALL_DATADIR}/roll/examples)
 install(FILES systemd/rolld.service systemd/roll-worker.service DESTINATION lib/systemd/system)
 install(FILES systemd/user/rolld.service systemd/user/roll-worker.service DESTINATION lib/systemd/user)
 install(FILES systemd/sysusers.conf DESTINATION lib/sysusers.d RENAME roll.conf)
