@@ -29,8 +29,8 @@ std::vector<Action> actions(const State& state) {
     return all;
 }
 
-// Returns the actions towards Slurm. An order that is no longer wanted is given back even if it was
-// not accepted, because it may have reached Slurm.
+// Returns the actions towards Slurm. Also gives back an unwanted order whose sbatch has not been
+// answered, because Slurm may nevertheless have received the order.
 std::vector<SlurmAction> slurm_actions(const State& s) {
     std::set<AllocationId> busy;
     for (const auto& [worker, jobs] : s.index.by_worker) {

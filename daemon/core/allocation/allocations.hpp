@@ -1,4 +1,4 @@
-// Reads of Slurm allocations that the rules share.
+// Functions about Slurm allocations that several rules use.
 #pragma once
 
 #include <chrono>
@@ -9,8 +9,8 @@
 
 namespace roll::core {
 
-// How long the workers of a granted allocation may take to join. After this time no more of them
-// are expected.
+// How long the workers of a granted allocation may take to join. Workers that have not joined by
+// then are no longer expected.
 inline constexpr auto kJoinGrace = std::chrono::minutes(10);
 
 // Returns the number of live workers of an allocation.
@@ -20,9 +20,9 @@ int live_workers(const State& s, AllocationId id);
 // nullopt if there is none.
 std::optional<Time> allocation_wakeup(const State& s, Time now);
 
-// Returns the time at which each granted allocation is given back: the queue's `handover` before
-// the allocation's end, or up to a quarter of the queue's `time` earlier if a job in it needs more
-// time to save (save_margin).
+// Returns the time at which each granted allocation is given back. This is the queue's setting
+// `handover` before the allocation's end. It is earlier, by up to a quarter of the queue's `time`,
+// if a job in the allocation needs more time to save (save_margin).
 std::map<AllocationId, Time> go_back_at(const State& state);
 
 }  // namespace roll::core

@@ -19,8 +19,8 @@ struct Budget {
     bool later = false;
     int orders = 0;  // number of orders that may be made now
     int alive = 0;
-    int waiting = 0;  // number of its allocations that are not granted yet
-    int most = 0;     // number of its allocations that may ever be alive at once
+    int waiting = 0;  // number of the queue's allocations that are not granted yet
+    int most = 0;     // number of the queue's allocations that may ever be alive at once
 };
 
 // Returns the budget of the queue `name`. Requires that the queue is neither paused nor removed.

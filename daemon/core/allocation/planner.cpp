@@ -26,7 +26,8 @@ void Planner::add_workers() {
     }
 }
 
-// Adds the nodes of allocations whose workers have not joined yet, unless they are overdue.
+// Adds the nodes of allocations whose workers have not joined yet, unless these workers are
+// overdue.
 void Planner::add_expected() {
     for (const auto& [id, a] : state_.allocations) {
         const bool granted = a.phase == AllocationPhase::Granted;
@@ -60,7 +61,7 @@ std::vector<std::size_t> Planner::fitting(const spec::Resources& wanted) const {
 }
 
 // Like fitting(), but chooses blocks of nodes in one segment, first from the segments with the most
-// nodes. A node on order may be in any segment. Returns no nodes that do not complete a block.
+// nodes. A node on order may be in any segment. Leaves out nodes that do not fill a whole block.
 std::vector<std::size_t> Planner::fitting_in_segments(const spec::Resources& wanted) const {
     std::map<std::string, std::vector<std::size_t>> known;
     std::vector<std::size_t> anywhere;
@@ -128,8 +129,9 @@ bool Planner::refused(const std::string& name, const spec::Resources& wanted) co
                                      }) >= found->second;
 }
 
-// Returns whether the nodes of a batch would be used enough. The use of one kind, GPUs or CPU
-// slots, suffices: if all GPUs are used, the remaining CPU slots may be unusable, and vice versa.
+// Returns whether the nodes of a batch would be used enough. It suffices that either the GPUs or
+// the CPU slots are used enough, because jobs that use all GPUs may leave CPU slots unusable, and
+// vice versa.
 bool Planner::pays(const Batch& batch) const {
     const spec::PilotQueue& spec = *budgets_.at(batch.queue).spec;
     const auto count = static_cast<int>(batch.last - batch.first);
@@ -180,9 +182,9 @@ void Planner::take(const spec::Resources& wanted, const std::vector<std::size_t>
 
 namespace {
 
-// Plans the ready jobs in queue order, within the users' limits. Skips the rest of a group once one
-// of its jobs cannot be served. The cost therefore depends on what can be served, not on the number
-// of jobs.
+// Plans the ready jobs in queue order, within the users' limits. Once a job cannot be served, skips
+// the rest of its group, whose jobs are equal. The cost therefore depends on what can be served,
+// not on the number of jobs.
 void serve_ready(const State& state, Time now, Planner& planner) {
     Limits limits(state, now);
     Queue queue(state, now, limits);
@@ -200,8 +202,8 @@ void serve_ready(const State& state, Time now, Planner& planner) {
 
 }  // namespace
 
-// Each round starts anew, because the jobs of a dropped order may need another one. The loop ends
-// because each round allows fewer orders for some variant.
+// Each round plans all jobs anew, because the jobs of a dropped order may need another order. The
+// loop ends because each round allows fewer orders for some variant.
 Planner plan_ready_jobs(const State& state, Time now, OrderQuota& quotas) {
     for (;;) {
         Planner planner(state, now, quotas);

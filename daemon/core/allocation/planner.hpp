@@ -17,8 +17,8 @@
 
 namespace roll::core {
 
-// For a queue and a variant for which some orders would be used too little: how many of these
-// orders may be made.
+// Maximum number of orders for a queue and a resource variant. It has an entry only where more
+// orders would be used too little.
 using OrderQuota = std::map<std::pair<std::string, spec::Resources>, int>;
 
 class Planner {
@@ -35,15 +35,15 @@ class Planner {
     }
 
     // Plans one job. If `orders` is set, orders the missing nodes; else the job only keeps existing
-    // nodes in use. Returns false if the job can be served neither now nor later; then no equal job
-    // can.
+    // nodes in use. Returns false if the job can be served neither now nor later. In that case no
+    // equal job can be served either.
     bool serve(const spec::Resources& wanted, bool orders) {
         std::vector<std::size_t> found = fitting(wanted);
         const int missing = wanted.workers() - static_cast<int>(found.size());
         const bool comes = missing == 0 || (orders && order(wanted, missing, found));
-        // A gang that the live workers can hold waits for the busy ones and keeps the idle ones.
-        // Such a gang keeps no nodes on order, because other jobs need nodes on order and would
-        // otherwise order more nodes.
+        // A gang that the live workers can hold waits until the busy workers are free, and keeps
+        // the idle ones in use. Such a gang keeps no nodes on order, because other jobs need these
+        // nodes and would otherwise order more.
         if (!comes && find_places(wanted, all_).empty()) return false;
         if (!comes) std::erase_if(found, [&](std::size_t i) { return !nodes_[i].live; });
         take(wanted, found);
@@ -53,7 +53,7 @@ class Planner {
     bool needs(AllocationId id) const { return needed_.contains(id); }
     Events orders() { return std::move(orders_); }
     // Returns whether all orders of queues with `min_utilization` would be used enough. If not,
-    // sets in `quotas` how many of these orders would be.
+    // limits such orders in `quotas` to the number that would be used enough.
     bool worthwhile(OrderQuota& quotas) const;
 
   private:
@@ -99,8 +99,8 @@ class Planner {
 };
 
 // Plans the ready jobs in queue order, within the users' limits. Repeats the simulation without the
-// orders that would be used too little, until there are none. `quotas` holds what was found about
-// such orders, and must outlive the planner.
+// orders that would be used too little, until no such order is left. Adds the limits on these
+// orders to `quotas`, which must outlive the planner.
 Planner plan_ready_jobs(const State& state, Time now, OrderQuota& quotas);
 
 }  // namespace roll::core

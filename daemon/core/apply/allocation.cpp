@@ -90,7 +90,7 @@ void on(State& s, const AllocationEnded& e) {
         queue.gpu_seconds +=
             std::max<std::int64_t>(used.count(), 0) * queue.spec.nodes * queue.spec.gpus;
     }
-    // Node names of an allocation are never used again.
+    // Later allocations never reuse these node names, so their entries can be erased.
     for (const std::string& node : allocation.nodes) {
         s.sessions.erase(node);
         s.generations.erase(node);

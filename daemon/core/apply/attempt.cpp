@@ -12,8 +12,8 @@
 namespace roll::core {
 namespace {
 
-// Returns how much an outcome explains an attempt's failure. A member that rolld or a lost peer
-// stopped explains less than a member that failed by itself.
+// Returns a rank of how well an outcome explains an attempt's failure. A member that rolld or a
+// lost peer stopped explains less than a member that failed by itself.
 int blame(Outcome outcome, int exit_code) {
     constexpr int kExitPeerLost = 76;  // exit status of a rank that lost a peer (docs/internals.md)
     switch (outcome) {

@@ -10,7 +10,7 @@ namespace roll::core {
 namespace {
 
 constexpr std::size_t kFaultsMax = 64;
-// Faults this close together count as simultaneous. This interval must exceed the time after which
+// Faults within this interval count as simultaneous. The interval must exceed the time after which
 // a silent worker counts as lost.
 constexpr auto kSameTime = std::chrono::seconds(60);
 
@@ -43,8 +43,8 @@ bool add_beside(Machine& machine, const Fault& fault, std::vector<Fault*>& besid
 
 // Marks simultaneous faults of one kind as common if they seem to have one cause, such as a power
 // cut, a network failure or jobs that fail everywhere. Lost workers have a common cause if two
-// machines are affected at once. Failed attempts have one only if at least three machines, and more
-// than half of all, are affected, because two bad machines may fail at once.
+// machines are affected at once. Failed attempts have a common cause only if at least three
+// machines, and more than half of all, are affected, because two bad machines may fail at once.
 void mark_common(State& state, const Fault& fault) {
     std::vector<Fault*> beside;
     std::ptrdiff_t hit = 0;

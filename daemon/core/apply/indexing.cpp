@@ -32,7 +32,8 @@ void count_array(Index& index, const Job& job, int by) {
     if (running == 0) index.array_running.erase(job.array);
 }
 
-// Adds one job of an array to the counts of each condition (`by` = 1), or removes it (`by` = -1).
+// Adds one job of an array to the counts for each dependency condition (`by` = 1), or removes the
+// job from these counts (`by` = -1).
 void count_task(const State& state, JobId id, const Job& job, int by, Index& index) {
     Tasks& tasks = index.arrays[job.array];
     tasks.count += by;

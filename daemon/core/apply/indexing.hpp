@@ -12,7 +12,7 @@ void file(State& state, JobId id);
 
 // unfile_places() removes the places of the job's attempt from the index, file_places() adds them.
 // Call them before and after a change of the places that the attempt holds. A change inside a place
-// needs neither call; without these calls, a change is cheap in a wide gang.
+// needs neither call, and is therefore cheap in a wide gang.
 void unfile_places(State& state, JobId id);
 void file_places(State& state, JobId id);
 

@@ -14,7 +14,7 @@ void on(State& s, const JobSubmitted& e) {
     const auto added = s.jobs.try_emplace(e.job).first;
     Job& job = added->second;
     job.spec = e.spec;
-    // The documents of an array's jobs are similar, and often those of jobs in a row.
+    // Consecutive jobs often have similar documents, especially in an array.
     if (added != s.jobs.begin())
         job.spec.document.share_with(std::prev(added)->second.spec.document);
     job.key = e.key;

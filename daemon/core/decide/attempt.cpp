@@ -38,8 +38,8 @@ Result<Events> on(const State& s, const MemberExited& in, Time) {
     return end_member(s, in.worker, in.attempt, in.outcome, in.exit_code, in.reason, in.matched);
 }
 
-// Handles a member that should run on the worker but is missing from its heartbeats. A member that
-// was never up may not have received its start order, so the order is repeated.
+// Handles a member that should run on the worker but is missing from the worker's heartbeats. A
+// member that was never up may not have received its start order, so the order is repeated.
 Result<Events> on(const State& s, const MemberUnknown& in, Time) {
     const Place* place = member(s, in.attempt, in.worker);
     if (place == nullptr) return Events{};

@@ -14,7 +14,8 @@ Result<Events> on(const State& s, const CheckpointDeleted& in, Time now);
 Result<Events> on(const State& s, const ExportWritten& in, Time now);
 
 // Returns whether the worker has a member of the job's current attempt that has not ended. If not,
-// what the worker says about the attempt is out of date and is answered with FENCED.
+// the worker's statements about the attempt are out of date, and the answer to the worker reports
+// the attempt as FENCED, which orders the worker to kill it.
 bool is_current(const State& state, WorkerId worker, const AttemptKey& key);
 
 }  // namespace roll::core

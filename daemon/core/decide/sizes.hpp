@@ -7,11 +7,12 @@
 
 namespace roll::core {
 
-// Checks the sizes in a spec. Fails with InvalidArgument and names the key that is too large.
+// Checks the sizes in a spec. Fails with InvalidArgument; the message names the key whose value is
+// too large.
 Result<void> check_sizes(const spec::JobSpec& spec);
 
-// Fails if `jobs` jobs made from `spec` would be too large together, because each holds the whole
-// document.
+// Fails if `jobs` jobs made from `spec` would be too large together, because each of these jobs
+// holds the whole document.
 Result<void> check_copies(const spec::JobSpec& spec, std::size_t jobs);
 
 }  // namespace roll::core

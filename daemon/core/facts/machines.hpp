@@ -17,8 +17,8 @@ bool is_excluded(const State& state, const Worker& worker);
 // faults do not suffice.
 std::string fault_of(const State& state, const Machine& machine, Time since);
 
-// Returns whether the machine would not have been excluded if later faults had been known: other
-// machines had the same faults at the same time.
+// Returns whether the faults of the machine no longer suffice to exclude it, because other machines
+// turned out to have had such faults at the same time.
 bool was_innocent(const State& state, const Machine& machine);
 
 }  // namespace roll::core

@@ -8,7 +8,8 @@ std::chrono::milliseconds save_margin(const std::vector<std::int64_t>& save_ms) 
     if (save_ms.empty()) return {};
     std::vector<std::int64_t> sorted = save_ms;
     std::ranges::sort(sorted);
-    const std::size_t rank = (99 * sorted.size() + 99) / 100;  // counted from 1
+    // position of the percentile, counted from 1
+    const std::size_t rank = (99 * sorted.size() + 99) / 100;
     return std::chrono::milliseconds(sorted[rank - 1]) + kSaveSlack;
 }
 

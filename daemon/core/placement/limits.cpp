@@ -155,9 +155,9 @@ std::vector<std::int64_t> Limits::rank(const Job& job) const {
     return scores;
 }
 
-// Returns whether an account of the job uses more than the account's own quota, of slots if the job
-// wants slots, or of GPUs if the job wants GPUs. Adds `wanted` to the use unless the job has
-// already `started`.
+// Returns whether an account of the job exceeds its own quota. Checks the quota of slots if the job
+// wants slots, and the quota of GPUs if the job wants GPUs. Adds `wanted` to the use unless the job
+// has already `started`.
 bool Limits::is_over(const Job& job, const spec::Resources& wanted, bool started) const {
     const int slots = wanted.slots(), gpus = wanted.gpu_hundredths();
     for (const std::string& name : account_path(state_.policy, job.spec.account)) {

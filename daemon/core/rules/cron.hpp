@@ -6,7 +6,7 @@
 namespace roll::core {
 
 // Queues a copy of each `cron` job at each of its times, unless the cron job is held, the previous
-// copy has not ended, or a quota blocks it.
+// copy has not ended, or a quota blocks the copy.
 Events send_cron_jobs(const State& state, Time now);
 
 }  // namespace roll::core

@@ -60,8 +60,8 @@ class Ends {
             }
         }
     }
-    // Ends the jobs that wait for a condition on an array. Does so once per condition, because the
-    // first job of the array that ends without success already ends all of them.
+    // Ends the jobs that wait for a condition on an array. Does so only once per condition, because
+    // the first job of the array that ends without success already makes the condition impossible.
     void add_waiting(const spec::After& after) {
         if (!fallen_.insert({after.condition, after.job}).second) return;
         for (const JobId dependent : all_of(state_.index, after)->waiting)

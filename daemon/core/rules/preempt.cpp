@@ -13,7 +13,8 @@ namespace {
 // Maximum number of attempts considered. This maximum bounds the work of a turn.
 constexpr std::size_t kVictimsMax = 256;
 
-// Returns the first job that only missing capacity blocks, or a quota that other accounts borrow.
+// Returns the first job that is blocked only by missing capacity, or by other accounts that borrow
+// its quota.
 std::optional<JobId> first_waiting(const State& state, Time now, const Limits& limits) {
     if (state.adopting || state.stopped) return std::nullopt;
     const Capacity all = all_capacity(state, now);
@@ -114,7 +115,7 @@ std::vector<JobId> choose(const State& state, Without without, const std::vector
     std::vector<JobId> needed;
     for (const JobId id : chosen) {
         without.stay(id);
-        if (without.fits()) continue;  // the job fits although this one runs on
+        if (without.fits()) continue;  // the job fits even if this attempt continues
         without.leave(id);
         needed.push_back(id);
     }

@@ -13,8 +13,8 @@
 
 namespace roll::core {
 
-// A queue from which rolld orders allocations, created by `rollctl alloc add`. From a queue that is
-// paused or being removed, rolld orders no allocations.
+// A queue from which rolld orders allocations, created by `rollctl alloc add`. rolld orders nothing
+// from a queue that is paused or being removed.
 struct AllocationQueue {
     spec::PilotQueue spec;
     bool paused = false;
@@ -42,7 +42,8 @@ struct Allocation {
     Time ordered_at{};
     Time granted_at{};
     Time ends_at{};
-    Time used_at{};                    // when a job last ran in it, or when it became idle
+    // when a job last ran in the allocation, or when the allocation became idle
+    Time used_at{};
     std::vector<std::string> nodes{};  // nodes of the workers that joined
     int joined = 0;                    // number of workers that joined
     bool releasing = false;

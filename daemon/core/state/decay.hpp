@@ -12,8 +12,8 @@ using Milliseconds = std::chrono::milliseconds;
 std::uint64_t decay_factor(Milliseconds elapsed, Milliseconds half_life);
 
 // Returns `used` after decaying for `elapsed`, plus what `rate` per millisecond has added in that
-// time, decayed since it was added. With H = half_life and f = 2^(-elapsed / H), this is
-//  used f + rate H / ln 2 (1 - f).
+// time, decayed since it was added. With H = half_life and f = 2^(-elapsed / H), the result is used
+// * f + rate * H / ln 2 * (1 - f).
 std::int64_t decayed(std::int64_t used, std::int64_t rate, Milliseconds elapsed,
                      Milliseconds half_life);
 

@@ -15,7 +15,7 @@ namespace roll::core {
 // clang-format off
 struct IncarnationRaised {                                              // rolld started, or a backup was restored
     std::uint64_t incarnation = 0; Time at{};
-    std::uint64_t next_job = 0;  // first number that no job lost by a restore can have
+    std::uint64_t next_job = 0;  // lowest job number that is unused even if a restore has lost jobs
 };
 struct JobSubmitted { JobId job; std::string key; std::string user; spec::JobSpec spec; Time at{}; JobId array{};
     JobId cron{};  // the cron job that queued this job; 0: none
@@ -38,7 +38,7 @@ struct AttemptPlaced { AttemptKey attempt; std::vector<Place> places; Time at{};
 struct AttemptStarted { AttemptKey attempt; Time at{}; };                 // every member has started its ranks
 struct AttemptStopping { AttemptKey attempt; std::string reason; bool preempted = false; };
 struct MemberEnded { AttemptKey attempt; WorkerId worker; Outcome outcome = Outcome::Done; int exit_code = 0; std::string reason;
-    std::vector<int> matched{};  // indices of the retry.on_log patterns that its log matched
+    std::vector<int> matched{};  // indices of the retry.on_log patterns that the member's log matched
 };
 struct AttemptEnded { AttemptKey attempt; Outcome outcome = Outcome::Done; int exit_code = 0; std::string reason; Time at{}; };
 // The worker ran an attempt that was not current.
@@ -58,7 +58,7 @@ struct WorkerJoined {
 struct DispatchStopped { bool stopped = true; std::string why; std::string by{}; };  // stopped: no job starts and no allocation is ordered
 struct WorkerDrained { WorkerId worker; bool draining = true; std::string by{}; };
 struct WorkerQuiet { WorkerId worker; bool quiet = true; };                // false: rolld hears from the worker again
-struct AdoptingSet { bool adopting = true; };  // while set, no job starts, because an older rolld may have started it
+struct AdoptingSet { bool adopting = true; };  // while set, no job starts, because an older rolld may have started the same job
 struct WorkerLost { WorkerId worker; std::string reason; Time at{}; };
 struct MachineExcluded { std::string machine; Time until{}; std::string reason; Time at{}; };
 struct MachineForgiven { std::string machine; std::string by{}; };                          // the exclusion expired, or a user ended it

@@ -34,7 +34,8 @@ struct WorkerHello {
     std::string segment{}; std::vector<int> gpu_numa{};
 };
 struct WorkerHeard { WorkerId worker; bool heard = true; };              // false: the worker missed two heartbeats
-struct Adopted { };                                                     // enough beats have been published since a take-over or a restore
+// since a take-over or a restore, rolld has published enough beats of its beacon
+struct Adopted { };
 struct WorkerGone { WorkerId worker; std::string reason; };             // the worker was silent for too long and is lost
 struct NodeDown { WorkerId worker; std::string reason; };               // the worker is silent, and Slurm reports its node down
 struct MemberStarted { WorkerId worker; AttemptKey attempt; };          // the member's ranks have started
@@ -59,7 +60,7 @@ struct OrderSeen {                                                      // a row
     std::optional<Time> began{}; std::optional<Time> ends{};
 };
 struct OrderMissing { AllocationId allocation; std::string reason; };   // Slurm no longer knows the order's job
-struct Tick { std::chrono::milliseconds stepped{}; };                   // time has passed; `stepped`: by how much the wall clock was set
+struct Tick { std::chrono::milliseconds stepped{}; };                   // time has passed; `stepped`: by how much the wall clock was moved
 // clang-format on
 
 using Input =

@@ -50,7 +50,8 @@ struct Job {
     int app_failures = 0;
     int timeouts = 0;
     int preemptions = 0;
-    std::int64_t best_step = 0;      // step of its newest checkpoint when its last attempt ended
+    // step of the job's newest checkpoint when the last attempt ended
+    std::int64_t best_step = 0;
     int stalled = 0;                 // failures in a row without a newer checkpoint
     std::set<std::string> avoid{};   // nodes to avoid after an on_exit rule or two failures there
     std::set<std::string> labels{};  // labels added by retry.on_exit and retry.on_log
