@@ -222,7 +222,7 @@ Result<void> back_up(const io::StateDirectory& directory, const std::string& tar
     return {};
 }
 
-// Replaces the ledger by a backup, or by an empty one if `options.restore` is empty.
+// Replaces the ledger by a backup, or by an empty ledger if `options.restore` is empty.
 Result<void> restore(const io::StateDirectory& directory, const Options& options) {
     const std::string& backup = options.restore;
     const auto beacon = io::read_beacon(shared_directory(directory, options).beacon());
@@ -236,7 +236,8 @@ Result<void> restore(const io::StateDirectory& directory, const Options& options
     return {};
 }
 
-// Carries out --check, --backup, --restore or --start-over. Returns nullopt if none is given.
+// Carries out --check, --backup, --restore or --start-over. Returns nullopt if none of these
+// options is given.
 std::optional<Result<void>> keep_house(const Options& options) {
     const bool puts = options.start_over || !options.restore.empty();
     if (!options.check && options.backup.empty() && !puts) return std::nullopt;
@@ -263,8 +264,8 @@ int tell(const Result<void>& done) {
     return exit_code(done.error().code);
 }
 
-// Waits until a rolld that was killed has ended. It holds the ledger's lock until the kernel has
-// freed its memory. Does not wait for a rolld that answers.
+// Waits until a rolld that was killed has ended. A killed rolld holds the ledger's lock until the
+// kernel has freed its memory. Does not wait for a rolld that still answers.
 void await_end_of_last(const io::StateDirectory& directory) {
     constexpr std::chrono::seconds kPatience{15};
     const auto deadline = std::chrono::steady_clock::now() + kPatience;

@@ -15,7 +15,7 @@ core::Events Engine::run(std::span<const core::Input> inputs, Time now, Turn& tu
         if (turn.replies.back()) take(*turn.replies.back());
     }
     // A later rule may enable an earlier one, for example by releasing an allocation. The rules are
-    // therefore repeated until none returns events.
+    // therefore repeated until no rule returns events.
     int rounds = 0;
     for (std::size_t before = batch.size() + 1; before != batch.size(); ++rounds) {
         turn.restless = rounds == kRoundsMax;

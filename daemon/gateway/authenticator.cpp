@@ -20,9 +20,10 @@ using namespace std::chrono_literals;
 
 constexpr std::size_t kKeyBytes = 32;
 constexpr const char* kZapEndpoint = "inproc://zeromq.zap.01";
-constexpr int kMany = 256;  // requests before a ZAP socket is replaced; their pipes take 8 MiB
-// How long a replaced ZAP socket still answers requests that were already sent to it, which takes
-// microseconds. At 1,200 peers a second, its pipes take up to 10 MiB for this time.
+constexpr int kMany = 256;  // ZAP requests until a ZAP socket is replaced; their pipes take 8 MiB
+// How long a replaced ZAP socket still answers requests that were already sent to it. Their
+// delivery takes microseconds. At 1,200 peers a second, the pipes of this socket take up to 10 MiB
+// for this time.
 constexpr auto kOnTheirWay = 250ms;
 
 std::string to_z85(const std::string& key) {
@@ -67,7 +68,8 @@ Authenticator::Authenticator(boost::asio::io_context& io, const io::ZmqContext& 
     open_desk();
 }
 
-// Opens a new ZAP socket. If there is none, every peer is refused (ZmqSocket::set_curve_server).
+// Opens a new ZAP socket. libzmq asks it about each new peer, and would refuse every peer without
+// it (ZmqSocket::set_curve_server).
 void Authenticator::open_desk() {
     io::ZmqSocket socket(context_, io::ZmqType::Reply);
     const auto bound = socket.bind(kZapEndpoint);
@@ -82,7 +84,7 @@ void Authenticator::stop() {
 }
 
 void Authenticator::give_back_memory(std::chrono::steady_clock::time_point now) {
-    connections_.open();  // reads the events, whose memory libzmq then frees
+    connections_.open();  // reads the monitor events, so that libzmq can free their memory
     Desk& first = desks_.front();
     if (desks_.size() > 1) {
         if (now - first.replaced_at >= kOnTheirWay) first.reader->stop();

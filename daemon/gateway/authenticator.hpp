@@ -54,8 +54,8 @@ class Authenticator {
 
     // Frees memory of libzmq. Call it periodically.
     //
-    // For each peer libzmq keeps 32 KiB of pipes to the ZAP socket that it asked, until the peer
-    // disconnects. This replaces the ZAP socket from time to time, so that the pipes of
+    // libzmq asks a ZAP socket about each peer and keeps 32 KiB of pipes for this, until the peer
+    // disconnects. This function replaces the ZAP socket from time to time, so that the pipes of
     // disconnected peers are freed with the old socket.
     void give_back_memory(std::chrono::steady_clock::time_point now);
 

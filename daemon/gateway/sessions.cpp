@@ -43,8 +43,9 @@ std::optional<WorkerId> worker_of(const core::State& state, const std::string& n
     return session.worker;
 }
 
-// Returns the allocation that a heartbeat's pilot note names. A key "CLUSTER.INCARNATION.ID" with
-// this ledger's CLUSTER is one of our orders. Any other key gives allocation 0, which never exists.
+// Returns the allocation in which, by its heartbeat, a worker runs. A key "CLUSTER.INCARNATION.ID"
+// with this ledger's CLUSTER is one of our orders. Any other key gives allocation 0, which never
+// exists.
 std::optional<core::Pilot> pilot_of(const protocol::Heartbeat& heartbeat,
                                     const std::string& cluster) {
     if (!heartbeat.pilot) return std::nullopt;
@@ -91,7 +92,7 @@ bool says(const protocol::Heartbeat& heartbeat, const AttemptKey& key) {
            heartbeat.running.end();
 }
 
-// A member, on one worker, of an attempt in State. The member has not ended.
+// A member of an attempt in State that is on the worker and has not ended.
 struct Held {
     AttemptKey key;
     bool up = false;
@@ -112,10 +113,11 @@ std::vector<Held> held_by(const core::State& state, WorkerId worker) {
 // Returns how long an attempt that should run may be missing from heartbeats before it counts as
 // missing.
 //
-// The time is short for an attempt of this rolld that was seen running or was sent no start order.
-// For others it is start_on_its_way: their start order may still be on its way, so that an attempt
-// ended sooner could start beside its successor. For an attempt of an earlier rolld, the first
-// heartbeat that arrives may also be an old one.
+// The time is missing_grace for an attempt of this rolld that was seen running or was sent no start
+// order. It is start_on_its_way for other attempts of this rolld, because their start order may
+// still be on its way: if such an attempt were ended sooner, it could still start and run beside
+// its successor. It is the same for an attempt of an earlier rolld, because the first heartbeat
+// that arrives may also be an old one.
 std::chrono::milliseconds grace(const core::State& state, const Held& held, const Session& session,
                                 const LeaseRules& rules) {
     const bool ours = held.key.token.incarnation == state.incarnation;

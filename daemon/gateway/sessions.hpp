@@ -28,14 +28,15 @@ using Instant = std::chrono::steady_clock::time_point;
 struct LeaseRules {
     int lost_after_beats = 35;  // a worker silent for this long is lost: lease + fence + slack
     int silent_after_beats = 3;
-    int silent_after_start_beats = 15;  // if not heard from since rolld's start: the lease
+    int silent_after_start_beats = 15;  // for a worker unheard of since rolld's start: the lease
     std::chrono::milliseconds company = std::chrono::seconds(2);
     std::chrono::milliseconds missing_grace = std::chrono::seconds(3);
     // How long a start order may take effect after it was sent. A worker drops orders older than
     // the lease of 15 s (docs/leases.md, rule 15); one second is added for clock drift.
     std::chrono::milliseconds start_on_its_way = std::chrono::seconds(16);
-    // How long another rolld's beacon must stay unchanged before this one takes over (rule 17):
-    // `stillness`, lease + beat, before the claim; `claim_wait`, volume delay + beat, after it.
+    // How long this rolld watches that another rolld's beacon stays unchanged before it takes over
+    // (rule 17). Before its claim: `stillness`, which is lease + beat. After its claim:
+    // `claim_wait`, which is volume delay + beat.
     std::chrono::milliseconds stillness = std::chrono::seconds(16);
     std::chrono::milliseconds claim_wait = std::chrono::seconds(5);
     // A rolld that cannot read its beacon for this long ends, because another rolld may have taken
@@ -85,7 +86,7 @@ class Sessions {
                                   Instant now, std::string_view frame = {});
 
     // Like hear(), for a frame that differs from the session's last one only in the sequence
-    // number, as most do. Does not parse the frame. Returns nullopt if hear() must parse it.
+    // number, as most frames do. Does not parse the frame. Returns nullopt if hear() must parse it.
     std::optional<std::vector<core::Input>> hear_again(const core::State& state, const Peer& peer,
                                                        std::string_view frame,
                                                        std::uint64_t published, Instant now);
@@ -99,8 +100,8 @@ class Sessions {
 
     // Returns the workers that are quiet in State and have been silent for a few beats. A worker
     // whose heartbeats do not renew its lease counts as silent. A worker that has not been heard
-    // from since rolld's start counts after the lease. Call it in each turn, because a worker that
-    // is heard from leaves the set at once.
+    // from since rolld's start counts as silent once its lease has passed. Call it in each turn,
+    // because a worker that is heard from leaves the set at once.
     const std::set<WorkerId>& silent(const core::State& state, std::uint64_t published);
 
     // Returns whether a beat may be published: some worker reports that it hears rolld, so that
@@ -133,17 +134,17 @@ class Sessions {
     LeaseRules rules_;
     std::string cluster_;
     ByName sessions_;  // unordered, because no result depends on the order
-    std::map<WorkerId, std::uint64_t> unheard_since_;  // beacon counter when its silence began
+    std::map<WorkerId, std::uint64_t> unheard_since_;  // beacon counter when the silence began
     std::vector<std::string> owing_;
     std::string companion_;  // session for which has_company() was last true
     // The earliest times at which a worker can become quiet or lost. Workers are not checked
     // before. A heartbeat can move only `listen_at_` to an earlier time.
     Instant listen_at_{};
-    std::uint64_t judge_at_ = 0;  // as a counter of the beacon
+    std::uint64_t judge_at_ = 0;  // value of the beacon's counter
     std::set<WorkerId> silent_;
     std::optional<std::uint64_t> silent_for_;  // beacon counter at the last check of all workers
-    std::pair<std::size_t, std::uint64_t>
-        tidied_for_;  // the number of State's workers, and the number of the next worker
+    // number of workers in State and number of the next worker, at the last forget_gone()
+    std::pair<std::size_t, std::uint64_t> tidied_for_;
 };
 
 }  // namespace roll::gateway

@@ -93,7 +93,7 @@ Result<void> copy_backup(const fs::path& backup, const fs::path& to) {
         }
         ROLL_TRY_VOID(copy_synced(backup / name, to / name));
     }
-    // The ledger may have been copied by other means than --backup.
+    // A ledger that was copied by other means than --backup may have a WAL.
     const char* const wal = "ledger.db-wal";
     return is_there(backup / wal) ? copy_synced(backup / wal, to / wal) : Result<void>{};
 }
@@ -105,9 +105,9 @@ tl::unexpected<Error> of_backup(Error error, const fs::path& copy, const fs::pat
     return fail(error.code, error.message, "nothing was changed; give an earlier backup");
 }
 
-// Moves the ledger of `state` to `before`, and the ledger of `made` into its place. The mark is
-// replaced last. A rolld that starts before that refuses the ledger, because it is missing or does
-// not match the mark.
+// Moves the ledger of `state` to `before`, and the ledger of `made` into its place. Replaces the
+// mark last. A rolld that starts before the mark is replaced refuses the ledger, because the ledger
+// is missing or does not match the mark.
 Result<void> put_in_place(const fs::path& made, const fs::path& state, const fs::path& before) {
     ROLL_TRY_VOID(make_directories(before));
     for (const char* name : {"ledger.snapshot", "ledger.db-wal", "ledger.db-shm", "ledger.db"})

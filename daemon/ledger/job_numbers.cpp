@@ -11,7 +11,7 @@ namespace roll::ledger {
 namespace {
 
 struct Told {
-    Mark head;  // last row before the first that was changed
+    Mark head;  // last row before the first row whose hash is wrong
     std::uint64_t next_job = 1;
 };
 

@@ -259,7 +259,8 @@ Result<void> Ledger::Impl::drop(const std::set<JobId>& jobs, const core::State& 
     head = next;
     mark.write(head);
     std::error_code ignored;
-    std::filesystem::remove(snapshot_path(), ignored);  // it belongs to the old hash chain
+    // the snapshot belongs to the old hash chain
+    std::filesystem::remove(snapshot_path(), ignored);
     return {};
 }
 

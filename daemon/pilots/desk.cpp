@@ -27,8 +27,8 @@ std::optional<core::SlurmPhase> phase_for_core(Phase phase) {
     return std::nullopt;
 }
 
-// Returns the row of the order `key`; if `slurm_job` is known, only the row of that job. Prefers a
-// job that has not ended. nullptr if there is none.
+// Returns the row of the order `key`, preferably of a job that has not ended. If `slurm_job` is
+// known, returns only the row of that job. nullptr if there is none.
 const QueueRow* row_for(const std::vector<QueueRow>& rows, const std::string& key,
                         const std::string& slurm_job) {
     const QueueRow* best = nullptr;
@@ -114,14 +114,14 @@ std::optional<Errand> Desk::cancel(const std::string& job, const std::string& ke
 
 std::optional<Errand> Desk::give_back(const core::State& state, AllocationId id, Instant now) {
     const std::string& job = state.allocations.at(id).slurm_job;
-    // no job to cancel: the order is withdrawn, or looked up first
+    // nothing to cancel: the order is withdrawn, or its job is looked up first
     if (job.empty()) return std::nullopt;
     return cancel(job, key_of(state, id), now);
 }
 
 // Adds the machines that rolld has excluded to --exclude in the queue's arguments, because Slurm
-// might allocate them again. Adds only machines on which workers of allocations ran, because Slurm
-// refuses names that it does not know.
+// might allocate them again. Adds only machines on which workers of allocations have run, because
+// Slurm refuses names of nodes that it does not know.
 static void leave_out(const core::State& state, std::vector<std::string>& sbatch_args) {
     std::string machines;
     for (const auto& [name, machine] : state.machines) {
@@ -206,7 +206,7 @@ std::vector<core::Input> Desk::take(const Outcome& outcome, const core::State& s
         Overload{[&](const Submitted& done) {
                      trouble_ = done.result == slurm::Submission::Accepted ? "" : done.reason;
                      if (done.result == slurm::Submission::Unknown) {
-                         // Slurm may queue the job at any time up to now.
+                         // Slurm may have queued the job at any time up to now.
                          sent_[done.allocation] = now;
                          doubt_until_ = now + rules_.doubt;
                          return;

@@ -34,7 +34,8 @@ struct DeskRules {
     std::chrono::milliseconds unsure{60'000};
     // Time after which a job that squeue does not show counts as gone.
     std::chrono::milliseconds missing{60'000};
-    int missing_polls = 3;  // number of polls in a row that must not show the job, too
+    // a job counts as gone only after this number of polls in a row that do not show it
+    int missing_polls = 3;
     // How long a job may take to appear in squeue after an sbatch without a result, or after a
     // start of rolld.
     std::chrono::milliseconds doubt{600'000};
@@ -76,8 +77,8 @@ class Desk {
     std::vector<core::Input> take(const Outcome& outcome, const core::State& state, Instant now);
 
     // Makes polling faster for a while. Called after a worker fell silent, because Slurm may
-    // already know that the worker's allocation is over. The silence of the last workers is counted
-    // only if it is (see only_gone_are_left).
+    // already know that the worker's allocation is over. Silence of the last workers is counted
+    // only once Slurm reports this (see only_gone_are_left).
     void hurry(Instant now) { hurry_until_ = now + rules_.hurry; }
 
     // Returns a NodeDown for each silent worker whose node Slurm reports as down. Call it in each
@@ -128,11 +129,12 @@ class Desk {
     Instant began_;
     bool busy_ = false;
     std::optional<Instant> asked_{};         // start of the newest squeue
-    std::optional<Instant> asked_before_{};  // start of the squeue before that
+    std::optional<Instant> asked_before_{};  // start of the squeue before the newest one
     std::optional<Instant> answered_{};      // start of the newest squeue that succeeded
     Instant hurry_until_{0};
     Instant doubt_until_;  // until this time squeue is polled although State may hold no allocation
-    std::map<AllocationId, Instant> sent_{};  // when each order was last sent or may have been
+    // when each order was last sent, or may have been sent
+    std::map<AllocationId, Instant> sent_{};
     std::map<AllocationId, Absence> absent_{};
     std::set<AllocationId> over_{};  // allocations that Slurm last reported as over
     std::map<AllocationId, std::string> hearsay_{};

@@ -2,8 +2,8 @@
 // their nodes.
 //
 // Such a worker counts as gone before its silence limit only if two sources agree since it fell
-// silent: scontrol reports its node down, and squeue reports that its allocation lost a node. A
-// worker that is heard from again is forgotten with all that was noted about it. Errors, truncated
+// silent: scontrol reports its node down, and squeue reports that its allocation lost a node. Once
+// a worker is heard from again, everything noted about the worker is dropped. Errors, truncated
 // answers and nodes that Slurm does not know are ignored.
 #pragma once
 
@@ -23,8 +23,8 @@ using Instant = std::chrono::milliseconds;  // time of a steady clock
 
 class Suspects {
   public:
-    // `spacing` is the time between two questions to scontrol, `patience` how long to ask about a
-    // worker.
+    // `spacing` is the time between two questions to scontrol. `patience` is the time for which
+    // questions about one worker are asked.
     Suspects(std::chrono::milliseconds spacing, std::chrono::milliseconds patience)
         : spacing_(spacing),
           patience_(patience) {}

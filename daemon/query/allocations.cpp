@@ -124,8 +124,8 @@ std::vector<std::string> limits_below(const core::AllocationQueue& queue, int al
     return found;
 }
 
-// Returns a hold if the job needs more nodes than the queue's limits ever allow at once; else
-// nullopt.
+// Returns a hold if the job needs more nodes than the queue's limits ever allow at once; nullopt if
+// the limits allow enough nodes.
 std::optional<Hold> too_wide(const core::State& state, const std::string& name,
                              const core::AllocationQueue& queue, const spec::Resources& wanted) {
     const int alive = alive_of(state, name);

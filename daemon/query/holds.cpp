@@ -1,5 +1,5 @@
-// Explains each rule that holds a queued job, with its remedy. For a running job, explains silent
-// nodes.
+// Explains each rule that keeps a queued job from starting (a hold), with its remedy. For a running
+// job, explains silent nodes.
 #include <algorithm>
 
 #include <fmt/format.h>

@@ -187,8 +187,8 @@ class Waits {
 
   private:
     // Returns the ready group that contains the job; nullptr if the job is in no ready group. Also
-    // nullptr if there are many groups, because the search would take longer than a shared text
-    // saves.
+    // returns nullptr if there are many groups, because searching them would take longer than
+    // sharing a text saves.
     const core::ReadyJobs* line_of(JobId id, const core::Job& job) const {
         constexpr std::size_t kGroupsMax = 16;
         const auto& ready = state_.index.ready;

@@ -36,7 +36,7 @@ struct Hearsay {
 // Returns the job ids that a selector means, ascending. A selector is `7`, `3-9` (only the existing
 // jobs), `1,4`, `last`, `all`, `@me`, or a name with globs. `last` is the newest job that a person
 // submitted, which excludes automatic exports and jobs queued by cron. Fails with NotFound if a
-// word selects no job, with InvalidArgument if it cannot be parsed.
+// word of the selector matches no job, with InvalidArgument if a word cannot be parsed.
 Result<std::vector<JobId>> select(const core::State& state, const std::string& selector,
                                   const std::string& user);
 
@@ -74,14 +74,14 @@ std::vector<Hold> holds(const core::State& state, JobId id, Time now);
 Json holds_json(const std::vector<Hold>& holds);
 std::string condition_text(const spec::After& after);  // returns for example "ok:12"
 
-// Predicts what a submission in this turn would lead to, for its first job: the nodes on which the
-// job would start, or its holds, and the queue that would order an allocation for the job. If the
-// submission would fail, fails with the same error.
+// Predicts what a submission in this turn would lead to. The forecast is about the first job of the
+// submission: the nodes on which the job would start, or its holds, and the queue that would order
+// an allocation for the job. If the submission would fail, fails with the same error.
 Result<Json> forecast(core::State state, const core::Submit& submit, Time now);
 
 // Returns a Hold (a reason why a queued job waits) if neither a connected worker nor an allocation
-// that may be ordered could ever run the job; nullopt if one of these could. Ignores other reasons
-// to wait. Cheap if one of the first workers could run the job.
+// that may be ordered could ever run the job, else nullopt. Ignores other reasons to wait. Cheap if
+// one of the first workers could run the job.
 std::optional<Hold> never(const core::State& state, JobId id, Time now);
 
 // Fails if the submission would fail. Also fails with Refused if never() returns a hold for one of

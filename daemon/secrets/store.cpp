@@ -127,7 +127,7 @@ Result<void> Store::make_key() {
     return {};
 }
 
-// Replaces all secrets. Memory is updated only after the new file is on disk.
+// Replaces all secrets. Updates the memory only after the new file is on disk.
 Result<void> Store::keep(Secrets secrets) {
     if (key_.empty()) ROLL_TRY_VOID(make_key());
     Json list = Json::array();

@@ -30,7 +30,8 @@ class Store {
     // name or value (allowed: 1 to kValueBytesMax bytes of UTF-8 without NUL), with Refused if the
     // user has too many secrets or the disk is full.
     Result<void> set(const core::SecretName& name, const std::string& value, Time now);
-    Result<void> remove(const core::SecretName& name);  // fails with NotFound if there is none
+    // fails with NotFound if there is no such secret
+    Result<void> remove(const core::SecretName& name);
 
     core::SecretNames names() const;
     std::optional<std::string> value(const core::SecretName& name) const;

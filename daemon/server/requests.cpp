@@ -99,8 +99,8 @@ void Server::add_later(core::Input input) {
     });
 }
 
-// Handles one request. The client's input is checked where it is read, but rolld must not end
-// because of an exception that remains.
+// Handles one request. The client's input is checked where it is read. Exceptions are nevertheless
+// caught here, because no request may end rolld.
 void Server::take_request(const Client& client, const std::string& frame) {
     Peer peer = client.peer;
     const auto request = protocol::decode_request(frame);

@@ -1,5 +1,6 @@
-// Users' secrets: their owner sets, lists and removes them, and the start orders of jobs that name
-// them get the values. State has only the names; values are sent only in start orders.
+// Users' secrets: the owner of a secret sets, lists and removes it, and a start order contains the
+// values of the secrets that its job names. State has only the names; values are sent only in start
+// orders.
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 

@@ -144,8 +144,8 @@ io::Task<void> Server::listen() {
     }
 }
 
-// Starts the turns that only time requires: silence to count, back-offs and limits that end,
-// delayed requests to answer. Sleeps until the next such time.
+// Starts a turn whenever a time is reached at which something must be done: silence is counted, a
+// back-off or a limit ends, or a delayed request is answered. Sleeps until the next such time.
 io::Task<void> Server::tick() {
     const auto token = asio::as_tuple(asio::use_awaitable);
     while (!stopping_) {

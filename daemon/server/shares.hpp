@@ -59,8 +59,8 @@ class Shares {
     // Returns whether no job is left to process.
     bool empty() const;
     void add_to(std::vector<core::Input>& turn);
-    // Returns the answers that are due: first those of requests finished in this turn, in the order
-    // of arrival, and those of clients whose wait is over.
+    // Returns the answers that are due: first the answers to requests finished in this turn, in the
+    // order of arrival, then the answers to clients whose wait is over.
     std::vector<Settled> settle(const engine::Turn& turn, gateway::Instant now);
     // Adapts the number of inputs per turn to how long the last turn took without its commit. The
     // goal is a few milliseconds.

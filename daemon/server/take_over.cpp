@@ -71,7 +71,8 @@ Result<core::Started> claim_beacon(ServerOptions& options, const core::State& st
     auto& patience = options.leases.volume_patience;
     if (elsewhere || state.adopting)
         patience = std::max(patience, std::chrono::milliseconds(seen->patience_ms));
-    // The previous rolld of this directory, which has ended, because its lock is free.
+    // The beacon is from the previous rolld of this directory. That rolld has ended, because the
+    // lock is free.
     if (!old && !elsewhere) return core::Started{};
     if (!elsewhere && !options.take_over) return too_old(state, *seen);
     std::this_thread::sleep_for(options.leases.stillness);

@@ -9,8 +9,8 @@
 namespace roll::slurm {
 namespace {
 
-// Splits a line into `count` fields, of which the last is the rest of the line. Returns nullopt if
-// the line has fewer.
+// Splits a line into `count` fields. The last field is the rest of the line. Returns nullopt if the
+// line has fewer fields.
 std::optional<std::vector<std::string_view>> split(std::string_view line, std::size_t count) {
     std::vector<std::string_view> fields;
     while (fields.size() + 1 < count) {
