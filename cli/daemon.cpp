@@ -17,8 +17,8 @@ constexpr std::chrono::seconds kRestart{20};
 
 namespace {
 
-// Returns the error with a hint for the holder of another rolld's key, who cannot start that rolld,
-// if the user is one.
+// Adds a hint to the error if the user holds a key of another user's rolld, because such a user
+// cannot start that rolld.
 Error for_holder(Error error, const io::StateDirectory& directory) {
     if (error.code == ErrorCode::Unavailable && directory.is_key_holders())
         error.hint = kAskOperator;

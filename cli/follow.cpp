@@ -78,8 +78,8 @@ void tell_and_end(int signal) {
     ::raise(signal);
 }
 
-// Returns the exit status of two jobs together: the higher one, but kOwnTrouble only if no job
-// failed, because a job's status says more.
+// Returns the exit status of two jobs together, which is the higher one. kOwnTrouble yields to the
+// status of a job that failed, because that status says more.
 int worse(int one, int other) {
     if (one == kOwnTrouble && other != 0) return other;
     if (other == kOwnTrouble && one != 0) return one;

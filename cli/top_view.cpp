@@ -12,7 +12,7 @@ namespace roll::cli {
 namespace {
 
 constexpr std::size_t kSpark = 16;
-// Lines that events get at least, however many jobs there are.
+// Minimum number of lines for events, however many jobs there are.
 constexpr std::size_t kEventsLeast = 4;
 
 // Returns the first `width` characters of UTF-8 text.

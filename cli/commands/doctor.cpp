@@ -41,8 +41,8 @@ Finding check_directory(const io::StateDirectory& state) {
     return {"state directory", true, root.string(), ""};
 }
 
-// Checks that the key pairs exist: all three for rolld's owner, the client's or the worker's for
-// another key's holder.
+// Checks that the key pairs exist. The owner of rolld needs all three pairs. The holder of a key of
+// another user's rolld needs the client's pair or the worker's pair.
 Finding check_keys(const io::StateDirectory& state) {
     std::vector<std::string> names = {"server", "client", "worker"};
     if (state.is_key_holders()) {
@@ -184,8 +184,8 @@ Finding check_libtorch() {
 Result<int> run_doctor(const Context& context, bool slurm) {
     ROLL_TRY(const io::StateDirectory state, io::StateDirectory::find(context.directory));
     std::vector<Finding> findings = {check_directory(state), check_keys(state), check_users(state)};
-    // Ask rolld, unless the user holds only a worker's key, with which rolld answers no questions.
-    // Such a user must read the worker's log instead.
+    // Ask rolld, unless the user holds only a key of a worker: rolld answers no questions from such
+    // a key, and its holder must read the worker's log instead.
     if (!state.is_key_holders() || fs::exists(state.keys() / "client.key")) {
         findings.push_back(check_daemon(context, state));
         findings.push_back(check_worker(context, state));

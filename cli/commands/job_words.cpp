@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::string_view kJobPrefix = "job:";
 
-// Returns the directory of the job's newest checkpoint or, if it has none, of the model that it
-// wrote. Exports, convert and merge jobs write models.
+// Returns the directory of the job's newest checkpoint. If the job has no checkpoint, returns the
+// directory of the model that it wrote, as exports, convert and merge jobs do.
 Result<std::string> model_of(const Json& job, std::uint64_t id) {
     const Json checkpoints = job.value("checkpoints", Json::array());
     const Json* newest = nullptr;

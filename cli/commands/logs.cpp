@@ -32,7 +32,7 @@ void print_new(const Context& context, Log& log, bool to_the_end) {
     if (!rest.empty()) put(rest, log.mark.empty() ? "" : "\n");
 }
 
-// Returns whether the rank ran but has printed nothing, in a command job. There is no log then,
+// Returns whether this rank of a command job ran but printed nothing. Such a rank has no log,
 // because the first output creates it.
 bool said_nothing(const Json& job, const LogsOptions& options, int rank) {
     const Json attempts = job.value("attempts", Json::array());

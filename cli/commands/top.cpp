@@ -83,11 +83,11 @@ class Watch {
 
   private:
     static constexpr auto kPatience = std::chrono::seconds(60);
-    // Time between two readings of GPU use. A roll-worker measures it as often.
+    // Time between two readings of GPU use. A roll-worker measures GPU use at the same interval.
     static constexpr auto kGpuLooks = std::chrono::seconds(2);
 
     // Reads the newest events on the first call, and all later events on later calls. Waits up to
-    // `wait_ms` for one.
+    // `wait_ms` for an event.
     Result<void> read_events(int wait_ms) {
         for (bool more = true; more;) {
             Json args = {{"since", seen_}, {"limit", kEventsRead}, {"wait_ms", wait_ms}};

@@ -28,8 +28,8 @@ struct Output {
     }
 };
 
-// Polls until `ready` returns a value that is not null. Fails if the program ends before, or takes
-// too long.
+// Polls until `ready` returns a value that is not null. Fails if the program ends before that, or
+// if the wait takes too long.
 template <class Ready>
 Result<Json> wait_ready(const std::string& program, pid_t pid, const Output& log,
                         const Ready& ready) {
