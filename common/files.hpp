@@ -26,7 +26,8 @@ Result<void> write_file_atomically(const std::filesystem::path& path, std::strin
 Result<void> write_private_file(const std::filesystem::path& path, std::string_view content);
 Result<std::string> read_private_file(const std::filesystem::path& path);
 
-// Return whether something, or a regular file, is at the path. False if the path cannot be read.
+// path_exists() returns whether something is at the path, is_file() whether a regular file is
+// there. Both return false if the path cannot be read.
 bool path_exists(const std::filesystem::path& path);
 bool is_file(const std::filesystem::path& path);
 

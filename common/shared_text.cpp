@@ -8,7 +8,8 @@
 namespace roll {
 namespace {
 
-// Both functions compare whole blocks first, because a document has hundreds of characters or more.
+// Size of the blocks that the functions below compare first, because a document has hundreds of
+// characters or more.
 constexpr std::size_t kBlock = 64;
 
 std::size_t common_start(std::string_view a, std::string_view b) {
@@ -62,7 +63,8 @@ void SharedText::share_with(const SharedText& other) {
     };
     SharedText best =
         part_of(other.shared_ ? other.shared_ : std::make_shared<const std::string>(other.own_));
-    // A text that is new and shared by no other yet must save at least an eighth.
+    // Sharing with the text of `other`, which no other text shares yet, must save at least an
+    // eighth of this text more than sharing with the text that `other` shares already.
     const std::size_t eighth = whole.size() / 8;
     if (other.shared_ && best.own_.size() > eighth) {
         SharedText closer = part_of(std::make_shared<const std::string>(other.text()));

@@ -1,5 +1,6 @@
 // A text that can share its start and its end with a similar text. Used for the documents of jobs:
-// those of an array's jobs differ in a few characters, and are most of a job's memory otherwise.
+// the documents of an array's jobs differ in a few characters, and would otherwise take most of a
+// job's memory.
 #pragma once
 
 #include <cstddef>
@@ -16,9 +17,9 @@ class SharedText {
     std::size_t size() const { return head_ + own_.size() + tail_; }
     std::size_t own_size() const { return own_.size(); }  // number of characters not shared
 
-    // Shares the characters that this text and `other`, or the text that `other` shares, have in
-    // common at the start and at the end, if these are at least half of this text. The text itself
-    // does not change.
+    // Shares characters at the start and at the end with `other`, or with the text that `other`
+    // already shares, if they have at least half of this text in common there. The text itself does
+    // not change.
     void share_with(const SharedText& other);
 
     friend bool operator==(const SharedText& a, const SharedText& b) {

@@ -33,8 +33,8 @@ struct Free {
     void operator()(void* memory) const { std::free(memory); }
 };
 
-// Opens the file with O_DIRECT, which bypasses the cache, or without it if the file system does not
-// support it.
+// Opens the file with O_DIRECT, which bypasses the cache. If the file system does not support
+// O_DIRECT, opens the file without it.
 Descriptor open_fresh(const std::filesystem::path& path) {
     const int flags = O_RDONLY | O_CLOEXEC;
     Descriptor direct(::open(path.c_str(), flags | O_DIRECT));

@@ -14,8 +14,8 @@ Result<Client> Client::connect(const std::string& endpoint, const CurveKeys& key
     return Client(std::move(channel), endpoint);
 }
 
-// Connects through the socket that the file `local` names, which exists only on rolld's machine. On
-// another machine, connects to the endpoint.
+// Connects through the Unix socket whose path is in the file `local`. This socket exists only on
+// rolld's machine. On another machine, connects to the endpoint.
 Result<Client> Client::connect(const StateDirectory& directory) {
     if (const auto path = read_file(directory.local_file())) {
         if (auto channel = local_channel(*path)) return Client(std::move(channel), *path);
@@ -28,7 +28,7 @@ Result<Client> Client::connect(const StateDirectory& directory) {
 
 namespace {
 
-// Fails if the frame is too large for rolld, which would drop the connection.
+// Fails if the frame is too large for rolld, because rolld would drop the connection.
 Result<void> check_size(const std::string& op, const std::string& frame) {
     if (frame.size() <= protocol::kFrameBytesMax) return {};
     return fail(ErrorCode::InvalidArgument,

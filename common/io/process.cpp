@@ -314,8 +314,8 @@ std::vector<ProcessInfo> descendants(pid_t ancestor) {
 
 bool wait_ended(pid_t pid, std::uint64_t started, std::chrono::milliseconds timeout) {
     const Descriptor handle(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-    // Read the process's start time after opening the handle. If it is equal, the handle is for
-    // this process.
+    // Read the process's start time after opening the handle. If it equals `started`, the handle is
+    // for the process that the caller means.
     const auto info = find_process(pid);
     if (!handle || !info || info->started != started || info->state == 'Z') return true;
     pollfd waited{.fd = handle.get(), .events = POLLIN, .revents = 0};

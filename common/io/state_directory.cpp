@@ -15,7 +15,7 @@
 namespace roll::io {
 namespace {
 
-constexpr std::size_t kSocketPathMax = 100;  // sun_path holds 107; local_socket() adds 4
+constexpr std::size_t kSocketPathMax = 100;  // sun_path holds 107 characters; local_socket() adds 4
 
 std::string variable(const char* name) {
     const char* value = std::getenv(name);

@@ -46,8 +46,8 @@ class StateDirectory {
     Result<void> make() const;
 
     // Returns rolld's default endpoint: ROOT/rolld.sock if a Unix socket's path may be that long,
-    // else $XDG_RUNTIME_DIR/roll/HASH.sock, else /tmp/roll-UID/HASH.sock. Creates the directory of
-    // the last two.
+    // else $XDG_RUNTIME_DIR/roll/HASH.sock, else /tmp/roll-UID/HASH.sock. Creates the directory
+    // roll or roll-UID.
     Result<std::string> default_endpoint() const;
 
     // Returns the path of the socket for clients on this machine (local_stream.hpp). It is next to

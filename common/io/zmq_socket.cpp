@@ -13,9 +13,9 @@ namespace {
 
 constexpr int kLingerMs = 1000;
 constexpr int kBacklog = 4096;  // after a restart of rolld the whole cluster connects at once
-constexpr int kFramesMax = 8;   // none of Roll's messages has as many frames
+constexpr int kFramesMax = 8;   // maximum frames of a message; all messages of Roll have fewer
 // ZMQ_ZAP_ENFORCE_DOMAIN: if no authenticator runs, reject peers instead of accepting them without
-// a check. In libzmq since 4.3.1, but zmq.h defines the name for drafts only.
+// a check. libzmq has this option since 4.3.1, but zmq.h defines its name for drafts only.
 constexpr int kZapEnforceDomain = 93;
 
 int type_of(ZmqType type) {

@@ -60,8 +60,9 @@ struct Progress {
 // Sent by each rank from time to time. roll-worker detects stragglers and hangs from these reports.
 struct StepDone {
     std::int64_t step = 0;
-    std::int64_t steps = 0;   // total steps of the job
-    std::int64_t own_ms = 0;  // duration of the step in ms, without waiting for other ranks
+    std::int64_t steps = 0;  // total steps of the job
+    // duration of the step in ms, without the time spent waiting for other ranks
+    std::int64_t own_ms = 0;
 };
 // A checkpoint is complete and synced to disk. Its directory still has a temporary name that starts
 // with ".".

@@ -263,8 +263,8 @@ Result<Heartbeat> decode_heartbeat(std::string_view frame) {
     return heartbeat;
 }
 
-// `before` is a valid heartbeat. If "sequence": occurs only once in it, that is the heartbeat's own
-// field and not part of a string.
+// Requires that `before` is a valid heartbeat. If `"sequence":` occurs only once in it, this is the
+// key of the heartbeat's own field and not a part of a string.
 std::optional<std::uint64_t> repeated(std::string_view before, std::string_view frame) {
     constexpr std::string_view kName = "\"sequence\":";
     constexpr std::string_view kDigits = "0123456789";

@@ -72,12 +72,14 @@ struct StartOrder {
     int ranks_per_node = 1;
     std::vector<int> slots;
     std::vector<int> gpus;
-    int gpu_percent = 100;  // share of each GPU in percent; below 100 other jobs use it too
-    std::string nonce;      // random per attempt; names the rendezvous of its ranks
+    // share of each GPU in percent; if below 100, other jobs use the GPU, too
+    int gpu_percent = 100;
+    std::string nonce;  // random per attempt; names the rendezvous of its ranks
     // Recorded checkpoints to start from, of the job and its source job, newest first.
     std::vector<WrittenCheckpoint> checkpoints;
     std::int64_t time_limit_seconds = 0;  // time limit of the attempt; 0: no limit
-    std::int64_t hang_after_seconds = 0;  // maximum time of a step; 0: no limit, -1: learned
+    // maximum time of a step; 0: no limit, -1: the worker learns a limit
+    std::int64_t hang_after_seconds = 0;
     // Secrets for the environment of the job's programs. Never written to a file or log.
     std::map<std::string, std::string> secrets{};
     std::string refused{};  // if not empty: reason to fail the attempt at once

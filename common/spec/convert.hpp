@@ -21,7 +21,7 @@ struct ConvertSpec {
     std::vector<std::string> adapters;  // merge: adapters to merge into the source
     std::string adapter;                // convert: adapter to convert instead of the source
     std::string target;
-    std::string to;      // target format "hf", "mca", ...; empty: MCA from HF, else HF
+    std::string to;      // target format "hf", "mca", ...; empty: MCA if the source is HF, else HF
     std::string config;  // directory with the config, if `source` has no config
     std::string strictness = "raise_all";  // one of Megatron's strictness modes
     std::string state;                     // the optimizer state to convert; empty: the weights
@@ -39,13 +39,16 @@ struct ConvertSpec {
     int first_layers = 0;  // layers of the first pipeline stage; 0: as many as the others
     int last_layers = 0;   // layers of the last pipeline stage; 0: as many as the others
     std::optional<bool> moe_grouped_gemm;
-    std::string transformer_impl;     // transformer_engine or local; empty: as in the source
-    std::int64_t vocab_divisor = 0;   // pads the vocabulary to a multiple; 0: no padding
-    std::string mtp_layer_name = "";  // "mtp_model_layer"; empty: "transformer_layer"
-    int megatron_version = 3;         // checkpoint_version; below 3 is older than Megatron Core
+    std::string transformer_impl;    // transformer_engine or local; empty: as in the source
+    std::int64_t vocab_divisor = 0;  // pads the vocabulary to a multiple; 0: no padding
+    // names of MTP layers: "mtp_model_layer"; empty: "transformer_layer"
+    std::string mtp_layer_name = "";
+    // checkpoint_version; below 3: of a Megatron older than Megatron Core
+    int megatron_version = 3;
     std::int64_t max_shard_size = 5'000'000'000;
     std::int64_t model_max_length = 0;  // 0: as in the source
-    std::string reuse;  // an earlier target; equal files are hard links to its files; empty: none
+    // earlier target; files that equal its files become hard links to them; empty: none
+    std::string reuse;
     bool overwrite = false;
     friend bool operator==(const ConvertSpec&, const ConvertSpec&) = default;
 };

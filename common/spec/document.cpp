@@ -41,7 +41,7 @@ struct Largest {
 };
 
 // Returns an upper bound of the value's length in dump(). Sets `largest` to the largest string in
-// it.
+// the value.
 std::size_t measure(const Json& value, const std::string& path, Largest& largest) {
     constexpr std::size_t kNumber = 26;
     std::size_t bytes = kNumber;

@@ -60,8 +60,8 @@ JsonText put_retry(const Retry& retry) {
         .add("on_log", on_log);
 }
 
-// Reads `retry`. A field that is missing, because an older program wrote the row, gets the value
-// with which that program behaved.
+// Reads `retry`. A field may be missing because an older program wrote the row. It then gets the
+// value that corresponds to the behaviour of that program.
 Result<Retry> read_retry(const Json& json) {
     JsonReader reader(json, "job.retry");
     Retry retry;

@@ -67,7 +67,8 @@ struct ModelConfig {
     double attention_scale = 0;     // factor of the attention scores; 0: 1 / sqrt(head_dim)
     double attention_soft_cap = 0;  // scores become cap * tanh(score / cap); 0: no cap
     double logit_soft_cap = 0;  // cap of the output layer's logits in the same formula; 0: no cap
-    // Number of positions that a position of a sliding layer sees, including itself.
+    // Width of a sliding window: the number of positions that each position attends to, including
+    // itself.
     std::int64_t window = 0;
     std::vector<bool> sliding_layers = {};  // which layers slide; empty: all if `window` is set
     Activation activation = Activation::Silu;

@@ -79,7 +79,8 @@ void fill_tokenizer(Json& document) {
     if (document["tokenizer"] == "bytes" && !sized) model["vocab_size"] = 256;
 }
 
-// Returns the problem that train_spec() finds, although all other checks have passed.
+// Returns the problem that train_spec() finds in a document that has passed all other checks; empty
+// if there is none.
 std::vector<Problem> unreadable(const Json& document) {
     if (!trains(document)) return {};
     const auto spec = train_spec(document.dump());

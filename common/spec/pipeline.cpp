@@ -5,8 +5,8 @@
 namespace roll::spec {
 namespace {
 
-// Returns true if Megatron can divide the layers: stages without a number of their own have equally
-// many, and the chunks of a stage have equally many.
+// Returns true if Megatron can divide the layers. The stages without a given number of layers must
+// have equally many layers, and so must the chunks of each stage.
 bool divide(std::int64_t layers, const ParallelSpec& p) {
     const std::int64_t others = p.pp - (p.first_layers > 0) - (p.last_layers > 0);
     const std::int64_t rest = layers - p.first_layers - p.last_layers;

@@ -12,7 +12,8 @@ namespace roll::spec {
 
 // The sizes that the pipeline must divide. nullopt if unknown; such a size is not checked.
 struct PipelineSizes {
-    std::optional<std::int64_t> microbatches = std::nullopt;  // of one replica in a step
+    // micro-batches of one replica in a step
+    std::optional<std::int64_t> microbatches = std::nullopt;
     std::optional<std::int64_t> layers = std::nullopt;
     bool on_gpus = false;
 };

@@ -18,7 +18,7 @@ namespace roll::spec {
 struct Quota {
     std::optional<int> slots{};  // maximum number of slots of running jobs
     std::optional<int> gpus{};   // maximum number of GPUs of running jobs
-    // maximum in total; a running job counts with its whole time limit
+    // maximum of GPU-hours in total; a running job counts with its whole time limit
     std::optional<int> gpu_hours{};
     std::optional<int> jobs{};  // maximum number of queued and running jobs
     int borrow_slots = 0;       // slots in addition to `slots` while no other account needs them

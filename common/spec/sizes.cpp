@@ -76,7 +76,7 @@ void check_pipeline(const Json& document, std::optional<std::int64_t> dp,
     const auto pp = positive(document, "/parallel/pp"), vpp = positive(document, "/parallel/vpp");
     const Json::json_pointer at("/parallel/schedule");
     const Json schedule = document.contains(at) ? document[at] : Json();
-    constexpr std::int64_t kLargest = 1000000;  // as the schema allows
+    constexpr std::int64_t kLargest = 1000000;  // largest value that the schema allows
     if (pp.value_or(1) > kLargest || vpp.value_or(1) > kLargest) return;
     ParallelSpec parallel;
     parallel.pp = static_cast<int>(pp.value_or(1));

@@ -25,10 +25,11 @@ enum class ExportFormat { None, Hf };
 enum class ExportDtype { Fp32, Bf16, Fp16 };
 
 struct ModelSource {
-    std::string family;      // name of a file in schemas/families; empty with `from`
-    std::string hf_config;   // JSON object with HuggingFace's size keys; with `from`, dropouts only
+    std::string family;  // name of a file in schemas/families; empty if `from` is set
+    // JSON object with HuggingFace's size keys; if `from` is set, dropouts only
+    std::string hf_config;
     std::string from;        // absolute path of a checkpoint; empty if the sizes are given
-    std::int64_t vocab = 0;  // with `from`: number of embedding rows; 0: the model's
+    std::int64_t vocab = 0;  // number of embedding rows if `from` is set; 0: as in that model
     std::vector<std::string> freeze;  // globs of native parameter names
 };
 
@@ -65,12 +66,13 @@ struct OptimizerSpec {
     double init_lr = 0;
     double min_lr = 0;
     std::int64_t warmup_steps = 0;
-    std::int64_t decay_steps = 0;  // 0: train.steps
+    std::int64_t decay_steps = 0;  // end of the decay in steps; 0: train.steps
     LrSchedule schedule = LrSchedule::Cosine;
     std::int64_t wsd_decay_steps = 0;  // wsd: number of decaying steps at the end of decay_steps
     WsdDecay wsd_decay = WsdDecay::Exponential;
     double weight_decay = 0.1;
-    double weight_decay_end = 0.1;  // value at train.steps; different only with a schedule
+    // value at train.steps; differs from weight_decay only with a schedule
+    double weight_decay_end = 0.1;
     WeightDecaySchedule weight_decay_schedule = WeightDecaySchedule::Constant;
     double clip_grad = 1.0;  // maximum norm of the gradient; 0: no clipping
     double beta1 = 0.9;
@@ -121,7 +123,8 @@ struct TrainSpec {
     SampleSpec sample;
     MetricsSpec metrics;
     EarlyStopSpec early_stop;
-    double peak_tflops = 0;  // peak of one rank, for the utilization; 0: measure a matrix product
+    // peak rate of one rank, for the reported utilization; 0: measure a matrix product
+    double peak_tflops = 0;
     OnNotFinite on_not_finite = OnNotFinite::Stop;
     std::int64_t checkpoint_every = 0;  // interval in steps; 0: only at the end
     std::int64_t checkpoint_keep = 2;
