@@ -8,7 +8,8 @@
 namespace roll::agent {
 namespace {
 
-constexpr Millis kCalm{3000};  // while all bounds are below this, the beacon is read rarely
+// while the bounds of all attempts are below this, the beacon is read rarely
+constexpr Millis kCalm{3000};
 constexpr Millis kCalmLooks{5000};
 constexpr std::size_t kReasonBytesMax = 1000;
 
@@ -135,7 +136,8 @@ void AgentCore::renew(const protocol::Answer& answer, const std::set<AttemptKey>
     for (auto& [key, attempt] : attempts_) drop_said(attempt, answer.sequence);
 }
 
-// Drops each reported deletion whose heartbeat was answered, because rolld has handled it then.
+// Drops each reported deletion whose heartbeat was answered, because rolld has then handled the
+// deletion.
 void AgentCore::drop_said(Attempt& attempt, std::uint64_t sequence) {
     std::erase_if(attempt.unrecorded, [&](const Unrecorded& written) {
         return written.checkpoint.deleted && written.said && *written.said <= sequence;
@@ -260,7 +262,8 @@ void AgentCore::check_clock(Attempt& attempt, Instant now) {
 // Stops an attempt that hangs, as an infrastructure failure, because the cause is not known yet.
 void AgentCore::check_steps(Attempt& attempt, Instant now) {
     if (attempt.stop || attempt.verdict || attempt.kill_sent || attempt.gone) return;
-    // Other nodes cannot judge before the first step, because only rank 0 reports activity then.
+    // Nodes other than the first cannot judge before the first step, because until then only rank 0
+    // reports activity.
     if (attempt.order.node_rank != 0 && !has_stepped(attempt.steps)) return;
     const std::string reason = hang_reason(attempt.steps, attempt.hang, attempt.alive, now);
     if (reason.empty()) return;
@@ -370,7 +373,8 @@ void AgentCore::on_published(const AttemptKey& key, std::int64_t step, const Res
             effects_.push_back(HeartbeatNow{});
         } else {
             effects_.push_back(Note{label(key) + ": " + done.error().message});
-            if (staged.asked == attempt->asked) attempt->asked = 0;  // accept the request again
+            // accept a repeated save request
+            if (staged.asked == attempt->asked) attempt->asked = 0;
         }
     }
     attempt->gone ? conclude(*attempt, now) : publish(*attempt, now);
@@ -416,7 +420,7 @@ void AgentCore::on_gone(const AttemptKey& key, Instant now) {
 }
 
 // Ends an attempt once its staged checkpoints have their final names, because rolld forgets an
-// attempt at its end. While rolld cannot be reached, the names wait for its next answer.
+// attempt at its end. While rolld cannot be reached, the renames wait for rolld's next answer.
 void AgentCore::conclude(Attempt& attempt, Instant now) {
     if (attempt.phase == Phase::Ended) return;
     publish(attempt, now);

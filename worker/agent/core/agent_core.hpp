@@ -73,23 +73,24 @@ class AgentCore {
     void on_gone(const AttemptKey& key, Instant now);
     void on_published(const AttemptKey& key, std::int64_t step, const Result<void>& done,
                       Instant now);
-    void on_drain(Instant now);  // asks every attempt to save a checkpoint and stop; starts no more
+    // asks every attempt to save a checkpoint and stop; starts no more attempts
+    void on_drain(Instant now);
 
     // Builds the next heartbeat. Call it only when sending, because `now` must be the send time:
     // the bounds of the attempts are computed from the send time of the heartbeat that rolld
     // answers.
     protocol::Heartbeat heartbeat(Instant now);
 
-    // Returns the path of the beacon if it must be read now, else empty. After look_due() has
-    // returned the path, it returns an empty text for one interval.
+    // Returns the path of the beacon if it must be read now, else an empty text. Returns the path
+    // at most once per interval.
     std::string look_due(Instant now);
 
     bool idle() const;  // true if no attempt has a process
     // Number of attempts that each heartbeat lists
     std::size_t running() const { return attempts_.size(); }
     // Returns true if no attempt is left, every end is acknowledged and, if draining, rolld has
-    // acknowledged the drain or cannot be reached. Is false until the drain is acknowledged,
-    // because otherwise rolld would not know of the drain and would wait until the lease expires.
+    // acknowledged the drain or cannot be reached. The drain must be acknowledged, because
+    // otherwise rolld would not know of the drain and would wait until the lease expires.
     bool settled(Instant now) const;
     std::vector<Effect> take_effects() { return std::exchange(effects_, {}); }
 

@@ -46,7 +46,7 @@ void note_gpu_use(Attempt& attempt, const std::vector<int>& use) {
         sum += use[index];
         ++count;
     }
-    // Only the first node of a job that runs on several nodes reports GPU use.
+    // If a job runs on several nodes, only its first node reports GPU use.
     const bool told = count > 0 && attempt.order.node_rank == 0;
     attempt.gpu_percent = told ? std::optional((sum + count / 2) / count) : std::nullopt;
 }
@@ -97,7 +97,8 @@ void BeaconTrust::on_answer(std::uint64_t from, std::uint64_t counter) {
 }
 
 bool BeaconTrust::on_look(const Look& look, std::optional<Instant> heard, const LeaseRules& rules) {
-    // A look at another incarnation is evidence here, because the caller judges it.
+    // A look at another incarnation counts as evidence here, because the caller judges such a look
+    // itself.
     if (look.incarnation != incarnation) return true;
     // A heartbeat sent after the look does not prove contact, because the counter in its answer may
     // be higher.

@@ -21,7 +21,7 @@ void SilenceBound::answered(Instant sent, std::int64_t counted, std::uint64_t in
 void SilenceBound::looked(const Look& look, const LeaseRules& rules) {
     if (look.incarnation < incarnation_) return;
     const bool newer = look.incarnation > incarnation_;
-    // The job may have been reassigned by the previous incarnation (start of rolld) before that
+    // The previous incarnation (start of rolld) may have reassigned the job before that rolld
     // ended.
     if (newer && at(look.ended) >= rules.lease + rules.fence) return;
     if (newer) {  // start from the first tick of the new incarnation

@@ -20,8 +20,8 @@ std::string describe(const Ending& ending, int rank, const ExitStatus& exit) {
 }
 
 std::string failed_outcome(const ExitStatus& exit, bool command) {
-    // A command that ended by a signal would do so again, so the failure is not retried as one of
-    // the infrastructure.
+    // A command that a signal ended would probably end in the same way again. Its failure is
+    // therefore the job's own, and is not retried as one of the infrastructure.
     if (command) return "app";
     if (exit.signaled) return "infra";
     if (exit.number == protocol::kExitInvalid || exit.number == protocol::kExitDiverged)

@@ -1,6 +1,6 @@
-// A program's log. A job's command writes into a pipe; the log and its directories are created at
-// the command's first output. Most commands of a long queue print nothing, and creating three
-// directories and a file on a network volume takes longer than running them.
+// A program's log. A job's command writes into a pipe. The log and its directories are created at
+// the command's first output, because most commands of a long queue print nothing, and creating
+// three directories and a file on a network volume takes longer than running such a command.
 #pragma once
 
 #include <cstdint>

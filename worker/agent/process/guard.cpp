@@ -109,7 +109,7 @@ class Guard {
     std::vector<std::unique_ptr<LogPipe>> pipes_{};
     pid_t group_ = 0;
     std::string output_{};     // path of the job's output directory
-    bool started_ = false;     // true once the programs are started; the checks are before that
+    bool started_ = false;     // true once the programs are started, which is after all checks
     std::size_t checked_ = 0;  // number of checks that have passed
     pid_t check_ = 0;          // process id of the running check
     Instant check_until_{};
@@ -136,7 +136,8 @@ Result<void> Guard::prepare(const GuardPlan& plan) {
     return {};
 }
 
-// Returns the variables `more`, and each variable of this process that `more` does not set.
+// Returns this process's environment variables with the variables `more` added. If both have a
+// variable, the value in `more` counts.
 std::vector<std::string> environment_with(const std::vector<std::string>& more) {
     std::vector<std::string> all = more;
     for (std::string& variable : io::current_environment()) {

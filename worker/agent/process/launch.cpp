@@ -81,8 +81,8 @@ std::vector<GpuRoom> gpu_room(const std::vector<int>& gpus, const LaunchSite& si
     return room;
 }
 
-// Limits a program's share of a GPU: its memory, by the variable that JAX reads and by Roll's own,
-// and, if the site runs CUDA MPS, its processors.
+// Limits what a program uses of a shared GPU: its memory, through the variable that JAX reads and
+// through Roll's own variable, and its processors, if the site runs CUDA MPS.
 void add_gpu_share(int percent, const LaunchSite& site, Environment& environment) {
     const std::string fraction = (percent < 10 ? "0.0" : "0.") + std::to_string(percent);
     environment["ROLL_GPU_FRACTION"] = fraction;
@@ -240,7 +240,7 @@ std::vector<std::string> builtin_check(const protocol::StartOrder& order, const 
     return words;
 }
 
-// Returns the checks to run before the programs: the site's check, then the job's.
+// Returns the checks to run before the programs: the site's check, then the job's check.
 std::vector<NodeCheck> checks_of(const protocol::StartOrder& order, const Json& document,
                                  const LaunchSite& site,
                                  const std::vector<std::string>& environment) {
@@ -291,7 +291,7 @@ Result<GuardPlan> plan_of(const protocol::StartOrder& order, const LaunchSite& s
         if (check.program.arguments.empty())
             return fail(ErrorCode::InvalidArgument, "the job's check.command is empty");
     }
-    // a copy, because the checks do not get what is added for the programs
+    // a copy, because the checks do not get the variables that are added for the programs
     Environment environment = common;
     for (const auto& [name, value] : order.secrets) environment[name] = value;
     if (order.kind == "command") {

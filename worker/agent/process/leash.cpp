@@ -28,7 +28,7 @@ Result<Leash> Leash::make() {
     return open(std::move(shared));
 }
 
-// Maps the shared page. A new page is all zeros: deadlines that have passed.
+// Maps the shared page. A new page is all zeros, which means that both deadlines have passed.
 Result<Leash> Leash::open(io::Descriptor shared) {
     void* const memory =
         ::mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, shared.get(), 0);

@@ -316,7 +316,7 @@ void RunDirectory::end_strays(const AttemptKey& key) {
 void RunDirectory::forget(const AttemptKey& key) {
     if (records_.erase(key) == 0) return;
     forgotten_ += dump({{"forget", protocol::to_json(key)}}) + "\n";
-    // With no record left, writes the line at once, because no other line may follow soon.
+    // If no record is left, write the line at once, because no other line may follow soon.
     if (records_.empty()) static_cast<void>(append(""));
 }
 

@@ -44,9 +44,9 @@ class RunDirectory {
     // set_wall().
     static Result<RunDirectory> watch(const std::filesystem::path& path);
 
-    // Returns a number that grows with each opening; this roll-worker's heartbeats carry it. If the
-    // stored number was lost, the number is derived from the clock. The next number belongs to the
-    // reaper.
+    // Returns a number that grows with each opening. The heartbeats of this roll-worker carry this
+    // number. If the stored number was lost, the number is derived from the clock. The next number
+    // belongs to the reaper.
     Result<std::uint64_t> next_generation();
 
     // Kills the processes of earlier roll-workers' attempts, waits for their end and returns the

@@ -61,8 +61,9 @@ void tell_program(const io::Descriptor& to, std::string& unsent, const std::stri
     write_on(to, unsent);
 }
 
-// Sends `line` with the descriptors `all`. A message carries a limited number of descriptors, so
-// the first ones are sent in messages of their own, whose text is a blank, which JSON skips.
+// Sends `line` with the descriptors `all`. A message carries a limited number of descriptors. A
+// longer list is therefore sent in several messages, each of which except the last has a blank as
+// its text, which JSON skips.
 Result<void> send_plan(const io::Descriptor& to, const std::string& line, std::span<const int> all,
                        std::string& unsent) {
     ssize_t sent = 0;

@@ -29,7 +29,8 @@ struct LeashRanOut { AttemptKey attempt; };
 struct StartFailed { AttemptKey attempt; Verdict verdict; };
 struct Matched { AttemptKey attempt; std::vector<int> patterns; };   // patterns found in the logs of a failed attempt
 struct Gone { AttemptKey attempt; };                                 // no process of the attempt is left
-struct Junk { AttemptKey attempt; int rank = 0; std::string line; };  // the first line of a program on its report pipe that is not a report
+// the first line on a program's report pipe that is not a report
+struct Junk { AttemptKey attempt; int rank = 0; std::string line; };
 // clang-format on
 using ProcessEvent = std::variant<Reported, Exited, LeashRanOut, StartFailed, Matched, Gone, Junk>;
 
