@@ -103,8 +103,8 @@ Hooks shared(const Hooks& hooks, Meeting& meeting, const Part& part) {
     return all;
 }
 
-// Checks the bytes of the base and of all adapters. Of the base, checks only this process's share;
-// of the adapters, which are small, everything.
+// Checks this process's share of the base, and all bytes of the adapters, because adapters are
+// small.
 Result<void> check_sources(const Request& request, const Hooks& hooks) {
     for (const fs::path& adapter : request.adapters)
         for (const AdapterPlace& place : find_adapters(adapter))

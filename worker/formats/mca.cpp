@@ -119,8 +119,8 @@ Result<void> write_mca_root(const std::filesystem::path& directory, const McaCon
 }
 
 bool mca_has_rank(const McaLayout& layout, const McaRank& rank) {
-    // Process tp + k * TP has tensor-parallel rank tp, for any k, and ep (tp / ETP + k * TP / ETP)
-    // % EP.
+    // For any k, process tp + k * TP has tensor-parallel rank tp and expert-parallel rank (tp / ETP
+    // + k * TP / ETP) % EP.
     const int etp = layout.expert_tp();
     return (rank.ep - rank.tp / etp) % std::gcd(layout.tp / etp, layout.ep) == 0;
 }

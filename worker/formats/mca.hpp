@@ -61,8 +61,8 @@ Result<McaConfig> parse_mca_config(std::string_view json);
 Result<McaConfig> read_mca_config(const std::filesystem::path& directory);
 
 // Returns the text of mca_config.json. Without `local_names`, names are TransformerEngine's, as
-// ROLL's loader expects by default; it then needs the norms under linear_qkv and linear_fc1.
-// `dtype` must be F32, F16 or BF16.
+// ROLL's loader expects by default; the loader then needs the norms under linear_qkv and
+// linear_fc1. `dtype` must be F32, F16 or BF16.
 std::string mca_config_text(const McaConfig& config, tensor::DType dtype);
 
 // Writes mca_config.json and the tracker file.

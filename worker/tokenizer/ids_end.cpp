@@ -39,8 +39,8 @@ class Scan {
         while (at_ < end_ && (*at_ == ' ' || *at_ == '\n' || *at_ == '\r' || *at_ == '\t')) ++at_;
         return at_ < end_ ? *at_ : '\0';
     }
-    // Reads the value at the current position. If it is an id, raises `ids_end` above it; skips
-    // values that are not whole numbers.
+    // Reads the value at the current position. If the value is an id, raises `ids_end` above it.
+    // Skips a value that is not a whole number.
     void id(std::uint32_t& ids_end) {
         constexpr std::uint32_t kMax = 1U << 30;
         next();

@@ -155,7 +155,7 @@ class NativeReader {
         }
     }
 
-    // Fills source_ with the tensors that look() found; the reader then expects these.
+    // Fills source_ with the tensors that look() found, so that the reader expects these tensors.
     void expect() {
         source_.directory = directory_;
         source_.family = base_.family;

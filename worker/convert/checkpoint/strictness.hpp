@@ -26,8 +26,8 @@ const char* name_of(Strictness strictness);
 // Parses the name of a mode. Fails with InvalidArgument; the message lists the modes.
 Result<Strictness> parse_strictness(const std::string& name);
 
-// Return whether a conversion continues. allows_unexpected(): although the checkpoint lacks a
-// tensor of the model. allows_missing(): although the model lacks a tensor of the checkpoint.
+// Return whether a conversion continues: allows_unexpected() if the checkpoint lacks a tensor of
+// the model, allows_missing() if the model lacks a tensor of the checkpoint.
 bool allows_unexpected(Strictness strictness);
 bool allows_missing(Strictness strictness);
 

@@ -23,9 +23,10 @@ Result<fs::path> source_of(const spec::ConvertSpec& spec, const protocol::Launch
     return environment.choose(newest_first, spec.best);
 }
 
-// Returns true if the target may be overwritten. It may if the job allows it, and from the second
-// attempt on, because an earlier attempt may have finished the target and died before that was
-// recorded. A target that exists before the first attempt belongs to the user.
+// Returns true if the target may be overwritten. Overwriting is allowed if the job allows it. It is
+// also allowed from the second attempt on, because an earlier attempt may have finished the target
+// and died before this was recorded. A target that exists before the first attempt belongs to the
+// user.
 Result<bool> may_overwrite(const spec::ConvertSpec& spec, const protocol::Launch& launch) {
     if (spec.overwrite || launch.node_rank > 0 || launch.attempt.token.attempt > 1) return true;
     std::error_code error;

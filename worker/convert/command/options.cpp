@@ -177,7 +177,7 @@ class Parser {
         sub.add_option(names, into, what)->transform(CLI::Validator(check, ""))->type_name("N");
     }
 
-    // Adds a flag that true or false may follow.
+    // Adds a flag, which the word true or false may follow.
     template <class Bool>
     CLI::Option* flag(CLI::App& sub, const std::string& name, Bool& into, const char* what) {
         flags_.insert(name);
@@ -359,7 +359,7 @@ class Parser {
     std::optional<std::optional<tensor::DType>> dtype_;
     bool bf16_ = false, fp16_ = false, unused_ = false, cast_ = false, json_ = false;
     bool version_ = false, is_roll_ = false, is_trlx_ = false;
-    std::set<std::string> flags_;  // that true or false may follow
+    std::set<std::string> flags_;  // flags that the word true or false may follow
     std::vector<CLI::Option*> ignored_;
     Finish chosen_;
 };

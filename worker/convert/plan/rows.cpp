@@ -62,7 +62,7 @@ void move_run(const Move& move, std::int64_t from, std::int64_t to, std::int64_t
     }
 }
 
-// Copies the last dims in tiles that fit the cache. For a transposed copy, in which one dim is
+// Copies the last dims in tiles that fit the cache. Used for a transposed copy, in which one dim is
 // contiguous in the source and the other in the target.
 template <class Element>
 void move_tiles(const Move& move, std::size_t dim, const std::byte* from, std::byte* to) {

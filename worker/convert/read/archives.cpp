@@ -45,8 +45,8 @@ class Checker {
   public:
     Checker(const std::function<bool()>& stopped, Share share) : stopped_(stopped), share_(share) {}
 
-    // Checks a file. Without `extents` the file is one archive; with `extents` it has one archive
-    // in each.
+    // Checks a file. Without `extents`, the file is one archive; with `extents`, the file has one
+    // archive in each extent.
     Result<void> check_file(const fs::path& path, const std::vector<Extent>* extents = nullptr) {
         ROLL_TRY(const MappedFile file, MappedFile::open(path));
         if (extents == nullptr) return check_next({path.string(), file.bytes()});

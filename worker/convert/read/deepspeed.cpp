@@ -156,8 +156,8 @@ class Opener {
         const formats::Pickle& states = model->pickle();
         const PickleId* const shared = states.find(states.root(), "shared_params");
         for (const fs::path& folder : folders) {
-            // Drops this parameter's own file and uses the other parameter's, because the own file
-            // may be one rounding step older.
+            // A parameter that shares the weight of another parameter is read from the other's
+            // file, because its own file may be one rounding step older.
             const std::string name = folder.filename().string();
             if (shared != nullptr && states.find(*shared, name) != nullptr)
                 source_.matching.dropped.push_back(

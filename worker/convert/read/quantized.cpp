@@ -56,8 +56,8 @@ constexpr std::array<Method, 6> kMethods{{
     {"torchao", "torchao", "dequantize() of torchao's tensors"},
 }};
 
-// The ending of a tensor's name that shows the quantization method: the method stores data under
-// it, instead of a weight or beside it.
+// An ending of tensor names that shows the quantization method. The method stores data in tensors
+// with this ending, instead of the weights or in addition to them.
 struct Ending {
     std::string_view text;
     const char* name;

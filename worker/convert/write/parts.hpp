@@ -56,7 +56,7 @@ class Meeting {
 
     // Waits until the phase is announced: process 0 waits for all others, the others for process 0.
     // Fails with Unavailable if stopped, if an awaited process has ended (the message has its
-    // reason), or if one sends nothing for a minute.
+    // reason), or if an awaited process sends nothing for a minute.
     Result<void> wait_for(Phase phase, const Stopped& stopped);
 
     // Fails with Unavailable if another process ended without a target or sends nothing.
