@@ -1,7 +1,7 @@
-// Measures the engine's turns for two arrays, the second behind the first, without a ledger. Prints
-// the numbers; has no limits.
+// Measures the engine's turns for two arrays, without a ledger. The second array depends on the
+// first. Prints the numbers and checks no limits.
 //
-//   array_bench [TASKS]   number of jobs in each array, at most 10,000
+// array_bench [TASKS]   number of jobs in each array, at most 10,000
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>

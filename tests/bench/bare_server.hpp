@@ -1,5 +1,5 @@
-// A server with the least work for a number of workers: libzmq with CURVE, and an answer to each
-// message. The benchmark prints its costs beside rolld's, from the same run.
+// A server that does the least possible work for a number of workers: libzmq with CURVE, and an
+// answer to each message. The benchmark prints its costs beside rolld's costs of the same run.
 #pragma once
 
 #include <string>

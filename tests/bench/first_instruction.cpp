@@ -1,5 +1,5 @@
-// A program that writes the time of its start (CLOCK_MONOTONIC, nanoseconds) into the file that it
-// is given, and ends.
+// A program that writes the time of its start (CLOCK_MONOTONIC, nanoseconds) to the file named by
+// its argument, and ends.
 #include <cstdint>
 #include <ctime>
 

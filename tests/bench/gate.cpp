@@ -222,7 +222,8 @@ int main() {
     (void)deep_queue();
     (void)full_house();
     for (const Loop& loop : kLoops) {
-        loop.run(loop.count);  // run it once uncounted, because the first run builds shared state
+        // run the loop once uncounted, because the first run builds shared state
+        loop.run(loop.count);
         CALLGRIND_TOGGLE_COLLECT;
         loop.run(loop.count);
         CALLGRIND_TOGGLE_COLLECT;

@@ -1,5 +1,5 @@
 // Measures submissions per second through engine and ledger, and the time to read the ledger at a
-// start. Prints the numbers; has no limits.
+// start. Prints the numbers and checks no limits.
 #include <chrono>
 #include <cstdio>
 

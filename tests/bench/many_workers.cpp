@@ -38,7 +38,8 @@ using namespace roll;
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-// number of processes; several, because each worker takes two descriptors in its process
+// number of processes; several, because the sockets of each worker take two descriptors of its
+// process
 constexpr int kParts = 4;
 
 // Memory that the processes share.
@@ -55,9 +56,9 @@ struct FakeWorker {
     Clock::time_point beats_at;
 };
 
-// The workers of one process. At each turn only workers whose heartbeat is due or whose answer is
-// missing are looked at, because a cluster's worker costs rolld's machine nothing between its
-// heartbeats. Walking all workers at each turn took most of the machine and of its caches.
+// The workers of one process. Each turn looks only at workers whose heartbeat is due or whose
+// answer is missing. In a cluster, a worker costs rolld's machine nothing between its heartbeats;
+// here, walking all workers in each turn took most of the machine's time and caches.
 struct Part {
     std::vector<std::unique_ptr<FakeWorker>> workers;  // in the order of their heartbeats
     std::vector<std::uint64_t> answered_by;  // by worker: rolld's incarnation in the last answer
@@ -80,7 +81,7 @@ std::pair<double, double> use_of(int pid) {
             pages * static_cast<double>(::sysconf(_SC_PAGESIZE)) / 1e6};
 }
 
-// As roll-worker's.
+// Aligns a heartbeat to the grid as roll-worker does.
 Clock::time_point on_grid(Clock::time_point due, std::chrono::milliseconds beat) {
     const auto now = std::chrono::floor<std::chrono::milliseconds>(Clock::now().time_since_epoch());
     const auto wall =
@@ -175,8 +176,8 @@ std::pair<double, double> use_of_rolld(const std::string& root) {
     return pid ? use_of(std::stoi(*pid)) : std::pair(0.0, 0.0);
 }
 
-// Prints rolld's own share of the time. A cluster would wait only for that share, while here the
-// workers take as much on the same cores.
+// Prints rolld's own share of the time. A cluster would wait only for this share. Here the workers
+// use as much time on the same cores.
 void print_connected(const char* what, int count, double seconds, double cpu) {
     std::printf(
         "%s: %d workers connected and answered after %.1f s; rolld itself took %.1f s of a "

@@ -1,4 +1,4 @@
-// What libFuzzer hands to a target, as bytes and as text.
+// Converts a fuzzer's input to bytes and to text.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 #include <span>
 #include <string_view>
 
-// libFuzzer declares it nowhere: each target defines it, and returns 0.
+// No header of libFuzzer declares this function. Each target defines it and returns 0.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 
 namespace roll::fuzz {

@@ -1,5 +1,5 @@
-// Configs and indexes: any text is refused, or gives a model whose tensors can be listed and laid
-// out over its ranks.
+// Fuzzes configs and indexes. Any text is refused, or gives a model whose tensors can be listed and
+// split over its ranks.
 #include "common/check.hpp"
 #include "tests/fuzz/input.hpp"
 #include "worker/convert/checkpoint/mca_layout.hpp"
@@ -18,8 +18,8 @@ const roll::families::Families& families() {
     return all;
 }
 
-// What is only large is left out: it would be listed for seconds. Counts of layers, experts and
-// such, at any depth.
+// Returns false if a count of layers, experts or similar parts, at any depth of the config, is so
+// large that listing the tensors would take seconds.
 bool is_small(const Json& config) {
     for (const auto& [key, value] : config.items()) {
         if (value.is_object() && !is_small(value)) return false;

@@ -1,5 +1,6 @@
-// `.metadata` of torch.distributed.checkpoint: any bytes are refused, or every chunk lies in its
-// tensor, has a file inside the directory, and what we write of it reads the same again.
+// Fuzzes the `.metadata` of torch.distributed.checkpoint. Any bytes are refused, or every chunk is
+// inside its tensor and has a file inside the directory, and the metadata that we write for them
+// reads back as the same.
 #include <filesystem>
 
 #include "common/check.hpp"
@@ -12,7 +13,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const auto metadata = parse_dcp_metadata(roll::fuzz::bytes_of(data, size));
     if (!metadata) return 0;
     for (const roll::formats::DcpTensor& tensor : metadata->tensors) {
-        if (tensor.original)  // ranks' parts are whole numbers of it
+        if (tensor.original)  // a whole number of rank shards per dim
             for (std::size_t dim = 0; dim < tensor.original->size(); ++dim)
                 ROLL_CHECK((*tensor.original)[dim] % tensor.info.shape[dim] == 0);
         for (const roll::formats::DcpChunk& chunk : tensor.chunks) {
@@ -20,7 +21,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
             for (std::size_t dim = 0; dim < chunk.begin.size(); ++dim)
                 ROLL_CHECK(chunk.begin[dim] >= 0 &&
                            chunk.begin[dim] + chunk.size[dim] <= tensor.info.shape[dim]);
-            const std::filesystem::path file = chunk.extent.file;  // of a folder in it, maybe
+            const std::filesystem::path file = chunk.extent.file;  // may be in a subfolder
             ROLL_CHECK(file.is_relative() && *file.lexically_normal().begin() != "..");
         }
     }

@@ -1,4 +1,5 @@
-// Pickles: any bytes are refused or become plain data whose every reference leads to a node.
+// Fuzzes pickles. Any bytes are refused, or become plain data in which every reference leads to a
+// node.
 #include "worker/formats/pickle.hpp"
 
 #include "common/check.hpp"
@@ -9,7 +10,7 @@ using roll::formats::Pickle;
 using roll::formats::PickleId;
 using roll::formats::PickleNode;
 
-// Depth and count are limited: the graph may have cycles.
+// Depth and count are limited, because the graph may have cycles.
 static void walk(const Pickle& pickle, PickleId id, int depth, int& left) {
     const PickleNode& node = pickle.at(id);
     if (depth == 0 || --left < 0) return;

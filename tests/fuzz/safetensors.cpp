@@ -1,4 +1,5 @@
-// safetensors: any bytes are refused, or the tensors fill the file exactly, one after the other.
+// Fuzzes safetensors. Any bytes are refused, or the tensors fill the file exactly, one after the
+// other.
 #include "common/tensor/safetensors.hpp"
 
 #include "common/check.hpp"

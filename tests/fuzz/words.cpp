@@ -1,5 +1,6 @@
-// Command lines, one word a line: any words are refused with a sentence, or mean something that can
-// be said again. Rules of names are tried on every word, and layouts on a model of some layers.
+// Fuzzes command lines, with one word per line. Any words are refused with a sentence, or give a
+// request that can be written as a job's spec and read back. Also tries the rules for names on
+// every word, and layouts on a model of some layers.
 #include <string>
 #include <vector>
 

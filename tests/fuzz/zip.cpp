@@ -1,5 +1,6 @@
-// Files of torch.save: members lie inside the archive, tensors inside their storage. Every byte
-// that a view claims is read, and a run's arguments are numbers that a layout may have.
+// Fuzzes files of torch.save. Archive members must be inside the archive, and tensors inside their
+// storage. Reads every byte of each view. The arguments of a run must be numbers that a layout may
+// have.
 #include "worker/formats/zip.hpp"
 
 #include "common/check.hpp"
@@ -11,7 +12,7 @@ namespace {
 
 using roll::tensor::StridedView;
 
-// The first and the last element that the strides reach.
+// Reads the first and the last element that the strides reach.
 void touch(const StridedView& view) {
     std::int64_t last = 0;
     for (std::size_t dim = 0; dim < view.strides.size(); ++dim) {

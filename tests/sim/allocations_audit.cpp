@@ -1,5 +1,5 @@
-// The auditor's model of an allocation queue: the limits hold, nothing is ordered or held without
-// need, and nothing is kept beyond its time.
+// The auditor's model of an allocation queue: the limits hold, no allocation is ordered or held
+// without need, and none is kept beyond its time.
 #include <algorithm>
 
 #include "common/check.hpp"

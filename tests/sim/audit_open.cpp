@@ -6,8 +6,8 @@ namespace roll::sim {
 
 using core::JobPhase;
 
-// Checks a job that is added to a group. The group may be closed already if the job is the export
-// of one of its jobs.
+// Checks a job that is added to a group. The group may be closed already if the new job is the
+// export of a job in the group.
 void Auditor::check_into(const core::JobSubmitted& e) {
     const Job& open = job(*e.spec.into);
     ROLL_CHECK(open.spec.open && open.user == e.user);
@@ -20,7 +20,7 @@ void Auditor::on(const core::JobClosed& e) {
 }
 
 // Checks the end of a group. A closed group ends with its last job, and succeeds if all its jobs
-// did. A group may also end because a user cancelled it.
+// did. Any group may also end because a user cancelled it.
 void Auditor::check_open_end(const core::JobEnded& e) const {
     const Job& open = jobs_.at(e.job);
     if (open.cancelled) return ROLL_CHECK(e.phase == JobPhase::Cancelled);

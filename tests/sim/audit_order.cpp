@@ -141,7 +141,7 @@ auto without_number(const std::tuple<bool, Time, std::int64_t, JobId>& rank) {
 }  // namespace
 
 // Checks that no job that could run is left waiting. Also checks that the jobs that started behind
-// a waiting job do not delay it, if every attempt uses its whole time.
+// a waiting job do not delay the waiting job, if every attempt uses its whole time.
 void Auditor::check_placement(Time now) const {
     const auto list = waiting(now);
     if (stopped_ || adopting_ || list.empty()) return;
@@ -159,8 +159,8 @@ void Auditor::check_placement(Time now) const {
         check_backfill(list.front(), now);
         return;
     }
-    // With fair share, any job of the same priority may be first. With borrowed quotas, any job
-    // may.
+    // With fair share, any job of the same priority may be first. With borrowed quotas, any job may
+    // be first.
     ROLL_CHECK(std::ranges::any_of(list, [&](const Waiting& one) {
         return (lends || without_number(one.rank) == without_number(list.front().rank)) &&
                !starts(one);

@@ -9,8 +9,8 @@ namespace roll::sim {
 
 using core::Outcome;
 
-// Checks that the places of an attempt were free, are on different nodes, and have the members
-// first, each group in its segment, and then the spares.
+// Checks that the places of an attempt were free and are on different nodes, that the members come
+// before the spares, and that each group of members is in its segment.
 void Auditor::check_places(const core::AttemptPlaced& e, const spec::Resources& given) const {
     Room free = room([](const Job&) { return true; });
     for (int i = 0; i < std::ssize(e.places); ++i) {
@@ -69,7 +69,7 @@ bool Auditor::fits(const spec::Resources& wanted, const Room& room, Time now) co
     return whole * wanted.segment >= wanted.nodes;
 }
 
-// Records one fault for a lost worker that ran something, however many jobs that was.
+// Records one fault for a lost worker that ran something, however many jobs it ran.
 void Auditor::on(const core::WorkerLost& e) {
     const auto lost = workers_.find(e.worker);
     ROLL_CHECK(lost != workers_.end());

@@ -28,8 +28,8 @@ Auditor::Job& Auditor::job(JobId id) {
     ROLL_CHECK(found != jobs_.end());
     return found->second;
 }
-// Returns the run of a current attempt. Fails for any other, because no event may be about a stale
-// attempt.
+// Returns the run of a current attempt. Fails for any other attempt, because no event may be about
+// a stale attempt.
 Auditor::Run& Auditor::run(const AttemptKey& key) {
     Job& owner = job(key.job);
     ROLL_CHECK(owner.run && owner.run->token == key.token);

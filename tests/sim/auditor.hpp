@@ -36,7 +36,7 @@ class Auditor {
     }
 
     // Returns the auditor of a rolld that starts with a copy of the ledger. `events` are the events
-    // in the copy. Later acknowledgements and checkpoints may be forgotten.
+    // in the copy. This rolld may not know later acknowledgements and checkpoints.
     Auditor of_copy(std::span<const core::Event> events, std::span<const Time> times,
                     const core::State& state) const;
 
@@ -63,7 +63,8 @@ class Auditor {
     struct Run {
         Token token{};
         spec::Resources given{};
-        // Starts in the places of the attempt before it, with a spare in place of a lost node.
+        // the job starts in the places of the previous attempt, with a spare in place of a lost
+        // node
         bool replaces = false;
         std::vector<Member> members{};
         std::vector<core::MemberEnded> ends{};
@@ -108,7 +109,7 @@ class Auditor {
         std::optional<Time> ended{};
         bool time_was_up = false;
         Time not_before{};
-        bool was_due = false;  // once true, it stays true although the clock is set back
+        bool was_due = false;  // stays true once it is true, even if the clock is set back
         JobId array{};
         std::optional<core::JobPhase> over{};
         bool requeue_due = false;
@@ -278,7 +279,8 @@ class Auditor {
     std::map<std::string, JobId> acknowledged_;
     std::set<std::tuple<JobId, std::int64_t, Token>> written_;
     std::set<std::tuple<JobId, std::int64_t, Token>> deleted_;
-    // May have been written before a copy of the ledger was made, and be forgotten.
+    // Checkpoints that may have been written before a copy of the ledger was made, but that the
+    // copy lacks.
     std::set<std::tuple<JobId, std::int64_t, Token>> forgotten_;
 };
 

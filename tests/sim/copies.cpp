@@ -24,7 +24,7 @@ void CopyRules::plan(Copy& copy, Instant now) const {
     copy.end_at = copy.up_at + std::chrono::seconds(random_.between(0, 40));
     const auto& checkpoints = copy.order.checkpoints;
     if (!checkpoints.empty()) copy.step = checkpoints.front().step;
-    // The newest checkpoint cannot be read: start from the one before.
+    // The newest checkpoint cannot be read: start from the previous one.
     if (faults_ && checkpoints.size() > 1 && random_.percent(20)) copy.step = checkpoints[1].step;
     if (!faults_) return;
     const int fate = random_.between(1, 100);

@@ -20,7 +20,8 @@ struct Copy {
     protocol::StartOrder order{};
     Instant killed_at{};               // deadline at which the guard kills the programs
     std::optional<Instant> dies_at{};  // when they die, after SIGKILL was sent
-    bool late = false;                 // may live beyond killed_at, because the node stood still
+    // the programs may live beyond killed_at, because the node stood still
+    bool late = false;
     // When rolld gave the attempt away: incarnation, counter of the beacon.
     std::optional<std::pair<std::uint64_t, std::uint64_t>> lost_at{};
     bool up = false;
@@ -29,9 +30,10 @@ struct Copy {
     Instant end_at{};
     agent::ExitStatus planned{};  // exit status if they end by themselves
     bool hangs = false;
-    bool unfit = false;                // the check of the node fails
-    std::vector<bool> exited{};        // by rank: whether it has exited
-    std::optional<bool> stop_saves{};  // set once told to stop: whether to save before
+    bool unfit = false;          // the check of the node fails
+    std::vector<bool> exited{};  // by rank: whether it has exited
+    // set once the programs are told to stop: whether they save before
+    std::optional<bool> stop_saves{};
     std::uint64_t asked = 0;  // number of a requested checkpoint that none answers yet; 0: none
     std::int64_t step = 0;    // newest step saved, or the step from which they started
     // Steps of own checkpoints that rolld has recorded, ascending.

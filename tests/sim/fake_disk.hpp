@@ -1,7 +1,7 @@
-// A disk in memory for SQLite, as a VFS. It knows which bytes of each file were synced and which
-// were only written. It loses some of the latter when the power fails.
+// A disk in memory for SQLite, as a VFS. The disk knows which bytes of each file were synced and
+// which were only written. When the power fails, it loses some of the bytes that were only written.
 //
-// Only one disk at a time, because SQLite's default VFS uses the newest disk.
+// There can be only one disk at a time, because SQLite's default VFS uses the newest disk.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ class FakeDisk {
     };
     using Files = std::map<std::string, std::shared_ptr<File>>;
 
-    // Returns what the next program finds. If power was lost, that is what was synced, and some
+    // Returns what the next program finds. After a power loss, these are the synced bytes, and some
     // 512-byte sectors of the other writes.
     Files after_crash(Random& random, bool power_lost) const;
     void mount(Files files) {

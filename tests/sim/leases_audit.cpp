@@ -1,6 +1,6 @@
-// Checks what the leases promise (docs/leases.md), from outside: rolld counts no more silence than
-// the workers allow for, a worker obeys what it was told, and attempts that were given away do not
-// run.
+// Checks from outside what the leases promise (docs/leases.md): rolld counts no more silence than
+// the workers allow for, a worker obeys the orders that it has received, and attempts that were
+// given away do not run.
 #include <algorithm>
 
 #include "common/check.hpp"
@@ -84,7 +84,7 @@ void World::check_obeyed(Node& node) const {
     if (!worker.saw) return;
     worker.newest = std::max(worker.newest, {worker.saw->incarnation, 0});
     for (const auto& [key, copy] : node.copies) {
-        // Skip attempts that a refused turn gave away, because they are current again.
+        // Skip attempts that a refused turn gave away, because these attempts are current again.
         if (!copy.lost_at || auditor_.is_current(key, node.name)) continue;
         // Skip what an earlier rolld counted while the node's clock stood still, because nobody can
         // tell the node.

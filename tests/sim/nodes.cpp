@@ -243,7 +243,7 @@ void World::leave(Node& node) {
 // used twice.
 void World::check_started(const Node& node, const Copy& started) const {
     if (started.late || forsaken_.contains(started.key())) return;
-    // The rolld that took over does not know it.
+    // The attempt is unknown to the rolld that took over.
     const bool forgotten = started.key().token.incarnation < reign_;
     if (audited_ == ledger_.size() && !forgotten)
         ROLL_CHECK(auditor_.is_current(started.key(), node.name));

@@ -11,7 +11,8 @@ namespace roll::sim {
 namespace {
 
 constexpr int kLostAfterBeats = 35;
-constexpr int kKnownSeconds = 5;  // limit for `known`, while no errand runs and answers are true
+// limit for `known`, counted while no errand runs and answers are true
+constexpr int kKnownSeconds = 5;
 constexpr int kAskedSeconds = 55;
 
 // Returns whether a member was ended because Slurm reported its node down. Its peers are stopped
@@ -23,8 +24,9 @@ bool by_slurms_word(const core::MemberEnded& ended) {
 
 }  // namespace
 
-// Notes such ends in the turn that was just committed, whose first event is number `turn`, and in
-// earlier turns that a killed rolld did not finish.
+// Notes members that were ended because Slurm reported their node down: those of the turn that was
+// just committed, whose first event is number `turn`, and of earlier turns that a killed rolld did
+// not finish.
 void World::note_forsaken(std::size_t turn) {
     for (noted_ = std::min(noted_, turn); noted_ < ledger_.size(); ++noted_) {
         const auto* ended = std::get_if<core::MemberEnded>(&ledger_[noted_]);
@@ -34,7 +36,8 @@ void World::note_forsaken(std::size_t turn) {
     }
 }
 
-// Checks such an end: the worker is silent, and the job's output is named by token.
+// Checks a member that was ended because Slurm reported its node down: the worker is silent, and
+// the job's output is named by token.
 void World::forsake(const core::MemberEnded& ended) {
     const core::State& state = engine_->state();
     ROLL_CHECK(state.jobs.at(ended.attempt.job).spec.trains());

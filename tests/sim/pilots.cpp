@@ -72,8 +72,9 @@ void World::run_errands() {
     }
     if (std::holds_alternative<pilots::Poll>(*errand)) {
         ++totals_.polls;
-        // rolld must not poll more often than this, except once after a silent worker's node was
-        // reported down, and while that is not confirmed.
+        // Check that rolld polls at most every 5 s, and at most twice in 30 s. The first limit
+        // allows one more poll after a silent worker's node was reported down. The second limit
+        // does not apply while the report is not confirmed.
         const bool doubt = std::exchange(said_down_, false);
         ROLL_CHECK(!polled_ || second_ - *polled_ >= 5 || doubt);
         const bool unproven = said_down_at_ && second_ - *said_down_at_ <= 60;

@@ -194,8 +194,8 @@ void World::finish(const Pending& pending) {
     if (pending.stepped && random_.percent(2)) check_replay();
 }
 
-// Lets the auditor check the turn. If the clock was set back, it waits for the next turn, because
-// nothing wakes rolld for what has become possible again.
+// Lets the auditor check the turn. If the clock was set back, the check waits for the next turn,
+// because nothing wakes rolld for what has become possible again.
 void World::audit(const Pending& pending) {
     if (behind_) return;  // consequences of the inputs are due, but cannot be committed
     if (pending.stepped) stepped_at_ = pending.at;

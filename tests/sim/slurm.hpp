@@ -3,8 +3,8 @@
 // ended, cuts its answers, loses its state and uses ids again. It ends allocations early, with or
 // without a warning, suspends them, or requeues them.
 //
-// Nodes of its jobs die, which it notices later, or it takes them for dead while their processes
-// continue. Only this object knows the truth about its jobs.
+// Nodes of its jobs die, and Slurm notices this only later. Or Slurm takes nodes for dead while
+// their processes continue. Only this object knows the truth about its jobs.
 #pragma once
 
 #include <map>
@@ -28,7 +28,7 @@ struct SlurmJob {
     bool requeued = false;   // the job is ended and will be queued again with the same id
     int warned_at = 0;       // second at which its workers get SIGTERM, by --signal or scancel
     int suspended_until = 0;
-    std::map<int, int> failed{};  // by index of a dead node: when Slurm notices
+    std::map<int, int> failed{};  // by index of a dead node: when Slurm notices the death
     std::set<int> down{};         // indices of nodes that Slurm reports as down, rightly or not
     int ended_by_slurmd_at = 0;   // when slurmd ends the processes on nodes that are wrongly down
     bool alive() const { return state == "PENDING" || state == "RUNNING"; }

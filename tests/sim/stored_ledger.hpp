@@ -27,14 +27,14 @@ class StoredLedger {
     StoredLedger& operator=(const StoredLedger&) = delete;
 
     // Opens the ledger for a rolld that starts. Before that, sometimes flips bits or removes pages
-    // on the disk, and checks that the ledger refuses the damage or is not affected; then repairs
-    // it. Returns false if the disk is full.
+    // on the disk, checks that the ledger refuses the damage or is not affected, and repairs the
+    // disk. Returns false if the disk is full.
     bool open(Random& random, const Written& written, bool faults);
     Result<void> append(std::span<const core::Event> events, Time at);
     Result<core::State> load() const { return ledger_->load(); }
     std::int64_t newest() const { return ledger_->newest(); }
 
-    // End rolld: when asked to, or by a kill or a power loss.
+    // End rolld: close() at its request, crash() by a kill or a power loss.
     void close(const core::State& state);
     void crash(Random& random, bool power_lost);
 

@@ -207,7 +207,7 @@ void World::submit(const std::string& key, const spec::JobSpec& spec) {
 
 // Makes at most one random fault or request. Called each second.
 void World::meddle() {
-    // Otherwise few workers and rollds survive to notice a dead node.
+    // Reduce other faults. Otherwise few workers and rollds survive to notice a dead node.
     if (frail_ > 0 && random_.percent(80)) return;
     // True: choose among all nodes, including those of allocations.
     const bool any = random_.percent(50);
@@ -261,8 +261,7 @@ void World::meddle() {
     if (!engine_) inbox_.clear();
 }
 
-// Makes a roll-worker die or stand still, alone or with its node, or asks it to end, or cuts it
-// off.
+// Makes a roll-worker die or freeze, alone or with its node, asks it to end, or cuts it off.
 void World::break_something(Node& node) {
     const int what = random_.between(1, 10);
     const int how_long = random_.between(1, 80);
@@ -286,8 +285,8 @@ void World::ask_to_end(Node& node) {
 }
 
 // Suspends a node. If its clock stops, as in a paused virtual machine, its roll-worker cannot know
-// how long that was until it hears rolld or reads the beacon. Programs on it may therefore outlive
-// their deadline. rolld and the volume may become reachable later than the node.
+// how long the suspension was until it hears rolld or reads the beacon. Programs on the node may
+// therefore outlive their deadline. rolld and the volume may become reachable later than the node.
 void World::suspend(Node& node, int until, bool clock_stops) {
     node.suspended_until = until;
     node.clock_stops = clock_stops;

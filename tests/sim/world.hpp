@@ -44,7 +44,7 @@ struct Totals {
     long orders = 0;       // sbatch commands
     long polls = 0;        // squeue commands
     long allocations = 0;  // allocations that Slurm made of the orders
-    long doubled = 0;      // of these: made while another with the same key was alive
+    long doubled = 0;      // of these: made while another allocation with the same key was alive
     long excess_most = 0;  // most allocations beyond the queue's max_jobs at a time
     long nodes_lost = 0;   // nodes of allocations that failed, or that Slurm believed to fail
     long asked_nodes = 0;  // scontrol commands
@@ -93,7 +93,7 @@ class World {
         std::uint64_t said = 0;      // sequence number of its last heartbeat
         // Newest answer taken: incarnation, sequence number.
         std::pair<std::uint64_t, std::uint64_t> newest{};
-        // Value of `said` when the node's clock stood still.
+        // Value of `said` at the time when the node's clock stood still.
         std::optional<std::uint64_t> stood_at{};
         std::multimap<Instant, agent::VolumeEvent> volume{};  // running operations on the volume
         std::optional<Instant> beat_at{};
@@ -305,8 +305,8 @@ class World {
     std::optional<int> said_down_at_{};
     bool at_slurm_ = false;  // an errand is running
     struct Gone {
-        int silent = 0;  // for how many seconds its worker has been silent
-        int known = 0;   // for how many seconds rolld could have known that it is dead
+        int silent = 0;  // for how many seconds the node's worker has been silent
+        int known = 0;   // for how many seconds rolld could have known that the node is dead
     };
     std::map<std::string, Gone> gone_{};  // dead nodes whose silent workers hold training jobs
     // An attempt with a member that was ended because Slurm reported its node down.

@@ -35,7 +35,7 @@ struct Shape {
     std::string directory = {};  // directory of the weights; empty: random weights
 };
 
-// Returns a shape by name, the same as bench_hf.py's.
+// Returns a shape by its name. The shapes are the same as in bench_hf.py.
 Shape shape_of(const std::string& name) {
     if (std::filesystem::is_directory(name)) return {setup_model(name).config, 4, 256, name};
     if (name == "5m") {

@@ -24,7 +24,8 @@ TEST(Order, NoneForWhatFitsWhereSomethingIs) {
     site.join("own", 4, 2);
     site.submit(wants(1, 1, 1));
     EXPECT_EQ(site.alive(), 0U);
-    site.submit(wants(1, 1, 2));  // could wait for the first job, but an allocation is faster
+    // could wait for the first job to end, but an allocation is faster
+    site.submit(wants(1, 1, 2));
     EXPECT_EQ(site.alive(), 1U);
 }
 
@@ -53,7 +54,7 @@ TEST(Order, PacksSmallJobsBeforeItOrdersMore) {
     Site site;
     site.prove();
     for (int i = 0; i < 16; ++i) site.submit(wants(1, 1, 1));
-    EXPECT_EQ(site.alive(), 2U);  // 8 jobs run in the first, and 8 wait for the second
+    EXPECT_EQ(site.alive(), 2U);  // 8 jobs run in the first allocation, and 8 wait for the second
     site.submit(wants(1, 1, 1));
     EXPECT_EQ(site.alive(), 3U);
 }
@@ -99,7 +100,7 @@ TEST(Order, KeepsToEveryLimit) {
 
 TEST(Order, GpuHoursCountWhatIsAliveAtItsFullTime) {
     spec::PilotQueue queue = gpu_queue();
-    queue.max_gpu_hours = 20;  // one allocation uses 8
+    queue.max_gpu_hours = 20;  // one allocation uses 8 of these GPU-hours
     Site site(queue);
     site.prove();
     for (int i = 0; i < 9; ++i) site.submit(wants(1, 1, 8));
@@ -114,7 +115,7 @@ TEST(Order, AGangOverSeveralAllocations) {
     site.accept(2);
     site.accept(3);
     site.pilot_comes(2, "n2");
-    site.pass(30min);  // its members wait for the rest and do not count as idle
+    site.pass(30min);  // the gang's members wait for the rest and do not count as idle
     EXPECT_EQ(site.alive(), 3U);
     EXPECT_FALSE(site.at(2).releasing);
     site.pilot_comes(3, "n3");
@@ -217,7 +218,7 @@ TEST(Release, AnIdleAllocationAfterItsTime) {
     EXPECT_TRUE(site.at(1).releasing);
     site.submit(wants(1, 1, 1));  // too late: the allocation is already being released
     EXPECT_EQ(site.alive(), 2U);
-    site.see(1, SlurmPhase::Ended);  // ignored, because its worker is still heard from
+    site.see(1, SlurmPhase::Ended);  // ignored, because the allocation's worker is still heard from
     EXPECT_TRUE(site.has(1));
     site.tell(WorkerGone{WorkerId{1}, "silent"});
     site.see(1, SlurmPhase::Ended);
@@ -243,7 +244,7 @@ TEST(Release, JobsLeaveBeforeTheEndAndGoOnElsewhere) {
     EXPECT_EQ(site.job(job).attempt->phase, AttemptPhase::Starting);
     site.pass(1s);
     EXPECT_EQ(site.job(job).attempt->phase, AttemptPhase::Stopping);
-    EXPECT_FALSE(site.owes<GiveBackAllocation>(1));  // its job is still saving
+    EXPECT_FALSE(site.owes<GiveBackAllocation>(1));  // a job in the allocation is still saving
     site.exit(job, Outcome::Yielded, 75);
     EXPECT_TRUE(site.owes<GiveBackAllocation>(1));
     EXPECT_TRUE(site.has(2));
@@ -350,7 +351,7 @@ TEST(Pilot, ComesBeforeSbatchAnswers) {
     EXPECT_TRUE(site.tell(OrderAnswered{AllocationId{1}, true, "slurm-1", ""}).empty());
 }
 
-// For example a user has started the batch script by hand.
+// A user may have started the batch script by hand, for example.
 TEST(Pilot, OutsideOfSlurmIsTurnedAway) {
     Site site;
     site.submit(wants(1, 1, 8));
@@ -392,7 +393,7 @@ TEST(Slurm, AnEndIsBelievedOfWorkersThatHaveSaidGoodbye) {
     site.pilot_comes(1, "n1");
     site.tell(Drain{"n1", true});
     site.see(1, SlurmPhase::Ended, "CANCELLED");
-    EXPECT_TRUE(site.has(1));  // its worker has not reported the end of its job
+    EXPECT_TRUE(site.has(1));  // the worker has not reported the end of its job
     site.exit(job, Outcome::Yielded, 75);
     site.see(1, SlurmPhase::Ended, "CANCELLED");
     EXPECT_FALSE(site.has(1));
@@ -404,7 +405,7 @@ TEST(Slurm, MayQueueAnAllocationAgain) {
     site.submit(wants(1, 1, 8));
     site.accept(1);
     const WorkerId worker = site.pilot_comes(1, "n1");
-    site.see(1, SlurmPhase::Pending);  // ignored, because its worker is heard from
+    site.see(1, SlurmPhase::Pending);  // ignored, because the allocation's worker is heard from
     EXPECT_EQ(site.at(1).phase, AllocationPhase::Granted);
     site.tell(WorkerGone{worker, "silent"});
     site.see(1, SlurmPhase::Pending);

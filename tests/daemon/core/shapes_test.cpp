@@ -1,4 +1,4 @@
-// Tests the requests of a job besides whole slots and GPUs: a share of a GPU, variants, network
+// Tests requests of a job other than whole slots and GPUs: a share of a GPU, variants, network
 // segments, NUMA nodes and spares.
 #include "daemon/core/placement/limits.hpp"
 #include "tests/daemon/core/desk.hpp"

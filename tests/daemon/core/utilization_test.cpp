@@ -44,13 +44,15 @@ TEST(Utilization, OfEachOrderNotOfAll) {
     site.accept(1);
     site.pilot_comes(1, "n1");
     for (int i = 0; i < 11; ++i) site.submit(wants(1, 1, 1));
-    EXPECT_EQ(site.alive(), 2U);  // 8 of the 11 jobs fill it; the others wait for more jobs
+    // 8 of the 11 jobs fill the second allocation; the others wait for more jobs
+    EXPECT_EQ(site.alive(), 2U);
     for (int i = 0; i < 5; ++i) site.submit(wants(1, 1, 1));
     EXPECT_EQ(site.alive(), 3U);
 }
 
-// Jobs of 5 and 3 GPUs fill an allocation, and one of 5 does not. When the simulation drops the
-// order for the second 5, the 3 that it placed there must be placed elsewhere.
+// Jobs of 5 and 3 GPUs fill an allocation; a job of 5 GPUs alone does not. When the simulation
+// drops the order for the second job of 5, the job of 3 that it placed there must be placed
+// elsewhere.
 TEST(Utilization, PlacesAnewWithoutTheOrderThatDoesNotPay) {
     Site site(thrifty_queue(100));
     site.submit(wants(1, 1, 8));

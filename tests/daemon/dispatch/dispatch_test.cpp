@@ -194,7 +194,7 @@ TEST(Dispatch, RecordedNamesTheCheckpointsOfThatAttemptAlone) {
 protocol::StartOrder order_of(std::uint64_t job, std::size_t bytes) {
     protocol::StartOrder order;
     order.attempt = {JobId{job}, Token{1, 1}};
-    // Each is one byte of the document, and two bytes of the frame.
+    // Each quote is one byte of the document, and two bytes of the frame.
     order.document = std::string(bytes, '"');
     return order;
 }

@@ -1,5 +1,5 @@
-// Submissions in which one value at a time has a wrong type. They pass through all steps up to the
-// worker, and nothing throws.
+// Tests submissions in which one value at a time has a wrong type. They pass through all steps up
+// to the worker. No step may throw.
 #include <fstream>
 
 #include <gtest/gtest.h>
@@ -89,7 +89,8 @@ void take(const Json& submission) {
     const auto spec = spec::job_spec_of(submission);
     if (!spec) return;
     static_cast<void>(spec::check_documents(*spec));
-    take_all_the_way(*spec);  // also without the check, because a ledger may contain such a job
+    // also submit without the check, because a ledger may contain such a job
+    take_all_the_way(*spec);
 }
 
 // Calls visit(pointer) for every value inside `value`.

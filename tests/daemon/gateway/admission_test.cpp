@@ -1,4 +1,4 @@
-// Which role may use which operation, and how often.
+// Tests which role may use which operation, and how often.
 #include <gtest/gtest.h>
 
 #include "daemon/gateway/authenticator.hpp"

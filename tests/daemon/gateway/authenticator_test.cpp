@@ -1,4 +1,5 @@
-// The ZAP socket, which libzmq asks about peers, is replaced while peers are connected and connect.
+// Tests the replacement of the ZAP socket, which libzmq asks about peers, while peers are connected
+// and others connect.
 #include "daemon/gateway/authenticator.hpp"
 
 #include <boost/asio/io_context.hpp>
@@ -87,8 +88,8 @@ TEST_F(Site, AStrangerIsTurnedAwayBeforeAndAfter) {
     EXPECT_FALSE(server_.receive());
 }
 
-// Without this, a peer that connects while no ZAP socket exists would be admitted without a name,
-// and would never be answered.
+// Without the enforced domain, a peer that connects while no ZAP socket exists would be admitted
+// without a name, and would never be answered.
 TEST(NoAuthenticator, NobodyIsLetIn) {
     const io::ZmqContext context;
     const io::CurveKeys keys = io::make_curve_keys();

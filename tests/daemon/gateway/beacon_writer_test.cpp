@@ -43,7 +43,7 @@ TEST(BeaconWriter, PublishesOnlyWhatItIsAskedFor) {
     EXPECT_EQ(io::read_beacon(folder.beacon())->counter, 1u);
 }
 
-// A beat counts once its write has returned. One that cannot be written does not count.
+// A beat counts once its write has returned. A beat that cannot be written does not count.
 TEST(BeaconWriter, CountsNoBeatThatItCouldNotWrite) {
     io::Beacon first;
     first.cluster = "c";
@@ -129,8 +129,8 @@ TEST(BeaconWriter, SaysIfItsThreadDoesNotComeBack) {
     ::close(both_ends);
 }
 
-// A caller that sleeps until a beat is due and then requests it gets it. Otherwise each request
-// would be a moment too early, and beats would come half as often.
+// A caller that sleeps until a beat is due and then requests the beat gets it. Otherwise each
+// request would be a moment too early, and beats would come half as often.
 TEST(BeaconWriter, ABeatAskedForWhenItIsDueIsTaken) {
     io::Beacon first;
     BeaconWriter writer({}, first, 500ms);

@@ -294,7 +294,8 @@ TEST(Sessions, AnAttemptThatWasUpAndIsNotMentionedIsMissing) {
     EXPECT_EQ(room.desk.job(room.job).past.size(), 1u);
 }
 
-// Heartbeats that were delayed while rolld was down: sent before the attempt began, received after.
+// Heartbeats were delayed while rolld was down: the worker sent them before the attempt began, and
+// rolld receives them afterwards.
 TEST(Sessions, WhatAnEarlierRolldHeardIsNotMissingForOlderWordsThatComeLate) {
     Room room;
     protocol::Heartbeat before = room.session().last;
@@ -405,7 +406,7 @@ TEST(Pilot, IsKnownByTheNameOfItsOrder) {
         EXPECT_EQ(claim(key).allocation, AllocationId{0}) << key;
 }
 
-// The nodes of silent workers are the only ones that Slurm is asked about (docs/slurm.md).
+// Slurm is asked only about the nodes of silent workers (docs/slurm.md).
 TEST(Sessions, SilenceIsCountedInBeatsAndEndsWithAWord) {
     Room room;
     const auto silent = [&] {

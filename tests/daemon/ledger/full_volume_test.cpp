@@ -1,4 +1,5 @@
-// The ledger on a volume that is really full: a small tmpfs in a mount namespace of this process.
+// Tests the ledger on a volume that is really full: a small tmpfs in a mount namespace of this
+// process.
 #include <fstream>
 
 #include <gtest/gtest.h>

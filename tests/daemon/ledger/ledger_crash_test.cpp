@@ -1,6 +1,6 @@
-// The ledger on a disk that crashes at each write and sync. The process is killed, a write is torn,
-// writes that were not synced are lost, or the disk fails. All acknowledged events must be there,
-// and no others but those of the last batch.
+// Tests the ledger on a disk that crashes at each write and sync. The process is killed, a write is
+// torn, writes that were not synced are lost, or the disk fails. Afterwards the ledger must have
+// all acknowledged events, and no others except events of the last batch.
 #include <fstream>
 
 #include <gtest/gtest.h>

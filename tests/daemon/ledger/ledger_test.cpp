@@ -210,8 +210,8 @@ void copy_files(const std::filesystem::path& from, const std::filesystem::path& 
 }
 
 // Damages `file` at one place after every `stride` bytes. Each time, the ledger must refuse to open
-// and name the file and the remedy, or have exactly the committed state, if nothing reads the
-// damaged place.
+// and name the file and the remedy, or, if nothing reads the damaged place, have exactly the
+// committed state.
 void expect_damage_is_found(const char* file, bool keep_wal, std::size_t stride,
                             void (*damage)(const std::filesystem::path&, std::size_t) = flip) {
     const Folder source;

@@ -1,4 +1,5 @@
-// Histories with all kinds of references between jobs, pruned at each time that makes a difference.
+// Tests the pruning of histories with all kinds of references between jobs, at each time that makes
+// a difference.
 #include "daemon/ledger/prune.hpp"
 
 #include <random>

@@ -1,4 +1,5 @@
-// rolld starts from a snapshot: State is the same as from the events, or the snapshot is not used.
+// Tests starts of rolld from a snapshot: State must be the same as from the events, or the snapshot
+// must not be used.
 #include "daemon/ledger/snapshot.hpp"
 
 #include <fstream>

@@ -1,4 +1,4 @@
-// Backup, restore and pruning.
+// Tests backup, restore and pruning.
 #include <fstream>
 
 #include <gtest/gtest.h>
@@ -214,7 +214,7 @@ TEST(Backup, ASlashAtTheEndIsNothing) {
 
 TEST(Backup, WhatCannotBeLookedAtIsToldInASentence) {
     const Folder folder;
-    // The name is too long, which is not the error "no such file".
+    // The name is too long, which is another error than "no such file".
     const std::filesystem::path endless = std::string(5000, 'x');
     EXPECT_EQ(back_up(endless, folder.path / "b").error().code, ErrorCode::NotFound);
     { ASSERT_TRUE(Ledger::open(folder.path / "state")->append(history(), kDay0)); }

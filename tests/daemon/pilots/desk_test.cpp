@@ -180,8 +180,8 @@ TEST(Desk, GivesBackWhatStateDoesNotHoldButNothingOfOthers) {
     EXPECT_FALSE(site.next());
 }
 
-// slurmctld may queue an order minutes after it left it without an answer, when rolld has given it
-// up.
+// slurmctld may queue an order minutes after it left the order unanswered, when rolld has given the
+// order up.
 TEST(Desk, LooksForWhatMayStillTurnUp) {
     Site site;
     const AllocationId id = site.want();
@@ -216,7 +216,7 @@ TEST(Desk, AJobIdThatSlurmGaveOutAgainIsNotOurs) {
         site.polled({site.row("7", "RUNNING", "somebody else's")});
         site.pass(20s);
     }
-    EXPECT_FALSE(site.has(id));  // gone, because the job that has its id now has another name
+    EXPECT_FALSE(site.has(id));  // gone, because the job that now has its id has another name
 }
 
 TEST(Desk, WhatSqueueLeavesOutOnceIsNotGone) {
@@ -282,8 +282,8 @@ TEST(Desk, AnUnwantedOrderThatMayHaveBeenSentIsWatchedUntilItIsSurelyNot) {
     EXPECT_FALSE(site.has(id));
 }
 
-// Otherwise nobody would count the silence of the last workers, and their jobs would never
-// continue.
+// If this were not known, nobody would count the silence of the last workers, and their jobs would
+// never continue.
 TEST(Desk, KnowsWhenOnlyWorkersOfEndedAllocationsAreLeft) {
     Site site;
     const AllocationId id = site.accepted();

@@ -1,4 +1,5 @@
-// A silent worker of an allocation on node n1, and what Slurm reports about that node.
+// Tests what rolld concludes about a silent worker of an allocation on node n1 from Slurm's reports
+// about that node.
 #include "daemon/pilots/desk.hpp"
 #include "tests/daemon/core/site.hpp"
 
@@ -121,8 +122,8 @@ TEST_F(Suspicion, EachAnswerAloneOrNoneGivesUpNothing) {
     }
 }
 
-// An answer to a question that was asked before the worker was heard from says nothing about its
-// silence now.
+// An answer to a question that was asked before the worker was heard from proves nothing about the
+// worker's present silence.
 TEST_F(Suspicion, AWordInBetweenMakesAllForgotten) {
     settle();
     fall_silent();

@@ -101,7 +101,7 @@ TEST_F(Explain, WorkersThatAreOnTheirWay) {
     expect_cured(id, "allocation");
 }
 
-// The job could be ordered for, but not as long as another allocation is in use.
+// An allocation could be ordered for the job, but only once another allocation is no longer in use.
 TEST_F(Explain, AQueueAtItsLimits) {
     queue.max_jobs = 2;
     queue.slots = 1;

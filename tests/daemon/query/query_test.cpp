@@ -67,8 +67,8 @@ TEST_F(Queue, SelectorsNameJobs) {
     EXPECT_EQ(selected("@me", "bob"), "");
 }
 
-// Jobs of one group share a text. A held job, one with other resources and one with a dependency
-// have their own.
+// Jobs of one group share a text. A held job, a job with other resources and a job with a
+// dependency have texts of their own.
 TEST_F(Queue, APageSaysOfEachJobWhyItWaits) {
     desk.submit(core::wants(3, 2));
     spec::JobSpec held = core::wants(1, 1);
@@ -87,7 +87,7 @@ TEST_F(Queue, APageSaysOfEachJobWhyItWaits) {
         5);
 }
 
-// Jobs that rolld queued itself do not count. The tasks of an array and the jobs of a chain do,
+// Jobs that rolld queued itself do not count. The tasks of an array and the jobs of a chain count,
 // because a person submitted them.
 TEST_F(Queue, LastIsTheNewestJobThatAPersonSubmitted) {
     spec::JobSpec exported = named("trains");

@@ -1,4 +1,4 @@
-// When a real rolld publishes beats, from where it counts silence, and what it does about the
+// Tests when a real rolld publishes beats, from where it counts silence, and what it does about the
 // beacon of another rolld.
 #include <array>
 #include <cstring>
@@ -174,7 +174,7 @@ TEST(Beats, WaitsForTheOneBeforeToEndAndSaysSo) {
     Daemon daemon;
     daemon.start();
     ASSERT_EQ(::kill(daemon.pid(), SIGSTOP),
-              0);  // like one that was killed and still frees its memory
+              0);  // a stopped rolld looks like a killed rolld that still frees its memory
     Daemon second;
     std::swap(second.root, daemon.root);
     second.launch();

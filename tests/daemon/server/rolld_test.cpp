@@ -76,7 +76,7 @@ TEST(Rolld, WhatWasAcknowledgedIsThereAfterAKill) {
 }
 
 TEST(Rolld, ACancelOfMoreThanATurnTakesIsAnsweredOnceWhenAllIsCommitted) {
-    constexpr int kJobs = 1000;  // as many as four turns process
+    constexpr int kJobs = 1000;  // number of jobs that four turns process
     Daemon daemon;
     daemon.start();
     {
@@ -394,8 +394,8 @@ TEST(Rolld, ABeaconThatStandsStillElsewhereIsTakenOverOnlyWhenSaidSo) {
     EXPECT_EQ(seen->incarnation, 6u);
 }
 
-// The beacon says how long the older rolld may run without reading it. The new rolld writes the
-// same time, so that it is known after a restart.
+// The beacon says how long the older rolld may run without reading the beacon. The new rolld writes
+// the same time, so that it is known after a restart.
 TEST(Rolld, ATakeOverMindsThePatienceOfTheOlderOne) {
     Daemon daemon;
     daemon.start();

@@ -54,7 +54,7 @@ TEST(Queue, ReadsWhat2411And2605Write) {
               Submission::Refused);
 }
 
-// Made from the documentation of later releases: ids of arrays and heterogeneous jobs, joined
+// Made from the documentation of later releases. Has ids of arrays and heterogeneous jobs, joined
 // flags, new states, notes.
 TEST(Queue, ReadsWhatLaterReleasesMayWrite) {
     const auto rows = parse_queue(

@@ -13,8 +13,8 @@
 
 namespace roll::agent {
 
-// Runs the dummy if `arguments` are those of a program that roll-worker starts, and returns its
-// exit status. Otherwise returns -1.
+// Runs the dummy if `arguments` are those of a program that roll-worker starts, and returns the
+// dummy's exit status. Otherwise returns -1.
 int run_as_dummy(const std::vector<std::string>& arguments);
 
 }  // namespace roll::agent

@@ -1,5 +1,5 @@
-// A small rolld that leads a real roll-worker. It has one ROUTER socket with CURVE and a beacon,
-// and repeats its orders until they are obeyed.
+// A small rolld that gives orders to a real roll-worker. It has one ROUTER socket with CURVE and a
+// beacon, and repeats its orders until they are obeyed.
 #pragma once
 
 #include <filesystem>

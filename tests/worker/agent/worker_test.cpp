@@ -1,5 +1,5 @@
-// Tests the program roll-worker. A fake rolld leads it, and dummy ranks do as a job's document
-// says.
+// Tests the program roll-worker. A fake rolld gives it orders, and dummy ranks do what a job's
+// document says.
 #include <csignal>
 #include <fstream>
 

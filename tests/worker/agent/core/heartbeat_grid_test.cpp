@@ -16,7 +16,8 @@ TEST(HeartbeatGrid, IsTheWallClocksAndNeverLate) {
     }
 }
 
-// Each wakes up a little late, and beats again a period after the moment, not after the waking.
+// Each worker wakes up a little late. Its next heartbeat is due one period after the grid point,
+// not after the wake-up.
 TEST(HeartbeatGrid, WhatIsOnItStaysAtItsPeriod) {
     auto at = on_heartbeat_grid(70'321ms, 123ms, 1000ms);
     for (int i = 0; i < 5; ++i) {

@@ -78,7 +78,7 @@ TEST(Bound, ANewerIncarnationCountsFromItsFirstBeat) {
 }
 
 TEST(Bound, ANewerIncarnationRevivesNothingThatAnOlderMayHaveGivenAway) {
-    // the whole machine, with the old rolld, stood still before the look
+    // the whole machine, together with the old rolld, stood still before the look
     SilenceBound bound(seconds(100), 0, 1, 5000, kRules);
     bound.looked(look(2, 3, seconds(130)), kRules);
     EXPECT_EQ(bound.at(seconds(130)), seconds(30));

@@ -1,4 +1,4 @@
-// The change of an adapter, compared bit by bit with one computed element by element.
+// Compares the change of an adapter bit by bit with a change that is computed element by element.
 #include "worker/convert/checkpoint/delta.hpp"
 
 #include <cmath>

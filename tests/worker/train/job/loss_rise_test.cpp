@@ -9,8 +9,8 @@
 namespace roll::train {
 namespace {
 
-// Returns the begin that is found in a falling loss with noise, which rises in the last `rise`
-// steps.
+// Returns the step at which a rise is found to begin in a falling loss with noise, which rises in
+// the last `rise` steps.
 std::optional<std::int64_t> begin_of(int steps, int rise, double height, double noise = 0.05) {
     std::mt19937 random(3);
     std::normal_distribution<double> normal;

@@ -112,7 +112,7 @@ TEST(Precision, LossAndGradientsFollowThoseOfFloat64) {
     EXPECT_NEAR(sum.loss, exact.trainer.evaluate(tiny_batch(99, 4)).loss, 1e-2 * sum.loss);
 }
 
-// 64 micro-batches have the same rows. Each adds less than bfloat16 could represent next to the
+// All 64 micro-batches have the same rows. Each adds less than bfloat16 could represent next to the
 // sum.
 TEST(Precision, GradientsAddUpInFloat32) {
     const auto gradient = [](int microbatches) {
