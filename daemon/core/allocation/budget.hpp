@@ -7,8 +7,8 @@
 
 namespace roll::core {
 
-// Returns the maximum number of allocations that the queue's limits allow at once while `alive` of
-// its allocations are alive.
+// Returns the maximum number of allocations that the queue's limits allow at once. `alive` of the
+// queue's allocations are alive now, and their full GPU-hours are reserved.
 int most_alive(const AllocationQueue& queue, int alive);
 
 // How many allocations one queue may still order.

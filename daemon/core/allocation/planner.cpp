@@ -93,9 +93,9 @@ std::vector<std::size_t> Planner::fitting_in_segments(const spec::Resources& wan
     return found;
 }
 
-// Orders the missing nodes from the first queue whose limits could ever allow them; makes as many
-// of the orders as the limits allow now. Returns false if the limits of no queue could ever allow
-// the nodes.
+// Orders the missing nodes from the first queue whose limits could ever allow them. Makes only as
+// many of these orders now as the limits allow. Returns false if the limits of no queue could ever
+// allow the nodes.
 bool Planner::order(const spec::Resources& wanted, int missing, std::vector<std::size_t>& found) {
     for (auto& [name, budget] : budgets_) {
         const spec::PilotQueue& spec = *budget.spec;

@@ -64,7 +64,7 @@ class Planner {
         int gpu_hundredths = 0;
         std::optional<Time> leaves{};
         std::string segment{};
-        bool live = false;  // its worker has joined; only then its segment is known
+        bool live = false;  // the node's worker has joined; the segment is known only then
     };
     // The orders made together for one job. Their nodes have the indices from `first` up to `last`.
     struct Batch {

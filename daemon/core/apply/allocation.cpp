@@ -9,7 +9,8 @@ namespace {
 
 constexpr auto kBackoffFirst = std::chrono::seconds(30);
 
-// Maximum number of doublings of the back-off. After all of them, the back-off is about an hour.
+// Maximum number of doublings of the back-off. After this number of doublings, the back-off is
+// about an hour.
 constexpr int kBackoffDoublingsMax = 7;
 
 Allocation& at(State& s, AllocationId id) {

@@ -7,9 +7,9 @@
 
 namespace roll::core {
 
-// Shifts every recorded time by `step`, so that the durations since then stay the same. Begin,
-// deadline, cron times and the end of an allocation as reported by Slurm do not change, because
-// they are meant as wall clock times.
+// Shifts every recorded time by `step`, so that the time passed since each of them stays the same.
+// Begin, deadline, cron times and the end of an allocation as reported by Slurm do not change,
+// because they are meant as wall clock times.
 void move_instants(State& state, std::chrono::milliseconds step);
 
 }  // namespace roll::core

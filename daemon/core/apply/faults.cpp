@@ -31,7 +31,7 @@ const Worker* blamed_worker(const State& state, const Attempt& attempt) {
 }
 
 // Appends to `beside` the machine's faults that have the same kind and about the same time as
-// `fault`. Returns whether there are any.
+// `fault`. Returns whether there are any such faults.
 bool add_beside(Machine& machine, const Fault& fault, std::vector<Fault*>& beside) {
     const std::size_t before = beside.size();
     for (Fault& other : machine.faults | std::views::reverse) {

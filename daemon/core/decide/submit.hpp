@@ -1,4 +1,4 @@
-// Submissions: which jobs they make, and why they are refused.
+// Decides which jobs a submission makes, or why it is refused.
 #pragma once
 
 #include "common/error.hpp"

@@ -16,7 +16,8 @@ Result<Events> on(const State& s, const WorkerHeard& in, Time) {
     return Events{WorkerQuiet{in.worker, !in.heard}};
 }
 
-// Drains nodes, or ends their draining. The latter also ends the exclusion of their machines.
+// Drains nodes, or ends their draining. Ending the draining also ends the exclusion of the nodes'
+// machines.
 Result<Events> on(const State& s, const Drain& in, Time) {
     Events events;
     const std::string machine = machine_of(in.node);

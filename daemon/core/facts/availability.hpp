@@ -7,8 +7,8 @@
 
 namespace roll::core {
 
-// Returns whether the worker may get new work. If `excluded` is set, ignores that its machine is
-// excluded.
+// Returns whether the worker may get new work. If `excluded` is set, ignores an exclusion of the
+// worker's machine.
 bool takes_work(const State& state, const Worker& worker, bool excluded = false);
 
 // Returns the time by which all jobs must have left the worker; nullopt if it runs in no

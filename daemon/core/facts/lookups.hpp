@@ -1,4 +1,4 @@
-// Reads of State through its index that several rules share.
+// Functions that read State through its index. Several rules use them.
 #pragma once
 
 #include <set>

@@ -44,13 +44,13 @@ std::vector<int> whole_gpus(const FreeSlots& free, int count) {
     return chosen;
 }
 
-// Chooses `count` slots near the chosen GPUs, evenly distributed over them. If these are too few,
-// continues with slots near the GPUs with the smallest free share, so that the slots of a free GPU
-// stay free.
+// Chooses `count` slots near the chosen GPUs, evenly distributed over these GPUs. If there are too
+// few such slots, continues with slots near the GPUs with the smallest free share, so that the
+// slots of a free GPU stay free.
 std::vector<int> slots_near(const FreeSlots& free, const std::vector<int>& gpus, int count) {
     std::map<int, int> seen;  // by GPU: number of slots seen so far
-    // Sort key of a slot: whether its GPU was not chosen; its position among the slots of its GPU,
-    // or the free share of a GPU that was not chosen; the slot.
+    // Sort key of a slot. First: whether the GPU near the slot was not chosen. Second: the slot's
+    // position among the slots of a chosen GPU, or the free share of another GPU. Third: the slot.
     std::vector<std::tuple<bool, int, int>> order;
     for (const int slot : free.slots) {
         const int near = gpu_near(slot, free);

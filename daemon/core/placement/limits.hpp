@@ -16,7 +16,7 @@ namespace roll::core {
 struct Excess {
     std::string rule;  // kind of limit: "array" or "quota"
     std::string why;   // one sentence about the excess
-    // Setting in rolld.yaml, e.g. "accounts.lab.gpus"; empty if raising it does not help.
+    // Setting in rolld.yaml, e.g. "accounts.lab.gpus"; empty if raising the setting does not help.
     std::string setting;
     // The change to make if the job exceeds the limit even with nothing else running; empty if the
     // job can start once other jobs end.
@@ -66,8 +66,8 @@ class Limits {
     std::map<JobId, int> arrays_{};
 };
 
-// Returns the variants in which the job may start now: it stays within the limits and can end
-// before its deadline.
+// Returns the variants in which the job may start now: with them it stays within the limits and can
+// end before its deadline.
 std::vector<int> allowed_variants(const Job& job, const Limits& limits, Time now);
 
 // Returns the limit on the number of jobs that `count` more jobs of this user would exceed; nullopt

@@ -16,7 +16,7 @@
 
 namespace roll::core {
 
-// How much longer than its limit a backfilled attempt is assumed to take, to start, to save and to
+// Time that a backfilled attempt is assumed to need beyond its limit, to start, to save and to
 // stop.
 inline constexpr auto kBackfillSlack = std::chrono::seconds(30);
 
@@ -29,8 +29,8 @@ struct Holder {
 class Reservation {
   public:
     // `free` is the capacity that is free now, and `all` is the whole capacity of the workers that
-    // the job may use. `held` lists the attempts that hold the difference. It may also contain
-    // places on other workers.
+    // the job may use. `held` lists the attempts that hold the difference. It may also list places
+    // on other workers.
     Reservation(const spec::Resources& wanted, const Capacity& free, const Capacity& all,
                 std::vector<Holder> held);
 

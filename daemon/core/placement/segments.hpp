@@ -18,7 +18,7 @@ struct Candidate {
 };
 
 // Chooses from `candidates`, of which the best comes first. Returns the members in the order of
-// node ranks, then the spares; empty if they do not fit as a whole.
+// node ranks, then the spares; empty if the gang does not fit as a whole.
 //
 // If the job sets `segment` to N, every N consecutive members are in one segment, and as few
 // segments as possible are used. Otherwise all members are in one segment if a segment has enough

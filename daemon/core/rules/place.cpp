@@ -53,8 +53,8 @@ class Placer {
                 limits.add(job, job.spec.shape(choice->variant));
                 continue;
             }
-            // The group's other jobs are equal, so they do not fit either, unless they avoid other
-            // workers.
+            // The group's other jobs are equal and do not fit either, unless this job does not fit
+            // only because of the workers that it avoids.
             if (forbidden.empty()) queue.drop();
             if (first_) continue;
             const Capacity others = forbidden.empty() ? Capacity{} : without(all_, forbidden);

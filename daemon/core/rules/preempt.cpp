@@ -101,8 +101,8 @@ class Without {
     Limits limits_;
 };
 
-// Returns the victims whose stop lets the job fit, without those that need not stop. Empty if
-// stopping all of them would not suffice.
+// Returns the victims whose stop lets the job fit, but leaves out each victim that need not stop.
+// Empty if stopping all victims would not suffice.
 std::vector<JobId> choose(const State& state, Without without, const std::vector<JobId>& victims) {
     std::vector<JobId> chosen;
     for (const JobId id : victims) {

@@ -58,7 +58,7 @@ std::string order_name(AllocationId id, const Allocation& allocation);
 // Phase of an order's job in Slurm.
 enum class SlurmPhase { Pending, Running, Ended };
 
-// The allocation in which a roll-worker says that it runs.
+// The allocation in which a roll-worker runs, as the roll-worker reports it.
 struct Pilot {
     AllocationId allocation;  // 0 if the allocation belongs to another ledger
     std::uint64_t incarnation = 0;

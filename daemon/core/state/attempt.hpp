@@ -36,7 +36,7 @@ struct Attempt {
     Token token;
     AttemptPhase phase = AttemptPhase::Starting;
     std::vector<Place> places{};
-    std::vector<std::string> nodes{};  // node names of the places; they stay when a worker is lost
+    std::vector<std::string> nodes{};  // node names of the places; kept when a worker is lost
     int variant = 0;                   // index of the job's resource variant, see JobSpec::shape()
     Time placed_at{};
     std::optional<Time> started_at{};
