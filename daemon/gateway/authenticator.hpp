@@ -69,7 +69,7 @@ class Authenticator {
     Identity owner() const;
 
   private:
-    // A ZAP socket. libzmq asks only the newest one about new peers.
+    // A ZAP socket. libzmq asks only the newest ZAP socket about new peers.
     struct Desk {
         explicit Desk(std::unique_ptr<io::ZmqReader> made) : reader(std::move(made)) {}
         std::unique_ptr<io::ZmqReader> reader;

@@ -43,9 +43,9 @@ std::optional<WorkerId> worker_of(const core::State& state, const std::string& n
     return session.worker;
 }
 
-// Returns the allocation in which, by its heartbeat, a worker runs. A key "CLUSTER.INCARNATION.ID"
-// with this ledger's CLUSTER is one of our orders. Any other key gives allocation 0, which never
-// exists.
+// Returns the allocation that the heartbeat names; nullopt if it names none. A key
+// "CLUSTER.INCARNATION.ID" with this ledger's CLUSTER is one of our orders. Any other key gives
+// allocation 0, which never exists.
 std::optional<core::Pilot> pilot_of(const protocol::Heartbeat& heartbeat,
                                     const std::string& cluster) {
     if (!heartbeat.pilot) return std::nullopt;
@@ -116,8 +116,8 @@ std::vector<Held> held_by(const core::State& state, WorkerId worker) {
 // The time is missing_grace for an attempt of this rolld that was seen running or was sent no start
 // order. It is start_on_its_way for other attempts of this rolld, because their start order may
 // still be on its way: if such an attempt were ended sooner, it could still start and run beside
-// its successor. It is the same for an attempt of an earlier rolld, because the first heartbeat
-// that arrives may also be an old one.
+// its successor. It is also start_on_its_way for an attempt of an earlier rolld, because the first
+// heartbeat that arrives may be an old one.
 std::chrono::milliseconds grace(const core::State& state, const Held& held, const Session& session,
                                 const LeaseRules& rules) {
     const bool ours = held.key.token.incarnation == state.incarnation;
@@ -146,8 +146,8 @@ void note_missing(const core::State& state, WorkerId worker, const LeaseRules& r
     session.ordered = std::move(ordered);
 }
 
-// Adds a StaleClaim for each attempt that the worker runs but that is not current. Adds it once,
-// not again with each heartbeat.
+// Adds a StaleClaim for each attempt that the worker runs but that is not current. Adds only one
+// per attempt, not one per heartbeat.
 void add_stale(const core::State& state, WorkerId worker, Session& session, Inputs& inputs) {
     std::set<AttemptKey> stale;
     for (const protocol::RunningAttempt& entry : session.last.running) {
@@ -220,7 +220,8 @@ std::optional<WorkerId> Sessions::worker_of(const core::State& state, std::strin
     return gateway::worker_of(state, entry->first, entry->second);
 }
 
-// Updates the session after `session.last` was set, and adds the inputs that follow from it.
+// Updates the session after `session.last` was set, and adds the inputs that follow from the
+// heartbeat in `session.last`.
 void Sessions::note(const core::State& state, std::optional<WorkerId> worker, Session& session,
                     bool fresh, const Peer& peer, std::uint64_t published, Instant now,
                     Inputs& inputs) {
@@ -274,7 +275,8 @@ std::vector<core::Input> Sessions::quiet(const core::State& state, Instant now) 
     for (const auto& [id, worker] : state.workers) {
         if (worker.quiet) continue;
         const auto session = sessions_.find(worker.session);
-        // State already has it as quiet: not heard from since rolld's start.
+        // Skip a worker that was not heard from since rolld's start, because it is already quiet in
+        // State.
         if (session == sessions_.end()) continue;
         const Instant quiet_at = due(session->second);
         soonest = std::min(soonest, quiet_at);
@@ -298,8 +300,8 @@ bool Sessions::is_silent(const core::State& state, WorkerId id, std::uint64_t pu
            published - since->second >= static_cast<std::uint64_t>(rules_.silent_after_start_beats);
 }
 
-// Returns the silent workers. Looks for new ones only once per tick of the beacon, because silence
-// is counted in ticks.
+// Returns the silent workers. Looks for newly silent workers only once per tick of the beacon,
+// because silence is counted in ticks.
 const std::set<WorkerId>& Sessions::silent(const core::State& state, std::uint64_t published) {
     std::erase_if(silent_, [&](WorkerId id) { return !is_silent(state, id, published); });
     if (std::exchange(silent_for_, published) == published) return silent_;
@@ -312,8 +314,8 @@ bool Sessions::is_company(const Session& session, Instant now) const {
     return session.last.heard_recently && now - session.heard_at <= rules_.company;
 }
 
-// Returns whether a worker reports that it hears rolld. Checks the worker found last time first,
-// and searches all sessions only if that one no longer does.
+// Returns whether a worker reports that it hears rolld. First checks the worker that was found last
+// time. Searches all sessions only if that worker no longer reports it.
 bool Sessions::has_company(Instant now) {
     const auto last = sessions_.find(companion_);
     if (last != sessions_.end() && is_company(last->second, now)) return true;

@@ -22,8 +22,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns whether the path exists. A path that cannot be inspected counts as missing, because its
-// use then reports the error.
+// Returns whether the path exists. A path that cannot be inspected counts as missing, because a
+// later use of the path then reports the error.
 bool is_there(const fs::path& path) {
     std::error_code ignored;
     return fs::exists(path, ignored);
@@ -52,8 +52,8 @@ struct Scratch {
     }
 };
 
-// Checks the ledger in `directory`. Closes it, which merges its WAL into the database. Returns the
-// number of the newest event.
+// Checks and closes the ledger in `directory`. Closing the ledger merges its WAL into the database.
+// Returns the number of the newest event.
 Result<std::int64_t> check_and_close(const fs::path& directory) {
     std::int64_t newest = 0;
     {

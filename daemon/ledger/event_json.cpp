@@ -172,7 +172,7 @@ struct FieldWriter {
     void operator()(const char* name, const T& value) {
         text.add(name, put(value));
     }
-    // Writes a field that older ledgers lack. Leaves it out if it has its default value.
+    // Writes a field that older ledgers lack. Leaves the field out if it has its default value.
     template <class T>
     void added(const char* name, const T& value) {
         if (value != T{}) (*this)(name, value);

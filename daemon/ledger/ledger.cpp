@@ -24,15 +24,15 @@ namespace {
 constexpr std::size_t kReadBytesMax = 4u << 20;
 // Pruning must remove at least 1 / kPruneShare of all jobs, because it rehashes every row.
 constexpr std::size_t kPruneShare = 10;
-// Number of events after the newest snapshot that leads to a new one, or a quarter of the number of
-// jobs if that is more. Writing a snapshot takes time proportional to State; a start takes time
-// proportional to the events since the snapshot.
+// A new snapshot is written after this number of events since the newest snapshot, or after a
+// quarter of the number of jobs if that is more. Writing a snapshot takes time proportional to
+// State; a start takes time proportional to the events since the snapshot.
 constexpr std::int64_t kSnapshotEvery = 20'000;
 constexpr std::int64_t kSnapshotShare = 4;
 
-// Makes the kernel read the whole file in order. The checks of open() read its pages in the order
-// of its trees, and would wait for the disk at each page if the cache is cold. Requires that SQLite
-// has not opened the file, because close() would drop SQLite's locks.
+// Makes the kernel read the whole file in order. The checks of open() read the pages in the order
+// of SQLite's trees, and would wait for the disk at each page if the cache is cold. Requires that
+// SQLite has not opened the file, because close() would drop SQLite's locks.
 void read_ahead(const std::filesystem::path& path) {
     constexpr off_t kAtOnce = 128 << 10;  // the most that the kernel reads ahead per request
     const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -110,7 +110,7 @@ Result<Ledger> Ledger::open(const std::filesystem::path& directory) {
     ROLL_TRY(impl->head, check_chain(impl->database.get(), path, impl->mark.read()));
     ROLL_TRY_VOID(merge_wal_at_close(impl->database.get(), true));
     // A killed rolld may have written the newest rows without syncing them, so that a power loss
-    // can still remove them. They are marked only after the checkpoint has synced the WAL.
+    // can still remove them. The newest row is marked only after the checkpoint has synced the WAL.
     if (execute(impl->database.get(), "PRAGMA wal_checkpoint")) impl->mark.write(impl->head);
     return Ledger(std::move(impl));
 }

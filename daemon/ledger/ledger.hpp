@@ -33,8 +33,8 @@ using core::Row;
 class Ledger {
   public:
     // Opens the ledger of a directory, or creates it if there is none. Fails with Refused if
-    // another rolld has it open or its format is newer, and with Corrupt if it is damaged. The
-    // error names the file and says how to recover.
+    // another rolld has the ledger open or the ledger has a newer format, and with Corrupt if the
+    // ledger is damaged. The error names the file and says how to recover.
     static Result<Ledger> open(const std::filesystem::path& directory);
 
     Ledger(Ledger&&) noexcept;
@@ -54,7 +54,8 @@ class Ledger {
 
     // Writes a snapshot of `state` next to the ledger if so many events were appended since the
     // last snapshot that replaying them would be slow. `state` must be current. A child process
-    // writes it. If `now` is set, this process writes it, whatever the number of events.
+    // writes the snapshot. If `now` is set, this process writes the snapshot, whatever the number
+    // of events.
     void keep_snapshot(const core::State& state, bool now = false);
 
     // Returns at most `limit` events after event `since`; if `job` is given, only events of that

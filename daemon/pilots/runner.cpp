@@ -68,8 +68,8 @@ Outcome run_one(const Cancel& errand, const slurm::Site& site) {
     return Cancelled{errand.key, ok ? "" : trouble_of(done, "scancel")};
 }
 
-// Runs scontrol for some nodes. It exits with 1 if it does not know a node, but still reports the
-// others.
+// Runs scontrol for some nodes. scontrol exits with 1 if it does not know one of the nodes, but
+// still reports the other nodes.
 Outcome run_one(const AskNodes& errand, const slurm::Site& site) {
     const auto done = slurm::run(slurm::nodes_command(errand.nodes, site), kNodesDeadline);
     const bool told = done.exit_code == 0 || done.output.find(" not found\n") != std::string::npos;

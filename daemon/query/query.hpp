@@ -59,8 +59,8 @@ inline constexpr std::array kHoldRules = {"stopped", "hold",   "after",   "cron"
                                           "workers", "silent", "segment", "room",     "reservation",
                                           "open",    "secret"};
 
-// A rule that holds a queued job, and the remedy. A running job can have one, too, for a silent
-// node.
+// A rule that holds a queued job, and the remedy. A running job can have a hold, too, if one of its
+// nodes is silent.
 struct Hold {
     std::string rule;  // one of kHoldRules
     std::string why;

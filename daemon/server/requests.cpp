@@ -261,7 +261,7 @@ Result<void> Server::forecast(const Client& client, const protocol::Request& req
 }
 
 // Requests a checkpoint. Replies with the attempt and the request's number. `show` displays whether
-// a checkpoint that answers it is recorded.
+// a checkpoint that answers this request is recorded.
 Result<void> Server::claim_checkpoint(const Client& client, const protocol::Request& request) {
     JsonReader r(request.args, request.op);
     const JobId id{r.get<std::uint64_t>("id")};

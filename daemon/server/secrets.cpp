@@ -39,7 +39,7 @@ Result<void> Server::claim_secret(const Client& client, const protocol::Request&
     return {};
 }
 
-// Lists all secrets for an operator, and the user's own for other users.
+// Lists all secrets for an operator, and only the user's own secrets for another user.
 Result<Json> Server::list_secrets(const Client& client, const protocol::Request& request) const {
     JsonReader r(request.args, request.op);
     ROLL_TRY_VOID(r.finish_lenient());

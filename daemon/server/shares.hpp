@@ -75,7 +75,7 @@ class Shares {
         bool awaited = true;
         bool over = false;
         gateway::Instant over_at{};
-        // Counts of `jobs`: this turn processes those from `done` to `taken`.
+        // Positions in `jobs`: this turn processes the jobs from `done` up to `taken`.
         std::size_t done = 0, taken = 0;
         std::size_t first = 0, end = 0;  // range of this request's inputs in the turn
     };

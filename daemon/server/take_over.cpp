@@ -19,7 +19,7 @@ std::string rolld_of(const io::Beacon& beacon) {
 }
 
 // Returns the error for a ledger that is older than the beacon. Such a ledger, for example one
-// restored from a copy, lacks what the rolld that wrote the beacon has decided.
+// restored from a copy, lacks decisions of the rolld that wrote the beacon.
 tl::unexpected<Error> too_old(const core::State& state, const io::Beacon& beacon) {
     return fail(ErrorCode::Refused,
                 fmt::format("the ledger is older than the beacon file: the ledger knows "

@@ -31,7 +31,8 @@ std::string shown(std::string_view text) {
     return kept;
 }
 
-// Splits output into lines. Fails if it does not end with a newline, because it was then truncated.
+// Splits output into lines. Fails if the output does not end with a newline, because such output
+// was truncated.
 Result<std::vector<std::string_view>> lines_of(std::string_view text, const char* program) {
     std::vector<std::string_view> lines;
     while (!text.empty()) {
