@@ -373,7 +373,8 @@ class Parser {
         }
     }
 
-    // Adds the commands that other installed programs carry out. Their arguments are passed on.
+    // Adds the commands that other installed programs carry out. The arguments of such a command
+    // are passed on to its program.
     void add_checkpoint_work() {
         CLI::App* plan = command("plan", "Show what a training job would do, without running it",
                                  [this] { return run_plan(context_, word_, submit_.job); });
@@ -421,7 +422,7 @@ class Parser {
         const bool said = std::find(words.begin(), words.end(), "--json") != words.end();
         if (context_.json && !said) words.emplace_back("--json");
         context_.json |= said;
-        // --name is also roll-convert's name of a NeMo target, so pass it on.
+        // Pass --name on, too, because roll-convert has an option --name for NeMo targets.
         const bool nemo = std::find(words.begin(), words.end(), "nemo") != words.end();
         if (!submit_.job.name.empty() && (nemo || !submits_))
             words.insert(words.end(), {"--name", submit_.job.name});

@@ -15,7 +15,8 @@ namespace {
 
 constexpr auto kFollowPatience = std::chrono::seconds(60);
 constexpr auto kFollowPoll = std::chrono::seconds(5);
-// Time between two readings of the progress. Events do not show it, because progress creates none.
+// Time between two readings of the progress. Events do not show progress, because progress creates
+// no events.
 constexpr auto kProgress = std::chrono::milliseconds(500);
 constexpr auto kBetweenLines = std::chrono::seconds(3);
 

@@ -92,8 +92,8 @@ std::optional<std::string> foreign_format(const Json& document) {
 
 using Lines = std::map<std::string, int>;
 
-// Returns the line of each key. Called only for sources with problems, because it takes as long as
-// reading the file.
+// Returns the line of each key. Called only for sources with problems, because finding the lines
+// takes as long as reading the file.
 Lines key_lines_of(const Source& source) {
     Lines lines = source.lines;
     if (!source.yaml) return lines;
@@ -173,7 +173,7 @@ Result<std::vector<Source>> read_job_file(const std::string& file) {
         return std::vector<Source>{{file, std::move(toml.document), base, std::move(toml.lines)}};
     }
     auto documents = read_json(text);
-    std::shared_ptr<const std::string> yaml;  // null for JSON, which has one job a line
+    std::shared_ptr<const std::string> yaml;  // null for JSON, which has one job per line
     if (!documents) {
         ROLL_TRY_VOID(check_sizes(text, file));
         ROLL_TRY(documents, yaml::read(text, file));

@@ -36,7 +36,7 @@ Result<Source> command_source(const std::vector<std::string>& program);
 Result<std::string> working_directory();
 
 // Returns the spec of each source. Fails with one InvalidArgument that lists all problems of all
-// sources and of the models that they start from.
+// sources and of the models from which they start.
 Result<std::vector<spec::JobSpec>> parse_sources(const std::vector<Source>& sources);
 
 }  // namespace roll::cli

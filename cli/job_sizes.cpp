@@ -12,9 +12,9 @@
 namespace roll::cli {
 namespace {
 
-// Reading YAML takes 0.4 us per byte, so longer documents are refused by the sizes of their lines.
-// Up to this size, the exact limit applies to the parsed document, which has no indentation and no
-// comments.
+// Reading YAML takes 0.4 us per byte. Documents longer than this are therefore refused by the sizes
+// of their lines, without being read. For shorter documents, the exact limit applies to the parsed
+// document, which has no indentation and no comments.
 constexpr std::size_t kYamlBytesMax = 2 * spec::kDocumentBytesMax;
 
 // Returns the key at the start of a line of block YAML or indented JSON; empty if there is none.

@@ -37,7 +37,7 @@ std::string info_text(const Json& job) {
     return text;
 }
 
-// Returns the job's progress as an object. The reply has it as an object or as JSON text.
+// Returns the job's progress as an object. The reply has the progress as an object or as JSON text.
 Json progress_of(const Json& job) {
     const Json progress = job.value("progress", Json());
     if (!progress.is_string()) return progress;

@@ -51,7 +51,7 @@ std::string type_of(const fs::path& directory) {
     return type.is_string() ? type.get<std::string>() : "";
 }
 
-// Reads only the config, because the sizes can then be checked even if the weights are damaged.
+// Reads only the config. The sizes can therefore be checked even if the weights are damaged.
 Result<void> read_config(convert::Source& source, const families::Families& families) {
     ROLL_TRY(source.format, convert::detect_format(source.directory));
     if (source.format == convert::Format::Mca)
@@ -252,7 +252,7 @@ void ModelCheck::check(const CheckedJob& job) {
     if (tokens.ids) check_rows(job, model->config->vocab, *tokens.ids);
     const auto sequence = number_of(job.train, "seq_length");
     const std::int64_t positions = model->config->positions_max;
-    // whether the job file sets the length, which sized_model() has then checked
+    // whether the job file sets the length; if so, sized_model() has checked it
     const bool said = job.model.contains("max_position_embeddings");
     if (sequence && !said && *sequence > positions)
         job.note("train.seq_length",

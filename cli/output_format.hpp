@@ -33,7 +33,7 @@ struct Part {
 
 // A parsed value of the option -o. Without fields, the command prints its default table.
 struct Format {
-    // A name such as "resources.nodes" is a key inside the field `resources`.
+    // Names of fields. A name such as "resources.nodes" is a key inside the field `resources`.
     std::vector<std::string> fields{};
     std::vector<Part> pattern{};  // empty: print `fields` as a table
 };

@@ -12,7 +12,8 @@ namespace {
 
 constexpr auto kCheckpointPoll = std::chrono::seconds(5);
 
-// Returns the checkpoint that answers request number `asked` or a later one; nullptr if none does.
+// Returns the checkpoint that answers request number `asked` or a later request; nullptr if there
+// is none.
 const Json* answering(const Json& checkpoints, const std::string& token, std::uint64_t asked) {
     for (const Json& one : checkpoints) {
         if (field_text(one, "token") == token && one.value("asked", std::uint64_t{0}) >= asked)

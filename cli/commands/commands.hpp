@@ -112,8 +112,8 @@ Result<int> run_cancel(const Context& context, const std::string& selector,
 Result<int> run_hold(const Context& context, const std::string& selector, bool held);
 Result<int> run_update(const Context& context, const std::string& selector,
                        const std::vector<std::string>& settings);
-// Requests a checkpoint of a training job, waits for it for up to `timeout`, and prints its
-// directory.
+// Requests a checkpoint of a training job, waits up to `timeout` for the checkpoint, and prints the
+// checkpoint's directory.
 Result<int> run_checkpoint(const Context& context, const std::string& selector,
                            const std::string& timeout);
 Result<int> run_nodes(const Context& context, const std::string& format);
@@ -130,8 +130,8 @@ Result<int> run_completion(const std::string& shell, const Commands& commands);
 Result<int> run_version(const Context& context);
 
 // Replaces each word such as "job:12" or "job:last" by the directory of that job's newest
-// checkpoint, or of the model that it exported if it has no checkpoint. Fails with NotFound if it
-// has neither.
+// checkpoint. If the job has no checkpoint, uses the directory of the model that the job exported.
+// Fails with NotFound if the job has neither.
 Result<void> replace_jobs(const Context& context, std::vector<std::string>& words);
 
 // Replaces this process by `program`, which is next to rollctl or in PATH. Returns only if that

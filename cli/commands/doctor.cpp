@@ -136,8 +136,8 @@ std::vector<Finding> check_programs() {
     return findings;
 }
 
-// Reports how each node's worker isolates the processes of its jobs. Older workers do not report
-// it.
+// Reports how each node's worker isolates the processes of its jobs. Older workers do not tell
+// rolld.
 Finding check_walls(const Context& context) {
     auto daemon = Daemon::connect(context);
     if (!daemon) return {"wall", true, "unknown, because rolld does not run", ""};

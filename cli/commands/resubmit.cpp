@@ -8,8 +8,9 @@
 namespace roll::cli {
 namespace {
 
-// Returns the job's document for a new submission. It has no schedule and no dependencies. A task
-// of an array becomes a single job. The output directory is new and next to the original one.
+// Returns the job's document for a new submission. The new document has no schedule and no
+// dependencies. A task of an array becomes a single job. The output directory is new and next to
+// the original one.
 Result<Source> again(const Json& job) {
     const std::string id = field_text(job, "id");
     Json document = job.value("spec", Json());

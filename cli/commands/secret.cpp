@@ -32,7 +32,7 @@ std::string ask_for(const std::string& name) {
 }
 
 // Reads the value of the secret `name` from `file`, the terminal or stdin. Removes the newline that
-// `echo` and editors add at its end.
+// `echo` and editors add at the end of a value.
 Result<std::string> read_value(const std::string& name, const std::string& file) {
     std::string value;
     if (!file.empty()) {

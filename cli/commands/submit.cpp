@@ -83,8 +83,8 @@ void print_outcome(const SubmitOptions& options, const Json& replies, const Json
     options.follow ? print_json_line(value, "roll.submits/1") : print_json(value);
 }
 
-// Fails if the key is too long. The second and later jobs of the submission have keys made of this
-// one, a dot and a number.
+// Fails if the key is too long. The keys of the second and later jobs of the submission consist of
+// this key, a dot and a number.
 Result<void> check_key(const std::string& key) {
     constexpr std::size_t kLongest = protocol::kKeyBytesMax - 16;
     if (key.size() <= kLongest) return {};
