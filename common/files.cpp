@@ -64,7 +64,7 @@ Result<void> write_temporary(const std::filesystem::path& path, std::string_view
 
 namespace {
 
-// Returns the file's status. Fails with InvalidArgument if it is not a regular file.
+// Returns the file's status. Fails with InvalidArgument if the file is not a regular file.
 Result<struct stat> regular_stat(int fd, const std::filesystem::path& path) {
     struct stat info {};
     if (::fstat(fd, &info) != 0) return fail_errno("cannot stat", path);
@@ -143,8 +143,8 @@ Result<std::string> read_private_file(const std::filesystem::path& path) {
     return content;
 }
 
-// Creates the missing directories of a path. Tries to create the last one first, because usually
-// its parent exists.
+// Creates the missing directories of a path. Tries to create the last directory first, because
+// usually its parent exists.
 bool path_exists(const std::filesystem::path& path) {
     std::error_code error;
     return std::filesystem::exists(path, error);
@@ -185,8 +185,8 @@ Result<void> rename_new(const std::filesystem::path& from, const std::filesystem
 
 namespace {
 
-// All mapped files, for the SIGBUS handler. The handler may lock the mutex, because only a read of
-// a mapped page raises SIGBUS, and no thread reads one while it holds the mutex.
+// All mapped files, for the SIGBUS handler. The handler may lock the mutex: only a read of a mapped
+// page raises SIGBUS, and no thread reads a mapped page while it holds the mutex.
 struct MappedFiles {
     struct Entry {
         std::size_t size = 0;
@@ -231,8 +231,8 @@ void on_failed_read(int /*signal*/, siginfo_t* info, void* /*context*/) {
     errno = number;
 }
 
-// Fails if the mapped file has shrunk. Succeeds if another file has replaced it under its name,
-// because the mapping keeps the old file.
+// Fails if the mapped file has shrunk. Succeeds if another file has the name of the mapped file
+// now, because the mapping keeps the old file.
 Result<void> check_size(const MappedFiles::Entry& entry) {
     struct stat info {};
     if (::stat(entry.path.c_str(), &info) != 0 || info.st_ino != entry.number ||

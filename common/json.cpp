@@ -9,7 +9,7 @@ const Json& null_json() {
 }
 
 // Returns whether the text nests deeper than `most` levels. The depth is checked before parsing,
-// because a parser that checks it in a callback per value takes three times as long.
+// because a parser that checks the depth in a callback per value takes three times as long.
 bool nests_deeper(std::string_view text, int most) {
     int depth = 0;
     bool quoted = false;

@@ -1,4 +1,4 @@
-// How an attempt ended, and its names on the wire and in the ledger.
+// The outcome of an attempt, and the outcomes' names on the wire and in the ledger.
 #pragma once
 
 #include <array>

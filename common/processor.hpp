@@ -1,5 +1,5 @@
 // Detects the processor's vector instructions. The trainer chooses its kernels and matrix products
-// by the result; other programs report that choice.
+// by the result; other programs only report the result.
 #pragma once
 
 #include <string>

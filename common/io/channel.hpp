@@ -24,7 +24,7 @@ class Channel {
 };
 
 // Returns a channel over ZeroMQ. Fails with Unavailable if the endpoint is ipc:// and no rolld
-// listens on it.
+// listens on the endpoint.
 Result<std::unique_ptr<Channel>> zmq_channel(const std::string& endpoint, const CurveKeys& keys,
                                              const std::string& server_public_key);
 

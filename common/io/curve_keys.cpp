@@ -50,8 +50,8 @@ Result<CurveKeys> make_pair(const std::filesystem::path& directory, const std::s
     const std::filesystem::path temporary =
         directory / ("." + name + ".key." + std::to_string(::getpid()));
     ROLL_TRY_VOID(write_private_file(temporary, keys.secret_key + "\n"));
-    // Several processes may create the pair at once. The first rename wins; the others load its
-    // pair.
+    // Several processes may create the pair at once. The first rename wins; the other processes
+    // load the pair that the winner has created.
     if (const auto renamed = rename_new(temporary, file); !renamed) {
         ::unlink(temporary.c_str());
         if (::access(file.c_str(), F_OK) == 0) return load_curve_keys(directory, name);

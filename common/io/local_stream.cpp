@@ -90,7 +90,7 @@ bool LocalStream::send(const std::string& frame) {
         if (some > 0)
             sent += static_cast<std::size_t>(some);
         else if (errno != EINTR)
-            socket_.reset();  // a part of the frame may have been sent, so close the stream
+            socket_.reset();  // close the stream, because a part of the frame may have been sent
     }
     return !closed();
 }

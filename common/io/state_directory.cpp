@@ -33,8 +33,8 @@ std::string without_newline(std::string text) {
     return text;
 }
 
-// Creates a directory with mode 0700. Fails if it exists and belongs to another user, who could
-// replace the socket in it.
+// Creates a directory with mode 0700. Fails if the directory exists and belongs to another user,
+// because that user could replace the socket in it.
 Result<void> make_private(const std::filesystem::path& path) {
     ROLL_TRY_VOID(make_directories(path.parent_path()));
     if (::mkdir(path.c_str(), 0700) == 0) return {};

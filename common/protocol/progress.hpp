@@ -1,5 +1,5 @@
-// Checks the progress reports of a job's program. A program may send anything; roll-worker passes
-// on only reports within these limits.
+// Checks the progress reports of a job's program. A program may send anything, but roll-worker
+// passes on only reports within these limits.
 #pragma once
 
 #include <string_view>

@@ -118,7 +118,7 @@ static Result<StartOrder> read_start(const Json& json, const std::string& path) 
     order.ranks_per_node = r.get<int>("ranks_per_node");
     order.slots = r.get<std::vector<int>>("slots");
     order.gpus = r.get<std::vector<int>>("gpus");
-    // A rolld that is older than this field does not send it.
+    // A rolld that is older than this field does not send the field.
     order.gpu_percent = r.get_or("gpu_percent", order.gpu_percent);
     order.nonce = r.get<std::string>("nonce");
     order.time_limit_seconds = r.get_or<std::int64_t>("time_limit_seconds", 0);
@@ -242,7 +242,7 @@ Result<Heartbeat> decode_heartbeat(std::string_view frame) {
     heartbeat.bound_below_lease = r.get<bool>("bound_below_lease");
     heartbeat.heard_recently = r.get<bool>("heard_recently");
     heartbeat.draining = r.get<bool>("draining");
-    // A worker that is older than this field does not send it.
+    // A worker that is older than this field does not send the field.
     heartbeat.beat_ms = r.get_or("beat_ms", heartbeat.beat_ms);
     heartbeat.segment = r.get_or("segment", std::string{});
     heartbeat.gpu_numa = r.get_or("gpu_numa", std::vector<int>{});

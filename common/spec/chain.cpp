@@ -52,7 +52,7 @@ const JobSpec* named(const std::vector<JobSpec>& before, const std::string& name
     return found == before.rend() ? nullptr : &*found;
 }
 
-// Returns the directory of the model that the job makes; empty if it makes none.
+// Returns the directory of the model that the job makes; empty if the job makes no model.
 std::string result_of(const JobSpec& spec) {
     if (!spec.export_document.empty()) return spec.output + "/export/hf";
     const auto document = read_document(spec.document.text());

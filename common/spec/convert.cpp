@@ -27,8 +27,8 @@ Result<ConvertSpec> convert_spec(std::string_view document) {
     } else {
         spec.source = reader.get_or<std::string>("source", "");
         spec.adapter = reader.get_or<std::string>("adapter", "");
-        // source_job is read only so that finish() accepts it. It has no use here, because the
-        // launch file has the checkpoints of that job.
+        // source_job is read only so that finish() accepts the key. Its value has no use here,
+        // because the launch file has the checkpoints of that job.
         reader.raw("source_job");
         spec.best = reader.get_or<std::string>("of", "last") == "best";
     }

@@ -26,8 +26,8 @@ struct Cron {
 Result<Cron> parse_cron(std::string_view text);
 
 // Returns the first matching time after `time`; nullopt if there is none within 8 years. If the
-// schedule restricts both the day of the month and the day of the week, a day matches if one of the
-// two matches, as in every cron.
+// schedule restricts both the day of the month and the day of the week, a day matches if it matches
+// one of these two fields, as in every cron.
 std::optional<Time> next_after(const Cron& cron, Time time);
 
 }  // namespace roll::spec

@@ -60,8 +60,8 @@ std::size_t measure(const Json& value, const std::string& path, Largest& largest
     return bytes;
 }
 
-// Counts the bytes that execve needs for a program's arguments: each string with its zero, and a
-// pointer to it.
+// Counts the bytes that execve needs for a program's arguments: for each string its bytes, the
+// final zero and a pointer to it.
 class Arguments {
   public:
     explicit Arguments(std::vector<Problem>& problems) : problems_(problems) {}

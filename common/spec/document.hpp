@@ -1,5 +1,5 @@
-// A job's document: its job file as JSON. The job's programs read all of it; rolld reads some
-// parts. Clients may send anything as a document, so it must be checked.
+// A job's document: its job file as JSON. The job's programs read the whole document; rolld reads
+// some parts. A client may send anything as a document, so every document must be checked.
 #pragma once
 
 #include <string>

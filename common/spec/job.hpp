@@ -21,10 +21,10 @@ namespace roll::spec {
 
 enum class JobKind { Train, Resume, Tokenize, Convert, Merge, Command };
 
-// A dependency. A job starts once all of its `after` are met. Each condition refers to `job`:
+// A dependency. A job starts once all of its `after` are met. The condition is about the job `job`:
 //
-// Ok: it succeeded. Failed: it ended without success. Any: it ended. Exported: it and its automatic
-// export, if it has one, succeeded.
+// Ok: that job succeeded. Failed: that job ended without success. Any: that job ended. Exported:
+// that job and its automatic export, if it has one, succeeded.
 struct After {
     enum class Condition { Ok, Any, Failed, Exported };
     static constexpr std::size_t kConditions = 4;
@@ -80,8 +80,8 @@ struct JobSpec {
     std::string export_document;
     // The whole job file as canonical JSON with absolute paths, for the worker and the ranks.
     SharedText document;
-    // A job group (`rollctl open`): it runs nothing itself, takes jobs until it is closed, and ends
-    // with the last of them.
+    // A job group (`rollctl open`): the group runs nothing itself, takes jobs until it is closed,
+    // and ends with the last of its jobs.
     bool open = false;
     std::optional<JobId> into{};  // the job group that this job belongs to
     // Names of the user's secrets to put into the environment of the job's programs
@@ -99,7 +99,7 @@ struct JobSpec {
     std::chrono::seconds shortest_time() const;  // shortest time limit of all shapes
 };
 
-// A job, or all problems of its file if it has any.
+// A job; or, if its file has problems, all of these problems.
 struct ParsedJob {
     JobSpec spec;
     std::vector<Problem> problems;

@@ -42,7 +42,7 @@ void fill_tries(Json& document) {
     if (document["retry"].is_object()) document["retry"].emplace("app", 0);
 }
 
-// Turns the no_progress limit off if the job saves only at its end, because then no attempt that
+// Turns the no_progress limit off if the job saves only at its end. In such a job, no attempt that
 // fails has saved a checkpoint.
 void fill_no_progress(Json& document) {
     const Json checkpoint = document.value("checkpoint", Json::object());
@@ -65,8 +65,8 @@ void fill_derived(Json& document, const std::string& base) {
         (*how)["of"] = document.contains(best) && document[best] == true ? "best" : "last";
 }
 
-// Sets a missing tokenizer: that of model.from, else "bytes". Called after missing_inputs(), so
-// that a missing model directory is reported only once.
+// Sets a missing tokenizer to the tokenizer of model.from, or to "bytes" if model.from is not set.
+// Called after missing_inputs(), so that a missing model directory is reported only once.
 void fill_tokenizer(Json& document) {
     const bool has_model = document.contains("model") && document["model"].is_object();
     if (!reads_text(document)) return;

@@ -63,7 +63,7 @@ struct Policy {
     friend bool operator==(const Policy&, const Policy&) = default;
 };
 
-// A policy, or all problems of its document if it has any.
+// A policy; or, if its document has problems, all of these problems.
 struct ParsedPolicy {
     Policy policy;
     std::vector<Problem> problems;

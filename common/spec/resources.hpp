@@ -36,8 +36,8 @@ struct Resources {
 // that a variant lacks come from `resources`.
 Resources read_resources(const Json& resources);
 std::vector<Resources> read_variants(const Json& resources);
-// Checks rules that the schema cannot express, such as fractions of a GPU and segments that do not
-// divide the number of nodes.
+// Checks rules that the schema cannot express, such as the allowed fractions of a GPU, and that
+// segments divide the number of nodes.
 std::vector<Problem> check_resources(const Json& resources);
 
 // Returns the job file with its `resources` replaced by variant `index` (1, 2, ...). Index 0

@@ -16,7 +16,7 @@ namespace roll::spec {
 
 enum class Objective { Pretrain, Sft };     // dpo and orpo are not implemented yet
 enum class Precision { Fp32, Fp64, Bf16 };  // fp16 and fp8 are not implemented yet
-enum class Normalize { Step, Microbatch };  // what the loss is a mean over
+enum class Normalize { Step, Microbatch };  // mean loss over the step, or over each micro-batch
 enum class LrSchedule { Constant, Linear, Cosine, InverseSquareRoot, Wsd };
 enum class WsdDecay { Linear, Cosine, Exponential, MinusSqrt };
 enum class WeightDecaySchedule { Constant, Linear, Cosine };
@@ -78,8 +78,8 @@ struct OptimizerSpec {
     double beta1 = 0.9;
     double beta2 = 0.95;
     double eps = 1e-8;
-    // Pairs of a name pattern and whether matching parameters decay. The first match counts.
-    // Parameters without a match decay if they have 2 dimensions.
+    // Pairs of a name pattern and whether matching parameters decay. The first pattern that matches
+    // a name counts. Parameters without a match decay if they have 2 dimensions.
     std::vector<std::pair<std::string, bool>> decays;
 };
 
@@ -129,7 +129,8 @@ struct TrainSpec {
     std::int64_t checkpoint_every = 0;  // interval in steps; 0: only at the end
     std::int64_t checkpoint_keep = 2;
     std::int64_t checkpoint_keep_every = 0;  // also keep steps that are multiples of this; 0: none
-    std::int64_t checkpoint_keep_optimizer = 0;  // newest N keep their optimizer state; 0: all
+    // number of newest checkpoints that keep their optimizer state; 0: all
+    std::int64_t checkpoint_keep_optimizer = 0;
     bool checkpoint_keep_best = false;   // also keep the checkpoint of the lowest validation loss
     bool checkpoint_first_step = false;  // save after the first step and read it back, as a test
     std::chrono::seconds checkpoint_wait_for_space{600};  // how long the last save waits for space
