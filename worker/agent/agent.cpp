@@ -83,8 +83,8 @@ void Agent::hear() {
     }
 }
 
-// Drains a pilot (a roll-worker in a Slurm allocation) before the allocation ends, or if it is idle
-// and rolld has not answered for too long.
+// Drains a pilot (a roll-worker in a Slurm allocation) before the allocation ends. Also drains a
+// pilot that is idle if rolld has not answered for too long.
 void Agent::mind_allocation() {
     const PilotRules& pilot = parts_.pilot;
     if (!pilot.note || end_signals_ > 0) return;

@@ -1,5 +1,5 @@
 // The connection to rolld: sends heartbeats and receives answers. Never blocks. While no answer
-// arrives, it reads the state directory again, because rolld may have a new endpoint or key.
+// arrives, the link reads the state directory again, because rolld may have a new endpoint or key.
 #pragma once
 
 #include <memory>
@@ -30,8 +30,8 @@ class Link {
     // Returns the next answer, or nullopt if there is none. Skips messages that are not answers.
     std::optional<protocol::Answer> receive(Instant now);
 
-    // Returns the descriptor to wait for; -1 without a connection. It is edge-triggered: before
-    // waiting, call receive() until it returns nullopt.
+    // Returns the descriptor to wait for; -1 without a connection. The descriptor is
+    // edge-triggered: before waiting, call receive() until it returns nullopt.
     int descriptor() const { return socket_ ? socket_->descriptor() : -1; }
 
   private:

@@ -51,8 +51,8 @@ struct Flags {
 
 Millis seconds(double value) { return Millis(static_cast<std::int64_t>(value * 1000)); }
 
-// Returns `text` if it is a number, else "0". squeue of Slurm 22.05 prints "N/A" or "Unknown" if it
-// does not know when a job ends.
+// Returns `text` if it is a number, else "0". If squeue of Slurm 22.05 does not know when a job
+// ends, it prints "N/A" or "Unknown".
 std::string known_end(std::string text) {
     const bool number = !text.empty() && text.find_first_not_of("0123456789") == text.npos;
     return number ? text : "0";
@@ -115,7 +115,8 @@ void add_flags(CLI::App& app, Flags& flags) {
                    "(guard) is killed: cgroup, namespace or marks (environment variables); "
                    "default: the first of these that the host allows")
         ->check(CLI::IsMember({"cgroup", "namespace", "marks"}));
-    // Makes this process a reaper. The option's value is the generation that its heartbeats carry.
+    // Makes this process a reaper. The option's value is the generation that the reaper's
+    // heartbeats carry.
     app.add_option("--reaper", flags.reaper, "")->group("");
 }
 

@@ -39,7 +39,7 @@ std::string final_name(const std::string& staged) {
 
 }  // namespace
 
-// Reports an attempt as ended that never started here, because rolld waits for its end.
+// Reports an attempt that never started here as ended, because rolld waits for its end.
 void AgentCore::refuse_to_start(const AttemptKey& key, const char* outcome, std::string reason) {
     protocol::RunningAttempt ended;
     ended.attempt = key;

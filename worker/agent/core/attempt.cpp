@@ -100,8 +100,8 @@ bool BeaconTrust::on_look(const Look& look, std::optional<Instant> heard, const 
     // A look at another incarnation counts as evidence here, because the caller judges such a look
     // itself.
     if (look.incarnation != incarnation) return true;
-    // A heartbeat sent after the look does not prove contact, because the counter in its answer may
-    // be higher.
+    // A heartbeat sent after the look does not prove contact, because the counter in the answer to
+    // that heartbeat may be higher.
     const bool in_contact = heard && *heard <= look.ended && look.ended - *heard <= rules.contact;
     const Millis delay = rules.volume_delay + (look.ended - look.began);
     const auto late = static_cast<std::uint64_t>(delay / rules.tick) + 1;

@@ -17,7 +17,7 @@ namespace roll::agent {
 
 struct StopRules {
     Millis grace{30000};              // time between the request to stop and SIGKILL
-    Millis checkpoint_grace{300000};  // the same time, if the stop requests a checkpoint
+    Millis checkpoint_grace{300000};  // time between a request to save and stop, and SIGKILL
     // How long a rank here may take to report why it failed, after another rank has lost it as a
     // peer
     Millis settle{5000};

@@ -44,7 +44,7 @@ Millis start_bound(std::string_view document);
 std::optional<Millis> step_bound(const std::vector<RankProgress>& ranks, const HangRule& rule);
 
 // Returns one sentence that says why the ranks count as hung; empty if they do not. `alive`: when a
-// rank last reported activity other than a step, which counts until the first step.
+// rank last reported activity other than a step. Such activity counts only until the first step.
 std::string hang_reason(const std::vector<RankProgress>& ranks, const HangRule& rule, Instant alive,
                         Instant now);
 

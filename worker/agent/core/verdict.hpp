@@ -29,7 +29,7 @@ struct Ending {
     // True if the program is the job's own. Only exit status 0 of such a program has a meaning for
     // Roll
     bool command = false;
-    // exit of each local rank; nullopt: it was not seen
+    // exit of each local rank; nullopt: the exit was not seen
     std::vector<std::optional<ExitStatus>> exits;
     std::vector<std::string> failures{};  // failure that each local rank reported, or empty
     std::optional<int> first_failed{};    // local rank that was the first to fail by itself

@@ -36,7 +36,7 @@ int cpus_of_quota(std::string_view cpu_max);
 // cgroup allow.
 struct Grant {
     int count = 1;     // number of CPUs; determines the number of threads
-    bool own = false;  // true if no other process was granted any of them
+    bool own = false;  // true if no other process was granted any of these CPUs
     friend bool operator==(const Grant&, const Grant&) = default;
 };
 // Returns the CPUs that SLURM_CPUS_ON_NODE and SLURM_CPUS_PER_TASK grant to a Slurm step. Outside
@@ -44,8 +44,8 @@ struct Grant {
 // ROLL_CPU_BINDING=none `own` is always false.
 Grant granted_cpus(int usable, const std::vector<std::string>& environment);
 
-// Returns the NUMA node of each GPU, which is the node of the first CPU near it. Empty if the node
-// of any GPU is unknown.
+// Returns the NUMA node of each GPU, which is the node of the first CPU near that GPU. Empty if the
+// node of any GPU is unknown.
 std::vector<int> numa_of_gpus(const std::vector<Cpu>& cpus,
                               const std::vector<std::vector<int>>& near_gpus);
 

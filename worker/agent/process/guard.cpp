@@ -281,7 +281,8 @@ void Guard::fail_preparing(const Error& error) {
 }
 
 // Fails the attempt. The outcome is "infra", which is retried, for errors of Roll's own programs
-// and full disks, because these may not recur elsewhere or later. Other errors always recur.
+// and full disks, because such an error may not recur on another node or at a later time. Other
+// errors always recur.
 void Guard::fail_with(const Error& error, bool own_programs) {
     if (error.code == ErrorCode::Refused) return fail_preparing(error);
     Verdict verdict{"infra", 1, error.message};

@@ -151,7 +151,7 @@ std::vector<int> cpus_of(const protocol::StartOrder& order, const LaunchSite& si
 }
 
 // Returns the path of a program's log. Each rank has its own log; with `log_files: node`, all ranks
-// of a node use the log of the first.
+// of a node use the log of the first rank.
 std::string log_of(const protocol::StartOrder& order, const Json& document, int program) {
     const bool one = document.value("log_files", "rank") == "node";
     const int rank = order.node_rank * programs_of(order) + (one ? 0 : program);

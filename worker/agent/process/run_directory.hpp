@@ -1,6 +1,6 @@
 // Files that a roll-worker leaves for the next one: a journal of its attempts, each with its guard
-// process and last report. With them a new roll-worker ends processes left by an old one and still
-// reports how the attempts ended. Blocks on the local disk of the state directory.
+// process and last report. With these files, a new roll-worker ends processes left by an old one
+// and still reports how the attempts ended. Blocks on the local disk of the state directory.
 //
 // Each line of the journal is {"forget": attempt} or a record; the newest record of an attempt
 // counts. The journal is only appended to, because creating and removing a file per attempt costs
@@ -50,9 +50,9 @@ class RunDirectory {
     Result<std::uint64_t> next_generation();
 
     // Kills the processes of earlier roll-workers' attempts, waits for their end and returns the
-    // attempts' last reports. Their records stay until forget(). If a cgroup or namespace confines
-    // the processes, waits as long as the kernel takes to end them, and calls `tell` now and then.
-    // Call it once, before anything is started.
+    // attempts' last reports. The attempts' records stay until forget(). If a cgroup or namespace
+    // confines the processes, waits as long as the kernel takes to end them, and calls `tell` from
+    // time to time. Call it once, before anything is started.
     using Tell = std::function<void(const std::string&)>;
     std::vector<protocol::RunningAttempt> end_leftovers(const Tell& tell = {});
 

@@ -62,8 +62,8 @@ void tell_program(const io::Descriptor& to, std::string& unsent, const std::stri
 }
 
 // Sends `line` with the descriptors `all`. A message carries a limited number of descriptors. A
-// longer list is therefore sent in several messages, each of which except the last has a blank as
-// its text, which JSON skips.
+// longer list is therefore sent in several messages. The text of each message but the last is a
+// blank, which JSON skips.
 Result<void> send_plan(const io::Descriptor& to, const std::string& line, std::span<const int> all,
                        std::string& unsent) {
     ssize_t sent = 0;

@@ -24,7 +24,7 @@ namespace roll::agent {
 
 enum class WallKind { Marks, Namespace, Cgroup };
 const char* name_of(WallKind kind);
-// Returns the kind of that name. Returns Marks if the name is unknown, because a later release of
+// Returns the kind with this name. Returns Marks if the name is unknown, because a later release of
 // Roll may have other kinds.
 WallKind wall_from(std::string_view name);
 
@@ -39,13 +39,14 @@ class Wall {
     static Result<Wall> choose(std::string_view only, const std::string& session);
 
     WallKind kind() const { return kind_; }
-    // Returns the cgroup that holds the cgroups of this roll-worker's attempts; empty for other
-    // kinds.
+    // Returns the cgroup that holds the cgroups of this roll-worker's attempts; empty unless the
+    // kind of this wall is cgroup.
     const std::filesystem::path& directory() const { return directory_; }
     // Returns one sentence for each stronger kind, which says why that kind was not chosen.
     const std::vector<std::string>& refused() const { return refused_; }
 
-    // Makes the cgroup of an attempt and returns its directory; returns empty for other kinds.
+    // Makes the cgroup of an attempt and returns its directory; returns an empty path unless the
+    // kind of this wall is cgroup.
     Result<std::filesystem::path> enclose(const AttemptKey& key) const;
     // Kills all processes in the attempt's cgroup. Returns once the cgroup is empty, or after a
     // timeout.
