@@ -98,7 +98,7 @@ class Parser {
 namespace {
 
 // Returns the value at a path such as "a.b" in nested objects; the value may be null. Returns
-// nullptr if it is absent.
+// nullptr if there is no such path.
 const Json* found_at(const Json& config, const std::string& path) {
     const Json* value = &config;
     std::size_t begin = 0;

@@ -92,7 +92,7 @@ enum class Packing { Stacked, Transposed, Interleaved };
 
 struct PackedRule {
     std::string hf;               // name of the tensor on disk; contains {layer}
-    std::vector<std::string> of;  // names of its packed tensors; contain {layer} and {expert}
+    std::vector<std::string> of;  // names of the packed tensors; contain {layer} and {expert}
     Packing packing = Packing::Stacked;
     std::string condition;  // a native config field; if it is false, the tensors are not packed
     std::string layers;

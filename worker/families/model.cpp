@@ -210,8 +210,9 @@ const std::vector<std::string>* paths_of(const Family& family, std::string_view 
     return nullptr;
 }
 
-// If sizes omit the number of key-value heads, sets it to the number of query heads, ignoring the
-// family's default. Writes it to the config, because transformers would apply that default.
+// If the sizes omit the number of key-value heads, sets this number to the number of query heads,
+// ignoring the family's default. Writes the number to the config, because transformers would
+// otherwise apply that default.
 void set_groups(const Family& family, Json& config) {
     const auto* groups = paths_of(family, "num_query_groups");
     const auto* heads = paths_of(family, "num_attention_heads");

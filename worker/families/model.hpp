@@ -28,7 +28,8 @@ Result<void> set_keys(const Family& family, const Json& keys, Json& hf_config, J
 Result<Json> native_config(const Family& family, const Json& hf_config);
 
 // Returns the trainer's config of a model, from its native config or a whole mca_config.json. Fails
-// with InvalidArgument if the trainer does not support a field or tensor; the message names it.
+// with InvalidArgument if the trainer does not support a field or tensor; the message names the
+// field or tensor.
 Result<spec::ModelConfig> model_config(const Family& family, const Json& native);
 
 // Returns the tensor that a rule gives for layer 0 and expert 0. `scope` is the native config with

@@ -42,8 +42,8 @@ Result<void> open_with_config(Source& source, const families::Families& families
                               const std::function<Result<void>(Source&)>& read);
 
 // Lists every tensor of the model from the native config. `has_mtp` says whether the checkpoint has
-// multi-token-prediction layers. The config alone does not say so, because transformers keeps their
-// number in configs of models without them.
+// multi-token-prediction layers. The config alone does not say so, because transformers keeps the
+// number of these layers even in the config of a model that lacks them.
 Result<void> use_tensors(Source& source, bool has_mtp);
 
 }  // namespace roll::convert

@@ -35,8 +35,9 @@ std::string transformer_engine_spelling(const std::string& name);
 std::vector<tensor::StridedView> experts_of(const tensor::StridedView& grouped,
                                             const formats::McaConfig& config);
 
-// Return the name that a tensor had before Megatron 0.17 (older), and has since then. Megatron 0.17
-// renamed the layer inside a multi-token prediction module. Roll writes the older name by default.
+// older_spelling() returns the name that a tensor had before Megatron 0.17, newer_spelling() the
+// name since then. Megatron 0.17 renamed the layer inside a multi-token prediction module. Roll
+// writes the older name by default.
 std::string older_spelling(const std::string& name);
 std::string newer_spelling(const std::string& name);
 

@@ -40,9 +40,9 @@ std::vector<Stored> hf_layout(const Model& model) {
     return stored;
 }
 
-// An expert's part of the tensor holds its `count` members. Member `i` has rows [i * rows, (i + 1)
-// * rows) of it. If members alternate, member `i` has every count-th row from `i` on. If the part
-// is transposed, its rows are along the last dim.
+// Each expert has a part of the packed tensor, with the `count` members of this expert. Member `i`
+// has rows [i * rows, (i + 1) * rows) of the part. If members alternate, member `i` has every
+// count-th row from `i` on. If the part is transposed, its rows are along the last dim.
 Stored packed_layout(const Model& model, const families::PackedTensor& packed) {
     const bool turned = packed.packing != families::Packing::Stacked;
     const bool alternates = packed.packing == families::Packing::Interleaved;

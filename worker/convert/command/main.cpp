@@ -43,8 +43,8 @@ void report(const std::string& line) {
     static_cast<void>(written);
 }
 
-// Returns OMP_NUM_THREADS, at most 16; 0 if it is not set. roll-worker sets it to the slots' share
-// of the cores.
+// Returns OMP_NUM_THREADS, at most 16; 0 if it is not set. roll-worker sets this variable to the
+// slots' share of the cores.
 int threads_of_the_job() {
     const char* const variable = std::getenv("OMP_NUM_THREADS");  // NOLINT: before any thread
     return variable == nullptr ? 0 : std::clamp(std::atoi(variable), 0, 16);

@@ -13,8 +13,8 @@ struct Box {
     Shape size;
 };
 
-// Returns the intersection of two boxes; nullopt if it is empty. Boxes of scalars have no dims and
-// always intersect.
+// Returns the intersection of two boxes; nullopt if the intersection is empty. Boxes of scalars
+// have no dims and always intersect.
 std::optional<Box> meet(const Piece& a, const Piece& b) {
     Box box{a.begin, a.size};
     for (std::size_t dim = 0; dim < a.begin.size(); ++dim) {

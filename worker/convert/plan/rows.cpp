@@ -354,7 +354,7 @@ Result<void> compare(const Source& source, const Comparison& comparison) {
     one.info.shape = comparison.size;
     TargetTensor other = one;
     const Shape zero(comparison.size.size(), 0);
-    // number of no tensor, so that stored values are compared, without an adapter's changes
+    // a number that no tensor has, so that stored values are compared, without an adapter's changes
     constexpr int kNoTensor = -1;
     one.copies = {{comparison.first, comparison.first_begin, zero, comparison.size, kNoTensor, {}}};
     other.copies = {

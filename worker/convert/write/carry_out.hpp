@@ -15,7 +15,8 @@ namespace roll::convert {
 // unknown.
 std::int64_t disk_free(std::filesystem::path path);
 
-// Checks that the disk of `target` has room for `bytes`. Fails with Refused if it has not.
+// Checks that the disk of `target` has room for `bytes`. Fails with Refused if the disk has less
+// room.
 Result<void> check_space(const std::filesystem::path& target, std::int64_t bytes);
 
 int threads_of(const Run& run);

@@ -107,8 +107,8 @@ Result<void> write_metadata(const formats::DcpMetadata& metadata, const fs::path
                                  formats::dcp_metadata_pickle(metadata));
 }
 
-// Writes the file of the data that is not in tensors. ROLL adds this data to the model's state, so
-// a ROLL target has none.
+// Writes the file for data that is not in tensors. If `args` is null, as for a ROLL target, the
+// file has no entries, because ROLL adds this data to the model's state.
 Result<void> write_common(const fs::path& path, const Json& args) {
     ROLL_TRY(auto writer,
              formats::TorchFileWriter::create(path, {}, [&](formats::PickleWriter& out) {

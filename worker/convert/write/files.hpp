@@ -20,8 +20,8 @@ class TargetWriter {
     virtual Result<void> finish() = 0;  // syncs the file; requires that every tensor is complete
 };
 
-// Create a file. `earlier` is a file of the same name in an earlier target, or empty. If it is
-// identical, it is linked instead.
+// Create a file. `earlier` is a file of the same name in an earlier target, or empty. If the
+// earlier file is identical, the new file is a link to it.
 Result<std::unique_ptr<TargetWriter>> create_safetensors(const std::filesystem::path& path,
                                                          const TargetFile& file,
                                                          const std::filesystem::path& earlier);

@@ -33,8 +33,8 @@ formats::McaConfig mca_config_of(const Source& source, const Output& output) {
     return config;
 }
 
-// Returns the config of an fsdp_dtensor target. Like Megatron's own tool, it has no layout and,
-// unless requested otherwise, grouped experts.
+// Returns the config of an fsdp_dtensor target. As with Megatron's own tool, such a config has no
+// layout and, unless requested otherwise, grouped experts.
 formats::McaConfig fsdp_config(const Source& source, const Output& output) {
     formats::McaConfig config = mca_config_of(source, output);
     config.layout = {};
