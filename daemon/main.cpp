@@ -34,7 +34,8 @@
 namespace roll {
 namespace {
 
-constexpr double kBurstSeconds = 4;  // burst of a user's requests, in seconds of the allowed rate
+// largest burst of a user's requests, in seconds at the allowed rate
+constexpr double kBurstSeconds = 4;
 
 struct Options {
     std::string dir;

@@ -2,7 +2,7 @@
 // comes as an argument.
 //
 // Silence is counted in published beats (increments of the beacon's counter), not in time (leases
-// rule 4). A rolld that was frozen, stalled or dead therefore counts none.
+// rule 4). A rolld that was frozen, stalled or dead therefore counts no silence.
 #pragma once
 
 #include <chrono>

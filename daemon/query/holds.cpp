@@ -46,8 +46,8 @@ std::string need_text(const spec::Resources& wanted) {
     return text;
 }
 
-// Returns how many connected nodes could hold a part of the job if nothing ran. Names the slots,
-// the GPUs or the time if the nodes have enough of the rest.
+// Returns how many connected nodes could hold a part of the job if nothing ran. Names only the
+// slots, the GPUs or the time if enough nodes have everything else.
 std::string shortage_text(const core::State& state, const spec::Resources& wanted, Time now) {
     int slots = 0;
     int gpus = 0;

@@ -15,7 +15,8 @@
 namespace roll::query {
 namespace {
 
-constexpr int kPageMax = 10'000;  // maximum number of jobs per reply, which make about 9 MB
+// maximum number of jobs per reply, which together make about 9 MB
+constexpr int kPageMax = 10'000;
 constexpr std::array kPhases = {"starting", "running", "stopping"};
 
 template <class Enum, std::size_t N>

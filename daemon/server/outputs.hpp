@@ -35,7 +35,8 @@ class Outputs {
     Result<void> check_one(const core::State& state, const spec::JobSpec& spec,
                            const std::string& output, const std::string& submission);
 
-    // Writers by the hash of the output; nullopt before the first check().
+    // The job that writes to each output, by the hash of the output; nullopt before the first
+    // check().
     std::optional<std::unordered_map<std::uint64_t, JobId>> writers_{};
     // Key: hash of an output that was checked in this turn; value: the submission.
     std::map<std::uint64_t, std::string> checked_{};

@@ -173,8 +173,8 @@ Result<void> Server::owns(const std::string& user, const std::vector<JobId>& ids
     return {};
 }
 
-// Converts a request to inputs of the core. An error that this returns is answered at once, without
-// a turn of the engine.
+// Converts a request to inputs of the core. An error that this function returns is answered at
+// once, without a turn of the engine.
 Result<void> Server::claim(const Client& client, const protocol::Request& request) {
     if (request.op == "submit") return claim_submit(client, request);
     if (request.op == "forecast") return forecast(client, request);

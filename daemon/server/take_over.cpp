@@ -61,8 +61,8 @@ Result<core::Started> claim_beacon(ServerOptions& options, const core::State& st
     const auto seen = io::read_beacon(options.beacon);
     if (!seen || seen->cluster != options.cluster) return core::Started{};
     const bool old = seen->incarnation > state.incarnation;
-    // Compare state directories and hosts, because the lock excludes neither a copy of the state
-    // directory nor another machine of the same name.
+    // Compare state directories and hosts, because the lock does not keep out a rolld that uses a
+    // copy of the state directory, or that runs on another machine of the same name.
     const bool copied = !seen->home.empty() && seen->home != options.home;
     const bool foreign = seen->host != host_name();
     const bool elsewhere = foreign || copied;

@@ -20,9 +20,9 @@ int live_workers(const State& s, AllocationId id);
 // nullopt if there is none.
 std::optional<Time> allocation_wakeup(const State& s, Time now);
 
-// Returns the time at which each granted allocation is given back. This is the queue's setting
-// `handover` before the allocation's end. It is earlier, by up to a quarter of the queue's `time`,
-// if a job in the allocation needs more time to save (save_margin).
+// Returns the time at which each granted allocation is given back. Usually this is `handover` (a
+// setting of the queue) before the allocation's end. It is earlier, by up to a quarter of the
+// queue's `time`, if a job in the allocation needs more time to save (save_margin).
 std::map<AllocationId, Time> go_back_at(const State& state);
 
 }  // namespace roll::core

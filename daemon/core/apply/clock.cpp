@@ -5,7 +5,7 @@
 namespace roll::core {
 namespace {
 
-// Shifts times by `step`. A time equal to Time{} is unset and stays.
+// Shifts times by `step`. A time equal to Time{} is unset and is not shifted.
 struct Mover {
     std::chrono::milliseconds step;
 
@@ -45,7 +45,7 @@ void move_instants(State& state, std::chrono::milliseconds step) {
     for (auto& [name, queue] : state.queues) move(queue.not_before);
     for (auto& [id, allocation] : state.allocations) move(allocation);
     for (auto& [user, use] : state.use) move(use.at);
-    state.index = make_index(state);  // the index is sorted by time
+    state.index = make_index(state);  // rebuild the index, because it is sorted by time
 }
 
 }  // namespace roll::core

@@ -1,4 +1,4 @@
-// The limits that the policy and arrays set, and fair shares, applied to the jobs that run or were
+// Applies the limits of the policy and of arrays, and fair shares. Counts the jobs that run or were
 // started in this turn.
 #pragma once
 

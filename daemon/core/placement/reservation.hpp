@@ -34,7 +34,7 @@ class Reservation {
     Reservation(const spec::Resources& wanted, const Capacity& free, const Capacity& all,
                 std::vector<Holder> held);
 
-    // Returns the time at which the job starts at the latest; nullopt if unknown.
+    // Returns the latest time at which the first job starts; nullopt if unknown.
     std::optional<Time> at() const { return at_; }
 
     // Returns places in `free` for a later job that starts now; empty if the later job does not fit

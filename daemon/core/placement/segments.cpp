@@ -21,7 +21,7 @@ std::map<std::string, Workers> by_segment(const std::vector<Candidate>& candidat
     return segments;
 }
 
-// Returns the segment with the fewest workers that has at least `count`; nullptr if there is none.
+// Returns the smallest segment that has at least `count` workers; nullptr if there is none.
 const Workers* tightest(const std::map<std::string, Workers>& segments, std::size_t count) {
     const Workers* best = nullptr;
     for (const auto& [name, workers] : segments) {

@@ -35,7 +35,7 @@ std::vector<Place> places_with_spares(const State& state, const Job& job, Outcom
     spec::Resources wanted = job.resources();
     if (wanted.spares == 0 || outcome != Outcome::Infra || job.held) return {};
     if (state.adopting || state.stopped) return {};
-    if (job.spec.begin.value_or(now) > now) return {};  // the user has changed the begin time
+    if (job.spec.begin.value_or(now) > now) return {};  // the user may have set a later begin time
     Limits others(state, now);
     others.add(job, wanted, -1);
     const auto shapes = allowed_variants(job, others, now);

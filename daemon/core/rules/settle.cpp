@@ -68,7 +68,7 @@ bool count(Class what, const spec::Retry& retry, JobRequeued& tries, Time now) {
     return false;
 }
 
-// Returns a text about the retries that are used up; empty if the job had none.
+// Returns a text about the retries that are used up; empty if the job had no retries.
 std::string spent(Class what, const spec::Retry& retry) {
     const auto of = [](const char* name, int budget) {
         return budget == 0

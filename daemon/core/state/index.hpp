@@ -19,8 +19,8 @@
 
 namespace roll::core {
 
-// Key of queued jobs that are equal for placement: if the first job of a group does not fit, none
-// does.
+// Key of queued jobs that are equal for placement: if the first job of a group does not fit, no job
+// of the group fits.
 struct Group {
     spec::Resources resources{};
     std::vector<spec::Resources> variants{};

@@ -90,15 +90,16 @@ struct State {
     // The incarnation of rolld, raised at each start before anything else.
     std::uint64_t incarnation = 0;
     bool adopting = false;  // after a take-over or a restore: no job is started
-    // The reason that a user gave for starting and ordering nothing.
+    // The reason that a user gave for stopping dispatch: no job starts and no allocation is
+    // ordered. nullopt: dispatch is not stopped.
     std::optional<std::string> stopped{};
     spec::Policy policy;
     SecretNames secrets{};
     std::map<JobId, Job> jobs;
     std::map<WorkerId, Worker> workers;
     std::map<std::string, std::map<std::string, JobId>> keys;  // by user, then by idempotency key
-    // By node: the sessions of the workers that joined there, oldest first. Only the newest may
-    // join again.
+    // By node: the sessions of the workers that joined there, oldest first. Only the newest session
+    // may join again.
     std::map<std::string, std::vector<std::string>> sessions;
     // By node: generation of its newest roll-worker.
     std::map<std::string, std::uint64_t> generations;
