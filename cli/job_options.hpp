@@ -37,7 +37,8 @@ struct JobOptions {
     std::optional<int> nodes;
 };
 
-void add_job_options(CLI::App& app, JobOptions& options);  // adds the options that `plan` has, too
+// adds only the options that `plan` also has
+void add_job_options(CLI::App& app, JobOptions& options);
 void add_queue_options(CLI::App& app, JobOptions& options);  // adds all options
 
 // Parses a time: "2026-11-22T08:00:00Z", "+2h" (after `now`) or "now".

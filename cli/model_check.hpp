@@ -31,8 +31,9 @@ class ModelCheck {
   private:
     struct Model {
         std::optional<spec::ModelConfig> config;  // nullopt if the config has problems
-        std::vector<std::string> parameters;  // names as in Roll's checkpoints; empty if unknown
-        bool reads_bytes = false;             // the model was trained on bytes, not on tokens
+        // names of the model's parameters as in Roll's checkpoints; empty if unknown
+        std::vector<std::string> parameters;
+        bool reads_bytes = false;  // the model was trained on bytes, not on tokens
         std::vector<std::string> problems;
     };
     struct Tokens {

@@ -17,7 +17,7 @@ namespace roll::cli {
 // Describes the rows of one command.
 struct Fields {
     std::string row;  // what a row is, for messages: "a job"
-    // Key in formats.yaml below which the formats for these rows are, such as "jobs".
+    // Key in formats.yaml under which the formats for these rows are listed, such as "jobs".
     std::string list;
     std::vector<std::string> known;  // names of the fields that a row has
 };

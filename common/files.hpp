@@ -56,13 +56,14 @@ class MappedFile {
     std::span<const std::byte> bytes_;
 };
 
-// Installs a SIGBUS handler. The kernel raises SIGBUS when a mapped page is read whose file has
-// shrunk or whose disk fails. The handler replaces that page and all later pages of the mapping by
-// zeros, and remembers the file. Call it once before any thread starts. Results computed from
-// mapped files are valid only if check_mapped_reads() succeeds afterwards.
+// Installs a SIGBUS handler. The kernel raises SIGBUS when a mapped page cannot be read because its
+// file has shrunk or its disk fails. The handler replaces that page and all later pages of the
+// mapping by zeros, and remembers the file. Call it once before any thread starts. Results computed
+// from mapped files are valid only if check_mapped_reads() succeeds afterwards.
 void survive_failed_reads();
 
-// Fails, naming the file, if reading a MappedFile has failed since survive_failed_reads().
+// Fails if reading a MappedFile has failed since survive_failed_reads(); the message names the
+// file.
 Result<void> check_mapped_reads();
 
 // Like check_mapped_reads(), but also fails if the file of an open MappedFile has shrunk. The sizes

@@ -24,8 +24,9 @@ using OrderedJson = nlohmann::ordered_json;  // keeps the order of keys, for out
 // and never throws.
 std::string dump(const Json& json);
 
-// Fails with Corrupt if the text is not JSON or is nested over `depth_max` levels. The error names
-// the byte. The limit is lower for values that become part of a message.
+// Parses a JSON text. Fails with Corrupt if the text is not JSON or is nested over `depth_max`
+// levels. The error names the byte. Callers pass a lower limit for values that become part of a
+// message.
 Result<Json> parse_json(std::string_view text, int depth_max = 100);
 
 // Returns whether a JSON value is exactly a T: an integer in T's range (not 1.0 or true), a list of

@@ -12,8 +12,9 @@ namespace roll::io {
 namespace {
 
 constexpr int kLingerMs = 1000;
-constexpr int kBacklog = 4096;  // after a restart of rolld the whole cluster connects at once
-constexpr int kFramesMax = 8;   // maximum frames of a message; all messages of Roll have fewer
+// pending connections: after rolld's restart the cluster connects at once
+constexpr int kBacklog = 4096;
+constexpr int kFramesMax = 8;  // maximum frames of a message; all messages of Roll have fewer
 // ZMQ_ZAP_ENFORCE_DOMAIN: if no authenticator runs, reject peers instead of accepting them without
 // a check. libzmq has this option since 4.3.1, but zmq.h defines its name for drafts only.
 constexpr int kZapEnforceDomain = 93;

@@ -39,8 +39,9 @@ struct ConvertSpec {
     int first_layers = 0;  // layers of the first pipeline stage; 0: as many as the others
     int last_layers = 0;   // layers of the last pipeline stage; 0: as many as the others
     std::optional<bool> moe_grouped_gemm;
-    std::string transformer_impl;    // transformer_engine or local; empty: as in the source
-    std::int64_t vocab_divisor = 0;  // pads the vocabulary to a multiple; 0: no padding
+    std::string transformer_impl;  // transformer_engine or local; empty: as in the source
+    // pads the vocabulary to a multiple of this number; 0: no padding
+    std::int64_t vocab_divisor = 0;
     // names of MTP layers: "mtp_model_layer"; empty: "transformer_layer"
     std::string mtp_layer_name = "";
     // checkpoint_version; below 3: of a Megatron older than Megatron Core

@@ -8,8 +8,9 @@
 
 namespace roll::spec {
 
-// Returns the known word with the smallest edit distance (a swap of neighbours counts once).
-// Returns nullopt if the distance exceeds `edits_max` or a third of the letters of `word`.
+// Returns the known word with the smallest edit distance (swapping two neighbouring letters counts
+// as one edit). Returns nullopt if the distance exceeds `edits_max` or a third of the letters of
+// `word`.
 std::optional<std::string> nearest(std::string_view word, std::span<const std::string> known,
                                    std::size_t edits_max = 64);
 
