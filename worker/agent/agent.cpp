@@ -14,7 +14,7 @@
 namespace roll::agent {
 namespace {
 
-// longest wait of the loop, because timed events need no finer resolution
+// longest wait of the loop; timed events need no finer resolution
 constexpr Millis kPoll{500};
 // How long a change that is not urgent waits, so that several changes share a heartbeat
 constexpr Millis kSoon{20};

@@ -124,7 +124,7 @@ class FamilyParser {
     }
 
     // Parses the HuggingFace paths of each native field, and the values to use if the HuggingFace
-    // config has none.
+    // config has no such path.
     void parse_config(const Json& config, Family& family) {
         for (const auto& [native, source] : config.items()) {
             const std::string path = "config." + native;

@@ -13,9 +13,8 @@
 
 namespace roll::families {
 
-// Returns a complete HuggingFace config: the family's defaults, overridden by `sizes`, which a job
-// file gives, and model_type. Fails with InvalidArgument if a key is unknown to the family or
-// missing.
+// Returns a complete HuggingFace config: model_type, and the family's defaults, overridden by the
+// `sizes` of a job file. Fails with InvalidArgument if a key is unknown to the family or missing.
 Result<Json> complete_hf_config(const Family& family, const Json& sizes);
 
 // Sets the values of HuggingFace keys ("a.b" in nested objects) and of the native fields that

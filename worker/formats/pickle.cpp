@@ -66,7 +66,7 @@ class PickleMachine {
         return rest.substr(0, end);
     }
 
-    // Counts memory that is kept until the end of parsing against the limit.
+    // Counts `bytes` of memory, which is kept until the end of parsing, against the limit.
     void charge(std::size_t bytes) {
         if (bytes > memory_left_)
             wrong("needs more memory than a pickle of this file size may use");

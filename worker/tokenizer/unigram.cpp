@@ -9,7 +9,7 @@
 namespace roll::tokenizer {
 namespace {
 
-// as in SentencePiece, an unknown token's score is the worst score less this
+// an unknown token's score is the worst score minus this, as in SentencePiece
 constexpr double kUnknownPenalty = 10;
 
 tl::unexpected<Error> refuse_unigram(const std::string& what) {

@@ -259,7 +259,8 @@ void AgentCore::check_clock(Attempt& attempt, Instant now) {
     if (graceless || settled) kill_processes(attempt);
 }
 
-// Stops an attempt that hangs, as an infrastructure failure, because the cause is not known yet.
+// Stops an attempt that hangs. This counts as an infrastructure failure, because the cause is not
+// known yet.
 void AgentCore::check_steps(Attempt& attempt, Instant now) {
     if (attempt.stop || attempt.verdict || attempt.kill_sent || attempt.gone) return;
     // Nodes other than the first cannot judge before the first step, because until then only rank 0

@@ -89,8 +89,8 @@ std::vector<int> cpus_near(const Nvml& nvml, const std::string& name) {
     return cpus;
 }
 
-// nvmlProcessInfo_t. Some 535 drivers write entries that are 8 bytes longer. The buffer has room
-// for these longer entries, but only the first of them is read correctly.
+// nvmlProcessInfo_t. Some drivers of release 535 write entries that are 8 bytes longer. The buffer
+// has room for these longer entries, but only the first entry is then read correctly.
 struct ProcessInfo {
     unsigned pid;
     unsigned long long used;

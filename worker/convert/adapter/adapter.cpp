@@ -67,7 +67,8 @@ struct Fused {
     std::int64_t lora_rank = 0;
     double scale = 0;
     tensor::StridedView a;
-    std::vector<tensor::StridedView> b;  // LoRA's B of each HuggingFace tensor that is fused
+    // matrix B of LoRA for each HuggingFace tensor that is fused
+    std::vector<tensor::StridedView> b;
     std::vector<std::shared_ptr<const void>> keep;
 };
 

@@ -39,11 +39,11 @@ struct NativeLora {
     std::string module;
     std::int64_t lora_rank = 0;
     double scale = 0;
-    bool parameter = false;  // true: a parameter of target_parameters, not a module
+    bool parameter = false;  // true: `module` names a parameter of target_parameters, not a module
 };
 
 struct NativeAdapter {
-    Source source;  // holds the adapter's tensors in `native`
+    Source source;  // the adapter's tensors are in its list `native`
     std::vector<NativeLora> modules;
     std::vector<std::string> whole;  // native modules that are saved whole (modules_to_save)
 };

@@ -69,8 +69,9 @@ struct Model {
     };
     std::vector<families::HfTensor> tensors;
     std::map<std::string, int> number;  // number of each tensor, by name
-    std::map<int, double> additions;    // by tensor number: native value = HuggingFace value + this
-    std::set<int> keeps_fp32;           // numbers of tensors that stay F32 when the model is cast
+    // by tensor number: native value = HuggingFace value + this number
+    std::map<int, double> additions;
+    std::set<int> keeps_fp32;  // numbers of tensors that stay F32 when the model is cast
     std::vector<families::PackedTensor> packed;
     std::vector<SecondName> copies;
 

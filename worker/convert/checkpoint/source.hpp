@@ -36,7 +36,7 @@ struct Dropped {
 
 // Changes that are made to the model's tensors when they are read, by tensor number.
 struct Overlay {
-    std::map<int, Delta> deltas;          // by adapters
+    std::map<int, Delta> deltas;          // changes by adapters
     std::map<int, BlockScale> scales;     // block scales of 8-bit weights
     std::map<int, tensor::DType> dtypes;  // type as which a tensor is read
     Json quantization;                    // quantization_config in the source's config
@@ -52,7 +52,8 @@ struct Matching {
 
 // The memory into which the tensors' views point.
 struct Storage {
-    std::vector<std::shared_ptr<const void>> files;              // keep the memory alive
+    // objects that keep the memory alive
+    std::vector<std::shared_ptr<const void>> files;
     std::map<std::string, std::span<const std::byte>> archived;  // files inside a tar, by name
     bool mapped = false;  // true: `files` are mapped, so their pages can be released
 };

@@ -42,7 +42,7 @@ Result<std::int64_t> parse_bytes(const std::string& text) {
     return invalid("\"" + text + "\" is not a size; use 5GB, 512MiB or a number of bytes");
 }
 
-// Parses "2/8", the third of eight parts.
+// Parses a text such as "2/8", the third of eight parts.
 Result<Part> parse_part(const std::string& text) {
     const std::size_t slash = std::min(text.find('/'), text.size() - 1);
     const auto index = parse_number<int>(text.substr(0, slash));

@@ -1,5 +1,5 @@
-// Megatron's own checkpoints as a target. Their files are MCA's with the run's arguments added, or
-// have the form of models before Megatron core.
+// Megatron's own checkpoints as a target. Their files equal MCA's files with the run's arguments
+// added, or have the form of models before Megatron core.
 #pragma once
 
 #include <vector>

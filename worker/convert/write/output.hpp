@@ -33,8 +33,10 @@ struct Output {
     // type of the weights; nullopt: unchanged; F8E4M3: 8-bit blocks with scales
     std::optional<tensor::DType> dtype = {};
     std::int64_t shard_bytes = kShardBytes;
-    std::string name = "model";                         // name in a NeMo target's configs
-    std::optional<std::int64_t> model_max_length = {};  // value to set in an Hf target's config
+    // name of the model in a NeMo target's configs
+    std::string name = "model";
+    // model_max_length to set in an Hf target's config
+    std::optional<std::int64_t> model_max_length = {};
     // The type to which all floating tensors are cast; nullopt if they keep their types. With 8-bit
     // blocks, the tensors without blocks keep their types.
     std::optional<tensor::DType> cast() const {
