@@ -252,7 +252,8 @@ Result<void> Ledger::Impl::drop(const std::set<JobId>& jobs, const core::State& 
         ROLL_TRY_VOID(step(remove.get()));
         sqlite3_reset(remove.get());
     }
-    // The numbers of removed events are not used again.
+    // Keep the number of the newest event, because the numbers of removed events are not used
+    // again.
     ROLL_TRY(Mark next, rehash());
     next.seq = head.seq;
     ROLL_TRY(next, insert_rows(carried_uses(state), now, next));
