@@ -32,7 +32,8 @@ class Parser {
         add_commands();
         const char* const mode = std::getenv("ROLL_OUTPUT_MODE");
         const std::string usual = mode == nullptr ? "" : mode;
-        // Value for errors that parsing reports; set again after parsing.
+        // Whether errors that parsing reports are printed as JSON. set_mode() sets the value again
+        // after parsing.
         context_.json = usual == "json" || has_flag(argc, argv, "--json");
         try {
             app_.parse(argc, argv);

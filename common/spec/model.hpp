@@ -66,7 +66,8 @@ struct ModelConfig {
     double embedding_scale = 1;     // factor of the embedding's output
     double attention_scale = 0;     // factor of the attention scores; 0: 1 / sqrt(head_dim)
     double attention_soft_cap = 0;  // scores become cap * tanh(score / cap); 0: no cap
-    double logit_soft_cap = 0;  // cap of the output layer's logits in the same formula; 0: no cap
+    // cap of the output layer's logits, used like attention_soft_cap; 0: no cap
+    double logit_soft_cap = 0;
     // Width of a sliding window: the number of positions that each position attends to, including
     // itself.
     std::int64_t window = 0;

@@ -28,7 +28,8 @@ struct PilotQueue {
     // Limits of ordered and running allocations together; 0: no limit.
     int max_nodes = 0;
     int max_jobs = 10;
-    // Maximum total of all allocations of the queue. An allocation counts with its full time limit.
+    // Maximum GPU-hours of all allocations of the queue, including ended ones; 0: no limit. An
+    // allocation that has not ended counts with its full time limit.
     int max_gpu_hours = 0;
     int backlog = 4;  // maximum number of allocations that are ordered but not yet granted
     // An allocation is ordered only if the waiting jobs would use at least this percentage of it.
