@@ -7,10 +7,10 @@
 namespace roll::families {
 
 // Checks a family for mistakes that its grammar allows. Fails with InvalidArgument; the message
-// names the first of these problems. A condition or arithmetic expression uses a native (Megatron)
-// field that neither "config" nor "constants" sets. A native field or tensor name looks like a
-// misspelt name of the built-in families. The strands (row ranges) of a fused tensor, tried with
-// sample sizes, omit rows or use some twice.
+// names the first of these problems: a condition or arithmetic expression uses a native (Megatron)
+// field that neither "config" nor "constants" sets; a native field or tensor name looks like a
+// misspelt name of the built-in families; the strands (row ranges) of a fused tensor, tried with
+// sample sizes, omit rows or use some rows twice.
 Result<void> check_family(const Family& family);
 
 }  // namespace roll::families

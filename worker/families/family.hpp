@@ -38,8 +38,8 @@ enum class Stage { Layer, First, Last, Mtp };
 // per layer; layers with the word `value` are selected. If `in` is empty or the config lacks the
 // list, a layer is selected if it meets four conditions: its number is at least `from` (`from_else`
 // if the config lacks the key); layer + 1 is divisible by `every`; `not_in` does not list it; layer
-// + 1 is not divisible by `except_every`. A condition is met if its field is empty. Except for
-// `from`, it is also met if the config lacks the key.
+// + 1 is not divisible by `except_every`. A condition holds if its field in this struct is empty.
+// All conditions but that of `from` also hold if the config lacks the key.
 struct LayerKind {
     std::string from;
     std::int64_t from_else = 0;

@@ -39,8 +39,8 @@ struct Adapter {
     HfFile file;
 };
 
-// Reads adapter_config.json. Fails with InvalidArgument if a setting cannot be merged; the message
-// names the setting.
+// Reads adapter_config.json. Fails with InvalidArgument if the file has a setting that Roll cannot
+// merge; the message names the setting.
 Result<Json> read_adapter_config(const std::filesystem::path& directory);
 
 // Returns the LoRA rank of a module or parameter: the config's `r`, or that of a matching pattern.

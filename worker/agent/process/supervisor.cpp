@@ -22,7 +22,7 @@ namespace {
 constexpr std::size_t kIdleMax = 16;  // maximum number of idle guards
 constexpr Millis kOrphanTime{10000};  // longest wait from SIGKILL until orphans have ended
 // Maximum reads per pipe and turn of the loop, so that a program with much output does not delay
-// others
+// other programs
 constexpr int kReadsMax = 64;
 
 // Descriptors to send to a guard.

@@ -54,8 +54,8 @@ class Matcher {
     // Records a tensor that is not expected anywhere.
     void add_unexpected(const std::string& file, const std::string& name);
 
-    // Checks that all expected tensors were found, and no unexpected tensors. The source's
-    // strictness says which differences are errors.
+    // Checks that all expected tensors were found, and that no other tensors were found. The
+    // source's strictness says which differences are errors.
     Result<void> finish();
 
   private:

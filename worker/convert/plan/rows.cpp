@@ -112,7 +112,8 @@ void carry_out(const Move& move) {
         run *= move.size[dim - 1];
         --dim;
     }
-    // A dim of size 1 may have any stride, inside the run or outside, because it needs no loop.
+    // A dim of size 1 may have any stride, whether it is inside or outside the run, because it
+    // needs no loop.
     move_dims(move, 0, dim, run, 0, 0);
 }
 

@@ -28,7 +28,7 @@ class RankReader {
     Result<void> read(std::shared_ptr<const formats::TorchFile> file, const std::string& label,
                       const std::vector<std::string>& sections);
 
-    // Checks that all expected tensors were found, and no unexpected tensors.
+    // Checks that all expected tensors were found, and that no other tensors were found.
     Result<void> finish() { return matcher_.finish(); }
 
   private:
