@@ -389,7 +389,7 @@ int run(int argc, char** argv) {
                    "many; 0 means no limit [5000]")
         ->check(CLI::NonNegativeNumber);
     app.add_option("--max-connections", options.max_connections,
-                   "Refuse clients when this many are connected [20000]");
+                   "Maximum number of connected clients; further clients are refused [20000]");
     app.add_option("--keep-ended", options.keep_ended,
                    "At each start forget jobs that ended longer ago than this, e.g. 90d [never]");
     auto* house = app.add_option_group("house", "Instead of serving");

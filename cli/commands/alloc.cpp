@@ -127,19 +127,21 @@ void add_alloc_options(CLI::App& sub, AllocOptions& a) {
     sub.add_option("--setup", a.setup,
                    "Shell line to run before the worker, e.g. 'module load x'; repeatable")
         ->allow_extra_args(false);
-    sub.add_option("--max-jobs", a.max_jobs, "Most allocations at once [10]; 0 means no limit");
-    sub.add_option("--max-nodes", a.max_nodes, "Most nodes at once [no limit]");
+    sub.add_option("--max-jobs", a.max_jobs,
+                   "Maximum number of allocations at once [10]; 0 means no limit");
+    sub.add_option("--max-nodes", a.max_nodes, "Maximum number of nodes at once [no limit]");
     sub.add_option("--max-gpu-hours", a.max_gpu_hours,
-                   "Most GPU-hours over the queue's life [no limit]");
-    sub.add_option("--backlog", a.backlog, "Most allocations that wait in Slurm's queue [4]");
+                   "Maximum GPU-hours of all allocations of the queue [no limit]");
+    sub.add_option("--backlog", a.backlog,
+                   "Maximum number of allocations that wait in Slurm's queue [4]");
     sub.add_option("--min-utilization", a.min_utilization,
                    "Request an allocation only if waiting jobs would use at least this share of "
                    "it: 0 to 1 [0]")
         ->check(CLI::Range(0.0, 1.0));
-    sub.add_option("--idle", a.idle, "Give an allocation back after this long without jobs [5m]");
+    sub.add_option("--idle", a.idle, "Give an allocation back after this time without jobs [5m]");
     sub.add_option(
         "--handover", a.handover,
-        "Tell jobs to save a checkpoint and end this long before the allocation ends [2m]");
+        "Tell jobs to save a checkpoint and end when the allocation has only this time left [2m]");
     sub.add_flag("--dry-run", a.dry_run, "Print the sbatch command and script; add no queue");
 }
 
