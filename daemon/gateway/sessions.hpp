@@ -26,9 +26,9 @@ namespace roll::gateway {
 using Instant = std::chrono::steady_clock::time_point;
 
 struct LeaseRules {
-    int lost_after_beats = 35;  // a worker silent for this long is lost: lease + fence + slack
+    int lost_after_beats = 35;  // silence after which a worker is lost: lease + fence + slack
     int silent_after_beats = 3;
-    int silent_after_start_beats = 15;  // for a worker unheard of since rolld's start: the lease
+    int silent_after_start_beats = 15;  // for a worker not heard since rolld's start: the lease
     std::chrono::milliseconds company = std::chrono::seconds(2);
     std::chrono::milliseconds missing_grace = std::chrono::seconds(3);
     // How long a start order may take effect after it was sent. A worker drops orders older than

@@ -19,8 +19,8 @@ std::uint64_t layout();
 
 std::string bytes_of(const core::State& state);
 
-// Reads State from bytes of this program's layout. Fails with Corrupt if there are too few or too
-// many bytes.
+// Reads State from bytes in the layout of this program. Fails with Corrupt if there are too few or
+// too many bytes.
 Result<core::State> state_from(std::string_view bytes);
 
 }  // namespace roll::ledger

@@ -114,7 +114,7 @@ std::optional<Errand> Desk::cancel(const std::string& job, const std::string& ke
 
 std::optional<Errand> Desk::give_back(const core::State& state, AllocationId id, Instant now) {
     const std::string& job = state.allocations.at(id).slurm_job;
-    // nothing to cancel: the order is withdrawn, or its job is looked up first
+    // nothing to cancel: no Slurm job is known for the order
     if (job.empty()) return std::nullopt;
     return cancel(job, key_of(state, id), now);
 }

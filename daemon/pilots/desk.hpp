@@ -129,7 +129,7 @@ class Desk {
     Instant began_;
     bool busy_ = false;
     std::optional<Instant> asked_{};         // start of the newest squeue
-    std::optional<Instant> asked_before_{};  // start of the squeue before the newest one
+    std::optional<Instant> asked_before_{};  // start of the second-newest squeue
     std::optional<Instant> answered_{};      // start of the newest squeue that succeeded
     Instant hurry_until_{0};
     Instant doubt_until_;  // until this time squeue is polled although State may hold no allocation

@@ -16,7 +16,8 @@ namespace roll::core {
 // jobs that became ready earlier are therefore ahead of it.
 struct QueueOrder {
     bool fresh = true;  // the job has not waited for `starve_after`
-    Time since{};       // since when a job that has waited for `starve_after` is ready; else unset
+    // time since which the job is ready, if it has waited for `starve_after`; else unset
+    Time since{};
     bool borrows = false;
     std::int64_t low_priority = 0;
     std::vector<std::int64_t> use{};  // see Limits::rank

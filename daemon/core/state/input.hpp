@@ -23,7 +23,7 @@ struct Cancel { JobId job; std::string reason; std::string by{}; };
 struct Close { JobId job; std::string by{}; };                           // closes a job group
 struct Hold { JobId job; bool held = true; std::string by{}; };
 struct SetPriority { JobId job; int priority = 0; std::string by{}; };
-struct SetBegin { JobId job; Time begin{}; std::string by{}; };          // ends a back-off, too
+struct SetBegin { JobId job; Time begin{}; std::string by{}; };          // also ends a back-off
 struct AskCheckpoint { JobId job; std::string by{}; };                   // asks for a checkpoint at the next step boundary
 struct Drain { std::string node; bool draining = true; std::string by{}; };
 // Applies to all nodes, including nodes that join later. nullopt: dispatch is resumed.

@@ -87,7 +87,7 @@ struct Worker {
 };
 
 struct State {
-    // The incarnation of rolld, raised at each start before anything else.
+    // The incarnation of rolld. The first event of each start increases it.
     std::uint64_t incarnation = 0;
     bool adopting = false;  // after a take-over or a restore: no job is started
     // The reason that a user gave for stopping dispatch: no job starts and no allocation is
