@@ -1,5 +1,5 @@
-// A std::optional whose value is on the heap, so that its owner needs only 8 bytes without a value.
-// A copy copies the value, == compares values, and a const owner has a const value.
+// A std::optional whose value is on the heap, so that an empty one takes only 8 bytes. A copy
+// copies the value, == compares values, and a const owner has a const value.
 #pragma once
 
 #include <memory>

@@ -12,7 +12,7 @@ namespace roll::io {
 namespace {
 
 constexpr int kLingerMs = 1000;
-// pending connections: after rolld's restart the cluster connects at once
+// maximum number of pending connections; after a restart of rolld, all workers connect at once
 constexpr int kBacklog = 4096;
 constexpr int kFramesMax = 8;  // maximum frames of a message; all messages of Roll have fewer
 // ZMQ_ZAP_ENFORCE_DOMAIN: if no authenticator runs, reject peers instead of accepting them without
