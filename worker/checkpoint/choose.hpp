@@ -51,10 +51,10 @@ struct Kept {
 // The rule for which of a job's checkpoints are kept. Checkpoints are ordered by step, and those of
 // one step by writer; the newest is the last.
 struct Retention {
-    std::int64_t keep = 2;  // keep this many of the newest checkpoints, at least 1
+    std::int64_t keep = 2;  // number of newest checkpoints to keep, at least 1
     // also keep the newest checkpoint at each multiple of this step; 0: off
     std::int64_t keep_every = 0;
-    // keep optimizer state in this many of the newest checkpoints; 0: in all
+    // number of newest checkpoints whose optimizer state is kept; 0: all
     std::int64_t optimizer = 0;
     // the checkpoint that the run resumed from; kept until a newer one is recorded
     std::optional<Name> resumed_from = std::nullopt;

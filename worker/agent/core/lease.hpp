@@ -22,8 +22,8 @@ struct LeaseRules {
     Millis volume_delay{4000};  // maximum age of the beacon's content when it is read
     Millis lease{15000};
     Millis fence{15000};
-    Millis contact{2000};    // rolld counts as reachable for this long after an answer
-    Millis orphan_after{0};  // if rolld has not answered for this long, the attempts end; 0: never
+    Millis contact{2000};    // rolld counts as reachable for this time after an answer
+    Millis orphan_after{0};  // attempts end if rolld has not answered for this time; 0: never
 };
 
 // One look at the beacon: what it showed, and when the reading began and ended.

@@ -76,8 +76,8 @@ struct Plan {
 Result<Plan> make_plan(const Source& source, std::vector<Stored> layout,
                        std::optional<tensor::DType> dtype);
 
-// Returns the differences between the checkpoint and its model, as far as the source's strictness
-// reports them.
+// Returns those differences between the checkpoint and its model that the source's strictness
+// reports.
 Disagreement disagreement_of(const Source& source, const Plan& plan);
 
 // Prints one line per tensor.

@@ -75,8 +75,8 @@ class Workers {
 };
 
 // The target's files while they are written. A file is created with its first tensor. The thread
-// that writes the last tensor of a file also syncs the file, while the other threads continue. So
-// few files are open at a time and the disk stays busy.
+// that writes the last tensor of a file also syncs the file, while the other threads continue.
+// Therefore only a few files are open at a time and the disk stays busy.
 class OpenFiles {
   public:
     OpenFiles(const Plan& plan, const fs::path& directory, const Run& run)

@@ -50,8 +50,8 @@ class Meeting {
     // Announces the phase that this process has completed; the others read it soon.
     void say(Phase phase);
     void say(std::int64_t bytes);  // announces how many bytes this process has written
-    // Announces that this process ends without a target, because of `why`. Process 0 then waits for
-    // the others.
+    // Announces that this process ends without a target, for the reason `why`. Process 0 then waits
+    // for the other processes.
     void leave(const std::string& why);
 
     // Waits until the phase is announced: process 0 waits for all others, the others for process 0.
