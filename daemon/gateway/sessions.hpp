@@ -39,7 +39,7 @@ struct LeaseRules {
     // `claim_wait`, which is volume delay + beat.
     std::chrono::milliseconds stillness = std::chrono::seconds(16);
     std::chrono::milliseconds claim_wait = std::chrono::seconds(5);
-    // A rolld that cannot read its beacon for this long ends, because another rolld may have taken
+    // A rolld that cannot read its beacon for this time ends, because another rolld may have taken
     // over. 0: it never ends for this reason.
     std::chrono::milliseconds volume_patience{0};
 };
