@@ -53,9 +53,9 @@ struct BadNodes {
 
 struct Policy {
     bool backfill = true;
-    std::chrono::seconds starve_after{48 *
-                                      3600};  // a job that has waited this long goes to the front
-    std::chrono::seconds half_life{0};        // half-life of past use in fair share; 0: no decay
+    // a job that has waited for this time goes to the front
+    std::chrono::seconds starve_after{48 * 3600};
+    std::chrono::seconds half_life{0};  // half-life of past use in fair share; 0: no decay
     bool preempt = false;
     std::chrono::seconds min_run{600};  // an attempt may be preempted only after this time
     BadNodes bad_nodes{};

@@ -20,7 +20,7 @@ struct Resources {
     int gpus_per_node = 0;
     std::chrono::seconds time{0};  // time limit per attempt; 0: no limit
     int gpu_percent = 100;         // share of each GPU; below 100 only if gpus_per_node is 1
-    int segment = 0;  // each group of this many nodes must be in one segment; 0: any segments
+    int segment = 0;  // number of consecutive nodes that must be in one segment; 0: any segments
     int spares = 0;   // additional nodes, held to replace nodes that fail
     friend auto operator<=>(const Resources&, const Resources&) = default;
 
