@@ -113,9 +113,8 @@ struct Halves {
     bool embedding = false;
 };
 
-// Groups a file's LoRA tensors by module and appends the others to `whole`. The others are the
-// tensors of modules_to_save, and an embedding's own weight, which PEFT stores beside the
-// embedding's LoRA.
+// Groups a file's LoRA tensors by module. Appends the other tensors to `whole`: the tensors of
+// modules_to_save, and an embedding's own weight, which PEFT stores beside the embedding's LoRA.
 Result<std::map<std::string, Halves>> sort_tensors(const std::vector<tensor::StridedView>& tensors,
                                                    std::vector<tensor::StridedView>& whole) {
     std::map<std::string, Halves> modules;

@@ -47,7 +47,7 @@ class Meeting {
     static Result<Meeting> join(const std::filesystem::path& staging, const Part& part,
                                 const Stopped& stopped);
 
-    // Announces the phase that this process has completed; the others read it soon.
+    // Announces the phase that this process has completed. The other processes read it soon.
     void say(Phase phase);
     void say(std::int64_t bytes);  // announces how many bytes this process has written
     // Announces that this process ends without a target, for the reason `why`. Process 0 then waits
