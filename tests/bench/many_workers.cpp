@@ -176,8 +176,8 @@ std::pair<double, double> use_of_rolld(const std::string& root) {
     return pid ? use_of(std::stoi(*pid)) : std::pair(0.0, 0.0);
 }
 
-// Prints rolld's own share of the time. A cluster would wait only for this share. Here the workers
-// use as much time on the same cores.
+// Prints rolld's share of the CPU time. A cluster would wait only for this share. In this benchmark
+// the workers use as much CPU time on the same cores.
 void print_connected(const char* what, int count, double seconds, double cpu) {
     std::printf(
         "%s: %d workers connected and answered after %.1f s; rolld itself took %.1f s of a "

@@ -21,8 +21,8 @@ class Auditor {
   public:
     // Takes a committed event. Call it for all events in order, with the time of their turn.
     void observe(const core::Event& event, Time at);
-    // Checks the state after a turn. `calm`: the last fault is so long ago that delays are checked,
-    // too.
+    // Checks the state after a turn. `calm`: the last fault is long enough ago that delays are
+    // checked, too.
     void check(const core::State& state, Time now, bool calm);
 
     // Records that a user was told that rolld has queued `key` as `job`.

@@ -47,8 +47,8 @@ class FakeDisk {
 
     // If set, a write that makes a file longer fails because the disk is full.
     void set_full(bool full) { full_ = full; }
-    // Makes every operation fail after this many more operations; nullopt: operations succeed
-    // again.
+    // Makes every operation fail after the next `operations` operations. nullopt: operations
+    // succeed again.
     void break_after(std::optional<int> operations) { good_for_ = operations; }
 
     // Functions for the VFS.

@@ -1,7 +1,7 @@
 // A Slurm with all faults that rolld may meet. It is slow or does not answer. It accepts an order
-// and does not say so, or says so much later. It leaves jobs out of its list, lists jobs that have
-// ended, cuts its answers, loses its state and uses ids again. It ends allocations early, with or
-// without a warning, suspends them, or requeues them.
+// but does not report the job, or reports the job much later. It leaves jobs out of its list, lists
+// jobs that have ended, cuts its answers, loses its state and uses ids again. It ends allocations
+// early, with or without a warning, suspends them, or requeues them.
 //
 // Nodes of its jobs die, and Slurm notices this only later. Or Slurm takes nodes for dead while
 // their processes continue. Only this object knows the truth about its jobs.

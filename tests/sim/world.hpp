@@ -64,7 +64,7 @@ class World {
   private:
     static constexpr int kFaultsEnd = 900;
     static constexpr int kEnd = 8'000;
-    // One in this many worlds uses what takes long: the codec of messages, and SQLite.
+    // One world of this number of worlds uses the slow parts: the codec of messages, and SQLite.
     static constexpr int kInBytesOneIn = 20;
     static constexpr int kStoredOneIn = 10;
 
