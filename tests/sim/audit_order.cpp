@@ -48,7 +48,7 @@ Auditor::Room Auditor::open_to(const Job& j, Room room, Time now) const {
     return room;
 }
 
-// Returns `afters` with a dependency on each job of an array in place of one on the array.
+// Returns `afters` with each dependency on an array replaced by dependencies on the array's jobs.
 std::vector<spec::After> Auditor::each_awaited(const std::vector<spec::After>& afters) const {
     std::vector<spec::After> each;
     for (const spec::After& after : afters) {
@@ -115,7 +115,8 @@ bool Auditor::holds_for(const Job& j, Time at, Time now) const {
     return !end || std::max(*end, now) > at;
 }
 
-// Returns when the job fits at the latest if the jobs `without` did not run; nullopt if unknown.
+// Returns the time at which the job fits at the latest, if the jobs `without` do not run; nullopt
+// if unknown.
 std::optional<Time> Auditor::earliest(const Waiting& first, Time now,
                                       const Occupied& without) const {
     std::set<Time> ends{now};
@@ -186,7 +187,7 @@ void Auditor::check_backfill(const Waiting& first, Time now) const {
     }
     if (!policy_.backfill || !left) return;
     const Room free = room([](const Job&) { return true; });
-    // A job that certainly ends before that time must not wait.
+    // A job that certainly ends before the first job can start must not wait.
     for (const Waiting& later : waiting(now)) {
         for (const auto& wanted : shapes(*later.job, now, {{first.job, first.wanted}})) {
             const bool harmless = wanted.time.count() > 0 && now + wanted.time + 30s <= *left;

@@ -95,8 +95,8 @@ void Auditor::note_faults(const Run& r, JobId id) {
     }
 }
 
-// Checks that an excluded machine had the faults, of at least two jobs, and is not the last one
-// that takes jobs.
+// Checks that a check of an excluded machine failed, or that the machine had enough faults, from at
+// least two jobs. Also checks that another machine still takes jobs.
 void Auditor::on(const core::MachineExcluded& e) {
     ROLL_CHECK(excluded_.insert(e.machine).second && e.until > now_);
     std::set<JobId> jobs;

@@ -79,8 +79,8 @@ void Auditor::on(const core::JobSubmitted& e) {
     const auto indices = spec::array_indices(e.spec.array->indices).value();
     ROLL_CHECK(indices.at(e.job.value - e.array.value) == e.spec.array->index);
 }
-// Checks a job that a cron job queued: only one at a time, not before its time, and with the cron
-// job's document.
+// Checks a job that a cron job queued: the cron job's previous job has ended, the time has come,
+// and the document is that of the cron job.
 void Auditor::check_cron(const core::JobSubmitted& e) {
     Job& sender = job(e.cron);
     ROLL_CHECK(!sender.held && !sender.over && !sender.cancelled && due_at(sender) <= now_);
@@ -287,7 +287,7 @@ void Auditor::on(const core::AttemptEnded& e) {
     j.run.reset();
 }
 
-// Counts the end of an attempt in its class, and computes the back-off.
+// Counts the end of an attempt in the class of its outcome, and computes the back-off.
 void Auditor::count_end(Job& j, const core::AttemptEnded& e) {
     const bool progress = j.newest > j.best;
     const bool trains = j.spec.kind == spec::JobKind::Train;
@@ -362,8 +362,8 @@ Time::duration Auditor::slow_save(const Job& j) {
     return std::chrono::milliseconds(saves.at(rank - 1)) + 60s;
 }
 
-// Returns whether the attempt's time limit is reached, less the time of a save of up to a quarter
-// of the limit.
+// Returns whether the attempt has reached its time limit minus the time that a save needs, which is
+// at most a quarter of the limit.
 bool Auditor::limit_is_over(const Job& j, const Run& run, Time now) {
     const Time::duration limit = run.given.time;
     if (limit.count() == 0) return false;
@@ -437,7 +437,8 @@ void Auditor::check_duties(const core::State& state, Time now, bool calm) const 
     }
 }
 
-// Checks that each member that has not ended gets exactly one action, and that there are no others.
+// Checks that each member that has not ended gets exactly one action, and that there are no other
+// actions.
 void Auditor::check_actions(const core::State& state) const {
     std::vector<core::Action> expected;
     for (const auto& [id, j] : jobs_) {

@@ -1,4 +1,5 @@
-// An observer that knows what a queue owes its users, and nothing of how the core achieves it.
+// An observer that checks what rolld promises to its users, and knows nothing of how the core
+// achieves this.
 //
 // It folds the committed events into its own model. It aborts (ROLL_CHECK) if the earlier events do
 // not allow an event, or if a turn leaves something undone that it should have done.
@@ -71,8 +72,8 @@ class Auditor {
         bool started = false;
         bool stopping = false;
         bool preempted = false;
-        bool limit_at_stop = false;     // its time limit had been reached when it was stopped
-        bool deadline_at_stop = false;  // its deadline had passed when it was stopped
+        bool limit_at_stop = false;     // the time limit had been reached at the stop
+        bool deadline_at_stop = false;  // the deadline had passed at the stop
         std::uint64_t asked = 0;        // number of the newest requested checkpoint
         std::optional<Time> asked_at{};
         std::int64_t recorded = 0;  // step of this attempt's newest recorded checkpoint
@@ -81,7 +82,7 @@ class Auditor {
     struct Job {
         spec::JobSpec spec{};
         std::string user{};
-        std::int64_t gpu_ms = 0;  // GPU time of its attempts that have ended
+        std::int64_t gpu_ms = 0;  // GPU time of the job's ended attempts
         Time submitted{};
         bool held = false;
         bool closed = false;  // this group takes no more jobs
@@ -91,7 +92,7 @@ class Auditor {
         Token last{};
         std::optional<core::AttemptEnded> last_end{};
         std::set<WorkerId> last_held{};
-        std::set<std::string> avoid{};  // nodes where it failed and that it must avoid
+        std::set<std::string> avoid{};  // nodes where the job failed and that it must avoid
         spec::Resources last_given{};
         std::set<int> matched{};  // patterns matched in the logs of the last attempt
         int infra = 0;
@@ -105,7 +106,7 @@ class Auditor {
         std::chrono::milliseconds backoff{};
         Time requeued{};
         Time placed{};
-        int placed_in = 0;  // number of the turn in which it was placed
+        int placed_in = 0;  // number of the turn in which the job was placed
         std::optional<Time> ended{};
         bool time_was_up = false;
         Time not_before{};

@@ -85,7 +85,7 @@ void CopyRules::step(Copy& copy, int rank) const {
 
 void CopyRules::save(Copy& copy) const {
     if (!copy.trains() || copy.order.node_rank != 0) return;
-    if (copy.step >= 400 && copy.asked == 0) return;  // beyond this step it saves only on request
+    if (copy.step >= 400 && copy.asked == 0) return;  // beyond this step, save only on request
     copy.step += 10;
     const std::string name = fmt::format("{}/checkpoints/.step-{:08}.{}", copy.order.output,
                                          copy.step, to_string(copy.key().token));
@@ -93,7 +93,7 @@ void CopyRules::save(Copy& copy) const {
         copy.key(), 0,
         protocol::CheckpointStaged{copy.step, name, std::exchange(copy.asked, 0),
                                    random_.percent(50) ? random_.between(1, 9000) : 0}});
-    if (copy.recorded.size() <= 2) return;  // it keeps two of its recorded checkpoints
+    if (copy.recorded.size() <= 2) return;  // keep two recorded checkpoints
     copy.said.push_back(agent::Reported{
         copy.key(), 0, protocol::CheckpointPruned{copy.recorded.front(), copy.key().token}});
     copy.recorded.erase(copy.recorded.begin());
@@ -132,7 +132,7 @@ void CopyRules::work(Copy& copy, bool peer_failed, Instant now) const {
     if (copy.trains() && random_.percent(30))
         step(copy, random_.between(0, static_cast<int>(copy.exited.size()) - 1));
     if (random_.percent(10) || copy.asked > 0) save(copy);
-    if (peer_failed) {  // otherwise it hangs in a collective operation
+    if (peer_failed) {  // a rank without its peer exits, or hangs in a collective operation
         if (random_.percent(20)) exit_all(copy, {false, protocol::kExitPeerLost});
         return;
     }

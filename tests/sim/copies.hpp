@@ -19,7 +19,7 @@ using agent::Millis;
 struct Copy {
     protocol::StartOrder order{};
     Instant killed_at{};               // deadline at which the guard kills the programs
-    std::optional<Instant> dies_at{};  // when they die, after SIGKILL was sent
+    std::optional<Instant> dies_at{};  // when the programs die; set after SIGKILL
     // the programs may live beyond killed_at, because the node stood still
     bool late = false;
     // When rolld gave the attempt away: incarnation, counter of the beacon.
@@ -28,14 +28,15 @@ struct Copy {
     bool gone = false;
     Instant up_at{};
     Instant end_at{};
-    agent::ExitStatus planned{};  // exit status if they end by themselves
+    agent::ExitStatus planned{};  // exit status if the programs end by themselves
     bool hangs = false;
     bool unfit = false;          // the check of the node fails
     std::vector<bool> exited{};  // by rank: whether it has exited
-    // set once the programs are told to stop: whether they save before
+    // whether the programs save before they stop; set once they are told to stop
     std::optional<bool> stop_saves{};
-    std::uint64_t asked = 0;  // number of a requested checkpoint that none answers yet; 0: none
-    std::int64_t step = 0;    // newest step saved, or the step from which they started
+    std::uint64_t asked = 0;  // number of a requested checkpoint that is not written yet; 0: none
+    // newest saved step; before the first save, the step at which the programs started
+    std::int64_t step = 0;
     // Steps of own checkpoints that rolld has recorded, ascending.
     std::vector<std::int64_t> recorded{};
     std::int64_t newest_recorded = 0;  // newest step ever in `recorded`, even if deleted since

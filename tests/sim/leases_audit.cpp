@@ -29,7 +29,7 @@ std::map<AttemptKey, World::Truth> World::truth(WorkerId id,
 }
 
 // Rules 4, 9 and 10: checks that rolld has counted no more silence than the deadlines of the
-// programs that run allow.
+// running programs allow.
 void World::check_bounds() const {
     if (audited_ < ledger_.size() || behind_) return;
     for (const Node& node : nodes_) {
@@ -62,14 +62,14 @@ void World::note_given_away(const std::vector<core::Input>& gone) {
     }
 }
 
-// Rules 6 and 10: checks that a worker that has heard that an attempt is not current, or has read
-// the beat at which the attempt was given away, has killed it. Also checks that its programs know
-// which checkpoints are recorded.
+// Rules 6 and 10: checks that a worker has killed an attempt once it has heard that the attempt is
+// not current, or has read the beat at which the attempt was given away. Also checks that the
+// attempt's programs know which checkpoints are recorded.
 void World::check_obeyed(Node& node) const {
     RollWorker& worker = *node.worker;
     for (const Word& word : std::exchange(worker.obeyed, {})) {
         const std::pair order(word.answer.incarnation, word.answer.sequence);
-        if (order < worker.newest) continue;  // older than an answer that it has taken before
+        if (order < worker.newest) continue;  // older than the newest answer taken
         worker.newest = order;
         const bool fresh = worker.stood_at && word.answer.sequence > *worker.stood_at;
         if (fresh) worker.stood_at.reset();
@@ -86,8 +86,8 @@ void World::check_obeyed(Node& node) const {
     for (const auto& [key, copy] : node.copies) {
         // Skip attempts that a refused turn gave away, because these attempts are current again.
         if (!copy.lost_at || auditor_.is_current(key, node.name)) continue;
-        // Skip what an earlier rolld counted while the node's clock stood still, because nobody can
-        // tell the node.
+        // Skip attempts that an earlier rolld gave away while the node's clock stood still, because
+        // nobody can tell the node about this.
         if (node.clock_stops && copy.lost_at->first < worker.saw->incarnation) continue;
         if (*copy.lost_at <= std::pair(worker.saw->incarnation, worker.saw->counter))
             ROLL_CHECK(!lives(copy));

@@ -227,8 +227,8 @@ void World::say(Node& node) {
          [this, &node, said = std::move(said), life = life_] { arrive(node, said, life); });
 }
 
-// Ends a roll-worker that was asked to end once rolld knows of all ends, or a few seconds after its
-// programs have ended if rolld does not answer.
+// Ends a roll-worker that was asked to end: as soon as rolld knows of all ends or, if rolld does
+// not answer, a few seconds after the programs have ended.
 void World::leave(Node& node) {
     RollWorker& worker = *node.worker;
     if (!worker.ending) return;

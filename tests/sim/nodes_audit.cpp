@@ -65,7 +65,8 @@ void World::check_forsaken() {
     }
 }
 
-// Resets the time for which rolld could have known of a dead node if the answer did not report it.
+// Takes an answer of Slurm. If it does not report a dead node as down, restarts the count of the
+// seconds for which rolld could have known of that node's death.
 void World::note_answer(const pilots::Outcome& outcome) {
     const auto* nodes = std::get_if<pilots::NodesTold>(&outcome);
     const auto* polled = std::get_if<pilots::Polled>(&outcome);
@@ -92,8 +93,8 @@ void World::note_answer(const pilots::Outcome& outcome) {
     }
 }
 
-// Checks that the training on a dead node is given to other nodes soon. Five seconds suffice in
-// which Slurm reports the node down, its worker is silent, and rolld waits for no command.
+// Checks that the training on a dead node is given to other nodes soon: after at most five seconds
+// in which Slurm reports the node down, its worker is silent, and rolld waits for no command.
 void World::check_gone_nodes() {
     if (!slurm_ || behind_ || audited_ < ledger_.size()) return;
     const core::State& state = engine_->state();

@@ -30,7 +30,7 @@ void World::plan_slurm() {
 }
 
 // Makes the nodes of allocations fail often, and reduces other capacity and faults. Jobs then run
-// in allocations, and rolld survives to notice.
+// in allocations, and rolld often lives long enough to notice a dead node.
 void World::make_frail() {
     frail_ = random_.between(10, 60);
     for (std::size_t i = 0; i < machines_; ++i) {
@@ -89,7 +89,7 @@ void World::run_errands() {
     at_slurm_ = true;
     const int way = chance(frail_ > 0 ? 5 : 20) ? random_.between(1, 70) : random_.between(0, 2);
     if (!std::holds_alternative<pilots::Cancel>(*errand) &&
-        chance(50))  // the answer describes the time of the question
+        chance(50))  // some answers describe the time of the question
         return errand_later(
             way, [this, life = life_, told = carry_out(*errand)] { bring_home(told, life); });
     errand_later(way,
@@ -198,7 +198,8 @@ void World::complete_allocations() {
     }
 }
 
-// Counts the allocations that exist at a time beyond the limit, because answers were lost.
+// Counts the allocations beyond the limit at one time. There can be such allocations because
+// answers were lost.
 void World::note_excess() {
     const auto& jobs = slurm_->jobs();
     const long alive = std::ranges::count_if(jobs, &SlurmJob::alive);

@@ -67,7 +67,7 @@ void World::boot() {
     const auto started = takes_over_ ? core::Started{reign_, true} : core::Started{};
     const std::vector<Input> first{started, core::SetPolicy{policy_}};
     const auto begun = engine_->step(first, now());
-    if (!begun || !begun->replies[0]) return die();  // it cannot serve while the volume is full
+    if (!begun || !begun->replies[0]) return die();  // rolld cannot serve while the volume is full
     takes_over_ = false;
     if (second_ >= volume_lost_until_) beacon_.push_back({second_, engine_->state().incarnation});
 }
@@ -183,7 +183,7 @@ bool World::step() {
     return false;
 }
 
-// Completes a turn whose events are on disk: only now others may see it.
+// Completes a turn whose events are on disk. Only now may others see its results.
 void World::finish(const Pending& pending) {
     if (pending.stepped) settle_turn(pending);
     audit(pending);
@@ -194,8 +194,8 @@ void World::finish(const Pending& pending) {
     if (pending.stepped && random_.percent(2)) check_replay();
 }
 
-// Lets the auditor check the turn. If the clock was set back, the check waits for the next turn,
-// because nothing wakes rolld for what has become possible again.
+// Lets the auditor check the turn. If the clock was set back, the check waits for a turn that has
+// something to do: jobs may be possible again, but nothing wakes rolld for them.
 void World::audit(const Pending& pending) {
     if (behind_) return;  // consequences of the inputs are due, but cannot be committed
     if (pending.stepped) stepped_at_ = pending.at;

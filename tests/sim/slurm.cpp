@@ -66,7 +66,7 @@ pilots::Outcome FakeSlurm::cancel(const pilots::Cancel& errand, bool faults, int
     for (SlurmJob& job : jobs_) {
         if (job.id != errand.slurm_job || job.key != errand.key || job.forgotten) continue;
         if (job.state == "PENDING") job.state = "CANCELLED";
-        if (job.state == "RUNNING") job.ends_at = 0;  // it ends in its next second
+        if (job.state == "RUNNING") job.ends_at = 0;  // the job ends in its next second
     }
     return pilots::Cancelled{errand.key, ""};
 }

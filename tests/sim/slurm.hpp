@@ -22,7 +22,7 @@ struct SlurmJob {
     std::string key{};
     spec::PilotQueue queue{};
     std::string state = "PENDING";
-    int begins_at = 0;       // second at which it has resources for the job
+    int begins_at = 0;       // second at which Slurm has resources for the job
     int ends_at = 0;         // second of the end; set when the job runs
     bool forgotten = false;  // slurmctld has lost the job; its processes run until slurmd notices
     bool requeued = false;   // the job is ended and will be queued again with the same id
@@ -66,7 +66,7 @@ class FakeSlurm {
     };
     Changes live(bool faults, int now);
 
-    // Makes a node fail, or makes Slurm believe so.
+    // Makes a node fail, or makes Slurm believe that a node failed.
     void lose_node(const std::string& name, int now);
 
     // Ends a running job, because its batch script has ended.

@@ -28,7 +28,7 @@ World::World(std::uint64_t seed) : random_(seed) {
 
 void World::run() {
     while (second_ < kFaultsEnd || !done()) {
-        ROLL_CHECK(second_ < kEnd);  // all jobs must end before this
+        ROLL_CHECK(second_ < kEnd);  // all jobs must end before this second
         ++second_;
         if (second_ == kFaultsEnd) calm_down();
         deliver();
@@ -78,7 +78,7 @@ void World::send(std::function<void()> what) {
     later(chance(10) ? random_.between(1, 50) : random_.percent(20), std::move(what));
 }
 
-// Sends a message between a node and rolld, unless it is cut off.
+// Sends a message between a node and rolld, unless the node is cut off.
 void World::send(const Node& node, int cut_until, std::function<void()> what) {
     if (second_ >= cut_until) return send(std::move(what));
     if (node.held_up) later(cut_until - second_ + random_.between(0, 3), std::move(what));

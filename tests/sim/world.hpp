@@ -97,10 +97,10 @@ class World {
         std::optional<std::uint64_t> stood_at{};
         std::multimap<Instant, agent::VolumeEvent> volume{};  // running operations on the volume
         std::optional<Instant> beat_at{};
-        // Set when it was asked to end and no programs are left.
+        // latest end of a roll-worker that was asked to end and has no programs left
         std::optional<Instant> leaves_at{};
         bool changed = false;  // an early heartbeat is due
-        bool ending = false;   // it was asked to end
+        bool ending = false;   // the roll-worker was asked to end
     };
     struct Node {
         std::string name;
@@ -117,13 +117,16 @@ class World {
         std::map<AttemptKey, protocol::RunningAttempt> remembered{};
         std::optional<protocol::PilotNote> pilot{};  // set for a node in a Slurm allocation
         std::optional<int> back_at{};                // second at which a roll-worker starts again
-        int frozen_until = 0;                        // roll-worker does not run until then
-        int suspended_until = 0;                     // the whole node does not run until then
+        int frozen_until = 0;                        // second at which roll-worker runs again
+        int suspended_until = 0;                     // second at which the whole node runs again
         bool clock_stops = false;                    // while suspended, the node's clock stops, too
-        int deaf_until = 0;                          // messages to the node are cut until then
-        int mute_until = 0;                          // messages from the node are cut until then
-        int blind_until = 0;                         // the node cannot read the volume until then
-        int shown = 0;         // second of the beacon record that it read last
+        // second at which messages to the node pass again
+        int deaf_until = 0;
+        // second at which messages from the node pass again
+        int mute_until = 0;
+        // second at which the node can read the volume again
+        int blind_until = 0;
+        int shown = 0;         // second of the beacon record that the node read last
         bool held_up = false;  // cut messages arrive after the cut instead of being lost
     };
     struct Request {
@@ -263,16 +266,17 @@ class World {
     std::map<std::pair<int, std::uint64_t>, std::function<void()>> network_;
 
     core::Events ledger_;                     // all committed events
-    std::unique_ptr<StoredLedger> stored_{};  // the same on SQLite, in some worlds
+    std::unique_ptr<StoredLedger> stored_{};  // the same events on SQLite; null in most worlds
     std::vector<Time> ledger_times_;
     std::unique_ptr<engine::Engine> engine_;
     std::uint64_t life_ = 0;
     int down_until_ = 0;
-    int stalled_until_ = 0;  // rolld does not run until then, in a commit or elsewhere
-    int slow_commit_ = 0;    // seconds that the next commit takes
+    // second at which rolld runs again, after a slow commit or another stall
+    int stalled_until_ = 0;
+    int slow_commit_ = 0;  // seconds that the next commit takes
     std::optional<Pending> pending_{};
     std::size_t synced_ = 0;  // number of events in ledger_ whose commit was acknowledged
-    std::vector<std::size_t> unsure_ends_{};  // ends, in ledger_, of the commits after these
+    std::vector<std::size_t> unsure_ends_{};  // ends, in ledger_, of the unacknowledged commits
     bool takes_over_ = false;                 // the next rolld takes over with a copy of the ledger
     bool claimed_ = false;                    // the next rolld has written its claim to the beacon
     std::uint64_t reign_ = 0;                 // incarnation of the newest rolld that took over
@@ -290,7 +294,7 @@ class World {
     std::map<WorkerId, protocol::Answer> orders_{};  // orders of the last turn
     std::uint64_t published_ = 0;                    // number of published beats
     std::deque<Beat> beacon_;    // newest records of the beacon file, newest last
-    int volume_lost_until_ = 0;  // rolld cannot write the beacon until then
+    int volume_lost_until_ = 0;  // second at which rolld can write the beacon again
 
     spec::Policy policy_;
     std::map<std::pair<int, std::uint64_t>, std::function<void()>> errands_;

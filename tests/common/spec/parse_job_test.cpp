@@ -355,7 +355,7 @@ TEST_F(ParseJob, ReadsCommandConvertAndResumeFiles) {
     ASSERT_TRUE(resume.ok()) << problems(json);
     EXPECT_EQ(resume.spec.source_job, JobId{12});
     EXPECT_TRUE(resume.spec.export_document.empty());
-    // Missing, but the checkpoint and its token files have all that is needed.
+    // These files are missing, but the checkpoint and its token files have all that is needed.
     json["data"]["train"] = {"gone.jsonl"};
     json["tokenizer"] = "gone";
     EXPECT_EQ(problems(json), "");

@@ -126,7 +126,8 @@ TEST(Trainable, BothSpellingsOfScaledRotaryEmbeddings) {
     const Json linear{{"type", "linear"}, {"factor", 2.0}};
     EXPECT_EQ(trained("llama", {{"rope_scaling", linear}}).value().rope_scaling.kind,
               spec::RopeScaling::Kind::Linear);
-    // If a config has both, transformers reads rope_scaling, and rope_type rather than type.
+    // If a config has both objects, transformers reads rope_scaling. If the object has both keys,
+    // transformers reads rope_type and not type.
     const Json plain{{"rope_type", "default"}, {"type", "linear"}, {"factor", 2.0}};
     EXPECT_EQ(trained("llama", {{"rope_scaling", linear}, {"rope_parameters", llama3}})
                   .value()
