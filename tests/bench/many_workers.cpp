@@ -3,10 +3,10 @@
 // numbers; has no limits.
 //
 //   many_workers DIR WORKERS SECONDS [BEAT_MS]
-// DIR: the state directory of a running rolld, which this kills after SECONDS; its starter must
-// start it again. BEAT_MS: time between heartbeats, 5000 by default. The same workers first connect
-// to a bare server, because the cost of wake-ups and libzmq differs between machines and hours by
-// half.
+// DIR: the state directory of a running rolld. This program kills rolld after SECONDS; the caller
+// must start rolld again. BEAT_MS: time between heartbeats, 5000 by default. The same workers first
+// connect to a bare server, because the cost of wake-ups and of libzmq differs by half between
+// machines, and between hours on one machine.
 #include <algorithm>
 #include <array>
 #include <atomic>

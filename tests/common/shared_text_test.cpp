@@ -60,7 +60,7 @@ TEST(SharedText, SharesWithATextThatItselfShares) {
     EXPECT_NE(third, second);
 }
 
-// The first text of a series may share half of itself with the series before. The next texts have
+// The first text of a series may share half of itself with the previous series. The next texts have
 // much more in common with each other.
 TEST(SharedText, SharesWithTheOtherTextIfThatIsMuchCloserThanWhatItShares) {
     const std::string start(100, 's');

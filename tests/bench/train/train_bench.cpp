@@ -1,7 +1,8 @@
 // Runs one training step of one rank for each line on stdin. compare.py runs this and bench_hf.py
 // in turn. Prints the seconds to read the weights, then the seconds of each step. At the end of
-// input prints one JSON line {loss, rss_mib, of_matmul}: rss_mib is the process's peak memory,
-// of_matmul the step's FLOP/s as a share of a matrix product's just after the step (median).
+// input prints one JSON line {loss, rss_mib, of_matmul}. rss_mib is the process's peak memory.
+// of_matmul is a median: the step's FLOP/s divided by those of a matrix product that is measured
+// after the step.
 //
 //   train_bench SHAPE|DIR THREADS fp32|bf16     (DIR: a Hugging Face or MCA model)
 #include <algorithm>

@@ -24,7 +24,7 @@ class Suspicion : public ::testing::Test {
         silent_ = {worker_};
         desk_.hurry(now_);
     }
-    // Runs a turn. Returns whether the job's attempt was given up in it.
+    // Runs a turn. Returns whether the job's attempt was given up in this turn.
     bool turn() {
         for (const core::Input& input : desk_.gone(site_.state, silent_, now_)) site_.tell(input);
         errand_ = desk_.next(site_.state, now_);

@@ -58,9 +58,9 @@ class Writes {
     std::map<int, std::string> files_;
 };
 
-// A worker that does not hear rolld keeps the beat from being published, so it is overdue. The turn
-// that reads the next worker's first heartbeat commits that the worker joined, and publishes the
-// beat.
+// A worker that does not hear rolld keeps the beat from being published, so the beat is overdue.
+// The turn that reads the next worker's first heartbeat commits that the worker joined, and
+// publishes the beat.
 TEST(Beats, ComeAfterTheCommitOfTheirTurn) {
     Daemon daemon;
     daemon.start();

@@ -1,8 +1,9 @@
 // A library for LD_PRELOAD that interrupts a program. At the INTERRUPT_AT-th change that the
-// program makes to the file system (a write, an fsync, a rename, a new directory), it is killed.
-// With INTERRUPT_WITH=full the disk is full from then on instead. With INTERRUPT_SHRINK=FILE that
-// file loses its second half. INTERRUPT_FREE is the number of free bytes that every disk reports.
-// INTERRUPT_FLIP=BYTES turns one bit of the first write of that size.
+// program makes to the file system (a write, an fsync, a rename, a new directory), the program is
+// killed. With INTERRUPT_WITH=full, the disk is full from this change on instead. With
+// INTERRUPT_SHRINK=FILE, FILE loses its second half instead. INTERRUPT_FREE is the number of free
+// bytes that every disk reports. INTERRUPT_FLIP=BYTES turns one bit of the first write of at least
+// BYTES bytes.
 #include <atomic>
 #include <cerrno>
 #include <csignal>

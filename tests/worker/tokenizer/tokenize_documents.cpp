@@ -1,9 +1,10 @@
 // tokenize_documents TOKENIZER DOCUMENTS OUT [THREADS]
 //
-// DOCUMENTS: u32 size and bytes, repeated. OUT, for each: u32 count and ids without special tokens,
-// u32 count and ids with them, u32 size and the bytes that the second decode to, u32 size and the
-// same without special tokens. Prints the seconds that encoding without special tokens took.
-// OUT "-" writes nothing.
+// DOCUMENTS contains, for each document, its size (u32) and its bytes. OUT gets four entries for
+// each document, each after its count (u32): the ids without special tokens; the ids with special
+// tokens; the text that these ids decode to; the text that these ids decode to if special tokens
+// are left out. If OUT is "-", nothing is written. Prints the seconds that the encoding without
+// special tokens took.
 #include <atomic>
 #include <chrono>
 #include <cstdio>

@@ -250,7 +250,7 @@ TEST_F(AgentCoreTest, ALookFromBeforeAnAnsweredHeartbeatIsNoReasonToDistrustTheB
 }
 
 // The machine is paused, and its last heartbeat arrives late. The answer's counter is higher than
-// this clock explains, and the beacon seems old. The ticks that it shows next are still counted.
+// this clock explains, and the beacon seems old. The next ticks of the beacon are still counted.
 TEST_F(AgentCoreTest, ABeaconThatIsNotBelievedStillShowsThatTheClockStoodStill) {
     run();
     counter_ = 63;

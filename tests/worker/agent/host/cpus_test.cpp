@@ -71,8 +71,8 @@ TEST(Shares, AreNearTheGpuThatTheSlotGoesWith) {
     const auto crossed = share_cpus(two_sockets(), 2, {second, first});
     EXPECT_EQ(crossed[0], (Ints{4, 12, 5, 13, 6, 14, 7, 15}));
     EXPECT_EQ(crossed[1], (Ints{0, 8, 1, 9, 2, 10, 3, 11}));
-    // The CPUs near the first slot's GPU are unknown. So this slot gets what the second slot
-    // leaves, although it comes first.
+    // The CPUs near the first slot's GPU are unknown. The first slot therefore gets the CPUs that
+    // the second slot leaves.
     const auto one = share_cpus(two_sockets(), 2, {{}, first});
     EXPECT_EQ(one[1], (Ints{0, 8, 1, 9, 2, 10, 3, 11}));
     EXPECT_EQ(one[0][0], 4);

@@ -65,7 +65,7 @@ void check(const Case& one, DType dtype) {
         for (std::int64_t j = 0; j < box.columns; ++j) {
             float sum = 0;
             for (std::int64_t k = 0; k < one.lora_rank; ++k) {
-                const volatile float product =  // rounded, as with no FMA
+                const volatile float product =  // rounded, as without FMA
                     delta.left[size((box.row + i) * one.lora_rank + k)] *
                     right[size(k * one.columns + box.column + j)];
                 sum += product;
