@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "common/spec/pipeline.hpp"
+#include "common/spec/tensor.hpp"
 
 namespace roll::spec {
 namespace {
@@ -71,24 +72,40 @@ void check_batches(const Json& document, std::optional<std::int64_t> dp,
                      *micro, *dp, *micro * *dp)});
 }
 
+constexpr std::int64_t kLargestAxis = 1000000;  // as the schema allows
+
+bool is_on_gpus(const Json& document) {
+    return real(document, "/resources/gpus_per_node").value_or(0) > 0;
+}
+
+void check_tensor(const Json& document, std::vector<Problem>& problems) {
+    const std::int64_t tp = positive(document, "/parallel/tp").value_or(1);
+    if (tp > kLargestAxis) return;
+    const TensorSizes sizes{.heads = positive(document, "/model/num_attention_heads"),
+                            .kv_heads = positive(document, "/model/num_key_value_heads"),
+                            .intermediate = positive(document, "/model/intermediate_size"),
+                            .on_gpus = is_on_gpus(document)};
+    for (Problem& problem : tensor_problems({.tp = static_cast<int>(tp)}, sizes))
+        problems.push_back(std::move(problem));
+}
+
 void check_pipeline(const Json& document, std::optional<std::int64_t> dp,
                     std::vector<Problem>& problems) {
     const auto pp = positive(document, "/parallel/pp"), vpp = positive(document, "/parallel/vpp");
     const Json::json_pointer at("/parallel/schedule");
     const Json schedule = document.contains(at) ? document[at] : Json();
-    constexpr std::int64_t kLargest = 1000000;  // largest value that the schema allows
-    if (pp.value_or(1) > kLargest || vpp.value_or(1) > kLargest) return;
+    if (pp.value_or(1) > kLargestAxis || vpp.value_or(1) > kLargestAxis) return;
     ParallelSpec parallel;
     parallel.pp = static_cast<int>(pp.value_or(1));
     parallel.vpp = static_cast<int>(vpp.value_or(1));
     const auto first = positive(document, "/parallel/first_layers");
     const auto last = positive(document, "/parallel/last_layers");
-    parallel.first_layers = static_cast<int>(std::min<std::int64_t>(first.value_or(0), kLargest));
-    parallel.last_layers = static_cast<int>(std::min<std::int64_t>(last.value_or(0), kLargest));
+    parallel.first_layers = static_cast<int>(std::min(first.value_or(0), kLargestAxis));
+    parallel.last_layers = static_cast<int>(std::min(last.value_or(0), kLargestAxis));
     if (schedule.is_string())
         parallel.schedule = schedule_named(schedule.get<std::string>()).value_or(Schedule::Auto);
     PipelineSizes sizes{.layers = positive(document, "/model/num_hidden_layers"),
-                        .on_gpus = real(document, "/resources/gpus_per_node").value_or(0) > 0};
+                        .on_gpus = is_on_gpus(document)};
     const auto global = positive(document, "/train/global_batch_size");
     const auto micro = positive(document, "/train/micro_batch_size");
     if (global && micro && dp && *global % (*micro * *dp) == 0)
@@ -293,6 +310,7 @@ std::vector<Problem> impossible_sizes(const Json& document) {
     std::vector<Problem> problems;
     const auto dp = check_mesh(document, problems);
     check_batches(document, dp, problems);
+    check_tensor(document, problems);
     check_pipeline(document, dp, problems);
     check_model_source(document, problems);
     check_heads(document, problems);

@@ -103,7 +103,7 @@ TEST_F(Rollctl, UsageErrorsEndWithTwoAndAWayOn) {
 
 TEST_F(Rollctl, InvalidJobFilesAreRefusedWithEveryProblemBeforeADaemonIsAsked) {
     std::ofstream(base + "/bad.yaml")
-        << "name: x\nkind: train\nobjective: dpo\nparallel: {tp: 2}\n";
+        << "name: x\nkind: train\nobjective: dpo\nparallel: {cp: 2}\n";
     const Ended ended = run("submit bad.yaml --set name=.x");
     EXPECT_EQ(ended.status, 2);
     EXPECT_EQ(ended.output,
@@ -111,11 +111,11 @@ TEST_F(Rollctl, InvalidJobFilesAreRefusedWithEveryProblemBeforeADaemonIsAsked) {
               "  --set name is \".x\"; allowed: 1 to 64 letters, digits, dots, dashes and "
               "underscores, starting with a letter or digit\n"
               "  line 3: objective dpo is not supported yet; supported: pretrain, sft\n"
-              "  line 4: parallel.tp 2 is not supported yet; supported: 1\n"
+              "  line 4: parallel.cp 2 is not supported yet; supported: 1\n"
               "  model is missing; allowed: a mapping\n"
               "  data is missing; allowed: a mapping\n"
               "  train is missing; allowed: a mapping\n"
-              "  line 4: parallel tp 2 x pp 1 x cp 1 = 2 does not divide the ranks; resources give "
+              "  line 4: parallel tp 1 x pp 1 x cp 2 = 2 does not divide the ranks; resources give "
               "1 nodes x "
               "1 slots "
               "= 1 ranks\n");

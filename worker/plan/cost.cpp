@@ -63,6 +63,15 @@ double positions_seen(double length, double window) {
     return window * length - window * (window - 1) / 2;
 }
 
+// Returns the model of the sizes that one of `tp` ranks holds.
+spec::ModelConfig part_of(spec::ModelConfig m, int tp) {
+    m.heads /= tp;
+    m.kv_heads /= tp;
+    m.intermediate /= tp;
+    m.vocab = (m.vocab + tp - 1) / tp;
+    return m;
+}
+
 }  // namespace
 
 std::int64_t element_bytes(spec::Precision precision) {
@@ -100,7 +109,8 @@ FlopsPerToken flops_per_token(const spec::ModelConfig& m, std::span<const std::i
             3 * (2 * products + score * full / tokens) - kept};
 }
 
-std::int64_t part_parameters(const spec::ModelConfig& m, const StagePart& part) {
+std::int64_t part_parameters(const spec::ModelConfig& model, const StagePart& part) {
+    const spec::ModelConfig m = part_of(model, part.tp);
     const std::int64_t vocabulary = m.vocab * m.hidden;
     std::int64_t count = part.layers * layer_parameters(m);
     if (part.first) count += vocabulary;
@@ -108,11 +118,13 @@ std::int64_t part_parameters(const spec::ModelConfig& m, const StagePart& part) 
     return count;
 }
 
-MemoryBytes memory_bytes(const spec::ModelConfig& m, const spec::TrainSpec& spec,
+MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& spec,
                          const Held& held) {
     const std::int64_t live = held.live;
-    const StagePart part = held.part.value_or(StagePart{m.layers, 1, true, true, held.frozen});
-    const std::int64_t element = element_bytes(spec.precision), count = part_parameters(m, part);
+    const StagePart part = held.part.value_or(StagePart{model.layers, 1, true, true, held.frozen});
+    const spec::ModelConfig m = part_of(model, part.tp);
+    const std::int64_t element = element_bytes(spec.precision);
+    const std::int64_t count = part_parameters(model, part);
     const std::int64_t tokens = spec.micro_batch_size * spec.seq_length;
     MemoryBytes bytes;
     const std::int64_t main = main_bytes(spec.precision);
@@ -151,10 +163,20 @@ MemoryBytes memory_bytes(const spec::ModelConfig& m, const spec::TrainSpec& spec
         spec.data.documents_apart ? (m.heads + 2 * m.kv_heads) * m.head_dim : 0;
     const std::int64_t layer = tokens * (2 * m.hidden + steps * m.intermediate + qkv) * element;
     bytes.workspace = std::max(loss, layer);
-    const std::int64_t all = parameter_count(m);
+    const std::int64_t all = parameter_count(model);
     if (part.first) bytes.snapshot = (all + 2 * (all - part.frozen_of_model)) * main;
     bytes.program = held.on_gpu ? 0 : program_bytes(spec.precision);
     return bytes;
+}
+
+std::int64_t tensor_bytes(const spec::ModelConfig& m, const spec::TrainSpec& spec,
+                          const StagePart& part) {
+    // A layer sums the outputs of two linear layers in forward, and the gradients of two inputs in
+    // backward. A ring all-reduce sends almost twice the bytes that it sums.
+    const std::int64_t sums = 4 * part.layers + (part.first ? 1 : 0) + (part.last ? 1 : 0);
+    const std::int64_t tokens = spec.micro_batch_size * spec.seq_length * spec.microbatches();
+    const std::int64_t bytes = sums * tokens * m.hidden * element_bytes(spec.precision);
+    return 2 * bytes * (part.tp - 1) / part.tp;
 }
 
 CheckpointBytes checkpoint_bytes(const spec::ModelConfig& m, spec::Precision precision,

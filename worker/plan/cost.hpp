@@ -65,8 +65,10 @@ struct StagePart {
     int chunks = 1;
     bool first = true, last = true;    // has the embedding; has the output layer
     std::int64_t frozen_of_model = 0;  // number of frozen elements of the whole model
+    int tp = 1;                        // number of ranks that share the tensors of each layer
 };
-// Returns the number of parameters of a stage. A tied embedding counts on both of its stages.
+// Returns the number of parameters on one rank of a stage, with the padding of the vocabulary. A
+// tied embedding counts on both of its stages.
 std::int64_t part_parameters(const spec::ModelConfig& model, const StagePart& part);
 
 struct Held {
@@ -77,8 +79,14 @@ struct Held {
     bool on_gpu = false;
     std::optional<StagePart> part = std::nullopt;  // nullopt: the whole model
 };
+// Returns the memory of the first rank of a stage, on which no other rank of the stage needs more.
 MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& spec,
                          const Held& held);
+
+// Returns the bytes that a rank of `part` sends to the other ranks of its tensor-parallel group in
+// a step of one replica, without the few numbers per token of the loss.
+std::int64_t tensor_bytes(const spec::ModelConfig& model, const spec::TrainSpec& spec,
+                          const StagePart& part);
 
 struct CheckpointBytes {
     std::int64_t weights = 0;

@@ -186,7 +186,7 @@ TEST_F(ParseJob, AModelFromADirectoryBringsItsOwnSizes) {
 TEST_F(ParseJob, RefusesByNameWhatIsNotBuiltYet) {
     const std::vector<std::tuple<const char*, Json, const char*>> cases = {
         {"/objective", "dpo", "objective dpo is not supported yet; supported: pretrain, sft\n"},
-        {"/parallel/tp", 4, "parallel.tp 4 is not supported yet; supported: 1\n"},
+        {"/parallel/cp", 4, "parallel.cp 4 is not supported yet; supported: 1\n"},
         {"/train/precision", "fp8",
          "train.precision fp8 is not supported yet; supported: fp32, fp64, bf16\n"},
         {"/model/hidden_act", "relu",
@@ -197,10 +197,21 @@ TEST_F(ParseJob, RefusesByNameWhatIsNotBuiltYet) {
     };
     for (const auto& [pointer, value, expected] : cases) {
         Json json = train_file();
-        json["resources"]["nodes"] = std::string(pointer) == "/parallel/tp" ? 2 : 1;
+        json["resources"]["nodes"] = std::string(pointer) == "/parallel/cp" ? 2 : 1;
         json[Json::json_pointer(pointer)] = value;
         EXPECT_EQ(problems(json), expected);
     }
+    Json split = train_file();
+    split["parallel"]["tp"] = 2;
+    EXPECT_EQ(problems(split), "");
+    split["model"]["num_attention_heads"] = 5;
+    split["model"]["hidden_size"] = 80;
+    split["model"]["intermediate_size"] = 121;
+    EXPECT_EQ(problems(split),
+              "parallel.tp is 2, which does not divide model.num_attention_heads 5; allowed with "
+              "this model: 1\n"
+              "parallel.tp is 2, which does not divide model.intermediate_size 121; allowed with "
+              "this model: 1\n");
     EXPECT_EQ(problems({{"name", "m"},
                         {"kind", "convert"},
                         {"convert", {{"source", base}, {"target", "out"}, {"to", "nemo"}}}}),

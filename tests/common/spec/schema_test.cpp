@@ -54,11 +54,11 @@ TEST(UnknownKeys, ThatAreManyAreToldInTwoLines) {
 
 TEST(NotBuilt, IsNotListedAsAllowed) {
     EXPECT_EQ(problems({{"objective", "grpo"},
-                        {"parallel", {{"tp", "two"}}},
+                        {"parallel", {{"cp", "two"}}},
                         {"checkpoint", {{"format", 7}}}}),
               "checkpoint.format is 7; allowed: mca\n"
               "objective is \"grpo\"; allowed: pretrain or sft\n"
-              "parallel.tp is \"two\"; allowed: 1\n");
+              "parallel.cp is \"two\"; allowed: 1\n");
     EXPECT_EQ(problems({{"objective", "dpo"}}),
               "objective dpo is not supported yet; supported: pretrain, sft\n");
 }

@@ -28,8 +28,8 @@ std::string first_gradient(const Parameters& parameters) {
 
 // A value that is not finite, in a replica of the model.
 struct Bad {
-    bool any = false;  // true on each stage if one stage has such a value
-    std::string name;  // the parameter; empty on all stages but the one that has it
+    bool any = false;  // true on each rank of a replica if one of them has such a value
+    std::string name;  // the parameter; empty on all ranks but those that have it
 };
 
 // Returns the bad value of the first chunk of the model that has one, or of the last such chunk if
@@ -44,6 +44,8 @@ Bad bad_value(TrainStep& step, bool from_the_back,
         if (!names.back().empty()) bad_S[(std::ssize(names) - 1) * pp.size() + pp.rank()] = 1;
     }
     sum_over(pp, bad_S);
+    if (step.groups().tp != nullptr) sum_over(*step.groups().tp, bad_S);
+    bad_S.clamp_max_(1);
     if (bad_S.sum().item<double>() == 0) return {};
     const std::int64_t last = bad_S.numel() - 1;
     const auto stage = from_the_back ? last - bad_S.flip(0).argmax().item<std::int64_t>()

@@ -346,7 +346,7 @@ void Trainer::sample() {
     if (spec_.sample.prompts.empty() || dp_->rank() > 0) return;
     // One chunk with the weights of all stages, on the rank that writes; it generates text alone.
     std::unique_ptr<Chunk> joined;
-    if (pp_->size() > 1) joined = joined_stages(*step_);
+    if (pp_->size() * tp_->size() > 1) joined = joined_stages(*step_);
     if (!writes()) return;
     for (const std::string& prompt : spec_.sample.prompts) {
         const std::string text =
@@ -367,6 +367,7 @@ void Trainer::save(Save when) {
         metrics_->sync();
         if (saver_->has_room(state_.step)) saves.fill_(1);
     }
+    sum_over(*tp_, saves);
     sum_over(*pp_, saves);
     if (saves.item<double>() == 0) return;
     std::optional<Snapshot> snapshot = take_snapshot(*step_, state_, record_);

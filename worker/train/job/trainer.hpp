@@ -95,7 +95,7 @@ class Trainer {
     plan::PipelineSchedule schedule_;
     LocalGroup alone_{1};
     std::optional<GlooFabric> fabric_;
-    std::unique_ptr<Communicator> world_, dp_, pp_;
+    std::unique_ptr<Communicator> world_, dp_, pp_, tp_;
     // the first and the last stage, if this rank is one of them and the model is tied
     std::unique_ptr<Communicator> tie_;
     std::optional<TrainStep> step_;

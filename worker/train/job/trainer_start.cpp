@@ -57,7 +57,7 @@ Trainer::Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, Tra
       sampler_(corpus_, spec_.seq_length, spec_.seed),
       validation_(spec_, corpus_, valid_),
       schedule_(need(plan::schedule_of(spec_.parallel, spec_.microbatches()))) {
-    check_stages(spec_, model_.config.layers);
+    check_layout(spec_, model_.config);
     connect();
     TrainOptions options;
     options.init = {.seed = spec_.seed,
@@ -73,7 +73,7 @@ Trainer::Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, Tra
     options.normalize = spec_.normalize;
     options.first_layers = spec_.parallel.first_layers;
     options.last_layers = spec_.parallel.last_layers;
-    step_.emplace(model_.config, schedule_, Groups{*pp_, *dp_, tie_.get()}, options);
+    step_.emplace(model_.config, schedule_, Groups{*pp_, *dp_, tie_.get(), tp_.get()}, options);
     const std::vector<ParameterSpec> specs = specs_of(step_->whole());
     const std::int64_t frozen = count_frozen(spec_.model.freeze, specs);
     if (frozen > 0 && writes())
@@ -105,12 +105,17 @@ void Trainer::connect() {
         if (!fabric_) return alone();
         return backend_.group(*fabric_, name, ranks);
     };
-    const std::string of_replica = " of replica " + std::to_string(place.dp);
+    const std::vector<int> shards = mesh.group(rank_, plan::Axis::Tp);
+    const std::string shard = shards.size() > 1 ? " of shard " + std::to_string(place.tp) : "";
+    const std::string of_replica = " of replica " + std::to_string(place.dp) + shard;
     const std::string stage = " of stage " + std::to_string(place.pp);
-    dp_ = timed(
-        connected(stages.size() > 1 ? "dp" + stage : "dp", mesh.group(rank_, plan::Axis::Dp)));
+    dp_ = timed(connected((stages.size() > 1 ? "dp" + stage : "dp") + shard,
+                          mesh.group(rank_, plan::Axis::Dp)));
     pp_ = alone();
     if (stages.size() > 1) pp_ = timed(connected("pp" + of_replica, stages));
+    tp_ = alone();
+    if (shards.size() > 1)
+        tp_ = timed(connected("tp of replica " + std::to_string(place.dp) + stage, shards));
     const bool at_end = rank_ == stages.front() || rank_ == stages.back();
     if (model_.config.tied && stages.size() > 1 && at_end)
         tie_ = timed(connected("tied embedding" + of_replica, {stages.front(), stages.back()}));

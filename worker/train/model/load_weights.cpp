@@ -96,15 +96,23 @@ void read_halves(const convert::Source& source, const convert::TargetTensor& tar
 Result<std::int64_t> read_into(const convert::Source& source, const convert::TargetTensor& target,
                                const Parameters& parameters, std::size_t i, std::uint64_t seed) {
     const tensor::Shape& shape = target.info.shape;
-    const at::Tensor& weight = parameters.weight[i];
-    const bool grows = is_vocabulary(target.info.name) && weight.dim() == 2 && shape.size() == 2 &&
-                       shape[1] == weight.size(1) && shape[0] < weight.size(0);
-    if (!grows && weight.sizes() != at::IntArrayRef(shape))
+    const ParameterSpec& spec = parameters.specs[i];
+    const std::vector<std::int64_t>& sizes = whole_sizes(spec);
+    const bool grows = is_vocabulary(target.info.name) && sizes.size() == 2 && shape.size() == 2 &&
+                       shape[1] == sizes[1] && shape[0] < sizes[0];
+    if (!grows && sizes != shape)
         return fail(ErrorCode::InvalidArgument,
                     source.directory.string() + ": " + target.info.name + " has shape " +
                         tensor::to_string(shape) + "; the job's model has " +
-                        tensor::to_string(weight.sizes().vec()));
-    if (parameters.flat_rest.defined() && !grows) {
+                        tensor::to_string(sizes));
+    if (!spec.parts.empty()) {
+        const at::Tensor whole = at::empty(sizes, main_type(parameters));
+        read_rows(source, target, grows ? whole.narrow(0, 0, shape[0]) : whole);
+        if (grows) grow(whole, shape[0], seed, target.info.name);
+        const at::Tensor own = main_to_write(parameters, i);
+        copy_from_whole(spec, whole, own);
+        set_main(parameters, i, own);
+    } else if (parameters.flat_rest.defined() && !grows) {
         read_halves(source, target, parameters, i);
     } else {
         const at::Tensor host = main_to_write(parameters, i);
@@ -113,7 +121,7 @@ Result<std::int64_t> read_into(const convert::Source& source, const convert::Tar
         set_main(parameters, i, host);
     }
     convert::release(source, target);
-    return grows ? weight.size(0) - shape[0] : 0;
+    return grows ? sizes[0] - shape[0] : 0;
 }
 
 std::string title_of(convert::Format format) {

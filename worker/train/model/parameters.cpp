@@ -47,6 +47,12 @@ void split(ParameterSpec& spec, const spec::ModelConfig& config, const ChunkSpec
     spec.partial = shard.partial;
 }
 
+at::Tensor box_of(at::Tensor tensor, const tensor::Shape& begin, const tensor::Shape& size) {
+    for (std::size_t i = 0; i < begin.size(); ++i)
+        tensor = tensor.narrow(static_cast<std::int64_t>(i), begin[i], size[i]);
+    return tensor;
+}
+
 // Draws the elements of one part of a parameter, by their numbers in the whole tensor.
 void draw_part(const at::Tensor& drawn, const ParameterSpec& spec, const layout::Part& part,
                const InitOptions& options) {
@@ -202,6 +208,29 @@ std::int64_t trainable_numel(const std::vector<ParameterSpec>& specs) {
     for (const ParameterSpec& spec : specs)
         if (!spec.frozen) size += c10::multiply_integers(spec.sizes);
     return size;
+}
+
+const std::vector<std::int64_t>& whole_sizes(const ParameterSpec& spec) {
+    return spec.parts.empty() ? spec.sizes : spec.whole;
+}
+
+void copy_to_whole(const ParameterSpec& spec, const at::Tensor& own, const at::Tensor& whole) {
+    if (spec.parts.empty()) {
+        whole.copy_(own);
+        return;
+    }
+    for (const layout::Part& part : spec.parts)
+        box_of(whole, part.whole, part.size).copy_(box_of(own, part.local, part.size));
+}
+
+void copy_from_whole(const ParameterSpec& spec, const at::Tensor& whole, const at::Tensor& own) {
+    if (spec.parts.empty()) {
+        own.copy_(whole);
+        return;
+    }
+    own.zero_();
+    for (const layout::Part& part : spec.parts)
+        box_of(own, part.local, part.size).copy_(box_of(whole, part.whole, part.size));
 }
 
 at::Tensor without_padding(const ParameterSpec& spec, const at::Tensor& tensor) {

@@ -103,7 +103,7 @@ std::vector<at::Tensor> trainable_views(const std::vector<ParameterSpec>& specs,
                                         const at::Tensor& flat);
 
 // Returns the parameters of a chunk. With chunk.tp > 1 they are the parts that rank chunk.tp_rank
-// holds; requires that check_tensor_parallel() succeeds.
+// holds; requires that spec::tensor_problems() is empty.
 std::vector<ParameterSpec> parameter_specs(const spec::ModelConfig& config, const ChunkSpec& chunk);
 
 struct InitOptions {
@@ -115,6 +115,14 @@ struct InitOptions {
     bool gradients = true;  // false: there are no gradients, so the model cannot be trained
     std::vector<std::string> freeze = {};  // globs of the names of frozen parameters
 };
+
+// Copy the elements that this rank has of a parameter between `own`, a tensor of spec.sizes, and
+// the whole tensor.
+void copy_to_whole(const ParameterSpec& spec, const at::Tensor& own, const at::Tensor& whole);
+void copy_from_whole(const ParameterSpec& spec, const at::Tensor& whole, const at::Tensor& own);
+
+// Returns the sizes of the whole tensor of a parameter.
+const std::vector<std::int64_t>& whole_sizes(const ParameterSpec& spec);
 
 // Returns the rows of a parameter's tensor that are not padding.
 at::Tensor without_padding(const ParameterSpec& spec, const at::Tensor& tensor);

@@ -60,21 +60,6 @@ TensorShard tensor_shard(const spec::ModelConfig& config, const std::string& nam
     return {{slice->shape.begin(), slice->shape.end()}, std::move(slice->parts), partial};
 }
 
-Result<void> check_tensor_parallel(const spec::ModelConfig& config, int tp) {
-    std::string wrong;
-    const auto divides = [&](const char* what, std::int64_t size) {
-        if (size % tp == 0) return;
-        wrong += (wrong.empty() ? "" : ", ") + std::string(what) + " " + std::to_string(size);
-    };
-    divides("attention heads", config.heads);
-    divides("key-value heads", config.kv_heads);
-    divides("intermediate size", config.intermediate);
-    if (wrong.empty()) return {};
-    return fail(ErrorCode::InvalidArgument,
-                "tp " + std::to_string(tp) + " does not divide the model's " + wrong,
-                "choose a tp that divides each of these numbers");
-}
-
 std::int64_t vocabulary_rows(const spec::ModelConfig& config, int tp) {
     return (config.vocab + tp - 1) / tp;
 }

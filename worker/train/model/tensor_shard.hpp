@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "common/error.hpp"
 #include "common/spec/model.hpp"
 #include "worker/layout/shards.hpp"
 
@@ -23,13 +22,9 @@ struct TensorShard {
 };
 
 // Returns the part of the parameter `name`, whose whole tensor has `sizes`. Requires that
-// check_tensor_parallel(config, tp) succeeds.
+// spec::tensor_problems() is empty.
 TensorShard tensor_shard(const spec::ModelConfig& config, const std::string& name,
                          const std::vector<std::int64_t>& sizes, int tp, int rank);
-
-// Fails with InvalidArgument if the model cannot be split over `tp` ranks. The message has each
-// size that `tp` does not divide.
-Result<void> check_tensor_parallel(const spec::ModelConfig& config, int tp);
 
 // Returns the number of rows of the embedding and of the output layer on each rank. The last ranks
 // may have rows of padding.

@@ -22,7 +22,7 @@ TrainStep::TrainStep(const spec::ModelConfig& config, const plan::PipelineSchedu
       options_(options) {
     const std::vector<ChunkSpec> parts =
         stage_chunks(config, {schedule.pp, schedule.vp, options.first_layers, options.last_layers});
-    whole_ = whole_model(config, parts, schedule.pp, options.init.freeze);
+    whole_ = whole_model(config, parts, schedule.pp, groups.tp, options.init.freeze);
     for (int chunk = 0; chunk < schedule.vp; ++chunk) {
         ChunkSpec part = parts[chunk * schedule.pp + groups.pp.rank()];
         if (groups.tp != nullptr) {
@@ -172,11 +172,15 @@ double TrainStep::replay(const Microbatch& data) {
     return loss_K.item<double>();
 }
 
+bool is_first(const Groups& groups) {
+    return groups.pp.rank() == 0 && (groups.tp == nullptr || groups.tp->rank() == 0);
+}
+
 std::unique_ptr<Chunk> joined_stages(TrainStep& step) {
     const Parameters& own = step.chunks().front().parameters();
     Communicator& pp = step.groups().pp;
     std::unique_ptr<Chunk> joined;
-    if (pp.rank() == 0)
+    if (is_first(step.groups()))
         joined = std::make_unique<Chunk>(step.chunks().front().config(),
                                          ChunkSpec{0, step.chunks().front().config().layers},
                                          InitOptions{.dtype = own.flat_weight.scalar_type(),
@@ -187,10 +191,11 @@ std::unique_ptr<Chunk> joined_stages(TrainStep& step) {
         const WholeParameter& parameter = step.whole()[i];
         at::Tensor weight;
         if (joined) weight = main_to_write(joined->parameters(), i);
-        copy_to_first(
-            parameter, pp, main_type(own), {&weight, 1}, [&](std::span<const at::Tensor> to) {
-                copy_main(step.chunks()[parameter.chunk].parameters(), parameter.index, to[0]);
-            });
+        copy_to_first(parameter, pp, step.groups().tp, main_type(own), {&weight, 1},
+                      [&](std::span<const at::Tensor> to) {
+                          copy_main(step.chunks()[parameter.chunk].parameters(), parameter.index,
+                                    to[0]);
+                      });
         if (joined) set_main(joined->parameters(), i, weight);
     }
     return joined;

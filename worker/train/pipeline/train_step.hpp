@@ -61,7 +61,7 @@ struct LossSum {
 class TrainStep {
   public:
     // Requires that `schedule` has passed plan::check(). `schedule` and the groups must outlive
-    // this object. With a tensor-parallel group, requires that check_tensor_parallel() succeeds.
+    // this object. With a tensor-parallel group, requires that spec::tensor_problems() is empty.
     TrainStep(const spec::ModelConfig& config, const plan::PipelineSchedule& schedule,
               const Groups& groups, const TrainOptions& options);
 
@@ -108,8 +108,11 @@ class TrainStep {
     StepTrace trace_;
 };
 
-// Returns the whole model in one chunk without gradients on the first stage, and null on the
-// others, whose weights are sent to the first. All stages of a replica must call it.
+// Returns true on the first rank of a replica, to which copy_to_first() copies.
+bool is_first(const Groups& groups);
+
+// Returns the whole model in one chunk without gradients on the first rank of a replica, and null
+// on the others, whose weights are sent to the first. All ranks of a replica must call it.
 std::unique_ptr<Chunk> joined_stages(TrainStep& step);
 
 }  // namespace roll::train

@@ -6,16 +6,22 @@ namespace roll::train {
 
 std::vector<WholeParameter> whole_model(const spec::ModelConfig& config,
                                         std::span<const ChunkSpec> chunks, int pp,
+                                        const Communicator* tp,
                                         const std::vector<std::string>& freeze) {
     std::vector<WholeParameter> whole;
     for (int number = 0; number < std::ssize(chunks); ++number) {
-        const ChunkSpec& part = chunks[number];
+        ChunkSpec part = chunks[number];
         std::vector<ParameterSpec> specs = parameter_specs(config, part);
+        if (tp != nullptr) {
+            part.tp = tp->size();
+            part.tp_rank = tp->rank();
+        }
+        std::vector<ParameterSpec> own = parameter_specs(config, part);
         if (config.tied && part.post && !part.pre) specs.pop_back();
         mark_frozen(specs, freeze);
         for (std::size_t i = 0; i < specs.size(); ++i)
-            whole.push_back(
-                {std::move(specs[i]), number % pp, static_cast<std::size_t>(number / pp), i});
+            whole.push_back({std::move(specs[i]), std::move(own[i]), number % pp,
+                             static_cast<std::size_t>(number / pp), i});
     }
     return whole;
 }
@@ -26,10 +32,41 @@ std::vector<ParameterSpec> specs_of(const std::vector<WholeParameter>& whole) {
     return specs;
 }
 
-void copy_to_first(const WholeParameter& parameter, Communicator& pp, at::ScalarType type,
-                   std::span<const at::Tensor> to, const CopyTensors& copy) {
+namespace {
+
+// Writes the whole tensors to `to` on every rank of the group. The parts are disjoint, so their sum
+// with zeros elsewhere is exact.
+void join_parts(const ParameterSpec& own, Communicator* tp, at::ScalarType type,
+                std::span<const at::Tensor> to, const CopyTensors& copy) {
+    if (own.parts.empty()) return copy(to);
+    std::vector<at::Tensor> parts;
+    for (std::size_t i = 0; i < to.size(); ++i) parts.push_back(at::empty(own.sizes, type));
+    copy(parts);
+    for (std::size_t i = 0; i < to.size(); ++i) {
+        to[i].zero_();
+        copy_to_whole(own, parts[i], to[i]);
+        sum_over(*tp, to[i]);
+    }
+}
+
+}  // namespace
+
+void copy_to_first(const WholeParameter& parameter, Communicator& pp, Communicator* tp,
+                   at::ScalarType type, std::span<const at::Tensor> to, const CopyTensors& copy) {
     const int holder = parameter.rank;
-    if (pp.rank() == 0 && holder == 0) return copy(to);
+    const bool is_first_of_tp = tp == nullptr || tp->rank() == 0;
+    const auto joined = [&] {
+        std::vector<at::Tensor> buffers;
+        for (std::size_t i = 0; i < to.size(); ++i)
+            buffers.push_back(at::empty(parameter.spec.sizes, type));
+        join_parts(parameter.own, tp, type, buffers, copy);
+        return buffers;
+    };
+    if (!is_first_of_tp) {
+        if (pp.rank() == holder) joined();
+        return;
+    }
+    if (pp.rank() == 0 && holder == 0) return join_parts(parameter.own, tp, type, to, copy);
     // The first stage answers each parameter, so that the holder has buffers for one at a time.
     at::Tensor answer = at::zeros({1});
     if (pp.rank() == 0) {
@@ -40,11 +77,7 @@ void copy_to_first(const WholeParameter& parameter, Communicator& pp, at::Scalar
         }
         pp.send(answer, holder, Channel::Gradient);
     } else if (pp.rank() == holder) {
-        std::vector<at::Tensor> buffers;
-        for (std::size_t i = 0; i < to.size(); ++i)
-            buffers.push_back(at::empty(parameter.spec.sizes, type));
-        copy(buffers);
-        for (const at::Tensor& one : buffers) pp.send(one, 0, Channel::Activation);
+        for (const at::Tensor& one : joined()) pp.send(one, 0, Channel::Activation);
         pp.recv(answer, 0, Channel::Gradient);
     }
 }

@@ -14,27 +14,33 @@ namespace roll::train {
 // A parameter of the whole model and the place of its tensors.
 struct WholeParameter {
     ParameterSpec spec;
+    ParameterSpec own;      // the part of it that the ranks with this rank's place in tp hold
     int rank = 0;           // stage that holds it, which is a rank of the pp group
     std::size_t chunk = 0;  // chunk of this stage
     std::size_t index = 0;  // parameter of this chunk
 };
 
 // Returns all parameters in the order of forward, for the chunks of `pp` stages (stage_chunks()). A
-// tied embedding is listed once, on the first stage. `freeze`: globs of the names of frozen
+// tied embedding is listed once, on the first stage. `tp`: this rank's tensor-parallel group; null:
+// none. `freeze`: globs of the names of frozen
 // parameters.
 std::vector<WholeParameter> whole_model(const spec::ModelConfig& config,
                                         std::span<const ChunkSpec> chunks, int pp,
+                                        const Communicator* tp,
                                         const std::vector<std::string>& freeze);
 
 std::vector<ParameterSpec> specs_of(const std::vector<WholeParameter>& whole);
 
-// Writes one parameter's tensors (its weight, for example) to CPU tensors of its shape.
+// Writes this rank's part of one parameter's tensors (its weight, for example) to CPU tensors of
+// the part's shape.
 using CopyTensors = std::function<void(std::span<const at::Tensor> to)>;
 
-// Copies tensors of `parameter` to the first stage. `to` has their destinations there, and any
-// tensors elsewhere, which are not used. Calls `copy` on the stage that holds the parameter. All
-// stages must call it. A stage holds buffers of type `type` for one parameter at a time.
-void copy_to_first(const WholeParameter& parameter, Communicator& pp, at::ScalarType type,
-                   std::span<const at::Tensor> to, const CopyTensors& copy);
+// Copies whole tensors of `parameter` to the first rank of a replica: the first stage, and there
+// the first of the ranks that share its tensors. `to` has their destinations there, and any tensors
+// elsewhere, which are not used. Calls `copy` on the ranks that hold the parameter. All ranks of
+// the replica must call it. A rank holds buffers of type `type` for one parameter at a time. `tp`:
+// the tensor-parallel group; null: none.
+void copy_to_first(const WholeParameter& parameter, Communicator& pp, Communicator* tp,
+                   at::ScalarType type, std::span<const at::Tensor> to, const CopyTensors& copy);
 
 }  // namespace roll::train

@@ -1,6 +1,7 @@
 #include "worker/train/process/launch.hpp"
 
 #include "common/spec/pipeline.hpp"
+#include "common/spec/tensor.hpp"
 #include "worker/train/process/failure.hpp"
 
 namespace roll::train {
@@ -14,15 +15,16 @@ void refuse_axis(const char* name, int value) {
                              " is not supported yet; set it to 1");
 }
 
-void refuse_first(const std::vector<spec::Problem>& problems) {
-    if (problems.empty()) return;
-    throw RankFailure(2, problems.front().path + " " + problems.front().message);
+void refuse(const std::vector<spec::Problem>& problems) {
+    std::string text;
+    for (const spec::Problem& problem : problems)
+        text += (text.empty() ? "" : "; ") + problem.path + " " + problem.message;
+    if (!text.empty()) throw RankFailure(2, text);
 }
 
 }  // namespace
 
 void check_spec(const spec::TrainSpec& spec, bool on_gpus) {
-    refuse_axis("tp", spec.parallel.tp);
     refuse_axis("cp", spec.parallel.cp);
     refuse_axis("ep", spec.parallel.ep);
     const std::int64_t rows = spec.micro_batch_size * spec.parallel.dp;
@@ -32,12 +34,17 @@ void check_spec(const spec::TrainSpec& spec, bool on_gpus) {
                                  std::to_string(spec.micro_batch_size) + " x dp " +
                                  std::to_string(spec.parallel.dp));
     }
-    refuse_first(spec::pipeline_problems(
-        spec.parallel, {.microbatches = spec.microbatches(), .on_gpus = on_gpus}));
+    refuse(spec::tensor_problems(spec.parallel, {.on_gpus = on_gpus}));
+    refuse(spec::pipeline_problems(spec.parallel,
+                                   {.microbatches = spec.microbatches(), .on_gpus = on_gpus}));
 }
 
-void check_stages(const spec::TrainSpec& spec, std::int64_t layers) {
-    refuse_first(spec::pipeline_problems(spec.parallel, {.layers = layers}));
+void check_layout(const spec::TrainSpec& spec, const spec::ModelConfig& model) {
+    std::vector<spec::Problem> problems =
+        spec::tensor_problems(spec.parallel, spec::tensor_sizes(model));
+    for (spec::Problem& problem : spec::pipeline_problems(spec.parallel, {.layers = model.layers}))
+        problems.push_back(std::move(problem));
+    refuse(problems);
 }
 
 spec::TrainSpec checked_spec(const protocol::Launch& launch) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/protocol/rank.hpp"
+#include "common/spec/model.hpp"
 #include "common/spec/train.hpp"
 
 namespace roll::train {
@@ -16,9 +17,9 @@ namespace roll::train {
 // the sizes.
 void check_spec(const spec::TrainSpec& spec, bool on_gpus);
 
-// Checks the pipeline against the layers of the model, which check_spec() does not know. Throws
-// like check_spec().
-void check_stages(const spec::TrainSpec& spec, std::int64_t layers);
+// Checks the parallel axes against the sizes of the model, which check_spec() does not know. Throws
+// like check_spec(), with all problems in one message.
+void check_layout(const spec::TrainSpec& spec, const spec::ModelConfig& model);
 
 spec::TrainSpec checked_spec(const protocol::Launch& launch);
 

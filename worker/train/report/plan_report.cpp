@@ -43,16 +43,22 @@ OrderedJson ranks_json(const plan::Mesh& mesh) {
     return ranks;
 }
 
-// The chunks of a model in the order of forward, and the memory of the rank of each stage.
+// The chunks of a model in the order of forward, and the costs of a rank of each stage.
 struct Stages {
-    std::vector<ChunkSpec> chunks;
-    std::vector<plan::MemoryBytes> memory;
+    std::vector<ChunkSpec> chunks = {};
+    std::vector<std::int64_t> parameters = {};  // of each chunk, on one rank
+    std::vector<plan::MemoryBytes> memory = {};
+    std::int64_t tensor_bytes = 0;  // of the rank that sends the most
 };
 
 Stages stages_of(const spec::TrainSpec& spec, const spec::ModelConfig& model,
                  const std::vector<int>& live_max, bool on_gpu) {
     const spec::ParallelSpec& p = spec.parallel;
-    Stages stages{stage_chunks(model, {p.pp, p.vpp, p.first_layers, p.last_layers}), {}};
+    Stages stages{stage_chunks(model, {p.pp, p.vpp, p.first_layers, p.last_layers})};
+    for (ChunkSpec& chunk : stages.chunks) {
+        chunk.tp = p.tp;
+        stages.parameters.push_back(numel(parameter_specs(model, chunk)));
+    }
     std::vector<ParameterSpec> whole = parameter_specs(model, whole_chunk(model));
     mark_frozen(whole, spec.model.freeze);
     for (int stage = 0; stage < p.pp; ++stage) {
@@ -60,7 +66,8 @@ Stages stages_of(const spec::TrainSpec& spec, const spec::ModelConfig& model,
                              .chunks = p.vpp,
                              .first = stage == 0,
                              .last = stage == p.pp - 1,
-                             .frozen_of_model = numel(whole) - trainable_numel(whole)};
+                             .frozen_of_model = numel(whole) - trainable_numel(whole),
+                             .tp = p.tp};
         std::int64_t frozen = 0;
         for (int chunk = 0; chunk < p.vpp; ++chunk) {
             const ChunkSpec& held = stages.chunks[chunk * p.pp + stage];
@@ -71,6 +78,7 @@ Stages stages_of(const spec::TrainSpec& spec, const spec::ModelConfig& model,
         }
         stages.memory.push_back(
             plan::memory_bytes(model, spec, {live_max[stage], frozen, on_gpu, part}));
+        stages.tensor_bytes = std::max(stages.tensor_bytes, plan::tensor_bytes(model, spec, part));
     }
     return stages;
 }
@@ -82,7 +90,8 @@ OrderedJson stages_json(const Stages& stages, int pp) {
         json.push_back({{"stage", i % pp},
                         {"layers", {chunk.layer_begin, chunk.layer_end}},
                         {"embedding", chunk.pre},
-                        {"loss", chunk.post}});
+                        {"loss", chunk.post},
+                        {"parameters_per_rank", stages.parameters[static_cast<std::size_t>(i)]}});
         if (std::ssize(stages.chunks) > pp) json.back()["chunk"] = i / pp;
     }
     return json;
@@ -125,10 +134,14 @@ std::string layers_text(const OrderedJson& range) {
     return "layers " + std::to_string(begin) + " to " + std::to_string(end - 1);
 }
 
-std::string stage_text(const OrderedJson& stage) {
-    return "stage " + stage["stage"].dump() + "     " + layers_text(stage["layers"]) +
-           (stage["embedding"].get<bool>() ? ", embedding" : "") +
-           (stage["loss"].get<bool>() ? ", loss" : "") + "\n";
+std::string stage_text(const OrderedJson& stage, const OrderedJson& tp) {
+    std::string text = "stage " + stage["stage"].dump() + "     " + layers_text(stage["layers"]) +
+                       (stage["embedding"].get<bool>() ? ", embedding" : "") +
+                       (stage["loss"].get<bool>() ? ", loss" : "");
+    if (tp != 1)
+        text += "; " + count_text(stage["parameters_per_rank"]) + " parameters on each of " +
+                tp.dump() + " ranks";
+    return text + "\n";
 }
 
 std::string memory_text(const OrderedJson& memory) {
@@ -146,7 +159,7 @@ std::string memory_text(const OrderedJson& memory) {
 
 // Returns the estimated time of the job. On a GPU it is null unless train.peak_tflops is set,
 // because this machine's processor does not predict a GPU's speed.
-OrderedJson time_json(const spec::TrainSpec& spec, double flop, bool on_gpu) {
+OrderedJson time_json(const spec::TrainSpec& spec, int ranks, double flop, bool on_gpu) {
     OrderedJson time{{"mfu_assumed", kMfuAssumed}};
     if (on_gpu && spec.peak_tflops == 0) {
         time["peak_tflops_per_rank"] = time["seconds"] = nullptr;
@@ -155,7 +168,7 @@ OrderedJson time_json(const spec::TrainSpec& spec, double flop, bool on_gpu) {
     const double peak = spec.peak_tflops > 0 ? spec.peak_tflops * 1e12
                                              : measure_peak_flops(dtype_of(spec.precision));
     time["peak_tflops_per_rank"] = peak / 1e12;
-    time["seconds"] = flop / (kMfuAssumed * peak * spec.parallel.dp * spec.parallel.pp);
+    time["seconds"] = flop / (kMfuAssumed * peak * ranks);
     return time;
 }
 
@@ -175,9 +188,9 @@ std::string time_text(const OrderedJson& time, const OrderedJson& ranks) {
 OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu) {
     check_spec(spec, on_gpu);
     const spec::ModelConfig model = setup_model(spec, {}).config;
-    check_stages(spec, model.layers);
+    check_layout(spec, model);
     const spec::ParallelSpec& p = spec.parallel;
-    const plan::Mesh mesh = need(plan::Mesh::make(p, p.dp * p.pp));
+    const plan::Mesh mesh = need(plan::Mesh::make(p, p.dp * p.tp * p.pp));
     const plan::PipelineSchedule schedule = need(plan::schedule_of(p, spec.microbatches()));
     const plan::ScheduleReport report = need(plan::check(schedule));
     const plan::FlopsPerToken flops =
@@ -218,15 +231,17 @@ OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu) {
     const double dp = p.dp;
     json["communication_bytes_per_step"] = {
         {"gradients", std::llround((dp - 1) / dp * static_cast<double>(memory.moments))}};
-    // A stage between two others sends and receives activations, and their gradients.
+    // A stage between two others sends and receives activations, and their gradients. Each
+    // tensor-parallel rank sends all rows.
     const std::int64_t rows = spec.micro_batch_size * spec.seq_length * spec.microbatches();
     const std::int64_t edges = p.pp == 1 ? 0 : std::ssize(stages.chunks) - 1;
     if (edges > 0)
         json["communication_bytes_per_step"]["activations"] =
-            2 * rows * model.hidden * plan::element_bytes(spec.precision) * edges;
+            2 * rows * model.hidden * plan::element_bytes(spec.precision) * edges * p.tp;
+    if (p.tp > 1) json["communication_bytes_per_step"]["tensor"] = stages.tensor_bytes;
     const double flop = flops.causal * static_cast<double>(spec.global_batch_size) *
                         static_cast<double>(spec.seq_length * spec.steps);
-    json["time"] = time_json(spec, flop, on_gpu);
+    json["time"] = time_json(spec, mesh.world_size(), flop, on_gpu);
     json["checkpoint_bytes"] = {{"weights", disk.weights}, {"optimizer", disk.optimizer}};
     return json;
 }
@@ -241,9 +256,9 @@ std::string plan_text(const OrderedJson& p) {
     if (p["frozen_parameters"] != 0)
         text += ", " + count_text(p["frozen_parameters"]) + " of them frozen";
     text += "\n";
-    text += "mesh        dp " + mesh["dp"].dump() + " x pp " + mesh["pp"].dump() +
-            " x cp 1 x tp 1 = " + mesh["world_size"].dump() + " ranks\n";
-    for (const auto& stage : p["stages"]) text += stage_text(stage);
+    text += "mesh        dp " + mesh["dp"].dump() + " x pp " + mesh["pp"].dump() + " x cp 1 x tp " +
+            mesh["tp"].dump() + " = " + mesh["world_size"].dump() + " ranks\n";
+    for (const auto& stage : p["stages"]) text += stage_text(stage, mesh["tp"]);
     text += "a step      " + count_text(p["tokens_per_step"]) + " tokens, " +
             pipeline["microbatches"].dump() + " micro-batches per rank, " +
             flop_text(causal * tokens) + ", bubble " + pipeline["bubble"].dump() + "\n";
@@ -258,6 +273,9 @@ std::string plan_text(const OrderedJson& p) {
     text += "network     gradients " + bytes_text(sent["gradients"]) + " per rank and step";
     if (sent.contains("activations"))
         text += ", activations " + bytes_text(sent["activations"]) + " per replica and step";
+    if (sent.contains("tensor"))
+        text +=
+            ", between tensor-parallel ranks " + bytes_text(sent["tensor"]) + " per rank and step";
     text += "\n";
     if (!p.contains("memory_per_stage_bytes"))
         text += "memory      " + memory_text(p["memory_per_rank_bytes"]) + "\n";

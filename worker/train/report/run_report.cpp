@@ -29,6 +29,7 @@ std::string unused_files(const data::Corpus& corpus, std::int64_t seq_length) {
 
 std::string axes_text(const spec::ParallelSpec& p) {
     std::string text = "dp " + std::to_string(p.dp);
+    if (p.tp > 1) text += ", tp " + std::to_string(p.tp);
     if (p.pp == 1) return text;
     text += ", pp " + std::to_string(p.pp);
     if (p.vpp > 1) text += " of " + std::to_string(p.vpp) + " chunks";
@@ -53,6 +54,7 @@ OrderedJson metrics_head(const spec::TrainSpec& spec, const spec::ModelConfig& m
         {"train_tokens", corpus.train_tokens()},
         {"valid_tokens", corpus.valid_tokens()},
         {"time", to_iso8601(wall_clock_now())}};
+    if (spec.parallel.tp > 1) head["tp"] = spec.parallel.tp;
     if (spec.parallel.pp > 1) {
         head["pp"] = spec.parallel.pp;
         head["vpp"] = spec.parallel.vpp;

@@ -65,14 +65,20 @@ Result<void> write_moments(const fs::path& file, const Snapshot& snapshot) {
 // Reads one moment of a parameter. Does nothing if the file does not have it, because the parameter
 // was frozen when the file was written.
 void read_moment(const tensor::SafetensorsFile& file, const std::string& name,
-                 const at::Tensor& into) {
+                 const ParameterSpec& spec, const at::Tensor& into) {
     const tensor::TensorView* view = file.find(name);
     if (view == nullptr) return;
-    if (!(view->info == info_of(name, into)))
+    tensor::TensorInfo expected = info_of(name, into);
+    expected.shape = whole_sizes(spec);
+    if (!(view->info == expected))
         throw RankFailure(2, "the checkpoint's optimizer state has no " + name +
                                  " of the job's shape and precision");
-    const at::Tensor host = into.is_cpu() ? into : at::empty_like(into, at::kCPU);
+    const bool is_part = !spec.parts.empty();
+    const at::Tensor host = into.is_cpu() && !is_part
+                                ? into
+                                : at::empty(expected.shape, into.options().device(at::kCPU));
     std::memcpy(host.data_ptr(), view->bytes.data(), view->bytes.size());
+    if (is_part) return copy_from_whole(spec, host, into);
     if (!into.is_cpu()) into.copy_(host);
 }
 
@@ -85,28 +91,30 @@ std::optional<Snapshot> take_snapshot(TrainStep& step, const checkpoint::State& 
     const at::ScalarType type = main_type(step.chunks().front().parameters());
     Snapshot snapshot;
     snapshot.specs = specs_of(whole);
-    if (pp.rank() == 0) {
+    const bool is_here = is_first(step.groups());
+    if (is_here) {
         const std::int64_t all = numel(snapshot.specs), trained = trainable_numel(snapshot.specs);
         snapshot.weight = views_of(snapshot.specs, lazy_zeros(all, type));
         snapshot.average = trainable_views(snapshot.specs, lazy_zeros(trained, type));
         snapshot.square = trainable_views(snapshot.specs, lazy_zeros(trained, type));
     }
     for (std::size_t i = 0; i < whole.size(); ++i) {
-        const auto& [spec, rank, chunk, index] = whole[i];
+        const auto& [spec, own, rank, chunk, index] = whole[i];
         std::vector<at::Tensor> to(spec.frozen ? 1 : 3);
-        if (pp.rank() == 0) {
+        if (is_here) {
             to[0] = snapshot.weight[i];
             if (!spec.frozen) to[1] = snapshot.average[i], to[2] = snapshot.square[i];
         }
-        copy_to_first(whole[i], pp, type, to, [&](std::span<const at::Tensor> copies) {
-            copy_main(step.chunks()[chunk].parameters(), index, copies[0]);
-            if (copies.size() == 1) return;
-            const AdamWState& moments = step.optimizers()[chunk].state();
-            copies[1].copy_(moments.average[index]);
-            copies[2].copy_(moments.square[index]);
-        });
+        copy_to_first(whole[i], pp, step.groups().tp, type, to,
+                      [&](std::span<const at::Tensor> copies) {
+                          copy_main(step.chunks()[chunk].parameters(), index, copies[0]);
+                          if (copies.size() == 1) return;
+                          const AdamWState& moments = step.optimizers()[chunk].state();
+                          copies[1].copy_(moments.average[index]);
+                          copies[2].copy_(moments.square[index]);
+                      });
     }
-    if (pp.rank() > 0) return std::nullopt;
+    if (!is_here) return std::nullopt;
     snapshot.updates = step.optimizers().front().state().steps;
     snapshot.state = state;
     snapshot.job = job;
@@ -158,8 +166,8 @@ checkpoint::State restore(const fs::path& directory, TrainStep& step) {
         AdamWState& moments = step.optimizers()[chunk].state();
         for (std::size_t i = 0; i < specs.size(); ++i) {
             if (specs[i].frozen) continue;
-            read_moment(file, specs[i].name + kAverage, moments.average[i]);
-            read_moment(file, specs[i].name + kSquare, moments.square[i]);
+            read_moment(file, specs[i].name + kAverage, specs[i], moments.average[i]);
+            read_moment(file, specs[i].name + kSquare, specs[i], moments.square[i]);
         }
         moments.steps = std::stoll(updates->second);
     }

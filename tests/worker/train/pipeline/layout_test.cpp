@@ -11,7 +11,6 @@
 #include "tests/worker/train/expect.hpp"
 #include "tests/worker/train/tiny_model.hpp"
 #include "worker/train/comm/local_communicator.hpp"
-#include "worker/train/model/tensor_shard.hpp"
 #include "worker/train/pipeline/train_step.hpp"
 
 namespace roll::train {
@@ -179,16 +178,6 @@ TEST(Layout, ARankMayHaveNoTokenOfTheVocabulary) {
     config.vocab = 5;  // 2, 2, 1 and 0 tokens
     const plan::PipelineSchedule schedule = plan::gpipe(1, 1, kMicrobatches);
     worst(train(config, schedule, 1, 4), train_alone(config));
-}
-
-TEST(Layout, WhatDoesNotDivideIsRefusedWithItsSizes) {
-    spec::ModelConfig config = tiny_model(false);
-    EXPECT_TRUE(check_tensor_parallel(config, 2));
-    config.intermediate = 42;
-    const auto refused = check_tensor_parallel(config, 4);
-    ASSERT_FALSE(refused);
-    EXPECT_EQ(refused.error().message,
-              "tp 4 does not divide the model's key-value heads 2, intermediate size 42");
 }
 
 TEST(Layout, EveryTensorParallelRankStartsFromTheBitsOfTheWholeModel) {

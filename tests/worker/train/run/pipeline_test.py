@@ -20,23 +20,6 @@ class Pipeline(RankCase):
         return self.document(steps, dp=dp, parallel__pp=pp, parallel__vpp=vpp, parallel__schedule=schedule,
                              resources__slots_per_node=dp * pp, **{**DOUBLE, **changes})
 
-    def expect_close(self, ours, wanted):
-        """Compares the rows of two runs: floats to 1e-10, anything else must be equal."""
-        self.assertEqual([row['step'] for row in ours], [row['step'] for row in wanted])
-        for mine, theirs in zip(ours, wanted):
-            self.assertEqual(mine.keys(), theirs.keys())
-            for key, value in theirs.items():
-                if isinstance(value, float):
-                    self.assertLess(abs(mine[key] - value), 1e-10 * abs(value) + 1e-14, (key, mine, theirs))
-                else:
-                    self.assertEqual(mine[key], value, (key, mine, theirs))
-
-    def expect_close_tensors(self, ours, wanted):
-        self.assertEqual(ours.keys(), wanted.keys())
-        for name, numbers in wanted.items():
-            worst = max(abs(a - b) for a, b in zip(ours[name], numbers, strict=True))
-            self.assertLess(worst, 1e-10 * max(map(abs, numbers)), name)
-
     def test_every_layout_trains_validates_samples_and_saves_as_one_rank_does(self):
         for tied, layouts in ((False, [{}, {'pp': 4, 'schedule': 'zb-h1'}, {'vpp': 2}]),
                               (True, [{'dp': 2}, {'dp': 2, 'vpp': 2}, {'schedule': 'gpipe'}])):

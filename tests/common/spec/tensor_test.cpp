@@ -1,0 +1,45 @@
+#include "common/spec/tensor.hpp"
+
+#include <gtest/gtest.h>
+
+namespace roll::spec {
+namespace {
+
+std::string problems(int tp, const TensorSizes& sizes = {}) {
+    std::string text;
+    for (const Problem& problem : tensor_problems({.tp = tp}, sizes))
+        text += problem.path + " " + problem.message + "\n";
+    return text;
+}
+
+TEST(Tensor, AcceptsSizesThatDivideAndIgnoresUnknownOnes) {
+    EXPECT_EQ(problems(3, {.heads = 9, .kv_heads = 3, .intermediate = 1536}), "");
+    EXPECT_EQ(problems(7), "");
+    EXPECT_EQ(problems(1, {.heads = 9, .kv_heads = 3, .intermediate = 1536, .on_gpus = true}), "");
+}
+
+TEST(Tensor, NamesEachSizeThatDoesNotDivideAndTheAllowedOnes) {
+    EXPECT_EQ(problems(2, {.heads = 9, .kv_heads = 3, .intermediate = 1536}),
+              "parallel.tp is 2, which does not divide model.num_attention_heads 9; allowed with "
+              "this model: 1, 3\n"
+              "parallel.tp is 2, which does not divide model.num_key_value_heads 3; allowed with "
+              "this model: 1, 3\n");
+    EXPECT_EQ(problems(4, {.heads = 8, .intermediate = 42}),
+              "parallel.tp is 4, which does not divide model.intermediate_size 42; allowed with "
+              "this model: 1, 2\n");
+}
+
+TEST(Tensor, RefusesRanksThatShareAKeyValueHeadByName) {
+    EXPECT_EQ(problems(8, {.heads = 32, .kv_heads = 4, .intermediate = 96}),
+              "parallel.tp is 8, a multiple of model.num_key_value_heads 4: ranks that share a "
+              "key-value head are not supported yet; allowed with this model: 1, 2, 4\n");
+}
+
+TEST(Tensor, IsRefusedOnGpus) {
+    EXPECT_EQ(problems(2, {.on_gpus = true}),
+              "parallel.tp is 2, but tensor parallelism on GPUs is not supported yet; allowed: "
+              "1\n");
+}
+
+}  // namespace
+}  // namespace roll::spec
