@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "cli/job_sizes.hpp"
 #include "cli/toml_file.hpp"
 
 namespace roll::cli {
@@ -190,11 +191,36 @@ TEST(ReadJobFile, RefusesADevice) {
 TEST(ReadJobFile, AppliesTheLimitToEachJobOfAFile) {
     const std::string line = R"({"name": "x", "script": ")" + std::string(3 << 20, 'x') + "\"}\n";
     EXPECT_EQ(refusal_of(line + line + line), "");
-    const std::string refused = refusal_of("script: " + std::string(7 << 20, 'x') +
+    const std::string refused = refusal_of("script: " + std::string(4 << 20, 'x') +
                                            "\n---\nscript: " + std::string(9 << 20, 'x') + "\n");
     EXPECT_NE(refused.find("line 3: script is 9437186 bytes long and brings the job to 9437197 "),
               std::string::npos)
         << refused;
+}
+
+// The limit applies to the values. Up to twice its size, a file may have comments and indentation.
+TEST(CheckSizes, RefusesByTheValuesWithoutParsing) {
+    const auto refused = [](const std::string& text) {
+        const auto checked = check_sizes("name: x\n" + text, "a.yaml");
+        return checked ? "" : checked.error().message;
+    };
+    const std::string large(5 << 20, 'x');
+    EXPECT_EQ(
+        refused("script: " + large + "\n"),
+        "a.yaml cannot be queued:\n  line 2: script is 5242882 bytes long and brings the job "
+        "to 5242897 bytes; a job may have at most 4194304; move this value to a file that the "
+        "job reads");
+    const auto times = [](const std::string& text, std::size_t size) {
+        std::string all;
+        while (all.size() < size) all += text;
+        return all;
+    };
+    EXPECT_NE(refused("script: |\n" + times("  # a comment of the script\n", 5 << 20)), "");
+    EXPECT_NE(refused("env:\n  TEXT: '" + times("prose with single spaces ", 5 << 20) + "'\n"), "");
+    EXPECT_EQ(refused(times("# a comment\n", 7 << 20)), "");
+    EXPECT_EQ(refused("env: {}  # " + large + "\n"), "");
+    EXPECT_EQ(refused("command:\n" + times(std::string(200, ' ') + "- x\n", 7 << 20)), "");
+    EXPECT_EQ(refused("env:\n  TEXT: \"" + times("\\u0041", 7 << 20) + "\"\n"), "");
 }
 
 TEST(CommandSource, NamesTheJobAfterItsProgram) {
