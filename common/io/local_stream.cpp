@@ -25,11 +25,7 @@ Result<std::optional<std::string>> FrameReader::next() {
     std::size_t size = 0;
     for (std::size_t i = 0; i < kLengthBytes && left >= kLengthBytes; ++i)
         size |= std::size_t{static_cast<unsigned char>(bytes_[begin_ + i])} << (8 * i);
-    if (size > protocol::kFrameBytesMax)
-        return fail(ErrorCode::InvalidArgument,
-                    "the message has " + std::to_string(size) + " bytes; allowed: at most " +
-                        std::to_string(protocol::kFrameBytesMax),
-                    "put large texts into files, or request less at once");
+    if (size > protocol::kFrameBytesMax) return tl::unexpected(protocol::frame_too_large(size));
     if (left < kLengthBytes + size) {
         bytes_.erase(0, std::exchange(begin_, 0));
         return std::nullopt;

@@ -62,7 +62,8 @@ ZmqSocket::ZmqSocket(const ZmqContext& context, ZmqType type)
     set(ZMQ_LINGER, kLingerMs);
     set(ZMQ_RECONNECT_IVL, 100);
     set(ZMQ_RECONNECT_IVL_MAX, 2000);
-    const auto frame_bytes_max = static_cast<std::int64_t>(protocol::kFrameBytesMax);
+    const auto frame_bytes_max = static_cast<std::int64_t>(
+        type == ZmqType::Router ? protocol::kFrameReadMax : protocol::kFrameBytesMax);
     zmq_setsockopt(socket_, ZMQ_MAXMSGSIZE, &frame_bytes_max, sizeof frame_bytes_max);
 }
 
@@ -132,9 +133,14 @@ std::optional<ZmqMessage> ZmqSocket::receive() {
         more = zmq_msg_more(&part.message) != 0;
         const char* user = zmq_msg_gets(&part.message, "User-Id");
         if (user != nullptr) message.user_id = user;
+        const std::size_t size = zmq_msg_size(&part.message);
+        if (size > protocol::kFrameBytesMax) {
+            const char* address = zmq_msg_gets(&part.message, "Peer-Address");
+            message.address = address == nullptr ? "" : address;
+        }
         if (message.frames.size() < kFramesMax)
             message.frames.emplace_back(static_cast<const char*>(zmq_msg_data(&part.message)),
-                                        zmq_msg_size(&part.message));
+                                        size);
     }
     return message;
 }

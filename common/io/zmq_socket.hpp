@@ -1,8 +1,8 @@
 // A ZeroMQ socket. It never blocks on send or receive, never throws, and is not thread-safe.
 //
-// A peer may send frames of at most protocol::kFrameBytesMax; libzmq closes the connection of a
-// peer that sends more. Messages that are not sent within a second after the socket is closed are
-// dropped.
+// A peer may send frames of at most protocol::kFrameBytesMax, and to a router at most
+// protocol::kFrameReadMax; libzmq closes the connection of a peer that sends more. Messages that
+// are not sent within a second after the socket is closed are dropped.
 #pragma once
 
 #include <chrono>
@@ -33,6 +33,7 @@ enum class ZmqType { Dealer, Router, Reply };
 struct ZmqMessage {
     std::vector<std::string> frames;  // the first frame at a router is the sender's routing id
     std::string user_id;              // name that the authenticator gave the sender; may be empty
+    std::string address;  // the sender's, if a frame is larger than kFrameBytesMax; may be empty
 };
 
 class ZmqSocket {

@@ -99,6 +99,13 @@ Result<Request> decode_request(std::string_view frame) {
     return request;
 }
 
+Error frame_too_large(std::size_t bytes) {
+    return {ErrorCode::InvalidArgument,
+            "the message has " + std::to_string(bytes) + " bytes; allowed: at most " +
+                std::to_string(kFrameBytesMax),
+            "put large texts into files, or request less at once"};
+}
+
 std::uint64_t request_id(std::string_view frame) {
     IdFinder finder;
     Json::sax_parse(frame, &finder);

@@ -18,6 +18,9 @@
 namespace roll::protocol {
 
 constexpr std::size_t kFrameBytesMax = 16u << 20;
+// A peer with a frame of up to this size gets an error from rolld. libzmq closes the connection of
+// a peer with a larger frame, and neither side learns why.
+constexpr std::size_t kFrameReadMax = 5 * kFrameBytesMax;
 constexpr std::size_t kKeyBytesMax = 256;  // maximum size of a submission's idempotency key
 
 struct Request {
@@ -31,6 +34,9 @@ std::string encode(const Request& request);
 std::string encode_request(std::uint64_t id, const std::string& op, const Json& args,
                            int version = kVersion);
 Result<Request> decode_request(std::string_view frame);
+
+// Returns the error for a frame of more than kFrameBytesMax.
+Error frame_too_large(std::size_t bytes);
 
 // Returns the id of a request that decode_request() rejected, for the error reply; 0 if the request
 // has no id.

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include "common/spec/document.hpp"
@@ -97,6 +98,19 @@ void Server::add_later(core::Input input) {
         add(input);
         turn();
     });
+}
+
+// Refuses a message that is larger than kFrameBytesMax. A worker gets no answer, because an answer
+// would acknowledge its heartbeat.
+void Server::refuse_large(const Client& client, const io::ZmqMessage& message) {
+    if (client.who.role == Role::None) return;
+    const std::string& frame = message.frames[1];
+    const Error error = protocol::frame_too_large(frame.size());
+    const bool is_worker = client.who.role == Role::Worker;
+    spdlog::warn("refused a message of {} at {}: {}",
+                 is_worker ? "a worker" : "user " + client.who.user,
+                 message.address.empty() ? "an unknown address" : message.address, error.message);
+    if (!is_worker) reply(client.peer, protocol::request_id(frame), tl::unexpected(error));
 }
 
 // Handles one request. The client's input is checked where it is read. Exceptions are nevertheless

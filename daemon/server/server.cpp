@@ -195,6 +195,8 @@ void Server::take(const io::ZmqMessage& message) {
     if (message.frames.size() != 2) return;
     const Peer peer{message.frames[0], message.user_id};
     const Identity who = authenticator_->who(message.user_id);
+    if (message.frames[1].size() > protocol::kFrameBytesMax)
+        return refuse_large({peer, who}, message);
     switch (who.role) {
         case Role::None: return;  // the key was revoked after connecting; send no answer
         case Role::Worker: return take_heartbeat(peer, message.frames[1]);

@@ -60,8 +60,7 @@ class Server {
     // Serves until stop() or a `shutdown` request. Fails if a fatal error ends the loop.
     Result<void> run();
     void stop();
-    // Ends the beacon's thread. Call it after run(). Returns false if the beacon's volume hangs. Do
-    // not destroy this object then, because the destructor would hang, too.
+    // Ends the beacon's thread after run(). False: its volume hangs, and so would the destructor.
     bool let_go() { return beacon_.end(std::chrono::seconds(2)); }
     void set_policy(spec::Policy policy);  // called after rolld.yaml was read again
     std::string endpoint() const { return reader_.bound_endpoint(); }
@@ -76,6 +75,7 @@ class Server {
     bool drain();
     void take(const io::ZmqMessage& message);
     void take(const gateway::LocalFrame& message);
+    void refuse_large(const Client& client, const io::ZmqMessage& message);
     void take_heartbeat(const Peer& peer, const std::string& frame);
     void take_request(const Client& client, const std::string& frame);
     Result<void> take_request(const Client& client, const protocol::Request& request);

@@ -159,6 +159,21 @@ TEST(Wire, ReplayedHeartbeatsChangeNothing) {
     EXPECT_EQ(state_of(daemon, 1), "running");
 }
 
+TEST(Wire, AMessageThatIsTooLargeIsAnsweredWithTheLimitAndTheClientIsNamed) {
+    Daemon daemon;
+    daemon.start();
+    RawClient client(daemon);
+    const protocol::Request large{7, "show", {{"id", std::string(64 << 20, 'x')}}};
+    const Json reply = client.ask(protocol::encode(large));
+    ASSERT_TRUE(reply.is_object()) << reply;
+    EXPECT_EQ(reply["id"], 7);
+    EXPECT_NE(reply["error"].dump().find("the message has 67108"), std::string::npos) << reply;
+    EXPECT_NE(reply["error"].dump().find("allowed: at most 16777216"), std::string::npos) << reply;
+    EXPECT_TRUE(client.answers(30s)) << "the connection stays open";
+    const std::string log = *read_file(daemon.directory().log("rolld"));
+    EXPECT_NE(log.find("refused a message of user "), std::string::npos) << log;
+}
+
 // Frames with changed, cut and doubled bytes. rolld must answer or refuse each, keep running, and
 // queue no job.
 TEST(Wire, FuzzedFramesDoNoHarm) {
