@@ -1,19 +1,49 @@
 // A group of ranks and the operations between them.
 //
-// Every rank of the group calls the operations in the same order, each from its one training
-// thread. send and all_reduce only start an operation: the communicator owns the tensor until it is
-// received or waited for. recv and wait block. Operations throw PeerLost when a peer is gone.
+// Every rank of the group issues the same collectives, with the same tags, in the same order, each
+// from its one training thread. Every operation only starts, and returns a ticket: the communicator
+// owns the tensors until wait(ticket) returns. A send needs no wait. Operations throw PeerLost when
+// a peer is gone.
+//
+// Tensors are contiguous. Of all_gather's output and reduce_scatter's input, rank r has the r-th of
+// size() equal parts along dimension 0.
 #pragma once
 
 #include <cstdint>
 #include <stdexcept>
+#include <string>
 
 #include <ATen/core/Tensor.h>
 
+#include "worker/train/comm/tag.hpp"
+
 namespace roll::train {
 
-// a channel delivers tensors between two ranks in the order of send
-enum class Channel { Activation, Gradient };
+enum class Reduce : std::uint8_t { Sum, Max };
+
+// One operation, as one rank issues it.
+struct Transfer {
+    enum class Kind : std::uint8_t {
+        AllReduce,
+        AllGather,
+        ReduceScatter,
+        Broadcast,
+        Send,
+        Receive
+    };
+    Kind kind;
+    Tag tag;
+    at::Tensor in, out;  // the same tensor if the operation is in place; undefined if not used
+    Reduce reduce = Reduce::Sum;
+    int peer = -1;  // root of a broadcast, or the other rank of a send or a receive
+
+    bool is_collective() const { return kind < Kind::Send; }
+    // Returns the tensor whose size is equal on all ranks.
+    const at::Tensor& payload() const { return in.defined() ? in : out; }
+};
+
+// Returns the operation in words, e.g. "all-reduce of row output, layer 3".
+std::string text(const Transfer& transfer);
 
 class Communicator {
   public:
@@ -22,11 +52,17 @@ class Communicator {
     virtual ~Communicator() = default;
     virtual int rank() const = 0;
     virtual int size() const = 0;
-    virtual void send(const at::Tensor& tensor, int to, Channel channel) = 0;
-    virtual void recv(at::Tensor& tensor, int from, Channel channel) = 0;
-    // starts a sum over the ranks, in place
-    virtual Ticket all_reduce(const at::Tensor& tensor) = 0;
+    virtual Ticket issue(const Transfer& transfer) = 0;
     virtual void wait(Ticket ticket) = 0;
+
+    Ticket all_reduce(const at::Tensor& tensor, Reduce reduce, Tag tag);
+    Ticket all_gather(const at::Tensor& out, const at::Tensor& in, Tag tag);
+    // sums over the ranks
+    Ticket reduce_scatter(const at::Tensor& out, const at::Tensor& in, Tag tag);
+    Ticket broadcast(const at::Tensor& tensor, int root, Tag tag);
+    // Messages of one site between two ranks arrive in the order of send.
+    void send(const at::Tensor& tensor, int to, Tag tag);
+    Ticket receive(const at::Tensor& tensor, int from, Tag tag);
 };
 
 // Thrown when a peer died, left or does not respond. The peer is at fault, not this rank, so the
@@ -36,12 +72,17 @@ class PeerLost : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-// Sums `tensor` over the group in place; returns when the sum is complete.
-void sum_over(Communicator& group, const at::Tensor& tensor);
+// These return when the operation is complete. In a group of one rank they do nothing but copy.
+
+// Sums `tensor` over the group in place.
+void sum_over(Communicator& group, const at::Tensor& tensor, Tag tag);
+
+// Replaces `tensor` by that of the rank `root`.
+void broadcast_from(int root, Communicator& group, const at::Tensor& tensor, Tag tag);
 
 // Returns the tensors of all ranks, [size, ...], in the order of the ranks. They must have the same
 // shape and type.
-at::Tensor gather_over(Communicator& group, const at::Tensor& own);
+at::Tensor gather_over(Communicator& group, const at::Tensor& own, Tag tag);
 
 // Returns when every rank of the group has called it.
 void barrier(Communicator& group);

@@ -41,42 +41,75 @@ class GlooCommunicator final : public Communicator {
     int rank() const override { return rank_; }
     int size() const override { return size_; }
 
-    void send(const at::Tensor& tensor, int to, Channel channel) override {
+    Ticket issue(const Transfer& transfer) override {
         while (!sent_.empty() && sent_.front()->isCompleted()) sent_.pop_front();
-        std::vector<at::Tensor> tensors{tensor.contiguous()};
-        reaching_peers(name_ + " send", [&] {
-            sent_.push_back(group_->send(tensors, to, static_cast<int>(channel)));
-        });
-    }
-
-    void recv(at::Tensor& tensor, int from, Channel channel) override {
-        std::vector<at::Tensor> tensors{tensor};
-        reaching_peers(name_ + " receive",
-                       [&] { group_->recv(tensors, from, static_cast<int>(channel))->wait(); });
-    }
-
-    Ticket all_reduce(const at::Tensor& tensor) override {
-        ROLL_CHECK(tensor.is_contiguous());
-        std::vector<at::Tensor> tensors{tensor};
         const Ticket ticket = issued_++;
-        reaching_peers(name_ + " all-reduce " + std::to_string(ticket),
-                       [&] { running_[ticket] = group_->allreduce(tensors); });
+        Running running{transfer, {}, {}};
+        reaching_peers(name_ + ' ' + text(transfer), [&] { running.work = start(running); });
+        if (transfer.kind == Transfer::Kind::Send)
+            sent_.push_back(std::move(running.work));
+        else
+            running_.emplace(ticket, std::move(running));
         return ticket;
     }
 
     void wait(Ticket ticket) override {
-        const c10::intrusive_ptr<c10d::Work> work = std::move(running_.extract(ticket).mapped());
-        reaching_peers(name_ + " all-reduce " + std::to_string(ticket), [&] { work->wait(); });
+        const Running running = std::move(running_.extract(ticket).mapped());
+        reaching_peers(name_ + ' ' + text(running.transfer), [&] { running.work->wait(); });
+        if (running.parts.defined()) {
+            const at::Tensor out = running.transfer.out.view(-1);
+            out.copy_(running.parts[0]);
+            for (int rank = 1; rank < size_; ++rank) out.add_(running.parts[rank]);
+        }
     }
 
   private:
+    using Work = c10::intrusive_ptr<c10d::Work>;
+    struct Running {
+        Transfer transfer;
+        Work work;
+        at::Tensor parts;  // of a reduce-scatter: each rank's part of this rank's sum
+    };
+
+    Work start(Running& running) {
+        const Transfer& transfer = running.transfer;
+        const int site = static_cast<int>(transfer.tag.site);
+        std::vector<at::Tensor> in{transfer.in}, out{transfer.out};
+        switch (transfer.kind) {
+            case Transfer::Kind::AllReduce: {
+                c10d::AllreduceOptions options;
+                if (transfer.reduce == Reduce::Max) options.reduceOp = c10d::ReduceOp::MAX;
+                return group_->allreduce(out, options);
+            }
+            case Transfer::Kind::AllGather: {
+                at::Tensor all = out[0].view({size_, -1}), own = in[0].view({1, -1});
+                return group_->_allgather_base(all, own);
+            }
+            case Transfer::Kind::ReduceScatter: {
+                // Gloo in LibTorch has no reduce-scatter: its own is a whole all-reduce. Each rank
+                // sends its parts to their owners, which add them in the order of the ranks.
+                at::Tensor parts = in[0].view({size_, -1});
+                running.parts = at::empty_like(parts);
+                std::vector<std::int64_t> equal;
+                return group_->alltoall_base(running.parts, parts, equal, equal);
+            }
+            case Transfer::Kind::Broadcast: {
+                c10d::BroadcastOptions options;
+                options.rootRank = transfer.peer;
+                return group_->broadcast(out, options);
+            }
+            case Transfer::Kind::Send: return group_->send(in, transfer.peer, site);
+            case Transfer::Kind::Receive: return group_->recv(out, transfer.peer, site);
+        }
+        return {};
+    }
+
     const std::string name_;
     const c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
     const int rank_, size_;
     Ticket issued_ = 0;
-    std::map<Ticket, c10::intrusive_ptr<c10d::Work>> running_;
-    // keeps the tensors alive until they are sent
-    std::deque<c10::intrusive_ptr<c10d::Work>> sent_;
+    std::map<Ticket, Running> running_;
+    std::deque<Work> sent_;  // keeps the tensors alive until they are sent
 };
 
 c10::intrusive_ptr<c10d::Store> serve_store(const FabricOptions& options) {
@@ -125,9 +158,9 @@ GroupPlace GlooFabric::place(const std::string& name, const std::vector<int>& ra
     const int rank = static_cast<int>(place - ranks.begin());
     const auto store = c10::make_intrusive<c10d::PrefixStore>(name, store_->store);
     return {name, rank, static_cast<int>(ranks.size()), options_.collective_timeout,
-            [store, rank](const std::string& key, const std::vector<std::uint8_t>& given) {
+            [store](const std::string& key, const std::vector<std::uint8_t>& given) {
                 return reaching_peers("the store of rank 0", [&] {
-                    if (rank > 0) return store->get(key);
+                    if (given.empty()) return store->get(key);
                     store->set(key, given);
                     return given;
                 });

@@ -33,11 +33,11 @@ struct GroupPlace {
     std::string name;
     int rank = 0, size = 1;
     std::chrono::milliseconds timeout{};
-    // Returns the bytes that the group's first rank passed as `given`, exchanged through the store
-    // under `name`. Every rank of the group must call it.
+    // Publishes `given` in the store under `name` and returns it. If `given` is empty, returns what
+    // another rank of the group published; waits for it.
     std::function<std::vector<std::uint8_t>(const std::string& name,
                                             const std::vector<std::uint8_t>& given)>
-        from_first;
+        exchange;
 };
 
 class GlooFabric {

@@ -22,8 +22,8 @@ class LocalGroup {
 
   private:
     friend class LocalCommunicator;
-    struct Reduction {
-        std::vector<at::Tensor> parts;  // tensor of each rank, kept until all ranks have arrived
+    struct Collective {
+        std::vector<Transfer> parts;  // of each rank, kept until all ranks have arrived
         int missing = 0;
         int unread = 0;  // number of ranks that have not yet waited for the result
     };
@@ -31,9 +31,9 @@ class LocalGroup {
     const int size_;
     std::mutex mutex_;
     std::condition_variable changed_;
-    std::map<std::tuple<int, int, Channel>, std::deque<at::Tensor>> channels_;
-    // reductions by ticket; all ranks get the same ticket for the same reduction
-    std::map<Communicator::Ticket, Reduction> reductions_;
+    std::map<std::tuple<int, int, Site>, std::deque<at::Tensor>> messages_;  // from, to, site
+    // by ticket; all ranks get the same ticket for the same collective
+    std::map<Communicator::Ticket, Collective> collectives_;
     std::vector<Communicator::Ticket> issued_;  // next ticket of each rank
     std::vector<bool> left_;                    // by rank: true if it has left the group
 };
@@ -49,14 +49,17 @@ class LocalCommunicator final : public Communicator {
 
     int rank() const override { return rank_; }
     int size() const override { return group_.size_; }
-    void send(const at::Tensor& tensor, int to, Channel channel) override;
-    void recv(at::Tensor& tensor, int from, Channel channel) override;
-    Ticket all_reduce(const at::Tensor& tensor) override;
+    Ticket issue(const Transfer& transfer) override;
     void wait(Ticket ticket) override;
 
   private:
+    void await_message(const Transfer& receive);
+    void await_ranks(Ticket ticket);
+
     LocalGroup& group_;
     int rank_;
+    Ticket receives_ = -1;                  // the next receive's ticket; they count down
+    std::map<Ticket, Transfer> receiving_;  // by ticket
 };
 
 }  // namespace roll::train

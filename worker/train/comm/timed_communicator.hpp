@@ -17,26 +17,15 @@ class TimedCommunicator : public Communicator {
 
     int rank() const override { return inner_->rank(); }
     int size() const override { return inner_->size(); }
-    void send(const at::Tensor& tensor, int to, Channel channel) override {
-        inner_->send(tensor, to, channel);
-    }
-    void recv(at::Tensor& tensor, int from, Channel channel) override {
-        const auto start = Clock::now();
-        inner_->recv(tensor, from, channel);
-        add(start);
-    }
-    Ticket all_reduce(const at::Tensor& tensor) override { return inner_->all_reduce(tensor); }
+    Ticket issue(const Transfer& transfer) override { return inner_->issue(transfer); }
     void wait(Ticket ticket) override {
         const auto start = Clock::now();
         inner_->wait(ticket);
-        add(start);
+        waited_ += std::chrono::duration<double>(Clock::now() - start).count();
     }
 
   private:
     using Clock = std::chrono::steady_clock;
-    void add(Clock::time_point start) {
-        waited_ += std::chrono::duration<double>(Clock::now() - start).count();
-    }
 
     std::unique_ptr<Communicator> inner_;
     double& waited_;

@@ -43,8 +43,8 @@ Bad bad_value(TrainStep& step, bool from_the_back,
         names.push_back(name_of(chunk.parameters()));
         if (!names.back().empty()) bad_S[(std::ssize(names) - 1) * pp.size() + pp.rank()] = 1;
     }
-    sum_over(pp, bad_S);
-    if (step.groups().tp != nullptr) sum_over(*step.groups().tp, bad_S);
+    sum_over(pp, bad_S, {Site::NotFinite});
+    if (step.groups().tp != nullptr) sum_over(*step.groups().tp, bad_S, {Site::NotFinite});
     bad_S.clamp_max_(1);
     if (bad_S.sum().item<double>() == 0) return {};
     const std::int64_t last = bad_S.numel() - 1;
@@ -61,7 +61,7 @@ std::string told_by(int teller, const std::string& text, Communicator& world) {
     const at::Tensor letters = at::zeros({kSentenceMax}, at::kDouble);
     for (std::size_t i = 0; world.rank() == teller && i < text.size() && i < kSentenceMax; ++i)
         letters[static_cast<std::int64_t>(i)] = static_cast<double>(text[i]);
-    sum_over(world, letters);
+    broadcast_from(teller, world, letters, {Site::NotFinite});
     std::string told;
     const auto* letter = letters.const_data_ptr<double>();
     for (std::int64_t i = 0; i < kSentenceMax && letter[i] != 0; ++i)
@@ -92,7 +92,7 @@ std::vector<std::int64_t> everyones(const std::vector<std::int64_t>& own, const 
     const std::int64_t first = place.samples;
     const at::Tensor at_fault_S = at::zeros({place.spec.global_batch_size}, at::kDouble);
     for (const std::int64_t sample : own) at_fault_S[sample - first] = 1;
-    sum_over(world, at_fault_S);
+    sum_over(world, at_fault_S, {Site::NotFinite});
     std::vector<std::int64_t> samples;
     for (std::int64_t i = 0; i < at_fault_S.numel(); ++i)
         if (at_fault_S[i].item<double>() > 0) samples.push_back(first + i);
@@ -139,7 +139,7 @@ BadStep find_bad_step(TrainStep& step, std::span<const Microbatch> batch, const 
     const auto found = find_not_finite(step, batch);
     const at::Tensor found_R = at::zeros({world.size()}, at::kDouble);
     if (found && !found->what.empty()) found_R[world.rank()] = 1;
-    sum_over(world, found_R);
+    sum_over(world, found_R, {Site::NotFinite});
     const bool somebodys = found_R.sum().item<double>() > 0;
     BadStep bad;
     bad.rank = static_cast<int>(found_R.argmax().item<std::int64_t>());

@@ -50,7 +50,7 @@ Trainer::Agreed Trainer::agree() {
     const bool asked = saver_ && saver_->is_asked() && saver_->last_step() != state_.step;
     if (asked || (saver_ && saver_->is_due_again())) votes[2] = 1;
     if (std::exchange(peak_beaten_, false)) votes[3] = 1;
-    sum_over(*world_, votes);
+    sum_over(*world_, votes, {Site::Agreement});
     const auto voted = [&](int vote) { return votes[vote].item<double>() > 0; };
     return {voted(0), !voted(1), voted(2), voted(3)};
 }
@@ -114,7 +114,7 @@ bool Trainer::await_space() {
         if (saver_) saver_->finish();
         const at::Tensor waits = at::zeros({}, at::kDouble);
         if (saver_ && saver_->is_put_off() && Clock::now() < deadline) waits.fill_(1);
-        sum_over(*world_, waits);
+        sum_over(*world_, waits, {Site::Agreement});
         if (waits.item<double>() == 0) return true;
         const Agreed agreed = agree();
         if (agreed.stop) {
@@ -166,7 +166,7 @@ plan::FlopsPerToken Trainer::flops_of(std::span<const Microbatch> batch) {
     const plan::FlopsPerToken mine =
         plan::flops_per_token(model_.config, piece_lengths(batch), frozen_factors_);
     const at::Tensor sums = at::tensor({mine.causal, mine.full}, at::kDouble) / world_->size();
-    sum_over(*world_, sums);
+    sum_over(*world_, sums, {Site::Agreement});
     return {sums[0].item<double>(), sums[1].item<double>()};
 }
 
@@ -188,7 +188,7 @@ void Trainer::find_peak() {
         told ? spec_.peak_tflops * 1e12
              : measure_peak_flops(step_->chunks().front().parameters().flat_weight.options());
     const at::Tensor all = at::full({}, mine, at::kDouble);
-    sum_over(*world_, all);
+    sum_over(*world_, all, {Site::Agreement});
     peak_flops_ = std::max(peak_flops_, all.item<double>());
 }
 
@@ -264,7 +264,7 @@ void Trainer::not_finite(const StepResult& result, std::span<const Microbatch> b
 std::string Trainer::prepare_rewind(const BadStep& bad) {
     const at::Tensor begin = at::zeros({}, at::kDouble);
     if (writes()) begin.fill_(static_cast<double>(history_.rise().value_or(0)));
-    sum_over(*world_, begin);
+    broadcast_from(0, *world_, begin, {Site::Agreement});
     const auto rise = static_cast<std::int64_t>(begin.item<double>());
     std::vector<std::int64_t> samples = bad.samples;
     if (rise > 0) {
@@ -367,8 +367,8 @@ void Trainer::save(Save when) {
         metrics_->sync();
         if (saver_->has_room(state_.step)) saves.fill_(1);
     }
-    sum_over(*tp_, saves);
-    sum_over(*pp_, saves);
+    broadcast_from(0, *tp_, saves, {Site::Agreement});
+    broadcast_from(0, *pp_, saves, {Site::Agreement});
     if (saves.item<double>() == 0) return;
     std::optional<Snapshot> snapshot = take_snapshot(*step_, state_, record_);
     if (saver_) saver_->save(*std::move(snapshot));

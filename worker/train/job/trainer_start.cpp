@@ -152,7 +152,7 @@ void Trainer::restore_newest() {
         else if (std::ranges::any_of(candidates, is_poisoned))
             chosen.fill_(-1);
     }
-    sum_over(*world_, chosen);
+    broadcast_from(0, *world_, chosen, {Site::Agreement});
     if (chosen.item<double>() < 0)
         throw RankFailure(
             writes() ? protocol::kExitDiverged : protocol::kExitPeerLost,

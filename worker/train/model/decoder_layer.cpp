@@ -25,7 +25,8 @@ at::Tensor Layer::weight(int place) const {
 }
 
 Linear Layer::linear(int weight, int bias, families::Split split) const {
-    return {parameters, first + weight, bias < 0 ? -1 : first + bias, split, tp};
+    return {parameters, first + weight,         bias < 0 ? -1 : first + bias, split,
+            tp,         static_cast<int>(index)};
 }
 
 at::Tensor Layer::norm(int place, const at::Tensor& x_MC, ops::RmsNormSaved& saved) const {

@@ -16,7 +16,7 @@ at::Tensor Linear::forward(const at::Tensor& x_MI, const ops::Place& place) cons
     if (!is_shared(families::Split::Row))
         return ops::linear(x_MI, parameters.weight[weight], bias_O(), place);
     at::Tensor y_MO = ops::linear(x_MI, parameters.weight[weight], {}, place);
-    sum_over(*tp, y_MO);
+    sum_over(*tp, y_MO, {Site::RowOutput, layer});
     return bias < 0 ? y_MO : y_MO.add_(bias_O());
 }
 
@@ -29,7 +29,7 @@ at::Tensor Linear::forward_add(const at::Tensor& residual_MO, const at::Tensor& 
 
 at::Tensor Linear::backward_input(const at::Tensor& dy_MO) const {
     at::Tensor dx_MI = ops::linear_backward_input(dy_MO, parameters.weight[weight]);
-    if (is_shared(families::Split::Column)) sum_over(*tp, dx_MI);
+    if (is_shared(families::Split::Column)) sum_over(*tp, dx_MI, {Site::ColumnInput, layer});
     return dx_MI;
 }
 

@@ -18,6 +18,7 @@ struct Linear {
     int bias = -1;  // index of the bias; -1: none
     families::Split split = families::Split::None;
     Communicator* tp = nullptr;  // the tensor-parallel group; null: the layer is not shared
+    int layer = -1;              // number of its decoder layer, for the tags of operations
 
     // Returns x_MI @ weight^T + bias.
     at::Tensor forward(const at::Tensor& x_MI, const ops::Place& place = {}) const;

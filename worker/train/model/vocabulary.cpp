@@ -27,7 +27,7 @@ at::Tensor Vocabulary::embedding(const at::Tensor& tokens_M, const at::Tensor& w
     const at::Tensor absent_M = has(tokens_M).logical_not_();
     at::Tensor x_MC = ops::embedding((tokens_M - begin_).masked_fill_(absent_M, 0), w_VC);
     x_MC.masked_fill_(absent_M.unsqueeze(1), 0);
-    sum_over(*tp_, x_MC);
+    sum_over(*tp_, x_MC, {Site::Embedding});
     return x_MC;
 }
 
@@ -43,12 +43,12 @@ ops::Head Vocabulary::head(const at::Tensor& w_VC, double soft_cap) const {
     if (tp_ == nullptr) return {w_VC, soft_cap};
     return {w_VC, soft_cap,
             ops::VocabularyShard{begin_, count_, [tp = tp_](const at::Tensor& own_R3) {
-                                     return gather_over(*tp, own_R3);
+                                     return gather_over(*tp, own_R3, {Site::Loss});
                                  }}};
 }
 
 void Vocabulary::sum_input_grad(const at::Tensor& dx_MC) const {
-    if (tp_ != nullptr) sum_over(*tp_, dx_MC);
+    if (tp_ != nullptr) sum_over(*tp_, dx_MC, {Site::HeadInput});
 }
 
 }  // namespace roll::train

@@ -11,13 +11,13 @@ struct Link {
     int stage;
     at::TensorOptions options;
 
-    at::Tensor receive(int from, Channel channel, at::IntArrayRef sizes) const {
-        at::Tensor tensor = at::empty(sizes, options);
-        pp.recv(tensor, from % pp.size(), channel);
+    at::Tensor receive(int from, at::IntArrayRef sizes, Tag tag) const {
+        const at::Tensor tensor = at::empty(sizes, options);
+        pp.wait(pp.receive(tensor, from % pp.size(), tag));
         return tensor;
     }
-    void send(const at::Tensor& tensor, int to, Channel channel) const {
-        pp.send(tensor, to % pp.size(), channel);
+    void send(const at::Tensor& tensor, int to, Tag tag) const {
+        pp.send(tensor, to % pp.size(), tag);
     }
 };
 
@@ -45,22 +45,31 @@ at::Tensor execute(std::span<const plan::Op> ops, std::span<RankChunk> chunks,
         const Link link = link_of(chunk, op.chunk, pp);
         const Microbatch& data = batch.microbatches[op.microbatch];
         const std::int64_t sizes_MC[] = {data.tokens_BT.numel(), chunk.config().hidden};
+        // `layer` is the first layer above the boundary that the message crosses
+        const auto tag = [&](Site site, std::int64_t layer) {
+            return Tag{site, static_cast<int>(layer), op.microbatch};
+        };
         at::Tensor in, out;
         switch (op.kind) {
             case plan::OpKind::Forward:
-                if (!part.pre) in = link.receive(link.stage - 1, Channel::Activation, sizes_MC);
+                if (!part.pre)
+                    in = link.receive(link.stage - 1, sizes_MC,
+                                      tag(Site::Activation, part.layer_begin));
                 out = batch.scales.empty() ? chunk.evaluate(data, in)
                                            : chunk.forward(op.microbatch, data, in,
                                                            batch.scales[op.microbatch], ready);
                 if (!part.post)
-                    link.send(out, link.stage + 1, Channel::Activation);
+                    link.send(out, link.stage + 1, tag(Site::Activation, part.layer_end));
                 else
                     loss_K[op.microbatch] = out;
                 break;
             case plan::OpKind::BackwardInput:
-                if (!part.post) in = link.receive(link.stage + 1, Channel::Gradient, sizes_MC);
+                if (!part.post)
+                    in =
+                        link.receive(link.stage + 1, sizes_MC, tag(Site::Gradient, part.layer_end));
                 out = chunk.backward_input(op.microbatch, in, when_weights(ops, i, part), ready);
-                if (!part.pre) link.send(out, link.stage - 1, Channel::Gradient);
+                if (!part.pre)
+                    link.send(out, link.stage - 1, tag(Site::Gradient, part.layer_begin));
                 break;
             case plan::OpKind::BackwardWeight: chunk.backward_weight(op.microbatch, ready); break;
         }

@@ -53,8 +53,9 @@ void GradBuckets::begin(int microbatches) {
 }
 
 // Sums the partial gradients of a complete bucket over the tensor-parallel ranks, in one reduction.
-void GradBuckets::sum_partial(const plan::Bucket& bucket) {
+void GradBuckets::sum_partial(int number) {
     if (tp_ == nullptr || tp_->size() == 1) return;
+    const plan::Bucket& bucket = buckets_[number];
     std::vector<at::Tensor> grads, flat;
     for (int i = bucket.parameter_begin; i < bucket.parameter_end; ++i) {
         if (!parameters_.specs[i].partial || parameters_.specs[i].frozen) continue;
@@ -63,7 +64,7 @@ void GradBuckets::sum_partial(const plan::Bucket& bucket) {
     }
     if (grads.empty()) return;
     const at::Tensor sum = at::cat(flat);
-    sum_over(*tp_, sum);
+    sum_over(*tp_, sum, {Site::PartialGrads, number});
     std::int64_t begin = 0;
     for (const at::Tensor& grad : grads) {
         grad.copy_(sum.narrow(0, begin, grad.numel()).view_as(grad));
@@ -74,10 +75,11 @@ void GradBuckets::sum_partial(const plan::Bucket& bucket) {
 void GradBuckets::ready(int parameter) {
     const int number = bucket_of_[parameter];
     if (--missing_[number] > 0) return;
-    sum_partial(buckets_[number]);
+    sum_partial(number);
     issued_(number);
     if (dp_.size() == 1) return;
-    for (const at::Tensor& part : sums_[number]) tickets_.push_back(dp_.all_reduce(part));
+    for (const at::Tensor& part : sums_[number])
+        tickets_.push_back(dp_.all_reduce(part, Reduce::Sum, {Site::Bucket, number}));
 }
 
 void GradBuckets::finish() {

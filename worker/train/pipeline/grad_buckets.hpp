@@ -33,7 +33,7 @@ class GradBuckets {
     const std::vector<plan::Bucket>& buckets() const { return buckets_; }
 
   private:
-    void sum_partial(const plan::Bucket& bucket);
+    void sum_partial(int number);
 
     const Parameters& parameters_;
     Communicator& dp_;

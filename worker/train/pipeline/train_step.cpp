@@ -50,7 +50,7 @@ std::vector<double> TrainStep::scales(std::span<const Microbatch> batch, std::in
         counts.push_back(data.targets_BT.ne(ops::kIgnored).sum().item<double>());
         total.add_(counts.back());
     }
-    sum_over(groups_.dp, total);
+    sum_over(groups_.dp, total, {Site::TokenCount});
     tokens = std::llround(total.item<double>());
     const double means = static_cast<double>(std::ssize(batch)) * groups_.dp.size();
     for (double& count : counts) {
@@ -72,7 +72,7 @@ void TrainStep::reduce_tied() {
         if (tied_ && pre != chunk.part().post && (pre || chunk.part().post))
             copies.push_back(pre ? grad.front() : grad.back());
     }
-    if (copies.size() == 1) sum_over(*groups_.tie, copies[0]);
+    if (copies.size() == 1) sum_over(*groups_.tie, copies[0], {Site::TiedGrad});
     if (copies.size() == 2) copies[1].copy_(copies[0].add_(copies[1]));
 }
 
@@ -87,7 +87,8 @@ bool TrainStep::is_counted(const ChunkSpec& part, std::size_t index,
 }
 
 // Returns a sum over the whole model's gradient. A tied embedding counts once, on the last stage.
-double TrainStep::over_model(const std::function<at::Tensor(const Parameters&)>& of_chunk,
+double TrainStep::over_model(Site site,
+                             const std::function<at::Tensor(const Parameters&)>& of_chunk,
                              const std::function<at::Tensor(const at::Tensor&)>& of_tensor) {
     at::Tensor sum = at::zeros({}, at::kDouble);
     const bool is_split = groups_.tp != nullptr && groups_.tp->size() > 1;
@@ -100,8 +101,8 @@ double TrainStep::over_model(const std::function<at::Tensor(const Parameters&)>&
         sum.add_(of_chunk(p));
         if (tied_ && chunk.part().pre && !chunk.part().post) sum.sub_(of_tensor(p.grad.front()));
     }
-    if (is_split) sum_over(*groups_.tp, sum);
-    sum_over(groups_.pp, sum);
+    if (is_split) sum_over(*groups_.tp, sum, {site});
+    sum_over(groups_.pp, sum, {site});
     return sum.item<double>();
 }
 
@@ -129,14 +130,14 @@ StepResult TrainStep::run(std::span<const Microbatch> batch, double lr) {
     const at::Tensor loss = execute(ops, chunks, {batch, scale}, groups_.pp, trace_).sum();
     for (GradBuckets& buckets : buckets_) buckets.finish();
     reduce_tied();
-    sum_over(groups_.pp, loss);
-    sum_over(groups_.dp, loss);
+    sum_over(groups_.pp, loss, {Site::LossSum});
+    sum_over(groups_.dp, loss, {Site::LossSum});
     result.loss = result.tokens > 0 ? loss.item<double>() : std::nan("");
-    result.grad_norm = std::sqrt(over_model(grad_square_sum, square_sum));
+    result.grad_norm = std::sqrt(over_model(Site::GradNorm, grad_square_sum, square_sum));
     result.updated = std::isfinite(result.loss) && std::isfinite(result.grad_norm);
     if (!result.updated) return result;
     if (options_.count_zeros)
-        result.grad_zeros = std::llround(over_model(grad_zero_count, zero_count));
+        result.grad_zeros = std::llround(over_model(Site::GradZeros, grad_zero_count, zero_count));
     if (const double clip = options_.clip_grad; clip > 0)  // clips like Megatron and torch
         result.clip_factor = std::min(1.0, clip / (result.grad_norm + 1e-6));
     for (AdamW& optimizer : optimizers_) optimizer.step(lr, result.clip_factor);
@@ -151,10 +152,11 @@ LossSum TrainStep::evaluate(std::span<const Microbatch> batch) {
     const at::Tensor loss_K =
         execute(plan::forward_only(schedule_.vp, static_cast<int>(batch.size())), chunks, {batch},
                 groups_.pp, dropped);
-    sum_over(groups_.pp, loss_K);  // the losses are 0 on all stages but the last
+    sum_over(groups_.pp, loss_K,
+             {Site::Evaluation});  // the losses are 0 on all stages but the last
     for (std::int64_t i = 0; i < loss_K.numel(); ++i) sums_S[0] += loss_K[i];
     for (const Microbatch& data : batch) sums_S[1] += data.targets_BT.ne(ops::kIgnored).sum();
-    sum_over(groups_.dp, sums_S);
+    sum_over(groups_.dp, sums_S, {Site::Evaluation});
     return {sums_S[0].item<double>(), std::llround(sums_S[1].item<double>())};
 }
 
@@ -168,7 +170,7 @@ double TrainStep::replay(const Microbatch& data) {
     StepTrace dropped;
     const at::Tensor loss_K = execute(one.ranks[groups_.pp.rank()], chunks,
                                       {{&data, 1}, {&scale, 1}}, groups_.pp, dropped);
-    sum_over(groups_.pp, loss_K);
+    sum_over(groups_.pp, loss_K, {Site::NotFinite});
     return loss_K.item<double>();
 }
 

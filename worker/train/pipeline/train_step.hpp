@@ -94,7 +94,7 @@ class TrainStep {
     std::vector<RankChunk> alone();
     void reduce_tied();
     bool is_counted(const ChunkSpec& part, std::size_t index, const ParameterSpec& spec) const;
-    double over_model(const std::function<at::Tensor(const Parameters&)>& of_chunk,
+    double over_model(Site site, const std::function<at::Tensor(const Parameters&)>& of_chunk,
                       const std::function<at::Tensor(const at::Tensor&)>& of_tensor);
 
     const plan::PipelineSchedule& schedule_;

@@ -37,7 +37,7 @@ namespace {
 // Writes the whole tensors to `to` on every rank of the group. The parts are disjoint, so their sum
 // with zeros elsewhere is exact.
 void join_parts(const ParameterSpec& own, Communicator* tp, at::ScalarType type,
-                std::span<const at::Tensor> to, const CopyTensors& copy) {
+                std::span<const at::Tensor> to, Tag tag, const CopyTensors& copy) {
     if (own.parts.empty()) return copy(to);
     std::vector<at::Tensor> parts;
     for (std::size_t i = 0; i < to.size(); ++i) parts.push_back(at::empty(own.sizes, type));
@@ -45,7 +45,7 @@ void join_parts(const ParameterSpec& own, Communicator* tp, at::ScalarType type,
     for (std::size_t i = 0; i < to.size(); ++i) {
         to[i].zero_();
         copy_to_whole(own, parts[i], to[i]);
-        sum_over(*tp, to[i]);
+        sum_over(*tp, to[i], tag);
     }
 }
 
@@ -54,31 +54,32 @@ void join_parts(const ParameterSpec& own, Communicator* tp, at::ScalarType type,
 void copy_to_first(const WholeParameter& parameter, Communicator& pp, Communicator* tp,
                    at::ScalarType type, std::span<const at::Tensor> to, const CopyTensors& copy) {
     const int holder = parameter.rank;
+    const Tag tag{Site::Weights, static_cast<int>(parameter.index)};
     const bool is_first_of_tp = tp == nullptr || tp->rank() == 0;
     const auto joined = [&] {
         std::vector<at::Tensor> buffers;
         for (std::size_t i = 0; i < to.size(); ++i)
             buffers.push_back(at::empty(parameter.spec.sizes, type));
-        join_parts(parameter.own, tp, type, buffers, copy);
+        join_parts(parameter.own, tp, type, buffers, tag, copy);
         return buffers;
     };
     if (!is_first_of_tp) {
         if (pp.rank() == holder) joined();
         return;
     }
-    if (pp.rank() == 0 && holder == 0) return join_parts(parameter.own, tp, type, to, copy);
+    if (pp.rank() == 0 && holder == 0) return join_parts(parameter.own, tp, type, to, tag, copy);
     // The first stage answers each parameter, so that the holder has buffers for one at a time.
     at::Tensor answer = at::zeros({1});
     if (pp.rank() == 0) {
         for (at::Tensor one : to) {
             at::Tensor received = at::empty(parameter.spec.sizes, type);
-            pp.recv(received, holder, Channel::Activation);
+            pp.wait(pp.receive(received, holder, tag));
             one.copy_(received);
         }
-        pp.send(answer, holder, Channel::Gradient);
+        pp.send(answer, holder, tag);
     } else if (pp.rank() == holder) {
-        for (const at::Tensor& one : joined()) pp.send(one, 0, Channel::Activation);
-        pp.recv(answer, 0, Channel::Gradient);
+        for (const at::Tensor& one : joined()) pp.send(one, 0, tag);
+        pp.wait(pp.receive(answer, 0, tag));
     }
 }
 

@@ -65,10 +65,10 @@ void write_left_out(const fs::path& output, const checkpoint::State& state) {
 void share(std::vector<std::int64_t>& samples, Communicator& world) {
     const at::Tensor size = at::zeros({}, at::kDouble);
     if (world.rank() == 0) size.fill_(std::ssize(samples));
-    sum_over(world, size);
+    broadcast_from(0, world, size, {Site::Agreement});
     const at::Tensor all = at::zeros({size.item<std::int64_t>()}, at::kDouble);
     if (world.rank() == 0) std::copy(samples.begin(), samples.end(), all.data_ptr<double>());
-    sum_over(world, all);
+    broadcast_from(0, world, all, {Site::Agreement});
     const auto* first = all.const_data_ptr<double>();
     samples.assign(first, first + all.numel());
 }

@@ -23,26 +23,15 @@ at::Tensor ranks_part(int rank, std::int64_t size) {
     return at::arange(size, at::kDouble) * (rank + 1) + rank;
 }
 
-// Runs the checks for every kind of group, as one rank of it.
-bool speaks_rightly(Communicator& group) {
-    const int next = (group.rank() + 1) % group.size(),
-              last = (group.rank() + group.size() - 1) % group.size();
+// Returns true if the sums of three tensors that are in flight at once are right.
+bool sums_rightly(Communicator& group) {
     std::vector<at::Tensor> sums;
     std::vector<Communicator::Ticket> tickets;
     for (const std::int64_t size : {1, 7, 100'003}) {
         sums.push_back(ranks_part(group.rank(), size));
-        tickets.push_back(group.all_reduce(sums.back()));
+        tickets.push_back(group.all_reduce(sums.back(), Reduce::Sum, {Site::Bucket}));
     }
-    group.send(ranks_part(group.rank(), 3), next, Channel::Activation);
-    group.send(ranks_part(group.rank(), 5), next, Channel::Gradient);
-    group.send(ranks_part(group.rank() + 7, 3), next, Channel::Activation);
-    at::Tensor gradient = at::empty({5}, at::kDouble), first = at::empty({3}, at::kDouble),
-               second = at::empty({3}, at::kDouble);
-    group.recv(gradient, last, Channel::Gradient);
-    group.recv(first, last, Channel::Activation);
-    group.recv(second, last, Channel::Activation);
-    bool right = gradient.equal(ranks_part(last, 5)) && first.equal(ranks_part(last, 3)) &&
-                 second.equal(ranks_part(last + 7, 3));
+    bool right = true;
     for (std::size_t i = 0; i < sums.size(); ++i) {
         group.wait(tickets[i]);
         at::Tensor expected = at::zeros_like(sums[i]);
@@ -50,31 +39,90 @@ bool speaks_rightly(Communicator& group) {
             expected += ranks_part(rank, sums[i].numel());
         right = right && sums[i].equal(expected);
     }
+    return right;
+}
+
+// Returns true if messages of two sites between neighbours arrive in order.
+bool passes_messages_on(Communicator& group) {
+    const int next = (group.rank() + 1) % group.size(),
+              last = (group.rank() + group.size() - 1) % group.size();
+    group.send(ranks_part(group.rank(), 3), next, {Site::Activation, 1});
+    group.send(ranks_part(group.rank(), 5), next, {Site::Gradient, 1});
+    group.send(ranks_part(group.rank() + 7, 3), next, {Site::Activation, 2});
+    const at::Tensor gradient = at::empty({5}, at::kDouble), first = at::empty({3}, at::kDouble),
+                     second = at::empty({3}, at::kDouble);
+    const auto late = group.receive(gradient, last, {Site::Gradient, 1});
+    group.wait(group.receive(first, last, {Site::Activation, 1}));
+    group.wait(group.receive(second, last, {Site::Activation, 2}));
+    group.wait(late);
+    return gradient.equal(ranks_part(last, 5)) && first.equal(ranks_part(last, 3)) &&
+           second.equal(ranks_part(last + 7, 3));
+}
+
+// Returns true if the collectives other than a sum are right, in each type that a job trains in.
+bool gathers_and_scatters(Communicator& group, at::ScalarType type) {
+    const int ranks = group.size(), rank = group.rank();
+    const auto part = [&](int of, std::int64_t rows) {
+        return ranks_part(of, rows * 2).view({rows, 2}).to(type);
+    };
+    const at::Tensor all = at::empty({ranks * 3, 2}, type), own = at::empty({3, 2}, type);
+    const at::Tensor largest = part(rank, 3).neg(), told = part(rank, 3);
+    const auto gather = group.all_gather(all, part(rank, 3), {Site::Weights, 1});
+    const auto scatter = group.reduce_scatter(own, part(rank, ranks * 3), {Site::Bucket, 2});
+    const auto max = group.all_reduce(largest, Reduce::Max, {Site::GradNorm});
+    const auto tell = group.broadcast(told, ranks - 1, {Site::Agreement});
+    for (const auto ticket : {tell, scatter, max, gather}) group.wait(ticket);
+    at::Tensor sum = part(0, ranks * 3);
+    std::vector<at::Tensor> parts;
+    for (int of = 0; of < ranks; ++of) parts.push_back(part(of, 3));
+    for (int of = 1; of < ranks; ++of) sum += part(of, ranks * 3);
+    return all.equal(at::cat(parts)) && own.equal(sum.narrow(0, rank * 3, 3)) &&
+           largest.equal(part(0, 3).neg()) && told.equal(part(ranks - 1, 3)) &&
+           gather_over(group, part(rank, 3), {Site::Loss}).equal(at::stack(parts));
+}
+
+// Runs the checks for every kind of group, as one rank of it.
+bool speaks_rightly(Communicator& group) {
+    const bool right = sums_rightly(group) && passes_messages_on(group) &&
+                       gathers_and_scatters(group, at::kDouble) &&
+                       gathers_and_scatters(group, at::kFloat) &&
+                       gathers_and_scatters(group, at::kBFloat16);
     barrier(group);
     return right;
 }
 
-TEST(LocalGroup, SumsAndPassesMessagesOn) {
-    LocalGroup group(3);
-    std::vector<std::thread> ranks;
-    std::atomic<int> right = 0;
-    for (int rank = 0; rank < 3; ++rank) {
-        ranks.emplace_back([&, rank] {
-            LocalCommunicator self(group, rank);
-            right += speaks_rightly(self);
-        });
+// The ranks are threads of their own, because the Gloo tests below fork the main thread.
+TEST(LocalGroup, SpeaksRightly) {
+    for (const int size : {1, 3}) {
+        LocalGroup group(size);
+        std::vector<std::thread> ranks;
+        std::atomic<int> right = 0;
+        for (int rank = 0; rank < size; ++rank) {
+            ranks.emplace_back([&, rank] {
+                LocalCommunicator self(group, rank);
+                right += speaks_rightly(self);
+            });
+        }
+        for (std::thread& rank : ranks) rank.join();
+        EXPECT_EQ(right, size);
     }
-    for (std::thread& rank : ranks) rank.join();
-    EXPECT_EQ(right, 3);
 }
 
 TEST(LocalGroup, TellsWhoWaitsThatARankHasLeft) {
     LocalGroup group(2);
     LocalCommunicator stays(group, 0);
     { const LocalCommunicator leaves(group, 1); }
-    EXPECT_THROW(sum_over(stays, at::ones({3})), PeerLost);
-    at::Tensor message = at::empty({3});
-    EXPECT_THROW(stays.recv(message, 1, Channel::Activation), PeerLost);
+    EXPECT_THROW(sum_over(stays, at::ones({3}), {Site::LossSum}), PeerLost);
+    const auto ticket = stays.receive(at::empty({3}), 1, {Site::Activation});
+    EXPECT_THROW(stays.wait(ticket), PeerLost);
+}
+
+TEST(Transfer, IsToldByItsKindAndTag) {
+    const at::Tensor tensor = at::ones({1});
+    EXPECT_EQ(text({Transfer::Kind::AllReduce, {Site::RowOutput, 3, 1}, tensor, tensor}),
+              "all-reduce of row output, layer 3, micro-batch 1");
+    EXPECT_EQ(text({Transfer::Kind::Send, {Site::Weights, 0}, tensor, {}}),
+              "send of weights, parameter 0");
 }
 
 FabricOptions fabric_options(const TemporaryFolder& folder, int rank) {
@@ -86,7 +134,7 @@ FabricOptions fabric_options(const TemporaryFolder& folder, int rank) {
             .collective_timeout = std::chrono::seconds(120)};
 }
 
-TEST(Gloo, SumsAndPassesMessagesOn) {
+TEST(Gloo, SpeaksRightly) {
     const TemporaryFolder folder;
     const std::vector<int> statuses = run_processes(3, [&](int rank) {
         GlooFabric fabric(fabric_options(folder, rank));

@@ -78,15 +78,9 @@ class CountingCommunicator final : public Communicator {
     CountingCommunicator(Communicator& inner, std::size_t& bytes) : inner_(inner), bytes_(bytes) {}
     int rank() const override { return inner_.rank(); }
     int size() const override { return inner_.size(); }
-    void send(const at::Tensor& tensor, int to, Channel channel) override {
-        inner_.send(tensor, to, channel);
-    }
-    void recv(at::Tensor& tensor, int from, Channel channel) override {
-        inner_.recv(tensor, from, channel);
-    }
-    Ticket all_reduce(const at::Tensor& tensor) override {
-        bytes_ += tensor.nbytes();
-        return inner_.all_reduce(tensor);
+    Ticket issue(const Transfer& transfer) override {
+        if (transfer.kind == Transfer::Kind::AllReduce) bytes_ += transfer.in.nbytes();
+        return inner_.issue(transfer);
     }
     void wait(Ticket ticket) override { inner_.wait(ticket); }
 
@@ -276,10 +270,8 @@ class NotingNetwork final : public Communicator {
   public:
     int rank() const override { return 0; }
     int size() const override { return 2; }
-    void send(const at::Tensor&, int, Channel) override {}
-    void recv(at::Tensor&, int, Channel) override {}
-    Ticket all_reduce(const at::Tensor& tensor) override {
-        of_gradients_.push_back(tensor.numel() > 1);
+    Ticket issue(const Transfer& transfer) override {
+        of_gradients_.push_back(transfer.tag.site == Site::Bucket);
         return static_cast<Ticket>(of_gradients_.size()) - 1;
     }
     void wait(Ticket ticket) override {

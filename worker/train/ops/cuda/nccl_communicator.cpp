@@ -1,11 +1,13 @@
 #include "worker/train/ops/cuda/nccl_communicator.hpp"
 
 #include <cstring>
+#include <set>
 #include <thread>
 #include <utility>
 
 #include <ATen/ATen.h>
 #include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAFunctions.h>
 
 #include "common/check.hpp"
 
@@ -26,6 +28,11 @@ ncclDataType_t type_of(const at::Tensor& tensor) {
     }
 }
 
+at::Tensor on_device(const at::Tensor& tensor) {
+    const at::Device device(at::kCUDA, c10::cuda::current_device());
+    return tensor.defined() ? tensor.to(device).contiguous() : tensor;
+}
+
 std::string reason(ncclResult_t result) {
     return std::string(ncclGetErrorString(result)) + " " + ncclGetLastError(nullptr);
 }
@@ -33,33 +40,33 @@ std::string reason(ncclResult_t result) {
 }  // namespace
 
 NcclCommunicator::NcclCommunicator(GroupPlace place) : place_(std::move(place)) {
-    reductions_ = connect("reductions");
+    collectives_ = connect("collectives", place_.rank, place_.size);
 }
 
 NcclCommunicator::~NcclCommunicator() {
-    if (reductions_.comm != nullptr) ncclCommAbort(reductions_.comm);
-    for (const auto& line : channels_)
-        if (line && line->comm != nullptr) ncclCommAbort(line->comm);
+    if (collectives_.comm != nullptr) ncclCommAbort(collectives_.comm);
+    for (const auto& [name, link] : links_)
+        if (link.comm != nullptr) ncclCommAbort(link.comm);
 }
 
-// Connects all ranks of the group. The call is non-blocking, so that PeerLost can be thrown if a
-// rank never connects.
-NcclCommunicator::Line NcclCommunicator::connect(const std::string& name) {
+// Connects `size` ranks, of which this one is number `rank`. The call is non-blocking, so that
+// PeerLost can be thrown if a rank never connects.
+NcclCommunicator::Line NcclCommunicator::connect(const std::string& name, int rank, int size) {
     ncclUniqueId id;
-    std::vector<std::uint8_t> bytes(sizeof id);
-    if (place_.rank == 0) {
+    std::vector<std::uint8_t> bytes;
+    if (rank == 0) {
         const ncclResult_t result = ncclGetUniqueId(&id);
         if (result != ncclSuccess) lose("connecting " + name, reason(result));
+        bytes.resize(sizeof id);
         std::memcpy(bytes.data(), &id, sizeof id);
     }
-    bytes = place_.from_first(name, bytes);
+    bytes = place_.exchange(name, bytes);
     ROLL_CHECK(bytes.size() == sizeof id);
     std::memcpy(&id, bytes.data(), sizeof id);
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     Line line{nullptr, c10::cuda::getStreamFromPool(/*isHighPriority=*/true)};
-    const ncclResult_t result =
-        ncclCommInitRankConfig(&line.comm, place_.size, id, place_.rank, &config);
+    const ncclResult_t result = ncclCommInitRankConfig(&line.comm, size, id, rank, &config);
     try {
         settle(line, "connecting " + name, result);
     } catch (const PeerLost&) {
@@ -69,11 +76,32 @@ NcclCommunicator::Line NcclCommunicator::connect(const std::string& name) {
     return line;
 }
 
-NcclCommunicator::Line& NcclCommunicator::line(Channel channel) {
-    const int number = static_cast<int>(channel);
-    std::optional<Line>& line = channels_[static_cast<std::size_t>(number)];
-    if (!line) line = connect("channel " + std::to_string(number));
-    return *line;
+void NcclCommunicator::connect_link(const LinkName& name) {
+    const auto& [from, to, site] = name;
+    if (links_.contains(name) || (from != rank() && to != rank())) return;
+    const std::string key = "link " + std::to_string(from) + " " + std::to_string(to) + " " +
+                            std::to_string(static_cast<int>(site));
+    links_.emplace(name, connect(key, to == rank() ? 1 : 0, 2));
+}
+
+// Returns the line of an operation, and connects it at first. All ranks connect the links between
+// neighbours in one order, so that no two ranks wait for each other on different links.
+NcclCommunicator::Line& NcclCommunicator::line_of(const Transfer& transfer) {
+    if (transfer.is_collective()) return collectives_;
+    if (!std::exchange(has_neighbours_, true)) {
+        std::set<LinkName> links;
+        for (int from = 0; from < size(); ++from) {
+            const int to = (from + 1) % size();
+            for (const Site site : {Site::Activation, Site::Gradient})
+                links.insert({{from, to, site}, {to, from, site}});
+        }
+        for (const LinkName& link : links) connect_link(link);
+    }
+    const bool sends = transfer.kind == Transfer::Kind::Send;
+    const LinkName name{sends ? rank() : transfer.peer, sends ? transfer.peer : rank(),
+                        transfer.tag.site};
+    connect_link(name);
+    return links_.at(name);
 }
 
 // Waits until NCCL has completed a call that returned `result`. A non-blocking communicator may
@@ -90,29 +118,77 @@ void NcclCommunicator::settle(const Line& line, const std::string& what, ncclRes
 }
 
 void NcclCommunicator::lose(const std::string& what, const std::string& why) {
-    if (reductions_.comm != nullptr) ncclCommAbort(std::exchange(reductions_.comm, nullptr));
-    for (auto& line : channels_)
-        if (line && line->comm != nullptr) ncclCommAbort(std::exchange(line->comm, nullptr));
+    if (collectives_.comm != nullptr) ncclCommAbort(std::exchange(collectives_.comm, nullptr));
+    for (auto& [name, link] : links_)
+        if (link.comm != nullptr) ncclCommAbort(std::exchange(link.comm, nullptr));
     throw PeerLost(place_.name + " " + what + ": " + why);
 }
 
-// Enqueues call(tensor on the device, stream) behind the work that is on the current stream now.
-template <class Call>
-NcclCommunicator::Running NcclCommunicator::issue(Line& line, const std::string& what,
-                                                  const at::Tensor& tensor, const Call& call) {
+ncclResult_t NcclCommunicator::start(const Transfer& transfer, const Running& running,
+                                     const Line& line) {
+    const at::Tensor &in = running.in, &out = running.out;
+    const auto count = [](const at::Tensor& x) { return static_cast<std::size_t>(x.numel()); };
+    const ncclDataType_t type = type_of(in.defined() ? in : out);
+    const ncclRedOp_t reduce = transfer.reduce == Reduce::Sum ? ncclSum : ncclMax;
+    cudaStream_t stream = line.stream->stream();
+    switch (transfer.kind) {
+        case Transfer::Kind::AllReduce:
+            return ncclAllReduce(in.const_data_ptr(), out.data_ptr(), count(in), type, reduce,
+                                 line.comm, stream);
+        case Transfer::Kind::AllGather:
+            return ncclAllGather(in.const_data_ptr(), out.data_ptr(), count(in), type, line.comm,
+                                 stream);
+        case Transfer::Kind::ReduceScatter:
+            return ncclReduceScatter(in.const_data_ptr(), out.data_ptr(), count(out), type, reduce,
+                                     line.comm, stream);
+        case Transfer::Kind::Broadcast:
+            return ncclBroadcast(in.const_data_ptr(), out.data_ptr(), count(in), type,
+                                 transfer.peer, line.comm, stream);
+        case Transfer::Kind::Send:  // the receiver is rank 1 of the link
+            return ncclSend(in.const_data_ptr(), count(in), type, 1, line.comm, stream);
+        case Transfer::Kind::Receive:
+            return ncclRecv(out.data_ptr(), count(out), type, 0, line.comm, stream);
+    }
+    return ncclInvalidArgument;
+}
+
+// Enqueues the transfer behind the work that is on the current stream now.
+Communicator::Ticket NcclCommunicator::issue(const Transfer& transfer) {
+    while (!sent_.empty() && cudaEventQuery(sent_.front().done) == cudaSuccess) {
+        C10_CUDA_CHECK(cudaEventDestroy(sent_.front().done));
+        sent_.pop_front();
+    }
+    const std::string what = text(transfer);
+    Line& line = line_of(transfer);
     if (line.comm == nullptr) lose(what, "the group of ranks no longer exists");
-    const c10::cuda::CUDAStream current = c10::cuda::getCurrentCUDAStream();
-    const at::Device device(at::kCUDA, current.device_index());
-    Running running{what, tensor, tensor.to(device).contiguous()};
+    Running running{what, on_device(transfer.in), {}, transfer.out};
+    running.out = transfer.out.is_same(transfer.in) ? running.in : on_device(transfer.out);
     cudaEvent_t before = nullptr;
     C10_CUDA_CHECK(cudaEventCreateWithFlags(&before, cudaEventDisableTiming));
     C10_CUDA_CHECK(cudaEventCreateWithFlags(&running.done, cudaEventDisableTiming));
-    C10_CUDA_CHECK(cudaEventRecord(before, current.stream()));
+    C10_CUDA_CHECK(cudaEventRecord(before, c10::cuda::getCurrentCUDAStream().stream()));
     C10_CUDA_CHECK(cudaStreamWaitEvent(line.stream->stream(), before, 0));
     C10_CUDA_CHECK(cudaEventDestroy(before));
-    settle(line, what, call(running.on_device, line.stream->stream()));
+    settle(line, what, start(transfer, running, line));
     C10_CUDA_CHECK(cudaEventRecord(running.done, line.stream->stream()));
-    return running;
+    const Ticket ticket = issued_++;
+    if (transfer.kind == Transfer::Kind::Send)
+        sent_.push_back(std::move(running));
+    else
+        running_.emplace(ticket, std::move(running));
+    return ticket;
+}
+
+// Throws PeerLost if NCCL has met an error on one of the lines.
+void NcclCommunicator::check_lines(const std::string& what) {
+    const auto check = [&](const Line& line) {
+        ncclResult_t error = ncclSuccess;
+        const ncclResult_t asked = ncclCommGetAsyncError(line.comm, &error);
+        if (asked != ncclSuccess) lose(what, reason(asked));
+        if (error != ncclSuccess && error != ncclInProgress) lose(what, reason(error));
+    };
+    check(collectives_);
+    for (const auto& [name, link] : links_) check(link);
 }
 
 // Blocks the host until the operation is done, because later work on the current stream needs its
@@ -123,52 +199,12 @@ void NcclCommunicator::finish(Running& running) {
         const cudaError_t state = cudaEventQuery(running.done);
         if (state == cudaSuccess) break;
         if (state != cudaErrorNotReady) C10_CUDA_CHECK(state);
-        for (const Line* line : {&reductions_, channels_[0] ? &*channels_[0] : nullptr,
-                                 channels_[1] ? &*channels_[1] : nullptr}) {
-            ncclResult_t error = ncclSuccess;
-            if (line == nullptr) continue;
-            const ncclResult_t asked = ncclCommGetAsyncError(line->comm, &error);
-            if (asked != ncclSuccess) lose(running.what, reason(asked));
-            if (error != ncclSuccess && error != ncclInProgress) lose(running.what, reason(error));
-        }
+        check_lines(running.what);
         if (Clock::now() > deadline) lose(running.what, "no answer in time");
         std::this_thread::sleep_for(kAsk);
     }
     C10_CUDA_CHECK(cudaEventDestroy(running.done));
-    if (!running.given.is_same(running.on_device)) running.given.copy_(running.on_device);
-}
-
-void NcclCommunicator::send(const at::Tensor& tensor, int to, Channel channel) {
-    while (!sent_.empty() && cudaEventQuery(sent_.front().done) == cudaSuccess) {
-        C10_CUDA_CHECK(cudaEventDestroy(sent_.front().done));
-        sent_.pop_front();
-    }
-    Line& here = line(channel);
-    sent_.push_back(issue(here, "send", tensor, [&](const at::Tensor& x, cudaStream_t stream) {
-        return ncclSend(x.const_data_ptr(), static_cast<std::size_t>(x.numel()), type_of(x), to,
-                        here.comm, stream);
-    }));
-}
-
-void NcclCommunicator::recv(at::Tensor& tensor, int from, Channel channel) {
-    Line& here = line(channel);
-    Running running = issue(here, "receive", tensor, [&](const at::Tensor& x, cudaStream_t stream) {
-        return ncclRecv(x.data_ptr(), static_cast<std::size_t>(x.numel()), type_of(x), from,
-                        here.comm, stream);
-    });
-    finish(running);
-}
-
-Communicator::Ticket NcclCommunicator::all_reduce(const at::Tensor& tensor) {
-    ROLL_CHECK(tensor.is_contiguous());
-    const Ticket ticket = issued_++;
-    const auto call = [&](const at::Tensor& x, cudaStream_t stream) {
-        return ncclAllReduce(x.const_data_ptr(), x.data_ptr(), static_cast<std::size_t>(x.numel()),
-                             type_of(x), ncclSum, reductions_.comm, stream);
-    };
-    running_.emplace(ticket,
-                     issue(reductions_, "all-reduce " + std::to_string(ticket), tensor, call));
-    return ticket;
+    if (!running.given.is_same(running.out)) running.given.copy_(running.out);
 }
 
 void NcclCommunicator::wait(Ticket ticket) {

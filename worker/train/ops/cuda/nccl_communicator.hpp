@@ -6,17 +6,18 @@
 // asynchronous error and the clock, so that it notices a lost peer and never blocks in a kernel.
 // Before PeerLost is thrown, all NCCL communicators of this object are aborted.
 //
-// send and recv use one NCCL communicator per channel, which all ranks of the group create at its
-// first use. A rank's sends and receives on a channel execute in the order of issue. This order
-// suits a pipeline whose stages form a line, but can deadlock in a ring.
+// A send or a receive uses a link: an NCCL communicator of two ranks with a stream of its own, for
+// one direction and one site. So a send waits only for its receive, and never for another message.
+// A rank's first send or receive connects its links to both neighbours in the ring of ranks; every
+// rank of the group must then make one. Links between other ranks connect at their first use.
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <deque>
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 
 #include <c10/cuda/CUDAStream.h>
 #include <nccl.h>
@@ -35,9 +36,7 @@ class NcclCommunicator final : public Communicator {
 
     int rank() const override { return place_.rank; }
     int size() const override { return place_.size; }
-    void send(const at::Tensor& tensor, int to, Channel channel) override;
-    void recv(at::Tensor& tensor, int from, Channel channel) override;
-    Ticket all_reduce(const at::Tensor& tensor) override;
+    Ticket issue(const Transfer& transfer) override;
     void wait(Ticket ticket) override;
 
   private:
@@ -47,22 +46,25 @@ class NcclCommunicator final : public Communicator {
     };
     struct Running {
         std::string what;
-        at::Tensor given;      // the tensor that the caller passed
-        at::Tensor on_device;  // `given` itself, or its copy on the device
+        at::Tensor in, out;  // on the device
+        at::Tensor given;    // the output that the caller passed
         cudaEvent_t done = nullptr;
     };
+    using LinkName = std::tuple<int, int, Site>;  // sender, receiver, site
 
-    Line connect(const std::string& name);
-    Line& line(Channel channel);
-    template <class Call>
-    Running issue(Line& line, const std::string& what, const at::Tensor& tensor, const Call& call);
+    Line connect(const std::string& name, int rank, int size);
+    void connect_link(const LinkName& name);
+    Line& line_of(const Transfer& transfer);
+    ncclResult_t start(const Transfer& transfer, const Running& running, const Line& line);
     void finish(Running& running);
+    void check_lines(const std::string& what);
     void settle(const Line& line, const std::string& what, ncclResult_t result);
     [[noreturn]] void lose(const std::string& what, const std::string& why);
 
     GroupPlace place_;
-    Line reductions_;
-    std::array<std::optional<Line>, 2> channels_;
+    Line collectives_;
+    std::map<LinkName, Line> links_;
+    bool has_neighbours_ = false;  // true once the links to both neighbours are connected
     Ticket issued_ = 0;
     std::map<Ticket, Running> running_;
     std::deque<Running> sent_;

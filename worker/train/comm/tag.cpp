@@ -1,0 +1,50 @@
+#include "worker/train/comm/tag.hpp"
+
+namespace roll::train {
+namespace {
+
+const char* site_name(Site site) {
+    switch (site) {
+        case Site::Activation: return "activation";
+        case Site::Gradient: return "gradient of an activation";
+        case Site::Embedding: return "embedding";
+        case Site::RowOutput: return "row output";
+        case Site::ColumnInput: return "column input's gradient";
+        case Site::Loss: return "vocabulary-parallel loss";
+        case Site::HeadInput: return "head input's gradient";
+        case Site::PartialGrads: return "partial gradients";
+        case Site::Bucket: return "gradients";
+        case Site::TiedGrad: return "tied embedding's gradient";
+        case Site::TokenCount: return "token count";
+        case Site::LossSum: return "loss";
+        case Site::GradNorm: return "gradient norm";
+        case Site::GradZeros: return "gradient zeros";
+        case Site::Evaluation: return "evaluation";
+        case Site::NotFinite: return "search for a non-finite value";
+        case Site::Weights: return "weights";
+        case Site::Agreement: return "agreement";
+        case Site::Barrier: return "barrier";
+    }
+    return "?";
+}
+
+const char* numbered(Site site) {
+    switch (site) {
+        case Site::Bucket:
+        case Site::PartialGrads: return ", bucket ";
+        case Site::NotFinite:
+        case Site::Weights: return ", parameter ";
+        default: return ", layer ";
+    }
+}
+
+}  // namespace
+
+std::string text(const Tag& tag) {
+    std::string words = site_name(tag.site);
+    if (tag.layer >= 0) words += numbered(tag.site) + std::to_string(tag.layer);
+    if (tag.microbatch >= 0) words += ", micro-batch " + std::to_string(tag.microbatch);
+    return words;
+}
+
+}  // namespace roll::train
