@@ -106,6 +106,18 @@ class Families(FolderCase):
                 self.assertIn(f'{name} differs from', run(*command, code=1).stderr)
             self.assertFalse((self.root / 'out').exists())
 
+    def test_inspect_counts_the_experts_that_a_token_uses(self):
+        sizes = MODELS['mixtral'][0]
+        hf = make('mixtral', sizes, self.root / 'mixtral')
+        count = {name: tensor.numel() for name, tensor in load_file(hf / 'model.safetensors').items()}
+        routed = sum(size for name, size in count.items() if '.experts.' in name)
+        experts, top = sizes['num_local_experts'], sizes.get('num_experts_per_tok', 2)
+        active = sum(count.values()) - routed + routed // experts * top
+        told = json.loads(run('inspect', hf, '--json').stdout)
+        self.assertEqual((told['parameters'], told['active_parameters']), (sum(count.values()), active))
+        self.assertIn(f'a token uses {active} of {sum(count.values())} parameters (top {top} of {experts} experts)',
+                      run('inspect', hf).stdout)
+
     def test_a_routers_bias_stays_fp32(self):
         for model_type in ('deepseek_v3', 'glm4_moe'):
             hf = make(model_type, MODELS[model_type][0], self.root / model_type)

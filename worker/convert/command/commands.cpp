@@ -16,6 +16,7 @@
 #include "worker/convert/plan/rows.hpp"
 #include "worker/convert/plan/statistics.hpp"
 #include "worker/convert/read/archives.hpp"
+#include "worker/families/active.hpp"
 #include "worker/families/check.hpp"
 
 namespace roll::convert {
@@ -99,6 +100,10 @@ Json inspect_json(const Source& source, const Plan& plan) {
               {"bytes", plan.bytes},
               {"dtype", tensor::torch_name_of(plan.dtype)},
               {"layout", layout_json(source.config.layout)}};
+    if (const auto active = families::active_parameters(source.config.native, source.native)) {
+        json["active_parameters"] = active->per_token;
+        json["weight_flops_per_token"] = active->flops;
+    }
     const Disagreement disagreement = disagreement_of(source, plan);
     json["unexpected"] = disagreement.unexpected;
     json["missing"] = disagreement.missing;
@@ -112,6 +117,17 @@ Json inspect_json(const Source& source, const Plan& plan) {
                                    {"dtype", name_of(one.view.info.dtype)},
                                    {"shape", one.view.info.shape}});
     return json;
+}
+
+// Returns a line on a model with experts: what one token uses. Empty for other models.
+std::string active_text(const Source& source) {
+    const auto active = families::active_parameters(source.config.native, source.native);
+    if (!active || active->per_token == active->parameters) return {};
+    return fmt::format(
+        "a token uses {} of {} parameters (top {} of {} experts), and training takes {:.4g} FLOP a "
+        "token without attention scores\n",
+        active->per_token, active->parameters, source.config.native["moe_router_topk"].dump(),
+        source.config.native["num_moe_experts"].dump(), active->flops);
 }
 
 bool holds_adapters(const std::string& directory) {
@@ -148,6 +164,7 @@ Result<int> run(const InspectCommand& command, const families::Families& familie
                source.directory.string(), name_of(source.format), source.config.model_type,
                plan.parameters, tensor::torch_name_of(plan.dtype), plan.bytes, layout.tp, layout.pp,
                layout.vpp, layout.ep);
+    fmt::print("{}", active_text(source));
     for (const SourceTensor& one : source.tensors)
         fmt::print("{} {} {} {}{}{}\n", one.stored.name, name_of(one.view.info.dtype),
                    tensor::to_string(one.view.info.shape), one.stored.file,
