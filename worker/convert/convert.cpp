@@ -3,10 +3,14 @@
 #include <algorithm>
 #include <optional>
 
+#include <fmt/format.h>
+
 #include "common/files.hpp"
 #include "worker/convert/adapter/adapter.hpp"
 #include "worker/convert/adapter/merge.hpp"
 #include "worker/convert/adapter/write.hpp"
+#include "worker/convert/checkpoint/matcher.hpp"
+#include "worker/convert/checkpoint/variants.hpp"
 #include "worker/convert/plan/diff.hpp"
 #include "worker/convert/plan/gather.hpp"
 #include "worker/convert/plan/quantize.hpp"
@@ -56,6 +60,15 @@ std::int64_t memory_of(const Source& source, const Plan& plan, int threads) {
         largest = std::max(largest, bytes + total);
     }
     return largest * threads;
+}
+
+// Returns the names of the tensors that an mca target keeps in a file that Megatron does not read.
+std::vector<std::string> kept_names(const Source& source, Format to) {
+    std::vector<std::string> names;
+    if (to != Format::Mca) return names;
+    for (const int number : source.model.kept)
+        names.push_back(source.model.tensors[static_cast<std::size_t>(number)].name);
+    return names;
 }
 
 std::size_t count_reused(const Plan& plan, const fs::path& directory, const fs::path& reuse) {
@@ -204,6 +217,7 @@ Result<Report> convert(const Request& request, const families::Families& familie
                   source.matching.dropped,
                   disagreement_of(source, plan),
                   request.dry_run ? to_text(source, plan) : ""};
+    report.kept = kept_names(source, to);
     report.memory = memory_of(source, plan, threads_of(request));
     report.disk_free = disk_free(request.target);
     if (request.dry_run) {
@@ -214,6 +228,12 @@ Result<Report> convert(const Request& request, const families::Families& familie
     }
     ROLL_TRY_VOID(produce(source, plan, request, to, families, hooks, report));
     return report;
+}
+
+std::string sentence_on_kept(const Report& report) {
+    if (report.kept.empty()) return {};
+    return fmt::format("kept in {}: {}; Megatron has no tensor for it and will not train it\n",
+                       kKeptFile, listed(report.kept));
 }
 
 Json to_json(const Error& error) {
@@ -238,6 +258,7 @@ Json to_json(const Report& report) {
     for (const Dropped& dropped : report.dropped)
         json["dropped"].push_back(
             {{"file", dropped.file}, {"tensor", dropped.name}, {"rule", dropped.rule}});
+    json["kept"] = report.kept;
     json["unexpected"] = report.disagreement.unexpected;
     json["missing"] = report.disagreement.missing;
     json["left_out"] = report.disagreement.left_out;

@@ -2,6 +2,8 @@
 // only a window of rows is in memory at a time. The target appears complete or not at all.
 #pragma once
 
+#include <string>
+
 #include "common/error.hpp"
 #include "common/json.hpp"
 #include "worker/convert/request.hpp"
@@ -12,6 +14,10 @@ namespace roll::convert {
 // conversion ended without a target.
 Result<Report> convert(const Request& request, const families::Families& families,
                        const Hooks& hooks);
+
+// Returns a line that names the tensors that an mca target keeps in a file that Megatron does not
+// read; empty if there are none.
+std::string sentence_on_kept(const Report& report);
 
 Json to_json(const Error& error);
 Json to_json(const Report& report);

@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import unittest
 from unittest import mock
 
@@ -42,6 +43,12 @@ def legacy_grouped(state):
             turned = torch.stack(each).transpose(-1, -2)
             kept[prefix + rows] = turned.reshape(*((32, -1) if number == 1 else (-1, 32)))
     return kept
+
+
+def tensors_of(directory):
+    """Returns type, shape and bytes of each tensor of a HuggingFace directory."""
+    return {name: (tensor.dtype, tensor.shape, tensor.view(torch.uint8).numpy().tobytes())
+            for name, tensor in load_file(directory / 'model.safetensors').items()}
 
 
 class Families(FolderCase):
@@ -94,17 +101,37 @@ class Families(FolderCase):
             got = load_file(self.root / 'again/model.safetensors')
             self.assertEqual(sorted(got), sorted(load_file(hf / 'model.safetensors')))
 
-    def test_a_head_of_its_own_for_further_tokens_is_refused_by_name(self):
+    def test_a_head_of_its_own_for_further_tokens_is_kept_beside_megatrons_files(self):
         for model_type, part in (('deepseek_v3', 'shared_head.head'), ('glm4_moe', 'embed_tokens')):
             hf = make_with_mtp(model_type, MODELS[model_type][0], self.root / model_type)
             copy_to_mtp(hf)
+            copies = shutil.copytree(hf, self.root / f'{model_type}-copies')
             path, name = hf / 'model.safetensors', f'model.layers.4.{part}.weight'
             tensors = load_file(path)
             tensors[name][2, 3] += 1
             save_file(tensors, path, {'format': 'pt'})
-            for command in (['convert', hf, self.root / 'out'], ['verify', hf], ['diff', hf, hf]):
-                self.assertIn(f'{name} differs from', run(*command, code=1).stderr)
-            self.assertFalse((self.root / 'out').exists())
+            mca, again, back = (self.root / f'{model_type}-{step}' for step in ('mca', 'tp2', 'back'))
+            told = run('convert', hf, mca, '--verify').stderr
+            self.assertIn(f'kept in roll/kept.safetensors: {name}; ', told)
+            self.assertEqual(list(load_file(mca / 'roll/kept.safetensors')), [name])
+            run('convert', mca, again, '--to', 'mca', '--tp', 2, '--verify')
+            run('convert', again, back, '--verify')
+            self.assertEqual(tensors_of(back), tensors_of(hf))
+            for one, other in ((hf, mca), (mca, hf), (hf, back), (hf, hf)):
+                run('diff', one, other)
+            for directory in (hf, mca):
+                run('verify', directory)
+            for one, other in ((hf, copies), (copies, hf), (mca, copies)):
+                self.assertIn(f'{name}: 1 elements differ', run('diff', one, other, code=1).stdout)
+            for target in ('megatron', 'torch_dist', 'nemo', 'dcp'):
+                done = run('convert', mca, self.root / 'out', '--to', target, code=2)
+                self.assertIn(f'{name} differs from', done.stderr)
+            # Another tool finds Megatron's tensors, and no others, in the rank's file.
+            state = torch.load(mca / 'iter_0000001/mp_rank_00/model_optim_rng.pt', weights_only=False)
+            self.assertFalse([key for key in state['model'] if 'shared_head' in key or 'embed_tokens' in key])
+            (mca / 'roll/kept.safetensors').unlink()
+            self.assertIn('roll/kept.safetensors is not there',
+                          run('convert', mca, self.root / 'out', code=1).stderr)
 
     def test_inspect_counts_the_experts_that_a_token_uses(self):
         sizes = MODELS['mixtral'][0]

@@ -74,6 +74,7 @@ struct Model {
     std::set<int> keeps_fp32;  // numbers of tensors that stay F32 when the model is cast
     std::vector<families::PackedTensor> packed;
     std::vector<SecondName> copies;
+    std::set<int> kept;  // numbers of tensors that Megatron cannot name (read/kept.hpp)
 
     int add(const families::HfTensor& tensor);
 };

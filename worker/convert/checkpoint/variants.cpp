@@ -100,6 +100,7 @@ Result<void> select_copies(Source& source) {
         const auto field = source.config.native.find(copy.condition);
         if (!copy.condition.empty() && (field == source.config.native.end() || *field != true))
             continue;
+        if (source.model.number.contains(copy.name)) continue;
         const auto found = source.model.number.find(copy.of);
         if (found == source.model.number.end() && !(tied && tied->name == copy.of))
             return fail(ErrorCode::InvalidArgument,

@@ -4,7 +4,7 @@
 // - Packed: a tensor on disk holds several tensors of the model, such as all experts of a layer.
 // - Copied: HuggingFace files store a tensor again under a second name, because a
 //   multi-token-prediction layer shares the model's embedding and output layer. Megatron stores
-//   only one of each, so a copy with different values cannot be converted.
+//   only one of each. A copy with different values is kept in a file of its own (read/kept.hpp).
 // - Carried: no config gives the tensor's shape. It is copied with the shape that it has in the
 //   files.
 //
@@ -22,6 +22,11 @@
 #include "worker/formats/torch_file.hpp"
 
 namespace roll::convert {
+
+// The file of an mca checkpoint with the tensors that Megatron cannot name, and the field of the
+// native config that announces this file.
+constexpr const char* kKeptFile = "roll/kept.safetensors";
+constexpr const char* kKeptField = "hf_kept_tensors";
 
 using Shapes = std::map<std::string, Shape>;  // shapes of tensors, by name
 

@@ -75,6 +75,7 @@ Result<int> run(const ConvertCommand& command, const families::Families& familie
     if (dry)
         fmt::print(stderr, "memory at most {} bytes; {} bytes of disk are free\n", report.memory,
                    report.disk_free);
+    fmt::print(stderr, "{}", sentence_on_kept(report));
     if (report.reused > 0)
         fmt::print(stderr, "{} of {} files are shared with {}\n", report.reused, report.files,
                    command.request.reuse.string());

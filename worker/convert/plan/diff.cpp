@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <map>
+#include <set>
 
 #include "worker/convert/plan/gather.hpp"
 
@@ -96,28 +98,56 @@ Result<void> compare_one(const Source& first, TargetTensor a, const Source& seco
     return {};
 }
 
+using ByName = std::map<std::string, const TargetTensor*>;
+
+// Returns the tensors of the plan, also under the second names of those that have copies.
+ByName by_name(const Source& source, const Plan& plan) {
+    ByName tensors;
+    for (const TargetTensor& target : plan.tensors) tensors[target.info.name] = &target;
+    for (const Model::SecondName& copy : source.model.copies) {
+        const auto original =
+            tensors.find(source.model.tensors[static_cast<std::size_t>(copy.hf)].name);
+        if (original != tensors.end()) tensors.emplace(copy.name, original->second);
+    }
+    return tensors;
+}
+
+// Returns the tensor with `name` in place of its own name.
+TargetTensor renamed(TargetTensor tensor, const std::string& name) {
+    tensor.info.name = name;
+    return tensor;
+}
+
 }  // namespace
 
 Result<Diff> diff(const Source& first, const Source& second, bool cast,
                   const std::function<bool()>& stopped, Share share) {
     ROLL_TRY(const Plan a, make_plan(first, hf_layout(first.model), std::nullopt));
     ROLL_TRY(const Plan b, make_plan(second, hf_layout(second.model), std::nullopt));
-    std::map<std::string, const TargetTensor*> in_second;
-    for (const TargetTensor& target : b.tensors) in_second[target.info.name] = &target;
+    const ByName all_first = by_name(first, a), all_second = by_name(second, b);
+    std::set<std::string> in_second;
+    for (const TargetTensor& target : b.tensors) in_second.insert(target.info.name);
     Diff diff;
     for (std::size_t number = 0; number < a.tensors.size(); ++number) {
         const TargetTensor& target = a.tensors[number];
         if (stopped()) return fail(ErrorCode::Unavailable, "stopped");
-        const auto found = in_second.find(target.info.name);
-        if (found == in_second.end()) {
+        const auto found = all_second.find(target.info.name);
+        if (found == all_second.end()) {
             diff.only_first.push_back(target.info.name);
             continue;
         }
         if (share.has(number))
             ROLL_TRY_VOID(compare_one(first, target, second, *found->second, cast, diff));
-        in_second.erase(found);
+        in_second.erase(target.info.name);
     }
-    for (const auto& [name, target] : in_second) diff.only_second.push_back(name);
+    for (const std::string& name : in_second) {
+        const auto copy = all_first.find(name);
+        if (copy == all_first.end())
+            diff.only_second.push_back(name);
+        else if (share.index == 0)
+            ROLL_TRY_VOID(compare_one(first, renamed(*copy->second, name), second,
+                                      *all_second.at(name), cast, diff));
+    }
     return diff;
 }
 

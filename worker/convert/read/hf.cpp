@@ -6,6 +6,7 @@
 #include "worker/convert/checkpoint/config.hpp"
 #include "worker/convert/checkpoint/matcher.hpp"
 #include "worker/convert/checkpoint/variants.hpp"
+#include "worker/convert/read/kept.hpp"
 #include "worker/convert/read/quantized.hpp"
 #include "worker/formats/hf.hpp"
 
@@ -64,6 +65,7 @@ Result<void> read_hf_tensors(Source& source) {
                                                 " is missing, but the index names it");
     ROLL_TRY_VOID(matcher.finish());
     ROLL_TRY_VOID(settle_copies(source, seen));
+    ROLL_TRY_VOID(keep_differing_copies(source, seen));
     return attach_scales(source, scales);
 }
 

@@ -5,6 +5,7 @@
 #include "worker/convert/checkpoint/matcher.hpp"
 #include "worker/convert/checkpoint/mca_layout.hpp"
 #include "worker/convert/checkpoint/variants.hpp"
+#include "worker/convert/read/kept.hpp"
 #include "worker/formats/torch_file.hpp"
 
 namespace roll::convert {
@@ -117,7 +118,8 @@ Result<void> open_mca(Source& source, const families::Families& families) {
             iteration / fs::path(file).parent_path().filename() / fs::path(file).filename();
         ROLL_TRY_VOID(read_mca_file(source, matcher, path, file, names));
     }
-    return matcher.finish();
+    ROLL_TRY_VOID(matcher.finish());
+    return read_kept(source);
 }
 
 }  // namespace roll::convert

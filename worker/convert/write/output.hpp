@@ -82,6 +82,7 @@ struct Report {
     std::int64_t disk_free = -1;  // free bytes on the target's disk; -1: unknown
     // in a dry run: the error with which the conversion would fail
     std::optional<Error> refusal = {};
+    std::vector<std::string> kept = {};  // tensors in kKeptFile, which Megatron does not read
 };
 
 }  // namespace roll::convert

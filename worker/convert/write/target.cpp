@@ -3,6 +3,7 @@
 #include "common/check.hpp"
 #include "common/files.hpp"
 #include "worker/convert/checkpoint/mca_layout.hpp"
+#include "worker/convert/checkpoint/variants.hpp"
 #include "worker/convert/plan/quantize.hpp"
 #include "worker/convert/write/companions.hpp"
 #include "worker/convert/write/dist.hpp"
@@ -23,6 +24,8 @@ formats::McaConfig mca_config_of(const Source& source, const Output& output) {
     config.grouped_experts = output.grouped_experts.value_or(config.grouped_experts);
     config.local_names = output.local_names.value_or(config.local_names);
     config.padded_vocab = 0;
+    config.native.erase(kKeptField);
+    if (!source.model.kept.empty()) config.native[kKeptField] = true;
     if (output.vocab_divisor > 0) {  // pads the vocabulary as Megatron does
         const std::int64_t unit = output.vocab_divisor * output.layout.tp;
         const auto tokens = config.native.value("padded_vocab_size", std::int64_t{0});
@@ -42,12 +45,36 @@ formats::McaConfig fsdp_config(const Source& source, const Output& output) {
     return config;
 }
 
+// Returns the layout of an mca target: Megatron's tensors and those that Megatron cannot name.
+Result<std::vector<Stored>> mca_target_layout(const Source& source, const Output& output) {
+    ROLL_TRY(std::vector<Stored> layout,
+             mca_layout(source.native, source.model, mca_config_of(source, output)));
+    if (source.model.kept.empty()) return layout;
+    const std::vector<Stored> whole = hf_layout(source.model);
+    for (const int number : source.model.kept) {
+        layout.push_back(whole[static_cast<std::size_t>(number)]);
+        layout.back().file = kKeptFile;
+    }
+    return layout;
+}
+
+// Refuses a target that cannot hold the tensors that Megatron cannot name.
+Result<void> check_kept(const Source& source, Format to) {
+    if (source.model.kept.empty()) return {};
+    if (to == Format::Hf || to == Format::Bin || to == Format::Mca) return {};
+    const int first = *source.model.kept.begin();
+    return fail(ErrorCode::InvalidArgument,
+                source.model.tensors[static_cast<std::size_t>(first)].name +
+                    " differs from the model's own embedding or output layer; Megatron has no "
+                    "tensor for it, and the format " +
+                    name_of(to) + " has no place for it; allowed targets: hf, bin, mca");
+}
+
 Result<std::vector<Stored>> layout_of(const Source& source, const Output& output, Format to) {
     switch (to) {
         case Format::Hf: return sharded_hf_layout(source, output, formats::kSafetensors);
         case Format::Bin: return sharded_hf_layout(source, output, formats::kTorchFiles);
-        case Format::Mca:
-            return mca_layout(source.native, source.model, mca_config_of(source, output));
+        case Format::Mca: return mca_target_layout(source, output);
         case Format::Megatron:
             return megatron_layout(source, mca_config_of(source, output), output.megatron_version);
         case Format::DeepSpeed:
@@ -87,6 +114,7 @@ Result<std::vector<Stored>> target_layout(const Source& source, const Output& ou
                     std::string("--mtp-layer-name is for mca, megatron and torch_dist targets, "
                                 "not ") +
                         name_of(to));
+    ROLL_TRY_VOID(check_kept(source, to));
     ROLL_TRY(std::vector<Stored> layout, layout_of(source, output, to));
     if (output.newer_mtp_names)
         for (Stored& stored : layout) stored.name = newer_spelling(stored.name);
