@@ -1,20 +1,22 @@
 // Tests the operators of a GPU. On CPU tensors, in float64, they are compared with the CPU's
-// kernels. If there is a GPU, every operator is tested on it. Linked with CUDA's libraries if
-// roll-rank-cuda is built.
+// kernels. Every operator is tested in float32 and bfloat16, on the CPU and, if there is one, on a
+// GPU. Linked with CUDA's libraries if roll-rank-cuda is built.
+#include <string>
+#include <tuple>
+#include <vector>
+
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
 
+#include "tests/worker/train/device/trial.hpp"
 #include "tests/worker/train/expect.hpp"
 #include "worker/train/ops/attention.hpp"
 #include "worker/train/ops/cross_entropy.hpp"
-#include "worker/train/ops/embedding.hpp"
 #include "worker/train/ops/gpu.hpp"
 #include "worker/train/ops/kernel.hpp"
-#include "worker/train/ops/linear.hpp"
 #include "worker/train/ops/rms_norm.hpp"
 #include "worker/train/ops/rope.hpp"
 #include "worker/train/ops/swiglu.hpp"
-#include "worker/train/optim/adamw.hpp"
 
 namespace roll::ops {
 namespace {
@@ -119,79 +121,40 @@ TEST(GpuOperators, AdamwIsTheCpus) {
     expect_close(v, square, "square");
 }
 
-// The tests below need a GPU: they make the same calls on its tensors.
-class OnGpu : public testing::TestWithParam<at::ScalarType> {
-  protected:
-    void SetUp() override {
-        if (!at::hasCUDA() || at::detail::getCUDAHooks().deviceCount() == 0)
-            GTEST_SKIP() << "no GPU";
-    }
-    at::Tensor there(const at::Tensor& x) const {
-        return x.to(at::TensorOptions(at::kCUDA).dtype(GetParam()));
-    }
-    // Rounds to the tested type, in float64 on the CPU.
-    at::Tensor here(const at::Tensor& x) const { return x.to(GetParam()).to(at::kDouble); }
-    void expect(const at::Tensor& gpu, const at::Tensor& cpu, const char* what) const {
-        const double limit = GetParam() == at::kBFloat16 ? 3e-2 : 1e-4;
-        expect_close(gpu.cpu().to(at::kDouble), cpu, what, limit);
-    }
-};
+// Runs every case of operator_cases() on the CPU, and on a GPU if there is one.
+class OnDevice
+    : public testing::TestWithParam<std::tuple<at::DeviceType, at::ScalarType, OperatorCase>> {};
 
-TEST_P(OnGpu, NormsAndSwiglu) {
-    const at::Tensor x = random({71, 64}), w = random({64}), dy = random({71, 64});
-    RmsNormSaved gpu, cpu;
-    expect(rms_norm(there(x), there(w), 1e-5, gpu), rms_norm(here(x), here(w), 1e-5, cpu), "y");
-    const at::Tensor dw_gpu = there(w), dw = at::empty_like(w);
-    expect(rms_norm_backward(there(dy), there(w), gpu, {}, dw_gpu),
-           rms_norm_backward(here(dy), here(w), cpu, {}, dw), "dx");
-    expect(dw_gpu, dw, "dw");
-    SwigluSaved swiglu_gpu, swiglu_cpu;
-    expect(swiglu(there(x), swiglu_gpu), swiglu(here(x), swiglu_cpu), "a");
+TEST_P(OnDevice, IsThatOfFloat64) {
+    const auto& [device, type, each] = GetParam();
+    if (device == at::kCUDA && (!at::hasCUDA() || at::detail::getCUDAHooks().deviceCount() == 0))
+        GTEST_SKIP() << "no GPU";
+    const c10::InferenceMode no_autograd;
+    at::manual_seed(11);
+    Trial trial(device, type, /*large=*/device == at::kCUDA);
+    each.run(trial);
+    EXPECT_FALSE(trial.figures().empty());
+    for (const Figure& figure : trial.figures())
+        EXPECT_TRUE(figure.is_good())
+            << figure.what << ": error " << figure.error << ", at most " << figure.limit;
 }
 
-// A weight to which 1 was added is float32 for every input type.
-TEST_P(OnGpu, NormWithAWiderWeight) {
-    const at::Tensor x = random({71, 64}), w = random({64}), dy = random({71, 64});
-    const at::Tensor wide_w = w.to(at::TensorOptions(at::kCUDA).dtype(at::kFloat));
-    RmsNormSaved gpu, cpu;
-    const at::Tensor y = rms_norm(there(x), wide_w, 1e-5, gpu);
-    EXPECT_EQ(y.scalar_type(), GetParam());
-    expect(y, rms_norm(here(x), w, 1e-5, cpu), "y");
-    const at::Tensor dw_gpu = at::empty_like(wide_w), dw = at::empty_like(w);
-    expect(rms_norm_backward(there(dy), wide_w, gpu, there(dy), dw_gpu),
-           rms_norm_backward(here(dy), w, cpu, here(dy), dw), "dx");
-    expect(dw_gpu, dw, "dw");
+std::vector<at::DeviceType> devices() {
+    if (at::hasCUDA() && at::detail::getCUDAHooks().deviceCount() > 0) return {at::kCPU, at::kCUDA};
+    return {at::kCPU};
 }
 
-TEST_P(OnGpu, Attention) {
-    for (const AttentionRule& rule : {AttentionRule{}, {.window = 70}, {.soft_cap = 1.5}}) {
-        const at::Tensor qkv = random({2, 300, (4 + 2 * 2) * 32}), d_o = random({2, 300, 4 * 32});
-        const RopeTable table = rope_table(300, 32, 10000.0, {}, at::kDouble);
-        const RopeTable table_gpu{there(table.cos_TE), there(table.sin_TE)};
-        AttentionSaved gpu, cpu;
-        expect(attention(rope(there(qkv), 2, table_gpu), rule, gpu),
-               attention(rope(here(qkv), 2, table), rule, cpu), "o");
-        expect(
-            rope_backward(attention_backward(there(d_o), gpu), table_gpu, there(d_o).scalar_type()),
-            rope_backward(attention_backward(here(d_o), cpu), table, here(d_o).scalar_type()),
-            "dqkv");
-    }
+std::string name_of(const testing::TestParamInfo<OnDevice::ParamType>& test) {
+    const auto& [device, type, each] = test.param;
+    return std::string(device == at::kCUDA ? "Gpu_" : "Cpu_") + at::toString(type) + "_" +
+           std::string(each.name);
 }
 
-TEST_P(OnGpu, HeadAndEmbedding) {
-    const at::Tensor x = random({41, 32}), w = random({96, 32}), targets = at::randint(96, {41});
-    CrossEntropySaved gpu, cpu;
-    const at::Tensor dw_gpu = there(w), dw = at::empty_like(w), on_gpu = targets.to(at::kCUDA);
-    linear_cross_entropy(there(x), {there(w)}, on_gpu, 0.5, {dw_gpu, Sum::Replace}, gpu);
-    linear_cross_entropy(here(x), {here(w)}, targets, 0.5, {dw, Sum::Replace}, cpu);
-    expect(gpu.dx_MC, cpu.dx_MC, "dx");
-    expect(dw_gpu, dw, "dw");
-    embedding_backward_weight(there(x), on_gpu, dw_gpu, Sum::Replace);
-    embedding_backward_weight(here(x), targets, dw, Sum::Replace);
-    expect(dw_gpu, dw, "dembedding");
-}
-
-INSTANTIATE_TEST_SUITE_P(Types, OnGpu, testing::Values(at::kFloat, at::kBFloat16));
+INSTANTIATE_TEST_SUITE_P(Cases, OnDevice,
+                         testing::Combine(testing::ValuesIn(devices()),
+                                          testing::Values(at::kFloat, at::kBFloat16),
+                                          testing::ValuesIn(operator_cases())),
+                         name_of);
 
 }  // namespace
 }  // namespace roll::ops
