@@ -99,6 +99,10 @@ Lines key_lines_of(const Source& source) {
     if (!source.yaml) return lines;
     auto of_text = yaml::key_lines(*source.yaml);
     if (source.document_index < of_text.size()) lines.merge(of_text[source.document_index]);
+    if (!source.foreign) return lines;
+    for (const ForeignKey& one : source.foreign->honoured)
+        for (const std::string& path : one.sets)
+            if (lines.contains(one.key)) lines.emplace(path, lines[one.key]);
     return lines;
 }
 
@@ -113,6 +117,16 @@ std::string line_of(const Lines& lines, std::string path) {
         path.resize(end == std::string::npos ? 0 : end);
     }
     return "";
+}
+
+// Replaces the document by a Roll job file if it is a configuration of another program.
+Result<void> translate_foreign(Source& source) {
+    if (!is_foreign(source.document)) return {};
+    // Relative paths of the other programs are relative to the working directory.
+    ROLL_TRY(source.base, working_directory());
+    source.foreign = std::make_shared<const Foreign>(translate(source.document, source.base));
+    set_global_batch(*source.foreign, source.document);
+    return {};
 }
 
 // Reads JSON: one value, or one per line. Skips empty lines, comments and document marks. Returns
@@ -186,6 +200,7 @@ Result<std::vector<Source>> read_job_file(const std::string& file) {
         const std::string label =
             documents->size() == 1 ? file : fmt::format("{}[{}]", file, sources.size());
         sources.push_back({label, std::move(document), base, {}, yaml, i});
+        ROLL_TRY_VOID(translate_foreign(sources.back()));
     }
     if (sources.empty()) {
         return fail(ErrorCode::InvalidArgument,
@@ -200,7 +215,22 @@ Result<std::vector<Source>> read_job_file(const std::string& file) {
 Result<void> apply_options(const JobOptions& options, Source& source) {
     for (const std::string& assignment : options.sets)
         source.lines[assignment.substr(0, assignment.find('='))] = kBySet;
-    return apply_options(options, source.document);
+    ROLL_TRY_VOID(apply_options(options, source.document));
+    if (source.foreign && !source.lines.contains("train.global_batch_size"))
+        set_global_batch(*source.foreign, source.document);
+    return {};
+}
+
+std::vector<std::string> notes_of(const Source& source) {
+    std::vector<std::string> notes = source.notes;
+    if (!source.foreign) return notes;
+    notes.push_back(
+        fmt::format("{} is a configuration of {}; Roll reads it as a job file "
+                    "(docs/foreign-files.md):",
+                    source.label, foreign_programs()));
+    for (std::string& line : describe(*source.foreign, source.document))
+        notes.push_back(std::move(line));
+    return notes;
 }
 
 Result<Source> command_source(const std::vector<std::string>& program) {
@@ -225,6 +255,15 @@ Result<std::vector<spec::JobSpec>> parse_sources(const std::vector<Source>& sour
     ModelCheck models;
     for (const Source& source : sources) {
         spec::ParsedJob job = parse_source(source);
+        const bool is_refused = source.foreign && !source.foreign->problems.empty();
+        // Keys are missing in the job file because the configuration's keys were refused.
+        if (is_refused)
+            std::erase_if(job.problems, [](const spec::Problem& problem) {
+                return problem.message.starts_with("is missing");
+            });
+        if (is_refused)
+            job.problems.insert(job.problems.begin(), source.foreign->problems.begin(),
+                                source.foreign->problems.end());
         for (spec::Problem& problem : models.problems(source.document, source.base, job.ok()))
             job.problems.push_back(std::move(problem));
         if (!job.ok()) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/foreign.hpp"
 #include "cli/job_options.hpp"
 #include "common/error.hpp"
 #include "common/json.hpp"
@@ -24,9 +25,15 @@ struct Source {
     std::shared_ptr<const std::string> yaml = {};
     std::size_t document_index = 0;       // index of this document among those in `yaml`
     std::vector<std::string> notes = {};  // notes to print when the job is submitted
+    // How the file was read, if it is a configuration of another program; else null
+    std::shared_ptr<const Foreign> foreign = {};
 };
 
 Result<std::vector<Source>> read_job_file(const std::string& file);
+
+// Returns the notes to print on stderr when the job is submitted or planned.
+std::vector<std::string> notes_of(const Source& source);
+
 // Applies the options to the source's document, and marks keys that --set has set, because they
 // have no line in the file.
 Result<void> apply_options(const JobOptions& options, Source& source);

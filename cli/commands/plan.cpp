@@ -27,7 +27,10 @@ Result<std::string> in_memory(const std::string& content) {
 
 Result<int> run_plan(const Context& context, const std::string& file, const JobOptions& options) {
     ROLL_TRY(std::vector<Source> sources, read_job_file(file));
-    for (Source& source : sources) ROLL_TRY_VOID(apply_options(options, source));
+    for (Source& source : sources) {
+        ROLL_TRY_VOID(apply_options(options, source));
+        for (const std::string& note : notes_of(source)) say(note);
+    }
     ROLL_TRY(const std::vector<spec::JobSpec> specs, parse_sources(sources));
     if (specs.size() != 1) {
         return fail(ErrorCode::InvalidArgument,

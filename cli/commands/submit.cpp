@@ -159,9 +159,9 @@ Result<int> submit_sources(const Context& context, const SubmitOptions& options,
                            std::vector<Source> sources) {
     ROLL_TRY(const JobOptions environment, options_of_environment());
     for (Source& source : sources) {
-        for (const std::string& note : source.notes) say(note);
         ROLL_TRY_VOID(apply_options(environment, source));
         ROLL_TRY_VOID(apply_options(options.job, source));
+        for (const std::string& note : notes_of(source)) say(note);
     }
     ROLL_TRY(const std::vector<spec::JobSpec> specs, parse_sources(sources));
     if (options.dry_run) return print_specs(context, specs);

@@ -1,0 +1,31 @@
+// Reads training configurations of the HuggingFace Trainer and its relatives as Roll job files.
+// schemas/foreign/trainer.json says how each key is read.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/foreign_rules.hpp"
+#include "common/json.hpp"
+
+namespace roll::cli {
+
+// Returns whether a document is such a configuration: it has at least two of the keys that only
+// they have, and no `kind`.
+bool is_foreign(const Json& document);
+
+// Replaces the configuration in `document` by a job file with the same meaning. Relative paths are
+// relative to `directory`, which is the working directory, as in the other programs. The job file
+// has no train.global_batch_size yet.
+Foreign translate(Json& document, const std::string& directory);
+
+// Sets train.global_batch_size from the data-parallel size that the document's resources give.
+void set_global_batch(const Foreign& foreign, Json& document);
+
+// Returns the names of the programs whose configurations are read.
+std::string foreign_programs();
+
+// Returns one line for each key: what it sets in `document`, or why it has no effect.
+std::vector<std::string> describe(const Foreign& foreign, const Json& document);
+
+}  // namespace roll::cli

@@ -1,0 +1,22 @@
+# cmake -D "TABLE=trainer.json" -D "OUT=embedded.cpp" -P EmbedForeignTable.cmake: writes the file as a string literal.
+file(READ "${TABLE}" table)
+# A string literal of more than 64 KiB is not portable, so the table is written in parts.
+string(LENGTH "${table}" length)
+set(text "")
+set(begin 0)
+while(begin LESS length)
+  string(SUBSTRING "${table}" ${begin} 16000 part)
+  string(APPEND text "R\"table(${part})table\"\n")
+  math(EXPR begin "${begin} + 16000")
+endwhile()
+file(WRITE "${OUT}" "#include \"cli/foreign_table.hpp\"
+
+namespace roll::cli {
+
+const OrderedJson& foreign_table() {
+    static const OrderedJson kTable = OrderedJson::parse(${text});
+    return kTable;
+}
+
+}  // namespace roll::cli
+")

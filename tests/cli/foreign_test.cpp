@@ -1,0 +1,271 @@
+#include "cli/foreign.hpp"
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include <gtest/gtest.h>
+
+#include "cli/foreign_table.hpp"
+
+namespace roll::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A directory with a model, two data sets and their dataset_info.json.
+class ForeignFile : public testing::Test {
+  public:
+    ForeignFile() {
+        fs::create_directories(base + "/model");
+        fs::create_directories(base + "/other");
+        fs::create_directories(base + "/data");
+        fs::create_directories(base + "/more");
+        const char* info = R"({
+            "wiki": {"file_name": "wiki.jsonl", "columns": {"prompt": "text"}},
+            "books": {"file_name": "books.jsonl"},
+            "hub": {"hf_hub_url": "org/set"},
+            "array": {"file_name": "array.json"},
+            "pairs": {"file_name": "pairs.jsonl", "ranking": true}})";
+        std::ofstream(base + "/data/dataset_info.json") << info;
+        std::ofstream(base + "/more/dataset_info.json") << info;
+    }
+    ~ForeignFile() override { fs::remove_all(base); }
+
+    // Returns the configuration that all tests change.
+    static Json config() {
+        return Json::parse(R"({"model_name_or_path": "model", "stage": "pt",
+            "finetuning_type": "full", "dataset": "wiki", "output_dir": "out/first",
+            "per_device_train_batch_size": 2, "max_steps": 100})");
+    }
+    Json job(const Json& config) {
+        Json document = config;
+        foreign = translate(document, base);
+        set_global_batch(foreign, document);
+        return document;
+    }
+    // Returns the messages of the problems, joined.
+    std::string problems(const Json& config) {
+        job(config);
+        std::string all;
+        for (const spec::Problem& one : foreign.problems)
+            all += one.path + " " + one.message + "\n";
+        return all;
+    }
+
+    const std::string base = testing::TempDir() + "foreign-" + std::to_string(::getpid());
+    Foreign foreign;
+};
+
+TEST_F(ForeignFile, IsAJobFileWithTheSameMeaning) {
+    const Json got = job(config());
+    EXPECT_EQ(problems(config()), "");
+    EXPECT_EQ(got, Json::parse(R"({"kind": "train", "name": "first", "objective": "pretrain",
+        "output": ")" + base + R"(/out/first", "model": {"from": ")" +
+                               base + R"(/model"},
+        "resources": {"nodes": 1, "slots_per_node": 1},
+        "data": {"train": [")" +
+                               base + R"(/data/wiki.jsonl"], "field": "text", "valid": 0.0,
+                 "attention": "across_documents"},
+        "train": {"micro_batch_size": 2, "global_batch_size": 2, "steps": 100, "seed": 42,
+            "seq_length": 2048, "precision": "fp32",
+            "optimizer": {"lr": 5e-5, "schedule": "linear", "warmup_steps": 0,
+                "weight_decay": 0.0, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "clip_grad": 1.0}},
+        "checkpoint": {"every": 500, "keep": 1000000000}, "export": {"dtype": "fp32"}})"));
+}
+
+TEST_F(ForeignFile, TheStepHasASequenceForEachMicrobatchAndReplica) {
+    Json changed = config();
+    changed["gradient_accumulation_steps"] = 4;
+    changed["tensor_model_parallel_size"] = 2;
+    changed["pipeline_model_parallel_size"] = 2;
+    Json document = job(changed);
+    EXPECT_EQ(document["resources"]["slots_per_node"], 4);
+    EXPECT_EQ(document["train"]["global_batch_size"], 8);
+    document["resources"] = {{"nodes", 2}, {"gpus_per_node", 8}, {"slots_per_node", 3}};
+    set_global_batch(foreign, document);
+    EXPECT_EQ(document["train"]["global_batch_size"], 32);  // dp 4
+}
+
+// Each key that sets something, with a value other than the default.
+const std::map<std::string, const char*>& changes() {
+    static const std::map<std::string, const char*> kChanges{
+        {"model_name_or_path", R"("other")"},
+        {"tokenizer_name_or_path", R"("model")"},
+        {"tokenizer_name", R"("model")"},
+        {"dataset", R"("books, wiki")"},
+        {"dataset_dir", R"("more")"},
+        {"train_file", R"("a.txt")"},
+        {"validation_file", R"("b.txt")"},
+        {"eval_dataset", R"("books")"},
+        {"val_size", "0.1"},
+        {"cutoff_len", "512"},
+        {"block_size", "512"},
+        {"max_seq_length", "512"},
+        {"max_length", "512"},
+        {"packing", "false"},
+        {"neat_packing", "true"},
+        {"stage", R"("sft")"},
+        {"per_device_train_batch_size", "4"},
+        {"per_gpu_train_batch_size", "4"},
+        {"gradient_accumulation_steps", "3"},
+        {"max_steps", "7"},
+        {"learning_rate", "1e-3"},
+        {"lr_scheduler_type", R"("cosine")"},
+        {"lr_scheduler_kwargs", R"({"min_lr": 1e-6})"},
+        {"warmup_steps", "9"},
+        {"warmup_ratio", "0.2"},
+        {"weight_decay", "0.2"},
+        {"adam_beta1", "0.8"},
+        {"adam_beta2", "0.8"},
+        {"adam_epsilon", "1e-6"},
+        {"max_grad_norm", "0.5"},
+        {"seed", "3"},
+        {"full_determinism", "true"},
+        {"bf16", "true"},
+        {"pure_bf16", "true"},
+        {"early_stopping_steps", "3"},
+        {"output_dir", R"("elsewhere")"},
+        {"run_name", R"("night")"},
+        {"save_strategy", R"("no")"},
+        {"save_steps", "50"},
+        {"save_total_limit", "3"},
+        {"load_best_model_at_end", "true"},
+        {"eval_strategy", R"("steps")"},
+        {"evaluation_strategy", R"("steps")"},
+        {"eval_on_start", "true"},
+        {"report_to", R"(["tensorboard"])"},
+        {"tensor_model_parallel_size", "2"},
+        {"pipeline_model_parallel_size", "2"},
+        {"virtual_pipeline_model_parallel_size", "2"},
+        {"context_parallel_size", "2"},
+        {"expert_model_parallel_size", "2"},
+        {"calculate_per_token_loss", "true"},
+        {"sequence_packing", "true"}};
+    return kChanges;
+}
+
+// Keys that count only together with another key, or that are refused unless they have one value.
+const std::set<std::string> kTestedBelow{"eval_steps", "num_train_epochs", "finetuning_type",
+                                         "template", "mask_history"};
+
+TEST_F(ForeignFile, EachHonouredKeyChangesTheJobFile) {
+    const Json unchanged = job(config());
+    for (const auto& [key, entry] : foreign_table()["keys"].items()) {
+        if (!entry.contains("to") && !entry.contains("rule")) continue;
+        if (kTestedBelow.contains(key)) continue;
+        ASSERT_TRUE(changes().contains(key)) << key;
+        Json changed = config();
+        changed[key] = Json::parse(changes().at(key));
+        EXPECT_NE(job(changed), unchanged) << key;
+        EXPECT_EQ(problems(changed), "") << key;
+    }
+}
+
+TEST_F(ForeignFile, EvalStepsCountsWithItsStrategy) {
+    Json changed = config();
+    changed["eval_strategy"] = "steps";
+    changed["eval_steps"] = 20;
+    EXPECT_EQ(job(changed)["train"]["valid_every"], 20);
+    changed["eval_steps"] = 0.5;  // a share of max_steps
+    EXPECT_EQ(job(changed)["train"]["valid_every"], 50);
+    changed.erase("eval_steps");
+    changed["logging_steps"] = 5;
+    EXPECT_EQ(job(changed)["train"]["valid_every"], 5);
+}
+
+TEST_F(ForeignFile, EachProblemIsNamed) {
+    const std::vector<std::tuple<const char*, const char*, const char*>> cases{
+        {"learnin_rate", "1",
+         "is not a key of the HuggingFace Trainer, LLaMA-Factory or mcore_adapter; did "
+         "you mean `learning_rate`?"},
+        {"model_name_or_path", R"("org/name")", "is org/name, which is not a directory"},
+        {"stage", R"("dpo")", "is dpo; supported: pt, sft"},
+        {"finetuning_type", R"("lora")", "is lora; supported: full"},
+        {"max_steps", "-1", "is missing; Roll counts steps"},
+        {"dataset", R"("news")", "names news, which dataset_info.json does not have"},
+        {"dataset", R"("hub")", "names hub, which is not a local file"},
+        {"dataset", R"("array")", "Roll reads .jsonl and .txt: jq -c"},
+        {"dataset", R"("pairs")", "preference training is not implemented"},
+        {"dataset_dir", R"("nowhere")", "nowhere/dataset_info.json"},
+        {"val_size", "100", "is 100, a number of samples"},
+        {"per_device_train_batch_size", "0", "is 0; allowed: a positive integer"},
+        {"gradient_accumulation_steps", "1.5", "is 1.5; allowed: a positive integer"},
+        {"lr_scheduler_type", R"("polynomial")", "is polynomial; supported: linear"},
+        {"lr_scheduler_kwargs", R"({"num_cycles": 2})", "is not supported; supported: min_lr"},
+        {"warmup_steps", R"("many")", R"(is "many"; allowed: a number)"},
+        {"save_strategy", R"("epoch")", "is epoch; supported: steps, best, no"},
+        {"eval_strategy", R"("epoch")", "is epoch; supported: steps, no"},
+        {"bf16", "1", "is 1; allowed: true or false"},
+        {"fp16", "true", "is true: fp16 training is not implemented; use `bf16: true`"},
+        {"optim", R"("adafactor")", R"(is "adafactor": Roll trains with AdamW)"}};
+    for (const auto& [key, value, message] : cases) {
+        Json changed = config();
+        changed[key] = Json::parse(value);
+        EXPECT_NE(problems(changed).find(message), std::string::npos)
+            << key << ": " << problems(changed);
+    }
+}
+
+TEST_F(ForeignFile, ChatTemplatesAreRefused) {
+    Json changed = config();
+    changed["stage"] = "sft";
+    changed["template"] = "empty";
+    EXPECT_EQ(job(changed)["data"]["completion_field"], "output");
+    EXPECT_EQ(problems(changed), "");
+    changed["template"] = "qwen";
+    changed["mask_history"] = true;
+    EXPECT_NE(problems(changed).find("template is qwen; supported: empty"), std::string::npos);
+    EXPECT_NE(problems(changed).find("mask_history is true"), std::string::npos);
+}
+
+TEST_F(ForeignFile, AMissingTypeOfFinetuningIsLoraThere) {
+    Json changed = config();
+    changed.erase("finetuning_type");
+    EXPECT_EQ(problems(changed), "finetuning_type is lora by default; supported: full\n");
+}
+
+TEST_F(ForeignFile, TheLossIsAMeanOverStepsUnlessMegatronTrains) {
+    Json changed = config();
+    EXPECT_FALSE(job(changed)["train"].contains("normalize"));  // the default: step
+    changed["sequence_parallel"] = true;
+    EXPECT_EQ(job(changed)["train"]["normalize"], "microbatch");
+    changed["calculate_per_token_loss"] = true;
+    EXPECT_EQ(job(changed)["train"]["normalize"], "step");
+}
+
+TEST_F(ForeignFile, NullStandsForTheDefault) {
+    Json changed = config();
+    changed["learning_rate"] = nullptr;
+    changed["fp16"] = nullptr;
+    EXPECT_EQ(job(changed), job(config()));
+}
+
+TEST_F(ForeignFile, DescribesEachKey) {
+    Json changed = config();
+    changed["bf16"] = true;
+    changed["logging_steps"] = 10;
+    const Json document = job(changed);
+    const std::vector<std::string> lines = describe(foreign, document);
+    const auto has = [&](const std::string& line) {
+        return std::find(lines.begin(), lines.end(), line) != lines.end();
+    };
+    EXPECT_TRUE(has("  bf16: train.precision \"bf16\", export.dtype \"bf16\""));
+    EXPECT_TRUE(has("  learning_rate (default): train.optimizer.lr 5e-05"));
+    EXPECT_TRUE(
+        has("  no effect: logging_steps: metrics.jsonl has a line for each step; see "
+            "`rollctl metrics --plot`"));
+}
+
+TEST(ForeignFiles, AreToldFromJobFiles) {
+    EXPECT_TRUE(is_foreign(ForeignFile::config()));
+    EXPECT_FALSE(is_foreign(Json::parse(R"({"kind": "train", "output_dir": "x",
+                                            "learning_rate": 1, "cutoff_len": 5})")));
+    EXPECT_FALSE(is_foreign(Json::parse(R"({"output_dir": "x"})")));
+    EXPECT_FALSE(is_foreign(Json::array()));
+}
+
+}  // namespace
+}  // namespace roll::cli
