@@ -6,12 +6,14 @@
 namespace roll::spec {
 namespace {
 
-constexpr std::array<std::pair<const char*, Schedule>, 5> kPipelineNames{
+constexpr std::array<std::pair<const char*, Schedule>, 7> kPipelineNames{
     {{"auto", Schedule::Auto},
      {"1f1b", Schedule::OneForwardOneBackward},
      {"interleaved", Schedule::Interleaved},
      {"gpipe", Schedule::Gpipe},
-     {"zb-h1", Schedule::ZeroBubbleH1}}};
+     {"zb-h1", Schedule::ZeroBubbleH1},
+     {"zb-v", Schedule::ZeroBubbleV},
+     {"dualpipe-v", Schedule::DualPipeV}}};
 
 }  // namespace
 

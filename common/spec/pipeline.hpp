@@ -15,8 +15,13 @@ struct PipelineSizes {
     // micro-batches of one replica in a step
     std::optional<std::int64_t> microbatches = std::nullopt;
     std::optional<std::int64_t> layers = std::nullopt;
+    std::optional<std::int64_t> rows = std::nullopt;  // micro_batch_size x dp
     bool on_gpus = false;
 };
+
+// Returns the problem with the division of the layers, with the nearest layouts that work; nullopt
+// if they divide.
+std::optional<Problem> undivided_layers(const ParallelSpec& parallel, std::int64_t layers);
 
 // Returns a problem for each rule that the pipeline breaks, with the numbers and what is allowed.
 std::vector<Problem> pipeline_problems(const ParallelSpec& parallel, const PipelineSizes& sizes);

@@ -66,13 +66,44 @@ void check_batches(const Json& document, std::optional<std::int64_t> dp,
     const auto global = positive(document, "/train/global_batch_size");
     const auto micro = positive(document, "/train/micro_batch_size");
     if (!global || !micro || !dp || *global % (*micro * *dp) == 0) return;
+    const std::int64_t rows = *micro * *dp, below = *global / rows * rows;
     problems.push_back(
         {"train.global_batch_size",
-         fmt::format("is {}; allowed: a multiple of micro_batch_size {} x dp {} = {}", *global,
-                     *micro, *dp, *micro * *dp)});
+         fmt::format(
+             "is {}; allowed: a multiple of micro_batch_size {} x dp {} = {}, such as {}", *global,
+             *micro, *dp, rows,
+             below == 0 ? std::to_string(rows) : fmt::format("{} or {}", below, below + rows))});
 }
 
 constexpr std::int64_t kLargestAxis = 1000000;  // as the schema allows
+
+// Returns what `parallel` says about the pipeline, or the defaults for what it does not say.
+std::optional<ParallelSpec> pipeline_of(const Json& document) {
+    const auto number = [&](const char* key) {
+        return positive(document, (std::string("/parallel/") + key).c_str());
+    };
+    const auto is_true = [&](const char* key) {
+        const Json::json_pointer at(std::string("/parallel/") + key);
+        return document.contains(at) && document[at] == true;
+    };
+    ParallelSpec parallel;
+    for (const auto& [key, value] : {std::pair{"pp", &parallel.pp},
+                                     {"vpp", &parallel.vpp},
+                                     {"group", &parallel.group},
+                                     {"first_layers", &parallel.first_layers},
+                                     {"last_layers", &parallel.last_layers}}) {
+        const auto given = number(key);
+        if (given > kLargestAxis) return std::nullopt;
+        if (given) *value = static_cast<int>(*given);
+    }
+    parallel.account_for_embedding = is_true("account_for_embedding");
+    parallel.account_for_loss = is_true("account_for_loss");
+    const Json::json_pointer at("/parallel/schedule");
+    const Json schedule = document.contains(at) ? document[at] : Json();
+    if (schedule.is_string())
+        parallel.schedule = schedule_named(schedule.get<std::string>()).value_or(Schedule::Auto);
+    return parallel;
+}
 
 bool is_on_gpus(const Json& document) {
     return real(document, "/resources/gpus_per_node").value_or(0) > 0;
@@ -91,26 +122,15 @@ void check_tensor(const Json& document, std::vector<Problem>& problems) {
 
 void check_pipeline(const Json& document, std::optional<std::int64_t> dp,
                     std::vector<Problem>& problems) {
-    const auto pp = positive(document, "/parallel/pp"), vpp = positive(document, "/parallel/vpp");
-    const Json::json_pointer at("/parallel/schedule");
-    const Json schedule = document.contains(at) ? document[at] : Json();
-    if (pp.value_or(1) > kLargestAxis || vpp.value_or(1) > kLargestAxis) return;
-    ParallelSpec parallel;
-    parallel.pp = static_cast<int>(pp.value_or(1));
-    parallel.vpp = static_cast<int>(vpp.value_or(1));
-    const auto first = positive(document, "/parallel/first_layers");
-    const auto last = positive(document, "/parallel/last_layers");
-    parallel.first_layers = static_cast<int>(std::min(first.value_or(0), kLargestAxis));
-    parallel.last_layers = static_cast<int>(std::min(last.value_or(0), kLargestAxis));
-    if (schedule.is_string())
-        parallel.schedule = schedule_named(schedule.get<std::string>()).value_or(Schedule::Auto);
+    const auto parallel = pipeline_of(document);
+    if (!parallel) return;
     PipelineSizes sizes{.layers = positive(document, "/model/num_hidden_layers"),
                         .on_gpus = is_on_gpus(document)};
     const auto global = positive(document, "/train/global_batch_size");
     const auto micro = positive(document, "/train/micro_batch_size");
     if (global && micro && dp && *global % (*micro * *dp) == 0)
-        sizes.microbatches = *global / (*micro * *dp);
-    for (Problem& problem : pipeline_problems(parallel, sizes))
+        sizes.microbatches = *global / (*micro * *dp), sizes.rows = *micro * *dp;
+    for (Problem& problem : pipeline_problems(*parallel, sizes))
         problems.push_back(std::move(problem));
 }
 
@@ -297,6 +317,11 @@ void check_lengths(const Json& document, std::vector<Problem>& problems) {
 }
 
 }  // namespace
+
+std::optional<Problem> undivided_layers(const Json& document, std::int64_t layers) {
+    const auto parallel = pipeline_of(document);
+    return parallel ? undivided_layers(*parallel, layers) : std::nullopt;
+}
 
 Json dropouts_of(const Json& model) {
     Json dropouts = Json::object();

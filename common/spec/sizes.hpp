@@ -1,6 +1,8 @@
 // Checks that the sizes in a train job agree: batches, heads, ranks, lengths.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "common/json.hpp"
@@ -11,6 +13,10 @@ namespace roll::spec {
 // Returns a problem for each pair of sizes that do not agree. Ignores missing keys and wrong types,
 // because the schema's checker reports missing keys and wrong types.
 std::vector<Problem> impossible_sizes(const Json& document);
+
+// Returns the problem with the division of a model's layers into the pipeline stages of a job;
+// nullopt if they divide.
+std::optional<Problem> undivided_layers(const Json& document, std::int64_t layers);
 
 // Returns the dropout keys of a job's `model` section. If model.from is set, they override the
 // dropouts in that model's config.

@@ -166,6 +166,14 @@ Result<ParallelSpec> read_parallel(const Json& json, const Json& resources_json)
     parallel.ep = reader.get_or("ep", 1);
     parallel.first_layers = reader.get_or("first_layers", 0);
     parallel.last_layers = reader.get_or("last_layers", 0);
+    parallel.account_for_embedding = reader.get_or("account_for_embedding", false);
+    parallel.account_for_loss = reader.get_or("account_for_loss", false);
+    parallel.group = reader.get_or("group", 0);
+    const auto limit = reader.get_or<std::string>("activation_limit", "0");
+    if (limit != "0") {
+        ROLL_TRY(const std::uint64_t bytes, parse_size(limit));
+        parallel.activation_limit = static_cast<std::int64_t>(bytes);
+    }
     const auto schedule = reader.get_or<std::string>("schedule", "auto");
     const int others = parallel.tp * parallel.pp * parallel.cp;
     if (others < 1) return fail(ErrorCode::InvalidArgument, "parallel: an axis is less than 1");

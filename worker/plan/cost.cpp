@@ -56,6 +56,13 @@ std::int64_t layer_saved_elsewhere(const spec::ModelConfig& m, bool segments) {
     return (segments ? qkv : 0) + (m.qk_norm ? qkv : 0) + (m.post_norms ? 2 * m.hidden : 0);
 }
 
+// Returns the elements per token that a layer holds from the input half of backward to the weight
+// half: the inputs of its four products and the gradients of their outputs.
+std::int64_t layer_owed(const spec::ModelConfig& m) {
+    const std::int64_t attention = m.heads * m.head_dim, keys = m.kv_heads * m.head_dim;
+    return 2 * attention + 2 * keys + 4 * m.hidden + 3 * m.intermediate;
+}
+
 // Returns the number of attention scores of one sequence. Each token attends to itself and to the
 // tokens before it that are in the window.
 double positions_seen(double length, double window) {
@@ -152,6 +159,7 @@ MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& 
             if (!spare || !room.take(layer, tokens * size * element))
                 bytes.activations += live * tokens * size * element;
     }
+    if (held.activations && !spare) bytes.activations = *held.activations;
     const std::int64_t logits = tokens * m.vocab * element;
     const std::int64_t block = logits / ((logits + kLogitsBlockBytes - 1) / kLogitsBlockBytes);
     const bool fits = spare && room.take(layers, block).has_value();
@@ -177,6 +185,44 @@ std::int64_t tensor_bytes(const spec::ModelConfig& m, const spec::TrainSpec& spe
     const std::int64_t tokens = spec.micro_batch_size * spec.seq_length * spec.microbatches();
     const std::int64_t bytes = sums * tokens * m.hidden * element_bytes(spec.precision);
     return 2 * bytes * (part.tp - 1) / part.tp;
+}
+
+std::vector<Costs> stage_costs(const spec::ModelConfig& model, const spec::TrainSpec& spec,
+                               std::span<const StagePart> parts) {
+    const auto tokens = static_cast<double>(spec.micro_batch_size * spec.seq_length);
+    const auto sequences = static_cast<double>(spec.micro_batch_size);
+    const spec::ModelConfig m = part_of(model, parts.empty() ? 1 : parts.front().tp);
+    const double score = 4.0 * static_cast<double>(m.heads * m.head_dim);
+    const bool segments = spec.data.documents_apart;
+    std::int64_t saved = layer_saved_elsewhere(m, segments);
+    for (const std::int64_t size : layer_saved(m, segments)) saved += size;
+    const auto bytes = [&](std::int64_t elements) {
+        return spec.micro_batch_size * spec.seq_length * elements * element_bytes(spec.precision);
+    };
+    std::vector<Costs> costs;
+    double layers_flop = 0;  // forward of all layers
+    for (const StagePart& part : parts) {
+        const double products = 2 * tokens * static_cast<double>(part.layers * layer_products(m));
+        double attention = 0;
+        for (std::int64_t layer = part.first_layer; layer < part.first_layer + part.layers; ++layer)
+            attention += score * sequences *
+                         positions_seen(static_cast<double>(spec.seq_length),
+                                        static_cast<double>(m.window_of(layer)));
+        const double head = part.last ? 2 * tokens * static_cast<double>(m.vocab * m.hidden) : 0;
+        layers_flop += products + attention;
+        costs.push_back({.forward = products + attention + 3 * head,
+                         .backward_input = products + 2 * attention,
+                         .backward_weight = products,
+                         .after_forward = bytes(m.hidden + part.layers * saved),
+                         .after_backward = bytes(m.hidden + part.layers * layer_owed(m))});
+    }
+    const double unit = layers_flop / static_cast<double>(parts.size());
+    for (Costs& cost : costs) {
+        cost.forward /= unit;
+        cost.backward_input /= unit;
+        cost.backward_weight /= unit;
+    }
+    return costs;
 }
 
 CheckpointBytes checkpoint_bytes(const spec::ModelConfig& m, spec::Precision precision,

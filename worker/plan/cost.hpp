@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "common/spec/model.hpp"
 #include "common/spec/train.hpp"
+#include "worker/plan/pipeline_check.hpp"
 
 namespace roll::plan {
 
@@ -66,10 +68,19 @@ struct StagePart {
     bool first = true, last = true;    // has the embedding; has the output layer
     std::int64_t frozen_of_model = 0;  // number of frozen elements of the whole model
     int tp = 1;                        // number of ranks that share the tensors of each layer
+    std::int64_t first_layer = 0;      // number of its first layer, if it has one chunk
 };
 // Returns the number of parameters on one rank of a stage, with the padding of the vocabulary. A
 // tied embedding counts on both of its stages.
 std::int64_t part_parameters(const spec::ModelConfig& model, const StagePart& part);
+
+// Returns the costs of the stages of a pipeline, one entry of `parts` for each chunk in the order
+// of forward, for one micro-batch. Times are proportional to the FLOPs of the matrix products; one
+// unit is the forward of as many layers as a stage has on average. The last stage's forward
+// includes the output layer with both halves of its backward, because the trainer computes all
+// three together.
+std::vector<Costs> stage_costs(const spec::ModelConfig& model, const spec::TrainSpec& spec,
+                               std::span<const StagePart> parts);
 
 struct Held {
     // number of micro-batches whose activations are in memory at once, counted in each chunk
@@ -78,6 +89,9 @@ struct Held {
     std::int64_t frozen = 0;
     bool on_gpu = false;
     std::optional<StagePart> part = std::nullopt;  // nullopt: the whole model
+    // Bytes of activations, from a simulation of the schedule; nullopt: those of `live`
+    // micro-batches from forward to backward
+    std::optional<std::int64_t> activations = std::nullopt;
 };
 // Returns the memory of the first rank of a stage, on which no other rank of the stage needs more.
 MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& spec,

@@ -1,120 +1,331 @@
+#include "worker/plan/pipeline_check.hpp"
+
 #include <algorithm>
-#include <array>
 #include <deque>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <tuple>
-
-#include "worker/plan/pipeline_schedule.hpp"
 
 namespace roll::plan {
 namespace {
 
-tl::unexpected<Error> wrong(int rank, const Op& op, const std::string& what) {
-    return fail(ErrorCode::InvalidArgument,
-                "rank " + std::to_string(rank) + ", " + to_string(op) + ": " + what);
+Error wrong(int rank, const Op& op, const std::string& what) {
+    return {ErrorCode::InvalidArgument,
+            "rank " + std::to_string(rank) + ", " + to_string(op) + ": " + what};
 }
 
 // Checks the ops of one rank: each occurs once, with forward before backward-input before
 // backward-weight.
 std::optional<Error> check_rank(const PipelineSchedule& s, int rank) {
-    std::map<std::tuple<int, int>, int> done;  // by (chunk, micro-batch): number of ops done
+    std::vector<int> done(static_cast<std::size_t>(s.vp) * s.microbatches);  // number of ops done
     for (const Op& op : s.ranks[rank]) {
         if (op.chunk < 0 || op.chunk >= s.vp || op.microbatch < 0 ||
             op.microbatch >= s.microbatches)
-            return wrong(rank, op, "this chunk or microbatch does not exist").value();
-        if (done[{op.chunk, op.microbatch}]++ != static_cast<int>(op.kind))
-            return wrong(rank, op, "this operation is repeated or out of order").value();
+            return wrong(rank, op, "this chunk or microbatch does not exist");
+        if (done[op.chunk * s.microbatches + op.microbatch]++ != static_cast<int>(op.kind))
+            return wrong(rank, op, "this operation is repeated or out of order");
     }
-    const bool all =
-        std::all_of(done.begin(), done.end(), [](auto& entry) { return entry.second == 3; });
-    if (all && std::ssize(done) == s.vp * s.microbatches) return std::nullopt;
+    if (std::ranges::count(done, 3) == std::ssize(done)) return std::nullopt;
     return Error{ErrorCode::InvalidArgument, "rank " + std::to_string(rank) + ": work is missing"};
 }
+
+// A send or a receive that a rank has issued.
+struct Message {
+    int rank, peer;
+    bool is_send;
+    Op op;         // op of `rank` that sends or needs the message
+    int to_stage;  // stage that receives it
+    double issued = 0;
+
+    bool matches(const Message& other) const {
+        return op.kind == other.op.kind && op.microbatch == other.op.microbatch &&
+               to_stage == other.to_stage;
+    }
+    std::string text() const {
+        return "rank " + std::to_string(rank) + "'s " +
+               (is_send ? "send of " + to_string(op) + " to rank "
+                        : "receive for " + to_string(op) + " from rank ") +
+               std::to_string(peer);
+    }
+};
+
+// Messages of one rank that run one after another: (rank, gradients, peer, is_send). peer is -1 for
+// a line that has all of the rank's messages.
+using LineKey = std::tuple<int, bool, int, bool>;
 
 // Simulates the ranks' clocks and the messages between them.
 class Simulation {
   public:
-    Simulation(const PipelineSchedule& schedule, const Costs& costs)
+    Simulation(const PipelineSchedule& schedule, const std::vector<Costs>& costs,
+               Transport transport)
         : s_(schedule),
-          costs_{costs.forward, costs.backward_input, costs.backward_weight},
-          next_(schedule.pp),
-          live_(schedule.pp),
-          clock_(schedule.pp) {
+          costs_(costs),
+          transport_(transport),
+          ranks_(schedule.pp) {
+        if (costs_.size() < 2)
+            costs_.assign(s_.stages(), costs_.empty() ? Costs{} : costs_.front());
         report_.live_max.resize(s_.pp);
+        report_.peak_bytes.resize(s_.pp);
         report_.starts.resize(s_.pp);
+        report_.ends.resize(s_.pp);
+        for (int i = 0; i < s_.pp; ++i) {
+            ranks_[i].inputs.resize(s_.ranks[i].size());
+            ranks_[i].backward_held.resize(static_cast<std::size_t>(s_.vp) * s_.microbatches);
+        }
     }
 
     Result<ScheduleReport> run() {
         for (bool moved = true; std::exchange(moved, false);) {
             for (int rank = 0; rank < s_.pp; ++rank) {
-                while (next_[rank] < std::ssize(s_.ranks[rank])) {
-                    ROLL_TRY(const bool stepped, step(rank, s_.ranks[rank][next_[rank]]));
-                    if (!stepped) break;
-                    moved = true;
-                }
+                while (step(rank)) moved = true;
+                if (error_) return tl::unexpected(std::move(*error_));
             }
         }
-        for (int rank = 0; rank < s_.pp; ++rank) {
-            if (next_[rank] < std::ssize(s_.ranks[rank]))
-                return wrong(rank, s_.ranks[rank][next_[rank]],
-                             "deadlock: the input of this operation never arrives");
-        }
-        const double ideal = s_.vp * s_.microbatches * (costs_[0] + costs_[1] + costs_[2]);
-        report_.makespan = *std::max_element(clock_.begin(), clock_.end());
-        report_.bubble = report_.makespan / ideal - 1;
+        for (int rank = 0; rank < s_.pp; ++rank)
+            if (ranks_[rank].next < s_.ranks[rank].size()) return tl::unexpected(deadlock(rank));
+        for (const auto& [key, line] : lines_)
+            if (!line.empty())
+                return tl::unexpected(
+                    wrong(line.front().rank, line.front().op, "deadlock: " + cycle(line.front())));
+        finish_report();
         return std::move(report_);
     }
 
   private:
-    struct Message {
-        int stage;  // pipeline stage of the sender
-        int microbatch;
-        double time;
+    struct Rank {
+        std::size_t next = 0;    // op to run
+        std::size_t posted = 0;  // number of ops whose receive is posted
+        // By op: time at which its input is there
+        std::vector<std::optional<double>> inputs;
+        std::vector<bool> backward_held;  // by chunk and micro-batch: in the state after backward
+        double clock = 0, work = 0;
+        int live = 0;
+        std::int64_t bytes = 0;
     };
 
-    // Runs `op` and returns true. Returns false if its input has not arrived. Fails if the first
-    // message in its channel is that of another op.
-    Result<bool> step(int rank, const Op& op) {
-        const int stage = op.chunk * s_.pp + rank, stages = s_.pp * s_.vp;
-        const int towards = op.kind == OpKind::Forward ? 1 : -1;
-        const int from = stage - towards, to = stage + towards;
-        const bool speaks = op.kind != OpKind::BackwardWeight;
-        if (speaks && from >= 0 && from < stages) {
-            std::deque<Message>& channel = channels_[{from % s_.pp, rank, towards}];
-            if (channel.empty()) return false;
-            if (channel.front().stage != from || channel.front().microbatch != op.microbatch)
-                return wrong(rank, op, "would receive another microbatch's message");
-            clock_[rank] = std::max(clock_[rank], channel.front().time);
-            channel.pop_front();
+    int stage_of_op(int rank, const Op& op) const { return s_.stage(rank, op.chunk); }
+    static int towards(const Op& op) { return op.kind == OpKind::Forward ? 1 : -1; }
+    bool exists(int stage) const { return stage >= 0 && stage < s_.stages(); }
+
+    // Returns the stage from which the op receives, or nullopt if it needs no input.
+    std::optional<int> source(int rank, const Op& op) const {
+        if (op.kind == OpKind::BackwardWeight) return std::nullopt;
+        const int from = stage_of_op(rank, op) - towards(op);
+        return exists(from) ? std::optional(from) : std::nullopt;
+    }
+
+    LineKey line_of(const Message& message) const {
+        const bool gradients = message.op.kind != OpKind::Forward;
+        if (transport_.lines == Transport::Lines::Channels)
+            return {message.rank, gradients, -1, false};
+        return {message.rank, gradients, message.peer, message.is_send};
+    }
+
+    const Message* head_of(const Message& message) const {
+        const auto line = lines_.find(line_of(message));
+        return line == lines_.end() || line->second.empty() ? nullptr : &line->second.front();
+    }
+
+    Message counterpart(const Message& m) const {
+        return {m.peer, m.rank, !m.is_send, m.op, m.to_stage};
+    }
+
+    void issue(const Message& message) {
+        lines_[line_of(message)].push_back(message);
+        transfer(message);
+    }
+
+    // Delivers the messages at the head of the line of `message` whose other end is at the head of
+    // its line, and then those behind these ends.
+    void transfer(const Message& message) {
+        while (!error_) {
+            const Message* const here = head_of(message);
+            if (here == nullptr) return;
+            const Message other_end = counterpart(*here);
+            const Message* const there = head_of(other_end);
+            if (there == nullptr || there->peer != here->rank || there->is_send == here->is_send)
+                return;
+            const Message& sent = here->is_send ? *here : *there;
+            const Message& received = here->is_send ? *there : *here;
+            if (!sent.matches(received)) {
+                error_ = wrong(received.rank, received.op,
+                               "would receive another microbatch's message, " + sent.text());
+                return;
+            }
+            deliver(sent, received);
+            lines_[line_of(other_end)].pop_front();
+            lines_[line_of(message)].pop_front();
+            transfer(other_end);
         }
-        report_.starts[rank].push_back(clock_[rank]);
-        clock_[rank] += costs_[static_cast<int>(op.kind)];
-        if (speaks && to >= 0 && to < stages)
-            channels_[{rank, to % s_.pp, towards}].push_back({stage, op.microbatch, clock_[rank]});
-        live_[rank] += op.kind == OpKind::Forward ? 1 : op.kind == OpKind::BackwardWeight ? -1 : 0;
-        report_.live_max[rank] = std::max(report_.live_max[rank], live_[rank]);
-        ++next_[rank];
+    }
+
+    void deliver(const Message& sent, const Message& received) {
+        const std::vector<Op>& ops = s_.ranks[received.rank];
+        Rank& to = ranks_[received.rank];
+        for (std::size_t i = to.next; i < to.posted; ++i)
+            if (ops[i] == received.op) to.inputs[i] = std::max(sent.issued, received.issued);
+        ++links_[{sent.rank, sent.peer, sent.op.kind != OpKind::Forward}];
+    }
+
+    // Posts the receives of the ops up to `ahead` after the next one.
+    void post_receives(int rank) {
+        Rank& r = ranks_[rank];
+        const std::vector<Op>& ops = s_.ranks[rank];
+        const std::size_t end = std::min(ops.size(), r.next + transport_.ahead + 1);
+        while (r.posted < end && !error_) {
+            const Op& op = ops[r.posted++];
+            const std::optional<int> from = source(rank, op);
+            if (!from) continue;
+            const int peer = s_.home(*from).rank;
+            if (peer != rank) issue({rank, peer, false, op, stage_of_op(rank, op), r.clock});
+        }
+    }
+
+    // Runs the next op of a rank. Returns false if there is none or its input is not there.
+    bool step(int rank) {
+        Rank& r = ranks_[rank];
+        if (error_ || r.next == s_.ranks[rank].size()) return false;
+        post_receives(rank);
+        if (error_) return false;
+        const Op& op = s_.ranks[rank][r.next];
+        if (const std::optional<int> from = source(rank, op)) {
+            const bool is_local = s_.home(*from).rank == rank;
+            const std::optional<double> ready = is_local ? handed_over(rank, op) : r.inputs[r.next];
+            if (!ready) return false;
+            r.clock = std::max(r.clock, *ready);
+        }
+        compute(rank, op);
+        const int to = stage_of_op(rank, op) + towards(op);
+        ++r.next;
+        if (op.kind == OpKind::BackwardWeight || !exists(to)) return true;
+        const int peer = s_.home(to).rank;
+        if (peer == rank)
+            handed_[{to, op.kind, op.microbatch}] = r.clock;
+        else
+            issue({rank, peer, true, op, to, r.clock});
         return true;
     }
 
+    std::optional<double> handed_over(int rank, const Op& op) const {
+        const auto found = handed_.find({stage_of_op(rank, op), op.kind, op.microbatch});
+        return found == handed_.end() ? std::nullopt : std::optional(found->second);
+    }
+
+    void compute(int rank, const Op& op) {
+        Rank& r = ranks_[rank];
+        const int stage = stage_of_op(rank, op);
+        const Costs& cost = costs_[stage];
+        const double times[] = {cost.forward, cost.backward_input, cost.backward_weight};
+        const double time = times[static_cast<int>(op.kind)];
+        report_.starts[rank].push_back(r.clock);
+        r.clock += time;
+        r.work += time;
+        report_.ends[rank].push_back(r.clock);
+        auto held = r.backward_held.begin() + op.chunk * s_.microbatches + op.microbatch;
+        switch (op.kind) {
+            case OpKind::Forward:
+                ++r.live;
+                r.bytes += cost.after_forward;
+                break;
+            case OpKind::BackwardInput:
+                if (halves_together(s_.ranks[rank], r.next, stage == 0)) break;
+                r.bytes += cost.after_backward - cost.after_forward;
+                *held = true;
+                break;
+            case OpKind::BackwardWeight:
+                --r.live;
+                r.bytes -= *held ? cost.after_backward : cost.after_forward;
+                break;
+        }
+        report_.live_max[rank] = std::max(report_.live_max[rank], r.live);
+        report_.peak_bytes[rank] = std::max(report_.peak_bytes[rank], r.bytes);
+    }
+
+    // Returns the receive that keeps a rank from its next op.
+    Message awaited(int rank) const {
+        const Op& op = s_.ranks[rank][ranks_[rank].next];
+        return {rank, s_.home(*source(rank, op)).rank, false, op, stage_of_op(rank, op)};
+    }
+
+    Error deadlock(int rank) const {
+        const Op& op = s_.ranks[rank][ranks_[rank].next];
+        return wrong(
+            rank, op,
+            "deadlock: the input of this operation never arrives: " + cycle(awaited(rank)));
+    }
+
+    // Returns the message for which `message` waits.
+    Message blocker(const Message& message) const {
+        const Message* const head = head_of(message);
+        if (head != nullptr && !(head->is_send == message.is_send && head->op == message.op))
+            return *head;  // runs before it on the same line
+        const Message* const other = head_of(counterpart(message));
+        if (other != nullptr && !other->matches(message)) return *other;
+        return awaited(message.peer);
+    }
+
+    // Returns the cycle of messages that wait for each other to which `message` leads.
+    std::string cycle(const Message& message) const {
+        std::vector<std::string> chain;
+        Message at = message;
+        for (;;) {
+            if (at.peer == at.rank)
+                return to_string(at.op) + " takes the result of an operation that rank " +
+                       std::to_string(at.rank) + " runs later";
+            const auto again = std::ranges::find(chain, at.text());
+            if (again != chain.end()) {
+                chain.erase(chain.begin(), again);
+                break;
+            }
+            chain.push_back(at.text());
+            if (at.is_send && ranks_[at.peer].next == s_.ranks[at.peer].size())
+                return at.text() + " has no receive";
+            at = blocker(at);
+        }
+        std::string text;
+        for (const std::string& one : chain) text += one + " waits for ";
+        return text + chain.front();
+    }
+
+    void finish_report() {
+        double work = 0, most = 0;
+        for (const Rank& r : ranks_) {
+            work += r.work / s_.pp;
+            most = std::max(most, r.work);
+            report_.makespan = std::max(report_.makespan, r.clock);
+        }
+        report_.bubble = report_.makespan / work - 1;
+        report_.imbalance = most / work;
+        for (const auto& [link, messages] : links_) {
+            const auto& [from, to, gradients] = link;
+            report_.links.push_back({from, to, gradients, messages});
+        }
+    }
+
     const PipelineSchedule& s_;
-    const std::array<double, 3> costs_;
-    std::vector<int> next_, live_;
-    std::vector<double> clock_;
-    std::map<std::tuple<int, int, int>, std::deque<Message>> channels_;  // key: from, to, direction
+    std::vector<Costs> costs_;
+    Transport transport_;
+    std::vector<Rank> ranks_;
+    std::map<LineKey, std::deque<Message>> lines_;
+    // By stage, kind and micro-batch: time of an input from another stage of the same rank
+    std::map<std::tuple<int, OpKind, int>, double> handed_;
+    std::map<std::tuple<int, int, bool>, std::int64_t> links_;
+    std::optional<Error> error_;
     ScheduleReport report_;
 };
 
 }  // namespace
 
-Result<ScheduleReport> check(const PipelineSchedule& schedule, const Costs& costs) {
+Result<ScheduleReport> check(const PipelineSchedule& schedule, const std::vector<Costs>& costs,
+                             Transport transport) {
     if (std::ssize(schedule.ranks) != schedule.pp)
         return fail(ErrorCode::InvalidArgument, "the table must have a row for each of pp ranks");
-    for (int rank = 0; rank < schedule.pp; ++rank) {
+    if (costs.size() > 1 && std::ssize(costs) != schedule.stages())
+        return fail(ErrorCode::InvalidArgument, "the costs must have an entry for each stage");
+    for (int rank = 0; rank < schedule.pp; ++rank)
         if (auto error = check_rank(schedule, rank)) return tl::unexpected(std::move(*error));
-    }
-    return Simulation(schedule, costs).run();
+    return Simulation(schedule, costs, transport).run();
 }
 
 }  // namespace roll::plan

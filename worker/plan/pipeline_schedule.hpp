@@ -1,21 +1,22 @@
 // Pipeline schedules as data: a table with the order of operations on each rank. Pure; no torch.
 //
-// A model is cut into pp * vp chunks; global stage s is chunk s / pp on rank s mod pp. A table
-// holds no sends and receives, because they follow from its ops. A forward op of stage s first
-// receives from the rank of stage s - 1, unless s is 0, then computes, then sends to the rank of
-// stage s + 1, unless s is the last. A backward-input op does the same in the opposite direction.
+// A model is cut into pp * vp stages of one chunk each, which a Placement gives to the ranks. A
+// table holds no sends and receives, because they follow from its ops. A forward op of stage s
+// first receives from the rank of stage s - 1, unless s is 0, then computes, then sends to the rank
+// of stage s + 1, unless s is the last. A backward-input op does the same in the opposite
+// direction. Two stages on the same rank hand the tensor over without a message.
 //
-// The program that executes a table must guarantee this: there is one channel for each (from, to,
-// activation | gradient); a send never blocks; a receive blocks until the channel's oldest message
-// is there; messages carry no ids.
+// The program that executes a table must guarantee this: there is one link for each (from, to,
+// activation | gradient), which delivers in the order of send; a send does not stop its rank; a
+// receive is posted one op ahead; messages carry no ids.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "common/error.hpp"
-#include "common/spec/parallel.hpp"
 
 namespace roll::plan {
 
@@ -28,63 +29,65 @@ struct Op {
     friend bool operator==(const Op&, const Op&) = default;
 };
 
+// How the stages are given to the ranks, for pp 3 and vp 2: Loop gives rank 0 the stages 0 and 3,
+// V gives it 0 and 5. With V the first and the last stage are on rank 0.
+enum class Placement { Loop, V };
+
+struct Home {
+    int rank = 0;
+    int chunk = 0;
+    friend bool operator==(const Home&, const Home&) = default;
+};
+Home home_of(Placement placing, int pp, int stage);
+int stage_of(Placement placing, int pp, const Home& home);
+
 struct PipelineSchedule {
     int pp = 1;
     int vp = 1;
     int microbatches = 1;
     std::vector<std::vector<Op>> ranks;
+    Placement placing = Placement::Loop;
+    std::string name = {};  // name in a job file
+
+    int stages() const { return pp * vp; }
+    Home home(int stage) const { return home_of(placing, pp, stage); }
+    int stage(int rank, int chunk) const { return stage_of(placing, pp, {rank, chunk}); }
 };
+
+// Returns true if one pass computes both halves of the backward that starts at ops[i]: the weight
+// half is the next op, and no stage waits for the result of the input half.
+bool halves_together(std::span<const Op> ops, std::size_t i, bool first_stage);
 
 // Returns the 1F1B schedule. The weight half of each backward follows its input half immediately.
 PipelineSchedule one_forward_one_backward(int pp, int microbatches);
 
 // Returns Megatron's interleaved schedule, with vp chunks per rank and micro-batches in groups of
-// pp. Fails with InvalidArgument if pp does not divide `microbatches`, because the incomplete group
-// would cost more than interleaving saves.
-Result<PipelineSchedule> interleaved(int pp, int vp, int microbatches);
+// `group`, of which the last may be smaller. 0: groups of pp. Requires `group` >= pp.
+PipelineSchedule interleaved(int pp, int vp, int microbatches, int group = 0);
 
 // Returns the ZB-H1 schedule: 1F1B with the weight half of each backward delayed by `rank`
 // micro-batches, which fills the pipeline's bubbles. Every rank holds the activations of pp
 // micro-batches, as rank 0 does in 1F1B.
 PipelineSchedule zero_bubble_h1(int pp, int microbatches);
 
+// Returns the ZB-V schedule: two chunks per rank, placed as V. If all ops take equally long and
+// there are at least 2 pp - 1 micro-batches, no rank is idle between its first and its last op.
+PipelineSchedule zero_bubble_v(int pp, int microbatches);
+
+// Returns the DualPipeV schedule: two chunks per rank, placed as V, whose forwards and backwards
+// alternate so that one hides the communication of the other. Fails with InvalidArgument for fewer
+// than 2 pp micro-batches.
+Result<PipelineSchedule> dual_pipe_v(int pp, int microbatches);
+
 // Returns the GPipe schedule: all forwards, then all backwards, chunk by chunk. Every rank holds
 // the activations of all micro-batches.
-PipelineSchedule gpipe(int pp, int vp, int microbatches);
+PipelineSchedule gpipe(int pp, int vp, int microbatches, Placement placing = Placement::Loop);
 
-// Returns the ops of one rank that only runs forward, in the order of gpipe().
-std::vector<Op> forward_only(int vp, int microbatches);
+// Returns the schedule of a pass that only runs forward, in the order of gpipe().
+PipelineSchedule forward_only(int pp, int vp, int microbatches, Placement placing);
 
-// Returns the schedule that a job asks for, with `microbatches` on each replica. Auto is 1F1B, or
-// interleaved if the stages have several chunks. Fails with InvalidArgument; the message has the
-// numbers.
-Result<PipelineSchedule> schedule_of(const spec::ParallelSpec& parallel, std::int64_t microbatches);
-
-struct Costs {
-    double forward = 1;
-    double backward_input = 1;
-    double backward_weight = 1;
-};
-
-struct ScheduleReport {
-    // By rank: largest number of micro-batches whose activations are held at once, from forward to
-    // the weight half of backward
-    std::vector<int> live_max;
-    std::vector<std::vector<double>> starts;  // by rank and op: start time under the given costs
-    double makespan = 0;
-    // idle share of the step: makespan / ideal - 1, without the step's own synchronisation
-    double bubble = 0;
-};
-
-// Simulates the schedule. Fails with InvalidArgument for an op that is missing, duplicated or out
-// of order, a receive that would take another micro-batch's message, or a deadlock. The message
-// names the rank and the op.
-Result<ScheduleReport> check(const PipelineSchedule& schedule, const Costs& costs = {});
-
-// Returns the schedule as text, with one line per rank and one cell per unit of time. F3 is the
-// forward of micro-batch 3, F3' the forward of micro-batch 3 in chunk 1. B and W are the input and
-// weight halves of backward.
-std::string to_string(const PipelineSchedule& schedule, const ScheduleReport& report);
+// Returns "F3" for the forward of micro-batch 3, "F3'" for that in chunk 1. B and W are the input
+// and weight halves of backward.
 std::string to_string(const Op& op);
 
 }  // namespace roll::plan

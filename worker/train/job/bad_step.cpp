@@ -40,8 +40,9 @@ Bad bad_value(TrainStep& step, bool from_the_back,
     std::vector<std::string> names;
     const at::Tensor bad_S = at::zeros({pp.size() * std::ssize(step.chunks())}, at::kDouble);
     for (Chunk& chunk : step.chunks()) {
+        const int stage = step.schedule().stage(pp.rank(), static_cast<int>(std::ssize(names)));
         names.push_back(name_of(chunk.parameters()));
-        if (!names.back().empty()) bad_S[(std::ssize(names) - 1) * pp.size() + pp.rank()] = 1;
+        if (!names.back().empty()) bad_S[stage] = 1;
     }
     sum_over(pp, bad_S, {Site::NotFinite});
     if (step.groups().tp != nullptr) sum_over(*step.groups().tp, bad_S, {Site::NotFinite});
@@ -50,8 +51,9 @@ Bad bad_value(TrainStep& step, bool from_the_back,
     const std::int64_t last = bad_S.numel() - 1;
     const auto stage = from_the_back ? last - bad_S.flip(0).argmax().item<std::int64_t>()
                                      : bad_S.argmax().item<std::int64_t>();
-    const bool here = stage % pp.size() == pp.rank();
-    return {true, here ? names[static_cast<std::size_t>(stage / pp.size())] : ""};
+    const plan::Home home = step.schedule().home(static_cast<int>(stage));
+    const bool here = home.rank == pp.rank();
+    return {true, here ? names[static_cast<std::size_t>(home.chunk)] : ""};
 }
 
 constexpr std::int64_t kSentenceMax = 1024;

@@ -10,6 +10,7 @@
 #include "worker/train/job/bad_step.hpp"
 #include "worker/train/job/trainer.hpp"
 #include "worker/train/model/model_setup.hpp"
+#include "worker/train/pipeline/job_schedule.hpp"
 #include "worker/train/process/failure.hpp"
 #include "worker/train/process/launch.hpp"
 #include "worker/train/report/run_report.hpp"
@@ -56,8 +57,7 @@ Trainer::Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, Tra
       learned_(data.learned),
       sampler_(corpus_, spec_.seq_length, spec_.seed),
       validation_(spec_, corpus_, valid_),
-      schedule_(need(plan::schedule_of(spec_.parallel, spec_.microbatches()))) {
-    check_layout(spec_, model_.config);
+      schedule_(job_pipeline(spec_, model_.config).schedule) {
     connect();
     TrainOptions options;
     options.init = {.seed = spec_.seed,
@@ -71,8 +71,7 @@ Trainer::Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, Tra
     options.clip_grad = spec_.optimizer.clip_grad;
     options.count_zeros = spec_.metrics.grad_zeros;
     options.normalize = spec_.normalize;
-    options.first_layers = spec_.parallel.first_layers;
-    options.last_layers = spec_.parallel.last_layers;
+    options.split = stage_split(spec_.parallel);
     step_.emplace(model_.config, schedule_, Groups{*pp_, *dp_, tie_.get(), tp_.get()}, options);
     const std::vector<ParameterSpec> specs = specs_of(step_->whole());
     const std::int64_t frozen = count_frozen(spec_.model.freeze, specs);

@@ -7,6 +7,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "common/spec/model.hpp"
+#include "common/spec/parallel.hpp"
 
 namespace roll::train {
 
@@ -30,7 +31,12 @@ struct StageSplit {
     // Number of layers of the first and the last stage; 0: as many as the other stages
     int first_layers = 0;
     int last_layers = 0;
+    // Count the embedding or the output layer as a layer
+    bool account_for_embedding = false;
+    bool account_for_loss = false;
 };
+
+StageSplit stage_split(const spec::ParallelSpec& parallel);
 
 // Returns the chunks in the order of forward: chunk number c * pp + p is chunk c of stage p. They
 // are those of layout::split_layers(). Throws RankFailure(invalid) if the layers do not divide.

@@ -1,48 +1,66 @@
 #include "worker/train/pipeline/executor.hpp"
 
+#include <deque>
+#include <map>
+
 #include <ATen/ATen.h>
+
+#include "common/check.hpp"
 
 namespace roll::train {
 namespace {
 
-// Sends and receives between a stage and its two neighbours. Stage s is on rank s mod pp.
+// Tensors between stages of the same rank, in order, by the stage that takes them.
+using Handed = std::map<std::pair<int, Site>, std::deque<at::Tensor>>;
+
+// Sends and receives between a stage and its two neighbours. A neighbour on the same rank takes the
+// tensor itself.
 struct Link {
     Communicator& pp;
+    plan::Placement placing;
     int stage;
     at::TensorOptions options;
+    Handed& handed;
 
     at::Tensor receive(int from, at::IntArrayRef sizes, Tag tag) const {
+        const int peer = plan::home_of(placing, pp.size(), from).rank;
+        if (peer == pp.rank()) {
+            std::deque<at::Tensor>& waiting = handed[{stage, tag.site}];
+            ROLL_CHECK(!waiting.empty());
+            at::Tensor tensor = std::move(waiting.front());
+            waiting.pop_front();
+            return tensor;
+        }
         const at::Tensor tensor = at::empty(sizes, options);
-        pp.wait(pp.receive(tensor, from % pp.size(), tag));
+        pp.wait(pp.receive(tensor, peer, tag));
         return tensor;
     }
     void send(const at::Tensor& tensor, int to, Tag tag) const {
-        pp.send(tensor, to % pp.size(), tag);
+        const int peer = plan::home_of(placing, pp.size(), to).rank;
+        if (peer == pp.rank())
+            handed[{to, tag.site}].push_back(tensor);
+        else
+            pp.send(tensor, peer, tag);
     }
 };
 
-Link link_of(Chunk& chunk, int index, Communicator& pp) {
-    return {pp, index * pp.size() + pp.rank(), chunk.parameters().flat_weight.options()};
-}
-
-// Returns Now if no stage waits for the result of the input half and the weight half is the next
-// op. One pass then computes both halves.
 WeightHalves when_weights(std::span<const plan::Op> ops, std::size_t i, const ChunkSpec& part) {
-    const plan::Op weight{plan::OpKind::BackwardWeight, ops[i].chunk, ops[i].microbatch};
-    const bool next = i + 1 < ops.size() && ops[i + 1] == weight;
-    return part.pre && next ? WeightHalves::Now : WeightHalves::Later;
+    return plan::halves_together(ops, i, part.pre) ? WeightHalves::Now : WeightHalves::Later;
 }
 
 }  // namespace
 
-at::Tensor execute(std::span<const plan::Op> ops, std::span<RankChunk> chunks,
+at::Tensor execute(const plan::PipelineSchedule& schedule, std::span<RankChunk> chunks,
                    const ScaledBatch& batch, Communicator& pp, StepTrace& trace) {
+    const std::vector<plan::Op>& ops = schedule.ranks[pp.rank()];
+    Handed handed;
     const at::Tensor loss_K = at::zeros({std::ssize(batch.microbatches)}, at::kDouble);
     for (std::size_t i = 0; i < ops.size(); ++i) {
         const plan::Op& op = ops[i];
         const auto& [chunk, ready] = chunks[op.chunk];
         const ChunkSpec& part = chunk.part();
-        const Link link = link_of(chunk, op.chunk, pp);
+        const Link link{pp, schedule.placing, schedule.stage(pp.rank(), op.chunk),
+                        chunk.parameters().flat_weight.options(), handed};
         const Microbatch& data = batch.microbatches[op.microbatch];
         const std::int64_t sizes_MC[] = {data.tokens_BT.numel(), chunk.config().hidden};
         // `layer` is the first layer above the boundary that the message crosses

@@ -35,10 +35,10 @@ struct TraceEvent {
 };
 using StepTrace = std::vector<TraceEvent>;
 
-// Executes the ops. Returns the loss of each micro-batch, doubles on the CPU; 0 on ranks without
-// the last stage. Gradients and losses are bitwise the same for every schedule with the same number
-// of layers per chunk.
-at::Tensor execute(std::span<const plan::Op> ops, std::span<RankChunk> chunks,
+// Executes this rank's row of the schedule. Returns the loss of each micro-batch, doubles on the
+// CPU; 0 on ranks without the last stage. Gradients and losses are bitwise the same for every
+// schedule with the same number of layers per chunk.
+at::Tensor execute(const plan::PipelineSchedule& schedule, std::span<RankChunk> chunks,
                    const ScaledBatch& batch, Communicator& pp, StepTrace& trace);
 
 }  // namespace roll::train

@@ -20,11 +20,13 @@ TrainStep::TrainStep(const spec::ModelConfig& config, const plan::PipelineSchedu
       tied_(config.tied),
       groups_(groups),
       options_(options) {
-    const std::vector<ChunkSpec> parts =
-        stage_chunks(config, {schedule.pp, schedule.vp, options.first_layers, options.last_layers});
-    whole_ = whole_model(config, parts, schedule.pp, groups.tp, options.init.freeze);
+    StageSplit split = options.split;
+    split.pp = schedule.pp;
+    split.vpp = schedule.vp;
+    const std::vector<ChunkSpec> parts = stage_chunks(config, split);
+    whole_ = whole_model(config, parts, schedule, groups.tp, options.init.freeze);
     for (int chunk = 0; chunk < schedule.vp; ++chunk) {
-        ChunkSpec part = parts[chunk * schedule.pp + groups.pp.rank()];
+        ChunkSpec part = parts[schedule.stage(groups.pp.rank(), chunk)];
         if (groups.tp != nullptr) {
             part.tp = groups.tp->size();
             part.tp_rank = groups.tp->rank();
@@ -126,8 +128,7 @@ StepResult TrainStep::run(std::span<const Microbatch> batch, double lr) {
         chunks.push_back(
             {chunks_[i], [&reduce = buckets_[i]](int parameter) { reduce.ready(parameter); }});
     }
-    const auto& ops = schedule_.ranks[groups_.pp.rank()];
-    const at::Tensor loss = execute(ops, chunks, {batch, scale}, groups_.pp, trace_).sum();
+    const at::Tensor loss = execute(schedule_, chunks, {batch, scale}, groups_.pp, trace_).sum();
     for (GradBuckets& buckets : buckets_) buckets.finish();
     reduce_tied();
     sum_over(groups_.pp, loss, {Site::LossSum});
@@ -150,8 +151,9 @@ LossSum TrainStep::evaluate(std::span<const Microbatch> batch) {
     std::vector<RankChunk> chunks = alone();
     StepTrace dropped;
     const at::Tensor loss_K =
-        execute(plan::forward_only(schedule_.vp, static_cast<int>(batch.size())), chunks, {batch},
-                groups_.pp, dropped);
+        execute(plan::forward_only(schedule_.pp, schedule_.vp, static_cast<int>(batch.size()),
+                                   schedule_.placing),
+                chunks, {batch}, groups_.pp, dropped);
     sum_over(groups_.pp, loss_K,
              {Site::Evaluation});  // the losses are 0 on all stages but the last
     for (std::int64_t i = 0; i < loss_K.numel(); ++i) sums_S[0] += loss_K[i];
@@ -164,12 +166,12 @@ double TrainStep::replay(const Microbatch& data) {
     const c10::InferenceMode no_autograd;
     const double count = data.targets_BT.ne(ops::kIgnored).sum().item<double>();
     const double scale = 1 / std::max(count, 1.0);
-    const plan::PipelineSchedule one = plan::gpipe(schedule_.pp, schedule_.vp, 1);
+    const plan::PipelineSchedule one =
+        plan::gpipe(schedule_.pp, schedule_.vp, 1, schedule_.placing);
     for (Chunk& chunk : chunks_) chunk.begin_step();
     std::vector<RankChunk> chunks = alone();
     StepTrace dropped;
-    const at::Tensor loss_K = execute(one.ranks[groups_.pp.rank()], chunks,
-                                      {{&data, 1}, {&scale, 1}}, groups_.pp, dropped);
+    const at::Tensor loss_K = execute(one, chunks, {{&data, 1}, {&scale, 1}}, groups_.pp, dropped);
     sum_over(groups_.pp, loss_K, {Site::NotFinite});
     return loss_K.item<double>();
 }

@@ -36,8 +36,7 @@ struct TrainOptions {
     double clip_grad = 1.0;  // maximum global norm of the gradient; 0: no clipping
     bool count_zeros = false;
     spec::Normalize normalize = spec::Normalize::Step;
-    // Number of layers of the first and the last stage; 0: as many as the other stages
-    int first_layers = 0, last_layers = 0;
+    StageSplit split = {};          // how the layers are divided; pp and vpp are the schedule's
     std::int64_t bucket_numel = 0;  // elements per gradient bucket; 0: plan::default_bucket_numel
 };
 
@@ -82,6 +81,7 @@ class TrainStep {
     std::deque<AdamW>& optimizers() { return optimizers_; }
 
     const Groups& groups() const { return groups_; }
+    const plan::PipelineSchedule& schedule() const { return schedule_; }
 
     // Returns the parameters of the whole model, of which this rank's chunks hold a part.
     const std::vector<WholeParameter>& whole() const { return whole_; }

@@ -5,7 +5,8 @@
 namespace roll::train {
 
 std::vector<WholeParameter> whole_model(const spec::ModelConfig& config,
-                                        std::span<const ChunkSpec> chunks, int pp,
+                                        std::span<const ChunkSpec> chunks,
+                                        const plan::PipelineSchedule& schedule,
                                         const Communicator* tp,
                                         const std::vector<std::string>& freeze) {
     std::vector<WholeParameter> whole;
@@ -19,9 +20,10 @@ std::vector<WholeParameter> whole_model(const spec::ModelConfig& config,
         std::vector<ParameterSpec> own = parameter_specs(config, part);
         if (config.tied && part.post && !part.pre) specs.pop_back();
         mark_frozen(specs, freeze);
+        const plan::Home home = schedule.home(number);
         for (std::size_t i = 0; i < specs.size(); ++i)
-            whole.push_back({std::move(specs[i]), std::move(own[i]), number % pp,
-                             static_cast<std::size_t>(number / pp), i});
+            whole.push_back({std::move(specs[i]), std::move(own[i]), home.rank,
+                             static_cast<std::size_t>(home.chunk), i});
     }
     return whole;
 }

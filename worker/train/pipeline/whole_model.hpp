@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "worker/plan/pipeline_schedule.hpp"
 #include "worker/train/comm/communicator.hpp"
 #include "worker/train/model/parameters.hpp"
 
@@ -20,12 +21,12 @@ struct WholeParameter {
     std::size_t index = 0;  // parameter of this chunk
 };
 
-// Returns all parameters in the order of forward, for the chunks of `pp` stages (stage_chunks()). A
-// tied embedding is listed once, on the first stage. `tp`: this rank's tensor-parallel group; null:
-// none. `freeze`: globs of the names of frozen
-// parameters.
+// Returns all parameters in the order of forward, for the chunks of the stages of `schedule`
+// (stage_chunks()). A tied embedding is listed once, on the first stage. `tp`: this rank's
+// tensor-parallel group; null: none. `freeze`: globs of the names of frozen parameters.
 std::vector<WholeParameter> whole_model(const spec::ModelConfig& config,
-                                        std::span<const ChunkSpec> chunks, int pp,
+                                        std::span<const ChunkSpec> chunks,
+                                        const plan::PipelineSchedule& schedule,
                                         const Communicator* tp,
                                         const std::vector<std::string>& freeze);
 

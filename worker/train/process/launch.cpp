@@ -35,8 +35,8 @@ void check_spec(const spec::TrainSpec& spec, bool on_gpus) {
                                  std::to_string(spec.parallel.dp));
     }
     refuse(spec::tensor_problems(spec.parallel, {.on_gpus = on_gpus}));
-    refuse(spec::pipeline_problems(spec.parallel,
-                                   {.microbatches = spec.microbatches(), .on_gpus = on_gpus}));
+    refuse(spec::pipeline_problems(
+        spec.parallel, {.microbatches = spec.microbatches(), .rows = rows, .on_gpus = on_gpus}));
 }
 
 void check_layout(const spec::TrainSpec& spec, const spec::ModelConfig& model) {

@@ -6,8 +6,9 @@
 
 #include "worker/plan/cost.hpp"
 #include "worker/plan/mesh.hpp"
-#include "worker/plan/pipeline_schedule.hpp"
+#include "worker/plan/pipeline_print.hpp"
 #include "worker/train/model/model_setup.hpp"
+#include "worker/train/pipeline/job_schedule.hpp"
 #include "worker/train/process/failure.hpp"
 #include "worker/train/process/launch.hpp"
 #include "worker/train/report/peak.hpp"
@@ -54,7 +55,7 @@ struct Stages {
 Stages stages_of(const spec::TrainSpec& spec, const spec::ModelConfig& model,
                  const std::vector<int>& live_max, bool on_gpu) {
     const spec::ParallelSpec& p = spec.parallel;
-    Stages stages{stage_chunks(model, {p.pp, p.vpp, p.first_layers, p.last_layers})};
+    Stages stages{stage_chunks(model, stage_split(p))};
     for (ChunkSpec& chunk : stages.chunks) {
         chunk.tp = p.tp;
         stages.parameters.push_back(numel(parameter_specs(model, chunk)));
@@ -188,11 +189,11 @@ std::string time_text(const OrderedJson& time, const OrderedJson& ranks) {
 OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu) {
     check_spec(spec, on_gpu);
     const spec::ModelConfig model = setup_model(spec, {}).config;
-    check_layout(spec, model);
     const spec::ParallelSpec& p = spec.parallel;
     const plan::Mesh mesh = need(plan::Mesh::make(p, p.dp * p.tp * p.pp));
-    const plan::PipelineSchedule schedule = need(plan::schedule_of(p, spec.microbatches()));
-    const plan::ScheduleReport report = need(plan::check(schedule));
+    const JobPipeline pipeline = job_pipeline(spec, model);
+    const plan::PipelineSchedule& schedule = pipeline.schedule;
+    const plan::ScheduleReport report = need(plan::check(schedule, pipeline.costs));
     const plan::FlopsPerToken flops =
         plan::flops_per_token(model, spec.seq_length, frozen_factors(spec, model));
     const std::int64_t frozen =
@@ -219,7 +220,7 @@ OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu) {
     json["pipeline"] = {{"microbatches", schedule.microbatches},
                         {"live_max", report.live_max},
                         {"bubble", report.bubble},
-                        {"table", plan::to_string(schedule, report)}};
+                        {"table", plan::table_text(schedule, report)}};
     json["steps"] = spec.steps;
     json["tokens_per_step"] = spec.global_batch_size * spec.seq_length;
     json["flops_per_token"] = {{"causal", flops.causal}, {"full", flops.full}};

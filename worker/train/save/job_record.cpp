@@ -44,6 +44,8 @@ std::string job_record(const protocol::Launch& launch, const spec::TrainSpec& sp
     if (p.pp > 1) record["parallel"]["schedule"] = spec::name_of(p.schedule);
     if (p.first_layers > 0) record["parallel"]["first_layers"] = p.first_layers;
     if (p.last_layers > 0) record["parallel"]["last_layers"] = p.last_layers;
+    if (p.account_for_embedding) record["parallel"]["account_for_embedding"] = true;
+    if (p.account_for_loss) record["parallel"]["account_for_loss"] = true;
     return record.dump(2) + "\n";
 }
 

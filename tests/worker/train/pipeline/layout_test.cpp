@@ -10,6 +10,7 @@
 
 #include "tests/worker/train/expect.hpp"
 #include "tests/worker/train/tiny_model.hpp"
+#include "worker/plan/pipeline_check.hpp"
 #include "worker/train/comm/local_communicator.hpp"
 #include "worker/train/pipeline/train_step.hpp"
 
@@ -137,13 +138,37 @@ TEST(Layout, EveryLayoutTrainsAsOneRankDoes) {
                 const double errors[] = {
                     worst(train(config, plan::gpipe(pp, 1, m), dp), reference),
                     worst(train(config, plan::one_forward_one_backward(pp, m), dp), reference),
-                    worst(train(config, plan::interleaved(pp, 2, m).value(), dp), reference),
+                    worst(train(config, plan::interleaved(pp, 2, m), dp), reference),
                     worst(train(config, plan::zero_bubble_h1(pp, m), dp), reference)};
                 std::printf(
                     "tied %d dp %d pp %d: gpipe %.1e 1f1b %.1e interleaved %.1e zero-bubble %.1e\n",
                     tied, dp, pp, errors[0], errors[1], errors[2], errors[3]);
             }
         }
+    }
+}
+
+// The first and the last stage are on the same rank, and so is a tied embedding.
+TEST(Layout, StagesPlacedAsVTrainAsOneRankDoes) {
+    for (const bool tied : {false, true}) {
+        const spec::ModelConfig config = model(tied);
+        const Named reference = train_alone(config);
+        for (const int dp : {1, 2}) {
+            for (const int pp : {1, 2, 4}) {
+                const int m = kMicrobatches / dp;
+                const double errors[] = {
+                    worst(train(config, plan::zero_bubble_v(pp, m), dp), reference),
+                    worst(train(config, plan::gpipe(pp, 2, m, plan::Placement::V), dp), reference)};
+                std::printf("tied %d dp %d pp %d: zero-bubble V %.1e gpipe %.1e\n", tied, dp, pp,
+                            errors[0], errors[1]);
+            }
+        }
+        const plan::PipelineSchedule dual = plan::dual_pipe_v(4, kMicrobatches).value();
+        worst(train(config, dual, 1), reference);
+        const plan::PipelineSchedule grouped = plan::interleaved(2, 4, kMicrobatches, 3);
+        worst(train(config, grouped, 1), reference);
+        worst(train(split_model(tied), plan::zero_bubble_v(1, kMicrobatches), 1, 2),
+              train_alone(split_model(tied)));
     }
 }
 
@@ -156,7 +181,7 @@ TEST(Layout, TensorParallelRanksTrainAsOneRankDoes) {
             const double errors[] = {
                 worst(train(config, plan::gpipe(1, 1, m), 1, tp), reference),
                 worst(train(config, plan::zero_bubble_h1(2, m), 1, tp), reference),
-                worst(train(config, plan::interleaved(2, 2, m / 2).value(), 2, tp), reference)};
+                worst(train(config, plan::interleaved(2, 2, m / 2), 2, tp), reference)};
             std::printf("tied %d tp %d: alone %.1e pp 2 %.1e pp 2 dp 2 %.1e\n", tied, tp, errors[0],
                         errors[1], errors[2]);
         }

@@ -9,6 +9,7 @@
 #include "tests/worker/train/expect.hpp"
 #include "tests/worker/train/processes.hpp"
 #include "tests/worker/train/tiny_model.hpp"
+#include "worker/plan/pipeline_check.hpp"
 #include "worker/train/comm/gloo_fabric.hpp"
 #include "worker/train/comm/local_communicator.hpp"
 

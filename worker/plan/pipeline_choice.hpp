@@ -1,0 +1,29 @@
+// Chooses the pipeline schedule of a job. Pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "common/spec/parallel.hpp"
+#include "worker/plan/pipeline_check.hpp"
+
+namespace roll::plan {
+
+// Returns the schedule that a job asks for, with `microbatches` on each replica. Auto is the
+// fastest in the simulation with these `costs` (as for check()) whose ranks each hold at most
+// `parallel.activation_limit` bytes of activations; 0: no limit. With one chunk per rank, it
+// chooses between 1F1B and ZB-H1, and with several, between sizes of the groups of interleaving.
+// Fails with InvalidArgument; the message has the numbers.
+Result<PipelineSchedule> schedule_of(const spec::ParallelSpec& parallel, std::int64_t microbatches,
+                                     const std::vector<Costs>& costs = {});
+
+// Returns the schedules that suit pp ranks of vp chunks, the simplest first.
+std::vector<PipelineSchedule> candidates(int pp, int vp, int microbatches);
+
+// Returns the index of the schedule with the shortest step among those whose ranks hold at most
+// `limit` bytes (0: no limit), and of equals the first. nullopt if none fits.
+std::optional<std::size_t> fastest(const std::vector<PipelineSchedule>& schedules,
+                                   const std::vector<Costs>& costs, std::int64_t limit);
+
+}  // namespace roll::plan

@@ -1,0 +1,26 @@
+// Prints a simulated pipeline schedule: as a table for a terminal, an SVG drawing and a Chrome
+// trace. Pure.
+#pragma once
+
+#include <string>
+
+#include "worker/plan/pipeline_check.hpp"
+
+namespace roll::plan {
+
+// Returns a table with one line per rank and one column for each unit of time, which is the length
+// of the shortest op. Lines have at most `width` columns: a long step continues below, and the
+// middle of a very long one is left out, and so are ops that take almost no time.
+std::string table_text(const PipelineSchedule& schedule, const ScheduleReport& report,
+                       std::size_t width = 80);
+
+// Returns an SVG drawing with a row for each rank and a box for each op. Its width grows with the
+// number of ops.
+std::string svg_text(const PipelineSchedule& schedule, const ScheduleReport& report,
+                     const std::string& title);
+
+// Returns the schedule in the Trace Event format that chrome://tracing and Perfetto read. One unit
+// of the simulation is shown as one millisecond.
+std::string trace_text(const PipelineSchedule& schedule, const ScheduleReport& report);
+
+}  // namespace roll::plan

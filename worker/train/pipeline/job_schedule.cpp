@@ -1,0 +1,26 @@
+#include "worker/train/pipeline/job_schedule.hpp"
+
+#include "worker/plan/pipeline_choice.hpp"
+#include "worker/train/process/failure.hpp"
+#include "worker/train/process/launch.hpp"
+
+namespace roll::train {
+
+JobPipeline job_pipeline(const spec::TrainSpec& spec, const spec::ModelConfig& config) {
+    const spec::ParallelSpec& p = spec.parallel;
+    check_layout(spec, config);
+    JobPipeline job;
+    job.chunks = stage_chunks(config, stage_split(p));
+    std::vector<plan::StagePart> parts;
+    for (const ChunkSpec& chunk : job.chunks)
+        parts.push_back({.layers = chunk.layer_end - chunk.layer_begin,
+                         .first = chunk.pre,
+                         .last = chunk.post,
+                         .tp = p.tp,
+                         .first_layer = chunk.layer_begin});
+    job.costs = plan::stage_costs(config, spec, parts);
+    job.schedule = need(plan::schedule_of(p, spec.microbatches(), job.costs));
+    return job;
+}
+
+}  // namespace roll::train
