@@ -378,8 +378,9 @@ class Parser {
     // are passed on to its program.
     void add_checkpoint_work() {
         CLI::App* plan = command("plan", "Show what a training job would do, without running it",
-                                 [this] { return run_plan(context_, word_, submit_.job); });
+                                 [this] { return run_plan(context_, word_, plan_, submit_.job); });
         plan->add_option("FILE", word_)->required();
+        add_plan_options(*plan, plan_);
         add_job_options(*plan, submit_.job);
         add_conversion("convert", "Convert a checkpoint: SRC DST [--to FORMAT] ...");
         add_conversion("merge", "Merge a LoRA adapter into its base: BASE ADAPTER DST");
@@ -461,6 +462,7 @@ class Parser {
     UpOptions up_;
     KeysOptions keys_;
     SubmitOptions submit_;
+    PlanFiles plan_;
     JobsOptions jobs_;
     AllocOptions alloc_;
     LogsOptions logs_;

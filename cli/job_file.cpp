@@ -249,10 +249,11 @@ Result<std::string> working_directory() {
                 "cd to an existing directory and try again");
 }
 
-Result<std::vector<spec::JobSpec>> parse_sources(const std::vector<Source>& sources) {
+Result<std::vector<spec::JobSpec>> parse_sources(const std::vector<Source>& sources,
+                                                 bool config_suffices) {
     std::vector<spec::JobSpec> specs;
     std::string problems;
-    ModelCheck models;
+    ModelCheck models(config_suffices);
     for (const Source& source : sources) {
         spec::ParsedJob job = parse_source(source);
         const bool is_refused = source.foreign && !source.foreign->problems.empty();

@@ -43,7 +43,9 @@ Result<Source> command_source(const std::vector<std::string>& program);
 Result<std::string> working_directory();
 
 // Returns the spec of each source. Fails with one InvalidArgument that lists all problems of all
-// sources and of the models from which they start.
-Result<std::vector<spec::JobSpec>> parse_sources(const std::vector<Source>& sources);
+// sources and of the models from which they start. With `config_suffices`, the directories of
+// models need no weights.
+Result<std::vector<spec::JobSpec>> parse_sources(const std::vector<Source>& sources,
+                                                 bool config_suffices = false);
 
 }  // namespace roll::cli

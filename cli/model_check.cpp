@@ -108,7 +108,7 @@ const ModelCheck::Model* ModelCheck::given_model(const CheckedJob& job) {
         note(config.error());
         return &model;
     }
-    if (auto whole = convert::open_source(job.from, *known))
+    if (auto whole = convert::open_source(job.from, *known, {.config_suffices = config_suffices_}))
         source = *std::move(whole);
     else
         note(whole.error());
@@ -249,6 +249,9 @@ void ModelCheck::check(const CheckedJob& job) {
     if (model == nullptr) return;
     check_freeze(job, model->parameters);
     if (!model->config) return;
+    if (!job.from.empty())  // sizes in the job file are checked with the other sizes
+        if (const auto problem = spec::undivided_layers(job.document, model->config->layers))
+            job.note(problem->path, problem->message);
     if (tokens.ids) check_rows(job, model->config->vocab, *tokens.ids);
     const auto sequence = number_of(job.train, "seq_length");
     const std::int64_t positions = model->config->positions_max;

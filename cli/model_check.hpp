@@ -22,6 +22,9 @@ struct CheckedJob;  // a job document, and the list that collects its problems
 // it.
 class ModelCheck {
   public:
+    // With `config_suffices`, the directory of a model needs no weights.
+    explicit ModelCheck(bool config_suffices) : config_suffices_(config_suffices) {}
+
     // Returns the problems of a job's document and of the jobs in its `then`. Ignores values of a
     // wrong type, because the schema reports them, and directories that this machine cannot see,
     // because the ranks check them. `whole` means that the schema found no problem, so that sizes
@@ -48,6 +51,7 @@ class ModelCheck {
     Tokens tokens(const CheckedJob& job, const Model* model);
     const Result<families::Families>& families(const std::string& model_type);
 
+    bool config_suffices_;
     // Families by the model_type of a HuggingFace config.
     std::map<std::string, Result<families::Families>> families_;
     std::map<std::string, Model> models_;

@@ -123,7 +123,12 @@ Result<int> print_format_help(const Fields& fields);
 // including nodes that join later.
 Result<int> run_drain(const Context& context, const std::string& node, bool draining,
                       const std::string& message = {});
-Result<int> run_plan(const Context& context, const std::string& file, const JobOptions& options);
+struct PlanFiles {
+    std::string svg, trace;  // files to write; empty: none
+};
+void add_plan_options(CLI::App& command, PlanFiles& files);
+Result<int> run_plan(const Context& context, const std::string& file, const PlanFiles& files,
+                     const JobOptions& options);
 // The subcommands of each command, by its name; may be empty.
 using Commands = std::map<std::string, std::vector<std::string>>;
 Result<int> run_completion(const std::string& shell, const Commands& commands);

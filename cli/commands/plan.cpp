@@ -1,3 +1,4 @@
+#include <CLI/App.hpp>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -25,13 +26,20 @@ Result<std::string> in_memory(const std::string& content) {
 
 }  // namespace
 
-Result<int> run_plan(const Context& context, const std::string& file, const JobOptions& options) {
+void add_plan_options(CLI::App& command, PlanFiles& files) {
+    command.add_option("--svg", files.svg, "Write the schedule as a drawing to this file");
+    command.add_option("--trace", files.trace, "Write the schedule as a Chrome trace (JSON)");
+}
+
+Result<int> run_plan(const Context& context, const std::string& file, const PlanFiles& files,
+                     const JobOptions& options) {
     ROLL_TRY(std::vector<Source> sources, read_job_file(file));
     for (Source& source : sources) {
         ROLL_TRY_VOID(apply_options(options, source));
         for (const std::string& note : notes_of(source)) say(note);
     }
-    ROLL_TRY(const std::vector<spec::JobSpec> specs, parse_sources(sources));
+    ROLL_TRY(const std::vector<spec::JobSpec> specs,
+             parse_sources(sources, /*config_suffices=*/true));
     if (specs.size() != 1) {
         return fail(ErrorCode::InvalidArgument,
                     fmt::format("{} contains {} jobs; `rollctl plan` accepts only one", file,
@@ -46,6 +54,11 @@ Result<int> run_plan(const Context& context, const std::string& file, const JobO
     ROLL_TRY(const std::string document, in_memory(specs[0].document.text()));
     std::vector<std::string> arguments = {"plan", "--spec", document};
     if (context.json) arguments.emplace_back("--json");
+    for (const auto& [option, path] : {std::pair{"--svg", files.svg}, {"--trace", files.trace}}) {
+        if (path.empty()) continue;
+        arguments.emplace_back(option);
+        arguments.push_back(path);
+    }
     return tl::unexpected(become("roll-rank", arguments));
 }
 

@@ -1,6 +1,7 @@
 #include "worker/convert/read/open.hpp"
 
 #include "common/files.hpp"
+#include "worker/convert/checkpoint/config.hpp"
 #include "worker/convert/read/adapter_place.hpp"
 #include "worker/convert/read/deepspeed.hpp"
 #include "worker/convert/read/dist.hpp"
@@ -46,6 +47,12 @@ Result<Source> open_source(const fs::path& directory, const families::Families& 
     source.directory = directory;
     source.storage.mapped = true;
     ROLL_TRY(source.format, detect_format(directory));
+    if (options.config_suffices && source.format == Format::Hf &&
+        !formats::find_hf_weights(directory)) {
+        ROLL_TRY(source.config.hf_config, formats::read_hf_config(directory));
+        ROLL_TRY_VOID(use_hf_config(source, families));
+        return source;
+    }
     const bool distributed = source.format == Format::TorchDist || source.format == Format::Dcp;
     if (!source.state.empty() && !distributed)
         return fail(ErrorCode::InvalidArgument,

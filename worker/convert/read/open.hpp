@@ -18,6 +18,8 @@ struct OpenOptions {
     std::filesystem::path config = {};
     Strictness strictness = Strictness::RaiseAll;
     std::string state = {};  // name of the optimizer state to read instead of the weights
+    // Accept a HuggingFace directory with a config.json and no weights; the source has no tensors
+    bool config_suffices = false;
 };
 
 // The input of a conversion.

@@ -25,7 +25,7 @@ struct Arguments {
     int rank = 0;
     std::string directory, prompt;
     TextOptions text;
-    std::string spec_file;
+    std::string spec_file, svg, trace;
     bool json = false;
 };
 
@@ -78,6 +78,11 @@ int plan(const Arguments& arguments) {
     const spec::TrainSpec spec = need(spec::train_spec(document));
     const Json resources = need(parse_json(document)).value("resources", Json::object());
     const OrderedJson json = plan_json(spec, resources.value("gpus_per_node", 0) > 0);
+    if (!arguments.svg.empty() || !arguments.trace.empty()) {
+        const PlanDrawing drawing = plan_drawing(spec);
+        if (!arguments.svg.empty()) need(write_file_atomically(arguments.svg, drawing.svg));
+        if (!arguments.trace.empty()) need(write_file_atomically(arguments.trace, drawing.trace));
+    }
     std::printf("%s\n", (arguments.json ? json.dump() : plan_text(json)).c_str());
     return 0;
 }
@@ -132,6 +137,8 @@ int main(int argc, char** argv) {
         app.add_subcommand("plan", "Report what a train job would do, without running it");
     planning->add_option("--spec", arguments.spec_file, "The job's document, JSON")->required();
     planning->add_flag("--json", arguments.json, "One JSON object (roll.plan/1)");
+    planning->add_option("--svg", arguments.svg, "Write a drawing of the pipeline schedule");
+    planning->add_option("--trace", arguments.trace, "Write the pipeline schedule as Chrome trace");
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& e) {

@@ -128,8 +128,9 @@ Json complete(const families::Family& family, Json sizes,
 // Reads the model of a directory. `changes` has HuggingFace keys and the values that override the
 // directory's.
 Result<ModelSetup> read_model(const fs::path& directory, const families::Families& families,
-                              const Json& changes = Json::object()) {
-    ROLL_TRY(convert::Source source, convert::open_source(directory, families));
+                              const Json& changes = Json::object(),
+                              const convert::OpenOptions& open = {}) {
+    ROLL_TRY(convert::Source source, convert::open_source(directory, families, open));
     ROLL_TRY_VOID(
         families::set_keys(*source.family, changes, source.config.hf_config, source.config.native));
     auto config = families::model_config(*source.family, source.config.native);
@@ -163,21 +164,24 @@ std::vector<std::pair<std::string, std::vector<std::int64_t>>> tensors_of(
 
 Result<ModelSetup> given_model(const spec::ModelSource& source,
                                const std::vector<fs::path>& checkpoints,
-                               const families::Families& families) {
+                               const families::Families& families,
+                               const convert::OpenOptions& open) {
     const Json changes = need(parse_json(source.hf_config));
     for (const fs::path& checkpoint : checkpoints) {
         if (auto model = read_model(checkpoint, families, changes)) return model;
     }
-    return read_model(source.from, families, changes);
+    return read_model(source.from, families, changes, open);
 }
 
 }  // namespace
 
-ModelSetup setup_model(const spec::TrainSpec& spec, const std::vector<fs::path>& checkpoints) {
+ModelSetup setup_model(const spec::TrainSpec& spec, const std::vector<fs::path>& checkpoints,
+                       bool config_suffices) {
     const families::Families families = need(families::Families::load());
     ModelSetup setup;
     if (!spec.model.from.empty()) {
-        setup = of_disk(given_model(spec.model, checkpoints, families));
+        setup = of_disk(
+            given_model(spec.model, checkpoints, families, {.config_suffices = config_suffices}));
         if (spec.model.vocab > 0) resize_vocabulary(setup, spec.model.vocab, families);
         give_tokenizer(setup, spec, checkpoints);
     } else {

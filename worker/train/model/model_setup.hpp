@@ -33,9 +33,11 @@ struct ModelSetup {
 // the job's own checkpoints that opens, else from that directory. A tokenizer directory that no
 // longer exists is also replaced by a checkpoint, so that a job can continue after its start
 // directory is gone. Throws RankFailure(invalid) if the job's sizes are wrong, or if the
-// tokenizer's ids differ from those of the directory's own tokenizer.
+// tokenizer's ids differ from those of the directory's own tokenizer. With `config_suffices`, the
+// directory may be one of HuggingFace without weights.
 ModelSetup setup_model(const spec::TrainSpec& spec,
-                       const std::vector<std::filesystem::path>& checkpoints);
+                       const std::vector<std::filesystem::path>& checkpoints,
+                       bool config_suffices = false);
 
 // Returns only the tokenizer that reads the job's text. Throws RankFailure(invalid).
 std::shared_ptr<const tokenizer::TextTokenizer> job_tokenizer(const spec::TrainSpec& spec);

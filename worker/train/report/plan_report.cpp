@@ -44,58 +44,105 @@ OrderedJson ranks_json(const plan::Mesh& mesh) {
     return ranks;
 }
 
-// The chunks of a model in the order of forward, and the costs of a rank of each stage.
-struct Stages {
-    std::vector<ChunkSpec> chunks = {};
+// The pipeline of a job, simulated, and the costs of a rank of each stage.
+struct Simulated {
+    JobPipeline pipeline;
+    plan::ScheduleReport report = {};
     std::vector<std::int64_t> parameters = {};  // of each chunk, on one rank
     std::vector<plan::MemoryBytes> memory = {};
     std::int64_t tensor_bytes = 0;  // of the rank that sends the most
 };
 
-Stages stages_of(const spec::TrainSpec& spec, const spec::ModelConfig& model,
-                 const std::vector<int>& live_max, bool on_gpu) {
-    const spec::ParallelSpec& p = spec.parallel;
-    Stages stages{stage_chunks(model, stage_split(p))};
-    for (ChunkSpec& chunk : stages.chunks) {
-        chunk.tp = p.tp;
-        stages.parameters.push_back(numel(parameter_specs(model, chunk)));
+Simulated simulated(const spec::TrainSpec& spec, const spec::ModelConfig& model, bool on_gpu) {
+    Simulated job{job_pipeline(spec, model)};
+    const plan::PipelineSchedule& schedule = job.pipeline.schedule;
+    job.report = need(plan::check(schedule, job.pipeline.costs));
+    for (ChunkSpec& chunk : job.pipeline.chunks) {
+        chunk.tp = spec.parallel.tp;
+        job.parameters.push_back(numel(parameter_specs(model, chunk)));
     }
     std::vector<ParameterSpec> whole = parameter_specs(model, whole_chunk(model));
     mark_frozen(whole, spec.model.freeze);
-    for (int stage = 0; stage < p.pp; ++stage) {
-        plan::StagePart part{.layers = 0,
-                             .chunks = p.vpp,
-                             .first = stage == 0,
-                             .last = stage == p.pp - 1,
+    for (int stage = 0; stage < schedule.pp; ++stage) {
+        plan::StagePart part{.chunks = schedule.vp,
+                             .first = false,
+                             .last = false,
                              .frozen_of_model = numel(whole) - trainable_numel(whole),
-                             .tp = p.tp};
+                             .tp = spec.parallel.tp};
         std::int64_t frozen = 0;
-        for (int chunk = 0; chunk < p.vpp; ++chunk) {
-            const ChunkSpec& held = stages.chunks[chunk * p.pp + stage];
+        for (int chunk = 0; chunk < schedule.vp; ++chunk) {
+            const ChunkSpec& held = job.pipeline.chunks[schedule.stage(stage, chunk)];
             std::vector<ParameterSpec> specs = parameter_specs(model, held);
             mark_frozen(specs, spec.model.freeze);
             frozen += numel(specs) - trainable_numel(specs);
             part.layers += held.layer_end - held.layer_begin;
+            part.first |= held.pre;
+            part.last |= held.post;
         }
-        stages.memory.push_back(
-            plan::memory_bytes(model, spec, {live_max[stage], frozen, on_gpu, part}));
-        stages.tensor_bytes = std::max(stages.tensor_bytes, plan::tensor_bytes(model, spec, part));
+        plan::Held held{job.report.live_max[stage], frozen, on_gpu, part};
+        if (schedule.pp > 1) held.activations = job.report.peak_bytes[stage];
+        job.memory.push_back(plan::memory_bytes(model, spec, held));
+        job.tensor_bytes = std::max(job.tensor_bytes, plan::tensor_bytes(model, spec, part));
     }
-    return stages;
+    return job;
 }
 
-OrderedJson stages_json(const Stages& stages, int pp) {
+OrderedJson stages_json(const Simulated& job) {
+    const JobPipeline& pipeline = job.pipeline;
     OrderedJson json = OrderedJson::array();
-    for (int i = 0; i < std::ssize(stages.chunks); ++i) {
-        const ChunkSpec& chunk = stages.chunks[i];
-        json.push_back({{"stage", i % pp},
+    for (int i = 0; i < std::ssize(pipeline.chunks); ++i) {
+        const ChunkSpec& chunk = pipeline.chunks[i];
+        const plan::Home home = pipeline.schedule.home(i);
+        const plan::Costs& costs = pipeline.costs[i];
+        json.push_back({{"stage", home.rank},
                         {"layers", {chunk.layer_begin, chunk.layer_end}},
                         {"embedding", chunk.pre},
                         {"loss", chunk.post},
-                        {"parameters_per_rank", stages.parameters[static_cast<std::size_t>(i)]}});
-        if (std::ssize(stages.chunks) > pp) json.back()["chunk"] = i / pp;
+                        {"parameters_per_rank", job.parameters[static_cast<std::size_t>(i)]}});
+        if (pipeline.schedule.vp > 1) json.back()["chunk"] = home.chunk;
+        json.back()["times"] = {{"forward", costs.forward},
+                                {"backward_input", costs.backward_input},
+                                {"backward_weight", costs.backward_weight}};
     }
     return json;
+}
+
+// Returns the messages of a step between two stages, of all directed links.
+OrderedJson links_json(const plan::ScheduleReport& report, std::int64_t message_bytes) {
+    OrderedJson links = OrderedJson::array();
+    for (const plan::LinkUse& link : report.links)
+        links.push_back({{"from", link.from},
+                         {"to", link.to},
+                         {"payload", link.gradients ? "gradients" : "activations"},
+                         {"messages", link.messages},
+                         {"bytes", link.messages * message_bytes}});
+    return links;
+}
+
+OrderedJson operations_json(const plan::PipelineSchedule& schedule,
+                            const plan::ScheduleReport& report) {
+    OrderedJson ranks = OrderedJson::array();
+    for (int rank = 0; rank < schedule.pp; ++rank) {
+        OrderedJson& ops = ranks.emplace_back(OrderedJson::array());
+        for (std::size_t i = 0; i < schedule.ranks[rank].size(); ++i)
+            ops.push_back({plan::to_string(schedule.ranks[rank][i]), report.starts[rank][i],
+                           report.ends[rank][i]});
+    }
+    return ranks;
+}
+
+OrderedJson pipeline_json(const Simulated& job) {
+    const plan::PipelineSchedule& schedule = job.pipeline.schedule;
+    const plan::ScheduleReport& report = job.report;
+    return {{"microbatches", schedule.microbatches},
+            {"schedule", schedule.name},
+            {"live_max", report.live_max},
+            {"activation_bytes", report.peak_bytes},
+            {"bubble", report.bubble},
+            {"imbalance", report.imbalance},
+            {"makespan", report.makespan},
+            {"operations", operations_json(schedule, report)},
+            {"table", plan::table_text(schedule, report)}};
 }
 
 // Returns a number as text, with the largest unit in which it is at least 1: "458 MiB", "5.7 M".
@@ -133,6 +180,13 @@ std::string layers_text(const OrderedJson& range) {
     if (begin == end) return "no layers";
     if (begin + 1 == end) return "layer " + std::to_string(begin);
     return "layers " + std::to_string(begin) + " to " + std::to_string(end - 1);
+}
+
+// Returns a share as text, in percent: "12.5 %".
+std::string percent_text(const OrderedJson& share) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.3g %%", 100 * share.get<double>());
+    return text;
 }
 
 std::string stage_text(const OrderedJson& stage, const OrderedJson& tp) {
@@ -184,24 +238,93 @@ std::string time_text(const OrderedJson& time, const OrderedJson& ranks) {
            " (train.peak_tflops, or a matrix product measured on this machine)";
 }
 
+// Returns a line for each chunk. Leaves out the middle of a very long list.
+std::string stages_text(const OrderedJson& stages, const OrderedJson& tp) {
+    constexpr std::size_t kAll = 32, kEnds = 4;
+    std::string text;
+    for (std::size_t i = 0; i < stages.size(); ++i) {
+        if (stages.size() > kAll && i == kEnds) {
+            i = stages.size() - kEnds;
+            text += "            ... " + std::to_string(stages.size() - 2 * kEnds) +
+                    " chunks are left out; --json has all ...\n";
+        }
+        text += stage_text(stages[i], tp);
+    }
+    return text;
+}
+
+std::string table_row(const char* name, std::initializer_list<std::string> cells) {
+    char cell[32];
+    std::snprintf(cell, sizeof cell, "%-8s", name);
+    std::string row = cell;
+    for (const std::string& text : cells) {
+        std::snprintf(cell, sizeof cell, " %11s", text.c_str());
+        row += cell;
+    }
+    return row + "\n";
+}
+
+// Returns a table with a row for the rank of each stage.
+std::string memory_table(const OrderedJson& stages) {
+    std::string text =
+        table_row("memory", {"weights", "gradients", "optimizer", "activations", "other", "total"});
+    for (std::size_t i = 0; i < stages.size(); ++i) {
+        const OrderedJson& bytes = stages[i];
+        const auto of = [&](const char* name) { return bytes[name].get<std::int64_t>(); };
+        const std::int64_t other = of("workspace") + of("checkpoint_snapshot") + of("program");
+        text += table_row(
+            ("stage " + std::to_string(i)).c_str(),
+            {bytes_text(bytes["weights"]), bytes_text(bytes["gradients"]),
+             bytes_text(of("main_weights") + of("optimizer_moments")),
+             bytes_text(bytes["activations"]), bytes_text(other), bytes_text(bytes["total"])});
+    }
+    return text;
+}
+
+// Leaves out the middle of a long list.
+std::string links_text(const OrderedJson& links) {
+    constexpr std::size_t kAll = 16, kEnds = 4;
+    std::string text = "links       bytes per replica and step\n";
+    for (std::size_t i = 0; i < links.size(); ++i) {
+        if (links.size() > kAll && i == kEnds) {
+            i = links.size() - kEnds;
+            text += "            ... " + std::to_string(links.size() - 2 * kEnds) +
+                    " links are left out; --json has all ...\n";
+        }
+        text += "  stage " + links[i]["from"].dump() + " to " + links[i]["to"].dump() + "  " +
+                links[i]["payload"].get<std::string>() + ": " + links[i]["messages"].dump() +
+                " messages, " + bytes_text(links[i]["bytes"]) + "\n";
+    }
+    return text;
+}
+
+// Returns the lines before the table of the schedule.
+std::string pipeline_text(const OrderedJson& plan) {
+    const OrderedJson& pipeline = plan["pipeline"];
+    if (plan["mesh"]["pp"] == 1) return "pipeline\n";
+    char text[128];
+    std::snprintf(text, sizeof text, ", busiest stage %.3g x the mean\n",
+                  pipeline["imbalance"].get<double>());
+    return "pipeline    " + pipeline["schedule"].get<std::string>() + ", bubble " +
+           percent_text(pipeline["bubble"]) + " of the ideal time" + text +
+           "            F forward, B and W the input and weight halves of backward; ' is chunk 1\n";
+}
+
 }  // namespace
 
 OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu) {
     check_spec(spec, on_gpu);
-    const spec::ModelConfig model = setup_model(spec, {}).config;
+    const spec::ModelConfig model = setup_model(spec, {}, true).config;
     const spec::ParallelSpec& p = spec.parallel;
     const plan::Mesh mesh = need(plan::Mesh::make(p, p.dp * p.tp * p.pp));
-    const JobPipeline pipeline = job_pipeline(spec, model);
-    const plan::PipelineSchedule& schedule = pipeline.schedule;
-    const plan::ScheduleReport report = need(plan::check(schedule, pipeline.costs));
+    const Simulated job = simulated(spec, model, on_gpu);
     const plan::FlopsPerToken flops =
         plan::flops_per_token(model, spec.seq_length, frozen_factors(spec, model));
     const std::int64_t frozen =
         count_frozen(spec.model.freeze, parameter_specs(model, whole_chunk(model)));
     const plan::CheckpointBytes disk = plan::checkpoint_bytes(model, spec.precision, frozen);
-    const Stages stages = stages_of(spec, model, report.live_max, on_gpu);
     const plan::MemoryBytes memory =
-        *std::ranges::max_element(stages.memory, {}, &plan::MemoryBytes::total);
+        *std::ranges::max_element(job.memory, {}, &plan::MemoryBytes::total);
     OrderedJson json;
     json["schema"] = "roll.plan/1";
     json["name"] = spec.name;
@@ -216,30 +339,30 @@ OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu) {
                     {"cp", p.cp},
                     {"ep", p.ep}};
     json["ranks"] = ranks_json(mesh);
-    json["stages"] = stages_json(stages, p.pp);
-    json["pipeline"] = {{"microbatches", schedule.microbatches},
-                        {"live_max", report.live_max},
-                        {"bubble", report.bubble},
-                        {"table", plan::table_text(schedule, report)}};
+    json["stages"] = stages_json(job);
+    json["pipeline"] = pipeline_json(job);
     json["steps"] = spec.steps;
     json["tokens_per_step"] = spec.global_batch_size * spec.seq_length;
     json["flops_per_token"] = {{"causal", flops.causal}, {"full", flops.full}};
     json["memory_per_rank_bytes"] = memory_json(memory);
-    for (const plan::MemoryBytes& bytes : stages.memory)
+    for (const plan::MemoryBytes& bytes : job.memory)
         if (p.pp > 1) json["memory_per_stage_bytes"].push_back(memory_json(bytes));
     // A ring all-reduce sends almost twice the bytes that it sums. It sums the gradients of trained
     // parameters, which are as large as one of the two moments.
     const double dp = p.dp;
     json["communication_bytes_per_step"] = {
         {"gradients", std::llround((dp - 1) / dp * static_cast<double>(memory.moments))}};
-    // A stage between two others sends and receives activations, and their gradients. Each
-    // tensor-parallel rank sends all rows.
-    const std::int64_t rows = spec.micro_batch_size * spec.seq_length * spec.microbatches();
-    const std::int64_t edges = p.pp == 1 ? 0 : std::ssize(stages.chunks) - 1;
-    if (edges > 0)
-        json["communication_bytes_per_step"]["activations"] =
-            2 * rows * model.hidden * plan::element_bytes(spec.precision) * edges * p.tp;
-    if (p.tp > 1) json["communication_bytes_per_step"]["tensor"] = stages.tensor_bytes;
+    // A stage between two others sends and receives activations, and their gradients. Stages on the
+    // same rank send nothing. Each tensor-parallel rank sends all rows.
+    const std::int64_t message = spec.micro_batch_size * spec.seq_length * model.hidden *
+                                 plan::element_bytes(spec.precision) * p.tp;
+    if (p.pp > 1) {
+        json["links"] = links_json(job.report, message);
+        std::int64_t sent = 0;
+        for (const OrderedJson& link : json["links"]) sent += link["bytes"].get<std::int64_t>();
+        json["communication_bytes_per_step"]["activations"] = sent;
+    }
+    if (p.tp > 1) json["communication_bytes_per_step"]["tensor"] = job.tensor_bytes;
     const double flop = flops.causal * static_cast<double>(spec.global_batch_size) *
                         static_cast<double>(spec.seq_length * spec.steps);
     json["time"] = time_json(spec, mesh.world_size(), flop, on_gpu);
@@ -259,10 +382,10 @@ std::string plan_text(const OrderedJson& p) {
     text += "\n";
     text += "mesh        dp " + mesh["dp"].dump() + " x pp " + mesh["pp"].dump() + " x cp 1 x tp " +
             mesh["tp"].dump() + " = " + mesh["world_size"].dump() + " ranks\n";
-    for (const auto& stage : p["stages"]) text += stage_text(stage, mesh["tp"]);
+    text += stages_text(p["stages"], mesh["tp"]);
     text += "a step      " + count_text(p["tokens_per_step"]) + " tokens, " +
             pipeline["microbatches"].dump() + " micro-batches per rank, " +
-            flop_text(causal * tokens) + ", bubble " + pipeline["bubble"].dump() + "\n";
+            flop_text(causal * tokens) + "\n";
     text +=
         "the run     " + count_text(p["steps"]) + " steps, " +
         scaled(steps * tokens, 1000, {"tokens", "k tokens", "M tokens", "G tokens", "T tokens"}) +
@@ -281,12 +404,23 @@ std::string plan_text(const OrderedJson& p) {
     if (!p.contains("memory_per_stage_bytes"))
         text += "memory      " + memory_text(p["memory_per_rank_bytes"]) + "\n";
     else
-        for (std::size_t i = 0; i < p["memory_per_stage_bytes"].size(); ++i)
-            text += "memory      stage " + std::to_string(i) + ": " +
-                    memory_text(p["memory_per_stage_bytes"][i]) + "\n";
+        text += memory_table(p["memory_per_stage_bytes"]) + links_text(p["links"]);
     text += "checkpoint  weights " + bytes_text(disk["weights"]) + ", optimizer " +
-            bytes_text(disk["optimizer"]) + "\npipeline\n" + pipeline["table"].get<std::string>();
+            bytes_text(disk["optimizer"]) + "\n" + pipeline_text(p) +
+            pipeline["table"].get<std::string>();
     return text;
+}
+
+PlanDrawing plan_drawing(const spec::TrainSpec& spec) {
+    const spec::ModelConfig model = setup_model(spec, {}, true).config;
+    const JobPipeline pipeline = job_pipeline(spec, model);
+    const plan::PipelineSchedule& schedule = pipeline.schedule;
+    const plan::ScheduleReport report = need(plan::check(schedule, pipeline.costs));
+    const std::string title =
+        spec.name + ": " + schedule.name + ", pp " + std::to_string(schedule.pp) + " x vpp " +
+        std::to_string(schedule.vp) + ", " + std::to_string(schedule.microbatches) +
+        " micro-batches, bubble " + percent_text(report.bubble);
+    return {plan::svg_text(schedule, report, title), plan::trace_text(schedule, report)};
 }
 
 }  // namespace roll::train

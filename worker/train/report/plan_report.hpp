@@ -15,4 +15,11 @@ OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu = false);
 
 std::string plan_text(const OrderedJson& plan);
 
+// The pipeline schedule of a job, as files for other programs.
+struct PlanDrawing {
+    std::string svg;
+    std::string trace;  // Chrome trace, JSON
+};
+PlanDrawing plan_drawing(const spec::TrainSpec& spec);
+
 }  // namespace roll::train

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """Pipeline stages as real processes: the numbers of one rank, and checkpoints that any layout resumes."""
 import json
+import os
 import signal
 import unittest
+import xml.etree.ElementTree
 
 from ranks import Attempt, RankCase
 
@@ -94,6 +96,45 @@ class Pipeline(RankCase):
         # 4 micro-batches of 2 x 32 tokens, over 3 edges, in both directions
         self.assertEqual(plan['communication_bytes_per_step']['activations'], 4 * 64 * 32 * 8 * 3 * 2)
         self.assertIn('stage 1     layer 3, loss\n', self.plan(document).stdout)
+
+    def test_prints_the_pipeline_in_80_columns(self):
+        told = self.plan(self.staged(1, schedule='1f1b')).stdout
+        self.assertIn('memory       weights   gradients   optimizer activations       other       total\n'
+                      'stage 0 ', told)
+        table = told[told.index('pipeline  '):]
+        self.assertRegex(table, r'^pipeline    1f1b, bubble [0-9.]+ % of the ideal time, busiest stage [0-9.]+ x the')
+        self.assertIn('links       bytes per replica and step\n'
+                      '  stage 0 to 1  activations: 8 messages, 128 KiB\n'
+                      '  stage 1 to 0  gradients: 8 messages, 128 KiB\n', told)
+        self.assertEqual([line for line in table.splitlines() if len(line) > 80], [])
+        self.assertTrue(table.splitlines()[2].startswith('0 |F0  F1 '), table)
+
+    def test_writes_the_schedule_to_files(self):
+        svg, trace = (os.path.join(self.top, name) for name in ('plan.svg', 'plan.json'))
+        document = self.staged(1, vpp=2, schedule='zb-v')
+        plan = json.loads(self.plan(document, '--json', '--svg', svg, '--trace', trace).stdout)
+        rows = plan['pipeline']['operations']
+        self.assertEqual([len(row) for row in rows], [48, 48])  # F, B and W of 8 micro-batches in 2 chunks
+        self.assertEqual((plan['pipeline']['schedule'], rows[0][0]), ('zb-v', ['F0', 0.0, rows[0][0][2]]))
+        self.assertEqual([(stage['stage'], stage['chunk'], stage['loss']) for stage in plan['stages']],
+                         [(0, 0, False), (1, 0, False), (1, 1, False), (0, 1, True)])
+        with open(trace, encoding='utf-8') as file:
+            events = [event for event in json.load(file)['traceEvents'] if event['ph'] == 'X']
+        self.assertEqual([event['name'] for event in events if event['tid'] == 1], [op[0] for op in rows[1]])
+        drawn = xml.etree.ElementTree.parse(svg).getroot()
+        texts = [text.text for text in drawn.iter('{http://www.w3.org/2000/svg}text')]
+        self.assertTrue(texts[0].startswith('tiny: zb-v, pp 2 x vpp 2, 8 micro-batches, bubble '), texts[0])
+        self.assertEqual(texts.count('F0\''), 1)
+
+    def test_plans_a_model_of_which_only_the_config_exists(self):
+        sizes = self.staged(1)['model']
+        family = {'model_type': 'llama', 'architectures': ['LlamaForCausalLM'], 'vocab_size': 256,
+                  'hidden_act': 'silu', 'rms_norm_eps': 1e-5, 'rope_theta': 10000.0, 'tie_word_embeddings': False}
+        with open(os.path.join(self.top, 'config.json'), 'w', encoding='utf-8') as file:
+            json.dump({**family, **{key: value for key, value in sizes.items() if key != 'family'}}, file)
+        told = self.plan(self.staged(1, model={'from': self.top}))
+        self.assertEqual(told.returncode, 0, told.stderr)
+        self.assertIn('stage 1     layers 2 to 3, loss\n', told.stdout)
 
     def test_what_does_not_divide_is_refused(self):
         self.refused(self.staged(1, model__num_hidden_layers=3), 2, 'the 3 layers of the model')
