@@ -43,7 +43,7 @@ def last_line(text):
 
 
 def run(command, deadline, env=None, stdin=subprocess.DEVNULL):
-    """Returns the ended process with its output. Kills its whole process group at the deadline."""
+    """Returns the ended process with its output. Kills its whole process group at the deadline, or if interrupted."""
     left = deadline - time.monotonic()
     if left <= 0:
         raise Late
@@ -51,10 +51,12 @@ def run(command, deadline, env=None, stdin=subprocess.DEVNULL):
                           text=True, errors='replace', env=env, start_new_session=True) as process:
         try:
             out, err = process.communicate(timeout=left)
-        except subprocess.TimeoutExpired:
+        except BaseException as error:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
-            raise Late from None
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise Late from None
+            raise
     return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 

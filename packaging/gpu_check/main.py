@@ -18,7 +18,7 @@ import machine
 import report
 import steps
 from machine import Late, Refused
-from ranks import Failed
+from ranks import Failed, Rank
 
 SCHEMA = 'roll.gpu_check/1'
 # Name, function, time limit in seconds of a run of 8 minutes.
@@ -177,6 +177,8 @@ def main():
         print(report.end(whole), flush=True)
         return 0 if whole['passed'] else 1
     finally:
+        for rank in list(Rank.running):  # this program was interrupted
+            rank.kill()
         if not args.keep:
             shutil.rmtree(scratch, ignore_errors=True)
 

@@ -36,6 +36,8 @@ def tiny_document(corpus, steps, on_gpu, **train):
 class Rank:
     """One rank of one launch."""
 
+    running = []
+
     def __init__(self, program, env, document, output, attempt=1, checkpoints=()):
         self.output = output
         logs = os.path.join(output, 'logs', f'attempt-{attempt}')
@@ -59,6 +61,7 @@ class Rank:
         os.close(down)
         self.listener = threading.Thread(target=self._listen, args=(up,), daemon=True)
         self.listener.start()
+        Rank.running.append(self)
 
     def _listen(self, descriptor):
         with os.fdopen(descriptor, encoding='utf-8') as lines:
@@ -81,6 +84,8 @@ class Rank:
             pass
 
     def kill(self):
+        if self in Rank.running:
+            Rank.running.remove(self)
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()

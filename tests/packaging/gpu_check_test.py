@@ -85,6 +85,7 @@ class GpuCheck(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.top = tempfile.mkdtemp(prefix='roll-gpu-check-')
+        cls.addClassCleanup(shutil.rmtree, cls.top, ignore_errors=True)
         cls.bundle = os.path.join(cls.top, 'bundle')
         made = run(MAKE, '--bundle', cls.bundle, '--build', BUILD, *(['--cpu-only'] if CPU_ONLY else []))
         assert made.returncode == 0, made.stderr
@@ -92,10 +93,6 @@ class GpuCheck(unittest.TestCase):
         print('with' + ('out roll-rank-cuda: this machine has no nvcc' if CPU_ONLY else ' roll-rank-cuda'), flush=True)
         with open(os.path.join(SOURCE, 'schemas', 'gpu-check.schema.json'), encoding='utf-8') as file:
             cls.schema = json.load(file)
-
-    @classmethod
-    def tearDownClass(cls):
-        shutil.rmtree(cls.top, ignore_errors=True)
 
     def imitation(self, name, version):
         """Makes a package torch that has LibTorch's libraries. Returns the folder that contains it."""
@@ -189,6 +186,28 @@ class GpuCheck(unittest.TestCase):
         with self.assertRaises(runner.Late):
             runner.machine.run(['sh', '-c', 'sleep 60 & sleep 60'], began + 0.3)
         self.assertLess(time.monotonic() - began, 30)
+
+    def test_an_interrupted_check_leaves_no_process(self):
+        slow = os.path.join(self.top, 'slow')
+        os.makedirs(slow)
+        for name in ('data', 'shapes', 'bundle.json'):
+            os.symlink(os.path.join(self.bundle, name), os.path.join(slow, name))
+        shutil.copytree(os.path.join(self.bundle, 'check'), os.path.join(slow, 'check'))
+        os.makedirs(os.path.join(slow, 'bin'))
+        started = os.path.join(self.top, 'started')
+        with open(os.path.join(slow, 'bin', 'roll-rank'), 'w', encoding='utf-8') as file:
+            file.write(f'#!/bin/sh\necho $$ > {started}.new && mv {started}.new {started} && exec sleep 100\n')
+        os.chmod(file.name, 0o755)
+        check = subprocess.Popen(
+            [sys.executable, os.path.join(slow, 'check', 'main.py'), '--device', 'cpu', '--only', 'losses',
+             '--out', slow],
+            env={**os.environ, 'PYTHONPATH': self.imitation('slow-site', '2.11.0+cu130')}, stdout=subprocess.DEVNULL)
+        while not os.path.exists(started) and check.poll() is None:
+            time.sleep(0.02)
+        check.terminate()
+        self.assertEqual(check.wait(60), 143)
+        with open(started, encoding='ascii') as file:
+            self.assertFalse(os.path.exists(f'/proc/{int(file.read())}'))
 
     def test_an_unknown_step_lists_the_steps(self):
         done, _ = self.check('--only', 'speed')
