@@ -32,6 +32,7 @@ struct ParallelSpec {
     int first_layers = 0, last_layers = 0;
     // Count the embedding or the output layer as a layer when the layers are divided into stages
     bool account_for_embedding = false, account_for_loss = false;
+    bool sequence = false;  // sequence parallelism over the tensor-parallel ranks
 };
 
 }  // namespace roll::spec

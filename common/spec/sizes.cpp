@@ -116,7 +116,11 @@ void check_tensor(const Json& document, std::vector<Problem>& problems) {
                             .kv_heads = positive(document, "/model/num_key_value_heads"),
                             .intermediate = positive(document, "/model/intermediate_size"),
                             .on_gpus = is_on_gpus(document)};
-    for (Problem& problem : tensor_problems({.tp = static_cast<int>(tp)}, sizes))
+    const Json::json_pointer sequence("/parallel/sequence");
+    const ParallelSpec parallel{
+        .tp = static_cast<int>(tp),
+        .sequence = document.contains(sequence) && document[sequence] == true};
+    for (Problem& problem : tensor_problems(parallel, sizes))
         problems.push_back(std::move(problem));
 }
 

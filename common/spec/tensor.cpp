@@ -28,7 +28,13 @@ TensorSizes tensor_sizes(const ModelConfig& model) {
 
 std::vector<Problem> tensor_problems(const ParallelSpec& p, const TensorSizes& sizes) {
     std::vector<Problem> problems;
-    if (p.tp <= 1) return problems;
+    if (p.tp <= 1) {
+        if (p.sequence)
+            problems.push_back({"parallel.sequence",
+                                "is true, but parallel.tp is 1; allowed: false, or set parallel.tp "
+                                "to 2 or more"});
+        return problems;
+    }
     const auto refuse = [&](std::string message) {
         problems.push_back({"parallel.tp", std::move(message)});
     };

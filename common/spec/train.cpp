@@ -164,6 +164,7 @@ Result<ParallelSpec> read_parallel(const Json& json, const Json& resources_json)
     parallel.vpp = reader.get_or("vpp", 1);
     parallel.cp = reader.get_or("cp", 1);
     parallel.ep = reader.get_or("ep", 1);
+    parallel.sequence = reader.get_or("sequence", false);
     parallel.first_layers = reader.get_or("first_layers", 0);
     parallel.last_layers = reader.get_or("last_layers", 0);
     parallel.account_for_embedding = reader.get_or("account_for_embedding", false);

@@ -38,22 +38,30 @@ std::int64_t layer_parameters(const spec::ModelConfig& m) {
     return layer_products(m) + norms + biases;
 }
 
-// Returns the sizes, in elements per token, of the values that a layer saves from forward to
-// backward and that may lie in the gradients' memory. They are in the order in which forward makes
-// them: q, k, v, the attention output, the input of the second norm, gate and up, the input of the
-// next layer.
-std::vector<std::int64_t> layer_saved(const spec::ModelConfig& m, bool segments) {
-    const std::int64_t attention = m.heads * m.head_dim, keys = m.kv_heads * m.head_dim;
-    std::vector<std::int64_t> saved = {attention, m.hidden, 2 * m.intermediate, m.hidden};
+// The rows of a micro-batch on a rank: in and between the linear layers. Only sequence parallelism
+// makes them differ.
+struct Rows {
+    std::int64_t inner = 0, outer = 0;
+};
+
+// Returns the sizes, in elements, of the values that a layer saves from forward to backward and
+// that may lie in the gradients' memory. They are in the order in which forward makes them: q, k,
+// v, the attention output, the input of the second norm, gate and up, the input of the next layer.
+std::vector<std::int64_t> layer_saved(const spec::ModelConfig& m, const Rows& rows, bool segments) {
+    const std::int64_t attention = rows.inner * m.heads * m.head_dim;
+    const std::int64_t keys = rows.inner * m.kv_heads * m.head_dim;
+    const std::int64_t hidden = rows.outer * m.hidden;
+    std::vector<std::int64_t> saved = {attention, hidden, rows.inner * 2 * m.intermediate, hidden};
     if (!segments) saved.insert(saved.begin(), {attention, keys, keys});
     return saved;
 }
 
-// Returns the elements per token that a layer saves outside the gradients' memory: copies of q, k,
+// Returns the elements that a layer saves outside the gradients' memory: copies of q, k,
 // v for segments, and the inputs of qk-norms and post-norms.
-std::int64_t layer_saved_elsewhere(const spec::ModelConfig& m, bool segments) {
-    const std::int64_t qkv = (m.heads + 2 * m.kv_heads) * m.head_dim;
-    return (segments ? qkv : 0) + (m.qk_norm ? qkv : 0) + (m.post_norms ? 2 * m.hidden : 0);
+std::int64_t layer_saved_elsewhere(const spec::ModelConfig& m, const Rows& rows, bool segments) {
+    const std::int64_t qkv = rows.inner * (m.heads + 2 * m.kv_heads) * m.head_dim;
+    return (segments ? qkv : 0) + (m.qk_norm ? qkv : 0) +
+           (m.post_norms ? 2 * rows.outer * m.hidden : 0);
 }
 
 // Returns the elements per token that a layer holds from the input half of backward to the weight
@@ -151,13 +159,15 @@ MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& 
     const std::int64_t none = spare ? layers : 0;
     const std::int64_t embedding = part.first ? m.vocab * m.hidden * main : 0;
     SpareRoom room(embedding, layer_parameters(m) * main, none);
-    bytes.activations = live * tokens * m.hidden * element;
+    const bool splits = spec.parallel.sequence && part.tp > 1;
+    const Rows rows{tokens, splits ? (tokens + part.tp - 1) / part.tp : tokens};
+    bytes.activations = live * rows.outer * m.hidden * element;
     for (std::int64_t layer = 0; layer < layers; ++layer) {
         const bool segments = spec.data.documents_apart;
-        bytes.activations += live * tokens * layer_saved_elsewhere(m, segments) * element;
-        for (const std::int64_t size : layer_saved(m, segments))
-            if (!spare || !room.take(layer, tokens * size * element))
-                bytes.activations += live * tokens * size * element;
+        bytes.activations += live * layer_saved_elsewhere(m, rows, segments) * element;
+        for (const std::int64_t size : layer_saved(m, rows, segments))
+            if (!spare || !room.take(layer, size * element))
+                bytes.activations += live * size * element;
     }
     if (held.activations && !spare) bytes.activations = *held.activations;
     const std::int64_t logits = tokens * m.vocab * element;
@@ -180,11 +190,15 @@ MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& 
 std::int64_t tensor_bytes(const spec::ModelConfig& m, const spec::TrainSpec& spec,
                           const StagePart& part) {
     // A layer sums the outputs of two linear layers in forward, and the gradients of two inputs in
-    // backward. A ring all-reduce sends almost twice the bytes that it sums.
-    const std::int64_t sums = 4 * part.layers + (part.first ? 1 : 0) + (part.last ? 1 : 0);
+    // backward. A ring all-reduce sends almost twice the bytes that it sums. With sequence
+    // parallelism each sum is a reduce-scatter with an all-gather, which send as much, and
+    // backward gathers two inputs again.
+    const std::int64_t each = spec.parallel.sequence ? 10 : 8;
+    const std::int64_t sent =
+        each * part.layers + 2 * (part.first ? 1 : 0) + 2 * (part.last ? 1 : 0);
     const std::int64_t tokens = spec.micro_batch_size * spec.seq_length * spec.microbatches();
-    const std::int64_t bytes = sums * tokens * m.hidden * element_bytes(spec.precision);
-    return 2 * bytes * (part.tp - 1) / part.tp;
+    const std::int64_t bytes = sent * tokens * m.hidden * element_bytes(spec.precision);
+    return bytes * (part.tp - 1) / part.tp;
 }
 
 std::vector<Costs> stage_costs(const spec::ModelConfig& model, const spec::TrainSpec& spec,

@@ -32,8 +32,8 @@ TEST(UnknownKeys, ThatOtherProgramsHaveAreToldWithOurNames) {
 
 TEST(UnknownKeys, OfOneMappingHaveWhatIsAllowedOnce) {
     EXPECT_EQ(problems({{"parallel", {{"fsdp", 1}, {"sharding", 2}}}}),
-              "parallel.fsdp is an unknown key; allowed: dp, tp, pp, vpp, schedule, first_layers, "
-              "last_layers, cp, ep\n"
+              "parallel.fsdp is an unknown key; allowed: dp, tp, sequence, pp, vpp, schedule, "
+              "first_layers, last_layers, cp, ep\n"
               "parallel.sharding is an unknown key\n");
 }
 

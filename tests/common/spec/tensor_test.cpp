@@ -35,6 +35,13 @@ TEST(Tensor, RefusesRanksThatShareAKeyValueHeadByName) {
               "key-value head are not supported yet; allowed with this model: 1, 2, 4\n");
 }
 
+TEST(Tensor, SequenceParallelismNeedsTensorParallelRanks) {
+    const std::vector<Problem> refused = tensor_problems({.sequence = true}, {});
+    ASSERT_EQ(refused.size(), 1U);
+    EXPECT_EQ(refused.front().path, "parallel.sequence");
+    EXPECT_TRUE(tensor_problems({.tp = 2, .sequence = true}, {}).empty());
+}
+
 TEST(Tensor, IsRefusedOnGpus) {
     EXPECT_EQ(problems(2, {.on_gpus = true}),
               "parallel.tp is 2, but tensor parallelism on GPUs is not supported yet; allowed: "

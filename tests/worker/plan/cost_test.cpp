@@ -80,6 +80,30 @@ TEST(Cost, MemoryFollowsThePrecisionAndTheMicrobatch) {
     EXPECT_EQ(checkpoint_bytes(smollm2(), spec::Precision::Fp32).optimizer, one.moments);
 }
 
+TEST(Cost, TensorParallelRanksShareLayersAndWithSequenceParallelismTheRows) {
+    spec::TrainSpec spec;
+    spec.seq_length = 128;
+    spec.micro_batch_size = 3;
+    spec.global_batch_size = 6;
+    spec.parallel.tp = 3;
+    const StagePart part{.layers = 30, .tp = 3};
+    const std::int64_t whole = parameter_count(smollm2());
+    constexpr std::int64_t kNorms = 61 * 576;
+    EXPECT_EQ(part_parameters(smollm2(), part), (whole - kNorms) / 3 + kNorms);
+    const auto activations = [&] {
+        return memory_bytes(smollm2(), spec, {.part = part}).activations;
+    };
+    // elements per token: q, k, v, the attention output, gate and up; a layer also has two inputs
+    // of norms
+    constexpr std::int64_t kTokens = 3 * 128, kHidden = 4 * 576;
+    const std::int64_t inner = 30 * kTokens * (192 + 64 + 64 + 192 + 1024) * 4;
+    EXPECT_EQ(activations(), inner + kTokens * 61 * kHidden);
+    spec.parallel.sequence = true;
+    EXPECT_EQ(activations(), inner + kTokens / 3 * 61 * kHidden);
+    // 10 transfers a layer and 2 at each end, each of two thirds of the rows, in 2 micro-batches
+    EXPECT_EQ(tensor_bytes(smollm2(), spec, part), 304 * 2 * kTokens * kHidden * 2 / 3);
+}
+
 TEST(Cost, FrozenParametersHaveNoMoments) {
     spec::TrainSpec spec;
     spec.seq_length = 128;

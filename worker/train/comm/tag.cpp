@@ -10,6 +10,10 @@ const char* site_name(Site site) {
         case Site::Embedding: return "embedding";
         case Site::RowOutput: return "row output";
         case Site::ColumnInput: return "column input's gradient";
+        case Site::ColumnRows: return "column input's rows";
+        case Site::RowGrad: return "row output's gradient";
+        case Site::EmbeddingGrad: return "embedding's gradient";
+        case Site::HeadRows: return "head input's rows";
         case Site::Loss: return "vocabulary-parallel loss";
         case Site::HeadInput: return "head input's gradient";
         case Site::PartialGrads: return "partial gradients";

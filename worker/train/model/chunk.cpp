@@ -35,7 +35,8 @@ Layer Chunk::layer(std::int64_t index, const Sequences& sequences, ops::Place pl
             first_layer() + static_cast<int>(index) * places_.count,
             sequences.segments,
             std::move(place),
-            tp_};
+            tp_,
+            sequences.rows};
 }
 
 int Chunk::norm() const {
@@ -55,20 +56,29 @@ void Chunk::prepare_rope(std::int64_t positions) {
     rope_ = {here(rope_.cos_TE), here(rope_.sin_TE)};
 }
 
+RowSplit Chunk::rows_of(const Microbatch& data) const {
+    return {part_.sequence ? tp_ : nullptr, data.tokens_BT.numel()};
+}
+
+at::Tensor Chunk::head_rows(const at::Tensor& h_MC, const RowSplit& rows) const {
+    return rows.is_split() ? gather_rows(rows, h_MC, {Site::HeadRows}) : h_MC;
+}
+
 Chunk::Sequences Chunk::sequences_of(const Microbatch& data) {
     const std::int64_t positions = data.tokens_BT.size(1), rows = data.tokens_BT.numel();
     prepare_rope(positions);
-    if (data.segments.empty()) return {positions, rope_, {}};
+    if (data.segments.empty()) return {positions, rope_, {}, rows_of(data)};
     const at::Tensor start_M = at::zeros({rows}, at::kLong);
     for (const std::int64_t start : data.segments) start_M[start] = start;
     const at::Tensor position_M = here(at::arange(rows) - std::get<0>(start_M.cummax(0)));
     return {rows,
             {rope_.cos_TE.index_select(0, position_M), rope_.sin_TE.index_select(0, position_M)},
-            data.segments};
+            data.segments,
+            rows_of(data)};
 }
 
-at::Tensor Chunk::embedded(const at::Tensor& tokens_M) const {
-    at::Tensor x_MC = vocabulary_.embedding(tokens_M, parameters_.weight[0]);
+at::Tensor Chunk::embedded(const at::Tensor& tokens_M, const RowSplit& rows) const {
+    at::Tensor x_MC = vocabulary_.embedding(tokens_M, parameters_.weight[0], rows);
     return config_.embedding_scale == 1 ? x_MC : x_MC.mul_(config_.embedding_scale);
 }
 
@@ -84,7 +94,7 @@ at::Tensor Chunk::loss_of(int microbatch, const at::Tensor& x_MC, const at::Tens
                           double scale, const GradReady& ready) {
     Saved& saved = saved_.at(microbatch);
     const at::Tensor dw_VC = parameters_.grad[head()];
-    const at::Tensor h_MC = normed(x_MC, saved.norm);
+    const at::Tensor h_MC = head_rows(normed(x_MC, saved.norm), saved.sequences.rows);
     AddGrad add = [](ops::Sum) {};
     const bool in_turn = grads_.is_next(head(), microbatch, 0);
     if (!in_turn) {
@@ -111,7 +121,7 @@ at::Tensor Chunk::forward(int microbatch, const Microbatch& data, const at::Tens
     saved.tokens_M = here(data.tokens_BT).flatten();
     saved.layers.resize(static_cast<std::size_t>(part_.layer_end - part_.layer_begin));
     saved.sequences = sequences_of(data);
-    at::Tensor x_MC = part_.pre ? embedded(saved.tokens_M) : hidden_MC;
+    at::Tensor x_MC = part_.pre ? embedded(saved.tokens_M, saved.sequences.rows) : hidden_MC;
     for (std::int64_t i = 0; i < std::ssize(saved.layers); ++i)
         x_MC = layer(i, saved.sequences, place_of(microbatch, i))
                    .forward(x_MC, saved.sequences.positions,
@@ -124,14 +134,15 @@ at::Tensor Chunk::forward(int microbatch, const Microbatch& data, const at::Tens
 
 at::Tensor Chunk::hidden_of(const Microbatch& data, const at::Tensor& hidden_MC) {
     const Sequences sequences = sequences_of(data);
-    at::Tensor x_MC = part_.pre ? embedded(here(data.tokens_BT).flatten()) : hidden_MC;
+    at::Tensor x_MC =
+        part_.pre ? embedded(here(data.tokens_BT).flatten(), sequences.rows) : hidden_MC;
     for (std::int64_t i = 0; i < part_.layer_end - part_.layer_begin; ++i) {
         LayerSaved dropped;
         x_MC = layer(i, sequences).forward(x_MC, sequences.positions, dropped);
     }
     if (!part_.post) return x_MC;
     ops::RmsNormSaved dropped;
-    return normed(x_MC, dropped);
+    return head_rows(normed(x_MC, dropped), sequences.rows);
 }
 
 at::Tensor Chunk::evaluate(const Microbatch& data, const at::Tensor& hidden_MC) {
@@ -146,8 +157,8 @@ at::Tensor Chunk::logits(const at::Tensor& tokens_BT) {
 }
 
 at::Tensor Chunk::loss_backward(Saved& saved, const Contribute& contribute) {
-    const at::Tensor dy_MC = std::exchange(saved.loss.dx_MC, {});
-    vocabulary_.sum_input_grad(dy_MC);
+    const at::Tensor dy_MC =
+        vocabulary_.sum_input_grad(std::exchange(saved.loss.dx_MC, {}), saved.sequences.rows);
     const at::Tensor w_C = norm_weight(config_, parameters_.weight[norm()]);
     const at::Tensor part_C = at::empty_like(parameters_.grad[norm()]);
     at::Tensor dx_MC = ops::rms_norm_backward(dy_MC, w_C, std::exchange(saved.norm, {}),
@@ -176,6 +187,8 @@ at::Tensor Chunk::backward_input(int microbatch, const at::Tensor& dhidden_MC, W
         saved.layers.pop_back();
     }
     if (!part_.pre) return dx_MC;
+    if (const RowSplit& rows = saved.sequences.rows; rows.is_split())
+        dx_MC = gather_rows(rows, dx_MC, {Site::EmbeddingGrad});
     saved.dembedded_MC = config_.embedding_scale == 1 ? dx_MC : dx_MC * config_.embedding_scale;
     return {};
 }

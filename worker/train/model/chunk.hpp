@@ -64,12 +64,15 @@ class Chunk {
 
     // Compute parts of forward, for text generation with its own attention: the embedding's output,
     // the final norm of x_MC, and the output layer.
-    at::Tensor embedded(const at::Tensor& tokens_M) const;
+    at::Tensor embedded(const at::Tensor& tokens_M, const RowSplit& rows = {}) const;
     at::Tensor normed(const at::Tensor& x_MC, ops::RmsNormSaved& saved) const;
     ops::Head output() const {
         return vocabulary_.head(parameters_.weight[head()], config_.logit_soft_cap);
     }
     const LayerPlaces& places() const { return places_; }
+
+    // Returns the number of rows of this rank's hidden_MC.
+    std::int64_t hidden_rows(const Microbatch& data) const { return rows_of(data).rows_per_rank(); }
 
     const ChunkSpec& part() const { return part_; }
     const spec::ModelConfig& config() const { return config_; }
@@ -86,6 +89,7 @@ class Chunk {
         std::int64_t positions = 0;
         ops::RopeTable rope;
         std::vector<std::int64_t> segments;
+        RowSplit rows = {};
     };
     struct Saved {
         at::Tensor tokens_M;
@@ -100,6 +104,9 @@ class Chunk {
     Layer layer(std::int64_t index, const Sequences& sequences, ops::Place place = {});
     ops::Place place_of(int microbatch, std::int64_t layer);
     Sequences sequences_of(const Microbatch& data);
+    RowSplit rows_of(const Microbatch& data) const;
+    // Returns all rows of the input of the output layer.
+    at::Tensor head_rows(const at::Tensor& h_MC, const RowSplit& rows) const;
     int first_layer() const { return part_.pre ? 1 : 0; }
     int norm() const;
     int head() const;

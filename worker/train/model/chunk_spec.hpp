@@ -20,6 +20,9 @@ struct ChunkSpec {
     bool post = true;
     int tp = 1;  // number of ranks over which the tensors of the chunk are split
     int tp_rank = 0;
+    // Sequence parallelism: outside of the linear layers, each of these ranks has a part of the
+    // rows
+    bool sequence = false;
 };
 
 inline ChunkSpec whole_chunk(const spec::ModelConfig& config) { return {0, config.layers}; }

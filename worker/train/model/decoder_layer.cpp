@@ -25,8 +25,13 @@ at::Tensor Layer::weight(int place) const {
 }
 
 Linear Layer::linear(int weight, int bias, families::Split split) const {
-    return {parameters, first + weight,         bias < 0 ? -1 : first + bias, split,
-            tp,         static_cast<int>(index)};
+    return {parameters,
+            first + weight,
+            bias < 0 ? -1 : first + bias,
+            split,
+            tp,
+            static_cast<int>(index),
+            rows};
 }
 
 at::Tensor Layer::norm(int place, const at::Tensor& x_MC, ops::RmsNormSaved& saved) const {
@@ -122,9 +127,10 @@ at::Tensor Layer::mlp_backward(const at::Tensor& dy_MC, LayerSaved& s, const Con
     at::Tensor ddown_MC = dy_MC;
     if (places.post_norm2 >= 0)
         ddown_MC = norm_backward(places.post_norm2, dy_MC, s.post_norm2, {}, input);
+    ddown_MC = down().whole_grad(ddown_MC);
     const at::Tensor dgate_up_MJ = activation_backward(ddown_MC, s, weight_half);
-    gate_up().owe(dgate_up_MJ, norm_again(places.norm2, s.norm2), weight_half);
-    const at::Tensor dh2_MC = gate_up().backward_input(dgate_up_MJ);
+    const at::Tensor dh2_MC =
+        gate_up().backward(dgate_up_MJ, norm_again(places.norm2, s.norm2), weight_half);
     return norm_backward(places.norm2, dh2_MC, s.norm2, dy_MC, input);
 }
 
@@ -134,13 +140,14 @@ at::Tensor Layer::backward_input(const at::Tensor& dy_MC, LayerSaved& s, const C
     at::Tensor dout_MC = dx1_MC;
     if (places.post_norm1 >= 0)
         dout_MC = norm_backward(places.post_norm1, dx1_MC, s.post_norm1, {}, input);
+    dout_MC = out().whole_grad(dout_MC);
     out().owe(dout_MC, std::exchange(s.o_MA, {}), weight_half);
     const at::Tensor do_MA = out().backward_input(dout_MC);
     const ops::Heads dheads = ops::attention_within_backward(do_MA, std::exchange(s.attention, {}));
     at::Tensor dqkv_MP = ops::rope_backward(dheads, table, do_MA.scalar_type()).flatten(0, 1);
     if (config.qk_norm) dqkv_MP = qk_norm_backward(dqkv_MP, s, input);
-    qkv().owe(dqkv_MP, norm_again(places.norm1, s.norm1), weight_half);
-    const at::Tensor dh1_MC = qkv().backward_input(dqkv_MP);
+    const at::Tensor dh1_MC =
+        qkv().backward(dqkv_MP, norm_again(places.norm1, s.norm1), weight_half);
     return norm_backward(places.norm1, dh1_MC, s.norm1, dx1_MC, input);
 }
 

@@ -45,8 +45,9 @@ struct Layer {
     std::span<const std::int64_t> segments = {};  // starts of the micro-batch's segments
     ops::Place kept = {};                         // allocates the tensors of saved activations
     Communicator* tp = nullptr;                   // the tensor-parallel group; null: none
+    RowSplit rows = {};  // x_MC, dy_MC and the results have this rank's rows
 
-    // Returns the layer's output. Requires that x_MC holds whole sequences of `positions` rows.
+    // Returns the layer's output. Requires that the rows are whole sequences of `positions` rows.
     at::Tensor forward(const at::Tensor& x_MC, std::int64_t positions, LayerSaved& saved) const;
 
     // Compute the two halves of forward, before and after attention, for a caller with its own

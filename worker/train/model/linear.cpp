@@ -13,10 +13,21 @@ bool Linear::is_shared(families::Split by) const {
 at::Tensor Linear::bias_O() const { return bias < 0 ? at::Tensor() : parameters.weight[bias]; }
 
 at::Tensor Linear::forward(const at::Tensor& x_MI, const ops::Place& place) const {
-    if (!is_shared(families::Split::Row))
-        return ops::linear(x_MI, parameters.weight[weight], bias_O(), place);
-    at::Tensor y_MO = ops::linear(x_MI, parameters.weight[weight], {}, place);
-    sum_over(*tp, y_MO, {Site::RowOutput, layer});
+    const at::Tensor w_OI = parameters.weight[weight];
+    if (!is_shared(families::Split::Row)) {
+        const bool gathers = is_shared(families::Split::Column) && rows.is_split();
+        const at::Tensor all_MI =
+            gathers ? gather_rows(rows, x_MI, {Site::ColumnRows, layer}) : x_MI;
+        return ops::linear(all_MI, w_OI, bias_O(), place);
+    }
+    at::Tensor y_MO;
+    if (rows.is_split()) {
+        const at::Tensor part_MO = ops::linear(x_MI, w_OI, {});
+        y_MO = reduce_rows(rows, part_MO, {Site::RowOutput, layer}, place);
+    } else {
+        y_MO = ops::linear(x_MI, w_OI, {}, place);
+        sum_over(*tp, y_MO, {Site::RowOutput, layer});
+    }
     return bias < 0 ? y_MO : y_MO.add_(bias_O());
 }
 
@@ -27,10 +38,13 @@ at::Tensor Linear::forward_add(const at::Tensor& residual_MO, const at::Tensor& 
     return ops::linear_add(sum_MO, x_MI, parameters.weight[weight], place);
 }
 
+at::Tensor Linear::whole_grad(const at::Tensor& dy_MO) const {
+    const bool gathers = is_shared(families::Split::Row) && rows.is_split();
+    return gathers ? gather_rows(rows, dy_MO, {Site::RowGrad, layer}) : dy_MO;
+}
+
 at::Tensor Linear::backward_input(const at::Tensor& dy_MO) const {
-    at::Tensor dx_MI = ops::linear_backward_input(dy_MO, parameters.weight[weight]);
-    if (is_shared(families::Split::Column)) sum_over(*tp, dx_MI, {Site::ColumnInput, layer});
-    return dx_MI;
+    return ops::linear_backward_input(dy_MO, parameters.weight[weight]);
 }
 
 void Linear::owe(const at::Tensor& dy_MO, const at::Tensor& x_MI,
@@ -43,6 +57,26 @@ void Linear::owe(const at::Tensor& dy_MO, const at::Tensor& x_MI,
     contribute(weight, [dy_MO, x_MI, dw_OI = parameters.grad[weight]](ops::Sum sum) {
         ops::linear_backward_weight(dy_MO, x_MI, dw_OI, sum);
     });
+}
+
+at::Tensor Linear::backward(const at::Tensor& dy_MO, const at::Tensor& x_MI,
+                            const Contribute& contribute) const {
+    if (!is_shared(families::Split::Column)) {
+        owe(dy_MO, x_MI, contribute);
+        return backward_input(dy_MO);
+    }
+    const Tag tag{Site::ColumnInput, layer};
+    if (!rows.is_split()) {
+        const at::Tensor dx_MI = backward_input(dy_MO);
+        const Communicator::Ticket ticket = tp->all_reduce(dx_MI, Reduce::Sum, tag);
+        owe(dy_MO, x_MI, contribute);
+        tp->wait(ticket);
+        return dx_MI;
+    }
+    PendingRows all_MI = start_gather(rows, x_MI, {Site::ColumnRows, layer});
+    PendingRows dx_SI = start_reduce(rows, backward_input(dy_MO), tag);
+    owe(dy_MO, all_MI.finish(), contribute);
+    return dx_SI.finish();
 }
 
 }  // namespace roll::train

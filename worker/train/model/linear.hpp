@@ -4,10 +4,14 @@
 // The ranks of a tensor-parallel group may share the layer. Column: each rank has some outputs, and
 // the gradient of the input is summed over the ranks. Row: each rank has some inputs, and the
 // output is summed over the ranks; each rank has the whole bias, which is added once, to the sum.
+//
+// With sequence parallelism (row_split.hpp), each rank passes its own rows to a Column layer and
+// gets its own rows of a Row layer's output. Between both, each rank has all rows.
 #pragma once
 
 #include "worker/train/comm/communicator.hpp"
 #include "worker/train/model/parameters.hpp"
+#include "worker/train/model/row_split.hpp"
 #include "worker/train/ops/values.hpp"
 
 namespace roll::train {
@@ -19,6 +23,7 @@ struct Linear {
     families::Split split = families::Split::None;
     Communicator* tp = nullptr;  // the tensor-parallel group; null: the layer is not shared
     int layer = -1;              // number of its decoder layer, for the tags of operations
+    RowSplit rows = {};
 
     // Returns x_MI @ weight^T + bias.
     at::Tensor forward(const at::Tensor& x_MI, const ops::Place& place = {}) const;
@@ -27,11 +32,20 @@ struct Linear {
     at::Tensor forward_add(const at::Tensor& residual_MO, const at::Tensor& x_MI,
                            const ops::Place& place) const;
 
+    // Returns the gradient of the output for backward_input() and owe(). With sequence parallelism,
+    // gathers a Row layer's rows.
+    at::Tensor whole_grad(const at::Tensor& dy_MO) const;
+
+    // Returns the gradient of the input. Not for Column layers.
     at::Tensor backward_input(const at::Tensor& dy_MO) const;
 
     // Passes the computations of the gradients of the bias and of the weight to `contribute`, in
     // this order.
     void owe(const at::Tensor& dy_MO, const at::Tensor& x_MI, const Contribute& contribute) const;
+
+    // Does both for a Column layer. While the ranks exchange their parts, `contribute` may compute.
+    at::Tensor backward(const at::Tensor& dy_MO, const at::Tensor& x_MI,
+                        const Contribute& contribute) const;
 
   private:
     bool is_shared(families::Split by) const;

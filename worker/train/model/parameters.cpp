@@ -40,7 +40,7 @@ void add_layer(std::vector<ParameterSpec>& specs, const spec::ModelConfig& c, st
 }
 
 void split(ParameterSpec& spec, const spec::ModelConfig& config, const ChunkSpec& chunk) {
-    TensorShard shard = tensor_shard(config, spec.name, spec.sizes, chunk.tp, chunk.tp_rank);
+    TensorShard shard = tensor_shard(config, spec.name, spec.sizes, chunk);
     if (!shard.parts.empty()) spec.whole = spec.sizes;
     spec.sizes = std::move(shard.sizes);
     spec.parts = std::move(shard.parts);

@@ -48,16 +48,18 @@ NativeTensor native_of(const spec::ModelConfig& c, const std::string& name,
 }  // namespace
 
 TensorShard tensor_shard(const spec::ModelConfig& config, const std::string& name,
-                         const std::vector<std::int64_t>& sizes, int tp, int rank) {
+                         const std::vector<std::int64_t>& sizes, const ChunkSpec& chunk) {
     const NativeTensor tensor = native_of(config, name, sizes);
-    const bool partial =
-        name.ends_with("q_layernorm.weight") || name.ends_with("k_layernorm.weight");
+    const auto is = [&](const char* suffix) { return name.ends_with(suffix); };
+    const bool of_heads = is("q_layernorm.weight") || is("k_layernorm.weight");
+    // The bias of a linear layer that is split by rows gets the gradient of all rows on each rank.
+    const bool partial = of_heads || (chunk.sequence && !is("linear_proj.bias"));
     if (tensor.split == Split::None) return {sizes, {}, partial};
     const bool vocabulary = tensor.split == Split::Column && tensor.operation == Operation::Copy;
-    const std::int64_t padded = vocabulary ? vocabulary_rows(config, tp) * tp : 0;
-    auto slice = layout::slice_of(tensor, tp, rank, padded);
+    const std::int64_t padded = vocabulary ? vocabulary_rows(config, chunk.tp) * chunk.tp : 0;
+    auto slice = layout::slice_of(tensor, chunk.tp, chunk.tp_rank, padded);
     ROLL_CHECK(slice.has_value());
-    return {{slice->shape.begin(), slice->shape.end()}, std::move(slice->parts), partial};
+    return {{slice->shape.begin(), slice->shape.end()}, std::move(slice->parts)};
 }
 
 std::int64_t vocabulary_rows(const spec::ModelConfig& config, int tp) {

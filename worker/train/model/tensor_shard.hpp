@@ -8,6 +8,7 @@
 
 #include "common/spec/model.hpp"
 #include "worker/layout/shards.hpp"
+#include "worker/train/model/chunk_spec.hpp"
 
 namespace roll::train {
 
@@ -17,14 +18,15 @@ struct TensorShard {
     // The elements that the rank has of the whole tensor; its other elements are padding. Empty:
     // each rank holds the whole tensor.
     std::vector<layout::Part> parts;
-    // True: the gradient on a rank is only a summand, because the rank's heads use the parameter
+    // True: the gradient on a rank is only a summand, because only the rank's heads use the
+    // parameter, or with sequence parallelism, only its rows
     bool partial = false;
 };
 
-// Returns the part of the parameter `name`, whose whole tensor has `sizes`. Requires that
-// spec::tensor_problems() is empty.
+// Returns the part of the parameter `name`, whose whole tensor has `sizes`, on rank chunk.tp_rank
+// of chunk.tp. Requires that spec::tensor_problems() is empty.
 TensorShard tensor_shard(const spec::ModelConfig& config, const std::string& name,
-                         const std::vector<std::int64_t>& sizes, int tp, int rank);
+                         const std::vector<std::int64_t>& sizes, const ChunkSpec& chunk);
 
 // Returns the number of rows of the embedding and of the output layer on each rank. The last ranks
 // may have rows of padding.

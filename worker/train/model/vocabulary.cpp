@@ -22,11 +22,13 @@ at::Tensor Vocabulary::has(const at::Tensor& tokens_M) const {
     return tokens_M.ge(begin_).logical_and_(tokens_M.lt(begin_ + count_));
 }
 
-at::Tensor Vocabulary::embedding(const at::Tensor& tokens_M, const at::Tensor& w_VC) const {
+at::Tensor Vocabulary::embedding(const at::Tensor& tokens_M, const at::Tensor& w_VC,
+                                 const RowSplit& rows) const {
     if (tp_ == nullptr) return ops::embedding(tokens_M, w_VC);
     const at::Tensor absent_M = has(tokens_M).logical_not_();
     at::Tensor x_MC = ops::embedding((tokens_M - begin_).masked_fill_(absent_M, 0), w_VC);
     x_MC.masked_fill_(absent_M.unsqueeze(1), 0);
+    if (rows.is_split()) return reduce_rows(rows, x_MC, {Site::Embedding});
     sum_over(*tp_, x_MC, {Site::Embedding});
     return x_MC;
 }
@@ -47,8 +49,10 @@ ops::Head Vocabulary::head(const at::Tensor& w_VC, double soft_cap) const {
                                  }}};
 }
 
-void Vocabulary::sum_input_grad(const at::Tensor& dx_MC) const {
+at::Tensor Vocabulary::sum_input_grad(const at::Tensor& dx_MC, const RowSplit& rows) const {
+    if (rows.is_split()) return reduce_rows(rows, dx_MC, {Site::HeadInput});
     if (tp_ != nullptr) sum_over(*tp_, dx_MC, {Site::HeadInput});
+    return dx_MC;
 }
 
 }  // namespace roll::train

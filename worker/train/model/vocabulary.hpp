@@ -6,6 +6,7 @@
 
 #include "common/spec/model.hpp"
 #include "worker/train/comm/communicator.hpp"
+#include "worker/train/model/row_split.hpp"
 #include "worker/train/ops/cross_entropy.hpp"
 
 namespace roll::train {
@@ -15,8 +16,12 @@ class Vocabulary {
     // `tp`: the tensor-parallel group; null: the vocabulary is not split.
     Vocabulary(const spec::ModelConfig& config, Communicator* tp);
 
-    // Returns the embeddings of the tokens, [M, C], on every rank.
-    at::Tensor embedding(const at::Tensor& tokens_M, const at::Tensor& w_VC) const;
+    // Returns the embeddings of the tokens, [M, C], on every rank; with sequence parallelism, of
+    // this rank's rows, [S, C].
+    at::Tensor embedding(const at::Tensor& tokens_M, const at::Tensor& w_VC,
+                         const RowSplit& rows) const;
+
+    // Takes the gradient of all rows.
     void embedding_backward_weight(const at::Tensor& dy_MC, const at::Tensor& tokens_M,
                                    const at::Tensor& dw_VC, ops::Sum sum) const;
 
@@ -24,8 +29,9 @@ class Vocabulary {
     // call them in the same order. The gradient of their input is this rank's summand.
     ops::Head head(const at::Tensor& w_VC, double soft_cap) const;
 
-    // Sums the gradient of the output layer's input over the ranks.
-    void sum_input_grad(const at::Tensor& dx_MC) const;
+    // Returns the sum of the gradient of the output layer's input over the ranks; with sequence
+    // parallelism, this rank's rows of it. May write to `dx_MC`.
+    at::Tensor sum_input_grad(const at::Tensor& dx_MC, const RowSplit& rows) const;
 
   private:
     at::Tensor has(const at::Tensor& token_M) const;

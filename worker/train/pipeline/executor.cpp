@@ -62,7 +62,7 @@ at::Tensor execute(const plan::PipelineSchedule& schedule, std::span<RankChunk> 
         const Link link{pp, schedule.placing, schedule.stage(pp.rank(), op.chunk),
                         chunk.parameters().flat_weight.options(), handed};
         const Microbatch& data = batch.microbatches[op.microbatch];
-        const std::int64_t sizes_MC[] = {data.tokens_BT.numel(), chunk.config().hidden};
+        const std::int64_t sizes_MC[] = {chunk.hidden_rows(data), chunk.config().hidden};
         // `layer` is the first layer above the boundary that the message crosses
         const auto tag = [&](Site site, std::int64_t layer) {
             return Tag{site, static_cast<int>(layer), op.microbatch};

@@ -30,6 +30,7 @@ TrainStep::TrainStep(const spec::ModelConfig& config, const plan::PipelineSchedu
         if (groups.tp != nullptr) {
             part.tp = groups.tp->size();
             part.tp_rank = groups.tp->rank();
+            part.sequence = options.sequence && part.tp > 1;
         }
         const Parameters& p =
             chunks_.emplace_back(config, part, options.init, groups.tp).parameters();

@@ -37,6 +37,7 @@ struct TrainOptions {
     bool count_zeros = false;
     spec::Normalize normalize = spec::Normalize::Step;
     StageSplit split = {};          // how the layers are divided; pp and vpp are the schedule's
+    bool sequence = false;          // sequence parallelism over the tensor-parallel ranks
     std::int64_t bucket_numel = 0;  // elements per gradient bucket; 0: plan::default_bucket_numel
 };
 

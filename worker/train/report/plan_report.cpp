@@ -334,6 +334,7 @@ OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu) {
     json["mesh"] = {{"world_size", mesh.world_size()},
                     {"dp", p.dp},
                     {"tp", p.tp},
+                    {"sequence", p.sequence},
                     {"pp", p.pp},
                     {"vpp", p.vpp},
                     {"cp", p.cp},
@@ -353,9 +354,10 @@ OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu) {
     json["communication_bytes_per_step"] = {
         {"gradients", std::llround((dp - 1) / dp * static_cast<double>(memory.moments))}};
     // A stage between two others sends and receives activations, and their gradients. Stages on the
-    // same rank send nothing. Each tensor-parallel rank sends all rows.
+    // same rank send nothing. Each tensor-parallel rank sends all rows, or with sequence
+    // parallelism its own.
     const std::int64_t message = spec.micro_batch_size * spec.seq_length * model.hidden *
-                                 plan::element_bytes(spec.precision) * p.tp;
+                                 plan::element_bytes(spec.precision) * (p.sequence ? 1 : p.tp);
     if (p.pp > 1) {
         json["links"] = links_json(job.report, message);
         std::int64_t sent = 0;

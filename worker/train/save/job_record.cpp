@@ -41,6 +41,7 @@ std::string job_record(const protocol::Launch& launch, const spec::TrainSpec& sp
     const spec::ParallelSpec& p = spec.parallel;
     record["parallel"] = {{"dp", p.dp},   {"tp", p.tp}, {"pp", p.pp},
                           {"vpp", p.vpp}, {"cp", p.cp}, {"ep", p.ep}};
+    if (p.sequence) record["parallel"]["sequence"] = true;
     if (p.pp > 1) record["parallel"]["schedule"] = spec::name_of(p.schedule);
     if (p.first_layers > 0) record["parallel"]["first_layers"] = p.first_layers;
     if (p.last_layers > 0) record["parallel"]["last_layers"] = p.last_layers;

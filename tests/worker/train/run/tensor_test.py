@@ -16,7 +16,9 @@ class Tensor(RankCase):
                              **{**DOUBLE, **changes})
 
     def test_every_layout_trains_validates_samples_and_saves_as_one_rank_does(self):
-        for tied, layouts in ((False, [{}, {'pp': 2}]), (True, [{'dp': 2}, {'pp': 2, 'dp': 2}])):
+        rows = {'parallel__sequence': True}
+        for tied, layouts in ((False, [{}, {'pp': 2}, {'pp': 2, **rows}]),
+                              (True, [{'dp': 2, **rows}, {'pp': 2, 'dp': 2}])):
             changes = {**SHORT, 'model__tie_word_embeddings': tied}
             one = self.run_whole(1 + 10 * tied, 1, self.split(6, tp=1, **changes))
             for job, layout in enumerate(layouts, 2 + 10 * tied):
@@ -29,6 +31,10 @@ class Tensor(RankCase):
         changes = {'checkpoint__every': 3, 'checkpoint__keep': 9}
         whole = self.run_whole(1, 1, self.split(6, **changes))
         at_3 = [pair for pair in whole.published if pair[0] == 3]
+        rows = self.run_whole(5, 1, self.split(6, parallel__sequence=True, **changes))
+        again = [pair for pair in rows.published if pair[0] == 3]
+        same = self.run_whole(5, 2, self.split(6, parallel__sequence=True, **changes), again)
+        self.assertEqual(same.weights(6), rows.weights(6))
         same = self.run_whole(1, 2, self.split(6, **changes), at_3)
         self.assertEqual(same.metrics(), whole.metrics())
         self.assertEqual(same.weights(6), whole.weights(6))
@@ -47,9 +53,10 @@ class Tensor(RankCase):
         sizes = {'model__hidden_size': 36, 'model__intermediate_size': 66, 'model__num_attention_heads': 9,
                  'model__num_key_value_heads': 3, 'model__vocab_size': 257, 'model__tie_word_embeddings': True}
         one = self.run_whole(1, 1, self.split(3, tp=1, **sizes))
-        run = self.run_whole(2, 1, self.split(3, tp=3, **sizes))
-        self.expect_close(run.metrics(), one.metrics())
-        self.expect_close_tensors(run.doubles(3), one.doubles(3))
+        for job, changes in enumerate([{}, {'parallel__sequence': True}], 2):
+            run = self.run_whole(job, 1, self.split(3, tp=3, **sizes, **changes))
+            self.expect_close(run.metrics(), one.metrics())
+            self.expect_close_tensors(run.doubles(3), one.doubles(3))
 
     def test_a_killed_rank_ends_the_attempt_and_a_stopped_one_saves(self):
         killed = Attempt(self, 1, 1, self.split(1000000, dp=2))
@@ -95,6 +102,7 @@ class Tensor(RankCase):
 
     def test_what_does_not_divide_is_refused(self):
         self.refused(self.split(1, tp=3), 2, 'parallel.tp is 3, which does not divide model.num_attention_heads 2')
+        self.refused(self.split(1, tp=1, parallel__sequence=True), 2, 'parallel.tp is 1')
         self.refused(self.split(1, tp=4, model__num_attention_heads=4), 2, 'a multiple of model.num_key_value_heads 2')
 
 
