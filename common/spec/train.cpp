@@ -175,6 +175,7 @@ Result<ParallelSpec> read_parallel(const Json& json, const Json& resources_json)
         ROLL_TRY(const std::uint64_t bytes, parse_size(limit));
         parallel.activation_limit = static_cast<std::int64_t>(bytes);
     }
+    parallel.zero = reader.get_or("zero", 0);
     const auto schedule = reader.get_or<std::string>("schedule", "auto");
     const int others = parallel.tp * parallel.pp * parallel.cp;
     if (others < 1) return fail(ErrorCode::InvalidArgument, "parallel: an axis is less than 1");

@@ -10,11 +10,6 @@ namespace {
 
 constexpr std::int64_t kLogitsBlockBytes = 64 << 20;
 
-// Returns the bytes per element of the main weights, which the optimizer updates.
-std::int64_t main_bytes(spec::Precision precision) {
-    return precision == spec::Precision::Fp64 ? 8 : 4;
-}
-
 // Returns the memory, in bytes, of the program with an almost empty model, as measured by
 // memory_test.py.
 std::int64_t program_bytes(spec::Precision precision) {
@@ -89,6 +84,10 @@ spec::ModelConfig part_of(spec::ModelConfig m, int tp) {
 
 }  // namespace
 
+std::int64_t main_bytes(spec::Precision precision) {
+    return precision == spec::Precision::Fp64 ? 8 : 4;
+}
+
 std::int64_t element_bytes(spec::Precision precision) {
     return precision == spec::Precision::Bf16 ? 2 : main_bytes(precision);
 }
@@ -145,11 +144,13 @@ MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& 
     const std::int64_t main = main_bytes(spec.precision);
     bytes.weights = count * element;
     // bytes by which full precision exceeds `weights`
-    bytes.main_weights = count * (main - element);
     const std::int64_t moving = count - held.frozen;
+    const Owned owned = held.owned.value_or(Owned{count, moving});
+    bytes.main_weights = owned.all * (main - element);
     // On a CPU, the gradients of frozen parameters take no memory, because they are never written
     bytes.gradients = (held.on_gpu ? count : moving) * main;
-    bytes.moments = 2 * moving * main;
+    bytes.moments = 2 * owned.trained * main;
+    bytes.exchange = owned.exchange * main;
     // The activations may use the gradients' memory only if there is one micro-batch, because that
     // memory is free only for the first. With frozen parameters they may not use it, because these
     // have no gradients.

@@ -15,6 +15,9 @@ namespace roll::plan {
 // Returns the bytes per element of weights and activations with which the model computes.
 std::int64_t element_bytes(spec::Precision precision);
 
+// Returns the bytes per element of the main weights, which the optimizer updates.
+std::int64_t main_bytes(spec::Precision precision);
+
 std::int64_t parameter_count(const spec::ModelConfig& model);
 
 // FLOPs per trained token of forward and backward together, which is three times forward. A
@@ -46,6 +49,7 @@ FlopsPerToken flops_per_token(const spec::ModelConfig& model, std::span<const st
 //   its input and output rows, or in a layer's backward, for the gradient of its widest product.
 // - `snapshot`: the copy of the whole model from which a checkpoint is written while training
 //   continues; 0 on a stage that does not write.
+// - `exchange`: buffers for gradients, if the data-parallel ranks share optimizer state.
 struct MemoryBytes {
     std::int64_t weights = 0;
     // Bytes of the optimizer's copy of the weights that exceed `weights`
@@ -55,10 +59,11 @@ struct MemoryBytes {
     std::int64_t activations = 0;
     std::int64_t workspace = 0;
     std::int64_t snapshot = 0;
+    std::int64_t exchange = 0;
     std::int64_t program = 0;
     std::int64_t total() const {
         return weights + main_weights + gradients + moments + activations + workspace + snapshot +
-               program;
+               exchange + program;
     }
 };
 // The part of a model that a pipeline stage holds.
@@ -82,6 +87,13 @@ std::int64_t part_parameters(const spec::ModelConfig& model, const StagePart& pa
 std::vector<Costs> stage_costs(const spec::ModelConfig& model, const spec::TrainSpec& spec,
                                std::span<const StagePart> parts);
 
+// What a rank has if the data-parallel ranks share optimizer state, in elements.
+struct Owned {
+    std::int64_t all = 0;       // elements that the rank updates, with frozen ones
+    std::int64_t trained = 0;   // those of them that are not frozen
+    std::int64_t exchange = 0;  // gradients in buffers, on their way to other ranks
+};
+
 struct Held {
     // number of micro-batches whose activations are in memory at once, counted in each chunk
     int live = 1;
@@ -92,6 +104,7 @@ struct Held {
     // Bytes of activations, from a simulation of the schedule; nullopt: those of `live`
     // micro-batches from forward to backward
     std::optional<std::int64_t> activations = std::nullopt;
+    std::optional<Owned> owned = std::nullopt;  // nullopt: all optimizer state
 };
 // Returns the memory of the first rank of a stage, on which no other rank of the stage needs more.
 MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& spec,

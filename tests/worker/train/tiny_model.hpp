@@ -59,29 +59,50 @@ inline at::Tensor box_of(at::Tensor tensor, const std::vector<std::int64_t>& beg
     return tensor;
 }
 
-// Copies a rank's part of a parameter's tensor to its place in the whole tensor. Elements that no
-// rank has copied are NaN. Expects copies of the same elements to be bitwise equal.
+// Copies a rank's part of a parameter's tensor to its place in the whole tensor. Elements that are
+// NaN are not on this rank. Elements that no rank has copied are NaN. Expects copies of the same
+// elements to be bitwise equal.
 inline void note_part(Named& seen, const std::string& name, const ParameterSpec& spec,
                       const at::Tensor& tensor) {
-    if (spec.parts.empty()) return note_one(seen, name, tensor);
-    const at::Tensor none = at::full(spec.whole, std::nan(""), tensor.options());
+    const at::Tensor none = at::full(whole_sizes(spec), std::nan(""), tensor.options());
     const at::Tensor whole = seen.try_emplace(name, none).first->second;
-    for (const layout::Part& part : spec.parts) {
+    std::vector<layout::Part> parts = spec.parts;
+    const layout::Shape start(spec.sizes.size(), 0);
+    if (parts.empty()) parts.push_back({start, {spec.sizes.begin(), spec.sizes.end()}, start});
+    for (const layout::Part& part : parts) {
         const at::Tensor to = box_of(whole, part.whole, part.size);
         const at::Tensor from = box_of(tensor, part.local, part.size);
-        EXPECT_TRUE(to.isnan().all().item<bool>() || to.equal(from)) << "the copies of " << name;
-        to.copy_(from);
+        const at::Tensor has = from.isnan().logical_not_();
+        const at::Tensor copies = to.masked_select(has);
+        EXPECT_TRUE(
+            copies.isnan().logical_or(copies.eq(from.masked_select(has))).all().item<bool>())
+            << "the copies of " << name;
+        to.copy_(at::where(has, from, to));
     }
 }
 
-// Copies all gradients and weights as "grad.NAME" and "weight.NAME". Requires a different prefix
-// for each step.
+// Copies a tensor that has only the own rows of parameter `i`.
+inline void note_own(Named& seen, const std::string& name, const Parameters& p, std::size_t i,
+                     const at::Tensor& rows) {
+    const at::Tensor all = at::full(p.specs[i].sizes, std::nan(""), rows.options());
+    own_rows(p, i, all).copy_(rows);
+    note_part(seen, name, p.specs[i], all);
+}
+
+// Copies all gradients, weights and moments as "grad.NAME", "weight.NAME", "average.NAME" and
+// "square.NAME". Requires a different prefix for each step. Expects the copies of replicas and of
+// tied embeddings to be bitwise equal.
 inline void note(Named& seen, const std::string& prefix, TrainStep& trainer) {
-    for (Chunk& chunk : trainer.chunks()) {
-        const Parameters& p = chunk.parameters();
+    for (std::size_t chunk = 0; chunk < trainer.chunks().size(); ++chunk) {
+        const Parameters& p = trainer.chunks()[chunk].parameters();
+        const AdamWState& moments = trainer.optimizers()[chunk].state();
         for (std::size_t i = 0; i < p.specs.size(); ++i) {
-            note_part(seen, prefix + "grad." + p.specs[i].name, p.specs[i], p.grad[i]);
-            note_part(seen, prefix + "weight." + p.specs[i].name, p.specs[i], p.weight[i]);
+            const std::string& name = p.specs[i].name;
+            note_own(seen, prefix + "grad." + name, p, i, own_rows(p, i, p.grad[i]));
+            note_part(seen, prefix + "weight." + name, p.specs[i], p.weight[i]);
+            if (p.specs[i].frozen) continue;
+            note_own(seen, prefix + "average." + name, p, i, moments.average[i]);
+            note_own(seen, prefix + "square." + name, p, i, moments.square[i]);
         }
     }
 }

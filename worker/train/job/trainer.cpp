@@ -359,9 +359,11 @@ void Trainer::sample() {
     }
 }
 
-// Saves a checkpoint. The stages of the first replica take part; the rank that writes decides.
+// Saves a checkpoint. The ranks of the first replica take part, or all ranks if they share
+// optimizer state; the rank that writes decides.
 void Trainer::save(Save when) {
-    if (dp_->rank() > 0) return;
+    const bool is_shared = spec_.parallel.zero > 0;
+    if (dp_->rank() > 0 && !is_shared) return;
     const at::Tensor saves = at::zeros({}, at::kDouble);
     if (saver_ && (when == Save::Always || saver_->last_step() != state_.step)) {
         metrics_->sync();
@@ -369,6 +371,7 @@ void Trainer::save(Save when) {
     }
     broadcast_from(0, *tp_, saves, {Site::Agreement});
     broadcast_from(0, *pp_, saves, {Site::Agreement});
+    if (is_shared) broadcast_from(0, *dp_, saves, {Site::Agreement});
     if (saves.item<double>() == 0) return;
     std::optional<Snapshot> snapshot = take_snapshot(*step_, state_, record_);
     if (saver_) saver_->save(*std::move(snapshot));

@@ -73,6 +73,7 @@ Trainer::Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, Tra
     options.normalize = spec_.normalize;
     options.split = stage_split(spec_.parallel);
     options.sequence = spec_.parallel.sequence;
+    options.zero = spec_.parallel.zero;
     step_.emplace(model_.config, schedule_, Groups{*pp_, *dp_, tie_.get(), tp_.get()}, options);
     const std::vector<ParameterSpec> specs = specs_of(step_->whole());
     const std::int64_t frozen = count_frozen(spec_.model.freeze, specs);

@@ -1,6 +1,7 @@
 #include "worker/train/model/parameters.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -78,36 +79,56 @@ void draw(const at::Tensor& drawn, const ParameterSpec& spec, const InitOptions&
     }
 }
 
-// Returns consecutive views of `flat`, by parameter. If `has` returns false for a parameter, its
-// view is undefined and takes no space.
-template <class Has>
-std::vector<at::Tensor> views_if(const std::vector<ParameterSpec>& specs, const at::Tensor& flat,
-                                 const Has& has) {
+std::vector<std::int64_t> rows_sizes(const ParameterSpec& spec, std::int64_t rows) {
+    std::vector<std::int64_t> sizes = spec.sizes;
+    sizes[0] = rows;
+    return sizes;
+}
+
+// Returns consecutive views of `flat`, by parameter, of so many rows as rows_of(i) returns. If it
+// returns nullopt for a parameter, its view is undefined and takes no space.
+template <class RowsOf>
+std::vector<at::Tensor> views_with(const std::vector<ParameterSpec>& specs, const at::Tensor& flat,
+                                   const RowsOf& rows_of) {
     std::vector<at::Tensor> views;
     std::int64_t begin = 0;
-    for (const ParameterSpec& spec : specs) {
+    for (std::size_t i = 0; i < specs.size(); ++i) {
         views.emplace_back();
-        if (!has(spec)) continue;
-        const std::int64_t size = c10::multiply_integers(spec.sizes);
-        views.back() = flat.narrow(0, begin, size).view(spec.sizes);
+        const std::optional<std::int64_t> rows = rows_of(i);
+        if (!rows) continue;
+        const std::vector<std::int64_t> sizes = rows_sizes(specs[i], *rows);
+        const std::int64_t size = c10::multiply_integers(sizes);
+        views.back() = flat.narrow(0, begin, size).view(sizes);
         begin += size;
     }
     return views;
 }
 
-void allocate(Parameters& p, std::int64_t total, const InitOptions& options) {
+std::vector<at::Tensor> own_views(const Parameters& p, const at::Tensor& flat) {
+    return views_with(p.specs, flat, [&](std::size_t i) { return std::optional(p.own[i].count); });
+}
+
+void allocate(Parameters& p, const InitOptions& options) {
+    const std::int64_t total = numel(p.specs);
+    std::int64_t own = 0;
+    for (std::size_t i = 0; i < p.specs.size(); ++i)
+        own += c10::multiply_integers(rows_sizes(p.specs[i], p.own[i].count));
     const bool narrow = options.dtype == at::kBFloat16;
     const at::TensorOptions kind = at::TensorOptions(options.dtype).device(options.device);
     const at::TensorOptions main = narrow ? kind.dtype(at::kFloat) : kind;
-    if (narrow && options.device.is_cpu()) {
-        p.flat_rest = lazy_zeros(total, kind.dtype(at::kShort));
-        p.rest = views_of(p.specs, p.flat_rest);
-    } else {
-        p.flat_main = lazy_zeros(total, main);
-        p.main = views_of(p.specs, p.flat_main);
-    }
-    p.flat_weight = narrow ? lazy_zeros(total, kind) : p.flat_main;
+    p.flat_weight = lazy_zeros(total, kind);
     p.weight = views_of(p.specs, p.flat_weight);
+    if (!narrow) {
+        p.flat_main = p.flat_weight;
+        for (std::size_t i = 0; i < p.specs.size(); ++i)
+            p.main.push_back(own_rows(p, i, p.weight[i]));
+    } else if (options.device.is_cpu()) {
+        p.flat_rest = lazy_zeros(own, kind.dtype(at::kShort));
+        p.rest = own_views(p, p.flat_rest);
+    } else {
+        p.flat_main = lazy_zeros(own, main);
+        p.main = own_views(p, p.flat_main);
+    }
     if (!options.gradients) return;
     p.flat_grad = lazy_zeros(total, main);
     p.grad = views_of(p.specs, p.flat_grad);
@@ -121,6 +142,13 @@ void join_into(const at::Tensor& main, const at::Tensor& weight, const at::Tenso
     auto* out = main.data_ptr<float>();
     at::parallel_for(0, main.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t i = begin; i < end; ++i) out[i] = simd::join(high[i], low[i]);
+    });
+}
+
+// Rounds values to their high halves. Works in lanes, so that the compiler can vectorize.
+void round_to(std::span<const float> main, at::BFloat16* high) {
+    at::parallel_for(0, std::ssize(main), kGrain, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i) high[i] = simd::nearest(main[i]);
     });
 }
 
@@ -189,12 +217,14 @@ std::vector<ParameterSpec> parameter_specs(const spec::ModelConfig& config,
 }
 
 std::vector<at::Tensor> views_of(const std::vector<ParameterSpec>& specs, const at::Tensor& flat) {
-    return views_if(specs, flat, [](const ParameterSpec&) { return true; });
+    return views_with(specs, flat, [&](std::size_t i) { return std::optional(specs[i].sizes[0]); });
 }
 
 std::vector<at::Tensor> trainable_views(const std::vector<ParameterSpec>& specs,
                                         const at::Tensor& flat) {
-    return views_if(specs, flat, [](const ParameterSpec& spec) { return !spec.frozen; });
+    return views_with(specs, flat, [&](std::size_t i) {
+        return specs[i].frozen ? std::nullopt : std::optional(specs[i].sizes[0]);
+    });
 }
 
 std::int64_t numel(const std::vector<ParameterSpec>& specs) {
@@ -247,7 +277,10 @@ Parameters make_parameters(std::vector<ParameterSpec> specs, const InitOptions& 
     mark_frozen(specs, options.freeze);
     Parameters p;
     p.specs = std::move(specs);
-    allocate(p, numel(p.specs), options);
+    p.is_shared = options.owners > 1;
+    for (const ParameterSpec& spec : p.specs)
+        p.own.push_back(layout::own_rows(spec.sizes[0], options.owners, options.owner));
+    allocate(p, options);
     if (!options.draw) return p;
     for (std::size_t i = 0; i < p.specs.size(); ++i) {
         const at::Tensor drawn = main_to_write(p, i);
@@ -262,30 +295,45 @@ at::ScalarType main_type(const Parameters& p) {
     return type == at::kBFloat16 ? at::kFloat : type;
 }
 
+at::Tensor own_rows(const Parameters& p, std::size_t i, const at::Tensor& tensor) {
+    return p.is_shared ? tensor.narrow(0, p.own[i].begin, p.own[i].count) : tensor;
+}
+
 void copy_main(const Parameters& p, std::size_t i, const at::Tensor& to) {
     if (p.flat_rest.defined())
-        join_into(to, p.weight[i], p.rest[i]);
+        join_into(to, own_rows(p, i, p.weight[i]), p.rest[i]);
     else
         to.copy_(p.main[i]);
 }
 
 at::Tensor main_to_write(const Parameters& p, std::size_t i) {
-    const bool whole = p.flat_main.defined() && p.flat_main.is_cpu();
-    return whole ? p.main[i] : at::empty(p.specs[i].sizes, main_type(p));
+    const bool is_main = p.flat_weight.is_same(p.flat_main) && p.flat_main.is_cpu();
+    return is_main ? p.weight[i] : at::empty(p.specs[i].sizes, main_type(p));
 }
 
 void set_main(const Parameters& p, std::size_t i, const at::Tensor& written) {
     if (p.flat_rest.defined())
         return set_halves(
             p, i, 0, {written.const_data_ptr<float>(), static_cast<std::size_t>(written.numel())});
-    if (!p.main[i].is_same(written)) p.main[i].copy_(written);
-    if (!p.flat_weight.is_same(p.flat_main)) p.weight[i].copy_(p.main[i]);
+    if (!p.weight[i].is_same(written)) p.weight[i].copy_(written);
+    if (!p.flat_weight.is_same(p.flat_main)) p.main[i].copy_(own_rows(p, i, written));
 }
 
 void set_halves(const Parameters& p, std::size_t i, std::int64_t begin,
                 std::span<const float> written) {
-    split(written, p.weight[i].data_ptr<at::BFloat16>() + begin,
-          p.rest[i].data_ptr<std::int16_t>() + begin);
+    auto* const high = p.weight[i].data_ptr<at::BFloat16>();
+    auto* const low = p.rest[i].data_ptr<std::int16_t>();
+    const std::int64_t row = p.weight[i].numel() / p.weight[i].size(0),
+                       end = begin + std::ssize(written);
+    const std::int64_t first = std::clamp(p.own[i].begin * row, begin, end);
+    const std::int64_t last = std::clamp((p.own[i].begin + p.own[i].count) * row, first, end);
+    const auto part = [&](std::int64_t from, std::int64_t to) {
+        return written.subspan(static_cast<std::size_t>(from - begin),
+                               static_cast<std::size_t>(to - from));
+    };
+    round_to(part(begin, first), high + begin);
+    split(part(first, last), high + first, low + (first - p.own[i].begin * row));
+    round_to(part(last, end), high + last);
 }
 
 }  // namespace roll::train

@@ -5,6 +5,9 @@
 // main is not stored as a tensor: `weight` and `rest` are the halves of its values
 // (simd/halves.hpp), so that both together take the memory of main alone.
 //
+// Ranks that share optimizer state each update a part of the rows of every parameter, their own
+// rows. `main` and `rest` have the own rows only.
+//
 // Names are Megatron's with the layer's number in the whole model, so names and shapes are the same
 // in every layout. For each key group, linear_qkv holds the rows of its query heads, then of the
 // key, then of the value; the bias has the same order. linear_fc1 holds the gate's rows, then up's.
@@ -18,6 +21,7 @@
 #include <string>
 #include <vector>
 
+#include "worker/layout/rows.hpp"
 #include "worker/layout/shards.hpp"
 #include "worker/train/model/chunk_spec.hpp"
 #include "worker/train/ops/values.hpp"
@@ -48,13 +52,17 @@ struct Parameters {
     std::vector<at::Tensor> main;
     std::vector<at::Tensor> rest;
     std::vector<at::Tensor> grad;
+    std::vector<layout::Rows> own;  // the rows that this rank updates
+    bool is_shared = false;         // true: other ranks update other rows
 };
 
 // Returns the type of main weights and gradients.
 at::ScalarType main_type(const Parameters& parameters);
 
-// Copies the main weight of parameter `i` to `to`, a contiguous CPU tensor of its shape and of
-// main_type().
+// Returns the own rows of a tensor of parameter `i`, such as its weight.
+at::Tensor own_rows(const Parameters& parameters, std::size_t i, const at::Tensor& tensor);
+
+// Copies the own rows of parameter i's main weight to `to`, a contiguous CPU main_type() tensor.
 void copy_main(const Parameters& parameters, std::size_t i, const at::Tensor& to);
 
 // Give access to a parameter's main weight for writing. main_to_write() returns a CPU tensor in the
@@ -114,6 +122,7 @@ struct InitOptions {
     bool draw = true;       // false: the caller fills the weights
     bool gradients = true;  // false: there are no gradients, so the model cannot be trained
     std::vector<std::string> freeze = {};  // globs of the names of frozen parameters
+    int owners = 1, owner = 0;  // number of ranks that share optimizer state; number of this rank
 };
 
 // Copy the elements that this rank has of a parameter between `own`, a tensor of spec.sizes, and

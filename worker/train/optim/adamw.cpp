@@ -18,11 +18,11 @@ void update(const Parameters& p, const AdamWState& state, std::size_t i,
             const simd::AdamWFactors& factors) {
     ops::for_float_types(p.weight[i], [&]<class S>(S) {
         using W = simd::Wide<S>;
-        S* w = p.weight[i].data_ptr<S>();
+        S* w = own_rows(p, i, p.weight[i]).data_ptr<S>();
         std::int16_t* rest = p.rest.empty() ? nullptr : p.rest[i].data_ptr<std::int16_t>();
         W *m = state.average[i].data_ptr<W>(), *v = state.square[i].data_ptr<W>();
-        const W* g = p.grad[i].const_data_ptr<W>();
-        ops::for_rows(p.weight[i].numel(), kBlock, [&](std::int64_t at, std::int64_t count) {
+        const W* g = own_rows(p, i, p.grad[i]).const_data_ptr<W>();
+        ops::for_rows(state.average[i].numel(), kBlock, [&](std::int64_t at, std::int64_t count) {
             simd::kernels<S>().adamw(w + at, rest == nullptr ? nullptr : rest + at, m + at, v + at,
                                      g + at, factors, count);
         });
@@ -31,7 +31,7 @@ void update(const Parameters& p, const AdamWState& state, std::size_t i,
 
 // Returns the sum of squares. Works in lanes, so that the compiler can vectorize.
 template <class T>
-double square_sum(const T* values, std::int64_t size) {
+double sum_squares(const T* values, std::int64_t size) {
     constexpr std::int64_t kLanes = 16;
     std::array<double, kLanes> lanes{};
     std::int64_t i = 0;
@@ -52,14 +52,31 @@ bool does_decay(const ParameterSpec& spec, const std::vector<std::pair<std::stri
     return spec.sizes.size() > 1;
 }
 
+// Returns consecutive views of `flat` with the shapes of the parameters' own rows; undefined views
+// for frozen parameters.
+std::vector<at::Tensor> own_views(const Parameters& p, const at::Tensor& flat) {
+    std::vector<at::Tensor> views;
+    std::int64_t begin = 0;
+    for (std::size_t i = 0; i < p.specs.size(); ++i) {
+        views.emplace_back();
+        if (p.specs[i].frozen) continue;
+        const at::Tensor like = own_rows(p, i, p.weight[i]);
+        views.back() = flat.narrow(0, begin, like.numel()).view(like.sizes());
+        begin += like.numel();
+    }
+    return views;
+}
+
 }  // namespace
 
 AdamW::AdamW(const Parameters& p, const AdamWOptions& options) : options_(options), parameters_(p) {
-    const std::int64_t moving = trainable_numel(p.specs);
+    std::int64_t moving = 0;
+    for (std::size_t i = 0; i < p.specs.size(); ++i)
+        if (!p.specs[i].frozen) moving += own_rows(p, i, p.weight[i]).numel();
     state_.flat_average = lazy_zeros(moving, p.flat_grad.options());
     state_.flat_square = lazy_zeros(moving, p.flat_grad.options());
-    state_.average = trainable_views(p.specs, state_.flat_average);
-    state_.square = trainable_views(p.specs, state_.flat_square);
+    state_.average = own_views(p, state_.flat_average);
+    state_.square = own_views(p, state_.flat_square);
     for (const ParameterSpec& spec : p.specs) decays_.push_back(does_decay(spec, options.decays));
 }
 
@@ -90,9 +107,9 @@ void AdamW::step_on_gpu(double lr, double grad_scale) {
         std::vector<at::Tensor> weight, grad, average, square;
         for (std::size_t i = 0; i < parameters_.specs.size(); ++i) {
             if (parameters_.specs[i].frozen) continue;
-            if (decays_[i] != decays) continue;
+            if (decays_[i] != decays || parameters_.own[i].count == 0) continue;
             weight.push_back(parameters_.main[i]);
-            grad.push_back(parameters_.grad[i]);
+            grad.push_back(own_rows(parameters_, i, parameters_.grad[i]));
             average.push_back(state_.average[i]);
             square.push_back(state_.square[i]);
         }
@@ -100,39 +117,38 @@ void AdamW::step_on_gpu(double lr, double grad_scale) {
                         {lr, options_.beta1, options_.beta2, decays ? options_.weight_decay : 0,
                          options_.eps, state_.steps});
     }
-    if (!parameters_.flat_weight.is_same(parameters_.flat_main))
-        parameters_.flat_weight.copy_(parameters_.flat_main);
+    if (parameters_.flat_weight.is_same(parameters_.flat_main)) return;
+    at::Tensor flat = parameters_.flat_weight;
+    if (!parameters_.is_shared) return static_cast<void>(flat.copy_(parameters_.flat_main));
+    for (std::size_t i = 0; i < parameters_.specs.size(); ++i)
+        own_rows(parameters_, i, parameters_.weight[i]).copy_(parameters_.main[i]);
 }
 
-at::Tensor grad_square_sum(const Parameters& parameters) {
-    if (!parameters.flat_grad.is_cpu()) {
-        const at::Tensor norm = at::linalg_vector_norm(
-            parameters.flat_grad, 2, at::OptionalIntArrayRef{}, false, at::kDouble);
+at::Tensor square_sum(const at::Tensor& values) {
+    if (!values.is_cpu()) {
+        const at::Tensor norm =
+            at::linalg_vector_norm(values, 2, at::OptionalIntArrayRef{}, false, at::kDouble);
         return norm.square().cpu();
     }
     // Number of elements of one partial sum, whatever the number of threads is
     constexpr std::int64_t kBlock = 1 << 16;
-    const std::int64_t size = parameters.flat_grad.numel(), blocks = (size + kBlock - 1) / kBlock;
+    const std::int64_t size = values.numel(), blocks = (size + kBlock - 1) / kBlock;
     const at::Tensor sums = at::empty({blocks}, at::kDouble);
-    ops::for_float_types(parameters.flat_grad, [&]<class T>(T) {
-        const T* grad = parameters.flat_grad.const_data_ptr<T>();
+    ops::for_float_types(values, [&]<class T>(T) {
+        const T* grad = values.const_data_ptr<T>();
         double* sum = sums.data_ptr<double>();
         ops::for_rows(blocks, 1, [&](std::int64_t first, std::int64_t count) {
             for (std::int64_t block = first; block < first + count; ++block) {
                 const std::int64_t begin = block * kBlock;
-                sum[block] = square_sum(grad + begin, std::min(kBlock, size - begin));
+                sum[block] = sum_squares(grad + begin, std::min(kBlock, size - begin));
             }
         });
     });
     return sums.sum();
 }
 
-at::Tensor grad_zero_count(const Parameters& parameters) {
-    const at::Tensor zeros = at::zeros({}, at::kDouble);
-    for (std::size_t i = 0; i < parameters.specs.size(); ++i)
-        if (!parameters.specs[i].frozen)
-            zeros.add_(parameters.grad[i].numel() - parameters.grad[i].count_nonzero().cpu());
-    return zeros;
+at::Tensor zero_count(const at::Tensor& values) {
+    return (values.numel() - values.count_nonzero()).cpu();
 }
 
 }  // namespace roll::train

@@ -1,6 +1,6 @@
 // AdamW over a chunk's main weights, with torch.optim.AdamW's arithmetic and Megatron's decay rule:
 // biases and one-dimensional parameters do not decay. Frozen parameters do not change and have no
-// moments.
+// moments. Updates the own rows of each parameter (parameters.hpp) and has moments for them only.
 #pragma once
 
 #include <cstdint>
@@ -52,11 +52,10 @@ class AdamW {
     AdamWState state_;
 };
 
-// Returns the sum of squares of a chunk's gradients, a 0-dim double tensor on the CPU.
-at::Tensor grad_square_sum(const Parameters& parameters);
+// Returns the sum of squares of a contiguous tensor, a 0-dim double tensor on the CPU.
+at::Tensor square_sum(const at::Tensor& values);
 
-// Returns the number of gradient elements that are 0, a 0-dim double tensor on the CPU. Frozen
-// parameters do not count.
-at::Tensor grad_zero_count(const Parameters& parameters);
+// Returns the number of elements that are 0, a 0-dim tensor on the CPU.
+at::Tensor zero_count(const at::Tensor& values);
 
 }  // namespace roll::train

@@ -44,6 +44,7 @@ GradBuckets::GradBuckets(const Parameters& parameters, std::int64_t bucket_numel
     for (int bucket = 0; bucket < std::ssize(buckets_); ++bucket)
         for (int i = buckets_[bucket].parameter_begin; i < buckets_[bucket].parameter_end; ++i)
             bucket_of_[i] = bucket;
+    if (parameters.is_shared) exchange_.emplace(parameters, buckets_, dp);
 }
 
 void GradBuckets::begin(int microbatches) {
@@ -77,6 +78,7 @@ void GradBuckets::ready(int parameter) {
     if (--missing_[number] > 0) return;
     sum_partial(number);
     issued_(number);
+    if (exchange_) return exchange_->start_sum(number);
     if (dp_.size() == 1) return;
     for (const at::Tensor& part : sums_[number])
         tickets_.push_back(dp_.all_reduce(part, Reduce::Sum, {Site::Bucket, number}));
@@ -86,6 +88,11 @@ void GradBuckets::finish() {
     for (const int missing : missing_) ROLL_CHECK(missing == 0);
     for (const Communicator::Ticket ticket : tickets_) dp_.wait(ticket);
     tickets_.clear();
+    if (exchange_) exchange_->finish_sums();
+}
+
+void GradBuckets::gather_weights() {
+    if (exchange_) exchange_->gather_weights();
 }
 
 }  // namespace roll::train

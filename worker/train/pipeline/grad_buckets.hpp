@@ -1,5 +1,6 @@
 // Reduces a chunk's flat gradient in the buckets of plan::cut_buckets. Each bucket is all-reduced
 // over the data-parallel ranks as soon as its last contribution is added, while backward goes on.
+// If the ranks share optimizer state, each gets the sum of its own rows only (row_exchange.hpp).
 //
 // Frozen parameters are not sent, because their gradient is 0 on every rank.
 //
@@ -9,11 +10,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "worker/plan/buckets.hpp"
 #include "worker/train/comm/communicator.hpp"
 #include "worker/train/model/parameters.hpp"
+#include "worker/train/pipeline/row_exchange.hpp"
 
 namespace roll::train {
 
@@ -30,6 +33,9 @@ class GradBuckets {
     void ready(int parameter);     // call it after each contribution to the parameter's gradient
     void finish();                 // waits for all reductions; aborts if a contribution is missing
 
+    // Copies the updated weights from the ranks that own them, if the ranks share optimizer state.
+    void gather_weights();
+
     const std::vector<plan::Bucket>& buckets() const { return buckets_; }
 
   private:
@@ -45,6 +51,7 @@ class GradBuckets {
     std::vector<int> bucket_of_;  // by parameter: index of its bucket
     std::vector<int> missing_;    // by bucket: number of contributions that are still missing
     std::vector<Communicator::Ticket> tickets_;
+    std::optional<RowExchange> exchange_;  // set if the ranks share optimizer state
 };
 
 }  // namespace roll::train

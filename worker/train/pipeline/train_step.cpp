@@ -1,5 +1,6 @@
 #include "worker/train/pipeline/train_step.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include <ATen/ATen.h>
@@ -9,8 +10,13 @@
 namespace roll::train {
 namespace {
 
-at::Tensor square_sum(const at::Tensor& grad) { return grad.to(at::kDouble).square().sum(); }
-at::Tensor zero_count(const at::Tensor& grad) { return grad.eq(0).sum(); }
+// Returns the own rows of a parameter's gradient, without padding.
+at::Tensor own_gradient(const Parameters& p, std::size_t i) {
+    const at::Tensor grad = without_padding(p.specs[i], p.grad[i]);
+    const std::int64_t begin = std::min(p.own[i].begin, grad.size(0));
+    const std::int64_t end = std::min(p.own[i].begin + p.own[i].count, grad.size(0));
+    return grad.narrow(0, begin, end - begin);
+}
 
 }  // namespace
 
@@ -25,6 +31,10 @@ TrainStep::TrainStep(const spec::ModelConfig& config, const plan::PipelineSchedu
     split.vpp = schedule.vp;
     const std::vector<ChunkSpec> parts = stage_chunks(config, split);
     whole_ = whole_model(config, parts, schedule, groups.tp, options.init.freeze);
+    if (options.zero > 0) {
+        options_.init.owners = groups.dp.size();
+        options_.init.owner = groups.dp.rank();
+    }
     for (int chunk = 0; chunk < schedule.vp; ++chunk) {
         ChunkSpec part = parts[schedule.stage(groups.pp.rank(), chunk)];
         if (groups.tp != nullptr) {
@@ -33,7 +43,7 @@ TrainStep::TrainStep(const spec::ModelConfig& config, const plan::PipelineSchedu
             part.sequence = options.sequence && part.tp > 1;
         }
         const Parameters& p =
-            chunks_.emplace_back(config, part, options.init, groups.tp).parameters();
+            chunks_.emplace_back(config, part, options_.init, groups.tp).parameters();
         const auto issued = [this, chunk](int bucket) {
             trace_.push_back(
                 {.kind = TraceEvent::Kind::ReductionIssued, .chunk = chunk, .bucket = bucket});
@@ -65,15 +75,16 @@ std::vector<double> TrainStep::scales(std::span<const Microbatch> batch, std::in
 }
 
 // Sums the gradients of a tied embedding over the first and the last stage, which each hold a copy.
-// Both stages use the sum, so both make the same update.
+// Both stages use the sum, so both make the same update. The ranks of a pair own the same rows.
 void TrainStep::reduce_tied() {
     // Gradients of the tied embedding on this rank: none, one, or two if it has both stages
     std::vector<at::Tensor> copies;
     for (Chunk& chunk : chunks_) {
         const bool pre = chunk.part().pre;
-        const std::vector<at::Tensor>& grad = chunk.parameters().grad;
+        const Parameters& p = chunk.parameters();
+        const std::size_t i = pre ? 0 : p.grad.size() - 1;
         if (tied_ && pre != chunk.part().post && (pre || chunk.part().post))
-            copies.push_back(pre ? grad.front() : grad.back());
+            copies.push_back(own_rows(p, i, p.grad[i]));
     }
     if (copies.size() == 1) sum_over(*groups_.tie, copies[0], {Site::TiedGrad});
     if (copies.size() == 2) copies[1].copy_(copies[0].add_(copies[1]));
@@ -81,7 +92,7 @@ void TrainStep::reduce_tied() {
 
 // Returns true if this rank counts the parameter in sums over the whole model. Each element of the
 // model is counted on one rank of a replica: the first of those that hold it whole, and the last
-// stage of a tied embedding.
+// stage of a tied embedding. If replicas share optimizer state, each counts its own rows.
 bool TrainStep::is_counted(const ChunkSpec& part, std::size_t index,
                            const ParameterSpec& spec) const {
     if (spec.frozen) return false;
@@ -89,22 +100,25 @@ bool TrainStep::is_counted(const ChunkSpec& part, std::size_t index,
     return !(tied_ && index == 0 && part.pre && !part.post);
 }
 
-// Returns a sum over the whole model's gradient. A tied embedding counts once, on the last stage.
-double TrainStep::over_model(Site site,
-                             const std::function<at::Tensor(const Parameters&)>& of_chunk,
-                             const std::function<at::Tensor(const at::Tensor&)>& of_tensor) {
+// Returns a sum over the elements of the whole model's gradient. A tied embedding counts once, on
+// the last stage.
+double TrainStep::over_model(Site site, const std::function<at::Tensor(const at::Tensor&)>& sum_of,
+                             bool flat) {
     at::Tensor sum = at::zeros({}, at::kDouble);
     const bool is_split = groups_.tp != nullptr && groups_.tp->size() > 1;
+    const bool is_shared = options_.init.owners > 1;
     for (Chunk& chunk : chunks_) {
         const Parameters& p = chunk.parameters();
-        for (std::size_t i = 0; is_split && i < p.specs.size(); ++i)
-            if (is_counted(chunk.part(), i, p.specs[i]))
-                sum.add_(of_tensor(without_padding(p.specs[i], p.grad[i])));
-        if (is_split) continue;
-        sum.add_(of_chunk(p));
-        if (tied_ && chunk.part().pre && !chunk.part().post) sum.sub_(of_tensor(p.grad.front()));
+        if (flat && !is_split && !is_shared) {
+            sum.add_(sum_of(p.flat_grad));
+            if (tied_ && chunk.part().pre && !chunk.part().post) sum.sub_(sum_of(p.grad.front()));
+            continue;
+        }
+        for (std::size_t i = 0; i < p.specs.size(); ++i)
+            if (is_counted(chunk.part(), i, p.specs[i])) sum.add_(sum_of(own_gradient(p, i)));
     }
     if (is_split) sum_over(*groups_.tp, sum, {site});
+    if (is_shared) sum_over(groups_.dp, sum, {site});
     sum_over(groups_.pp, sum, {site});
     return sum.item<double>();
 }
@@ -135,14 +149,15 @@ StepResult TrainStep::run(std::span<const Microbatch> batch, double lr) {
     sum_over(groups_.pp, loss, {Site::LossSum});
     sum_over(groups_.dp, loss, {Site::LossSum});
     result.loss = result.tokens > 0 ? loss.item<double>() : std::nan("");
-    result.grad_norm = std::sqrt(over_model(Site::GradNorm, grad_square_sum, square_sum));
+    result.grad_norm = std::sqrt(over_model(Site::GradNorm, square_sum, true));
     result.updated = std::isfinite(result.loss) && std::isfinite(result.grad_norm);
     if (!result.updated) return result;
     if (options_.count_zeros)
-        result.grad_zeros = std::llround(over_model(Site::GradZeros, grad_zero_count, zero_count));
+        result.grad_zeros = std::llround(over_model(Site::GradZeros, zero_count, false));
     if (const double clip = options_.clip_grad; clip > 0)  // clips like Megatron and torch
         result.clip_factor = std::min(1.0, clip / (result.grad_norm + 1e-6));
     for (AdamW& optimizer : optimizers_) optimizer.step(lr, result.clip_factor);
+    for (GradBuckets& buckets : buckets_) buckets.gather_weights();
     return result;
 }
 
@@ -198,8 +213,8 @@ std::unique_ptr<Chunk> joined_stages(TrainStep& step) {
         if (joined) weight = main_to_write(joined->parameters(), i);
         copy_to_first(parameter, pp, step.groups().tp, main_type(own), {&weight, 1},
                       [&](std::span<const at::Tensor> to) {
-                          copy_main(step.chunks()[parameter.chunk].parameters(), parameter.index,
-                                    to[0]);
+                          const Parameters& p = step.chunks()[parameter.chunk].parameters();
+                          to[0].copy_(p.weight[parameter.index]);
                       });
         if (joined) set_main(joined->parameters(), i, weight);
     }

@@ -36,8 +36,10 @@ struct TrainOptions {
     double clip_grad = 1.0;  // maximum global norm of the gradient; 0: no clipping
     bool count_zeros = false;
     spec::Normalize normalize = spec::Normalize::Step;
-    StageSplit split = {};          // how the layers are divided; pp and vpp are the schedule's
-    bool sequence = false;          // sequence parallelism over the tensor-parallel ranks
+    StageSplit split = {};  // how the layers are divided; pp and vpp are the schedule's
+    bool sequence = false;  // sequence parallelism over the tensor-parallel ranks
+    // 1: the data-parallel ranks share optimizer state (ZeRO-1); 0: each has all of it
+    int zero = 0;
     std::int64_t bucket_numel = 0;  // elements per gradient bucket; 0: plan::default_bucket_numel
 };
 
@@ -95,8 +97,10 @@ class TrainStep {
     std::vector<RankChunk> alone();
     void reduce_tied();
     bool is_counted(const ChunkSpec& part, std::size_t index, const ParameterSpec& spec) const;
-    double over_model(Site site, const std::function<at::Tensor(const Parameters&)>& of_chunk,
-                      const std::function<at::Tensor(const at::Tensor&)>& of_tensor);
+    // `flat`: sum over each chunk's flat gradient, which has the zeros of frozen parameters, if
+    // this rank counts all of it
+    double over_model(Site site, const std::function<at::Tensor(const at::Tensor&)>& sum_of,
+                      bool flat);
 
     const plan::PipelineSchedule& schedule_;
     bool tied_;

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstdio>
 
+#include "worker/layout/rows.hpp"
+#include "worker/plan/buckets.hpp"
 #include "worker/plan/cost.hpp"
 #include "worker/plan/mesh.hpp"
 #include "worker/plan/pipeline_print.hpp"
@@ -27,6 +29,7 @@ OrderedJson memory_json(const plan::MemoryBytes& bytes) {
             {"activations", bytes.activations},
             {"workspace", bytes.workspace},
             {"checkpoint_snapshot", bytes.snapshot},
+            {"exchange_buffers", bytes.exchange},
             {"program", bytes.program},
             {"total", bytes.total()}};
 }
@@ -42,6 +45,40 @@ OrderedJson ranks_json(const plan::Mesh& mesh) {
                          {"cp", place.cp}});
     }
     return ranks;
+}
+
+// Adds what the data-parallel rank `owner` of `owners` has of a chunk's optimizer state. Two
+// buckets of gradients are in buffers at once: all of their rows, and the sums of the own rows.
+void add_owned(plan::Owned& owned, const std::vector<ParameterSpec>& specs, int owners, int owner) {
+    std::vector<std::int64_t> numels;
+    for (const ParameterSpec& spec : specs) {
+        numels.push_back(c10::multiply_integers(spec.sizes));
+        const std::int64_t rows = layout::own_rows(spec.sizes[0], owners, owner).count;
+        const std::int64_t own = numels.back() / spec.sizes[0] * rows;
+        owned.all += own;
+        if (!spec.frozen) owned.trained += own;
+    }
+    const auto buckets = plan::cut_buckets(numels, plan::default_bucket_numel(numels));
+    std::int64_t last = 0;
+    for (const plan::Bucket& bucket : buckets) {
+        const std::int64_t size = bucket.end - bucket.begin;
+        owned.exchange = std::max(owned.exchange, (last + size) * (owners + 1) / owners);
+        last = size;
+    }
+}
+
+// Returns the most that one data-parallel rank has of the optimizer state of chunks; nullopt if
+// each rank has all of it.
+std::optional<plan::Owned> most_owned(const spec::ParallelSpec& p,
+                                      const std::vector<std::vector<ParameterSpec>>& chunks) {
+    if (p.zero == 0 || p.dp == 1) return std::nullopt;
+    plan::Owned most;
+    for (int owner = 0; owner < p.dp; ++owner) {
+        plan::Owned owned;
+        for (const std::vector<ParameterSpec>& specs : chunks) add_owned(owned, specs, p.dp, owner);
+        if (owned.trained >= most.trained) most = owned;
+    }
+    return most;
 }
 
 // The pipeline of a job, simulated, and the costs of a rank of each stage.
@@ -70,6 +107,7 @@ Simulated simulated(const spec::TrainSpec& spec, const spec::ModelConfig& model,
                              .frozen_of_model = numel(whole) - trainable_numel(whole),
                              .tp = spec.parallel.tp};
         std::int64_t frozen = 0;
+        std::vector<std::vector<ParameterSpec>> chunks;
         for (int chunk = 0; chunk < schedule.vp; ++chunk) {
             const ChunkSpec& held = job.pipeline.chunks[schedule.stage(stage, chunk)];
             std::vector<ParameterSpec> specs = parameter_specs(model, held);
@@ -78,8 +116,10 @@ Simulated simulated(const spec::TrainSpec& spec, const spec::ModelConfig& model,
             part.layers += held.layer_end - held.layer_begin;
             part.first |= held.pre;
             part.last |= held.post;
+            chunks.push_back(std::move(specs));
         }
         plan::Held held{job.report.live_max[stage], frozen, on_gpu, part};
+        held.owned = most_owned(spec.parallel, chunks);
         if (schedule.pp > 1) held.activations = job.report.peak_bytes[stage];
         job.memory.push_back(plan::memory_bytes(model, spec, held));
         job.tensor_bytes = std::max(job.tensor_bytes, plan::tensor_bytes(model, spec, part));
@@ -339,6 +379,7 @@ OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu) {
                     {"vpp", p.vpp},
                     {"cp", p.cp},
                     {"ep", p.ep}};
+    if (p.zero > 0) json["mesh"]["zero"] = p.zero;
     json["ranks"] = ranks_json(mesh);
     json["stages"] = stages_json(job);
     json["pipeline"] = pipeline_json(job);
@@ -353,6 +394,14 @@ OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu) {
     const double dp = p.dp;
     json["communication_bytes_per_step"] = {
         {"gradients", std::llround((dp - 1) / dp * static_cast<double>(memory.moments))}};
+    // Ranks that share optimizer state send the gradients of the rows that they do not own, and the
+    // weights of their own rows to all others.
+    if (p.zero > 0 && p.dp > 1) {
+        const std::int64_t own = memory.moments / 2, main = plan::main_bytes(spec.precision);
+        json["communication_bytes_per_step"] = {
+            {"gradients", (p.dp - 1) * own},
+            {"weights", (p.dp - 1) * own * plan::element_bytes(spec.precision) / main}};
+    }
     // A stage between two others sends and receives activations, and their gradients. Stages on the
     // same rank send nothing. Each tensor-parallel rank sends all rows, or with sequence
     // parallelism its own.
@@ -396,7 +445,9 @@ std::string plan_text(const OrderedJson& p) {
             flop_text(flops["full"].get<double>()) + " (full)\n";
     text += "time        " + time_text(p["time"], mesh["world_size"]) + "\n";
     const OrderedJson& sent = p["communication_bytes_per_step"];
-    text += "network     gradients " + bytes_text(sent["gradients"]) + " per rank and step";
+    text += "network     gradients " + bytes_text(sent["gradients"]);
+    if (sent.contains("weights")) text += " and weights " + bytes_text(sent["weights"]);
+    text += " per rank and step";
     if (sent.contains("activations"))
         text += ", activations " + bytes_text(sent["activations"]) + " per replica and step";
     if (sent.contains("tensor"))

@@ -29,6 +29,7 @@ std::string unused_files(const data::Corpus& corpus, std::int64_t seq_length) {
 
 std::string axes_text(const spec::ParallelSpec& p) {
     std::string text = "dp " + std::to_string(p.dp);
+    if (p.zero > 0) text += ", zero " + std::to_string(p.zero);
     if (p.tp > 1) text += ", tp " + std::to_string(p.tp);
     if (p.sequence) text += " with sequence parallelism";
     if (p.pp == 1) return text;

@@ -65,7 +65,7 @@ Result<void> write_moments(const fs::path& file, const Snapshot& snapshot) {
 // Reads one moment of a parameter. Does nothing if the file does not have it, because the parameter
 // was frozen when the file was written.
 void read_moment(const tensor::SafetensorsFile& file, const std::string& name,
-                 const ParameterSpec& spec, const at::Tensor& into) {
+                 const ParameterSpec& spec, const layout::Rows& own, const at::Tensor& into) {
     const tensor::TensorView* view = file.find(name);
     if (view == nullptr) return;
     tensor::TensorInfo expected = info_of(name, into);
@@ -73,13 +73,39 @@ void read_moment(const tensor::SafetensorsFile& file, const std::string& name,
     if (!(view->info == expected))
         throw RankFailure(2, "the checkpoint's optimizer state has no " + name +
                                  " of the job's shape and precision");
-    const bool is_part = !spec.parts.empty();
-    const at::Tensor host = into.is_cpu() && !is_part
-                                ? into
-                                : at::empty(expected.shape, into.options().device(at::kCPU));
-    std::memcpy(host.data_ptr(), view->bytes.data(), view->bytes.size());
-    if (is_part) return copy_from_whole(spec, host, into);
-    if (!into.is_cpu()) into.copy_(host);
+    const at::Tensor whole = at::empty(expected.shape, into.options().device(at::kCPU));
+    std::memcpy(whole.data_ptr(), view->bytes.data(), view->bytes.size());
+    const at::Tensor part = spec.parts.empty() ? whole : at::empty(spec.sizes, whole.options());
+    if (!spec.parts.empty()) copy_from_whole(spec, whole, part);
+    into.copy_(part.narrow(0, own.begin, own.count));
+}
+
+// Writes the main weight of a parameter to to[0], and its moments to to[1] and to[2] if it is
+// trained. Ranks that share optimizer state all must call it: each adds its own rows.
+void copy_all_rows(TrainStep& step, std::size_t chunk, std::size_t i,
+                   std::span<const at::Tensor> to) {
+    const Parameters& p = step.chunks()[chunk].parameters();
+    const AdamWState& moments = step.optimizers()[chunk].state();
+    if (p.is_shared)
+        for (at::Tensor one : to) one.zero_();
+    copy_main(p, i, own_rows(p, i, to[0]));
+    if (to.size() > 1) own_rows(p, i, to[1]).copy_(moments.average[i]);
+    if (to.size() > 1) own_rows(p, i, to[2]).copy_(moments.square[i]);
+    // The rows are disjoint, so their sum with zeros is exact.
+    for (const at::Tensor& one : to)
+        if (p.is_shared) sum_over(step.groups().dp, one, {Site::Weights, static_cast<int>(i)});
+}
+
+// Gives the rows of this rank to copy_all_rows() on the first replica.
+void give_rows(TrainStep& step, at::ScalarType type) {
+    if (!step.chunks().front().parameters().is_shared) return;
+    for (const WholeParameter& parameter : step.whole()) {
+        if (parameter.rank != step.groups().pp.rank()) continue;
+        std::vector<at::Tensor> dropped;
+        for (int i = 0; i < (parameter.spec.frozen ? 1 : 3); ++i)
+            dropped.push_back(at::empty(parameter.own.sizes, type));
+        copy_all_rows(step, parameter.chunk, parameter.index, dropped);
+    }
 }
 
 }  // namespace
@@ -89,6 +115,10 @@ std::optional<Snapshot> take_snapshot(TrainStep& step, const checkpoint::State& 
     const std::vector<WholeParameter>& whole = step.whole();
     Communicator& pp = step.groups().pp;
     const at::ScalarType type = main_type(step.chunks().front().parameters());
+    if (step.groups().dp.rank() > 0) {
+        give_rows(step, type);
+        return std::nullopt;
+    }
     Snapshot snapshot;
     snapshot.specs = specs_of(whole);
     const bool is_here = is_first(step.groups());
@@ -105,14 +135,9 @@ std::optional<Snapshot> take_snapshot(TrainStep& step, const checkpoint::State& 
             to[0] = snapshot.weight[i];
             if (!spec.frozen) to[1] = snapshot.average[i], to[2] = snapshot.square[i];
         }
-        copy_to_first(whole[i], pp, step.groups().tp, type, to,
-                      [&](std::span<const at::Tensor> copies) {
-                          copy_main(step.chunks()[chunk].parameters(), index, copies[0]);
-                          if (copies.size() == 1) return;
-                          const AdamWState& moments = step.optimizers()[chunk].state();
-                          copies[1].copy_(moments.average[index]);
-                          copies[2].copy_(moments.square[index]);
-                      });
+        copy_to_first(
+            whole[i], pp, step.groups().tp, type, to,
+            [&](std::span<const at::Tensor> copies) { copy_all_rows(step, chunk, index, copies); });
     }
     if (!is_here) return std::nullopt;
     snapshot.updates = step.optimizers().front().state().steps;
@@ -162,12 +187,13 @@ checkpoint::State restore(const fs::path& directory, TrainStep& step) {
     if (updates == file.metadata().end())
         throw RankFailure(2, "the checkpoint's optimizer state has no number of updates");
     for (std::size_t chunk = 0; chunk < step.chunks().size(); ++chunk) {
-        const std::vector<ParameterSpec>& specs = step.chunks()[chunk].parameters().specs;
+        const Parameters& p = step.chunks()[chunk].parameters();
+        const std::vector<ParameterSpec>& specs = p.specs;
         AdamWState& moments = step.optimizers()[chunk].state();
         for (std::size_t i = 0; i < specs.size(); ++i) {
             if (specs[i].frozen) continue;
-            read_moment(file, specs[i].name + kAverage, specs[i], moments.average[i]);
-            read_moment(file, specs[i].name + kSquare, specs[i], moments.square[i]);
+            read_moment(file, specs[i].name + kAverage, specs[i], p.own[i], moments.average[i]);
+            read_moment(file, specs[i].name + kSquare, specs[i], p.own[i], moments.square[i]);
         }
         moments.steps = std::stoll(updates->second);
     }

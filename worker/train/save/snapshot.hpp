@@ -25,8 +25,9 @@ struct Snapshot {
     std::string job;  // the job record (job_record.hpp)
 };
 
-// Returns the snapshot on the first stage, and nullopt on the others, whose tensors are sent to the
-// first. All stages of a replica must call it.
+// Returns the snapshot on the first rank, and nullopt on the others, whose tensors are sent to the
+// first. All ranks of the first replica must call it, and if replicas share optimizer state, all
+// ranks.
 std::optional<Snapshot> take_snapshot(TrainStep& step, const checkpoint::State& state,
                                       const std::string& job);
 
