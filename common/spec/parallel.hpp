@@ -33,7 +33,8 @@ struct ParallelSpec {
     // Count the embedding or the output layer as a layer when the layers are divided into stages
     bool account_for_embedding = false, account_for_loss = false;
     bool sequence = false;  // sequence parallelism over the tensor-parallel ranks
-    // 1: the data-parallel ranks share optimizer state (ZeRO-1); 0: each has all of it
+    // 1: the data-parallel ranks share optimizer state (ZeRO-1); 2: and gradients (ZeRO-2); 0: each
+    // has all of them
     int zero = 0;
 };
 

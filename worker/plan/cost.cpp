@@ -148,14 +148,14 @@ MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& 
     const Owned owned = held.owned.value_or(Owned{count, moving});
     bytes.main_weights = owned.all * (main - element);
     // On a CPU, the gradients of frozen parameters take no memory, because they are never written
-    bytes.gradients = (held.on_gpu ? count : moving) * main;
+    bytes.gradients = (owned.gradients ? owned.trained : held.on_gpu ? count : moving) * main;
     bytes.moments = 2 * owned.trained * main;
     bytes.exchange = owned.exchange * main;
     // The activations may use the gradients' memory only if there is one micro-batch, because that
     // memory is free only for the first. With frozen parameters they may not use it, because these
     // have no gradients.
-    const bool spare =
-        spec.microbatches() == 1 && held.frozen == 0 && !held.on_gpu && part.chunks == 1;
+    const bool spare = !owned.gradients && spec.microbatches() == 1 && held.frozen == 0 &&
+                       !held.on_gpu && part.chunks == 1;
     const std::int64_t layers = part.layers / part.chunks;  // whose activations are saved together
     const std::int64_t none = spare ? layers : 0;
     const std::int64_t embedding = part.first ? m.vocab * m.hidden * main : 0;

@@ -92,6 +92,7 @@ struct Owned {
     std::int64_t all = 0;       // elements that the rank updates, with frozen ones
     std::int64_t trained = 0;   // those of them that are not frozen
     std::int64_t exchange = 0;  // gradients in buffers, on their way to other ranks
+    bool gradients = false;     // true: the rank has the gradients of the elements it updates only
 };
 
 struct Held {

@@ -98,7 +98,7 @@ inline void note(Named& seen, const std::string& prefix, TrainStep& trainer) {
         const AdamWState& moments = trainer.optimizers()[chunk].state();
         for (std::size_t i = 0; i < p.specs.size(); ++i) {
             const std::string& name = p.specs[i].name;
-            note_own(seen, prefix + "grad." + name, p, i, own_rows(p, i, p.grad[i]));
+            note_own(seen, prefix + "grad." + name, p, i, p.own_grad[i]);
             note_part(seen, prefix + "weight." + name, p.specs[i], p.weight[i]);
             if (p.specs[i].frozen) continue;
             note_own(seen, prefix + "average." + name, p, i, moments.average[i]);

@@ -27,7 +27,7 @@ enum class Site : std::uint8_t {
     GradZeros,      // of a step
     Evaluation,     // loss and token count of an evaluation
     NotFinite,      // the search for a value that is not finite; `layer`: the parameter
-    Weights,        // a copy of a parameter; `layer`: the parameter
+    Weights,        // copies of parameters; `layer`: the parameter, or the bucket
     Agreement,      // a decision that all ranks of the job make together
     Barrier,
 };

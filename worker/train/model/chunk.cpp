@@ -93,19 +93,20 @@ at::Tensor Chunk::normed(const at::Tensor& x_MC, ops::RmsNormSaved& saved) const
 at::Tensor Chunk::loss_of(int microbatch, const at::Tensor& x_MC, const at::Tensor& targets_M,
                           double scale, const GradReady& ready) {
     Saved& saved = saved_.at(microbatch);
-    const at::Tensor dw_VC = parameters_.grad[head()];
     const at::Tensor h_MC = head_rows(normed(x_MC, saved.norm), saved.sequences.rows);
-    AddGrad add = [](ops::Sum) {};
+    AddGrad add = [](const at::Tensor&, ops::Sum) {};
     const bool in_turn = grads_.is_next(head(), microbatch, 0);
     if (!in_turn) {
-        add = [h_MC, head = output(), targets_M, scale, dw_VC](ops::Sum sum) {
+        add = [h_MC, head = output(), targets_M, scale](const at::Tensor& dw_VC, ops::Sum sum) {
             ops::CrossEntropySaved dropped;
             ops::linear_cross_entropy(h_MC, head, targets_M, scale, {dw_VC, sum}, dropped);
         };
     }
     ops::HeadGrad grad;
-    if (in_turn && !parameters_.specs[head()].frozen)
-        grad = {dw_VC, microbatch == 0 ? ops::Sum::Replace : ops::Sum::Add};
+    if (in_turn && !parameters_.specs[head()].frozen) {
+        grad.sum = grads_.open(head());
+        grad.dw_VC = parameters_.grad[head()];
+    }
     at::Tensor loss =
         ops::linear_cross_entropy(h_MC, output(), targets_M, scale, grad, saved.loss,
                                   place_of(microbatch, part_.layer_end - part_.layer_begin));
@@ -160,10 +161,10 @@ at::Tensor Chunk::loss_backward(Saved& saved, const Contribute& contribute) {
     const at::Tensor dy_MC =
         vocabulary_.sum_input_grad(std::exchange(saved.loss.dx_MC, {}), saved.sequences.rows);
     const at::Tensor w_C = norm_weight(config_, parameters_.weight[norm()]);
-    const at::Tensor part_C = at::empty_like(parameters_.grad[norm()]);
+    const at::Tensor part_C = grad_like(parameters_, norm());
     at::Tensor dx_MC = ops::rms_norm_backward(dy_MC, w_C, std::exchange(saved.norm, {}),
                                               /*dresidual_MC=*/{}, part_C);
-    contribute(norm(), add_norm_grad(part_C, parameters_.grad[norm()]));
+    contribute(norm(), add_norm_grad(part_C));
     return dx_MC;
 }
 
@@ -200,8 +201,8 @@ void Chunk::backward_weight(int microbatch, const GradReady& ready) {
     if (!part_.pre) return;
     // if the embedding is tied, the head's use is number 0
     const int use = parameters_.specs[0].uses - 1;
-    const auto add = [this, dy_MC = saved.dembedded_MC, tokens_M = saved.tokens_M,
-                      dw_VC = parameters_.grad[0]](ops::Sum sum) {
+    const auto add = [this, dy_MC = saved.dembedded_MC, tokens_M = saved.tokens_M](
+                         const at::Tensor& dw_VC, ops::Sum sum) {
         vocabulary_.embedding_backward_weight(dy_MC, tokens_M, dw_VC, sum);
     };
     grads_.add(0, microbatch, use, add, ready);

@@ -10,8 +10,8 @@
 
 namespace roll::train {
 
-AddGrad add_norm_grad(const at::Tensor& part_C, const at::Tensor& dw_C) {
-    return [part_C, dw_C](ops::Sum sum) {
+AddGrad add_norm_grad(const at::Tensor& part_C) {
+    return [part_C](const at::Tensor& dw_C, ops::Sum sum) {
         sum == ops::Sum::Add ? dw_C.add_(part_C) : dw_C.copy_(part_C);
     };
 }
@@ -85,10 +85,10 @@ at::Tensor Layer::norm_again(int place, const ops::RmsNormSaved& saved) const {
 at::Tensor Layer::norm_backward(int place, const at::Tensor& dy_MC, ops::RmsNormSaved& saved,
                                 const at::Tensor& dresidual_MC, const Contribute& input) const {
     const at::Tensor w_C = norm_weight(config, weight(place));
-    const at::Tensor part_C = at::empty_like(parameters.grad[first + place]);
+    const at::Tensor part_C = grad_like(parameters, first + place);
     at::Tensor dx_MC =
         ops::rms_norm_backward(dy_MC, w_C, std::exchange(saved, {}), dresidual_MC, part_C);
-    input(first + place, add_norm_grad(part_C, parameters.grad[first + place]));
+    input(first + place, add_norm_grad(part_C));
     return dx_MC;
 }
 
@@ -96,12 +96,12 @@ at::Tensor Layer::qk_norm_backward(const at::Tensor& dy_MP, LayerSaved& s,
                                    const Contribute& input) const {
     const at::Tensor q_D = norm_weight(config, weight(places.q_norm)),
                      k_D = norm_weight(config, weight(places.k_norm));
-    const at::Tensor dq_D = at::empty_like(parameters.grad[first + places.q_norm]),
-                     dk_D = at::empty_like(parameters.grad[first + places.k_norm]);
+    const at::Tensor dq_D = grad_like(parameters, first + places.q_norm),
+                     dk_D = grad_like(parameters, first + places.k_norm);
     at::Tensor dx_MP = ops::qk_norm_backward(dy_MP, q_D, k_D, kv_heads(),
                                              std::exchange(s.qk_norm, {}), dq_D, dk_D);
-    input(first + places.q_norm, add_norm_grad(dq_D, parameters.grad[first + places.q_norm]));
-    input(first + places.k_norm, add_norm_grad(dk_D, parameters.grad[first + places.k_norm]));
+    input(first + places.q_norm, add_norm_grad(dq_D));
+    input(first + places.k_norm, add_norm_grad(dk_D));
     return dx_MP;
 }
 

@@ -30,7 +30,7 @@ struct LayerSaved {
 };
 
 // Returns a function that adds one micro-batch's part to a norm's gradient.
-AddGrad add_norm_grad(const at::Tensor& part_C, const at::Tensor& dw_C);
+AddGrad add_norm_grad(const at::Tensor& part_C);
 
 // Returns the factor that a norm applies: w, or 1 + w.
 at::Tensor norm_weight(const spec::ModelConfig& config, const at::Tensor& w_C);

@@ -50,11 +50,11 @@ at::Tensor Linear::backward_input(const at::Tensor& dy_MO) const {
 void Linear::owe(const at::Tensor& dy_MO, const at::Tensor& x_MI,
                  const Contribute& contribute) const {
     if (bias >= 0) {
-        contribute(bias, [dy_MO, db_O = parameters.grad[bias]](ops::Sum sum) {
+        contribute(bias, [dy_MO](const at::Tensor& db_O, ops::Sum sum) {
             ops::linear_backward_bias(dy_MO, db_O, sum);
         });
     }
-    contribute(weight, [dy_MO, x_MI, dw_OI = parameters.grad[weight]](ops::Sum sum) {
+    contribute(weight, [dy_MO, x_MI](const at::Tensor& dw_OI, ops::Sum sum) {
         ops::linear_backward_weight(dy_MO, x_MI, dw_OI, sum);
     });
 }

@@ -17,14 +17,21 @@ bool OrderedGrads::is_next(int parameter, int microbatch, int use) const {
     return next_[parameter] == place(parameter, microbatch, use);
 }
 
+ops::Sum OrderedGrads::open(int parameter) {
+    if (parameters_.stage != nullptr) return parameters_.stage->open(parameter);
+    return next_[parameter] == 0 ? ops::Sum::Replace : ops::Sum::Add;
+}
+
 void OrderedGrads::add(int parameter, int microbatch, int use, AddGrad add,
                        const GradReady& ready) {
     std::map<int, AddGrad>& waiting = waiting_[parameter];
     const bool fresh = waiting.emplace(place(parameter, microbatch, use), std::move(add)).second;
     ROLL_CHECK(fresh);
     while (!waiting.empty() && waiting.begin()->first == next_[parameter]) {
-        if (!parameters_.specs[parameter].frozen)
-            waiting.begin()->second(next_[parameter] == 0 ? ops::Sum::Replace : ops::Sum::Add);
+        if (!parameters_.specs[parameter].frozen) {
+            const ops::Sum sum = open(parameter);
+            waiting.begin()->second(parameters_.grad[parameter], sum);
+        }
         waiting.erase(waiting.begin());
         ++next_[parameter];
         ready(parameter);

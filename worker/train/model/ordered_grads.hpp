@@ -28,6 +28,10 @@ class OrderedGrads {
     // if the parameter is frozen. Calls `ready` for each contribution that this call added.
     void add(int parameter, int microbatch, int use, AddGrad add, const GradReady& ready);
 
+    // Makes the gradient of a parameter that is not frozen ready for its next contribution. Returns
+    // how to add that contribution.
+    ops::Sum open(int parameter);
+
     // Returns true if contribution number `use` of the micro-batch is the next to be added.
     bool is_next(int parameter, int microbatch, int use) const;
 

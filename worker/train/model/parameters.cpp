@@ -130,8 +130,16 @@ void allocate(Parameters& p, const InitOptions& options) {
         p.main = own_views(p, p.flat_main);
     }
     if (!options.gradients) return;
+    if (options.stages_gradients) {
+        p.flat_own_grad = lazy_zeros(own, main);
+        p.own_grad = own_views(p, p.flat_own_grad);
+        p.grad.resize(p.specs.size());
+        return;
+    }
     p.flat_grad = lazy_zeros(total, main);
     p.grad = views_of(p.specs, p.flat_grad);
+    for (std::size_t i = 0; i < p.specs.size(); ++i)
+        p.own_grad.push_back(own_rows(p, i, p.grad[i]));
 }
 
 constexpr std::int64_t kGrain = 1 << 16;  // minimum number of elements per thread
@@ -263,10 +271,10 @@ void copy_from_whole(const ParameterSpec& spec, const at::Tensor& whole, const a
         box_of(own, part.local, part.size).copy_(box_of(whole, part.whole, part.size));
 }
 
-at::Tensor without_padding(const ParameterSpec& spec, const at::Tensor& tensor) {
-    if (spec.parts.empty()) return tensor;
+std::int64_t unpadded_rows(const ParameterSpec& spec) {
+    if (spec.parts.empty()) return spec.sizes[0];
     const layout::Part& last = spec.parts.back();
-    return tensor.narrow(0, 0, last.local[0] + last.size[0]);
+    return last.local[0] + last.size[0];
 }
 
 void mark_frozen(std::vector<ParameterSpec>& specs, const std::vector<std::string>& globs) {
@@ -297,6 +305,10 @@ at::ScalarType main_type(const Parameters& p) {
 
 at::Tensor own_rows(const Parameters& p, std::size_t i, const at::Tensor& tensor) {
     return p.is_shared ? tensor.narrow(0, p.own[i].begin, p.own[i].count) : tensor;
+}
+
+at::Tensor grad_like(const Parameters& p, int i) {
+    return at::empty(p.specs[i].sizes, p.flat_weight.options().dtype(main_type(p)));
 }
 
 void copy_main(const Parameters& p, std::size_t i, const at::Tensor& to) {

@@ -24,7 +24,7 @@
 #include "worker/layout/rows.hpp"
 #include "worker/layout/shards.hpp"
 #include "worker/train/model/chunk_spec.hpp"
-#include "worker/train/ops/values.hpp"
+#include "worker/train/model/contribute.hpp"
 
 namespace roll::train {
 
@@ -54,6 +54,11 @@ struct Parameters {
     std::vector<at::Tensor> grad;
     std::vector<layout::Rows> own;  // the rows that this rank updates
     bool is_shared = false;         // true: other ranks update other rows
+    // Gradients of the own rows: views of `grad`. With a stage, tensors of their own; then `grad`
+    // is undefined but for gradients that the stage has opened.
+    std::vector<at::Tensor> own_grad;
+    at::Tensor flat_own_grad;  // undefined without a stage
+    GradStage* stage = nullptr;
 };
 
 // Returns the type of main weights and gradients.
@@ -61,6 +66,9 @@ at::ScalarType main_type(const Parameters& parameters);
 
 // Returns the own rows of a tensor of parameter `i`, such as its weight.
 at::Tensor own_rows(const Parameters& parameters, std::size_t i, const at::Tensor& tensor);
+
+// Returns an uninitialized tensor for a part of the gradient of parameter `i`.
+at::Tensor grad_like(const Parameters& parameters, int i);
 
 // Copies the own rows of parameter i's main weight to `to`, a contiguous CPU main_type() tensor.
 void copy_main(const Parameters& parameters, std::size_t i, const at::Tensor& to);
@@ -76,17 +84,6 @@ void set_main(const Parameters& parameters, std::size_t i, const at::Tensor& wri
 // defined. Several threads may write parts of one parameter at once.
 void set_halves(const Parameters& parameters, std::size_t i, std::int64_t begin,
                 std::span<const float> written);
-
-// Adds a contribution to a parameter's gradient. The Sum argument says whether to overwrite the old
-// gradient, as the first contribution of a step does, or to add to it.
-using AddGrad = std::function<void(ops::Sum)>;
-
-// Called after a contribution to the gradient of `parameter` was added.
-using GradReady = std::function<void(int parameter)>;
-
-// Receives one contribution of backward to a parameter's gradient. Calling `add` adds the
-// contribution.
-using Contribute = std::function<void(int parameter, AddGrad add)>;
 
 // Indices of a layer's parameters, counted from the layer's first parameter, in the order in which
 // forward uses them; -1 if the model has no such parameter.
@@ -123,6 +120,7 @@ struct InitOptions {
     bool gradients = true;  // false: there are no gradients, so the model cannot be trained
     std::vector<std::string> freeze = {};  // globs of the names of frozen parameters
     int owners = 1, owner = 0;  // number of ranks that share optimizer state; number of this rank
+    bool stages_gradients = false;  // true: gradients are made by a stage, which the caller sets
 };
 
 // Copy the elements that this rank has of a parameter between `own`, a tensor of spec.sizes, and
@@ -133,8 +131,8 @@ void copy_from_whole(const ParameterSpec& spec, const at::Tensor& whole, const a
 // Returns the sizes of the whole tensor of a parameter.
 const std::vector<std::int64_t>& whole_sizes(const ParameterSpec& spec);
 
-// Returns the rows of a parameter's tensor that are not padding.
-at::Tensor without_padding(const ParameterSpec& spec, const at::Tensor& tensor);
+// Returns the number of rows of a parameter that are not padding. Padding follows them.
+std::int64_t unpadded_rows(const ParameterSpec& spec);
 
 // Marks the parameters as frozen that match at least one of the globs, and the others as trained.
 void mark_frozen(std::vector<ParameterSpec>& specs, const std::vector<std::string>& globs);

@@ -21,7 +21,7 @@ void update(const Parameters& p, const AdamWState& state, std::size_t i,
         S* w = own_rows(p, i, p.weight[i]).data_ptr<S>();
         std::int16_t* rest = p.rest.empty() ? nullptr : p.rest[i].data_ptr<std::int16_t>();
         W *m = state.average[i].data_ptr<W>(), *v = state.square[i].data_ptr<W>();
-        const W* g = own_rows(p, i, p.grad[i]).const_data_ptr<W>();
+        const W* g = p.own_grad[i].const_data_ptr<W>();
         ops::for_rows(state.average[i].numel(), kBlock, [&](std::int64_t at, std::int64_t count) {
             simd::kernels<S>().adamw(w + at, rest == nullptr ? nullptr : rest + at, m + at, v + at,
                                      g + at, factors, count);
@@ -73,8 +73,9 @@ AdamW::AdamW(const Parameters& p, const AdamWOptions& options) : options_(option
     std::int64_t moving = 0;
     for (std::size_t i = 0; i < p.specs.size(); ++i)
         if (!p.specs[i].frozen) moving += own_rows(p, i, p.weight[i]).numel();
-    state_.flat_average = lazy_zeros(moving, p.flat_grad.options());
-    state_.flat_square = lazy_zeros(moving, p.flat_grad.options());
+    const at::TensorOptions kind = p.flat_weight.options().dtype(main_type(p));
+    state_.flat_average = lazy_zeros(moving, kind);
+    state_.flat_square = lazy_zeros(moving, kind);
     state_.average = own_views(p, state_.flat_average);
     state_.square = own_views(p, state_.flat_square);
     for (const ParameterSpec& spec : p.specs) decays_.push_back(does_decay(spec, options.decays));
@@ -109,7 +110,7 @@ void AdamW::step_on_gpu(double lr, double grad_scale) {
             if (parameters_.specs[i].frozen) continue;
             if (decays_[i] != decays || parameters_.own[i].count == 0) continue;
             weight.push_back(parameters_.main[i]);
-            grad.push_back(own_rows(parameters_, i, parameters_.grad[i]));
+            grad.push_back(parameters_.own_grad[i]);
             average.push_back(state_.average[i]);
             square.push_back(state_.square[i]);
         }

@@ -1,5 +1,9 @@
 #include "worker/train/pipeline/grad_buckets.hpp"
 
+#include <algorithm>
+#include <limits>
+#include <utility>
+
 #include <ATen/ATen.h>
 
 #include "common/check.hpp"
@@ -29,18 +33,20 @@ std::vector<at::Tensor> trained_parts(const Parameters& parameters, const plan::
 
 }  // namespace
 
-GradBuckets::GradBuckets(const Parameters& parameters, std::int64_t bucket_numel, Communicator& dp,
+GradBuckets::GradBuckets(Parameters& parameters, std::int64_t bucket_numel, Communicator& dp,
                          Communicator* tp, std::function<void(int)> issued)
     : parameters_(parameters),
       dp_(dp),
       tp_(tp),
       issued_(std::move(issued)) {
     std::vector<std::int64_t> numels;
-    for (const at::Tensor& grad : parameters.grad) numels.push_back(grad.numel());
+    for (const at::Tensor& weight : parameters.weight) numels.push_back(weight.numel());
     buckets_ = plan::cut_buckets(
         numels, bucket_numel > 0 ? bucket_numel : plan::default_bucket_numel(numels));
     bucket_of_.resize(numels.size());
-    for (const plan::Bucket& bucket : buckets_) sums_.push_back(trained_parts(parameters, bucket));
+    if (!parameters.is_shared)
+        for (const plan::Bucket& bucket : buckets_)
+            sums_.push_back(trained_parts(parameters, bucket));
     for (int bucket = 0; bucket < std::ssize(buckets_); ++bucket)
         for (int i = buckets_[bucket].parameter_begin; i < buckets_[bucket].parameter_end; ++i)
             bucket_of_[i] = bucket;
@@ -51,6 +57,57 @@ void GradBuckets::begin(int microbatches) {
     missing_.assign(buckets_.size(), 0);
     for (std::size_t i = 0; i < bucket_of_.size(); ++i)
         missing_[bucket_of_[i]] += parameters_.specs[i].uses * microbatches;
+    if (!parameters_.flat_own_grad.defined()) return;
+    parameters_.stage = this;
+    parameters_.grad.assign(bucket_of_.size(), {});
+    for (std::size_t i = 0; i < bucket_of_.size(); ++i)
+        if (!parameters_.specs[i].frozen) parameters_.own_grad[i].zero_();
+    added_.assign(bucket_of_.size(), 0);
+    summed_.assign(buckets_.size(), 0);
+    fresh_.assign(bucket_of_.size(), false);
+}
+
+ops::Sum GradBuckets::open(int parameter) {
+    const plan::Bucket& bucket = buckets_[bucket_of_[parameter]];
+    if (!parameters_.grad[parameter].defined()) {
+        const at::Tensor stage =
+            at::empty({bucket.end - bucket.begin}, parameters_.flat_own_grad.options());
+        std::int64_t begin = 0;
+        for (int i = bucket.parameter_begin; i < bucket.parameter_end; ++i) {
+            const std::int64_t size = parameters_.weight[i].numel();
+            parameters_.grad[i] = stage.narrow(0, begin, size).view(parameters_.specs[i].sizes);
+            fresh_[i] = true;
+            begin += size;
+        }
+    }
+    const bool is_fresh = fresh_[parameter];
+    fresh_[parameter] = false;
+    return is_fresh ? ops::Sum::Replace : ops::Sum::Add;
+}
+
+// Returns true if the bucket has all contributions of one more micro-batch. It may also have some
+// of later micro-batches, which are then summed early.
+bool GradBuckets::is_complete(int number) {
+    const plan::Bucket& bucket = buckets_[number];
+    int whole = std::numeric_limits<int>::max();
+    for (int i = bucket.parameter_begin; i < bucket.parameter_end; ++i)
+        whole = std::min(whole, added_[i] / parameters_.specs[i].uses);
+    return whole > std::exchange(summed_[number], whole);
+}
+
+// Sets the staged gradients to 0 that have no contribution, because theirs were summed early.
+void GradBuckets::fill(const plan::Bucket& bucket) {
+    for (int i = bucket.parameter_begin; i < bucket.parameter_end; ++i) {
+        if (parameters_.specs[i].frozen) continue;
+        if (parameters_.grad[i].defined() && !fresh_[i]) continue;
+        open(i);
+        parameters_.grad[i].zero_();
+    }
+}
+
+// Ends the staged gradients of a bucket, whose sum over the ranks has started.
+void GradBuckets::close(const plan::Bucket& bucket) {
+    for (int i = bucket.parameter_begin; i < bucket.parameter_end; ++i) parameters_.grad[i] = {};
 }
 
 // Sums the partial gradients of a complete bucket over the tensor-parallel ranks, in one reduction.
@@ -75,10 +132,20 @@ void GradBuckets::sum_partial(int number) {
 
 void GradBuckets::ready(int parameter) {
     const int number = bucket_of_[parameter];
-    if (--missing_[number] > 0) return;
+    const plan::Bucket& bucket = buckets_[number];
+    --missing_[number];
+    if (parameters_.stage != nullptr) {
+        ++added_[parameter];
+        if (!is_complete(number)) return;
+        fill(bucket);
+    } else if (missing_[number] > 0) {
+        return;
+    }
     sum_partial(number);
     issued_(number);
-    if (exchange_) return exchange_->start_sum(number);
+    if (exchange_) exchange_->start_sum(number);
+    if (parameters_.stage != nullptr) close(bucket);
+    if (exchange_) return;
     if (dp_.size() == 1) return;
     for (const at::Tensor& part : sums_[number])
         tickets_.push_back(dp_.all_reduce(part, Reduce::Sum, {Site::Bucket, number}));

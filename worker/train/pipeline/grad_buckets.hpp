@@ -2,6 +2,10 @@
 // over the data-parallel ranks as soon as its last contribution is added, while backward goes on.
 // If the ranks share optimizer state, each gets the sum of its own rows only (row_exchange.hpp).
 //
+// With a stage (InitOptions::stages_gradients), a bucket's gradients exist from their first
+// contribution until those of one micro-batch are complete. They are then summed over the ranks and
+// added to the gradients of the own rows.
+//
 // Frozen parameters are not sent, because their gradient is 0 on every rank.
 //
 // The schedule alone decides when a bucket is complete, so all replicas issue the same reductions
@@ -20,18 +24,20 @@
 
 namespace roll::train {
 
-class GradBuckets {
+class GradBuckets final : public GradStage {
   public:
     // `bucket_numel` 0 means plan::default_bucket_numel. Calls issued(bucket) when a bucket's
     // reduction is issued; with one replica, when it would be issued.
     // `tp`: the tensor-parallel group, over which partial gradients are summed before that; null:
     // none.
-    GradBuckets(const Parameters& parameters, std::int64_t bucket_numel, Communicator& dp,
+    GradBuckets(Parameters& parameters, std::int64_t bucket_numel, Communicator& dp,
                 Communicator* tp, std::function<void(int bucket)> issued);
 
     void begin(int microbatches);  // starts a step with this number of micro-batches
     void ready(int parameter);     // call it after each contribution to the parameter's gradient
     void finish();                 // waits for all reductions; aborts if a contribution is missing
+
+    ops::Sum open(int parameter) override;
 
     // Copies the updated weights from the ranks that own them, if the ranks share optimizer state.
     void gather_weights();
@@ -40,8 +46,11 @@ class GradBuckets {
 
   private:
     void sum_partial(int number);
+    bool is_complete(int number);
+    void fill(const plan::Bucket& bucket);
+    void close(const plan::Bucket& bucket);
 
-    const Parameters& parameters_;
+    Parameters& parameters_;
     Communicator& dp_;
     Communicator* tp_;
     std::function<void(int)> issued_;
@@ -50,6 +59,9 @@ class GradBuckets {
     std::vector<std::vector<at::Tensor>> sums_;
     std::vector<int> bucket_of_;  // by parameter: index of its bucket
     std::vector<int> missing_;    // by bucket: number of contributions that are still missing
+    std::vector<int> added_;      // by parameter: number of contributions in this step
+    std::vector<int> summed_;     // by bucket: number of micro-batches summed over the ranks
+    std::vector<bool> fresh_;     // by parameter: true if its staged gradient has no contribution
     std::vector<Communicator::Ticket> tickets_;
     std::optional<RowExchange> exchange_;  // set if the ranks share optimizer state
 };

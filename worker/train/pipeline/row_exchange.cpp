@@ -57,25 +57,24 @@ void RowExchange::pack(int bucket, const std::vector<at::Tensor>& tensors, int o
     piece.slice(0, begin).zero_();
 }
 
-void RowExchange::unpack(int bucket, const at::Tensor& piece,
-                         const std::vector<at::Tensor>& tensors, int owner) const {
+void RowExchange::unpack_weights(int bucket, const at::Tensor& piece, int owner) const {
     std::int64_t begin = 0;
     for_rows_of(parameters_, buckets_[bucket], dp_.size(), owner,
                 [&](std::size_t i, const layout::Rows& rows) {
-                    const at::Tensor to = tensors[i].narrow(0, rows.begin, rows.count);
+                    const at::Tensor to = parameters_.weight[i].narrow(0, rows.begin, rows.count);
                     to.copy_(piece.narrow(0, begin, to.numel()).view(to.sizes()));
                     begin += to.numel();
                 });
 }
 
-at::Tensor RowExchange::buffer(int bucket, const std::vector<at::Tensor>& like) const {
-    return at::empty({dp_.size(), longest_[bucket]}, like.front().options());
+at::Tensor RowExchange::buffer(int bucket, at::ScalarType type) const {
+    return at::empty({dp_.size(), longest_[bucket]}, parameters_.flat_weight.options().dtype(type));
 }
 
 void RowExchange::start_sum(int bucket) {
     if (longest_[bucket] == 0) return;
     while (pending_.size() >= kPendingMax) take_sum();
-    const at::Tensor sent = buffer(bucket, parameters_.grad);
+    const at::Tensor sent = buffer(bucket, main_type(parameters_));
     for (int owner = 0; owner < dp_.size(); ++owner)
         pack(bucket, parameters_.grad, owner, sent[owner]);
     const at::Tensor received = at::empty({1, longest_[bucket]}, sent.options());
@@ -87,7 +86,15 @@ void RowExchange::take_sum() {
     const Pending sum = std::move(pending_.front());
     pending_.pop_front();
     dp_.wait(sum.ticket);
-    unpack(sum.bucket, sum.received, parameters_.grad, dp_.rank());
+    std::int64_t begin = 0;
+    for_rows_of(parameters_, buckets_[sum.bucket], dp_.size(), dp_.rank(),
+                [&](std::size_t i, const layout::Rows&) {
+                    const at::Tensor to = parameters_.own_grad[i];
+                    const at::Tensor from =
+                        sum.received.narrow(0, begin, to.numel()).view(to.sizes());
+                    parameters_.stage != nullptr ? to.add_(from) : to.copy_(from);
+                    begin += to.numel();
+                });
 }
 
 void RowExchange::finish_sums() {
@@ -101,12 +108,12 @@ void RowExchange::gather_weights() {
         dp_.wait(gathered.ticket);
         for (int owner = 0; owner < dp_.size(); ++owner)
             if (owner != dp_.rank())
-                unpack(gathered.bucket, gathered.received[owner], parameters_.weight, owner);
+                unpack_weights(gathered.bucket, gathered.received[owner], owner);
     };
     for (int bucket = 0; bucket < std::ssize(buckets_); ++bucket) {
         if (longest_[bucket] == 0) continue;
         if (pending_.size() >= kPendingMax) take();
-        const at::Tensor received = buffer(bucket, parameters_.weight);
+        const at::Tensor received = buffer(bucket, parameters_.flat_weight.scalar_type());
         const at::Tensor sent = at::empty({1, longest_[bucket]}, received.options());
         pack(bucket, parameters_.weight, dp_.rank(), sent[0]);
         const auto ticket = dp_.all_gather(received, sent, {Site::Weights, bucket});

@@ -22,8 +22,9 @@ class RowExchange {
     // Requires that `parameters` are shared by the ranks of `dp`. Both must outlive this object.
     RowExchange(const Parameters& parameters, std::vector<plan::Bucket> buckets, Communicator& dp);
 
-    // Starts summing the gradients of a bucket's trained parameters. The sum replaces the gradient
-    // of the own rows, at the latest when finish_sums() returns. The other rows stay as they are.
+    // Starts summing the gradients of a bucket's trained parameters, from a copy. The sum replaces
+    // `own_grad`, or is added to it if gradients are staged, at the latest when finish_sums()
+    // returns.
     void start_sum(int bucket);
     void finish_sums();
 
@@ -39,10 +40,9 @@ class RowExchange {
 
     void pack(int bucket, const std::vector<at::Tensor>& tensors, int owner,
               const at::Tensor& piece) const;
-    void unpack(int bucket, const at::Tensor& piece, const std::vector<at::Tensor>& tensors,
-                int owner) const;
+    void unpack_weights(int bucket, const at::Tensor& piece, int owner) const;
     // returns an uninitialized buffer with a piece for each rank
-    at::Tensor buffer(int bucket, const std::vector<at::Tensor>& like) const;
+    at::Tensor buffer(int bucket, at::ScalarType type) const;
     void take_sum();
 
     const Parameters& parameters_;

@@ -6,16 +6,15 @@
 #include <ATen/ATen.h>
 
 #include "common/check.hpp"
+#include "worker/train/model/lazy_zeros.hpp"
 
 namespace roll::train {
 namespace {
 
 // Returns the own rows of a parameter's gradient, without padding.
 at::Tensor own_gradient(const Parameters& p, std::size_t i) {
-    const at::Tensor grad = without_padding(p.specs[i], p.grad[i]);
-    const std::int64_t begin = std::min(p.own[i].begin, grad.size(0));
-    const std::int64_t end = std::min(p.own[i].begin + p.own[i].count, grad.size(0));
-    return grad.narrow(0, begin, end - begin);
+    const std::int64_t rows = unpadded_rows(p.specs[i]) - p.own[i].begin;
+    return p.own_grad[i].narrow(0, 0, std::clamp(rows, std::int64_t{0}, p.own[i].count));
 }
 
 }  // namespace
@@ -34,6 +33,7 @@ TrainStep::TrainStep(const spec::ModelConfig& config, const plan::PipelineSchedu
     if (options.zero > 0) {
         options_.init.owners = groups.dp.size();
         options_.init.owner = groups.dp.rank();
+        options_.init.stages_gradients = options.zero > 1 && groups.dp.size() > 1;
     }
     for (int chunk = 0; chunk < schedule.vp; ++chunk) {
         ChunkSpec part = parts[schedule.stage(groups.pp.rank(), chunk)];
@@ -42,8 +42,7 @@ TrainStep::TrainStep(const spec::ModelConfig& config, const plan::PipelineSchedu
             part.tp_rank = groups.tp->rank();
             part.sequence = options.sequence && part.tp > 1;
         }
-        const Parameters& p =
-            chunks_.emplace_back(config, part, options_.init, groups.tp).parameters();
+        Parameters& p = chunks_.emplace_back(config, part, options_.init, groups.tp).parameters();
         const auto issued = [this, chunk](int bucket) {
             trace_.push_back(
                 {.kind = TraceEvent::Kind::ReductionIssued, .chunk = chunk, .bucket = bucket});
@@ -84,7 +83,7 @@ void TrainStep::reduce_tied() {
         const Parameters& p = chunk.parameters();
         const std::size_t i = pre ? 0 : p.grad.size() - 1;
         if (tied_ && pre != chunk.part().post && (pre || chunk.part().post))
-            copies.push_back(own_rows(p, i, p.grad[i]));
+            copies.push_back(p.own_grad[i]);
     }
     if (copies.size() == 1) sum_over(*groups_.tie, copies[0], {Site::TiedGrad});
     if (copies.size() == 2) copies[1].copy_(copies[0].add_(copies[1]));
@@ -184,7 +183,14 @@ double TrainStep::replay(const Microbatch& data) {
     const double scale = 1 / std::max(count, 1.0);
     const plan::PipelineSchedule one =
         plan::gpipe(schedule_.pp, schedule_.vp, 1, schedule_.placing);
-    for (Chunk& chunk : chunks_) chunk.begin_step();
+    for (Chunk& chunk : chunks_) {
+        chunk.begin_step();
+        // The whole gradients are needed, so they get memory until the next step.
+        Parameters& p = chunk.parameters();
+        p.stage = nullptr;
+        if (!p.flat_grad.defined())
+            p.grad = views_of(p.specs, lazy_zeros(numel(p.specs), p.flat_own_grad.options()));
+    }
     std::vector<RankChunk> chunks = alone();
     StepTrace dropped;
     const at::Tensor loss_K = execute(one, chunks, {{&data, 1}, {&scale, 1}}, groups_.pp, dropped);

@@ -38,7 +38,8 @@ struct TrainOptions {
     spec::Normalize normalize = spec::Normalize::Step;
     StageSplit split = {};  // how the layers are divided; pp and vpp are the schedule's
     bool sequence = false;  // sequence parallelism over the tensor-parallel ranks
-    // 1: the data-parallel ranks share optimizer state (ZeRO-1); 0: each has all of it
+    // 1: the data-parallel ranks share optimizer state (ZeRO-1); 2: and gradients (ZeRO-2); 0:
+    // each has all of them
     int zero = 0;
     std::int64_t bucket_numel = 0;  // elements per gradient bucket; 0: plan::default_bucket_numel
 };

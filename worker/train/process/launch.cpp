@@ -27,11 +27,11 @@ void refuse(const std::vector<spec::Problem>& problems) {
 void check_spec(const spec::TrainSpec& spec, bool on_gpus) {
     refuse_axis("cp", spec.parallel.cp);
     refuse_axis("ep", spec.parallel.ep);
-    const int zero = spec.parallel.zero, zero_max = on_gpus ? 0 : 1;
+    const int zero = spec.parallel.zero, zero_max = on_gpus ? 0 : 2;
     if (zero < 0 || zero > zero_max)
         throw RankFailure(2, "parallel.zero: " + std::to_string(zero) + " is not supported " +
                                  (on_gpus ? "on GPUs " : "") + "yet; set it to " +
-                                 (on_gpus ? "0" : "0 or 1"));
+                                 (on_gpus ? "0" : "0, 1 or 2"));
     const std::int64_t rows = spec.micro_batch_size * spec.parallel.dp;
     if (spec.global_batch_size < rows || spec.global_batch_size % rows != 0) {
         throw RankFailure(2, "train.global_batch_size: " + std::to_string(spec.global_batch_size) +

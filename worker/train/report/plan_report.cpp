@@ -47,8 +47,7 @@ OrderedJson ranks_json(const plan::Mesh& mesh) {
     return ranks;
 }
 
-// Adds what the data-parallel rank `owner` of `owners` has of a chunk's optimizer state. Two
-// buckets of gradients are in buffers at once: all of their rows, and the sums of the own rows.
+// Adds what the data-parallel rank `owner` of `owners` has of a chunk's optimizer state.
 void add_owned(plan::Owned& owned, const std::vector<ParameterSpec>& specs, int owners, int owner) {
     std::vector<std::int64_t> numels;
     for (const ParameterSpec& spec : specs) {
@@ -58,11 +57,14 @@ void add_owned(plan::Owned& owned, const std::vector<ParameterSpec>& specs, int 
         owned.all += own;
         if (!spec.frozen) owned.trained += own;
     }
-    const auto buckets = plan::cut_buckets(numels, plan::default_bucket_numel(numels));
+    // Two buckets are on their way at once: all of their rows, and the sums of the own rows. A
+    // staged bucket has its gradients before they are copied.
     std::int64_t last = 0;
-    for (const plan::Bucket& bucket : buckets) {
+    for (const plan::Bucket& bucket :
+         plan::cut_buckets(numels, plan::default_bucket_numel(numels))) {
         const std::int64_t size = bucket.end - bucket.begin;
-        owned.exchange = std::max(owned.exchange, (last + size) * (owners + 1) / owners);
+        const std::int64_t stage = owned.gradients ? size : 0;
+        owned.exchange = std::max(owned.exchange, (last + size) * (owners + 1) / owners + stage);
         last = size;
     }
 }
@@ -74,7 +76,7 @@ std::optional<plan::Owned> most_owned(const spec::ParallelSpec& p,
     if (p.zero == 0 || p.dp == 1) return std::nullopt;
     plan::Owned most;
     for (int owner = 0; owner < p.dp; ++owner) {
-        plan::Owned owned;
+        plan::Owned owned{.gradients = p.zero > 1};
         for (const std::vector<ParameterSpec>& specs : chunks) add_owned(owned, specs, p.dp, owner);
         if (owned.trained >= most.trained) most = owned;
     }
@@ -399,7 +401,7 @@ OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu) {
     if (p.zero > 0 && p.dp > 1) {
         const std::int64_t own = memory.moments / 2, main = plan::main_bytes(spec.precision);
         json["communication_bytes_per_step"] = {
-            {"gradients", (p.dp - 1) * own},
+            {"gradients", (p.dp - 1) * own * (p.zero > 1 ? spec.microbatches() : 1)},
             {"weights", (p.dp - 1) * own * plan::element_bytes(spec.precision) / main}};
     }
     // A stage between two others sends and receives activations, and their gradients. Stages on the

@@ -15,7 +15,8 @@ class Zero(RankCase):
                              resources__slots_per_node=dp * tp * pp, **{**DOUBLE, **changes})
 
     def test_every_layout_trains_and_saves_as_one_rank_does(self):
-        for tied, layouts in ((False, [{'dp': 4}, {'tp': 2}]), (True, [{'pp': 2}, {'tp': 2, 'pp': 2}])):
+        for tied, layouts in ((False, [{'dp': 4}, {'tp': 2, 'zero': 2}]),
+                              (True, [{'pp': 2, 'zero': 2}, {'tp': 2, 'pp': 2}])):
             changes = {**SHORT, 'model__tie_word_embeddings': tied}
             one = self.run_whole(1 + 10 * tied, 1, self.shared(3, dp=1, zero=0, **changes))
             for job, layout in enumerate(layouts, 2 + 10 * tied):
@@ -23,7 +24,7 @@ class Zero(RankCase):
                     run = self.run_whole(job, 1, self.shared(3, **layout, **changes))
                     self.expect_close(run.metrics(), one.metrics())
                     self.expect_close_tensors(run.doubles(3), one.doubles(3))
-                    self.assertIn(', zero 1', run.log())
+                    self.assertIn(f', zero {layout.get("zero", 1)}', run.log())
 
     def test_a_checkpoint_resumes_in_the_same_layout_bitwise_and_in_others(self):
         changes = {'checkpoint__every': 2, 'checkpoint__keep': 9}
@@ -32,7 +33,7 @@ class Zero(RankCase):
         same = self.run_whole(1, 2, self.shared(4, **changes), at_2)
         self.assertEqual(same.metrics(), whole.metrics())
         self.assertEqual(same.weights(4), whole.weights(4))
-        for job, layout in enumerate([{'dp': 1, 'zero': 0}, {'dp': 4}, {'tp': 2, 'dp': 1, 'zero': 0}], 2):
+        for job, layout in enumerate([{'dp': 1, 'zero': 0}, {'dp': 4, 'zero': 2}, {'tp': 2, 'dp': 1, 'zero': 0}], 2):
             with self.subTest(**layout):
                 other = self.run_whole(job, 1, self.shared(4, kind='resume', **layout, **changes), at_2, kind='resume')
                 self.expect_close_tensors(other.doubles(4), whole.doubles(4))
@@ -45,8 +46,11 @@ class Zero(RankCase):
         self.assertEqual(same.weights(4), whole.weights(4))
 
     def test_the_plan_divides_the_optimizer_state(self):
-        plans = [json.loads(self.plan(self.shared(1, dp=4, zero=zero), '--json').stdout) for zero in (0, 1)]
-        whole, part = [plan['memory_per_rank_bytes']['optimizer_moments'] for plan in plans]
+        plans = [json.loads(self.plan(self.shared(1, dp=4, zero=zero), '--json').stdout) for zero in (0, 1, 2)]
+        whole, part, same = [plan['memory_per_rank_bytes']['optimizer_moments'] for plan in plans]
+        self.assertEqual(same, part)
+        self.assertEqual([plan['memory_per_rank_bytes']['gradients'] for plan in plans],
+                         [whole // 2, whole // 2, part // 2])
         self.assertEqual(part, whole // 4)  # 4 divides the rows of every tensor
         sent = plans[1]['communication_bytes_per_step']
         self.assertEqual(sent, {'gradients': 3 * part // 2, 'weights': 3 * part // 2})
