@@ -62,7 +62,8 @@ class MainJob(RollTest):
         self.up()
         refused = self.ctl('submit', self.train_job(parallel={'pp': 2, 'vpp': 2}), check=False)
         self.assertEqual(refused.returncode, 2)
-        self.assertIn('so the 2 layers of the model (num_hidden_layers) must be a multiple of 4', refused.stderr)
+        self.assertIn('does not divide the 2 layers of the model (num_hidden_layers); the nearest that work: pp 2',
+                      refused.stderr)
         job = self.submit(self.train_job(steps=20, parallel={'pp': 2}))
         ended = self.wait_done(job)
         losses = [row['loss'] for row in self.metrics(job) if 'loss' in row]

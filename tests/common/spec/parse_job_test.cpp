@@ -226,10 +226,11 @@ TEST_F(ParseJob, RefusesSizesThatCannotWork) {
          "ranks\n"},
         {"/parallel",
          {{"pp", 2}, {"vpp", 2}},
-         "parallel.pp is 2 and vpp is 2, so the 2 layers of the model (num_hidden_layers) must be "
-         "a multiple of 4; or set parallel.first_layers or parallel.last_layers\n"},
+         "parallel.pp is 2, vpp 2, which does not divide the 2 layers of the model "
+         "(num_hidden_layers); the nearest that work: pp 2 with vpp 1\n"},
         {"/train/global_batch_size", 6,
-         "train.global_batch_size is 6; allowed: a multiple of micro_batch_size 2 x dp 2 = 4\n"},
+         "train.global_batch_size is 6; allowed: a multiple of micro_batch_size 2 x dp 2 = 4, such "
+         "as 4 or 8\n"},
         {"/model/num_key_value_heads", 3,
          "model.num_key_value_heads is 3; allowed: a divisor of num_attention_heads 4\n"},
         {"/model/hidden_size", 60,

@@ -107,7 +107,7 @@ class Pipeline(RankCase):
                       '  stage 0 to 1  activations: 8 messages, 128 KiB\n'
                       '  stage 1 to 0  gradients: 8 messages, 128 KiB\n', told)
         self.assertEqual([line for line in table.splitlines() if len(line) > 80], [])
-        self.assertTrue(table.splitlines()[2].startswith('0 |F0  F1 '), table)
+        self.assertRegex(table.splitlines()[2], r'^0 \|F0 +F1 ')
 
     def test_writes_the_schedule_to_files(self):
         svg, trace = (os.path.join(self.top, name) for name in ('plan.svg', 'plan.json'))
@@ -124,7 +124,7 @@ class Pipeline(RankCase):
         drawn = xml.etree.ElementTree.parse(svg).getroot()
         texts = [text.text for text in drawn.iter('{http://www.w3.org/2000/svg}text')]
         self.assertTrue(texts[0].startswith('tiny: zb-v, pp 2 x vpp 2, 8 micro-batches, bubble '), texts[0])
-        self.assertEqual(texts.count('F0\''), 1)
+        self.assertEqual(texts.count('F0\''), 2)
 
     def test_plans_a_model_of_which_only_the_config_exists(self):
         sizes = self.staged(1)['model']
