@@ -39,6 +39,12 @@ struct Rows {
     std::int64_t inner = 0, outer = 0;
 };
 
+Rows rows_of(const spec::TrainSpec& spec, int tp) {
+    const std::int64_t tokens = spec.micro_batch_size * spec.seq_length;
+    const bool splits = spec.parallel.sequence && tp > 1;
+    return {tokens, splits ? (tokens + tp - 1) / tp : tokens};
+}
+
 // Returns the sizes, in elements, of the values that a layer saves from forward to backward and
 // that may lie in the gradients' memory. They are in the order in which forward makes them: q, k,
 // v, the attention output, the input of the second norm, gate and up, the input of the next layer.
@@ -59,11 +65,11 @@ std::int64_t layer_saved_elsewhere(const spec::ModelConfig& m, const Rows& rows,
            (m.post_norms ? 2 * rows.outer * m.hidden : 0);
 }
 
-// Returns the elements per token that a layer holds from the input half of backward to the weight
-// half: the inputs of its four products and the gradients of their outputs.
-std::int64_t layer_owed(const spec::ModelConfig& m) {
+// Returns the elements that a layer holds from the input half of backward to the weight half: the
+// inputs of its four products and the gradients of their outputs, of all rows.
+std::int64_t layer_owed(const spec::ModelConfig& m, const Rows& rows) {
     const std::int64_t attention = m.heads * m.head_dim, keys = m.kv_heads * m.head_dim;
-    return 2 * attention + 2 * keys + 4 * m.hidden + 3 * m.intermediate;
+    return rows.inner * (2 * attention + 2 * keys + 4 * m.hidden + 3 * m.intermediate);
 }
 
 // Returns the number of attention scores of one sequence. Each token attends to itself and to the
@@ -160,8 +166,7 @@ MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& 
     const std::int64_t none = spare ? layers : 0;
     const std::int64_t embedding = part.first ? m.vocab * m.hidden * main : 0;
     SpareRoom room(embedding, layer_parameters(m) * main, none);
-    const bool splits = spec.parallel.sequence && part.tp > 1;
-    const Rows rows{tokens, splits ? (tokens + part.tp - 1) / part.tp : tokens};
+    const Rows rows = rows_of(spec, part.tp);
     bytes.activations = live * rows.outer * m.hidden * element;
     for (std::int64_t layer = 0; layer < layers; ++layer) {
         const bool segments = spec.data.documents_apart;
@@ -206,14 +211,14 @@ std::vector<Costs> stage_costs(const spec::ModelConfig& model, const spec::Train
                                std::span<const StagePart> parts) {
     const auto tokens = static_cast<double>(spec.micro_batch_size * spec.seq_length);
     const auto sequences = static_cast<double>(spec.micro_batch_size);
-    const spec::ModelConfig m = part_of(model, parts.empty() ? 1 : parts.front().tp);
+    const int tp = parts.empty() ? 1 : parts.front().tp;
+    const spec::ModelConfig m = part_of(model, tp);
+    const Rows rows = rows_of(spec, tp);
     const double score = 4.0 * static_cast<double>(m.heads * m.head_dim);
     const bool segments = spec.data.documents_apart;
-    std::int64_t saved = layer_saved_elsewhere(m, segments);
-    for (const std::int64_t size : layer_saved(m, segments)) saved += size;
-    const auto bytes = [&](std::int64_t elements) {
-        return spec.micro_batch_size * spec.seq_length * elements * element_bytes(spec.precision);
-    };
+    const std::int64_t input = rows.outer * m.hidden, element = element_bytes(spec.precision);
+    std::int64_t saved = layer_saved_elsewhere(m, rows, segments);
+    for (const std::int64_t size : layer_saved(m, rows, segments)) saved += size;
     std::vector<Costs> costs;
     double layers_flop = 0;  // forward of all layers
     for (const StagePart& part : parts) {
@@ -228,8 +233,8 @@ std::vector<Costs> stage_costs(const spec::ModelConfig& model, const spec::Train
         costs.push_back({.forward = products + attention + 3 * head,
                          .backward_input = products + 2 * attention,
                          .backward_weight = products,
-                         .after_forward = bytes(m.hidden + part.layers * saved),
-                         .after_backward = bytes(m.hidden + part.layers * layer_owed(m))});
+                         .after_forward = (input + part.layers * saved) * element,
+                         .after_backward = (input + part.layers * layer_owed(m, rows)) * element});
     }
     const double unit = layers_flop / static_cast<double>(parts.size());
     for (Costs& cost : costs) {
