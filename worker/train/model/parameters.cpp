@@ -153,7 +153,7 @@ void join_into(const at::Tensor& main, const at::Tensor& weight, const at::Tenso
     });
 }
 
-// Rounds values to their high halves. Works in lanes, so that the compiler can vectorize.
+// Rounds values to their high halves.
 void round_to(std::span<const float> main, at::BFloat16* high) {
     at::parallel_for(0, std::ssize(main), kGrain, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t i = begin; i < end; ++i) high[i] = simd::nearest(main[i]);

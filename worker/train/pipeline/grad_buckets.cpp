@@ -107,7 +107,7 @@ void GradBuckets::fill(const plan::Bucket& bucket) {
 
 // Ends the staged gradients of a bucket, whose sum over the ranks has started.
 void GradBuckets::close(const plan::Bucket& bucket) {
-    for (int i = bucket.parameter_begin; i < bucket.parameter_end; ++i) parameters_.grad[i] = {};
+    for (int i = bucket.parameter_begin; i < bucket.parameter_end; ++i) parameters_.grad[i].reset();
 }
 
 // Sums the partial gradients of a complete bucket over the tensor-parallel ranks, in one reduction.
