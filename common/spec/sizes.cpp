@@ -124,6 +124,15 @@ void check_tensor(const Json& document, std::vector<Problem>& problems) {
         problems.push_back(std::move(problem));
 }
 
+void check_zero(const Json& document, std::vector<Problem>& problems) {
+    const auto zero = positive(document, "/parallel/zero");
+    if (zero && is_on_gpus(document))
+        problems.push_back(
+            {"parallel.zero", fmt::format("is {}, but sharing optimizer state on GPUs is not "
+                                          "supported yet; allowed: 0",
+                                          *zero)});
+}
+
 void check_pipeline(const Json& document, std::optional<std::int64_t> dp,
                     std::vector<Problem>& problems) {
     const auto parallel = pipeline_of(document);
@@ -341,6 +350,7 @@ std::vector<Problem> impossible_sizes(const Json& document) {
     check_batches(document, dp, problems);
     check_tensor(document, problems);
     check_pipeline(document, dp, problems);
+    check_zero(document, problems);
     check_model_source(document, problems);
     check_heads(document, problems);
     check_lengths(document, problems);

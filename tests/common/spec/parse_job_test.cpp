@@ -213,6 +213,13 @@ TEST_F(ParseJob, RefusesByNameWhatIsNotBuiltYet) {
               "this model: 1\n"
               "parallel.tp is 2, which does not divide model.intermediate_size 121; allowed with "
               "this model: 1\n");
+    Json shared = train_file();
+    shared["resources"].erase("slots_per_node");
+    shared["resources"]["gpus_per_node"] = 2;
+    shared["parallel"]["zero"] = 1;
+    EXPECT_EQ(problems(shared),
+              "parallel.zero is 1, but sharing optimizer state on GPUs is not supported yet; "
+              "allowed: 0\n");
     EXPECT_EQ(problems({{"name", "m"},
                         {"kind", "convert"},
                         {"convert", {{"source", base}, {"target", "out"}, {"to", "nemo"}}}}),
