@@ -123,6 +123,25 @@ TEST(Cost, FrozenParametersHaveNoMoments) {
     EXPECT_EQ(disk.optimizer, some.moments);
 }
 
+TEST(Cost, SharedOptimizerStateAndGradientsAreTheRanksPart) {
+    spec::TrainSpec spec;
+    spec.precision = spec::Precision::Bf16;
+    spec.seq_length = 128;
+    spec.micro_batch_size = 1;
+    spec.global_batch_size = 2;
+    const Owned owned{.all = 1000, .trained = 800, .exchange = 30};
+    const MemoryBytes whole = memory_bytes(smollm2(), spec, {});
+    const MemoryBytes part = memory_bytes(smollm2(), spec, {.owned = owned});
+    EXPECT_EQ(part.main_weights, 2 * 1000);
+    EXPECT_EQ(part.moments, 2 * 4 * 800);
+    EXPECT_EQ(part.exchange, 4 * 30);
+    EXPECT_EQ(part.weights, whole.weights);
+    EXPECT_EQ(part.gradients, whole.gradients);
+    Owned staged = owned;
+    staged.gradients = true;
+    EXPECT_EQ(memory_bytes(smollm2(), spec, {.owned = staged}).gradients, 4 * 800);
+}
+
 TEST(Cost, FrozenWeightsHaveNoGradientsAndWindowsBoundTheFullCount) {
     spec::ModelConfig model = smollm2();
     const FlopsPerToken whole = flops_per_token(model, 2048);

@@ -51,7 +51,9 @@ TEST(Zero, ThereMayBeMoreRanksThanRows) {
 // With zero 1 and without clipping, no number depends on how the rows are shared. With zero 2, sums
 // are made in another order.
 TEST(Zero, FrozenParametersAndEveryTypeTrainAsWithReplicatedState) {
-    for (const at::ScalarType dtype : {at::kDouble, at::kFloat, at::kBFloat16}) {
+    const std::pair<at::ScalarType, double> types[] = {
+        {at::kDouble, 1e-12}, {at::kFloat, 1e-2}, {at::kBFloat16, 5e-2}};
+    for (const auto& [dtype, limit] : types) {
         const plan::PipelineSchedule schedule = plan::one_forward_one_backward(2, 2);
         Cell cell{.dp = 3, .dtype = dtype, .clip = 0, .freeze = {"*layers.1.*", "*norm*"}};
         const Named reference = train(model(true), schedule, cell);
@@ -59,11 +61,8 @@ TEST(Zero, FrozenParametersAndEveryTypeTrainAsWithReplicatedState) {
             const Named shared = train(model(true), schedule, cell);
             ASSERT_EQ(shared.size(), reference.size());
             for (const auto& [name, tensor] : reference) {
-                const bool is_equal = shared.at(name).equal(tensor);
-                const bool is_close =
-                    dtype == at::kDouble && error(shared.at(name), tensor) < 1e-12;
-                const bool may_differ = cell.zero == 2 || name.ends_with("grad_norm");
-                EXPECT_TRUE(is_equal || (may_differ && (is_close || dtype != at::kDouble)))
+                const bool is_equal = cell.zero == 1 && !name.ends_with("grad_norm");
+                EXPECT_LE(error(shared.at(name), tensor), is_equal ? 0 : limit)
                     << name << " " << dtype << " zero " << cell.zero;
             }
         }
