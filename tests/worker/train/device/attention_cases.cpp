@@ -82,7 +82,7 @@ void attention_case(Trial& t) {
         t.compare("o " + s.text(), attention(heads, s.rule, found), attention(same, s.rule, exact));
         t.compare("dqkv " + s.text(),
                   rope_backward(attention_backward(t.there(d_o), found), table, t.type()),
-                  rope_backward(attention_backward(d_o, exact), exact_table, at::kDouble), 5e-5,
+                  rope_backward(attention_backward(d_o, exact), exact_table, at::kDouble), 2e-5,
                   3e-2);
     }
 }
@@ -97,12 +97,12 @@ void segments_case(Trial& t) {
     const at::Tensor o =
         attention_within(rope(t.there(qkv), s.kv_heads, table), s.rule, starts, found);
     t.compare("o", o, attention_within(rope(qkv, s.kv_heads, exact_table), s.rule, starts, exact),
-              5e-5, 3e-2);
+              2e-5, 3e-2);
     t.compare(
         "dqkv",
         rope_backward(attention_within_backward(t.there(d_o), std::move(found)), table, t.type()),
         rope_backward(attention_within_backward(d_o, std::move(exact)), exact_table, at::kDouble),
-        5e-5, 3e-2);
+        2e-5, 3e-2);
 }
 
 }  // namespace roll::ops

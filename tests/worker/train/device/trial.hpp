@@ -44,7 +44,7 @@ class Trial {
     // Adds a figure. Several figures with the same name count as their worst. `float_limit` and
     // `narrow_limit` are the limits for float32 and for bfloat16.
     void compare(const std::string& what, const at::Tensor& found, const at::Tensor& exact,
-                 double float_limit = 5e-5, double narrow_limit = 2e-2);
+                 double float_limit = 1e-5, double narrow_limit = 2e-2);
 
     const std::vector<Figure>& figures() const { return figures_; }
 
