@@ -1,51 +1,82 @@
 #include "worker/train/comm/local_communicator.hpp"
 
+#include <limits>
+#include <string_view>
+
 #include <ATen/ATen.h>
 
-#include "common/check.hpp"
+#include "worker/train/comm/baton.hpp"
 
 namespace roll::train {
 namespace {
 
 using Kind = Transfer::Kind;
 
-at::Tensor part_of(const at::Tensor& whole, std::size_t rank, std::size_t ranks) {
-    const std::int64_t numel = whole.numel() / static_cast<std::int64_t>(ranks);
-    return whole.view(-1).narrow(0, static_cast<std::int64_t>(rank) * numel, numel);
+std::size_t hash_of(const at::Tensor& tensor) {
+    return std::hash<std::string_view>()(
+        {static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes()});
 }
 
-// Returns the sum or maximum of the inputs, added in rank order.
-at::Tensor reduced(const std::vector<Transfer>& parts) {
-    const at::Tensor all = parts[0].in.clone();
-    for (std::size_t rank = 1; rank < parts.size(); ++rank) {
-        if (parts[0].reduce == Reduce::Sum)
-            all.add_(parts[rank].in);
+void poison(const at::Tensor& tensor) {
+    if (tensor.is_floating_point())
+        tensor.fill_(std::numeric_limits<double>::quiet_NaN());
+    else
+        tensor.fill_(-1);
+}
+
+bool is_poison(const at::Tensor& tensor) {
+    return (tensor.is_floating_point() ? tensor.isnan() : tensor.eq(-1)).all().item<bool>();
+}
+
+// Returns true if the transfer writes its output over its input.
+bool overlap(const Transfer& transfer) {
+    const auto begin = [](const at::Tensor& tensor) {
+        return static_cast<const char*>(tensor.const_data_ptr());
+    };
+    const at::Tensor &in = transfer.in, &out = transfer.out;
+    return out.defined() && begin(in) < begin(out) + out.nbytes() &&
+           begin(out) < begin(in) + in.nbytes();
+}
+
+at::Tensor part_of(const at::Tensor& whole, int rank, int ranks) {
+    const std::int64_t numel = whole.numel() / ranks;
+    return whole.view(-1).narrow(0, rank * numel, numel);
+}
+
+std::string details(const Transfer& transfer) {
+    const at::Tensor& tensor = transfer.in.defined() ? transfer.in : transfer.out;
+    return text(transfer) + " (" + std::to_string(tensor.nbytes()) + " bytes, " +
+           at::toString(tensor.scalar_type()) + ")";
+}
+
+bool agree(const Transfer& a, const Transfer& b) {
+    return a.kind == b.kind && a.tag == b.tag && a.reduce == b.reduce && a.peer == b.peer &&
+           a.in.nbytes() == b.in.nbytes() && a.in.scalar_type() == b.in.scalar_type();
+}
+
+// Returns the sum or the maximum of the inputs, added in rank order.
+at::Tensor reduced(const std::vector<at::Tensor>& inputs, Reduce reduce) {
+    at::Tensor all = inputs[0].clone();
+    for (std::size_t rank = 1; rank < inputs.size(); ++rank) {
+        if (reduce == Reduce::Sum)
+            all.add_(inputs[rank]);
         else
-            at::maximum_out(const_cast<at::Tensor&>(all), all, parts[rank].in);
+            at::maximum_out(all, all, inputs[rank]);
     }
     return all;
 }
 
-// Writes the outputs of a collective that all ranks have issued.
-void complete(const std::vector<Transfer>& parts) {
-    const std::size_t ranks = parts.size();
-    at::Tensor all;
-    switch (parts[0].kind) {
+// Returns the output of a collective. For a reduce-scatter, returns the whole sum.
+at::Tensor result_of(const Transfer& transfer, const std::vector<at::Tensor>& inputs) {
+    switch (transfer.kind) {
         case Kind::AllReduce:
-        case Kind::ReduceScatter: all = reduced(parts); break;
-        case Kind::Broadcast:
-            all = parts[static_cast<std::size_t>(parts[0].peer)].in.clone();
-            break;
-        default:
-            all = at::empty_like(parts[0].out);
-            for (std::size_t rank = 0; rank < ranks; ++rank)
-                part_of(all, rank, ranks).copy_(parts[rank].in.view(-1));
+        case Kind::ReduceScatter: return reduced(inputs, transfer.reduce);
+        case Kind::Broadcast: return inputs[static_cast<std::size_t>(transfer.peer)];
+        default: break;
     }
-    for (std::size_t rank = 0; rank < ranks; ++rank) {
-        const at::Tensor& out = parts[rank].out;
-        out.view(-1).copy_(parts[0].kind == Kind::ReduceScatter ? part_of(all, rank, ranks)
-                                                                : all.view(-1));
-    }
+    std::vector<at::Tensor> parts;
+    for (const at::Tensor& input : inputs) parts.push_back(input.view(-1));
+    return at::cat(parts);
 }
 
 }  // namespace
@@ -56,61 +87,137 @@ LocalCommunicator::~LocalCommunicator() {
     group_.changed_.notify_all();
 }
 
+void LocalCommunicator::fail(const std::string& what) const {
+    throw GroupFault("group " + group_.name_ + ": " + what);
+}
+
+// Lets other ranks run until is_ready() is true.
+void LocalCommunicator::block(Lock& lock, const Transfer& transfer,
+                              const std::function<bool()>& is_ready) {
+    if (group_.baton_ == nullptr) return group_.changed_.wait(lock, is_ready);
+    lock.unlock();
+    group_.baton_->pass(group_.ranks_[rank_], "group " + group_.name_ + ": " + details(transfer),
+                        is_ready);
+    lock.lock();
+}
+
+void LocalCommunicator::check_untouched(const Transfer& transfer, std::size_t hash) const {
+    if (transfer.in.defined() && !overlap(transfer) && hash_of(transfer.in) != hash)
+        fail("the input of " + text(transfer) + " was written to before its delivery");
+    if (transfer.out.defined() && !is_poison(transfer.out))
+        fail("the output of " + text(transfer) + " was written to before its delivery");
+}
+
+at::Tensor LocalCommunicator::with_bugs(const Transfer& transfer, const at::TensorList& inputs,
+                                        const at::Tensor& right, const at::Tensor& before) const {
+    for (const Plant& plant : group_.plants_)
+        if (plant.hits(group_.name_, transfer.tag))
+            return planted(plant.kind, transfer, inputs, rank_, right, before);
+    return right;
+}
+
 Communicator::Ticket LocalCommunicator::issue(const Transfer& transfer) {
-    const std::lock_guard lock(group_.mutex_);
+    Lock lock(group_.mutex_);
+    if (group_.baton_ != nullptr) block(lock, transfer, [] { return true; });
+    if (transfer.is_collective()) return issue_collective(transfer);
     if (transfer.kind == Kind::Send) {
-        group_.messages_[{rank_, transfer.peer, transfer.tag.site}].push_back(transfer.in.clone());
-        group_.changed_.notify_all();
+        send(transfer, lock);
         return 0;
     }
-    if (transfer.kind == Kind::Receive) {
-        receiving_.emplace(receives_, transfer);
-        return receives_--;
-    }
+    LocalGroup::Link& link = group_.links_[{transfer.peer, rank_, transfer.tag.site}];
+    poison(transfer.out);
+    receipts_.emplace(receives_, Receipt{transfer, link.received++});
+    group_.changed_.notify_all();
+    return receives_--;
+}
+
+Communicator::Ticket LocalCommunicator::issue_collective(const Transfer& transfer) {
     const Ticket number = group_.issued_[rank_]++;
     auto [entry, fresh] = group_.collectives_.try_emplace(number);
     LocalGroup::Collective& collective = entry->second;
-    if (fresh) collective = {std::vector<Transfer>(group_.left_.size()), size(), size()};
-    collective.parts[rank_] = transfer;
+    const auto ranks = static_cast<std::size_t>(size());
+    if (fresh)
+        collective = {std::vector<Transfer>(ranks),
+                      std::vector<at::Tensor>(ranks),
+                      std::vector<std::size_t>(ranks),
+                      size(),
+                      size(),
+                      {},
+                      {}};
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+        const Transfer& other = collective.transfers[rank];
+        if (other.in.defined() && !agree(other, transfer))
+            fail("collective " + std::to_string(number) + " is " + details(other) + " on rank " +
+                 std::to_string(rank) + " and " + details(transfer) + " on rank " +
+                 std::to_string(rank_));
+    }
+    collective.transfers[rank_] = transfer;
+    collective.inputs[rank_] = transfer.in.clone();
+    collective.hashes[rank_] = hash_of(transfer.in);
+    poison(transfer.out);
     if (--collective.missing == 0) {
-        complete(collective.parts);
-        collective.parts.clear();
+        collective.result = result_of(transfer, collective.inputs);
+        collective.before = std::exchange(group_.last_[{transfer.tag.site, transfer.in.numel()}],
+                                          collective.result);
         group_.changed_.notify_all();
     }
     return number;
 }
 
+void LocalCommunicator::send(const Transfer& transfer, Lock& lock) {
+    LocalGroup::Link& link = group_.links_[{rank_, transfer.peer, transfer.tag.site}];
+    const Ticket number = link.sent++;
+    const at::Tensor copy = transfer.in.clone();
+    link.messages.emplace(number, LocalGroup::Message{transfer, copy, hash_of(transfer.in),
+                                                      std::exchange(link.last, copy)});
+    group_.changed_.notify_all();
+    if (!group_.rendezvous_) return;
+    block(lock, transfer, [&] { return link.received > number || group_.left_[transfer.peer]; });
+}
+
 void LocalCommunicator::wait(Ticket ticket) {
+    Lock lock(group_.mutex_);
     if (ticket < 0)
-        await_message(receiving_.extract(ticket).mapped());
+        await_message(receipts_.extract(ticket).mapped(), lock);
     else
-        await_ranks(ticket);
+        await_ranks(ticket, lock);
 }
 
-void LocalCommunicator::await_message(const Transfer& receive) {
-    std::unique_lock lock(group_.mutex_);
-    std::deque<at::Tensor>& messages = group_.messages_[{receive.peer, rank_, receive.tag.site}];
-    group_.changed_.wait(lock, [&] { return !messages.empty() || group_.left_[receive.peer]; });
-    if (messages.empty())
-        throw PeerLost("rank " + std::to_string(receive.peer) +
+void LocalCommunicator::await_message(const Receipt& receipt, Lock& lock) {
+    const Transfer& transfer = receipt.transfer;
+    LocalGroup::Link& link = group_.links_[{transfer.peer, rank_, transfer.tag.site}];
+    const auto has_come = [&] { return link.messages.contains(receipt.number); };
+    block(lock, transfer, [&] { return has_come() || group_.left_[transfer.peer]; });
+    if (!has_come())
+        throw PeerLost("rank " + std::to_string(transfer.peer) +
                        " stopped before it sent its message");
-    ROLL_CHECK(messages.front().sizes() == receive.out.sizes());
-    receive.out.copy_(messages.front());
-    messages.pop_front();
+    const auto [sent, input, hash, before] = link.messages.extract(receipt.number).mapped();
+    if (sent.tag != transfer.tag || sent.in.nbytes() != transfer.out.nbytes() ||
+        sent.in.scalar_type() != transfer.out.scalar_type())
+        fail("message " + std::to_string(receipt.number) + " from rank " +
+             std::to_string(transfer.peer) + " to rank " + std::to_string(rank_) + " is sent as " +
+             details(sent) + " and received as " + details(transfer));
+    check_untouched(sent, hash);
+    check_untouched(transfer, 0);
+    transfer.out.view(-1).copy_(with_bugs(transfer, {}, input, before).view(-1));
 }
 
-void LocalCommunicator::await_ranks(Ticket ticket) {
-    std::unique_lock lock(group_.mutex_);
+void LocalCommunicator::await_ranks(Ticket ticket, Lock& lock) {
     LocalGroup::Collective& collective = group_.collectives_.at(ticket);
-    const auto absent = [&](int rank) {
-        return group_.left_[rank] && group_.issued_[rank] <= ticket;
+    const auto absent = [&] {
+        for (int rank = 0; rank < size(); ++rank)
+            if (group_.left_[rank] && group_.issued_[rank] <= ticket) return rank;
+        return -1;
     };
-    group_.changed_.wait(lock, [&] {
-        if (collective.missing == 0) return true;
-        for (int rank = 0; rank < group_.size_; ++rank)
-            if (absent(rank)) throw PeerLost("rank " + std::to_string(rank) + " left the group");
-        return false;
-    });
+    const Transfer transfer = collective.transfers[rank_];
+    block(lock, transfer, [&] { return collective.missing == 0 || absent() >= 0; });
+    if (collective.missing > 0)
+        throw PeerLost("rank " + std::to_string(absent()) + " left the group");
+    check_untouched(transfer, collective.hashes[rank_]);
+    const bool is_part = transfer.kind == Kind::ReduceScatter;
+    const at::Tensor all =
+        with_bugs(transfer, collective.inputs, collective.result, collective.before);
+    transfer.out.view(-1).copy_(is_part ? part_of(all, rank_, size()) : all.view(-1));
     if (--collective.unread == 0) group_.collectives_.erase(ticket);
 }
 

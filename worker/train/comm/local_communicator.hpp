@@ -1,41 +1,82 @@
-// Connects ranks that are threads of one process, for tests and for a single rank. Deterministic:
-// the last rank to arrive sums in rank order, so timing does not change the result.
+// Connects ranks that are threads of one process, for a single rank and for tests. Deterministic:
+// sums are added in rank order, so timing does not change the result.
+//
+// Strict, so that a misuse that a network forgives by chance fails here. Inputs are copied when
+// issued; a write to them before the result is delivered throws GroupFault. Outputs are NaN until
+// wait. At each sequence number the ranks' transfers must agree in kind, type, bytes and tag, or
+// issue throws GroupFault, which names the group, the number and both transfers.
 #pragma once
 
 #include <condition_variable>
-#include <deque>
+#include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
+#include <stdexcept>
+#include <string>
 #include <tuple>
 #include <vector>
 
 #include "worker/train/comm/communicator.hpp"
+#include "worker/train/comm/plant.hpp"
 
 namespace roll::train {
 
+class Baton;
+
+// Thrown when ranks misuse a group.
+class GroupFault : public std::logic_error {
+  public:
+    using std::logic_error::logic_error;
+};
+
 class LocalGroup {
   public:
-    explicit LocalGroup(int size)
+    explicit LocalGroup(int size, std::string name = "local")
         : size_(size),
+          name_(std::move(name)),
           issued_(static_cast<std::size_t>(size)),
           left_(issued_.size()) {}
 
   private:
     friend class LocalCommunicator;
+    friend class LocalFabric;
+    using Ticket = Communicator::Ticket;
     struct Collective {
-        std::vector<Transfer> parts;  // of each rank, kept until all ranks have arrived
+        std::vector<Transfer> transfers;  // by rank
+        std::vector<at::Tensor> inputs;   // by rank: copies
+        std::vector<std::size_t> hashes;
         int missing = 0;
-        int unread = 0;  // number of ranks that have not yet waited for the result
+        int unread = 0;     // number of ranks that have not yet waited for the result
+        at::Tensor result;  // defined once all ranks have arrived
+        at::Tensor before;  // result of the last collective of this site and size, if any
+    };
+    struct Message {
+        Transfer sent;
+        at::Tensor input;  // a copy
+        std::size_t hash;
+        at::Tensor before;  // the message before on this link, if any
+    };
+    struct Link {
+        Ticket sent = 0, received = 0;  // number of messages
+        std::map<Ticket, Message> messages;
+        at::Tensor last;  // the last message
     };
 
     const int size_;
+    const std::string name_;
     std::mutex mutex_;
     std::condition_variable changed_;
-    std::map<std::tuple<int, int, Site>, std::deque<at::Tensor>> messages_;  // from, to, site
+    std::map<std::tuple<int, int, Site>, Link> links_;  // by sender, receiver and site
     // by ticket; all ranks get the same ticket for the same collective
-    std::map<Communicator::Ticket, Collective> collectives_;
-    std::vector<Communicator::Ticket> issued_;  // next ticket of each rank
-    std::vector<bool> left_;                    // by rank: true if it has left the group
+    std::map<Ticket, Collective> collectives_;
+    std::vector<Ticket> issued_;  // next ticket of each rank
+    std::vector<bool> left_;      // by rank: true if it has left the group
+    Baton* baton_ = nullptr;      // null: the threads run at once
+    std::vector<int> ranks_;      // with a baton: each rank's number in the fabric
+    bool rendezvous_ = false;     // true: a send waits until its receive is issued
+    std::vector<Plant> plants_;
+    std::map<std::pair<Site, std::int64_t>, at::Tensor> last_;  // results by site and size
 };
 
 // The communicator of one rank. Its destruction makes the rank leave the group; a rank that then
@@ -53,13 +94,26 @@ class LocalCommunicator final : public Communicator {
     void wait(Ticket ticket) override;
 
   private:
-    void await_message(const Transfer& receive);
-    void await_ranks(Ticket ticket);
+    using Lock = std::unique_lock<std::mutex>;
+    struct Receipt {
+        Transfer transfer;
+        Ticket number;  // of the message on its link
+    };
+
+    Ticket issue_collective(const Transfer& transfer);
+    void send(const Transfer& transfer, Lock& lock);
+    void await_message(const Receipt& receipt, Lock& lock);
+    void await_ranks(Ticket ticket, Lock& lock);
+    void block(Lock& lock, const Transfer& transfer, const std::function<bool()>& is_ready);
+    void check_untouched(const Transfer& transfer, std::size_t hash) const;
+    at::Tensor with_bugs(const Transfer& transfer, const at::TensorList& inputs,
+                         const at::Tensor& right, const at::Tensor& before) const;
+    [[noreturn]] void fail(const std::string& what) const;
 
     LocalGroup& group_;
     int rank_;
-    Ticket receives_ = -1;                  // the next receive's ticket; they count down
-    std::map<Ticket, Transfer> receiving_;  // by ticket
+    Ticket receives_ = -1;                // the next receive's ticket; they count down
+    std::map<Ticket, Receipt> receipts_;  // by ticket
 };
 
 }  // namespace roll::train

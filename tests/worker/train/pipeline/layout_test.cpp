@@ -12,7 +12,7 @@ namespace {
 
 TEST(Layout, EveryLayoutTrainsAsOneRankDoes) {
     for (const bool tied : {false, true}) {
-        const spec::ModelConfig config = model(tied);
+        const spec::ModelConfig config = world_model(tied);
         const Named reference = train_alone(config);
         for (const int dp : {1, 2}) {
             for (const int pp : {1, 2, 4}) {
@@ -33,7 +33,7 @@ TEST(Layout, EveryLayoutTrainsAsOneRankDoes) {
 // The first and the last stage are on the same rank, and so is a tied embedding.
 TEST(Layout, StagesPlacedAsVTrainAsOneRankDoes) {
     for (const bool tied : {false, true}) {
-        const spec::ModelConfig config = model(tied);
+        const spec::ModelConfig config = world_model(tied);
         const Named reference = train_alone(config);
         for (const int dp : {1, 2}) {
             for (const int pp : {1, 2, 4}) {
@@ -91,7 +91,7 @@ TEST(Layout, SequenceParallelRanksTrainAsOneRankDoes) {
 
 // SmolLM2's heads
 TEST(Layout, NineHeadsInThreeGroupsTrainOnThreeRanks) {
-    spec::ModelConfig config = model(true);
+    spec::ModelConfig config = world_model(true);
     config.heads = 9;
     config.kv_heads = 3;
     config.intermediate = 39;

@@ -8,15 +8,14 @@ namespace roll::train {
 namespace {
 
 void expect_numbers_of_one_rank(bool tied, int dp) {
-    const spec::ModelConfig config = model(tied);
+    const spec::ModelConfig config = world_model(tied);
     const int microbatches = dp == 3 ? 12 : 8, m = microbatches / dp;
     const Named reference = train_alone(config, microbatches);
     for (const int zero : {1, 2}) {
         const Cell cell{.dp = dp, .zero = zero};
-        const double errors[] = {
-            worst(train(config, plan::gpipe(1, 1, m), cell), reference),
-            worst(train(config, plan::zero_bubble_h1(2, m), cell), reference),
-            worst(train(config, plan::interleaved(2, 2, m).value(), cell), reference)};
+        const double errors[] = {worst(train(config, plan::gpipe(1, 1, m), cell), reference),
+                                 worst(train(config, plan::zero_bubble_h1(2, m), cell), reference),
+                                 worst(train(config, plan::interleaved(2, 2, m), cell), reference)};
         std::printf("tied %d zero %d dp %d: pp 1 %.1e pp 2 %.1e vpp 2 %.1e\n", tied, zero, dp,
                     errors[0], errors[1], errors[2]);
     }
@@ -56,9 +55,9 @@ TEST(Zero, FrozenParametersAndEveryTypeTrainAsWithReplicatedState) {
     for (const auto& [dtype, limit] : types) {
         const plan::PipelineSchedule schedule = plan::one_forward_one_backward(2, 2);
         Cell cell{.dp = 3, .dtype = dtype, .clip = 0, .freeze = {"*layers.1.*", "*norm*"}};
-        const Named reference = train(model(true), schedule, cell);
+        const Named reference = train(world_model(true), schedule, cell);
         for (cell.zero = 1; cell.zero <= 2; ++cell.zero) {
-            const Named shared = train(model(true), schedule, cell);
+            const Named shared = train(world_model(true), schedule, cell);
             ASSERT_EQ(shared.size(), reference.size());
             for (const auto& [name, tensor] : reference) {
                 const bool is_equal = cell.zero == 1 && !name.ends_with("grad_norm");

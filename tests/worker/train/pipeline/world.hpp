@@ -1,0 +1,61 @@
+// Trains the tiny model on dp * pp * tp ranks of an in-process fabric, and compares runs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tests/worker/train/expect.hpp"
+#include "tests/worker/train/tiny_model.hpp"
+#include "worker/train/comm/local_fabric.hpp"
+
+namespace roll::train {
+
+// Usual number of micro-batches of a step over all replicas; schedules have this number divided by
+// dp.
+inline constexpr int kMicrobatches = 8;
+
+// The gradient norm exceeds this limit in every step.
+inline constexpr double kClip = 0.3;
+
+struct World {
+    spec::ModelConfig config;
+    plan::PipelineSchedule schedule;
+    int dp = 1, tp = 1;
+    LocalOptions fabric = {};
+    int steps = 3;
+    bool sequence = false;  // sequence parallelism over the tensor-parallel ranks
+    int zero = 0;
+    at::ScalarType dtype = at::kDouble;
+    double clip = kClip;  // 0: no clipping
+    std::vector<std::string> freeze = {};
+};
+
+// Returns a model whose layers divide into 4 stages of 2 chunks.
+inline spec::ModelConfig world_model(bool tied) {
+    spec::ModelConfig config = tiny_model(tied);
+    config.layers = 8;
+    return config;
+}
+
+// Returns a model whose heads and intermediate size 4 divides, but not its vocabulary. Tied models
+// also have the features of gemma.
+inline spec::ModelConfig split_model(bool tied) {
+    spec::ModelConfig config = tiny_model(tied);
+    config.heads = 8;
+    config.kv_heads = 4;
+    config.qkv_bias = config.out_bias = config.qk_norm = true;
+    if (!tied) return config;
+    config.post_norms = config.norm_adds_one = true;
+    config.embedding_scale = 4;
+    config.logit_soft_cap = 5;
+    config.activation = spec::Activation::GeluTanh;
+    return config;
+}
+
+// Trains and returns, by name, the loss, gradient norm, clip factor and zeros of every step, all
+// gradients, weights and moments after it, and then the loss of other data. Clipping acts in every
+// step unless it is off. Expects replicas and both copies of a tied embedding to be bitwise equal.
+// Rethrows the first exception of a rank.
+Named train(const World& world);
+
+}  // namespace roll::train

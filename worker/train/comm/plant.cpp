@@ -1,0 +1,45 @@
+#include "worker/train/comm/plant.hpp"
+
+#include <ATen/ATen.h>
+
+namespace roll::train {
+namespace {
+
+// Returns this rank's input in the place that it has in the right result, among zeros.
+at::Tensor own(const Transfer& transfer, const at::TensorList& inputs, int rank,
+               const at::Tensor& right) {
+    if (!transfer.is_collective()) return at::zeros_like(right);
+    const at::Tensor& input = inputs[static_cast<std::size_t>(rank)];
+    if (transfer.kind != Transfer::Kind::AllGather) return input;
+    const at::Tensor all = at::zeros_like(right);
+    all.view(-1).narrow(0, rank * input.numel(), input.numel()).copy_(input.view(-1));
+    return all;
+}
+
+at::Tensor half_sum(const at::TensorList& inputs, int rank) {
+    const auto half = static_cast<int>(inputs.size() / 2);
+    at::Tensor sum = at::zeros_like(inputs[0]);
+    for (int other = 0; other < static_cast<int>(inputs.size()); ++other)
+        if ((other < half) == (rank < half)) sum.add_(inputs[static_cast<std::size_t>(other)]);
+    return sum;
+}
+
+}  // namespace
+
+bool Plant::hits(const std::string& group_name, const Tag& tag) const {
+    return tag.site == site && (layer < 0 || tag.layer == layer) && group_name.starts_with(group);
+}
+
+at::Tensor planted(Plant::Kind kind, const Transfer& transfer, const at::TensorList& inputs,
+                   int rank, const at::Tensor& right, const at::Tensor& before) {
+    switch (kind) {
+        case Plant::Kind::Drop: return own(transfer, inputs, rank, right);
+        case Plant::Kind::Double: return right * 2;
+        case Plant::Kind::Average: return right / static_cast<double>(inputs.size());
+        case Plant::Kind::Regroup: return half_sum(inputs, rank);
+        case Plant::Kind::Delay: return before.defined() ? before : at::zeros_like(right);
+    }
+    return right;
+}
+
+}  // namespace roll::train
