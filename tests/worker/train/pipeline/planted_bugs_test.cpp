@@ -1,0 +1,118 @@
+// Tests that the comparison of layouts finds bugs in the communication of a step. Each bug is
+// planted by the in-process fabric; the trainer is unchanged. For each bug, prints the first cell,
+// quantity and tensor that differ from one rank. The same cells are right without the bug.
+#include <optional>
+
+#include <ATen/ATen.h>
+#include <gtest/gtest-spi.h>
+
+#include "tests/worker/train/pipeline/world.hpp"
+
+namespace roll::train {
+namespace {
+
+constexpr double kLimit = 1e-10;
+
+struct Cell {
+    const char* name;
+    World world;
+};
+
+struct Bug {
+    const char* name;
+    Plant plant;
+};
+
+// Cells that use every axis. All are small, so that each bug costs milliseconds.
+std::vector<Cell> cells() {
+    const int m = kMicrobatches;
+    const auto cell = [](const char* name, bool tied, plan::PipelineSchedule schedule, int dp,
+                         int tp) {
+        return Cell{name, {split_model(tied), std::move(schedule), dp, tp, {.seed = 1}, 1}};
+    };
+    return {cell("dp 2", false, plan::gpipe(1, 1, m / 2), 2, 1),
+            cell("pp 2, tied", true, plan::zero_bubble_h1(2, m), 1, 1),
+            cell("tp 2", false, plan::gpipe(1, 1, m), 1, 2),
+            cell("tp 4, tied", true, plan::gpipe(1, 1, m), 1, 4),
+            cell("dp 2, pp 2, tp 2, tied", true, plan::one_forward_one_backward(2, m / 2), 2, 2)};
+}
+
+std::vector<Bug> bugs() {
+    using enum Plant::Kind;
+    return {{"gradients averaged over dp", {Average, Site::Bucket}},
+            {"one bucket's sum over dp counted twice", {Double, Site::Bucket, 1}},
+            {"the last bucket is not summed over dp", {Drop, Site::Bucket, 0}},
+            {"token count not summed over dp", {Drop, Site::TokenCount}},
+            {"loss averaged over dp", {Average, Site::LossSum, -1, "dp"}},
+            {"loss of the last stage not told to the others", {Drop, Site::LossSum, -1, "pp"}},
+            {"q/k norm gradients not summed over tp", {Drop, Site::PartialGrads}},
+            {"tied gradients not summed", {Drop, Site::TiedGrad}},
+            {"tied gradient counted twice", {Double, Site::TiedGrad}},
+            {"norm's sum over tp dropped", {Drop, Site::GradNorm, -1, "tp"}},
+            {"norm's sum over stages dropped", {Drop, Site::GradNorm, -1, "pp"}},
+            {"vocabulary-parallel loss not gathered", {Drop, Site::Loss}},
+            {"embedding not summed", {Drop, Site::Embedding}},
+            {"head input's gradient not summed", {Drop, Site::HeadInput}},
+            {"column input's gradient not summed", {Drop, Site::ColumnInput}},
+            {"row output not summed", {Drop, Site::RowOutput}},
+            {"row output of layer 1 summed over half of the ranks", {Regroup, Site::RowOutput, 1}},
+            {"row output counted twice in layer 0", {Double, Site::RowOutput, 0}},
+            {"gradient from the next stage one micro-batch late", {Delay, Site::Gradient}},
+            {"activation from the stage before one micro-batch late", {Delay, Site::Activation}},
+            {"evaluation not summed over dp", {Drop, Site::Evaluation, -1, "dp"}}};
+}
+
+// Trains the cell. Copies that differ between ranks do not fail the test.
+Named train_quietly(const World& world) {
+    ::testing::TestPartResultArray results;
+    const ::testing::ScopedFakeTestPartResultReporter reporter(
+        ::testing::ScopedFakeTestPartResultReporter::INTERCEPT_ALL_THREADS, &results);
+    return train(world);
+}
+
+// Returns the first quantity that differs, in the order in which a step computes them; nullopt if
+// none differs.
+std::optional<std::string> first_difference(const Named& seen, const Named& reference) {
+    const auto rank = [](const std::string& name) {
+        int place = 0;
+        for (const char* part : {"loss", "grad.", "grad_zeros", "grad_norm", "clip_factor",
+                                 "weight.", "average.", "square.", "valid."}) {
+            if (name.starts_with("0." + std::string(part)) || name.starts_with(part)) return place;
+            ++place;
+        }
+        return place;
+    };
+    std::optional<std::string> first;
+    for (const auto& [name, tensor] : reference) {
+        const bool is_equal = error(seen.at(name), tensor) <= kLimit;
+        if (!is_equal && (!first || rank(name) < rank(*first))) first = name;
+    }
+    return first;
+}
+
+TEST(PlantedBugs, EachIsFoundAndTheCellsAreRightWithoutThem) {
+    std::map<bool, Named> alone;
+    for (const bool tied : {false, true})
+        alone[tied] = train({.config = split_model(tied),
+                             .schedule = plan::gpipe(1, 1, kMicrobatches),
+                             .steps = 1});
+    for (const Cell& cell : cells())
+        EXPECT_EQ(first_difference(train(cell.world), alone[cell.world.config.tied]), std::nullopt)
+            << cell.name;
+    for (const Bug& bug : bugs()) {
+        std::string found;
+        for (Cell cell : cells()) {
+            cell.world.fabric.plants = {bug.plant};
+            const auto differs =
+                first_difference(train_quietly(cell.world), alone[cell.world.config.tied]);
+            if (!differs) continue;
+            found = std::string(cell.name) + ": " + *differs;
+            break;
+        }
+        EXPECT_NE(found, "") << bug.name;
+        std::printf("%s: %s\n", bug.name, found.c_str());
+    }
+}
+
+}  // namespace
+}  // namespace roll::train
