@@ -42,21 +42,54 @@ def last_line(text):
     return lines[-1] if lines else 'no message'
 
 
+class Programs:
+    """The programs that run now, each with a process group of its own. A signal ends them with this program."""
+
+    running, starting, signal = [], False, 0
+
+    @classmethod
+    def stop(cls, number, _frame):
+        """Handles a signal. Waits until a program that is being started is in the list."""
+        cls.signal = number
+        if not cls.starting:
+            sys.exit(128 + number)
+
+    @classmethod
+    def start(cls, command, **options):
+        cls.starting = True
+        try:
+            process = subprocess.Popen(command, start_new_session=True, **options)
+            cls.running.append(process)
+        finally:
+            cls.starting = False
+        if cls.signal:
+            sys.exit(128 + cls.signal)
+        return process
+
+    @classmethod
+    def end(cls, process):
+        """Kills the program and its group unless it has ended, and waits for its end."""
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        if process in cls.running:
+            cls.running.remove(process)
+
+
 def run(command, deadline, env=None, stdin=subprocess.DEVNULL):
-    """Returns the ended process with its output. Kills its whole process group at the deadline, or if interrupted."""
+    """Returns the ended process with its output. Kills its whole process group at the deadline."""
     left = deadline - time.monotonic()
     if left <= 0:
         raise Late
-    with subprocess.Popen(list(map(str, command)), stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          text=True, errors='replace', env=env, start_new_session=True) as process:
+    process = Programs.start(list(map(str, command)), stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                             text=True, errors='replace', env=env)
+    with process:
         try:
             out, err = process.communicate(timeout=left)
-        except BaseException as error:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-            if isinstance(error, subprocess.TimeoutExpired):
-                raise Late from None
-            raise
+        except subprocess.TimeoutExpired:
+            raise Late from None
+        finally:
+            Programs.end(process)
     return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 

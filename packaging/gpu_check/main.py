@@ -18,7 +18,7 @@ import machine
 import report
 import steps
 from machine import Late, Refused
-from ranks import Failed, Rank
+from ranks import Failed
 
 SCHEMA = 'roll.gpu_check/1'
 # Name, function, time limit in seconds of a run of 8 minutes.
@@ -145,7 +145,8 @@ def main():
     began = time.monotonic()
     end = began + args.minutes * 60
     bundle = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, machine.Programs.stop)
     os.makedirs(args.out, exist_ok=True)
     try:
         torch = machine.find_torch(began + 120)
@@ -177,8 +178,8 @@ def main():
         print(report.end(whole), flush=True)
         return 0 if whole['passed'] else 1
     finally:
-        for rank in list(Rank.running):  # this program was interrupted
-            rank.kill()
+        for process in list(machine.Programs.running):  # this program was interrupted
+            machine.Programs.end(process)
         if not args.keep:
             shutil.rmtree(scratch, ignore_errors=True)
 

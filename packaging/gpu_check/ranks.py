@@ -5,7 +5,7 @@ import subprocess
 import threading
 import time
 
-from machine import Late, last_line
+from machine import Late, Programs, last_line
 
 # Fields of metrics.jsonl that two runs of the same job do not share.
 TIMES = ('tokens_per_second', 'tokens_per_second_per_rank', 'tflops', 'mfu', 'mfu_full', 'peak_tflops',
@@ -36,8 +36,6 @@ def tiny_document(corpus, steps, on_gpu, **train):
 class Rank:
     """One rank of one launch."""
 
-    running = []
-
     def __init__(self, program, env, document, output, attempt=1, checkpoints=()):
         self.output = output
         logs = os.path.join(output, 'logs', f'attempt-{attempt}')
@@ -55,13 +53,12 @@ class Rank:
         up, down = os.pipe()
         with open(self.log_path, 'wb') as out:
             # The rank reports on descriptor 3.
-            self.process = subprocess.Popen(
+            self.process = Programs.start(
                 ['/bin/sh', '-c', f'exec "$0" "$@" 3>&{down}', program, '--launch', path, '--rank', '0'],
-                stdin=subprocess.PIPE, stdout=out, stderr=out, pass_fds=[down], env=env, start_new_session=True)
+                stdin=subprocess.PIPE, stdout=out, stderr=out, pass_fds=[down], env=env)
         os.close(down)
         self.listener = threading.Thread(target=self._listen, args=(up,), daemon=True)
         self.listener.start()
-        Rank.running.append(self)
 
     def _listen(self, descriptor):
         with os.fdopen(descriptor, encoding='utf-8') as lines:
@@ -84,11 +81,7 @@ class Rank:
             pass
 
     def kill(self):
-        if self in Rank.running:
-            Rank.running.remove(self)
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
+        Programs.end(self.process)
         self.listener.join(10)
         try:
             self.process.stdin.close()
