@@ -313,11 +313,12 @@ std::string memory_table(const OrderedJson& stages) {
     for (std::size_t i = 0; i < stages.size(); ++i) {
         const OrderedJson& bytes = stages[i];
         const auto of = [&](const char* name) { return bytes[name].get<std::int64_t>(); };
-        const std::int64_t other = of("workspace") + of("checkpoint_snapshot") + of("program");
+        const std::int64_t optimizer = of("main_weights") + of("optimizer_moments");
+        const std::int64_t other =
+            of("total") - of("weights") - of("gradients") - optimizer - of("activations");
         text += table_row(
             ("stage " + std::to_string(i)).c_str(),
-            {bytes_text(bytes["weights"]), bytes_text(bytes["gradients"]),
-             bytes_text(of("main_weights") + of("optimizer_moments")),
+            {bytes_text(bytes["weights"]), bytes_text(bytes["gradients"]), bytes_text(optimizer),
              bytes_text(bytes["activations"]), bytes_text(other), bytes_text(bytes["total"])});
     }
     return text;
