@@ -431,14 +431,19 @@ void read_normalize(const Config& config, bool megatron) {
         config.set_default("calculate_per_token_loss", "train.normalize", normalize);
 }
 
-// Asks for as many slots as one replica has ranks; --slots, --gpus and --nodes give other sizes.
-void set_resources(const Config& config) {
+// Reads the sizes of a replica. Asks for as many slots as a replica has ranks; --slots, --gpus and
+// --nodes give other sizes.
+void read_layout(const Config& config) {
     std::int64_t ranks = 1;
     for (const char* key :
          {"tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size"}) {
         const double size = config.number(key).value_or(1);
         if (size >= 1 && size <= 4096) ranks *= static_cast<std::int64_t>(size);
     }
+    // As in Megatron, sequence parallelism is off without tensor parallelism.
+    if (config.flag("sequence_parallel") &&
+        config.number("tensor_model_parallel_size").value_or(1) > 1)
+        config.set("parallel.sequence", true);
     config.set("resources.nodes", 1);
     config.set("resources.slots_per_node", std::min<std::int64_t>(ranks, 4096));
 }
@@ -473,7 +478,7 @@ void apply_rules(const Json& keys, const std::string& directory, bool megatron, 
     read_validation(config, steps);
     read_reports(config);
     read_normalize(config, megatron);
-    set_resources(config);
+    read_layout(config);
 }
 
 }  // namespace roll::cli

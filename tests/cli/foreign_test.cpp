@@ -140,6 +140,8 @@ const std::map<std::string, const char*>& changes() {
         {"tensor_model_parallel_size", "2"},
         {"pipeline_model_parallel_size", "2"},
         {"virtual_pipeline_model_parallel_size", "2"},
+        {"account_for_embedding_in_pipeline_split", "true"},
+        {"account_for_loss_in_pipeline_split", "true"},
         {"context_parallel_size", "2"},
         {"expert_model_parallel_size", "2"},
         {"calculate_per_token_loss", "true"},
@@ -149,7 +151,7 @@ const std::map<std::string, const char*>& changes() {
 
 // Keys that count only together with another key, or that are refused unless they have one value.
 const std::set<std::string> kTestedBelow{"eval_steps", "num_train_epochs", "finetuning_type",
-                                         "template", "mask_history"};
+                                         "template",   "mask_history",     "sequence_parallel"};
 
 TEST_F(ForeignFile, EachHonouredKeyChangesTheJobFile) {
     const Json unchanged = job(config());
@@ -207,6 +209,14 @@ TEST_F(ForeignFile, EachProblemIsNamed) {
         EXPECT_NE(problems(changed).find(message), std::string::npos)
             << key << ": " << problems(changed);
     }
+}
+
+TEST_F(ForeignFile, SequenceParallelismNeedsTensorParallelism) {
+    Json changed = config();
+    changed["sequence_parallel"] = true;
+    EXPECT_FALSE(job(changed).contains("parallel"));
+    changed["tensor_model_parallel_size"] = 2;
+    EXPECT_EQ(job(changed)["parallel"]["sequence"], true);
 }
 
 TEST_F(ForeignFile, ChatTemplatesAreRefused) {
