@@ -7,7 +7,8 @@ namespace roll {
 
 // Outcome of an attempt.
 //
-// Infra: a lost worker, a signal that Roll did not send, or a full disk. App: the program failed.
+// Infra: a lost worker or a signal that Roll did not send. App: the program failed, or the output
+// cannot be written.
 // Invalid: the input can never work. Yielded: stopped at a step boundary after a checkpoint, to be
 // continued. Stopped: ended on request.
 enum class Outcome { Done, App, Infra, Invalid, Yielded, Stopped };

@@ -27,9 +27,9 @@ struct OnLog {
     friend bool operator==(const OnLog&, const OnLog&) = default;
 };
 
-// Maximum number of retries per class of failure. `infra`: a lost worker, a killed rank, a full
-// disk; `app`: the program's own failure; `timeout`: the time limit; `preempted`: a job of higher
-// priority. An invalid input is never retried.
+// Maximum number of retries per class of failure. `infra`: a lost worker, a killed rank; `app`: the
+// program's own failure; `timeout`: the time limit; `preempted`: a job of higher priority. An
+// invalid input, and an output that cannot be written, are never retried.
 struct Retry {
     int infra = 10;
     int app = 1;

@@ -164,11 +164,11 @@ class BadInput(RollTest):
             self.skipTest('this machine lets nobody mount a tmpfs: ' + done.stderr.strip())
         self.addCleanup(subprocess.run, ['umount', '--lazy', disk])
         path = self.train_job(steps=400, export='none', output=os.path.join(disk, 'out'),
-                              retry={'infra': 0, 'app': 0},
                               checkpoint={'every': 20, 'keep': 50, 'wait_for_space': '2s'})
         job = self.submit(path)
         ended = self.fails(job, r'(?i)(disk full|no space)')
         self.assertEqual(ended['exit_code'], 4)
+        self.assertEqual(ended['attempt'], 1, 'a full output is the job\'s own fault: no retry')
         kept = self.show(job)['checkpoints']
         self.assertTrue(kept, 'no good checkpoint was kept')
         for checkpoint in kept:

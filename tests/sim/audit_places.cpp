@@ -124,4 +124,12 @@ bool Auditor::trains_on(WorkerId worker) const {
     });
 }
 
+// Returns whether the job's last attempt could not write its output, which is never retried.
+bool Auditor::output_refused(const Job& j) {
+    const core::AttemptEnded& end = j.last_end.value();
+    return end.outcome == Outcome::App && end.exit_code == core::kExitRefused &&
+           j.spec.kind != spec::JobKind::Command &&
+           !meaning(j, end.outcome, end.exit_code, j.matched);
+}
+
 }  // namespace roll::sim

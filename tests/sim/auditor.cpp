@@ -121,7 +121,7 @@ void Auditor::on(const core::JobRequeued& e) {
     if (!e.avoid.empty()) j.avoid.insert(e.avoid);
     const Outcome outcome = j.last_end.value().outcome;
     const spec::Retry& retry = j.spec.retry;
-    ROLL_CHECK(outcome != Outcome::Done && outcome != Outcome::Invalid);
+    ROLL_CHECK(outcome != Outcome::Done && outcome != Outcome::Invalid && !output_refused(j));
     ROLL_CHECK(j.infra <= retry.infra && j.app <= retry.app && j.timeouts <= retry.timeout);
     ROLL_CHECK(retry.no_progress == 0 || j.stalled < retry.no_progress);
     ROLL_CHECK(e.infra_failures == j.infra && e.app_failures == j.app);
@@ -160,7 +160,7 @@ void Auditor::on(const core::JobEnded& e) {
         meaning(j, outcome, j.last_end->exit_code, j.matched) == spec::OnExit::Stop;
     const bool stalled = retry.no_progress > 0 && j.stalled >= retry.no_progress;
     ROLL_CHECK(outcome == Outcome::Invalid || j.app > retry.app || j.infra > retry.infra ||
-               final_code || stalled || (stopped && j.time_was_up));
+               final_code || output_refused(j) || stalled || (stopped && j.time_was_up));
 }
 
 void Auditor::on(const core::AttemptPlaced& e) {

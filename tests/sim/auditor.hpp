@@ -198,6 +198,7 @@ class Auditor {
     void note_used(const Run& run);
     bool goes_back(const Worker& worker) const;
     bool takes_work(const Worker& worker) const;
+    static bool output_refused(const Job& job);
     static std::optional<spec::OnExit> meaning(const Job& job, core::Outcome outcome, int exit_code,
                                                const std::set<int>& matched);
     bool has_time(const Worker& worker, const spec::Resources& wanted, Time now) const;

@@ -33,6 +33,12 @@ std::string node_to_avoid(const Job& job, Outcome outcome) {
     return again || code == kExitUnfit || code == kExitUnhealthy ? node : "";
 }
 
+// Returns whether the job's output could not be written: disk full, quota, read-only, permission.
+// Another attempt would meet the same output. The status of a command is the command's own.
+bool is_output_refused(const Job& job) {
+    return job.attempt->exit_code == kExitRefused && job.spec.kind != spec::JobKind::Command;
+}
+
 Class class_of(const Job& job, Outcome outcome, Time now) {
     const bool stopped = outcome == Outcome::Stopped || outcome == Outcome::Yielded;
     if (stopped && job.attempt->preempted) return Class::Preempted;
@@ -44,7 +50,7 @@ Class class_of(const Job& job, Outcome outcome, Time now) {
         case Outcome::Yielded: return Class::Yielded;
         case Outcome::Stopped:  // replaced by another attempt, or the worker was lost
         case Outcome::Infra: return Class::Infra;
-        case Outcome::App: return Class::App;
+        case Outcome::App: return is_output_refused(job) ? Class::Final : Class::App;
         case Outcome::Done:
         case Outcome::Invalid: return Class::Final;
     }

@@ -87,6 +87,26 @@ TEST_F(Classes, ExitCodesHaveMeanings) {
     EXPECT_EQ(desk.job(again).phase, JobPhase::Failed);
 }
 
+TEST_F(Classes, AnOutputThatCannotBeWrittenIsNotRetried) {
+    spec.retry = {.infra = 5, .app = 5};
+    spec.kind = spec::JobKind::Train;
+    const JobId once = desk.submit(spec);
+    fail(once, Outcome::App, kExitRefused);
+    EXPECT_EQ(desk.job(once).phase, JobPhase::Failed);
+    EXPECT_EQ(desk.job(once).reason, "it broke");
+    EXPECT_TRUE(desk.state.machines.empty());
+    spec.retry.on_exit = {{kExitRefused, {spec::OnExit::Retry, ""}}};
+    const JobId asked = desk.submit(spec);
+    fail(asked, Outcome::App, kExitRefused);
+    EXPECT_EQ(desk.job(asked).infra_failures, 1);
+    desk.exit(asked, Outcome::Done);
+    spec.retry.on_exit.clear();
+    spec.kind = spec::JobKind::Command;
+    const JobId command = desk.submit(spec);
+    fail(command, Outcome::App, kExitRefused);
+    EXPECT_EQ(desk.job(command).app_failures, 1) << "the status is the command's own";
+}
+
 TEST_F(Classes, AnExitCodeCanShunTheNode) {
     desk.join("other", 2);
     spec.retry.on_exit = {{41, {spec::OnExit::AvoidNode, "shunned"}}};

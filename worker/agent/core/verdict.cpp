@@ -26,7 +26,7 @@ std::string failed_outcome(const ExitStatus& exit, bool command) {
     if (exit.signaled) return "infra";
     if (exit.number == protocol::kExitInvalid || exit.number == protocol::kExitDiverged)
         return "invalid";
-    if (exit.number == protocol::kExitRefused) return "infra";
+    if (exit.number == protocol::kExitUnfit) return "infra";
     return "app";
 }
 

@@ -108,7 +108,6 @@ class Guard {
     std::vector<pid_t> programs_{};  // process id of each program; 0 for one that has ended
     std::vector<std::unique_ptr<LogPipe>> pipes_{};
     pid_t group_ = 0;
-    std::string output_{};     // path of the job's output directory
     bool started_ = false;     // true once the programs are started, which is after all checks
     std::size_t checked_ = 0;  // number of checks that have passed
     pid_t check_ = 0;          // process id of the running check
@@ -260,29 +259,18 @@ void Guard::advance(const GuardPlan& plan) {
     passed_.clear();
 }
 
-// Returns the outcome of an attempt whose output could not be written: "app", the job's own fault
-// (permission, read-only, quota), or "infra" if the volume is full.
-const char* outcome_of_refusal(std::filesystem::path output) {
-    constexpr std::uintmax_t kFullBytes = 1 << 20;
-    std::error_code error;
-    while (!std::filesystem::exists(output, error) && output.has_relative_path())
-        output = output.parent_path();
-    const auto space = std::filesystem::space(output, error);
-    return !error && space.capacity > 0 && space.available < kFullBytes ? "infra" : "app";
-}
-
+// An output that cannot be written (full, read-only, quota, permission) is the job's own fault.
 void Guard::fail_preparing(const Error& error) {
     Verdict verdict{"invalid", protocol::kExitInvalid, error.message};
     if (error.code == ErrorCode::Unavailable) verdict = {"infra", 1, error.message};
-    if (error.code == ErrorCode::Refused)
-        verdict = {outcome_of_refusal(output_), protocol::kExitRefused, error.message};
+    if (error.code == ErrorCode::Refused) verdict = {"app", protocol::kExitRefused, error.message};
     talk_.say("failed " + encode(verdict));
     killing_ = true;
 }
 
-// Fails the attempt. The outcome is "infra", which is retried, for errors of Roll's own programs
-// and full disks, because such an error may not recur on another node or at a later time. Other
-// errors always recur.
+// Fails the attempt. The outcome is "infra", which is retried, for errors of Roll's own programs,
+// because such an error may not recur on another node or at a later time. Other errors always
+// recur.
 void Guard::fail_with(const Error& error, bool own_programs) {
     if (error.code == ErrorCode::Refused) return fail_preparing(error);
     Verdict verdict{"infra", 1, error.message};
@@ -393,7 +381,6 @@ bool Guard::programs_ended() const {
 
 void Guard::run(const GuardPlan& plan) {
     log_bytes_max_ = plan.log_bytes_max;
-    if (!plan.directories.empty()) output_ = plan.directories.front();
     if (const auto prepared = prepare(plan); !prepared)
         fail_preparing(prepared.error());
     else

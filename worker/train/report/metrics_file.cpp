@@ -22,7 +22,9 @@ MetricsFile::MetricsFile(const std::filesystem::path& path, std::string_view con
     need(make_directories(path.parent_path()));
     need(write_file_atomically(path, content));
     file_ = io::Descriptor(::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
-    if (!file_) throw RankFailure(1, "cannot open " + path.string());
+    if (!file_)
+        throw RankFailure(protocol::kExitRefused, "cannot open " + path.string() + ": " +
+                                                      std::generic_category().message(errno));
 }
 
 void MetricsFile::append(std::string_view bytes) {
@@ -32,9 +34,10 @@ void MetricsFile::append(std::string_view bytes) {
     const int number = errno;
     if (n > 0) waiting_.erase(0, static_cast<std::size_t>(n));
     const bool full = number == ENOSPC || number == EDQUOT;
+    const bool refused = full || number == EROFS || number == EACCES;
     if (waiting_.empty() || (full && waiting_.size() < kWaitingMax)) return;
     throw RankFailure(
-        full ? protocol::kExitRefused : 1,
+        refused ? protocol::kExitRefused : 1,
         "cannot write " + path_.string() + ": " + std::generic_category().message(number));
 }
 

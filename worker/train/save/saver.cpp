@@ -138,8 +138,8 @@ void Saver::need_saved() const {
         "the last checkpoint could not be written: " + put_off_ +
             (newest < 0 ? "; there is no earlier checkpoint"
                         : "; the newest saved checkpoint is of step " + std::to_string(newest)) +
-            "; free some disk space; the next attempt continues from the newest saved checkpoint, "
-            "or from the start if no checkpoint is saved");
+            (newest < 0 ? "; free some disk space, then submit the job again"
+                        : "; free some disk space, then continue from it with rollctl resume"));
 }
 
 bool Saver::knows(std::int64_t step) const {

@@ -8,7 +8,7 @@ import tempfile
 import unittest
 
 RANK = os.path.abspath(sys.argv.pop(1))
-INFRA = 4
+UNFIT = 77
 
 
 class RankCudaTest(unittest.TestCase):
@@ -41,7 +41,7 @@ class RankCudaTest(unittest.TestCase):
     def test_without_a_gpu_it_says_so(self):
         with tempfile.TemporaryDirectory(prefix='roll-cuda-') as top:
             run, reports = self.run_rank(top, [0])
-        self.assertEqual(run.returncode, INFRA, run.stderr)
+        self.assertEqual(run.returncode, UNFIT, run.stderr)
         lines = run.stderr.splitlines()
         self.assertEqual(len(lines), 1, run.stderr)
         self.assertEqual(['error: ' + report['message'] for report in reports], lines)

@@ -7,7 +7,7 @@ namespace roll::train {
 
 Backend take_backend(const protocol::Launch& launch, int /*rank*/) {
     if (!launch.gpus.empty())
-        throw RankFailure(protocol::kExitRefused,
+        throw RankFailure(protocol::kExitUnfit,
                           "the job was given GPUs, but roll-rank computes only on CPUs; GPUs "
                           "need roll-rank-cuda");
     keep_freed_memory();

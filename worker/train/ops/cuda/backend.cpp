@@ -19,7 +19,7 @@ at::Device take_device(const protocol::Launch& launch, int rank) {
     if (found != cudaSuccess || count <= device) {
         const std::string why = found != cudaSuccess ? cudaGetErrorString(found)
                                                      : "this job sees " + std::to_string(count);
-        throw RankFailure(protocol::kExitRefused,
+        throw RankFailure(protocol::kExitUnfit,
                           "cannot use GPU " + std::to_string(device) + ": " + why +
                               "; run the job on a node that offers GPUs, or submit the job with "
                               "resources.slots_per_node");
