@@ -1,0 +1,147 @@
+// Tests the limits of templates and what Roll refuses. chat_oracle.py compares texts with
+// transformers.
+#include <gtest/gtest.h>
+
+#include "worker/chat/json_value.hpp"
+#include "worker/chat/model_template.hpp"
+
+namespace roll::chat {
+namespace {
+
+std::string rendered(const std::string& source, const Limits& limits = {}) {
+    const auto parsed = Template::parse(source);
+    if (!parsed) return "parse: " + parsed.error().message;
+    Arena arena(limits.memory);
+    const auto made = parsed->render({}, arena, 1'700'000'000, limits);
+    return made ? made->text : "run: " + made.error().message;
+}
+
+TEST(Template, UnknownPartsAreRefusedWithTheirLine) {
+    EXPECT_EQ(
+        rendered("a\n{% include 'x' %}"),
+        "parse: line 2: the tag \"include\" is not supported; Roll reads for, if, set, macro, "
+        "generation, break, continue and raw");
+    EXPECT_EQ(rendered("\n\n{{ 1 | pprint }}"), "run: line 3: the filter pprint is not supported");
+    EXPECT_EQ(rendered("{{ 'a'.zfill(3) }}"),
+              "run: line 1: the method zfill of a string is not supported");
+    EXPECT_EQ(rendered("{% if 1 is tall %}{% endif %}"),
+              "run: line 1: the test tall is not supported");
+    EXPECT_EQ(rendered("{% for x in y recursive %}{% endfor %}"),
+              "parse: line 1: a recursive loop is not supported");
+}
+
+TEST(Template, BrokenSyntaxIsRefusedWithItsLine) {
+    EXPECT_EQ(rendered("{% if 1 %}\na"), "parse: line 2: found no {% endif %} for this tag");
+    EXPECT_EQ(rendered("a\n{{ 1 + }}"), "parse: line 2: expected an expression, found }}");
+    EXPECT_EQ(rendered("{{ 1"), "parse: line 1: a tag {{ has no end }}");
+    EXPECT_EQ(rendered("{# a"), "parse: line 1: a comment has no end #}");
+    EXPECT_EQ(rendered("{{ 'a }}"), "parse: line 1: a string has no end");
+    EXPECT_EQ(rendered("{{ \xff }}"), "parse: line 1: the template is not UTF-8");
+    EXPECT_EQ(rendered("{{ " + std::string(500, '(') + " }}").substr(0, 14), "parse: line 1:");
+    EXPECT_EQ(rendered("{{ 1" + std::string(5000, '+') + "1 }}").substr(0, 14), "parse: line 1:");
+}
+
+// a loop in a loop in a loop takes 10^15 steps
+TEST(Template, AnEndlessTemplateIsRefused) {
+    const std::string loop = "{% for i in range(100000) %}", end = "{% endfor %}";
+    EXPECT_EQ(rendered("\n" + loop + loop + loop + end + end + end, {.steps = 100'000}),
+              "run: line 2: the template does not end within 100000 steps");
+    EXPECT_EQ(rendered("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}"),
+              "run: line 1: macros call each other over too many levels");
+    EXPECT_EQ(rendered("{{ range(100001) }}"), "run: line 1: range has over 100,000 items");
+}
+
+TEST(Template, LargeTextsAreRefused) {
+    EXPECT_EQ(rendered("{% for i in range(5) %}{{ 'abcd' * 1000000 }}{% endfor %}"),
+              "run: line 1: the template writes more than 16 MiB");
+    EXPECT_EQ(rendered("{{ 'a' * 99999999 }}"),
+              "run: line 1: a product of a text or a list is larger than 16 MiB");
+    EXPECT_EQ(rendered("{% set n = namespace(s='a') %}{% for i in range(60) %}"
+                       "{% set n.s = n.s + n.s %}{% endfor %}"),
+              "run: line 1: the template needs more than 256 MiB of memory for one conversation");
+    EXPECT_EQ(rendered("{% set n = namespace(l=[]) %}{% for i in range(900) %}"
+                       "{% set n.l = [n.l] %}{% endfor %}{{ n.l }}"),
+              "run: line 1: a value is nested over 200 levels");
+}
+
+// a list that holds the same list twice, 60 times over, is small and has 2^60 texts
+TEST(Template, AValueThatIsLargeOnceWrittenIsRefused) {
+    const std::string twice =
+        "{% set n = namespace(l=['a'], k=['a']) %}{% for i in range(60) %}"
+        "{% set n.l = [n.l, n.l] %}{% set n.k = [n.k, n.k] %}{% endfor %}";
+    EXPECT_EQ(rendered(twice + "{{ n.l | tojson }}"),
+              "run: line 1: a value makes more than 16 MiB of text");
+    EXPECT_EQ(rendered(twice + "{{ n.l }}"), "run: line 1: a value makes more than 16 MiB of text");
+    EXPECT_EQ(rendered(twice + "{{ n.l == n.k }}"),
+              "run: line 1: two values take over a million comparisons");
+}
+
+TEST(Template, TellsTheGivenTime) {
+    EXPECT_EQ(rendered("{{ strftime_now('%d %b %Y') }}"), "14 Nov 2023");
+}
+
+// The turns of a template without the tag `generation`.
+class Turns : public testing::Test {
+  protected:
+    // Returns the learned texts joined by |, or the error.
+    std::string learned(const std::string& source, const std::string& record,
+                        TrainOn train_on = TrainOn::Assistant) {
+        Arena arena(Limits{}.memory);
+        ModelTemplate model{need_value(Template::parse(source)), {}, {}, {}, "t.jinja"};
+        const auto conversation =
+            conversation_of(need_value(read_json(record, arena)), Form::Messages, arena);
+        if (!conversation) return conversation.error().message;
+        const auto made = chat_text(model, *conversation, arena, {.train_on = train_on});
+        if (!made) return made.error().message;
+        std::string texts;
+        for (const Span& span : made->learned)
+            texts +=
+                (texts.empty() ? "" : "|") + made->text.substr(span.begin, span.end - span.begin);
+        return texts;
+    }
+    template <class T>
+    static T need_value(Result<T> result) {
+        EXPECT_TRUE(result) << result.error().message;
+        return *std::move(result);
+    }
+
+    const std::string plain_ =
+        "{% for m in messages %}<{{ m.role }}>{{ m.content }};{% endfor %}"
+        "{% if add_generation_prompt %}<assistant>{% endif %}";
+    const std::string two_ =
+        R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"},)"
+        R"({"role": "user", "content": "c"}, {"role": "assistant", "content": "dé"}]})";
+};
+
+TEST_F(Turns, AreWhatTheAssistantAdds) {
+    EXPECT_EQ(learned(plain_, two_), "b;|dé;");
+    EXPECT_EQ(learned(plain_, two_, TrainOn::Last), "dé;");
+    EXPECT_EQ(learned(plain_, two_, TrainOn::All), "<user>a;<assistant>b;<user>c;<assistant>dé;");
+}
+
+// as Qwen3's template, which writes something before the last answer only
+TEST_F(Turns, AreFoundIfTheLastOneIsWrittenInAnotherWay) {
+    const std::string last =
+        "{% for m in messages %}<{{ m.role }}>"
+        "{% if loop.last and m.role == 'assistant' %}[]{% endif %}{{ m.content }};{% endfor %}"
+        "{% if add_generation_prompt %}<assistant>{% endif %}";
+    EXPECT_EQ(learned(last, two_), "b;|[]dé;");
+}
+
+TEST_F(Turns, ThatCannotBeToldApartAreRefused) {
+    const std::string counted =
+        "{{ messages|length }}{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}";
+    EXPECT_EQ(learned(counted, two_),
+              "cannot tell the turn of message 4 apart in the text of t.jinja: the text before it "
+              "changes with the messages after it; use a template with {% generation %}");
+}
+
+TEST_F(Turns, AConversationWithoutAnAnswerIsRefused) {
+    EXPECT_EQ(learned(plain_, R"({"messages": [{"role": "user", "content": "a"}]})"),
+              "has 1 messages and none of the role assistant, so that nothing is learned from it");
+    EXPECT_EQ(learned("{{ raise_exception('roles must alternate') }}", two_),
+              "t.jinja, line 1: the template refuses the conversation: roles must alternate");
+}
+
+}  // namespace
+}  // namespace roll::chat

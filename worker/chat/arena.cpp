@@ -1,0 +1,38 @@
+#include "worker/chat/arena.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace roll::chat {
+namespace {
+
+constexpr std::size_t kBlockSize = std::size_t{64} << 10U;
+constexpr std::size_t kAlign = alignof(std::max_align_t);
+
+}  // namespace
+
+std::byte* Arena::take(std::size_t count, std::size_t size) {
+    if (count > limit_ / size || count * size > limit_ - taken_)
+        refuse("the template needs more than " + std::to_string(limit_ >> 20U) +
+               " MiB of memory for one conversation");
+    const std::size_t bytes = (count * size + kAlign - 1) / kAlign * kAlign;
+    taken_ = std::min(limit_, taken_ + bytes);
+    if (bytes > left_) {
+        const std::size_t block = std::max(bytes, kBlockSize);
+        blocks_.push_back(std::make_unique_for_overwrite<std::byte[]>(block));
+        next_ = blocks_.back().get();
+        left_ = block;
+    }
+    std::byte* const made = next_;
+    next_ += bytes;
+    left_ -= bytes;
+    return made;
+}
+
+std::string_view Arena::copy(std::string_view text) {
+    char* const made = make<char>(text.size());
+    if (!text.empty()) std::memcpy(made, text.data(), text.size());
+    return {made, text.size()};
+}
+
+}  // namespace roll::chat

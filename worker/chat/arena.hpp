@@ -1,0 +1,54 @@
+// Memory of one rendering, or of the constants of one template. It is released as a whole.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+namespace roll::chat {
+
+// The failure of a template. It is thrown within this room and becomes an Error in template.cpp.
+// `line` is a line of the template; 0: the line that is running.
+struct Failure {
+    int line = 0;
+    std::string message;
+};
+
+[[noreturn]] inline void refuse(std::string message, int line = 0) {
+    throw Failure{line, std::move(message)};
+}
+
+class Arena {
+  public:
+    // Makes an arena of at most `limit` bytes. An allocation beyond the limit throws Failure.
+    explicit Arena(std::size_t limit) : limit_(limit) {}
+
+    // Returns `count` elements that are not initialized.
+    template <class T>
+    T* make(std::size_t count) {
+        static_assert(std::is_trivially_destructible_v<T>);
+        return reinterpret_cast<T*>(take(count, sizeof(T)));
+    }
+    std::string_view copy(std::string_view text);
+    template <class T>
+    std::span<const T> copy(const std::vector<T>& items) {
+        T* made = make<T>(items.size());
+        std::uninitialized_copy(items.begin(), items.end(), made);
+        return {made, items.size()};
+    }
+
+  private:
+    std::byte* take(std::size_t count, std::size_t size);
+
+    std::size_t limit_;
+    std::size_t taken_ = 0;
+    std::size_t left_ = 0;
+    std::byte* next_ = nullptr;
+    std::vector<std::unique_ptr<std::byte[]>> blocks_;
+};
+
+}  // namespace roll::chat

@@ -1,0 +1,34 @@
+#include <algorithm>
+
+#include "worker/chat/renderer.hpp"
+
+namespace roll::chat {
+
+const Value* Call::find(std::size_t position, std::string_view keyword) const {
+    if (position < positional.size()) return &positional[position];
+    const auto found = std::ranges::find(keywords, keyword);
+    return found == keywords.end() ? nullptr
+                                   : &named[static_cast<std::size_t>(found - keywords.begin())];
+}
+
+const Value& Call::need(std::size_t position, std::string_view keyword) const {
+    const Value* const found = find(position, keyword);
+    if (found == nullptr)
+        refuse(std::string(name) + " needs an argument number " + std::to_string(position + 1));
+    return *found;
+}
+
+bool Call::flag(std::size_t position, std::string_view keyword, bool usual) const {
+    const Value* const found = find(position, keyword);
+    return found == nullptr ? usual : truth(*found);
+}
+
+std::string_view Call::text(std::size_t position, std::string_view keyword,
+                            std::string_view usual) const {
+    const Value* const found = find(position, keyword);
+    if (found == nullptr || found->is(Kind::None)) return usual;
+    if (found->is(Kind::String)) return found->text();
+    refuse(std::string(name) + ": an argument is " + name_of(found->kind) + " instead of a string");
+}
+
+}  // namespace roll::chat

@@ -1,0 +1,274 @@
+#include "worker/chat/model_template.hpp"
+
+#include <algorithm>
+
+#include "common/files.hpp"
+#include "common/hash.hpp"
+#include "common/json.hpp"
+
+namespace roll::chat {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kTokens[] = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                   "pad_token", "cls_token", "mask_token"};
+
+Result<Json> read_object(const fs::path& path) {
+    std::error_code error;
+    if (!fs::exists(path, error)) return Json::object();
+    ROLL_TRY(const std::string text, read_file(path));
+    auto json = parse_json(text);
+    if (!json || !json->is_object())
+        return fail(ErrorCode::Corrupt, path.string() + " is not a JSON object");
+    return *std::move(json);
+}
+
+// Returns the text of a token, which is written as "</s>" or {"content": "</s>", ...}.
+std::optional<std::string> token_text(const Json& token) {
+    if (token.is_string()) return token.get<std::string>();
+    if (token.is_object() && token.contains("content") && token["content"].is_string())
+        return token["content"].get<std::string>();
+    return std::nullopt;
+}
+
+void add_tokens(const Json& config, const Json& map, ModelTemplate& model) {
+    for (const char* const name : kTokens) {
+        for (const Json* const json : {&config, &map}) {
+            const auto found = json->find(name);
+            const auto text = found == json->end() ? std::nullopt : token_text(*found);
+            if (!text) continue;
+            model.tokens.emplace_back(name, *text);
+            break;
+        }
+    }
+    for (const char* const key : {"extra_special_tokens", "model_specific_special_tokens"}) {
+        const auto extra = config.find(key);
+        if (extra == config.end() || !extra->is_object()) continue;
+        for (const auto& [name, token] : extra->items())
+            if (const auto text = token_text(token)) model.tokens.emplace_back(name, *text);
+    }
+}
+
+struct Source {
+    std::string usual, with_tools, path;
+};
+
+// Reads the text of a template from tokenizer_config.json: a text, or a list of named texts.
+Result<Source> source_in(const Json& config, const fs::path& path) {
+    Source source{"", "", path.string() + ", chat_template"};
+    const auto found = config.find("chat_template");
+    if (found == config.end() || found->is_null()) return source;
+    if (found->is_string()) {
+        source.usual = found->get<std::string>();
+        return source;
+    }
+    for (const Json& one : found->is_array() ? *found : Json::array()) {
+        if (!one.is_object() || !one.contains("name") || !one.contains("template") ||
+            !one["template"].is_string())
+            continue;
+        if (one["name"] == "default") source.usual = one["template"].get<std::string>();
+        if (one["name"] == "tool_use") source.with_tools = one["template"].get<std::string>();
+    }
+    if (source.usual.empty())
+        return fail(ErrorCode::InvalidArgument, source.path + " names no default template");
+    return source;
+}
+
+Result<Template> parse(const std::string& text, const std::string& path) {
+    auto parsed = Template::parse(text);
+    if (!parsed) return fail(parsed.error().code, path + ", " + parsed.error().message);
+    return parsed;
+}
+
+struct Turn {
+    std::size_t message = 0;
+    Span span;
+};
+
+std::size_t common_prefix(std::string_view a, std::string_view b) {
+    return static_cast<std::size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
+}
+
+bool is_assistant(const Value& message) {
+    const Value* const role = message.dict->find("role");
+    return role != nullptr && role->is(Kind::String) && role->text() == "assistant";
+}
+
+// Finds the turns of the assistant in a text that has no spans.
+class TurnFinder {
+  public:
+    TurnFinder(const ModelTemplate& model, const Conversation& conversation, Arena& arena,
+               const RenderOptions& options, const std::string& whole)
+        : model_(model),
+          conversation_(conversation),
+          arena_(arena),
+          options_(options),
+          whole_(whole),
+          messages_(conversation.messages.list()) {}
+
+    // Returns the bytes of the text that the message at `index` makes.
+    Result<Span> find(std::size_t index) const {
+        auto before = part(messages_.first(index), /*prompt=*/true);
+        if (!before) return refused(index, before.error().message);
+        if (!whole_.starts_with(*before))
+            return refused(index, "the text before it changes with the messages after it");
+        auto with = part(messages_.first(index + 1), /*prompt=*/false);
+        if (!with) return refused(index, with.error().message);
+        if (whole_.starts_with(*with) && with->size() > before->size())
+            return Span{before->size(), with->size()};
+        return by_mark(index, before->size());
+    }
+
+  private:
+    Result<std::string> part(std::span<const Value> messages, bool prompt) const {
+        if (messages.empty()) return std::string();
+        ROLL_TRY(Rendered rendered,
+                 render(model_, conversation_, messages, prompt, arena_, options_));
+        return std::move(rendered.text);
+    }
+
+    // Finds the end of a turn that the template writes in another way when it is the last one. A
+    // mark in place of the content tells what follows the content, both there and in the whole
+    // text.
+    Result<Span> by_mark(std::size_t index, std::size_t begin) const {
+        std::vector<Value> marked(messages_.begin(), messages_.end());
+        static constexpr std::string_view kMarks[] = {"Rq7xVz", "mK2wQj"};
+        std::string texts[2], alone[2];
+        for (int i = 0; i < 2; ++i) {
+            std::vector<Entry> entries(messages_[index].dict->entries.begin(),
+                                       messages_[index].dict->entries.end());
+            for (Entry& entry : entries)
+                if (entry.key == "content") entry.value = string(kMarks[i]);
+            marked[index] = dict(std::move(entries), arena_);
+            ROLL_TRY(texts[i], part(marked, /*prompt=*/false));
+            ROLL_TRY(alone[i], part(std::span(marked).first(index + 1), /*prompt=*/false));
+        }
+        const auto after_mark = [](const std::string& text) {
+            const std::size_t at = text.rfind(kMarks[0]);
+            return at == std::string::npos ? std::string_view()
+                                           : std::string_view(text).substr(at + kMarks[0].size());
+        };
+        const std::string_view tail = after_mark(texts[0]), end = after_mark(alone[0]);
+        const std::size_t shared = common_prefix(texts[0], texts[1]);
+        const bool once = !tail.empty() && texts[0].size() == texts[1].size() &&
+                          shared + kMarks[0].size() + tail.size() == texts[0].size();
+        const bool ends = once && !end.empty() && tail.starts_with(end) && begin <= shared &&
+                          whole_.ends_with(tail) && whole_.size() >= shared + tail.size();
+        if (ends) return Span{begin, whole_.size() - tail.size() + end.size()};
+        return refused(index, "the text of this turn changes with the messages after it");
+    }
+
+    tl::unexpected<Error> refused(std::size_t index, const std::string& why) const {
+        return fail(ErrorCode::InvalidArgument, "cannot tell the turn of message " +
+                                                    std::to_string(index + 1) +
+                                                    " apart in the text of " + model_.path + ": " +
+                                                    why + "; use a template with {% generation %}");
+    }
+
+    const ModelTemplate& model_;
+    const Conversation& conversation_;
+    Arena& arena_;
+    const RenderOptions& options_;
+    const std::string& whole_;
+    std::span<const Value> messages_;
+};
+
+// Returns the learned turns of a template without the tag `generation`.
+Result<std::vector<Span>> turns_of(const ModelTemplate& model, const Conversation& conversation,
+                                   Arena& arena, const RenderOptions& options,
+                                   const std::string& whole) {
+    const TurnFinder finder(model, conversation, arena, options, whole);
+    std::vector<Span> spans;
+    const std::span<const Value> messages = conversation.messages.list();
+    for (std::size_t i = messages.size(); i-- > 0;) {
+        if (!is_assistant(messages[i])) continue;
+        // one turn may have several messages: the prompt for an answer then follows the first one
+        if (i > 0 && is_assistant(messages[i - 1])) continue;
+        std::size_t last = i;
+        while (last + 1 < messages.size() && is_assistant(messages[last + 1])) ++last;
+        if (last != i)
+            return fail(ErrorCode::InvalidArgument,
+                        "messages " + std::to_string(i + 1) + " and " + std::to_string(i + 2) +
+                            " are both of the assistant, and the template " + model.path +
+                            " has no {% generation %} that tells them apart");
+        ROLL_TRY(const Span span, finder.find(i));
+        if (!spans.empty() && span.end > spans.front().begin)
+            return fail(ErrorCode::InvalidArgument, "the turn of message " + std::to_string(i + 1) +
+                                                        " overlaps the next one in the text of " +
+                                                        model.path);
+        spans.insert(spans.begin(), span);
+        if (options.train_on == TrainOn::Last) break;
+    }
+    return spans;
+}
+
+}  // namespace
+
+Result<std::optional<ModelTemplate>> load_template(const fs::path& directory) {
+    const fs::path config_path = directory / "tokenizer_config.json";
+    const fs::path jinja = directory / "chat_template.jinja";
+    ROLL_TRY(const Json config, read_object(config_path));
+    ROLL_TRY(const Json map, read_object(directory / "special_tokens_map.json"));
+    Source source;
+    std::error_code error;
+    if (fs::exists(jinja, error)) {
+        ROLL_TRY(source.usual, read_file(jinja));
+        source.path = jinja.string();
+    } else {
+        ROLL_TRY(source, source_in(config, config_path));
+    }
+    if (source.usual.empty()) return std::optional<ModelTemplate>();
+    ROLL_TRY(Template usual, parse(source.usual, source.path));
+    ModelTemplate model{.usual = std::move(usual), .with_tools = {}, .path = source.path};
+    if (!source.with_tools.empty()) {
+        ROLL_TRY(model.with_tools, parse(source.with_tools, source.path + " tool_use"));
+    }
+    add_tokens(config, map, model);
+    model.identity = to_hex(hash64(Json{source.usual, source.with_tools, model.tokens}.dump()));
+    return std::optional(std::move(model));
+}
+
+Result<Rendered> render(const ModelTemplate& model, const Conversation& conversation,
+                        std::span<const Value> messages, bool add_generation_prompt, Arena& arena,
+                        const RenderOptions& options) {
+    std::vector<Entry> variables;
+    for (const auto& [name, text] : model.tokens) variables.push_back({name, string(text)});
+    if (conversation.settings.is(Kind::Dict))
+        for (const Entry& entry : conversation.settings.dict->entries) variables.push_back(entry);
+    variables.push_back({"messages", list(messages)});
+    variables.push_back({"tools", conversation.tools});
+    variables.push_back({"documents", none()});
+    variables.push_back({"add_generation_prompt", boolean(add_generation_prompt)});
+    const bool tools = model.with_tools && !conversation.tools.is(Kind::None);
+    const Template& chosen = tools ? *model.with_tools : model.usual;
+    auto rendered = chosen.render(variables, arena, options.now, options.limits);
+    if (!rendered) return fail(rendered.error().code, model.path + ", " + rendered.error().message);
+    return rendered;
+}
+
+Result<ChatText> chat_text(const ModelTemplate& model, const Conversation& conversation,
+                           Arena& arena, const RenderOptions& options) {
+    const std::span<const Value> messages = conversation.messages.list();
+    ROLL_TRY(Rendered rendered, render(model, conversation, messages, false, arena, options));
+    ChatText made{std::move(rendered.text), {}};
+    if (options.train_on == TrainOn::All) {
+        made.learned = {{0, made.text.size()}};
+        return made;
+    }
+    const bool tools = model.with_tools && !conversation.tools.is(Kind::None);
+    if ((tools ? *model.with_tools : model.usual).has_generation()) {
+        made.learned = std::move(rendered.spans);
+        if (options.train_on == TrainOn::Last && made.learned.size() > 1)
+            made.learned = {made.learned.back()};
+    } else {
+        ROLL_TRY(made.learned, turns_of(model, conversation, arena, options, made.text));
+    }
+    std::erase_if(made.learned, [](const Span& span) { return span.begin == span.end; });
+    if (made.learned.empty())
+        return fail(ErrorCode::InvalidArgument,
+                    "has no text of the assistant in what " + model.path + " makes of it");
+    return made;
+}
+
+}  // namespace roll::chat

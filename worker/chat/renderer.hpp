@@ -1,0 +1,144 @@
+// Runs a parsed template once.
+#pragma once
+
+#include <cstdint>
+#include <ctime>
+#include <deque>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "worker/chat/syntax.hpp"
+
+namespace roll::chat {
+
+struct Limits {
+    std::int64_t steps = 20'000'000;
+    std::size_t output = std::size_t{16} << 20U;
+    std::size_t memory = std::size_t{256} << 20U;
+};
+
+// A range of bytes of the output.
+struct Span {
+    std::size_t begin = 0, end = 0;
+    bool operator==(const Span&) const = default;
+};
+
+// A call of a filter, a test, a function or a method. For a filter and a test, the first positional
+// value is the one before it.
+struct Call {
+    std::string_view name;
+    std::span<const Value> positional;
+    std::span<const std::string> keywords;
+    std::span<const Value> named;  // values of `keywords`
+
+    // Returns the argument, nullptr if it was not given.
+    const Value* find(std::size_t position, std::string_view keyword) const;
+    const Value& need(std::size_t position, std::string_view keyword) const;
+    bool flag(std::size_t position, std::string_view keyword, bool usual) const;
+    // Returns a text, or `usual` if it was not given or is None. Fails for other kinds.
+    std::string_view text(std::size_t position, std::string_view keyword,
+                          std::string_view usual) const;
+};
+
+class Renderer {
+  public:
+    // `memory` holds the inputs too. All references must outlive the renderer.
+    Renderer(const Syntax& syntax, Arena& memory, const Limits& limits, std::time_t now);
+
+    void define(std::string_view name, const Value& value);
+    // Renders; throws Failure. Call it once.
+    void run();
+    int line() const { return line_; }
+    std::string take_output() { return std::move(out_); }
+    std::vector<Span> take_spans() { return std::move(spans_); }
+
+    // For filters, tests and methods:
+    Arena& arena() { return arena_; }
+    // Counts work and fails if the template does more than the limit allows.
+    void work(std::size_t amount);
+    Value text(const std::string& made) { return string(arena_.copy(made)); }
+    Value item(const Value& value, const Value& key);
+    Value filter(std::string_view name, const Call& call);
+    bool test(std::string_view name, const Call& call);
+
+  private:
+    enum class Flow { Next, Break, Continue };
+    struct Variable {
+        int name;
+        Value value;
+    };
+    // Counts the nesting of statements, expressions and macros while it lives.
+    class Deeper {
+      public:
+        explicit Deeper(Renderer& renderer);
+        Deeper(const Deeper&) = delete;
+        Deeper& operator=(const Deeper&) = delete;
+        ~Deeper() { --renderer_.depth_; }
+
+      private:
+        Renderer& renderer_;
+    };
+
+    Flow run(const std::vector<Statement>& statements);
+    Flow run(const Statement& statement);
+    Flow run_loop(const Statement& statement);
+    std::vector<Value> items_of(const Statement& statement);
+    void run_generation(const Statement& statement);
+    void assign(const Statement& statement);
+    std::string_view capture(const std::vector<Statement>& body);
+    void write(const Value& value);
+    void check_output() const;
+
+    void set(int name, const Value& value);
+    void bind(const std::vector<int>& targets, const Value& value);
+    const Value* find(int name) const;
+
+    Value eval(const Expression& expr);
+    Value eval_name(const Expression& expr);
+    Value eval_chain(const Expression& expr);
+    Value eval_call(const Expression& expr);
+    Value eval_builtin(const Expression& expr);
+    Value eval_dict(const Expression& expr);
+    Value eval_slice(const Expression& expr);
+    Value eval_list(const Expression& expr);
+    Value binary(const Expression& expr);
+    bool contains(const Value& whole, const Value& part);
+    Value attribute(const Value& value, std::string_view name);
+    Value loop_attribute(const Loop& loop, std::string_view name);
+    Value method(const Value& self, std::string_view name);
+    Value invoke(const Value& callee, const Call& call);
+    Value call_macro(const Statement& macro, const Call& call);
+    Value call_function(Function function, const Call& call);
+    Value space(const std::vector<Entry>& entries);
+
+    const Syntax& syntax_;
+    Arena& arena_;
+    const Limits& limits_;
+    std::time_t now_;
+    int loop_name_;
+    std::string out_;
+    std::vector<Span> spans_;
+    std::vector<Value> globals_;  // by number
+    std::vector<bool> defined_;
+    std::vector<Variable> locals_;
+    std::deque<Namespace> spaces_;
+    std::size_t macro_begin_ = 0, scope_begin_ = 0;  // positions in locals_
+    int scopes_ = 0;                                 // 0: at the top of the template
+    int captures_ = 0, depth_ = 0, line_ = 0;
+    std::size_t held_ = 0;  // bytes of outputs that wait for the end of a capture
+    std::int64_t steps_ = 0;
+};
+
+// Calls a method of a string, a list or a dict. Fails if Roll has no such method.
+Value call_method(Renderer& renderer, const Value& self, const Call& call);
+// Returns whether Python's type has a method of this name that a template may call.
+bool has_method(const Value& self, std::string_view name);
+// Returns text[begin:end:step] or list[begin:end:step].
+Value slice(Renderer& renderer, const Value& value, const Value& begin, const Value& end,
+            const Value& step);
+// Computes a binary operation on numbers, texts and lists.
+Value arithmetic(Renderer& renderer, Op op, const Value& a, const Value& b);
+
+}  // namespace roll::chat

@@ -1,0 +1,50 @@
+// Python's string operations on UTF-8. Indices and lengths count characters (code points). Texts
+// must be valid UTF-8.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace roll::chat {
+
+// Returns the bytes of the first character. Requires a text that is not empty.
+std::size_t character_size(std::string_view text);
+std::size_t characters(std::string_view text);
+// Returns the byte offset of a character; text.size() if there are fewer characters.
+std::size_t offset_of(std::string_view text, std::size_t character);
+char32_t first_character(std::string_view text);
+bool is_space(char32_t character);
+bool is_utf8(std::string_view text);
+
+enum class Side { Left, Right, Both };
+// Removes whitespace, or the characters in `chars`.
+std::string_view strip(std::string_view text, Side side,
+                       std::optional<std::string_view> chars = std::nullopt);
+
+// Splits at `separator`, or at runs of whitespace if there is none; at most `most` times, -1: no
+// limit. With `from_right`, the splits at the end count.
+std::vector<std::string_view> split(std::string_view text,
+                                    std::optional<std::string_view> separator, std::int64_t most,
+                                    bool from_right);
+std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends);
+std::string replaced(std::string_view text, std::string_view from, std::string_view to,
+                     std::int64_t most);
+
+std::string lower(std::string_view text);
+std::string upper(std::string_view text);
+std::string capitalized(std::string_view text);
+std::string titled(std::string_view text);  // str.title()
+
+// Returns whether the text is not empty and every character belongs to the class.
+bool all_digits(std::string_view text);
+bool all_letters(std::string_view text);
+bool all_spaces(std::string_view text);
+bool all_letters_or_digits(std::string_view text);
+// Returns whether at least one character has a case and all of those have this one.
+bool is_lower(std::string_view text);
+bool is_upper(std::string_view text);
+
+}  // namespace roll::chat

@@ -1,0 +1,119 @@
+// A value of the template language. It is trivially copyable: texts, lists and dicts lie in an
+// Arena that must outlive the value.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "worker/chat/arena.hpp"
+
+namespace roll::chat {
+
+enum class Kind : std::uint8_t {
+    Undefined,
+    None,
+    Bool,
+    Int,
+    Float,
+    String,
+    List,  // also Python's tuple
+    Dict,
+    Namespace,
+    Macro,
+    Function,
+    Method,
+    Loop
+};
+
+enum class Function : std::uint8_t { Range, Namespace, Dict, RaiseException, StrftimeNow };
+
+struct Dict;
+struct Namespace;
+struct Method;
+struct Loop;
+struct Statement;
+
+struct Value {
+    Kind kind = Kind::Undefined;
+    std::uint32_t size = 0;  // bytes of a String, items of a List
+    union {
+        std::int64_t integer = 0;  // also of a Bool
+        double number;
+        const char* chars;
+        const Value* items;
+        const Dict* dict;
+        Namespace* space;
+        const Statement* macro;
+        Function function;
+        const Method* method;
+        const Loop* loop;
+    };
+
+    std::string_view text() const { return {chars, size}; }  // requires String
+    std::span<const Value> list() const { return {items, size}; }
+    bool is(Kind other) const { return kind == other; }
+    bool is_undefined() const { return kind == Kind::Undefined; }
+};
+
+struct Entry {
+    std::string_view key;
+    Value value;
+};
+
+// Entries in their order of insertion. Keys are distinct.
+struct Dict {
+    std::span<const Entry> entries;
+    std::span<const std::uint32_t>
+        sorted;  // indices ordered by key; empty if there are few entries
+
+    const Value* find(std::string_view key) const;
+};
+
+struct Namespace {
+    std::vector<std::pair<std::string_view, Value>> values;
+};
+
+// A method of a value that was named but not called yet.
+struct Method {
+    Value self;
+    std::string_view name;
+};
+
+// The variable `loop` of a for statement.
+struct Loop {
+    std::span<const Value> items;
+    std::size_t index = 0;
+};
+
+Value none();
+Value boolean(bool value);
+Value integer(std::int64_t value);
+Value number(double value);
+// Returns a String that refers to `text`. Fails if the text has 4 GiB or more.
+Value string(std::string_view text);
+Value list(std::span<const Value> items);
+Value list(const std::vector<Value>& items, Arena& arena);
+// Makes a dict. The last entry of a key wins; it stands where the first one stood.
+Value dict(std::vector<Entry> entries, Arena& arena);
+
+bool truth(const Value& value);
+// Returns an integer of an Int or a Bool; fails for other kinds.
+std::int64_t whole(const Value& value, const char* what);
+double real(const Value& value, const char* what);
+bool is_number(const Value& value);
+bool equal(const Value& a, const Value& b, int depth = 0);
+// Returns a negative number, 0 or a positive number as a < b, a == b or a > b. Fails if the kinds
+// have no order.
+int compare(const Value& a, const Value& b, int depth = 0);
+// Returns the kind's name in Python, for messages.
+const char* name_of(Kind kind);
+
+// Returns Python's len(), and the items that a loop over the value visits.
+std::int64_t length(const Value& value);
+std::span<const Value> iterate(const Value& value, Arena& arena);
+bool is_iterable(const Value& value);
+
+}  // namespace roll::chat
