@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "common/files.hpp"
@@ -326,6 +327,27 @@ TEST_F(SupervisorTest, AnOutputThatMayNotBeWrittenIsTheJobsOwnFault) {
         wait<Gone>();
         next_attempt();
     }
+}
+
+// The worker's journal can no longer grow, as on a full disk.
+TEST_F(SupervisorTest, AFullFolderOfTheWorkerIsNotTheJobsFault) {
+    start(R"({"rank": ["ready", "exit 0"]})");
+    wait<Gone>();
+    next_attempt();
+    for (const auto& file : std::filesystem::directory_iterator(folder_ / "worker"))
+        std::ofstream(file.path(), std::ios::app) << std::string(5000, '\n');
+    rlimit before{};
+    ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+    const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit page{.rlim_cur = 4096, .rlim_max = before.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &page), 0);
+    start(R"({"rank": ["ready"]})");
+    const Verdict verdict = wait<StartFailed>().verdict;
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+    std::signal(SIGXFSZ, handler);
+    EXPECT_EQ(verdict.outcome, "infra") << verdict.reason;
+    EXPECT_TRUE(verdict.reason.starts_with("cannot write " + (folder_ / "worker").string()));
+    wait<Gone>();
 }
 
 TEST_F(SupervisorTest, ACommandLineThatIsTooLongIsTheJobsOwnFault) {
