@@ -1,6 +1,9 @@
 // Tests that ranks that share optimizer state and gradients (ZeRO) train like one rank, and that
 // each has its part of them only. Compares as layout_test does.
+#include <thread>
+
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
 #include "tests/worker/train/pipeline/cells.hpp"
 
