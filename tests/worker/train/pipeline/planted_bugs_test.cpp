@@ -21,6 +21,7 @@ struct Cell {
 struct Bug {
     const char* name;
     Plant plant;
+    std::string cell = {};  // begin of the names of the cells that may find the bug; empty: any
 };
 
 // Cells that use every axis. All are small, so that each bug costs milliseconds.
@@ -30,36 +31,63 @@ std::vector<Cell> cells() {
                          int tp) {
         return Cell{name, {split_model(tied), std::move(schedule), dp, tp, {.seed = 1}, 1}};
     };
-    return {cell("dp 2", false, plan::gpipe(1, 1, m / 2), 2, 1),
-            cell("pp 2, tied", true, plan::zero_bubble_h1(2, m), 1, 1),
-            cell("tp 2", false, plan::gpipe(1, 1, m), 1, 2),
-            cell("tp 4, tied", true, plan::gpipe(1, 1, m), 1, 4),
-            cell("dp 2, pp 2, tp 2, tied", true, plan::one_forward_one_backward(2, m / 2), 2, 2)};
+    const auto with = [](Cell cell, int zero, bool sequence) {
+        cell.world.zero = zero;
+        cell.world.sequence = sequence;
+        return cell;
+    };
+    return {
+        cell("dp 2", false, plan::gpipe(1, 1, m / 2), 2, 1),
+        cell("pp 2, tied", true, plan::zero_bubble_h1(2, m), 1, 1),
+        cell("tp 2", false, plan::gpipe(1, 1, m), 1, 2),
+        cell("tp 4, tied", true, plan::gpipe(1, 1, m), 1, 4),
+        cell("dp 2, pp 2, tp 2, tied", true, plan::one_forward_one_backward(2, m / 2), 2, 2),
+        with(cell("zero 1, dp 2", false, plan::gpipe(1, 1, m / 2), 2, 1), 1, false),
+        with(cell("zero 2, dp 2, pp 2, tied", true, plan::zero_bubble_h1(2, m / 2), 2, 1), 2,
+             false),
+        with(cell("sequence, tp 2", false, plan::gpipe(1, 1, m), 1, 2), 0, true),
+        with(cell("sequence, tp 2, pp 2, tied", true, plan::zero_bubble_h1(2, m), 1, 2), 0, true)};
 }
 
 std::vector<Bug> bugs() {
     using enum Plant::Kind;
-    return {{"gradients averaged over dp", {Average, Site::Bucket}},
-            {"one bucket's sum over dp counted twice", {Double, Site::Bucket, 1}},
-            {"the last bucket is not summed over dp", {Drop, Site::Bucket, 0}},
-            {"token count not summed over dp", {Drop, Site::TokenCount}},
-            {"loss averaged over dp", {Average, Site::LossSum, -1, "dp"}},
-            {"loss of the last stage not told to the others", {Drop, Site::LossSum, -1, "pp"}},
-            {"q/k norm gradients not summed over tp", {Drop, Site::PartialGrads}},
-            {"tied gradients not summed", {Drop, Site::TiedGrad}},
-            {"tied gradient counted twice", {Double, Site::TiedGrad}},
-            {"norm's sum over tp dropped", {Drop, Site::GradNorm, -1, "tp"}},
-            {"norm's sum over stages dropped", {Drop, Site::GradNorm, -1, "pp"}},
-            {"vocabulary-parallel loss not gathered", {Drop, Site::Loss}},
-            {"embedding not summed", {Drop, Site::Embedding}},
-            {"head input's gradient not summed", {Drop, Site::HeadInput}},
-            {"column input's gradient not summed", {Drop, Site::ColumnInput}},
-            {"row output not summed", {Drop, Site::RowOutput}},
-            {"row output of layer 1 summed over half of the ranks", {Regroup, Site::RowOutput, 1}},
-            {"row output counted twice in layer 0", {Double, Site::RowOutput, 0}},
-            {"gradient from the next stage one micro-batch late", {Delay, Site::Gradient}},
-            {"activation from the stage before one micro-batch late", {Delay, Site::Activation}},
-            {"evaluation not summed over dp", {Drop, Site::Evaluation, -1, "dp"}}};
+    return {
+        {"gradients averaged over dp", {Average, Site::Bucket}},
+        {"one bucket's sum over dp counted twice", {Double, Site::Bucket, 1}},
+        {"the last bucket is not summed over dp", {Drop, Site::Bucket, 0}},
+        {"token count not summed over dp", {Drop, Site::TokenCount}},
+        {"loss averaged over dp", {Average, Site::LossSum, -1, "dp"}},
+        {"loss of the last stage not told to the others", {Drop, Site::LossSum, -1, "pp"}},
+        {"q/k norm gradients not summed over tp", {Drop, Site::PartialGrads}},
+        {"tied gradients not summed", {Drop, Site::TiedGrad}},
+        {"tied gradient counted twice", {Double, Site::TiedGrad}},
+        {"norm's sum over tp dropped", {Drop, Site::GradNorm, -1, "tp"}},
+        {"norm's sum over stages dropped", {Drop, Site::GradNorm, -1, "pp"}},
+        {"vocabulary-parallel loss not gathered", {Drop, Site::Loss}},
+        {"embedding not summed", {Drop, Site::Embedding}},
+        {"head input's gradient not summed", {Drop, Site::HeadInput}},
+        {"column input's gradient not summed", {Drop, Site::ColumnInput}},
+        {"row output not summed", {Drop, Site::RowOutput}},
+        {"row output of layer 1 summed over half of the ranks", {Regroup, Site::RowOutput, 1}},
+        {"row output counted twice in layer 0", {Double, Site::RowOutput, 0}},
+        {"gradient from the next stage one micro-batch late", {Delay, Site::Gradient}},
+        {"activation from the stage before one micro-batch late", {Delay, Site::Activation}},
+        {"evaluation not summed over dp", {Drop, Site::Evaluation, -1, "dp"}},
+        {"gradients of own rows not summed", {Drop, Site::Bucket}, "zero 1"},
+        {"one bucket of own rows counted twice", {Double, Site::Bucket, 1}, "zero 2"},
+        {"own rows averaged", {Average, Site::Bucket}, "zero 2"},
+        {"weights of the other ranks not gathered", {Drop, Site::Weights}, "zero 1"},
+        {"weights of the other ranks are those of another bucket",
+         {Delay, Site::Weights},
+         "zero 2"},
+        {"norm's sum over the owners dropped", {Drop, Site::GradNorm, -1, "dp"}, "zero 1"},
+        {"row output's rows not summed", {Drop, Site::RowOutput}, "sequence"},
+        {"rows of a column layer's input not gathered", {Drop, Site::ColumnRows}, "sequence"},
+        {"rows of a row layer's gradient not gathered", {Drop, Site::RowGrad}, "sequence"},
+        {"column input's rows not summed", {Drop, Site::ColumnInput}, "sequence"},
+        {"norm gradients not summed over tp", {Drop, Site::PartialGrads}, "sequence"},
+        {"rows of the head's input not gathered", {Drop, Site::HeadRows}, "sequence"},
+        {"rows of the embedding's gradient not gathered", {Drop, Site::EmbeddingGrad}, "sequence"}};
 }
 
 // Trains the cell. Copies that differ between ranks do not fail the test.
@@ -102,6 +130,7 @@ TEST(PlantedBugs, EachIsFoundAndTheCellsAreRightWithoutThem) {
     for (const Bug& bug : bugs()) {
         std::string found;
         for (Cell cell : cells()) {
+            if (!std::string(cell.name).starts_with(bug.cell)) continue;
             cell.world.fabric.plants = {bug.plant};
             const auto differs =
                 first_difference(train_quietly(cell.world), alone[cell.world.config.tied]);
