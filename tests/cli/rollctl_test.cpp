@@ -160,7 +160,9 @@ TEST_F(Rollctl, AConfigurationOfLlamaFactoryIsReadAndItsProblemsHaveLines) {
 
 TEST_F(Rollctl, AFileOfAnotherProgramIsNamedAndItsKeysAreToldOnce) {
     std::ofstream(base + "/sft.yaml")
-        << "base_model: meta/llama\ndatasets: identity\nlearning_rate: 1.0e-4\nepochs: 3.0\n";
+        << "base_model: meta/llama\ndatasets: identity\nlearning_rate: 1.0e-4\nepochs: 3.0\n"
+           "sequence_len: 2048\nval_set_size: 0.1\noutput_dir: saves\nlora_target_linear: true\n"
+           "flash_attention: true\nadapter: lora\n";
     const Ended ended = run("submit sft.yaml");
     EXPECT_EQ(ended.status, 2);
     EXPECT_TRUE(ended.output.starts_with(
