@@ -1,6 +1,7 @@
 // Conversations in the records of a .jsonl file, in the forms that users have.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string_view>
 
@@ -14,6 +15,8 @@ enum class Form {
     ShareGpt,  // {"conversations": [{"from": .., "value": ..}, ..]}
     Alpaca     // {"instruction": .., "input": .., "output": ..}
 };
+
+inline constexpr std::array kForms{Form::Messages, Form::ShareGpt, Form::Alpaca};
 
 const char* name_of(Form form);
 // Returns the form of a record; nullopt if it has none of these forms.

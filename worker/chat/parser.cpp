@@ -14,14 +14,14 @@ class Parser : public ExpressionParser {
     using ExpressionParser::ExpressionParser;
 
     void run() {
-        syntax_.body = statements({});
+        syntax_.body = statements({}, 1);
         if (token().kind != TokenKind::End) unexpected("the end of the template");
     }
 
   private:
-    // Parses statements up to one of the tags in `ends`, whose name is the next token.
-    std::vector<Statement> statements(std::initializer_list<std::string_view> ends) {
-        const int line = token().line;
+    // Parses statements up to one of the tags in `ends`, whose name is the next token. `line` is
+    // the line of the tag that they belong to.
+    std::vector<Statement> statements(std::initializer_list<std::string_view> ends, int line) {
         if (++nesting_ > kNestingMax) refuse("statements are nested over 50 levels", line);
         std::vector<Statement> found;
         while (token().kind != TokenKind::End) {
@@ -68,7 +68,7 @@ class Parser : public ExpressionParser {
         if (tag.text == "generation") {
             syntax_.has_generation = true;
             end_tag();
-            result.body = statements({"endgeneration"});
+            result.body = statements({"endgeneration"}, tag.line);
             next();
         } else if ((tag.text == "break" || tag.text == "continue") && loops_ > 0) {
             result.does = tag.text == "break" ? Does::Break : Does::Continue;
@@ -88,7 +88,7 @@ class Parser : public ExpressionParser {
         Statement result{Does::If, line};
         result.exprs.push_back(tuple());
         end_tag();
-        result.body = statements({"elif", "else", "endif"});
+        result.body = statements({"elif", "else", "endif"}, line);
         const Token tag = next();
         if (tag.text == "elif") {
             if (++branches_ > kBranchesMax) refuse("an if has over 200 branches", line);
@@ -98,7 +98,7 @@ class Parser : public ExpressionParser {
         }
         end_tag();
         if (tag.text == "endif") return result;
-        result.other = statements({"endif"});
+        result.other = statements({"endif"}, line);
         next();
         end_tag();
         return result;
@@ -114,12 +114,12 @@ class Parser : public ExpressionParser {
             refuse("a recursive loop is not supported", token().line);
         end_tag();
         ++loops_;
-        result.body = statements({"else", "endfor"});
+        result.body = statements({"else", "endfor"}, line);
         --loops_;
         const Token tag = next();
         end_tag();
         if (tag.text == "endfor") return result;
-        result.other = statements({"endfor"});
+        result.other = statements({"endfor"}, line);
         next();
         end_tag();
         return result;
@@ -147,7 +147,7 @@ class Parser : public ExpressionParser {
         if (result.targets.size() != 1) unexpected("\"=\"");
         end_tag();
         const int loops = std::exchange(loops_, 0);
-        result.body = statements({"endset"});
+        result.body = statements({"endset"}, line);
         loops_ = loops;
         next();
         end_tag();
@@ -171,7 +171,7 @@ class Parser : public ExpressionParser {
         end_tag();
         ++macros_;
         const int loops = std::exchange(loops_, 0);
-        result.body = statements({"endmacro"});
+        result.body = statements({"endmacro"}, line);
         loops_ = loops;
         --macros_;
         next();

@@ -31,7 +31,7 @@ TEST(Template, UnknownPartsAreRefusedWithTheirLine) {
 }
 
 TEST(Template, BrokenSyntaxIsRefusedWithItsLine) {
-    EXPECT_EQ(rendered("{% if 1 %}\na"), "parse: line 2: found no {% endif %} for this tag");
+    EXPECT_EQ(rendered("{% if 1 %}\na"), "parse: line 1: found no {% endif %} for this tag");
     EXPECT_EQ(rendered("a\n{{ 1 + }}"), "parse: line 2: expected an expression, found }}");
     EXPECT_EQ(rendered("{{ 1"), "parse: line 1: a tag {{ has no end }}");
     EXPECT_EQ(rendered("{# a"), "parse: line 1: a comment has no end #}");

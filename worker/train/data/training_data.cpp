@@ -19,11 +19,30 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kProgressEvery = std::chrono::milliseconds(500);
 
+// Loads the chat template of the job's tokenizer. A template that Roll cannot read is an error only
+// for files of conversations, which need it.
+void add_template(const spec::TrainSpec& spec, const std::vector<fs::path>& checkpoints,
+                  const tokenizer::TextTokenizer& tokenizer, data::EncodeRules& rules) {
+    std::vector<fs::path> places = checkpoints;
+    places.insert(places.end(), {spec.tokenizer, spec.model.from});
+    for (const fs::path& place : places) {
+        if (place.empty() || !tokenizer::has_tokenizer(place)) continue;
+        if (need(tokenizer::identity_of(place)) != tokenizer.identity) continue;
+        auto model = chat::load_template(place);
+        if (!model) rules.no_chat = "their template cannot be read: " + model.error().message;
+        if (model && !*model) continue;
+        if (model) rules.chat = std::make_shared<const chat::ModelTemplate>(**std::move(model));
+        return;
+    }
+}
+
 // Returns the options for making token files. The files lie next to the jobs' outputs, so that the
 // next job finds them.
 data::PrepareOptions options_of(const protocol::Launch& launch, const spec::TrainSpec& spec,
-                                const tokenizer::TextTokenizer& tokenizer) {
+                                const tokenizer::TextTokenizer& tokenizer,
+                                const std::vector<fs::path>& checkpoints) {
     data::PrepareOptions options;
+    if (spec.data.completions) add_template(spec, checkpoints, tokenizer, options.rules);
     options.directory = fs::path(launch.output).lexically_normal().parent_path() / "tokens";
     options.tokenizer = tokenizer.identity;
     options.rules.field = spec.data.field;
@@ -142,6 +161,9 @@ void Opener::tell(const fs::path& path, const data::Prepared& prepared, const da
             path.c_str());
     std::printf("%s: %zu documents, %zu tokens, in %.1f s; %s\n", path.c_str(), file.documents(),
                 file.tokens().size(), seconds, prepared.bin.c_str());
+    if (prepared.form)
+        std::printf("%s: conversations in the form %s, with the template of %s\n", path.c_str(),
+                    chat::name_of(*prepared.form), options.rules.chat->path.c_str());
     if (prepared.bad_lines > 0)
         std::printf("%s: %llu bad lines skipped; the .bad file next to its tokens lists them\n",
                     path.c_str(), static_cast<unsigned long long>(prepared.bad_lines));
@@ -209,7 +231,8 @@ std::optional<TrainingData> prepare_training(const protocol::Launch& launch, int
                                              WorkerLink& link) {
     spec::TrainSpec spec = checked_spec(launch);
     ModelSetup model = setup_model(spec, candidates_of(launch));
-    data::PrepareOptions options = options_of(launch, spec, *model.tokenizer);
+    data::PrepareOptions options =
+        options_of(launch, spec, *model.tokenizer, candidates_of(launch));
     add_known(options, candidates_of(launch));
     Watch watch(link, rank == 0);
     const Opener opener{*model.tokenizer, options, watch, rank == 0, spec.data.verify};
@@ -245,7 +268,7 @@ std::optional<TrainingData> prepare_training(const protocol::Launch& launch, int
 int tokenize_ahead(const protocol::Launch& launch, WorkerLink& link) {
     const spec::TrainSpec spec = need(spec::tokenize_spec(launch.document));
     const auto tokenizer = job_tokenizer(spec);
-    const data::PrepareOptions options = options_of(launch, spec, *tokenizer);
+    const data::PrepareOptions options = options_of(launch, spec, *tokenizer, {});
     Watch watch(link, /*tells=*/true);
     link.report(protocol::Ready{});
     std::vector<std::string> paths = spec.data.train;

@@ -12,6 +12,7 @@
 #include "common/files.hpp"
 #include "common/hash.hpp"
 #include "common/json.hpp"
+#include "worker/train/data/corpus/chat_source.hpp"
 #include "worker/train/data/corpus/token_writer.hpp"
 
 namespace roll::data {
@@ -27,6 +28,7 @@ constexpr std::size_t kTogetherMax = 16 << 20;
 // Version of the rules that cut text into slices and documents. It is part of the token files'
 // names, because a change of the rules must make new files.
 constexpr int kRules = 1;
+constexpr int kChatRules = 1;  // version of the rules that make tokens of conversations
 
 // A file lock. It is held until this object is destroyed or the process ends.
 class FileLock {
@@ -84,6 +86,11 @@ Json rules_of(const PrepareOptions& options) {
              {"skip_bad_lines", options.skip_bad_lines}};
     if (options.rules.completions)
         key["fields"] = {options.rules.prompt_field, options.rules.completion_field};
+    if (options.rules.form)
+        key["chat"] = {{"rules", kChatRules},
+                       {"template", options.rules.chat->identity},
+                       {"form", chat::name_of(*options.rules.form)},
+                       {"train_on", static_cast<int>(options.rules.render.train_on)}};
     return key;
 }
 
@@ -257,9 +264,16 @@ Result<std::optional<Prepared>> find_made(const fs::path& source, const PrepareO
     std::vector<std::pair<fs::path, TokenRecord>> found;
     std::vector<fs::path> places = options.elsewhere;
     places.insert(places.begin(), options.directory);
+    std::vector<PrepareOptions> possible = {options};
+    for (const chat::Form form : chat::kForms) {
+        if (!options.rules.chat) break;
+        possible.push_back(options);
+        possible.back().rules.form = form;
+    }
     for (const fs::path& place : places)
-        for (auto& one : find_records(place, source.string(), rules_of(options)))
-            found.push_back(std::move(one));
+        for (const PrepareOptions& one_of : possible)
+            for (auto& one : find_records(place, source.string(), rules_of(one_of)))
+                found.push_back(std::move(one));
     const auto wanted = std::ranges::find_if(found, [&](const auto& one) {
         return std::ranges::find(options.hashes, one.second.hash) != options.hashes.end();
     });
@@ -278,15 +292,36 @@ Result<std::optional<Prepared>> find_made(const fs::path& source, const PrepareO
         Prepared{with_suffix(base, ".bin"), lines_in(with_suffix(base, ".bad")), record, true});
 }
 
+// Returns the form of the conversations in a text, nullopt if it has pairs or texts. Fails if there
+// is no template for the conversations.
+Result<std::optional<chat::Form>> form_of(const fs::path& source, const MappedFile& file,
+                                          const EncodeRules& rules) {
+    if (!rules.completions) return std::optional<chat::Form>();
+    const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()),
+                                file.bytes().size());
+    const auto form = conversation_form(text, rules.prompt_field, rules.completion_field);
+    if (form && !rules.chat)
+        return fail(ErrorCode::InvalidArgument,
+                    "data: " + source.string() + " has conversations in the form " +
+                        chat::name_of(*form) + ", and " + rules.no_chat +
+                        "; set `tokenizer` to a directory whose tokenizer_config.json has a "
+                        "chat_template, or that has a chat_template.jinja");
+    return form;
+}
+
 }  // namespace
 
 Result<std::optional<Prepared>> prepare(const fs::path& source,
                                         const tokenizer::Tokenizer& tokenizer,
-                                        const PrepareOptions& options, const GoOn& go_on) {
+                                        const PrepareOptions& given, const GoOn& go_on) {
     const auto stamp = stamp_of(source);
+    PrepareOptions options = given;
+    options.rules.form = std::nullopt;
     if (!stamp && stamp.error().code == ErrorCode::NotFound) return find_made(source, options);
     if (!stamp) return tl::unexpected(stamp.error());
     ROLL_TRY(const MappedFile text, MappedFile::open(source));
+    ROLL_TRY(options.rules.form, form_of(source, text, options.rules));
+    options.rules.render.now = stamp->modified_ns / 1'000'000'000;  // equal texts, equal tokens
     const Work work{source,
                     tokenizer,
                     options,
@@ -305,6 +340,7 @@ Result<std::optional<Prepared>> prepare(const fs::path& source,
             return fail(ErrorCode::Failed,
                         with_suffix(work.base, ".made").string() + " has disappeared");
     }
+    prepared->form = options.rules.form;
     prepared->bad_lines = lines_in(with_suffix(work.base, ".bad"));
     prepared->record = *std::move(record);
     return prepared;

@@ -21,7 +21,7 @@ namespace roll::data {
 struct PrepareOptions {
     std::filesystem::path directory;  // directory of the token files
     std::string tokenizer;        // identity of the tokenizer; it is part of a token file's name
-    EncodeRules rules;            // json_lines is ignored, because the file extension decides
+    EncodeRules rules;            // json_lines and form are ignored, because the file decides
     bool skip_bad_lines = false;  // false: the first bad line is an error
     int threads = 1;
     // maximum time of work that a kill loses; 0: sync after each slice
@@ -39,6 +39,7 @@ struct Prepared {
     bool source_is_gone = false;  // true: the text no longer exists; an earlier job made the tokens
     // true: replaced tokens made from another text of the same size and time
     bool was_stale = false;
+    std::optional<chat::Form> form = {};  // form of the text's conversations
 };
 
 // Returns the token file of a .txt or .jsonl, making it if necessary; nullopt if told to stop.

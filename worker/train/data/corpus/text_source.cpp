@@ -5,6 +5,7 @@
 
 #include "common/hash.hpp"
 #include "common/json.hpp"
+#include "worker/train/data/corpus/chat_source.hpp"
 #include "worker/train/data/corpus/tokens.hpp"
 
 namespace roll::data {
@@ -105,7 +106,8 @@ void TextSource::end_document(std::size_t document_begin, Encoded& encoded) cons
     std::vector<std::uint32_t>& ids = encoded.ids;
     const auto end_token = static_cast<std::uint32_t>(rules_.end_token);
     const bool ended = ids.size() > document_begin && ids.back() == end_token;
-    if (rules_.end_token >= 0 && !ended) ids.push_back(end_token);
+    // the template of a conversation writes the end itself
+    if (rules_.end_token >= 0 && !ended && !rules_.form) ids.push_back(end_token);
     if (ids.size() > document_begin) encoded.document_ends.push_back(ids.size());
 }
 
@@ -127,6 +129,11 @@ void TextSource::encode_pair(const std::string& prompt, const std::string& compl
 // Encodes a document. Returns false if no token of it counts in the loss.
 Result<bool> TextSource::encode_document(std::string_view line,
                                          std::vector<std::uint32_t>& ids) const {
+    if (rules_.form && line.size() <= kLineMax) {
+        ROLL_TRY_VOID(
+            encode_conversation(line, *rules_.form, *rules_.chat, rules_.render, *tokenizer_, ids));
+        return true;
+    }
     ROLL_TRY(const Json object, object_of(line));
     if (rules_.completions) {
         ROLL_TRY(const std::string prompt, text_of(object, rules_.prompt_field));

@@ -5,12 +5,15 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "common/error.hpp"
 #include "common/files.hpp"
+#include "worker/chat/model_template.hpp"
 #include "worker/tokenizer/tokenizer.hpp"
 
 namespace roll::data {
@@ -21,6 +24,12 @@ struct EncodeRules {
     // true: a document is a prompt (context only) followed by a completion
     bool completions = false;
     std::string prompt_field = "prompt", completion_field = "completion";
+    // Template of conversations, which a file of `completions` may hold too; unset: `no_chat` says
+    // why there is none.
+    std::shared_ptr<const chat::ModelTemplate> chat = {};
+    std::string no_chat = "the tokenizer has no chat template";
+    std::optional<chat::Form> form = {};  // form of the file's conversations; unset: pairs
+    chat::RenderOptions render = {};
     bool add_special = true;  // true: add the tokens that the tokenizer puts around a text
     // token appended to a document that does not end with it; -1: none
     std::int64_t end_token = -1;

@@ -1,0 +1,44 @@
+#!/usr/bin/env python3
+"""Conversations as tokens, as transformers makes them.
+
+    chat_tokens.py make DIR            a tokenizer with a chat template, whose spans have the tag generation
+    chat_tokens.py tokens DIR FILE     prints the tokens of each record; ~id is read and not learned
+"""
+import json
+import sys
+
+TURN = "{{ '<|im_start|>' + m['role'] + '\\n' }}"
+TEMPLATE = ("{%- for m in messages %}" + TURN + "{%- if m['role'] == 'assistant' %}{% generation %}"
+            "{{ m['content'] + '<|im_end|>\\n' }}{% endgeneration %}{%- else %}"
+            "{{ m['content'] + '<|im_end|>\\n' }}{%- endif %}{%- endfor %}"
+            "{%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{%- endif %}")
+
+
+def make(folder):
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(vocab_size=400, special_tokens=['<|im_start|>', '<|im_end|>'],
+                                  initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    tokenizer.train_from_iterator(['what does the word mean? the word means this and that'] * 9, trainer)
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token='<|im_start|>', eos_token='<|im_end|>',
+                            chat_template=TEMPLATE).save_pretrained(folder)
+
+
+def tokens(folder, path):
+    from transformers import PreTrainedTokenizerFast
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
+    with open(path, encoding='utf-8') as file:
+        for record in map(json.loads, file):
+            made = tokenizer.apply_chat_template(record['messages'], return_dict=True, chat_template=TEMPLATE,
+                                                 return_assistant_tokens_mask=True)
+            yield from (i if learned else ~i for i, learned in zip(made['input_ids'], made['assistant_masks']))
+
+
+if __name__ == '__main__':
+    if sys.argv[1] == 'make':
+        make(sys.argv[2])
+    else:
+        print(json.dumps(list(tokens(*sys.argv[2:4]))))

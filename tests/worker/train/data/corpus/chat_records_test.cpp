@@ -1,0 +1,114 @@
+// Tests files of conversations: their forms, which of their tokens are learned, and bad lines.
+#include <filesystem>
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+#include "tests/worker/train/processes.hpp"
+#include "worker/train/data/corpus/prepare.hpp"
+#include "worker/train/data/corpus/token_file.hpp"
+
+namespace roll::data {
+namespace {
+
+constexpr const char* kTemplate =
+    "{% for m in messages %}{% if m.role == 'assistant' %}A{% generation %}{{ m.content }};"
+    "{% endgeneration %}{% elif m.role == 'user' %}U{{ m.content }};"
+    "{% else %}{{ raise_exception('no role ' + m.role) }}{% endif %}{% endfor %}";
+
+class ChatRecords : public testing::Test {
+  protected:
+    Result<std::optional<Prepared>> from_lines(const std::string& lines, bool has_template = true) {
+        const auto path = folder_.path() / "chats.jsonl";
+        std::ofstream(path, std::ios::binary) << lines;
+        return prepared(path, has_template);
+    }
+    Result<std::optional<Prepared>> prepared(const std::filesystem::path& path,
+                                             bool has_template = true) {
+        PrepareOptions options;
+        options.directory = folder_.path() / "tokens";
+        options.rules.completions = true;
+        options.rules.end_token = 1;
+        auto parsed = chat::Template::parse(kTemplate);
+        if (has_template)
+            options.rules.chat = std::make_shared<const chat::ModelTemplate>(
+                chat::ModelTemplate{*std::move(parsed), {}, {}, "identity", "t.jinja"});
+        return prepare(path, bytes_, options, [](const PrepareProgress&) { return true; });
+    }
+    // Returns the text of the tokens. Learned tokens stand between [ and ].
+    std::string learned(const std::string& lines) {
+        const auto made = from_lines(lines);
+        if (!made) return made.error().message;
+        const TokenFile file = TokenFile::open_indexed((*made)->bin).value();
+        std::string text;
+        bool inside = false;
+        for (std::size_t i = 0; i < file.tokens().size(); ++i) {
+            const std::int64_t token = file.tokens()[i];
+            if (inside != (token >= 0)) text += inside ? ']' : '[';
+            inside = token >= 0;
+            text += static_cast<char>(inside ? token : only_read(token));
+        }
+        return text + (inside ? "]" : "");
+    }
+
+    train::TemporaryFolder folder_;
+    tokenizer::Tokenizer bytes_ = tokenizer::Tokenizer::bytes();
+};
+
+TEST_F(ChatRecords, EachFormIsReadAndAnswersAreLearned) {
+    EXPECT_EQ(learned(R"({"messages": [{"role": "user", "content": "a"}, )"
+                      R"({"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}, )"
+                      R"({"role": "assistant", "content": "d"}]})"),
+              "Ua;A[b;]Uc;A[d;]");
+    EXPECT_EQ(learned(R"({"conversations": [{"from": "human", "value": "a"}, )"
+                      R"({"from": "gpt", "value": "bb"}]})"),
+              "Ua;A[bb;]");
+    EXPECT_EQ(learned(R"({"instruction": "add", "input": "1+2", "output": "3"})"),
+              "Uadd\n1+2;A[3;]");
+    EXPECT_EQ(learned(R"({"prompt": "p", "completion": "c"})"), "p[c\x01]");
+}
+
+// A job of an earlier version may have records with both.
+TEST_F(ChatRecords, PairsComeBeforeConversations) {
+    EXPECT_EQ(learned(R"({"prompt": "p", "completion": "c", "messages": []})"), "p[c\x01]");
+}
+
+TEST_F(ChatRecords, BadRecordsAreNamedByLine) {
+    const std::string good = R"({"messages": [{"role": "assistant", "content": "b"}]})"
+                             "\n";
+    const std::string where = "data: " + (folder_.path() / "chats.jsonl").string() + ", line 2: ";
+    const std::string next =
+        "; correct this line, or set `data.on_bad_line: skip`, which leaves such lines out";
+    EXPECT_EQ(learned(good + R"({"prompt": "p", "completion": "c"})"),
+              where + "has no list \"messages\"" + next);
+    EXPECT_EQ(learned(good + R"({"messages": [{"role": "user", "content": "x"}]})"),
+              where +
+                  "has 1 messages and none of the role assistant, so that nothing is learned from "
+                  "it" +
+                  next);
+    EXPECT_EQ(
+        learned(good + R"({"messages": [{"role": "pope", "content": "x"}, )"
+                       R"({"role": "assistant", "content": "x"}]})"),
+        where + "t.jinja, line 1: the template refuses the conversation: no role pope" + next);
+}
+
+TEST_F(ChatRecords, ConversationsNeedATemplate) {
+    const auto refused = from_lines(R"({"messages": [{"role": "assistant", "content": "b"}]})",
+                                    /*has_template=*/false);
+    ASSERT_FALSE(refused);
+    EXPECT_NE(refused.error().message.find("the tokenizer has no chat template"),
+              std::string::npos);
+}
+
+TEST_F(ChatRecords, TokensOfConversationsThatAreGoneAreFound) {
+    const auto made = from_lines(R"({"messages": [{"role": "assistant", "content": "b"}]})");
+    ASSERT_TRUE(made && *made) << made.error().message;
+    EXPECT_EQ((*made)->form, chat::Form::Messages);
+    std::filesystem::remove(folder_.path() / "chats.jsonl");
+    const auto again = prepared(folder_.path() / "chats.jsonl");
+    ASSERT_TRUE(again && *again) << again.error().message;
+    EXPECT_EQ((*again)->bin, (*made)->bin);
+}
+
+}  // namespace
+}  // namespace roll::data

@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""Conversations of a .jsonl: their tokens are those of transformers, and a model learns the answers."""
+import array
+import glob
+import json
+import os
+import random
+import unittest
+
+from ranks import ORACLE, RankCase
+
+WORDS = ('cat', 'dog', 'sun', 'Grüße', '世界', 'rain')
+
+
+def write_chats(path, count, seed=3):
+    rng = random.Random(seed)
+    with open(path, 'w', encoding='utf-8') as file:
+        for i in range(count):
+            messages = [{'role': 'system', 'content': 'be brief'}] if i % 3 == 0 else []
+            for _ in range(rng.randint(1, 3)):
+                word = rng.choice(WORDS)
+                messages += [{'role': 'user', 'content': f'what is {word}?'},
+                             {'role': 'assistant', 'content': f'the word {word}'}]
+            file.write(json.dumps({'messages': messages}, ensure_ascii=i % 2 == 0) + '\n')
+    return path
+
+
+class ChatTest(RankCase):
+
+    def setUp(self):
+        super().setUp()
+        self.tokenizer = os.path.join(self.top, 'tokenizer')
+        self.oracle('chat_tokens.py', 'make', self.tokenizer)
+        self.path = write_chats(os.path.join(self.top, 'chats.jsonl'), 60)
+
+    def chats(self, steps, **changes):
+        return self.document(steps, dp=1, **{'objective': 'sft', 'tokenizer': self.tokenizer,
+                                             'model__vocab_size': 512, 'train__seq_length': 64,
+                                             'data': {'train': [self.path], 'valid': 0.0}, **changes})
+
+    def made_tokens(self):
+        path, = glob.glob(os.path.join(self.top, 'tokens', '*.bin'))
+        tokens = array.array('i')
+        with open(path, 'rb') as file:
+            tokens.frombytes(file.read())
+        return list(tokens)
+
+    @unittest.skipUnless(ORACLE, 'needs a Python with transformers')
+    def test_tokens_are_those_of_transformers_and_the_loss_falls(self):
+        run = self.run_whole(1, 1, self.chats(40))
+        self.assertEqual(self.made_tokens(), json.loads(self.oracle('chat_tokens.py', 'tokens', self.tokenizer,
+                                                                    self.path)))
+        self.assertIn('chats.jsonl: conversations in the form messages, with the template of', run.log())
+        losses = [row['loss'] for row in run.metrics()]
+        self.assertLess(losses[-1], 0.6 * losses[0])
+
+    @unittest.skipUnless(ORACLE, 'needs a Python with transformers')
+    def test_a_template_without_spans_teaches_the_same_turns(self):
+        path = os.path.join(self.tokenizer, 'chat_template.jinja')
+        with open(path, encoding='utf-8') as file:
+            text = file.read()
+        with open(path, 'w', encoding='utf-8') as file:
+            file.write(text.replace('{% generation %}', '').replace('{% endgeneration %}', ''))
+        self.run_whole(1, 1, self.chats(1))
+        self.assertEqual(self.made_tokens(), json.loads(self.oracle('chat_tokens.py', 'tokens', self.tokenizer,
+                                                                    self.path)))
+
+    @unittest.skipUnless(ORACLE, 'needs a Python with transformers')
+    def test_what_cannot_be_trained_on_is_refused_with_its_line(self):
+        with open(self.path, 'a', encoding='utf-8') as file:
+            file.write('{"messages": [{"role": "user", "content": "x"}]}\n')
+        self.refused(self.chats(1), 2, 'chats.jsonl, line 61: has 1 messages and none of the role assistant')
+        with open(os.path.join(self.tokenizer, 'chat_template.jinja'), 'w', encoding='utf-8') as file:
+            file.write('a\n{% include "b" %}')
+        with open(self.path, 'w', encoding='utf-8') as file:
+            file.write('{"prompt": "a", "completion": "b"}\n' * 20)
+        self.run_whole(1, 1, self.chats(1))  # pairs need no template
+        write_chats(self.path, 3)
+        self.refused(self.chats(1), 2, 'chat_template.jinja, line 2: the tag "include" is not supported')
+
+
+if __name__ == '__main__':
+    unittest.main()

@@ -1,0 +1,114 @@
+#include "worker/train/data/corpus/chat_source.hpp"
+
+#include <algorithm>
+
+#include "worker/chat/json_value.hpp"
+#include "worker/train/data/corpus/tokens.hpp"
+
+namespace roll::data {
+namespace {
+
+using Ids = std::vector<std::uint32_t>;
+
+bool is_text(const chat::Value& record, std::string_view field) {
+    const chat::Value* const found = record.dict->find(field);
+    return found != nullptr && found->is(chat::Kind::String);
+}
+
+// Finds the token at a byte of a text.
+class TokenFinder {
+  public:
+    TokenFinder(const tokenizer::Tokenizer& tokenizer, std::string_view text)
+        : tokenizer_(tokenizer),
+          text_(text),
+          ids_(encoded(text)) {}
+
+    const Ids& ids() const { return ids_; }
+
+    // Returns the ranges of tokens that have a part in each span.
+    std::vector<std::pair<std::size_t, std::size_t>> ranges(
+        const std::vector<chat::Span>& spans) const {
+        if (auto found = by_pieces(spans)) return *std::move(found);
+        std::vector<std::pair<std::size_t, std::size_t>> found;
+        for (const chat::Span& span : spans)
+            found.emplace_back(position(span.begin, false), position(span.end, true));
+        return found;
+    }
+
+  private:
+    Ids encoded(std::string_view text) const {
+        return tokenizer_.encode(text, {.add_special = false});
+    }
+
+    // Encodes the texts between the ends of spans one by one. Returns nullopt if their tokens are
+    // not those of the whole text, because a token has a part in two of them.
+    std::optional<std::vector<std::pair<std::size_t, std::size_t>>> by_pieces(
+        const std::vector<chat::Span>& spans) const {
+        std::vector<std::pair<std::size_t, std::size_t>> found;
+        Ids all;
+        std::size_t at = 0;
+        const auto add = [&](std::size_t end) {
+            if (end > at)
+                tokenizer_.encode(text_.substr(at, end - at), all, {.add_special = false});
+            at = end;
+            return all.size();
+        };
+        for (const chat::Span& span : spans) {
+            const std::size_t begin = add(span.begin);
+            found.emplace_back(begin, add(span.end));
+        }
+        add(text_.size());
+        if (all != ids_) return std::nullopt;
+        return found;
+    }
+
+    // Returns the number of tokens before a byte. A token on both sides of the byte counts as
+    // before it if `inside`.
+    std::size_t position(std::size_t byte, bool inside) const {
+        const Ids before = encoded(text_.substr(0, byte));
+        const auto same = std::ranges::mismatch(before, ids_);
+        const auto count = static_cast<std::size_t>(same.in2 - ids_.begin());
+        return same.in1 != before.end() && inside ? std::min(count + 1, ids_.size()) : count;
+    }
+
+    const tokenizer::Tokenizer& tokenizer_;
+    std::string_view text_;
+    Ids ids_;
+};
+
+}  // namespace
+
+std::optional<chat::Form> conversation_form(std::string_view text, std::string_view prompt_field,
+                                            std::string_view completion_field) {
+    const std::size_t begin = text.find_first_not_of(" \t\r\n");
+    if (begin == std::string_view::npos) return std::nullopt;
+    chat::Arena arena(chat::Limits{}.memory);
+    const auto record = chat::read_json(text.substr(begin, text.find('\n', begin) - begin), arena);
+    if (!record || !record->is(chat::Kind::Dict)) return std::nullopt;
+    if (is_text(*record, prompt_field) && is_text(*record, completion_field)) return std::nullopt;
+    return chat::form_of(*record);
+}
+
+Result<void> encode_conversation(std::string_view line, chat::Form form,
+                                 const chat::ModelTemplate& model,
+                                 const chat::RenderOptions& options,
+                                 const tokenizer::Tokenizer& tokenizer,
+                                 std::vector<std::uint32_t>& ids) {
+    chat::Arena arena(options.limits.memory);
+    ROLL_TRY(const chat::Value record, chat::read_json(line, arena));
+    if (!record.is(chat::Kind::Dict))
+        return fail(ErrorCode::InvalidArgument, "is not a JSON object");
+    ROLL_TRY(const chat::Conversation conversation, chat::conversation_of(record, form, arena));
+    ROLL_TRY(const chat::ChatText made, chat::chat_text(model, conversation, arena, options));
+    const TokenFinder finder(tokenizer, made.text);
+    std::vector<bool> learned(finder.ids().size());
+    for (const auto& [begin, end] : finder.ranges(made.learned))
+        for (std::size_t i = begin; i < end; ++i) learned[i] = true;
+    for (std::size_t i = 0; i < learned.size(); ++i) {
+        const std::uint32_t id = finder.ids()[i];
+        ids.push_back(learned[i] ? id : static_cast<std::uint32_t>(only_read(id)));
+    }
+    return {};
+}
+
+}  // namespace roll::data
