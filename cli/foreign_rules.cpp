@@ -28,7 +28,8 @@ struct Config {
     void set(const std::string& path, Json value) const {
         set_path(document, path, std::move(value));
     }
-    // Sets a key of the job file to a default of the other program.
+    // Sets a key of the job file to the default of the program that the configuration is written
+    // for.
     void set_default(const std::string& key, const std::string& path, Json value) const {
         set(path, std::move(value));
         foreign.defaults.push_back({key, {path}});
@@ -159,7 +160,7 @@ std::optional<Json> dataset_info(const Config& config) {
     return std::nullopt;
 }
 
-// Sets the keys of a line of the data files from the columns of a data set.
+// Sets the job-file keys that name the fields of a data line, from the `columns` of a data set.
 void read_columns(const Config& config, const Json& set) {
     const Json columns = set.value("columns", Json::object());
     const auto column = [&](const char* name, const char* standard) {

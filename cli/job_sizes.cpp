@@ -100,7 +100,7 @@ class Sizes {
     std::vector<Key> keys_;  // the current key and its parents
     Key largest_;
     std::size_t bytes_ = 0;
-    std::size_t certain_ = 0;  // bytes that the parsed document has at least
+    std::size_t certain_ = 0;  // lower bound of the parsed document's size in bytes
     bool in_block_ = false;
 };
 

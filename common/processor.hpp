@@ -39,7 +39,8 @@ Result<Processor> find_processor();
 // Returns the result of find_processor(), which is called once. Ends the program on an error.
 const Processor& processor();
 
-// Returns one line with the level and the method of each kind of matrix product.
+// Returns one line: the processor's instruction-set level ("avx2"), then the method used for each
+// kind of matrix product.
 std::string processor_text(const Processor& processor);
 
 // If ROLL_PROCESSOR is set, sets the environment variables that limit LibTorch, oneDNN and MKL to

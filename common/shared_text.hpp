@@ -30,7 +30,7 @@ class SharedText {
     std::shared_ptr<const std::string> shared_{};
     std::size_t head_ = 0;  // number of characters at the start of the text, from *shared_'s start
     std::size_t tail_ = 0;  // number of characters at the end of the text, from *shared_'s end
-    std::string own_{};     // the characters between them
+    std::string own_{};     // the characters between the shared start and the shared end
 };
 
 }  // namespace roll

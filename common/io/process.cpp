@@ -121,8 +121,8 @@ void arrange_descriptors(Prepared& prepared) {
         if (::dup2(ours, theirs) < 0) give_up(prepared, Step::Descriptors);
 }
 
-// Pins the child to `cpus`. Ignores a failure: the program then runs on all CPUs, for example if a
-// CPU went offline.
+// Pins the child to `cpus`. A failure, for example because a CPU went offline, is ignored: the
+// program then runs on all CPUs.
 void pin(const std::vector<int>& cpus) {
     if (cpus.empty()) return;
     cpu_set_t set;

@@ -126,8 +126,8 @@ void check_schedule(const ParallelSpec& p, const PipelineSizes& sizes,
                            2 * p.pp, *sizes.microbatches));
     if (p.group > 0 && (!has_groups(p) || p.group < p.pp))
         refuse("parallel.group",
-               fmt::format("is {}; allowed: at least pp {}, with vpp of 2 or more and the schedule "
-                           "interleaved or auto",
+               fmt::format("is {}; allowed: {} (pp) or more; it also needs pp and vpp of 2 or more "
+                           "and the schedule interleaved or auto",
                            p.group, p.pp));
 }
 
@@ -137,8 +137,8 @@ std::optional<Problem> undivided_layers(const ParallelSpec& p, std::int64_t laye
     if ((p.first_layers > 0 || p.last_layers > 0) &&
         (p.account_for_embedding || p.account_for_loss))
         return Problem{"parallel",
-                       "has first_layers or last_layers, and account_for_embedding or "
-                       "account_for_loss; Megatron accepts only one of the two"};
+                       "has first_layers or last_layers together with account_for_embedding or "
+                       "account_for_loss; Megatron does not accept this combination"};
     if (divide(layers, p)) return std::nullopt;
     const std::vector<std::string> nearest = nearest_layouts(layers, p);
     return Problem{"parallel.pp",

@@ -64,8 +64,8 @@ class Authenticator {
     // Returns the identity of a key as of the last refresh(). `user_id` is the public key, which
     // libzmq attaches to each message.
     Identity who(const std::string& user_id) const;
-    // Returns the identity of a local process that runs as rolld's owner and has no key: Operator
-    // if client.pub exists.
+    // Returns the identity of a local process that runs as rolld's owner and has no key: an
+    // Operator if client.pub exists, else an identity with Role::None.
     Identity owner() const;
 
   private:

@@ -12,8 +12,8 @@ namespace roll::pilots {
 namespace {
 
 constexpr auto kDeadline = std::chrono::seconds(90);
-// Deadline of a question about nodes. A later answer would come after the worker's silence has
-// already decided.
+// Deadline of a question about nodes. A later answer is useless, because the silent worker is then
+// declared lost anyway.
 constexpr auto kNodesDeadline = std::chrono::seconds(10);
 
 std::string one_line(std::string text) {

@@ -126,7 +126,8 @@ std::string describe(const std::string& kind, const Json& body) {
         return text_of(body, "adopting") == "true" ? "rolld took over: it starts no jobs for 35 s"
                                                    : "rolld starts jobs again";
     if (kind == "clock_stepped")
-        return fmt::format("the system's clock was set by {} ms", text_of(body, "by_ms"));
+        return fmt::format("the system clock jumped by {} ms (negative: backwards)",
+                           text_of(body, "by_ms"));
     if (kind == "worker_lost") return with_reason("worker lost", body);
     static constexpr std::array kOfAllocations = {"queue_", "allocation_", "pilot_"};
     for (const char* prefix : kOfAllocations)

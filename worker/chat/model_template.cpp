@@ -112,7 +112,9 @@ class TurnFinder {
         auto before = part(messages_.first(index), /*prompt=*/true);
         if (!before) return refused(index, before.error().message);
         if (!whole_.starts_with(*before))
-            return refused(index, "the text before it changes with the messages after it");
+            return refused(index,
+                           "the template renders the text before this message differently when "
+                           "later messages follow");
         auto with = part(messages_.first(index + 1), /*prompt=*/false);
         if (!with) return refused(index, with.error().message);
         if (whole_.starts_with(*with) && with->size() > before->size())

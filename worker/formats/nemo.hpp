@@ -1,5 +1,5 @@
 // Parts specific to NeMo's checkpoints: a YAML file beside the weights, and tensor names older than
-// Megatron core's, where gate and up are separate tensors.
+// Megatron core's. The older names have separate tensors for gate and up.
 #pragma once
 
 #include <filesystem>

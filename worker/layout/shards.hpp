@@ -64,8 +64,8 @@ struct Held {
     std::string name;
     std::optional<std::int64_t> expert;  // the expert's number on the rank
     Shard shard;
-    // True on one rank for each element of the model. The other ranks have a replica: ranks that a
-    // tensor is not split over, and the last stage's copy of the embedding.
+    // True on exactly one of the ranks that hold an element of the model. The others have replicas:
+    // ranks over which the tensor is not split, and the last stage with its copy of the embedding.
     bool owner = false;
     bool tied_output = false;  // true: the output layer, a copy of the embedding
 };

@@ -73,7 +73,7 @@ struct StagePart {
     bool first = true, last = true;    // has the embedding; has the output layer
     std::int64_t frozen_of_model = 0;  // number of frozen elements of the whole model
     int tp = 1;                        // number of ranks that share the tensors of each layer
-    std::int64_t first_layer = 0;      // number of its first layer, if it has one chunk
+    std::int64_t first_layer = 0;  // index of the stage's first layer, if the stage has one chunk
 };
 // Returns the number of parameters on one rank of a stage, with the padding of the vocabulary. A
 // tied embedding counts on both of its stages.

@@ -15,7 +15,8 @@ namespace roll::core {
 // clang-format off
 struct IncarnationRaised {                                              // rolld started, or a backup was restored
     std::uint64_t incarnation = 0; Time at{};
-    std::uint64_t next_job = 0;  // lowest job number that is unused even if a restore has lost jobs
+    // lowest job number that was certainly never used, not even by jobs that a restore lost
+    std::uint64_t next_job = 0;
 };
 struct JobSubmitted { JobId job; std::string key; std::string user; spec::JobSpec spec; Time at{}; JobId array{};
     JobId cron{};  // the cron job that queued this job; 0: none

@@ -134,7 +134,7 @@ Result<void> check_whole_groups(const formats::McaConfig& config) {
     const auto groups = config.native.value("num_query_groups", std::int64_t{0});
     if (groups % config.layout.tp == 0) return {};
     return fail(ErrorCode::InvalidArgument,
-                "a target that does not split key-value groups: num_query_groups " +
+                "the target must not split key-value groups: num_query_groups " +
                     std::to_string(groups) + " is not divisible by tp " +
                     std::to_string(config.layout.tp));
 }

@@ -192,7 +192,8 @@ class Parser {
         convert.add_option("SRC,--checkpoint-path,--model-path", request_.source, "Checkpoint");
         convert.add_option("DST,--output-path,--output-folder", request_.target, "New directory");
         convert.add_option("--adapter,--adapter-path", request_.adapter_source,
-                           "Convert LoRA adapters of SRC instead: PEFT <-> MCA");
+                           "Convert the LoRA adapters in this directory, not the model: "
+                           "PEFT <-> MCA");
         CLI::App& merge = command("merge", "Merge a LoRA adapter into its base: BASE ADAPTER DST",
                                   [this] { return finish(); });
         merge.add_option("BASE", request_.source, "Model to merge into")->required();
@@ -359,7 +360,7 @@ class Parser {
     std::optional<std::optional<tensor::DType>> dtype_;
     bool bf16_ = false, fp16_ = false, unused_ = false, cast_ = false, json_ = false;
     bool version_ = false, is_roll_ = false, is_trlx_ = false;
-    std::set<std::string> flags_;  // flags that the word true or false may follow
+    std::set<std::string> flags_;  // flags that may be followed by the word true or false
     std::vector<CLI::Option*> ignored_;
     Finish chosen_;
 };

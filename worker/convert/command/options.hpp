@@ -18,7 +18,7 @@ namespace roll::convert {
 struct ConvertCommand {
     Request request;
     bool json = false;
-    std::vector<std::string> ignored;  // ROLL's options without effect on a conversion
+    std::vector<std::string> ignored;  // options of ROLL's tool that have no effect here
 };
 struct InspectCommand {
     std::string directory;

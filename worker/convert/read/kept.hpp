@@ -15,7 +15,8 @@ namespace roll::convert {
 Result<void> keep_differing_copies(Source& source, const std::set<std::string>& found);
 
 // Adds the tensors in kKeptFile of an mca checkpoint. Fails with Corrupt if the config announces
-// the file and it is not there, or if it has a tensor that is no copy in the model's family.
+// the file but the file is missing, or if the file has a tensor that the model's family does not
+// list as a copy of another tensor.
 Result<void> read_kept(Source& source);
 
 }  // namespace roll::convert

@@ -78,7 +78,7 @@ struct Report {
     std::vector<Dropped> dropped;
     Disagreement disagreement;    // the differences that the strictness reports
     std::string plan;             // text of the plan, for a dry run
-    std::int64_t memory = 0;      // peak memory in bytes, for windows and mapped pages
+    std::int64_t memory = 0;      // peak memory in bytes: copy buffers and mapped pages
     std::int64_t disk_free = -1;  // free bytes on the target's disk; -1: unknown
     // in a dry run: the error with which the conversion would fail
     std::optional<Error> refusal = {};

@@ -15,8 +15,8 @@ namespace roll::train {
 // The part of a parameter that one rank holds.
 struct TensorShard {
     std::vector<std::int64_t> sizes;
-    // The elements that the rank has of the whole tensor; its other elements are padding. Empty:
-    // each rank holds the whole tensor.
+    // The elements of the whole tensor that the rank's tensor holds; the other elements of the
+    // rank's tensor are padding. Empty: each rank holds the whole tensor.
     std::vector<layout::Part> parts;
     // True: the gradient on a rank is only a summand, because only the rank's heads use the
     // parameter, or with sequence parallelism, only its rows

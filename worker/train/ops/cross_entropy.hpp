@@ -28,8 +28,8 @@ struct VocabularyShard {
     std::function<at::Tensor(const at::Tensor& own_R3)> gather;
 };
 
-// The output layer, which maps x_MC to logits: l = x_MC @ w_VC^T, or with a soft cap, cap * tanh(l
-// / cap).
+// The output layer, which maps x_MC to logits l = x_MC @ w_VC^T. With a soft cap, the logits are
+// cap * tanh(l / cap).
 struct Head {
     at::Tensor w_VC;
     double soft_cap = 0;

@@ -1,5 +1,5 @@
-// The values that the operators of several files take, save for backward and return. Letters are as
-// in rope.hpp.
+// The values that the operators of several files take, return, and keep for the backward pass.
+// Letters are as in rope.hpp.
 #pragma once
 
 #include <array>

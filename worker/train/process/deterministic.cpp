@@ -15,7 +15,7 @@ std::string make_deterministic(bool on_gpus) {
     at::Context& context = at::globalContext();
     context.setDeterministicAlgorithms(true, /*warn_only=*/false);
     context.setDeterministicFillUninitializedMemory(false);
-    return "deterministic: turned off: atomic additions in the backward passes of attention and "
+    return "deterministic: true turns off atomic additions in the backward passes of attention and "
            "embedding, cuBLAS's per-stream workspaces, and NCCL's choice of algorithm; backward "
            "is slower";
 }

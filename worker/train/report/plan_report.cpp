@@ -57,8 +57,9 @@ void add_owned(plan::Owned& owned, const std::vector<ParameterSpec>& specs, int 
         owned.all += own;
         if (!spec.frozen) owned.trained += own;
     }
-    // Two buckets are on their way at once: all of their rows, and the sums of the own rows. A
-    // staged bucket has its gradients before they are copied.
+    // Two consecutive buckets are exchanged at the same time. Each has a buffer with the gradients
+    // of all rows, and one with the sums of this rank's rows. With ZeRO-2, the newer bucket's
+    // gradients are also in the GradStage from which its buffer is filled.
     std::int64_t last = 0;
     for (const plan::Bucket& bucket :
          plan::cut_buckets(numels, plan::default_bucket_numel(numels))) {
