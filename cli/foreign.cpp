@@ -10,7 +10,8 @@
 namespace roll::cli {
 namespace {
 
-// Keys that identify a configuration; job files and other programs' files do not have them.
+// Keys that identify a foreign configuration; job files and the files of other programs do not have
+// these keys.
 constexpr const char* kMarks[] = {"model_name_or_path",
                                   "per_device_train_batch_size",
                                   "gradient_accumulation_steps",

@@ -1,4 +1,4 @@
-// Reads training configurations of the HuggingFace Trainer and its relatives as Roll job files.
+// Translates configurations of the HuggingFace Trainer and of related programs into Roll job files.
 // schemas/foreign/trainer.json says how each key is read.
 #pragma once
 
@@ -10,13 +10,13 @@
 
 namespace roll::cli {
 
-// Returns whether a document is such a configuration: it has at least two of the keys that only
-// they have, and no `kind`.
+// Returns true if `document` is a configuration of one of these programs: it has at least two of
+// the keys that only such configurations have, and no `kind`.
 bool is_foreign(const Json& document);
 
 // Replaces the configuration in `document` by a job file with the same meaning. Relative paths are
-// relative to `directory`, which is the working directory, as in the other programs. The job file
-// has no train.global_batch_size yet.
+// relative to `directory`, the working directory, as in the foreign programs. The job file does not
+// have train.global_batch_size yet.
 Foreign translate(Json& document, const std::string& directory);
 
 // Sets train.global_batch_size from the data-parallel size that the document's resources give.

@@ -174,7 +174,7 @@ void read_columns(const Config& config, const Json& set) {
     config.set("data.completion_field", column("response", "output"));
 }
 
-// Returns the absolute paths of the files of data sets, which `key` names.
+// Returns the absolute paths of the files of the data sets that `key` names.
 std::vector<std::string> files_of(const Config& config, const std::string& key, const Json& info) {
     std::vector<std::string> files;
     for (const std::string& name : config.names(key)) {
@@ -233,7 +233,7 @@ void read_data(const Config& config) {
                            share.value_or(0.0));
 }
 
-// Refuses chat templates, because Roll takes prompts and completions as they are.
+// Refuses chat templates, because a job file's prompts and completions are used unchanged.
 void check_template(const Config& config) {
     if (config.document.value("objective", "") != "sft" || !config.has("template")) return;
     const std::string name = config.text("template").value_or("");
@@ -246,7 +246,7 @@ void check_template(const Config& config) {
         config.refuse("mask_history", "is true; a line has one prompt and one completion");
 }
 
-// Chooses the attention between the documents of a sequence.
+// Chooses whether the documents in a sequence attend to each other.
 void read_packing(const Config& config) {
     const bool pretrains = config.document.value("objective", "") == "pretrain";
     const bool apart = config.flag("neat_packing") || config.flag("sequence_packing");
@@ -295,8 +295,8 @@ std::optional<std::int64_t> read_steps(const Config& config) {
     return std::nullopt;
 }
 
-// Returns a number of steps that the Trainer gives as a number, or as a share of all steps if it is
-// below 1; nullopt if there is none.
+// Returns a number of steps; nullopt if `key` is not set. The Trainer accepts the number itself,
+// or, below 1, a share of all steps.
 std::optional<std::int64_t> steps_of(const Config& config, const std::string& key,
                                      std::optional<std::int64_t> steps) {
     const auto value = config.number(key);
@@ -421,8 +421,8 @@ void read_reports(const Config& config) {
     if (has("tensorboard") || has("all")) config.set("train.metrics.tensorboard", true);
 }
 
-// Chooses what the loss is a mean over: mcore_adapter's default is a mean per micro-batch, the
-// Trainer's is a mean over all tokens of a step.
+// Chooses the tokens over which the loss is averaged: by default, mcore_adapter takes a mean per
+// micro-batch, and the Trainer a mean over all tokens of a step.
 void read_normalize(const Config& config, bool megatron) {
     const bool by_token = config.flag("calculate_per_token_loss");
     const char* normalize = by_token || !megatron ? "step" : "microbatch";

@@ -27,8 +27,8 @@ tl::unexpected<Error> not_divisible(const std::string& name, const std::string& 
                 vocabulary ? "--make-vocab-size-divisible-by 128" : "");
 }
 
-// Appends rows [begin, begin + count) of a source to the shard. Extends the last box if these rows
-// follow it in the source.
+// Appends rows [begin, begin + count) of a source to the shard. If these rows follow the last box
+// in the source, extends this box.
 void add_rows(Shard& shard, const NativeTensor& tensor, std::size_t source, std::int64_t begin,
               std::int64_t count) {
     if (!shard.boxes.empty()) {
@@ -57,9 +57,9 @@ Shard empty_shard(const NativeTensor& tensor) {
     return shard;
 }
 
-// Returns the rank's part of a tensor whose rows are cut into tp equal parts. Megatron 0.16 and
-// later cut through key-value groups in this way if there are fewer groups than ranks; the ranks
-// then gather the groups.
+// Returns the rank's part of a tensor whose rows are cut into tp equal parts. If there are fewer
+// key-value groups than ranks, Megatron 0.16 and later cut through the groups in this way; the
+// ranks then gather the groups.
 Shard rows_of_rank(Shard whole, int tp, int rank) {
     const std::int64_t rows = whole.shape[0] / tp;
     const std::int64_t first = rank * rows;
@@ -118,8 +118,8 @@ Result<Shard> column_shard(const NativeTensor& tensor, int tp, int rank) {
     return shard;
 }
 
-// Returns the rank's rows of a tensor that is padded with zeros to `rows` rows. If the rank has
-// only padding, the box is empty.
+// Returns the rank's rows of a tensor that is padded with rows of zeros to `rows` rows. If the rank
+// has only padding, the box is empty.
 Result<Shard> padded_shard(const NativeTensor& tensor, std::int64_t rows, int tp, int rank) {
     if (rows % tp != 0 || rows < tensor.shape[0])
         return not_divisible(tensor.name, "padded_vocab_size", rows, tp);
@@ -184,7 +184,8 @@ std::string with_layer(const NativeTensor& tensor, std::int64_t local) {
     return name.replace(at, global.size(), ".layers." + std::to_string(local) + ".");
 }
 
-// Returns the name with the expert's number on its rank in place of its number in the layer.
+// Returns the name with `local`, the expert's number on its rank, in place of `global`, the
+// expert's number in the layer.
 std::string with_expert(std::string name, std::int64_t global, std::int64_t local) {
     const std::string part = kExperts + std::to_string(global) + ".";
     const std::size_t at = name.find(part);
@@ -209,13 +210,15 @@ Result<void> check_experts(std::int64_t experts, const formats::McaLayout& layou
     return {};
 }
 
-// Returns whether the rank is the first of those that hold the same part of the tensor.
+// Returns true if this rank is the first of the ranks that hold the same part of the tensor.
 bool is_first(const NativeTensor& tensor, const formats::McaLayout& layout,
               const formats::McaRank& rank) {
     const int etp = layout.expert_tp();
     const int parts = tensor.expert ? etp : layout.tp;
     if (tensor.split == Split::None && rank.tp % parts != 0) return false;
-    // Process tp has these replicas at every multiple of the common divisor (mca_has_rank).
+    // By mca_has_rank(), a rank exists only if ep and tp / etp are equal modulo `common`. So the
+    // first replica has ep = tp / etp % common; of an expert's tensor, it has tp / etp = ep %
+    // common.
     const int common = std::gcd(layout.tp / etp, layout.ep);
     return tensor.expert ? rank.tp / etp == rank.ep % common : rank.ep == rank.tp / etp % common;
 }
@@ -265,8 +268,8 @@ class Holder {
                 ROLL_TRY_VOID(add(i, tensor.name, chunk));
             }
         }
-        // The last stage also has the embedding, because multi-token prediction embeds tokens
-        // there.
+        // The last stage also has the embedding, because multi-token prediction embeds tokens on
+        // the last stage.
         if (last && !first && has_mtp && embedding) {
             ROLL_TRY_VOID(add(*embedding, kEmbedding, chunk));
             held_.back().owner = false;

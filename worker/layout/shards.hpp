@@ -38,7 +38,8 @@ struct Shard {
 // the number of parts; the message has the size and the number of parts.
 Result<Shard> shard_of(const families::NativeTensor& tensor, int tp, int rank);
 
-// `size` elements of a native tensor, from `whole` on. A rank's tensor has them from `local` on.
+// The elements [whole, whole + size) of a native tensor, which a rank's tensor has at [local, local
+// + size).
 struct Part {
     Shape whole;
     Shape size;
@@ -52,7 +53,7 @@ struct Slice {
     std::vector<Part> parts;
 };
 
-// Like shard_of(). `padded_rows`: the tensor is first padded to so many rows; 0: it is not.
+// Like shard_of(). The tensor is first padded to `padded_rows` rows; 0: no padding.
 Result<Slice> slice_of(const families::NativeTensor& tensor, int tp, int rank,
                        std::int64_t padded_rows);
 
@@ -67,13 +68,14 @@ struct Held {
     // True on exactly one of the ranks that hold an element of the model. The others have replicas:
     // ranks over which the tensor is not split, and the last stage with its copy of the embedding.
     bool owner = false;
-    bool tied_output = false;  // true: the output layer, a copy of the embedding
+    // true: the tensor is the output layer, as a copy of the tied embedding
+    bool tied_output = false;
 };
 
-// Returns all tensors of a rank, chunk by chunk. The embedding and the output layer have
-// `padded_vocab` rows; 0: as many as the vocabulary. Requires that mca_has_rank(layout, rank).
-// Fails with InvalidArgument if the layout does not fit the model; the message has the tensor's
-// name, its size and the number of parts.
+// Returns all tensors of a rank, chunk by chunk. `padded_vocab` is the number of rows of the
+// embedding and of the output layer; 0: the size of the vocabulary. Requires that
+// mca_has_rank(layout, rank). Fails with InvalidArgument if the layout does not fit the model; the
+// message has the tensor's name, its size and the number of parts.
 Result<std::vector<Held>> held_by(const std::vector<families::NativeTensor>& native,
                                   const formats::McaLayout& layout, std::int64_t padded_vocab,
                                   const formats::McaRank& rank);

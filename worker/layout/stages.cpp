@@ -10,8 +10,8 @@ tl::unexpected<Error> invalid(std::string what) {
     return fail(ErrorCode::InvalidArgument, std::move(what));
 }
 
-// Returns the number of layers in one part of a layout string, such as 3 for "E,t*3". E, L and m
-// stand for the embedding, the loss and a multi-token head, which have fixed places.
+// Returns the number of layers in one part of a layout string, such as 3 for "E,t*3". E
+// (embedding), L (loss) and m (multi-token head) do not count, because their places are fixed.
 Result<std::int64_t> layers_in(std::string_view part, const std::string& layout) {
     std::int64_t layers = 0;
     std::size_t at = 0;

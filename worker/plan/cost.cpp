@@ -33,8 +33,8 @@ std::int64_t layer_parameters(const spec::ModelConfig& m) {
     return layer_products(m) + norms + biases;
 }
 
-// The rows of a micro-batch on a rank: in and between the linear layers. Only sequence parallelism
-// makes them differ.
+// Numbers of rows of a micro-batch on a rank: within (`inner`) and between (`outer`) the linear
+// layers. They differ only with sequence parallelism.
 struct Rows {
     std::int64_t inner = 0, outer = 0;
 };
@@ -46,8 +46,9 @@ Rows rows_of(const spec::TrainSpec& spec, int tp) {
 }
 
 // Returns the sizes, in elements, of the values that a layer saves from forward to backward and
-// that may lie in the gradients' memory. They are in the order in which forward makes them: q, k,
-// v, the attention output, the input of the second norm, gate and up, the input of the next layer.
+// that may lie in the gradients' memory. The sizes are in the order in which forward makes the
+// values: q, k, v, the attention output, the input of the second norm, gate and up, the input of
+// the next layer.
 std::vector<std::int64_t> layer_saved(const spec::ModelConfig& m, const Rows& rows, bool segments) {
     const std::int64_t attention = rows.inner * m.heads * m.head_dim;
     const std::int64_t keys = rows.inner * m.kv_heads * m.head_dim;
@@ -66,7 +67,7 @@ std::int64_t layer_saved_elsewhere(const spec::ModelConfig& m, const Rows& rows,
 }
 
 // Returns the elements that a layer holds from the input half of backward to the weight half: the
-// inputs of its four products and the gradients of their outputs, of all rows.
+// inputs of the layer's four products, and the gradients of the products' outputs. Counts all rows.
 std::int64_t layer_owed(const spec::ModelConfig& m, const Rows& rows) {
     const std::int64_t attention = m.heads * m.head_dim, keys = m.kv_heads * m.head_dim;
     return rows.inner * (2 * attention + 2 * keys + 4 * m.hidden + 3 * m.intermediate);
@@ -79,7 +80,7 @@ double positions_seen(double length, double window) {
     return window * length - window * (window - 1) / 2;
 }
 
-// Returns the model of the sizes that one of `tp` ranks holds.
+// Returns `m` with the sizes of the part that one of `tp` ranks holds.
 spec::ModelConfig part_of(spec::ModelConfig m, int tp) {
     m.heads /= tp;
     m.kv_heads /= tp;
@@ -122,7 +123,7 @@ FlopsPerToken flops_per_token(const spec::ModelConfig& m, std::span<const std::i
             full += whole * (window > 0 ? std::min(window, whole) : whole);
         }
     }
-    // FLOPs per attention score, in the products q k and p v
+    // FLOPs per attention score: q k^T for the score, and its share of the product with v
     const double score = 4.0 * static_cast<double>(m.heads * m.head_dim);
     const double kept = 2.0 * static_cast<double>(frozen);
     return {3 * (2 * products + score * causal / tokens) - kept,
@@ -149,20 +150,20 @@ MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& 
     MemoryBytes bytes;
     const std::int64_t main = main_bytes(spec.precision);
     bytes.weights = count * element;
-    // bytes by which full precision exceeds `weights`
     const std::int64_t moving = count - held.frozen;
     const Owned owned = held.owned.value_or(Owned{count, moving});
     bytes.main_weights = owned.all * (main - element);
-    // On a CPU, the gradients of frozen parameters take no memory, because they are never written
+    // On a CPU, the gradients of frozen parameters take no memory, because their pages are never
+    // written
     bytes.gradients = (owned.gradients ? owned.trained : held.on_gpu ? count : moving) * main;
     bytes.moments = 2 * owned.trained * main;
     bytes.exchange = owned.exchange * main;
-    // The activations may use the gradients' memory only if there is one micro-batch, because that
-    // memory is free only for the first. With frozen parameters they may not use it, because these
-    // have no gradients.
+    // Activations may use the gradients' memory only if a step has one micro-batch, because only
+    // the first micro-batch finds this memory free. They may not use it if there are frozen
+    // parameters, because frozen parameters have no gradients.
     const bool spare = !owned.gradients && spec.microbatches() == 1 && held.frozen == 0 &&
                        !held.on_gpu && part.chunks == 1;
-    const std::int64_t layers = part.layers / part.chunks;  // whose activations are saved together
+    const std::int64_t layers = part.layers / part.chunks;  // number of layers of a chunk
     const std::int64_t none = spare ? layers : 0;
     const std::int64_t embedding = part.first ? m.vocab * m.hidden * main : 0;
     SpareRoom room(embedding, layer_parameters(m) * main, none);
@@ -181,7 +182,8 @@ MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& 
     const bool fits = spare && room.take(layers, block).has_value();
     const std::int64_t head = (fits ? 0 : block) + 2 * tokens * m.hidden * element;
     const std::int64_t loss = part.last ? head : 0;
-    // Temporary results: ATen's gelu keeps its own, and segments copy the whole q, k, v.
+    // Temporary results: ATen's gelu allocates results of its own, and segments copy the whole q,
+    // k, v.
     const std::int64_t steps = m.activation == spec::Activation::GeluTanh ? 6 : 4;
     const std::int64_t qkv =
         spec.data.documents_apart ? (m.heads + 2 * m.kv_heads) * m.head_dim : 0;
@@ -197,8 +199,8 @@ std::int64_t tensor_bytes(const spec::ModelConfig& m, const spec::TrainSpec& spe
                           const StagePart& part) {
     // A layer sums the outputs of two linear layers in forward, and the gradients of two inputs in
     // backward. A ring all-reduce sends almost twice the bytes that it sums. With sequence
-    // parallelism each sum is a reduce-scatter with an all-gather, which send as much, and
-    // backward gathers two inputs again.
+    // parallelism, each sum is a reduce-scatter and an all-gather, which together send as many
+    // bytes as an all-reduce, and backward gathers two inputs again.
     const std::int64_t each = spec.parallel.sequence ? 10 : 8;
     const std::int64_t sent =
         each * part.layers + 2 * (part.first ? 1 : 0) + 2 * (part.last ? 1 : 0);

@@ -12,7 +12,7 @@
 
 namespace roll::plan {
 
-// Returns the bytes per element of weights and activations with which the model computes.
+// Returns the bytes per element of the weights and activations of the model's computation.
 std::int64_t element_bytes(spec::Precision precision);
 
 // Returns the bytes per element of the main weights, which the optimizer updates.
@@ -21,11 +21,11 @@ std::int64_t main_bytes(spec::Precision precision);
 std::int64_t parameter_count(const spec::ModelConfig& model);
 
 // FLOPs per trained token of forward and backward together, which is three times forward. A
-// multiply-add counts as two FLOPs. Only matrix products count, and recomputed products do not.
-// Attention scores: `causal` counts only those that a causal mask leaves, (T + 1) / 2 per token
-// with T = `seq_length`; `full` counts all T, as most published figures do. Neither counts scores
-// outside an attention window. For `frozen` elements of weights, the gradients are not computed and
-// not counted.
+// multiply-add counts as two FLOPs. Only matrix products count; recomputed products do not count.
+// `causal` counts only the attention scores that a causal mask leaves: (T + 1) / 2 per token, where
+// T is `seq_length`. `full` counts all T scores per token, as most published figures do. Neither
+// counts scores outside an attention window. The weight gradients of the `frozen` elements are not
+// computed and do not count.
 struct FlopsPerToken {
     double causal = 0;
     double full = 0;
@@ -34,8 +34,8 @@ FlopsPerToken flops_per_token(const spec::ModelConfig& model, std::int64_t seq_l
                               std::int64_t frozen = 0);
 
 // Like the function above, for several sequences that do not attend to each other. Returns the mean
-// over all their tokens: sums L (L + 1) / 2 and L^2 over the sequences' lengths L. Requires at
-// least one length.
+// over all tokens of the sequences: a sequence of length L has L (L + 1) / 2 causal scores and L^2
+// scores in all. Requires at least one length.
 FlopsPerToken flops_per_token(const spec::ModelConfig& model, std::span<const std::int64_t> lengths,
                               std::int64_t frozen = 0);
 
@@ -68,31 +68,31 @@ struct MemoryBytes {
 };
 // The part of a model that a pipeline stage holds.
 struct StagePart {
-    std::int64_t layers = 0;  // of all its chunks
+    std::int64_t layers = 0;  // number of layers of all chunks of the stage
     int chunks = 1;
-    bool first = true, last = true;    // has the embedding; has the output layer
+    bool first = true, last = true;    // the part has the embedding; it has the output layer
     std::int64_t frozen_of_model = 0;  // number of frozen elements of the whole model
     int tp = 1;                        // number of ranks that share the tensors of each layer
     std::int64_t first_layer = 0;  // index of the stage's first layer, if the stage has one chunk
 };
 // Returns the number of parameters on one rank of a stage, with the padding of the vocabulary. A
-// tied embedding counts on both of its stages.
+// tied embedding counts on the first and on the last stage.
 std::int64_t part_parameters(const spec::ModelConfig& model, const StagePart& part);
 
-// Returns the costs of the stages of a pipeline, one entry of `parts` for each chunk in the order
-// of forward, for one micro-batch. Times are proportional to the FLOPs of the matrix products; one
+// Returns the costs of one micro-batch on the stages of a pipeline. `parts` has one entry for each
+// chunk, in the order of forward. Times are proportional to the FLOPs of the matrix products; one
 // unit is the forward of as many layers as a stage has on average. The last stage's forward
-// includes the output layer with both halves of its backward, because the trainer computes all
+// includes the output layer with both halves of its backward, because the trainer computes these
 // three together.
 std::vector<Costs> stage_costs(const spec::ModelConfig& model, const spec::TrainSpec& spec,
                                std::span<const StagePart> parts);
 
-// What a rank has if the data-parallel ranks share optimizer state, in elements.
+// The part of the optimizer state that a rank has if the data-parallel ranks share it, in elements.
 struct Owned {
-    std::int64_t all = 0;       // elements that the rank updates, with frozen ones
-    std::int64_t trained = 0;   // those of them that are not frozen
-    std::int64_t exchange = 0;  // gradients in buffers, on their way to other ranks
-    bool gradients = false;     // true: the rank has the gradients of the elements it updates only
+    std::int64_t all = 0;       // elements that the rank updates, including frozen ones
+    std::int64_t trained = 0;   // elements in `all` that are not frozen
+    std::int64_t exchange = 0;  // gradients in the buffers of an exchange
+    bool gradients = false;     // true: the rank has gradients only for its own elements
 };
 
 struct Held {
@@ -102,17 +102,17 @@ struct Held {
     std::int64_t frozen = 0;
     bool on_gpu = false;
     std::optional<StagePart> part = std::nullopt;  // nullopt: the whole model
-    // Bytes of activations, from a simulation of the schedule; nullopt: those of `live`
-    // micro-batches from forward to backward
+    // Bytes of activations, from a simulation of the schedule; nullopt: the activations of `live`
+    // micro-batches, from forward to backward
     std::optional<std::int64_t> activations = std::nullopt;
-    std::optional<Owned> owned = std::nullopt;  // nullopt: all optimizer state
+    std::optional<Owned> owned = std::nullopt;  // nullopt: the rank has all optimizer state
 };
-// Returns the memory of the first rank of a stage, on which no other rank of the stage needs more.
+// Returns the memory of the first rank of a stage. No other rank of the stage needs more.
 MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& spec,
                          const Held& held);
 
 // Returns the bytes that a rank of `part` sends to the other ranks of its tensor-parallel group in
-// a step of one replica, without the few numbers per token of the loss.
+// a step of one replica. Does not count the few numbers per token that the loss exchanges.
 std::int64_t tensor_bytes(const spec::ModelConfig& model, const spec::TrainSpec& spec,
                           const StagePart& part);
 

@@ -35,8 +35,8 @@ class Mesh {
     Place place(int rank) const;
     int rank(const Place& place) const;
 
-    // Returns the ranks of the process group of `rank` along `axis`: `rank` and the ranks that
-    // differ from it only in this coordinate, ordered by it.
+    // Returns the ranks of the process group of `rank` along `axis`: all ranks whose coordinates
+    // equal those of `rank` except on `axis`. The ranks are ordered by their coordinate on `axis`.
     std::vector<int> group(int rank, Axis axis) const;
 
   private:

@@ -34,8 +34,8 @@ std::optional<Error> check_rank(const PipelineSchedule& s, int rank) {
 struct Message {
     int rank, peer;
     bool is_send;
-    Op op;         // op of `rank` that sends or needs the message
-    int to_stage;  // stage that receives it
+    Op op;         // op of `rank` that sends the message, or that needs it
+    int to_stage;  // stage that receives the message
     double issued = 0;
 
     bool matches(const Message& other) const {
@@ -50,8 +50,8 @@ struct Message {
     }
 };
 
-// Messages of one rank that run one after another: (rank, gradients, peer, is_send). peer is -1 for
-// a line that has all of the rank's messages.
+// Name of a line: the messages of one rank that are exchanged one after another. (rank, gradients,
+// peer, is_send); peer is -1 for a line that has all of the rank's messages.
 using LineKey = std::tuple<int, bool, int, bool>;
 
 // Simulates the ranks' clocks and the messages between them.
@@ -96,7 +96,7 @@ class Simulation {
     struct Rank {
         std::size_t next = 0;    // op to run
         std::size_t posted = 0;  // number of ops whose receive is posted
-        // By op: time at which its input is there
+        // by op: time at which the op's input arrives
         std::vector<std::optional<double>> inputs;
         std::vector<bool> backward_held;  // by chunk and micro-batch: in the state after backward
         double clock = 0, work = 0;
@@ -136,8 +136,9 @@ class Simulation {
         transfer(message);
     }
 
-    // Delivers the messages at the head of the line of `message` whose other end is at the head of
-    // its line, and then those behind these ends.
+    // Delivers the messages of the line of `message`, in order, as long as the first message and
+    // its other end are both at the head of their lines. Then does the same for the lines of these
+    // other ends.
     void transfer(const Message& message) {
         while (!error_) {
             const Message* const here = head_of(message);
@@ -168,7 +169,7 @@ class Simulation {
         ++links_[{sent.rank, sent.peer, sent.op.kind != OpKind::Forward}];
     }
 
-    // Posts the receives of the ops up to `ahead` after the next one.
+    // Posts the receives of the next op and of the `ahead` ops after it.
     void post_receives(int rank) {
         Rank& r = ranks_[rank];
         const std::vector<Op>& ops = s_.ranks[rank];
@@ -182,7 +183,8 @@ class Simulation {
         }
     }
 
-    // Runs the next op of a rank. Returns false if there is none or its input is not there.
+    // Runs the next op of a rank. Returns false if no op is left or the input of the next op is
+    // missing.
     bool step(int rank) {
         Rank& r = ranks_[rank];
         if (error_ || r.next == s_.ranks[rank].size()) return false;
@@ -242,7 +244,7 @@ class Simulation {
         report_.peak_bytes[rank] = std::max(report_.peak_bytes[rank], r.bytes);
     }
 
-    // Returns the receive that keeps a rank from its next op.
+    // Returns the receive that the rank's next op waits for.
     Message awaited(int rank) const {
         const Op& op = s_.ranks[rank][ranks_[rank].next];
         return {rank, s_.home(*source(rank, op)).rank, false, op, stage_of_op(rank, op)};
@@ -259,13 +261,13 @@ class Simulation {
     Message blocker(const Message& message) const {
         const Message* const head = head_of(message);
         if (head != nullptr && !(head->is_send == message.is_send && head->op == message.op))
-            return *head;  // runs before it on the same line
+            return *head;  // an earlier message on the same line
         const Message* const other = head_of(counterpart(message));
         if (other != nullptr && !other->matches(message)) return *other;
         return awaited(message.peer);
     }
 
-    // Returns the cycle of messages that wait for each other to which `message` leads.
+    // Follows `message` to the messages that it waits for, and returns the cycle that they end in.
     std::string cycle(const Message& message) const {
         std::vector<std::string> chain;
         Message at = message;
@@ -308,7 +310,8 @@ class Simulation {
     Transport transport_;
     std::vector<Rank> ranks_;
     std::map<LineKey, std::deque<Message>> lines_;
-    // By stage, kind and micro-batch: time of an input from another stage of the same rank
+    // by stage, kind and micro-batch: time at which a stage of the same rank has handed over an
+    // input
     std::map<std::tuple<int, OpKind, int>, double> handed_;
     std::map<std::tuple<int, int, bool>, std::int64_t> links_;
     std::optional<Error> error_;

@@ -85,7 +85,7 @@ std::vector<PipelineSchedule> candidates(int pp, int vp, int microbatches) {
 
 std::optional<std::size_t> fastest(const std::vector<PipelineSchedule>& schedules,
                                    const std::vector<Costs>& costs, std::int64_t limit) {
-    constexpr double kEqual = 1 - 1e-9;  // ratio of times that differ by rounding only
+    constexpr double kEqual = 1 - 1e-9;  // times whose ratio is closer to 1 differ only by rounding
     std::optional<std::size_t> best;
     double shortest = 0;
     for (std::size_t i = 0; i < schedules.size(); ++i) {

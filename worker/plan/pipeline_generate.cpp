@@ -7,8 +7,8 @@
 namespace roll::plan {
 namespace {
 
-// Returns the k-th op of a kind, which is the same for every rank. Each group of micro-batches
-// passes through all chunks before the next group starts.
+// Returns the k-th op of a kind, the same for every rank. Each group of micro-batches passes
+// through all chunks before the next group starts.
 Op nth(OpKind kind, int k, const PipelineSchedule& s, int group) {
     const int first = k / (group * s.vp) * group, within = k % (group * s.vp);
     const int size = std::min(group, s.microbatches - first);
@@ -17,8 +17,8 @@ Op nth(OpKind kind, int k, const PipelineSchedule& s, int group) {
 }
 
 // Returns the ops of a rank: `warmup` forwards, which run until the first gradient can arrive, then
-// pairs of forward and backward, then the remaining backwards. The weight half of a backward comes
-// `delay` backwards after its input half.
+// pairs of forward and backward, then the remaining backwards. The weight half of each backward is
+// delayed: `delay` other backwards come between it and its input half.
 std::vector<Op> rank_ops(const PipelineSchedule& s, int group, int warmup, int delay) {
     const int total = s.microbatches * s.vp;
     warmup = std::min(warmup, total);
@@ -32,13 +32,13 @@ std::vector<Op> rank_ops(const PipelineSchedule& s, int group, int warmup, int d
     return ops;
 }
 
-// Writes the row of a rank whose two chunks are placed as V. Each kind of op takes the next
-// micro-batch of its chunk.
+// Writes the row of a rank whose two chunks are placed as V (pipeline_schedule.hpp). Each op takes
+// the next micro-batch of its kind and chunk.
 class RowOfV {
   public:
     explicit RowOfV(int microbatches) : microbatches_(microbatches) {}
 
-    // Adds an op for the next micro-batch, unless that does not exist.
+    // Adds an op for the next micro-batch, if there is one.
     void add(OpKind kind, int chunk) {
         const int microbatch = next_[static_cast<int>(kind)][chunk]++;
         if (microbatch < microbatches_) ops_.push_back({kind, chunk, microbatch});
@@ -48,12 +48,12 @@ class RowOfV {
         add(OpKind::BackwardInput, chunk);
         add(OpKind::BackwardWeight, chunk);
     }
-    // Adds an input half whose weight half comes with a later weight().
+    // Adds an input half. A later weight() adds its weight half.
     void input(int chunk) {
         add(OpKind::BackwardInput, chunk);
         owed_.push_back(chunk);
     }
-    // Adds the oldest weight half that is owed.
+    // Adds the oldest weight half that is still missing.
     void weight() {
         if (owed_.empty()) return;
         add(OpKind::BackwardWeight, owed_.front());
@@ -71,7 +71,7 @@ class RowOfV {
 };
 
 std::vector<Op> zero_bubble_v_row(int pp, int rank, int microbatches) {
-    // Ops of micro-batches that do not exist complete the pattern and are left out.
+    // The pattern is complete with micro-batches that may not exist; their ops are left out.
     const int all = std::max(2 * pp - 1, microbatches);
     RowOfV row(microbatches);
     for (int i = 0; i < 2 * (pp - rank) - 1; ++i) row.forward(0);
@@ -125,7 +125,8 @@ std::vector<Op> dual_pipe_v_row(int pp, int rank, int microbatches) {
         row.forward(1);
         row.backward(0);
     }
-    // The weight halves of the second half of these backwards wait for the end.
+    // The second half of these backwards are input halves only; their weight halves come at the
+    // end.
     for (int i = 0; i < 2 * (rank + 1); ++i) {
         const int chunk = i % 2 == 0 ? 1 : 0;
         i > rank ? row.input(chunk) : row.backward(chunk);

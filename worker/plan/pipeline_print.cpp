@@ -15,8 +15,9 @@ std::size_t longest_label(const PipelineSchedule& s) {
     return longest;
 }
 
-// Returns the length of the shortest op. Ops that are far shorter than the mean do not count, such
-// as those of a chunk without layers, because they would make the drawing very long.
+// Returns the length of the shortest op. Does not count ops that are far shorter than the mean,
+// such as the ops of a chunk without layers: with such an op as the unit, the drawing would be very
+// long.
 double shortest_op(const ScheduleReport& report) {
     std::vector<double> times;
     for (std::size_t rank = 0; rank < report.starts.size(); ++rank)
@@ -113,7 +114,7 @@ std::string escaped(const std::string& title) {
 
 std::string table_text(const PipelineSchedule& schedule, const ScheduleReport& report,
                        std::size_t width) {
-    constexpr std::size_t kBands = 4;  // largest number of bands that are all printed
+    constexpr std::size_t kBands = 4;  // largest number of bands that are printed in full
     Columns columns{.cell = longest_label(schedule) + 1, .unit = shortest_op(report)};
     const std::size_t prefix = std::to_string(schedule.pp - 1).size(), cell = columns.cell;
     const std::size_t band = std::max<std::size_t>(1, (width - prefix - 2) / cell) * cell;
@@ -177,7 +178,7 @@ std::string svg_text(const PipelineSchedule& schedule, const ScheduleReport& rep
 }
 
 std::string trace_text(const PipelineSchedule& schedule, const ScheduleReport& report) {
-    constexpr double kMicroseconds = 1000;  // of one unit
+    constexpr double kMicroseconds = 1000;  // microseconds in the trace for one unit of time
     std::string events;
     for (int rank = 0; rank < schedule.pp; ++rank) {
         events += fmt::format(R"({}{{"name": "thread_name", "ph": "M", "pid": 0, "tid": {}, )"

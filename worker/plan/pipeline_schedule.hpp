@@ -29,8 +29,8 @@ struct Op {
     friend bool operator==(const Op&, const Op&) = default;
 };
 
-// How the stages are given to the ranks, for pp 3 and vp 2: Loop gives rank 0 the stages 0 and 3,
-// V gives it 0 and 5. With V the first and the last stage are on rank 0.
+// How the stages are given to the ranks. For pp 3 and vp 2, rank 0 gets the stages 0 and 3 with
+// Loop, and 0 and 5 with V. With V, the first and the last stage are on rank 0.
 enum class Placement { Loop, V };
 
 struct Home {
@@ -54,15 +54,15 @@ struct PipelineSchedule {
     int stage(int rank, int chunk) const { return stage_of(placing, pp, {rank, chunk}); }
 };
 
-// Returns true if one pass computes both halves of the backward that starts at ops[i]: the weight
-// half is the next op, and no stage waits for the result of the input half.
+// Returns true if one pass computes both halves of the backward that starts at ops[i]. This is so
+// if the weight half is the next op, and no stage waits for the result of the input half.
 bool halves_together(std::span<const Op> ops, std::size_t i, bool first_stage);
 
 // Returns the 1F1B schedule. The weight half of each backward follows its input half immediately.
 PipelineSchedule one_forward_one_backward(int pp, int microbatches);
 
-// Returns Megatron's interleaved schedule, with vp chunks per rank and micro-batches in groups of
-// `group`, of which the last may be smaller. 0: groups of pp. Requires `group` >= pp.
+// Returns Megatron's interleaved schedule with vp chunks per rank. The micro-batches form groups of
+// `group`, or of pp if `group` is 0; the last group may be smaller. Requires `group` >= pp or 0.
 PipelineSchedule interleaved(int pp, int vp, int microbatches, int group = 0);
 
 // Returns the ZB-H1 schedule: 1F1B with the weight half of each backward delayed by `rank`
@@ -74,9 +74,9 @@ PipelineSchedule zero_bubble_h1(int pp, int microbatches);
 // there are at least 2 pp - 1 micro-batches, no rank is idle between its first and its last op.
 PipelineSchedule zero_bubble_v(int pp, int microbatches);
 
-// Returns the DualPipeV schedule: two chunks per rank, placed as V, whose forwards and backwards
-// alternate so that one hides the communication of the other. Fails with InvalidArgument for fewer
-// than 2 pp micro-batches.
+// Returns the DualPipeV schedule: two chunks per rank, placed as V. Forwards and backwards
+// alternate, so that the computation of one hides the communication of the other. Fails with
+// InvalidArgument for fewer than 2 pp micro-batches.
 Result<PipelineSchedule> dual_pipe_v(int pp, int microbatches);
 
 // Returns the GPipe schedule: all forwards, then all backwards, chunk by chunk. Every rank holds
@@ -86,8 +86,8 @@ PipelineSchedule gpipe(int pp, int vp, int microbatches, Placement placing = Pla
 // Returns the schedule of a pass that only runs forward, in the order of gpipe().
 PipelineSchedule forward_only(int pp, int vp, int microbatches, Placement placing);
 
-// Returns "F3" for the forward of micro-batch 3, "F3'" for that in chunk 1. B and W are the input
-// and weight halves of backward.
+// Returns the op as text: "F3" for the forward of micro-batch 3, "F3'" for the same in chunk 1. B
+// and W are the input and weight halves of backward.
 std::string to_string(const Op& op);
 
 }  // namespace roll::plan

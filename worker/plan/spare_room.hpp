@@ -1,10 +1,10 @@
 // Computes offsets in the gradients' memory at which the first micro-batch of a step saves its
 // activations.
 //
-// A step first writes a layer's gradients when that micro-batch's backward reaches the layer; until
-// then their memory is free. Layer i may therefore save its activations in the gradient memory of
-// the layers before it, because its own backward has used them before backward reaches those
-// layers. The loss may use all of this memory for its temporary buffers.
+// The memory of a layer's gradients is free until this micro-batch's backward reaches the layer and
+// writes them. Layer i may therefore save its activations in the gradient memory of the layers
+// before it: backward uses these activations in layer i, before it reaches those layers. The loss
+// may use all of this memory for its temporary buffers.
 //
 // Pure: computes offsets in bytes only. worker/train/model/saved_room.hpp makes tensors at these
 // offsets; the plan subtracts the bytes that fit here from the memory that it reports.
@@ -29,8 +29,8 @@ class SpareRoom {
     void clear() { used_ = begin_; }
 
     // Reserves `bytes` for data of one layer, behind the previous block. Returns the block's
-    // offset, or nullopt if it does not fit. `layer` equal to the number of layers stands for the
-    // loss.
+    // offset, or nullopt if the block does not fit. If `layer` is the number of layers, the block
+    // is for the loss.
     std::optional<std::int64_t> take(std::int64_t layer, std::int64_t bytes) {
         const std::int64_t place = (used_ + kAlignment - 1) / kAlignment * kAlignment;
         if (layer > layers_ || place + bytes > begin_ + layer * layer_bytes_) return std::nullopt;
