@@ -2,7 +2,8 @@
 """Conversations as tokens, as transformers makes them.
 
     chat_tokens.py make DIR            a tokenizer with a chat template, whose spans have the tag generation
-    chat_tokens.py tokens DIR FILE     prints the tokens of each record; ~id is read and not learned
+    chat_tokens.py tokens DIR FILE [TEMPLATE]
+                                       prints the tokens of each record; ~id is read and not learned
 """
 import json
 import sys
@@ -27,12 +28,16 @@ def make(folder):
                             chat_template=TEMPLATE).save_pretrained(folder)
 
 
-def tokens(folder, path):
+def tokens(folder, path, template_path=None):
     from transformers import PreTrainedTokenizerFast
     tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
+    template = TEMPLATE
+    if template_path:
+        with open(template_path, encoding='utf-8') as file:
+            template = file.read()
     with open(path, encoding='utf-8') as file:
         for record in map(json.loads, file):
-            made = tokenizer.apply_chat_template(record['messages'], return_dict=True, chat_template=TEMPLATE,
+            made = tokenizer.apply_chat_template(record['messages'], return_dict=True, chat_template=template,
                                                  return_assistant_tokens_mask=True)
             yield from (i if learned else ~i for i, learned in zip(made['input_ids'], made['assistant_masks']))
 
@@ -41,4 +46,4 @@ if __name__ == '__main__':
     if sys.argv[1] == 'make':
         make(sys.argv[2])
     else:
-        print(json.dumps(list(tokens(*sys.argv[2:4]))))
+        print(json.dumps(list(tokens(*sys.argv[2:5]))))

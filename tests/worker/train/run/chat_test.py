@@ -66,6 +66,18 @@ class ChatTest(RankCase):
                                                                     self.path)))
 
     @unittest.skipUnless(ORACLE, 'needs a Python with transformers')
+    def test_a_token_on_the_border_of_a_turn_is_learned(self):
+        path = os.path.join(self.tokenizer, 'chat_template.jinja')
+        with open(path, encoding='utf-8') as file:
+            text = file.read()
+        with open(path, 'w', encoding='utf-8') as file:
+            file.write(text.replace("m['role'] + '\\n'", "m['role'] + ' '"))  # " the" is one token
+        self.run_whole(1, 1, self.chats(1))
+        made = self.made_tokens()
+        self.assertEqual(made, json.loads(self.oracle('chat_tokens.py', 'tokens', self.tokenizer, self.path, path)))
+        self.assertNotEqual(made, json.loads(self.oracle('chat_tokens.py', 'tokens', self.tokenizer, self.path)))
+
+    @unittest.skipUnless(ORACLE, 'needs a Python with transformers')
     def test_what_cannot_be_trained_on_is_refused_with_its_line(self):
         with open(self.path, 'a', encoding='utf-8') as file:
             file.write('{"messages": [{"role": "user", "content": "x"}]}\n')
