@@ -19,15 +19,9 @@ class ClaimsTwo final : public Communicator {
     explicit ClaimsTwo(Communicator& inner) : inner_(inner) {}
     int rank() const override { return 0; }
     int size() const override { return 2; }
-    void send(const at::Tensor& tensor, int to, Channel channel) override {
-        inner_.send(tensor, to, channel);
-    }
-    void recv(at::Tensor& tensor, int from, Channel channel) override {
-        inner_.recv(tensor, from, channel);
-    }
-    Ticket all_reduce(const at::Tensor& tensor) override {
-        reductions += 1;
-        return inner_.all_reduce(tensor);
+    Ticket issue(const Transfer& transfer) override {
+        reductions += transfer.kind == Transfer::Kind::AllReduce ? 1 : 0;
+        return inner_.issue(transfer);
     }
     void wait(Ticket ticket) override { inner_.wait(ticket); }
 
@@ -45,6 +39,7 @@ void print_same(const std::string& what, const at::Tensor& found, const at::Tens
 
 // Several sums in flight, waited for in another order than issued.
 void check_sums(Communicator& group, at::Device device) {
+    const Tag tag{Site::Bucket, 1};
     for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16, at::kLong}) {
         std::vector<at::Tensor> parts, expected;
         std::vector<Communicator::Ticket> tickets;
@@ -53,7 +48,7 @@ void check_sums(Communicator& group, at::Device device) {
             parts.push_back(expected.back().to(device));
             parts.back().add_(1).sub_(1);  // work before the sum on the current stream
             expected.back().add_(1).sub_(1);
-            tickets.push_back(group.all_reduce(parts.back()));
+            tickets.push_back(group.all_reduce(parts.back(), Reduce::Sum, tag));
         }
         for (std::size_t i = parts.size(); i-- > 0;) {
             group.wait(tickets[i]);
@@ -119,12 +114,12 @@ void check_communicator(const Backend& backend, const std::string& scratch) {
     print_figure("communicator", "ranks of the group", group->size() - 1, 0);
     check_sums(*group, backend.device);
     const at::Tensor vote = at::full({}, 2.5, at::kDouble);  // on the CPU: joint decisions
-    sum_over(*group, vote);
+    sum_over(*group, vote, {Site::Agreement});
     print_same("sum of a number on the CPU", vote, at::full({}, 2.5, at::kDouble));
     const at::Tensor grad = at::randn({1000}).to(backend.device), copy = grad.clone();
-    sum_over(*tied, grad);
+    sum_over(*tied, grad, {Site::TiedGrad});
     print_same("sum in a second group", grad, copy);
-    print_same("gathered", gather_over(*group, copy).flatten(), copy);
+    print_same("gathered", gather_over(*group, copy, {Site::Weights}).flatten(), copy);
     barrier(*group);
     check_training(*group, backend.device);
 }

@@ -31,10 +31,10 @@ std::vector<Cell> cells() {
                          int tp) {
         return Cell{name, {split_model(tied), std::move(schedule), dp, tp, {.seed = 1}, 1}};
     };
-    const auto with = [](Cell cell, int zero, bool sequence) {
-        cell.world.zero = zero;
-        cell.world.sequence = sequence;
-        return cell;
+    const auto with = [](Cell changed, int zero, bool sequence) {
+        changed.world.zero = zero;
+        changed.world.sequence = sequence;
+        return changed;
     };
     return {
         cell("dp 2", false, plan::gpipe(1, 1, m / 2), 2, 1),
