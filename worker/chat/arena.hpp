@@ -1,4 +1,5 @@
-// Memory of one rendering, or of the constants of one template. It is released as a whole.
+// An arena: the memory of one rendering, or of one template's constants. All its memory is
+// released together.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +12,8 @@
 
 namespace roll::chat {
 
-// The failure of a template. It is thrown within this room and becomes an Error in template.cpp.
-// `line` is a line of the template; 0: the line that is running.
+// The exception of this folder: a template cannot be parsed or rendered. template.cpp converts it
+// to an Error. `line` is a line of the template; 0 means the statement that is being rendered.
 struct Failure {
     int line = 0;
     std::string message;
@@ -27,7 +28,7 @@ class Arena {
     // Makes an arena of at most `limit` bytes. An allocation beyond the limit throws Failure.
     explicit Arena(std::size_t limit) : limit_(limit) {}
 
-    // Returns `count` elements that are not initialized.
+    // Returns memory for `count` elements, which is not initialized.
     template <class T>
     T* make(std::size_t count) {
         static_assert(std::is_trivially_destructible_v<T>);

@@ -14,7 +14,7 @@ struct Role {
     std::string_view name, role;
 };
 
-// Names of roles in ShareGPT's form
+// Maps the names of roles in ShareGPT conversations to the roles of chat templates.
 constexpr Role kRoles[] = {{"human", "user"},        {"user", "user"},
                            {"gpt", "assistant"},     {"assistant", "assistant"},
                            {"chatgpt", "assistant"}, {"model", "assistant"},
@@ -41,8 +41,8 @@ Value message(std::string_view role, const Value& content, Arena& arena) {
     return dict({{"role", string(role)}, {"content", content}}, arena);
 }
 
-// Returns the message without keys that are null, which is what transformers does. Reasoning is
-// kept under all names that templates know.
+// Returns the message without keys whose value is null, as transformers does. Stores the
+// message's reasoning under both keys that chat templates read: thinking and reasoning_content.
 Value cleaned(const Value& message, Arena& arena) {
     std::vector<Entry> entries;
     Value reasoning = none();
@@ -69,7 +69,8 @@ Result<Messages> from_messages(const Value& record, Arena& arena) {
     return messages;
 }
 
-// Returns the message of an assistant that calls a function: {"name": .., "arguments": ..}.
+// Returns the assistant's message for a function call, which `text` gives as {"name": ..,
+// "arguments": ..}.
 Result<Value> call_message(const Value& text, Arena& arena) {
     const auto call = text.is(Kind::String) ? read_json(text.text(), arena) : Result<Value>(text);
     if (!call || !at(*call, "name").is(Kind::String))
@@ -135,7 +136,7 @@ Result<Messages> from_alpaca(const Value& record, Arena& arena) {
     return messages;
 }
 
-// Returns the tools of a record: a list, or a text that holds a list.
+// Returns the tools of a record: a list, or a string with a JSON list.
 Result<Value> tools_of(const Value& record, Arena& arena) {
     Value tools = at(record, "tools");
     if (tools.is(Kind::String)) {

@@ -1,4 +1,4 @@
-// Conversations in the records of a .jsonl file, in the forms that users have.
+// Reads conversations from the records of .jsonl files, in three common formats.
 #pragma once
 
 #include <array>
@@ -19,18 +19,20 @@ enum class Form {
 inline constexpr std::array kForms{Form::Messages, Form::ShareGpt, Form::Alpaca};
 
 const char* name_of(Form form);
-// Returns the form of a record; nullopt if it has none of these forms.
+// Returns the format of a record; nullopt if the record has none of them.
 std::optional<Form> form_of(const Value& record);
 
-// A conversation as templates read it.
+// A conversation, as the variables that a chat template reads.
 struct Conversation {
-    Value messages;  // list of dicts, without keys that are null
+    Value messages;  // list of dicts; keys whose value is null are removed
     Value tools;     // list of JSON schemas, or None
-    Value settings;  // dict of further variables of the template, `chat_template_kwargs`
+    // The record's `chat_template_kwargs`: a dict of more variables for the template
+    Value settings;
 };
 
-// Reads a conversation from a record. Fails with InvalidArgument if the record has another form or
-// no turn of the assistant; the message is the end of a sentence whose subject is the line.
+// Reads a conversation from a record. Fails with InvalidArgument if the record does not have the
+// format `form` or has no message of the assistant. The error message begins with a verb; the
+// caller puts the place of the line before it.
 Result<Conversation> conversation_of(const Value& record, Form form, Arena& arena);
 
 }  // namespace roll::chat

@@ -9,7 +9,8 @@ namespace {
 constexpr int kParseDepthMax = 100;
 constexpr int kHeightMax = 200;
 
-// Sets the height, which limits the recursion of the renderer and of destructors.
+// Sets the expression's height and returns the expression. Refuses a great height, because the
+// renderer and the destructors recurse once for each level.
 Expression sealed(Expression expression) {
     for (const Expression& arg : expression.args)
         expression.height = std::max(expression.height, arg.height + 1);
@@ -40,7 +41,7 @@ constexpr Operator kProducts[] = {
 
 }  // namespace
 
-// Counts the nesting of expressions while it lives.
+// While an object of this class exists, the parser's nesting depth is one level higher.
 class Deeper {
   public:
     explicit Deeper(ExpressionParser& parser) : parser_(parser) {
@@ -395,7 +396,7 @@ Expression ExpressionParser::subscript(Expression value) {
     return sealed(std::move(slice));
 }
 
-// Parses arguments up to the closing bracket; the opening one is taken.
+// Parses arguments up to the closing bracket. Call it after the opening bracket was read.
 void ExpressionParser::arguments(Expression& call) {
     bool first = true;
     while (!take(")")) {
@@ -425,7 +426,7 @@ Expression ExpressionParser::call(Expression callee) {
     return sealed(std::move(result));
 }
 
-// Parses a test; the word `is` is taken.
+// Parses a test. Call it after the word `is` was read.
 Expression ExpressionParser::test(Expression value) {
     const bool negated = take_name("not");
     Expression result;

@@ -1,4 +1,4 @@
-// Parses expressions, with jinja2's precedence.
+// Parses expressions with the operator precedence of jinja2.
 #pragma once
 
 #include <algorithm>
@@ -17,10 +17,10 @@ class ExpressionParser {
         : syntax_(syntax),
           tokens_(std::move(tokens)) {}
 
-    Expression expression();     // with `a if b else c`
-    Expression tuple();          // one expression, or several with commas as a list
-    Expression no_condition();   // without `if`, as the items of a for statement
-    std::vector<int> targets();  // names with commas
+    Expression expression();     // may be `a if b else c`
+    Expression tuple();          // one expression; a list if commas follow
+    Expression no_condition();   // without `if`, for the items of a for statement
+    std::vector<int> targets();  // variable names, separated by commas
     int number_of(const std::string& name);
 
   protected:
@@ -28,7 +28,7 @@ class ExpressionParser {
     const Token& after() const { return tokens_[std::min(at_ + 1, tokens_.size() - 1)]; }
     Token next();
     bool at(TokenKind kind, std::string_view text) const;
-    bool take(std::string_view op);  // an operator
+    bool take(std::string_view op);  // reads the operator `op` if it is next
     bool take_name(std::string_view name);
     void need(std::string_view op);
     std::string need_name(const char* what);

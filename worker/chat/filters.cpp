@@ -68,7 +68,7 @@ Value first_capital(Renderer& renderer, const Call& call) {
     return renderer.text(capitalized(text_of(renderer, call)));
 }
 
-// Begins each word with a capital. Words are divided by spaces, hyphens and opening brackets.
+// Capitalizes each word. Words are separated by spaces, hyphens and opening brackets.
 Value title_case(Renderer& renderer, const Call& call) {
     std::string made, word;
     const auto end_word = [&] {
@@ -112,7 +112,8 @@ Value items(Renderer& renderer, const Call& call) {
     return call_method(renderer, value, {"items", {}, {}, {}});
 }
 
-// Returns the key by which sort, dictsort, min and max order a value.
+// Returns the sort key of a value, for sort, dictsort, min and max. Without `with_case`, the key
+// of a string is its lower case.
 Value key_of(Renderer& renderer, const Value& value, bool with_case) {
     if (with_case || !value.is(Kind::String)) return value;
     renderer.work(value.size);
@@ -145,7 +146,7 @@ Value dictsort(Renderer& renderer, const Call& call) {
     return sorted(renderer, std::move(all), call.flag(3, "reverse", false));
 }
 
-// Follows an attribute such as "function.name" or "0".
+// Looks up a path of attributes and indices, such as "function.name" or "0".
 Value follow(Renderer& renderer, Value value, const Value& path) {
     if (!path.is(Kind::String)) return renderer.item(value, path);
     for (const std::string_view part : split(path.text(), ".", -1, false)) {
@@ -190,7 +191,7 @@ Value as_list(Renderer& renderer, const Call& call) {
     return list(all);
 }
 
-// Returns the arguments from `from` on, with `value` before them.
+// Returns `value` and then the positional arguments from index `from` on.
 std::vector<Value> after(const Call& call, std::size_t from, const Value& value) {
     std::vector<Value> all{value};
     if (call.positional.size() > from)

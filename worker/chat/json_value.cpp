@@ -22,8 +22,8 @@ void check_written(const std::string& text, int depth) {
     if (text.size() > kWrittenMax) refuse("a value makes more than 16 MiB of text");
 }
 
-// Builds values from the events of nlohmann's parser. A handler that returns false stops the
-// parser.
+// Builds values from the events of nlohmann's parser. The parser stops when a handler returns
+// false.
 class Builder {
   public:
     explicit Builder(Arena& arena) : arena_(arena) {}
@@ -98,7 +98,8 @@ class Builder {
     std::string problem_;
 };
 
-// Appends Python's repr of a float: the shortest digits that read back as the same number.
+// Appends Python's repr of a float: the shortest digits from which Python reads the same number
+// again.
 void append_float(double value, std::string& text) {
     if (std::isnan(value)) return void(text += "nan");
     if (std::isinf(value)) return void(text += value < 0 ? "-inf" : "inf");
@@ -213,7 +214,7 @@ class Writer {
     std::string& text_;
 };
 
-// Appends Python's repr of a string. Python escapes a few more characters that cannot be printed.
+// Appends Python's repr of a string, but escapes fewer of the characters that cannot be printed.
 void append_quoted(std::string_view value, std::string& text) {
     const bool twice =
         value.find('\'') != std::string_view::npos && value.find('"') == std::string_view::npos;

@@ -1,4 +1,4 @@
-// JSON to values and back, as Python's json.loads and json.dumps convert.
+// Converts between JSON and values as Python's json.loads and json.dumps do.
 #pragma once
 
 #include <string>
@@ -14,13 +14,13 @@ namespace roll::chat {
 Result<Value> read_json(std::string_view text, Arena& arena);
 
 struct JsonStyle {
-    bool ascii = false;  // writes other characters as \uXXXX
+    bool ascii = false;  // writes characters outside ASCII as \uXXXX
     bool sort_keys = false;
-    int indent = -1;  // -1: on one line
+    int indent = -1;  // spaces per level; -1: all on one line
     std::string_view between = ", ", after_key = ": ";
 };
 
-// Appends the value as JSON. Throws Failure for a value that JSON does not have.
+// Appends the value as JSON. Throws Failure for a value that JSON cannot express.
 void write_json(const Value& value, const JsonStyle& style, std::string& text);
 
 // Appends Python's str() or repr() of a value.

@@ -14,7 +14,7 @@ namespace {
 bool digit(char c) { return c >= '0' && c <= '9'; }
 bool letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 
-// Returns the source with each line end as \n, without one at the end of the source.
+// Returns the source with \n as every line end. Removes one line end at the end of the source.
 std::string normalized(std::string_view source) {
     std::string text;
     for (std::size_t i = 0; i < source.size(); ++i) {
@@ -53,7 +53,8 @@ class Lexer {
     }
     void skip_spaces() { skip(rest_.size() - strip(rest_, Side::Left).size()); }
 
-    // Removes the spaces before a tag: all with the sign '-', those of its own line before a block.
+    // Returns the text before a tag without the spaces that the tag removes. `sign` '-' removes
+    // all spaces before the tag. A block also removes the spaces before it on its own line.
     std::string_view before_tag(std::string_view text, char sign, bool block) const {
         if (sign == '-') return strip(text, Side::Right);
         if (sign == '+' || !block) return text;
@@ -62,7 +63,8 @@ class Lexer {
         return strip(text.substr(line), Side::Left).empty() ? text.substr(0, line) : text;
     }
 
-    // Reads the end of a block or a comment with its `-`, `+` or the line end that it takes along.
+    // Reads the end mark of a tag, with its sign `-` or `+`. Also skips the spaces after a `-`,
+    // or, if `trims_line`, the line end after the tag.
     bool take_end(std::string_view mark, bool trims_line) {
         const std::string minus = "-" + std::string(mark), plus = "+" + std::string(mark);
         if (rest_.starts_with(minus)) {
@@ -110,7 +112,7 @@ class Lexer {
         take_end("#}", /*trims_line=*/true);
     }
 
-    // Reads {% raw %} and its text up to {% endraw %}. Returns false if the tag is another one.
+    // Reads {% raw %} and its text up to {% endraw %}. Returns false if the tag is not `raw`.
     bool take_raw() {
         std::string_view after = strip(rest_, Side::Left);
         if (!after.starts_with("raw")) return false;
@@ -137,7 +139,7 @@ class Lexer {
 
     void read_tag(bool block) {
         const int line = line_;
-        std::string open;  // brackets that are open
+        std::string open;  // opening brackets that are not closed yet
         while (true) {
             skip_spaces();
             if (rest_.empty())
@@ -213,7 +215,7 @@ class Lexer {
         skip(end + 1);
     }
 
-    // Returns the text that a string literal of Python stands for.
+    // Returns the value of a Python string literal.
     std::string unescaped(std::string_view text) const {
         std::string result;
         while (!text.empty()) {

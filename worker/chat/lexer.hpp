@@ -1,4 +1,4 @@
-// Splits the source of a template into tokens, as jinja2 does with trim_blocks and lstrip_blocks.
+// Splits the source of a template into tokens, like jinja2 with trim_blocks and lstrip_blocks.
 #pragma once
 
 #include <string>
@@ -23,11 +23,11 @@ enum class TokenKind {
 
 struct Token {
     TokenKind kind = TokenKind::End;
-    std::string text;  // of Data and Text the content, without quotes and escapes
+    std::string text;  // Data, Text: the content, without quotes and escapes
     int line = 0;
 };
 
-// Returns the tokens, with one End at the end. Throws Failure with a line of the source.
+// Returns the tokens; the last one is End. Throws Failure with a line of the source.
 std::vector<Token> tokens_of(std::string_view source);
 
 }  // namespace roll::chat

@@ -24,7 +24,7 @@ Result<Json> read_object(const fs::path& path) {
     return *std::move(json);
 }
 
-// Returns the text of a token, which is written as "</s>" or {"content": "</s>", ...}.
+// Returns the text of a token. The config has a token as "</s>" or as {"content": "</s>", ...}.
 std::optional<std::string> token_text(const Json& token) {
     if (token.is_string()) return token.get<std::string>();
     if (token.is_object() && token.contains("content") && token["content"].is_string())
@@ -54,7 +54,7 @@ struct Source {
     std::string usual, with_tools, path;
 };
 
-// Reads the text of a template from tokenizer_config.json: a text, or a list of named texts.
+// Reads the templates in tokenizer_config.json, which has one text or a list of named texts.
 Result<Source> source_in(const Json& config, const fs::path& path) {
     Source source{"", "", path.string() + ", chat_template"};
     const auto found = config.find("chat_template");
@@ -95,7 +95,7 @@ bool is_assistant(const Value& message) {
     return role != nullptr && role->is(Kind::String) && role->text() == "assistant";
 }
 
-// Finds the turns of the assistant in a text that has no spans.
+// Finds the assistant's turns in a rendered text, for a template that does not mark them.
 class TurnFinder {
   public:
     TurnFinder(const ModelTemplate& model, const Conversation& conversation, Arena& arena,
@@ -107,7 +107,7 @@ class TurnFinder {
           whole_(whole),
           messages_(conversation.messages.list()) {}
 
-    // Returns the bytes of the text that the message at `index` makes.
+    // Returns the span of the text that the message at `index` adds.
     Result<Span> find(std::size_t index) const {
         auto before = part(messages_.first(index), /*prompt=*/true);
         if (!before) return refused(index, before.error().message);
@@ -130,9 +130,9 @@ class TurnFinder {
         return std::move(rendered.text);
     }
 
-    // Finds the end of a turn that the template writes in another way when it is the last one. A
-    // mark in place of the content tells what follows the content, both there and in the whole
-    // text.
+    // Finds a turn that the template renders differently when it is the last message. Renders the
+    // conversation with a marker as the message's content. The marker shows which text follows
+    // the content, both in the whole conversation and if the conversation ends with this message.
     Result<Span> by_mark(std::size_t index, std::size_t begin) const {
         std::vector<Value> marked(messages_.begin(), messages_.end());
         static constexpr std::string_view kMarks[] = {"Rq7xVz", "mK2wQj"};
@@ -176,7 +176,7 @@ class TurnFinder {
     std::span<const Value> messages_;
 };
 
-// Returns the learned turns of a template without the tag `generation`.
+// Returns the spans to learn, for a template without the tag `generation`.
 Result<std::vector<Span>> turns_of(const ModelTemplate& model, const Conversation& conversation,
                                    Arena& arena, const RenderOptions& options,
                                    const std::string& whole) {
@@ -185,7 +185,7 @@ Result<std::vector<Span>> turns_of(const ModelTemplate& model, const Conversatio
     const std::span<const Value> messages = conversation.messages.list();
     for (std::size_t i = messages.size(); i-- > 0;) {
         if (!is_assistant(messages[i])) continue;
-        // one turn may have several messages: the prompt for an answer then follows the first one
+        // Consecutive messages of the assistant are one turn; handle it at its first message.
         if (i > 0 && is_assistant(messages[i - 1])) continue;
         std::size_t last = i;
         while (last + 1 < messages.size() && is_assistant(messages[last + 1])) ++last;

@@ -1,4 +1,4 @@
-// The chat template of a model's directory, and the texts of conversations that it makes.
+// Loads a model's chat template, and renders conversations with it.
 #pragma once
 
 #include <ctime>
@@ -23,37 +23,38 @@ enum class TrainOn {
 
 struct ModelTemplate {
     Template usual;
-    std::optional<Template> with_tools;  // for conversations with tools; unset: `usual`
-    // variables such as bos_token
+    std::optional<Template> with_tools;  // for conversations with tools; nullopt: use `usual`
+    // texts of special tokens by variable name, such as bos_token
     std::vector<std::pair<std::string, std::string>> tokens = {};
-    std::string identity = {};  // equal for equal templates and tokens
-    std::string path = {};      // file of the template, for messages
+    std::string identity = {};  // the same for two models if their templates and tokens are equal
+    std::string path = {};      // the template's file, for error messages
 };
 
-// Loads the template of a directory: chat_template.jinja, or else chat_template in
-// tokenizer_config.json. Returns nullopt if the directory has none. Fails with Corrupt or
+// Loads the chat template of a model directory: chat_template.jinja, or else chat_template in
+// tokenizer_config.json. Returns nullopt if the directory has neither. Fails with Corrupt or
 // InvalidArgument; the message names the file and the line.
 Result<std::optional<ModelTemplate>> load_template(const std::filesystem::path& directory);
 
 struct ChatText {
     std::string text;
-    std::vector<Span> learned;  // bytes of `text` that the model learns, in order
+    std::vector<Span> learned;  // byte ranges of `text` that the loss covers, in order
 };
 
 struct RenderOptions {
     TrainOn train_on = TrainOn::Assistant;
-    std::time_t now = 0;  // what strftime_now tells
+    std::time_t now = 0;  // time that the template's function strftime_now formats
     Limits limits = {};
 };
 
-// Renders a conversation. Learned are the spans of the template's tag `generation`. A template
-// without the tag is rendered turn by turn: a turn is what the assistant's message adds to the
-// messages before it with add_generation_prompt. Fails with InvalidArgument if the template refuses
-// the conversation or its turns cannot be told apart.
+// Renders a conversation and finds the spans to learn. If the template has the tag `generation`,
+// the spans are the texts inside this tag. Otherwise each message of the assistant is a span: the
+// text that the message adds to the preceding messages, which are rendered with
+// add_generation_prompt. Fails with InvalidArgument if the template refuses the conversation or
+// the spans cannot be determined.
 Result<ChatText> chat_text(const ModelTemplate& model, const Conversation& conversation,
                            Arena& arena, const RenderOptions& options);
 
-// Renders some messages of a conversation.
+// Renders `messages`, which are some of the conversation's messages.
 Result<Rendered> render(const ModelTemplate& model, const Conversation& conversation,
                         std::span<const Value> messages, bool add_generation_prompt, Arena& arena,
                         const RenderOptions& options);

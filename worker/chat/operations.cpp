@@ -95,7 +95,8 @@ const char* sign_of(Op op) {
     }
 }
 
-// Returns the index of Python's slice for a bound, within [low, high].
+// Returns the index for one bound of a Python slice, clamped to [low, high]. Returns `usual` if
+// the bound is None.
 std::int64_t bound(const Value& value, std::int64_t usual, std::int64_t size, std::int64_t low,
                    std::int64_t high) {
     if (value.is(Kind::None)) return usual;

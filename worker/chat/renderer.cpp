@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kRunDepthMax = 1000;
 constexpr std::size_t kBytesPerStep = 16;
-constexpr std::int64_t kRangeMax = 100'000;  // jinja2's limit too
+constexpr std::int64_t kRangeMax = 100'000;  // the same limit as in jinja2
 
 }  // namespace
 
@@ -112,7 +112,7 @@ Renderer::Flow Renderer::run(const Statement& statement) {
     return Flow::Next;
 }
 
-// Evaluates the items of a loop; keeps those for which the loop's condition holds.
+// Returns the items that a for statement visits: those for which its `if` condition holds.
 std::vector<Value> Renderer::items_of(const Statement& statement) {
     const Value whole = eval(statement.exprs[0]);
     const std::span<const Value> all = iterate(whole, arena_);
@@ -155,8 +155,8 @@ Renderer::Flow Renderer::run_loop(const Statement& statement) {
     return Flow::Next;
 }
 
-// The body has a scope of its own. jinja2 cannot tell where a span lies in a text that a macro or a
-// set block returns.
+// Renders the tag `generation` and records its span. Refuses the tag inside a macro or a set
+// block, because the captured text may end up anywhere in the output, so its span is unknown.
 void Renderer::run_generation(const Statement& statement) {
     if (captures_ > 0)
         refuse("the tag generation inside a macro, a set block or itself is not supported");
@@ -233,7 +233,8 @@ Value Renderer::call_macro(const Statement& macro, const Call& call) {
 }
 
 Value Renderer::space(const std::vector<Entry>& entries) {
-    arena_.make<std::byte>(sizeof(Namespace) + entries.size() * sizeof(Entry));  // counts memory
+    // Only counts the memory
+    arena_.make<std::byte>(sizeof(Namespace) + entries.size() * sizeof(Entry));
     Namespace& made = spaces_.emplace_back();
     for (const Entry& entry : entries) {
         if (entry.key.starts_with('_'))

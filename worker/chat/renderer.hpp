@@ -1,4 +1,4 @@
-// Runs a parsed template once.
+// Renders a parsed template once.
 #pragma once
 
 #include <cstdint>
@@ -25,38 +25,40 @@ struct Span {
     bool operator==(const Span&) const = default;
 };
 
-// A call of a filter, a test, a function or a method. For a filter and a test, the first positional
-// value is the one before it.
+// A call of a filter, a test, a function or a method. The first positional argument of a filter
+// or a test is the value to which it is applied.
 struct Call {
     std::string_view name;
     std::span<const Value> positional;
     std::span<const std::string> keywords;
-    std::span<const Value> named;  // values of `keywords`
+    std::span<const Value> named;  // values of the arguments that `keywords` names
 
-    // Returns the argument, nullptr if it was not given.
+    // Returns the argument at `position` or with the name `keyword`; nullptr if it was not given.
     const Value* find(std::size_t position, std::string_view keyword) const;
     const Value& need(std::size_t position, std::string_view keyword) const;
     bool flag(std::size_t position, std::string_view keyword, bool usual) const;
-    // Returns a text, or `usual` if it was not given or is None. Fails for other kinds.
+    // Returns the argument's text, or `usual` if the argument was not given or is None. Fails if
+    // the argument is not a string.
     std::string_view text(std::size_t position, std::string_view keyword,
                           std::string_view usual) const;
 };
 
 class Renderer {
   public:
-    // `memory` holds the inputs too. All references must outlive the renderer.
+    // `memory` must also hold the values passed to define(). All references must outlive the
+    // renderer.
     Renderer(const Syntax& syntax, Arena& memory, const Limits& limits, std::time_t now);
 
     void define(std::string_view name, const Value& value);
-    // Renders; throws Failure. Call it once.
+    // Renders the template. Throws Failure. May be called only once.
     void run();
     int line() const { return line_; }
     std::string take_output() { return std::move(out_); }
     std::vector<Span> take_spans() { return std::move(spans_); }
 
-    // For filters, tests and methods:
+    // The functions from here to test() are for filters, tests and methods.
     Arena& arena() { return arena_; }
-    // Counts work and fails if the template does more than the limit allows.
+    // Adds to the count of work done. Throws Failure if the count exceeds the limit.
     void work(std::size_t amount);
     Value text(const std::string& made) { return string(arena_.copy(made)); }
     Value item(const Value& value, const Value& key);
@@ -69,7 +71,7 @@ class Renderer {
         int name;
         Value value;
     };
-    // Counts the nesting of statements, expressions and macros while it lives.
+    // While an object of this class exists, the renderer's nesting depth is one level higher.
     class Deeper {
       public:
         explicit Deeper(Renderer& renderer);
@@ -120,20 +122,21 @@ class Renderer {
     int loop_name_;
     std::string out_;
     std::vector<Span> spans_;
-    std::vector<Value> globals_;  // by number
+    std::vector<Value> globals_;  // by index in Syntax::names
     std::vector<bool> defined_;
     std::vector<Variable> locals_;
     std::deque<Namespace> spaces_;
-    std::size_t macro_begin_ = 0, scope_begin_ = 0;  // positions in locals_
-    int scopes_ = 0;                                 // 0: at the top of the template
+    // Indices in locals_ at which the current macro and scope begin
+    std::size_t macro_begin_ = 0, scope_begin_ = 0;
+    int scopes_ = 0;  // number of open scopes; 0 at the top level of the template
     int captures_ = 0, depth_ = 0, line_ = 0;
-    std::size_t held_ = 0;  // bytes of outputs that wait for the end of a capture
+    std::size_t held_ = 0;  // bytes of output set aside while captures are open
     std::int64_t steps_ = 0;
 };
 
-// Calls a method of a string, a list or a dict. Fails if Roll has no such method.
+// Calls a method of a string, a list or a dict. Fails if Roll does not support the method.
 Value call_method(Renderer& renderer, const Value& self, const Call& call);
-// Returns whether Python's type has a method of this name that a template may call.
+// Returns whether the value's Python type has a method `name` that templates may call.
 bool has_method(const Value& self, std::string_view name);
 // Returns text[begin:end:step] or list[begin:end:step].
 Value slice(Renderer& renderer, const Value& value, const Value& begin, const Value& end,

@@ -12,7 +12,7 @@ namespace roll::chat {
 
 class Renderer;
 struct Call;
-// Computes a filter or a test from the arguments of a call, whose first one is the value before it.
+// Computes a filter or a test. The first argument of `call` is the value to which it is applied.
 using Builtin = Value (*)(Renderer& renderer, const Call& call);
 
 enum class Op : std::uint8_t {
@@ -22,7 +22,7 @@ enum class Op : std::uint8_t {
     Dict,
     Attribute,  // args[0].text
     Item,       // args[0][args[1]]
-    Slice,      // args[0][args[1]:args[2]:args[3]]; None stands for a bound that is left out
+    Slice,      // args[0][args[1]:args[2]:args[3]]; an omitted bound is None
     Call,       // args[0](args[1]...)
     Filter,     // args[0] | text(args[1]...)
     Test,       // args[0] is text(args[1]...)
@@ -39,7 +39,8 @@ enum class Op : std::uint8_t {
     GreaterEqual,
     In,
     NotIn,
-    Chain,  // a < b < c: args are comparisons; each one's second operand is the next one's first
+    // a < b < c: args are the comparisons a < b and b < c.
+    Chain,
     Add,
     Subtract,
     Multiply,
@@ -54,24 +55,28 @@ struct Expression {
     Op op = Op::Constant;
     int line = 0;
     std::string text = {};
-    int name = -1;              // of a Name: its number
-    int height = 0;             // levels of expressions below this one
-    Value value = {};           // of a Constant; of a name that is a function
-    Builtin builtin = nullptr;  // of a Filter or Test; nullptr if Roll has none of this name
+    int name = -1;              // Name: index in Syntax::names
+    int height = 0;             // number of levels of expressions below this one
+    Value value = {};           // Constant: its value; Name: the built-in function, if any
+    Builtin builtin = nullptr;  // Filter, Test: nullptr if Roll does not support it
     std::vector<Expression> args = {};
-    // names of the last arguments, which were passed by name
+    // names of the keyword arguments, which are the last elements of `args`
     std::vector<std::string> keywords = {};
 };
 
 enum class Does : std::uint8_t {
-    Data,     // writes exprs[0], a constant
-    Output,   // writes exprs[0]
-    If,       // exprs[0] ? body : other
-    For,      // targets of exprs[0], if exprs[1]; `other` runs if nothing was visited
-    Set,      // targets or space.attribute = exprs[0]
-    Capture,  // targets = text of body
-    Macro,    // defines targets[0] with the parameters targets[1]...; exprs are the last defaults
-    Generation,  // body is what the model learns
+    Data,    // writes the constant exprs[0]
+    Output,  // writes exprs[0]
+    If,      // runs `body` if exprs[0] is true, else `other`
+    // Runs `body` for each item of exprs[0] for which exprs[1], if present, is true. Runs `other`
+    // if there is no such item.
+    For,
+    Set,      // assigns exprs[0] to the targets, or to an attribute of a namespace
+    Capture,  // assigns the text of `body` to targets[0]
+    // Defines the macro targets[0] with the parameters targets[1], ... The expressions are the
+    // defaults of the last parameters.
+    Macro,
+    Generation,  // marks the text of `body` as text to learn
     Break,
     Continue
 };
@@ -82,20 +87,20 @@ struct Statement {
     std::vector<Expression> exprs = {};
     std::vector<Statement> body = {}, other = {};
     std::vector<int> targets = {};
-    std::string attribute = {};  // of a Set: attribute of the namespace targets[0]
+    std::string attribute = {};  // Set: attribute of the namespace targets[0] to assign to
 };
 
 struct Syntax {
     Arena constants{std::size_t{64} << 20U};
     std::vector<Statement> body;
-    std::vector<std::string> names;  // names of variables by number
+    std::vector<std::string> names;  // names of all variables; expressions refer to them by index
     bool has_generation = false;
 };
 
-// Parses a template. Throws Failure with the line of what it cannot read.
+// Parses a template. Throws Failure with the line of the text that cannot be parsed.
 void parse_template(std::string_view source, Syntax& syntax);
 
-// Return nullptr if Roll has no filter or test of this name.
+// Return the function of a filter or a test; nullptr if Roll does not support it.
 Builtin find_filter(std::string_view name);
 Builtin find_test(std::string_view name);
 

@@ -1,7 +1,7 @@
-// A chat template in the language of jinja2, as transformers' apply_chat_template renders it.
+// A chat template in the language of jinja2, rendered like transformers' apply_chat_template.
 //
-// Roll reads the part of the language that chat templates use. A parsed template is immutable; any
-// number of threads may render it.
+// Roll supports the part of the language that chat templates use. A parsed template is immutable,
+// so several threads may render it at the same time.
 #pragma once
 
 #include <ctime>
@@ -17,20 +17,20 @@ namespace roll::chat {
 
 struct Rendered {
     std::string text;
-    // what the tag `generation` encloses, in order
+    // ranges of `text` that the tag `generation` encloses, in order
     std::vector<Span> spans;
 };
 
 class Template {
   public:
-    // Fails with InvalidArgument; the message names the line and what Roll cannot read.
+    // Fails with InvalidArgument; the message names the line and the unsupported text.
     static Result<Template> parse(std::string_view source);
 
     bool has_generation() const;
 
-    // Renders with these variables. The values lie in `memory`, from which the rendering takes its
-    // memory too. strftime_now tells `now` in UTC. Fails with InvalidArgument; the message names
-    // the line of the template.
+    // Renders the template with these variables. `memory` must hold the variables' values;
+    // rendering also allocates from `memory`. The template's function strftime_now formats `now`,
+    // in UTC. Fails with InvalidArgument; the message names the line of the template.
     Result<Rendered> render(const std::vector<Entry>& variables, Arena& memory, std::time_t now,
                             const Limits& limits = {}) const;
 

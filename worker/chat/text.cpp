@@ -9,7 +9,7 @@ namespace {
 
 bool continues(char c) { return (static_cast<unsigned char>(c) & 0xC0U) == 0x80U; }
 
-// Calls `visit` for each character until it returns false.
+// Calls `visit` with each character, until `visit` returns false.
 template <class Visit>
 bool each(std::string_view text, const Visit& visit) {
     while (!text.empty()) {
@@ -44,7 +44,7 @@ bool is_digit(char32_t c) {
 }
 bool has_case(char32_t c) { return low(c) != c || high(c) != c; }
 
-// Appends the upper case. The German sharp s is the only common character with two capitals.
+// Appends the upper case of a character. The German sharp s becomes two characters, as in Python.
 void append_upper(std::string& text, char32_t character) {
     if (character == U'ß')
         text += "SS";
@@ -190,7 +190,7 @@ std::string replaced(std::string_view text, std::string_view from, std::string_v
     std::string result;
     std::int64_t done = 0;
     std::size_t at = 0;
-    if (from.empty()) {  // Python inserts `to` around every character
+    if (from.empty()) {  // Python inserts `to` before each character and at the end
         for (; (most < 0 || done < most) && at <= text.size(); ++done) {
             result += to;
             if (at == text.size()) return result;

@@ -1,5 +1,5 @@
-// Python's string operations on UTF-8. Indices and lengths count characters (code points). Texts
-// must be valid UTF-8.
+// Python's string operations on UTF-8. Indices and lengths count characters (code points).
+// Strings must be valid UTF-8.
 #pragma once
 
 #include <cstdint>
@@ -10,22 +10,22 @@
 
 namespace roll::chat {
 
-// Returns the bytes of the first character. Requires a text that is not empty.
+// Returns the size of the first character in bytes. Requires a string that is not empty.
 std::size_t character_size(std::string_view text);
 std::size_t characters(std::string_view text);
-// Returns the byte offset of a character; text.size() if there are fewer characters.
+// Returns the byte offset of the character with index `character`; text.size() if there is none.
 std::size_t offset_of(std::string_view text, std::size_t character);
 char32_t first_character(std::string_view text);
 bool is_space(char32_t character);
 bool is_utf8(std::string_view text);
 
 enum class Side { Left, Right, Both };
-// Removes whitespace, or the characters in `chars`.
+// Removes whitespace, or the characters in `chars`, from the given sides.
 std::string_view strip(std::string_view text, Side side,
                        std::optional<std::string_view> chars = std::nullopt);
 
-// Splits at `separator`, or at runs of whitespace if there is none; at most `most` times, -1: no
-// limit. With `from_right`, the splits at the end count.
+// Splits at `separator`; without a separator, at runs of whitespace. Makes at most `most` splits
+// (-1: no limit), from the end of the string if `from_right`.
 std::vector<std::string_view> split(std::string_view text,
                                     std::optional<std::string_view> separator, std::int64_t most,
                                     bool from_right);
@@ -36,14 +36,14 @@ std::string replaced(std::string_view text, std::string_view from, std::string_v
 std::string lower(std::string_view text);
 std::string upper(std::string_view text);
 std::string capitalized(std::string_view text);
-std::string titled(std::string_view text);  // str.title()
+std::string titled(std::string_view text);  // like Python's str.title()
 
-// Returns whether the text is not empty and every character belongs to the class.
+// Return whether the string is not empty and all its characters are of the named class.
 bool all_digits(std::string_view text);
 bool all_letters(std::string_view text);
 bool all_spaces(std::string_view text);
 bool all_letters_or_digits(std::string_view text);
-// Returns whether at least one character has a case and all of those have this one.
+// Return whether the string has cased characters, and all of these are lower (upper) case.
 bool is_lower(std::string_view text);
 bool is_upper(std::string_view text);
 

@@ -8,11 +8,12 @@
 namespace roll::chat {
 namespace {
 
-constexpr std::size_t kFew = 8;  // number of entries up to which a dict is searched in order
+constexpr std::size_t kFew = 8;  // dicts with at most this number of entries are searched linearly
 constexpr int kLevelsMax = 200;
 
-// Comparisons of one call of equal() or compare(). A value that holds another one twice, again and
-// again, is small and takes forever to compare.
+// Maximum number of comparisons in one call of equal() or compare(). A small value could
+// otherwise take forever: a list that has the same list twice, which has the same list twice, and
+// so on.
 constexpr int kComparisonsMax = 1'000'000;
 
 void check_depth(int depth) {
@@ -87,7 +88,8 @@ Value dict(std::vector<Entry> entries, Arena& arena) {
     const auto key_of = [&](std::uint32_t index) { return entries[index].key; };
     std::ranges::stable_sort(sorted, {}, key_of);
     bool doubled = false;
-    for (std::size_t i = sorted.size(); i-- > 1;) {  // the last of equal keys gives its value
+    // Of entries with equal keys, the last one's value counts
+    for (std::size_t i = sorted.size(); i-- > 1;) {
         if (key_of(sorted[i - 1]) != key_of(sorted[i])) continue;
         entries[sorted[i - 1]].value = entries[sorted[i]].value;
         entries[sorted[i]].key = std::string_view();

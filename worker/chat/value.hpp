@@ -1,5 +1,5 @@
-// A value of the template language. It is trivially copyable: texts, lists and dicts lie in an
-// Arena that must outlive the value.
+// A value of the template language. Values are trivially copyable; strings, lists and dicts point
+// into an Arena, which must outlive the value.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ enum class Kind : std::uint8_t {
     Int,
     Float,
     String,
-    List,  // also Python's tuple
+    List,  // also for Python's tuple
     Dict,
     Namespace,
     Macro,
@@ -38,9 +38,9 @@ struct Statement;
 
 struct Value {
     Kind kind = Kind::Undefined;
-    std::uint32_t size = 0;  // bytes of a String, items of a List
+    std::uint32_t size = 0;  // String: number of bytes; List: number of items
     union {
-        std::int64_t integer = 0;  // also of a Bool
+        std::int64_t integer = 0;  // Int and Bool
         double number;
         const char* chars;
         const Value* items;
@@ -52,7 +52,7 @@ struct Value {
         const Loop* loop;
     };
 
-    std::string_view text() const { return {chars, size}; }  // requires String
+    std::string_view text() const { return {chars, size}; }  // requires that the value is a String
     std::span<const Value> list() const { return {items, size}; }
     bool is(Kind other) const { return kind == other; }
     bool is_undefined() const { return kind == Kind::Undefined; }
@@ -63,11 +63,11 @@ struct Entry {
     Value value;
 };
 
-// Entries in their order of insertion. Keys are distinct.
+// A dict: its entries in insertion order. Keys are distinct.
 struct Dict {
     std::span<const Entry> entries;
     std::span<const std::uint32_t>
-        sorted;  // indices ordered by key; empty if there are few entries
+        sorted;  // indices of the entries, ordered by key; empty if there are few entries
 
     const Value* find(std::string_view key) const;
 };
@@ -76,13 +76,13 @@ struct Namespace {
     std::vector<std::pair<std::string_view, Value>> values;
 };
 
-// A method of a value that was named but not called yet.
+// A bound method: `value.name` without a call.
 struct Method {
     Value self;
     std::string_view name;
 };
 
-// The variable `loop` of a for statement.
+// State of the variable `loop` inside a for statement.
 struct Loop {
     std::span<const Value> items;
     std::size_t index = 0;
@@ -92,26 +92,27 @@ Value none();
 Value boolean(bool value);
 Value integer(std::int64_t value);
 Value number(double value);
-// Returns a String that refers to `text`. Fails if the text has 4 GiB or more.
+// Returns a String that points to `text` without copying it. Fails if `text` has 4 GiB or more.
 Value string(std::string_view text);
 Value list(std::span<const Value> items);
 Value list(const std::vector<Value>& items, Arena& arena);
-// Makes a dict. The last entry of a key wins; it stands where the first one stood.
+// Makes a dict. Of entries with the same key, the value of the last is kept, at the position of
+// the first, as in Python.
 Value dict(std::vector<Entry> entries, Arena& arena);
 
 bool truth(const Value& value);
-// Returns an integer of an Int or a Bool; fails for other kinds.
+// Returns the integer in an Int or a Bool. Fails for other kinds; `what` describes the value.
 std::int64_t whole(const Value& value, const char* what);
 double real(const Value& value, const char* what);
 bool is_number(const Value& value);
 bool equal(const Value& a, const Value& b, int depth = 0);
-// Returns a negative number, 0 or a positive number as a < b, a == b or a > b. Fails if the kinds
-// have no order.
+// Returns a number below, equal to or above 0 if a < b, a == b or a > b. Fails if values of these
+// kinds have no order.
 int compare(const Value& a, const Value& b, int depth = 0);
-// Returns the kind's name in Python, for messages.
+// Returns the name of the kind in Python, for messages.
 const char* name_of(Kind kind);
 
-// Returns Python's len(), and the items that a loop over the value visits.
+// Return Python's len(value), and the items that a loop over the value visits.
 std::int64_t length(const Value& value);
 std::span<const Value> iterate(const Value& value, Arena& arena);
 bool is_iterable(const Value& value);

@@ -12,9 +12,8 @@ struct Rows {
     friend bool operator==(const Rows&, const Rows&) = default;
 };
 
-// Returns the rows that rank `rank` of `ranks` owns of a tensor with `rows` rows. Each rank owns
-// consecutive rows, and every row has one owner. The numbers of rows of the ranks differ by at most
-// 1.
+// Returns the rows that rank `rank` of `ranks` owns in a tensor with `rows` rows. Each rank owns
+// consecutive rows, and every row has one owner. The ranks' numbers of rows differ by at most 1.
 Rows own_rows(std::int64_t rows, int ranks, int rank);
 
 }  // namespace roll::layout

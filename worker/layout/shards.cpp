@@ -27,8 +27,8 @@ tl::unexpected<Error> not_divisible(const std::string& name, const std::string& 
                 vocabulary ? "--make-vocab-size-divisible-by 128" : "");
 }
 
-// Appends rows [begin, begin + count) of a source to the shard. If these rows follow the last box
-// in the source, extends this box.
+// Appends rows [begin, begin + count) of a source to the shard. If the shard's last box ends at
+// row `begin` of this source, extends that box instead of adding one.
 void add_rows(Shard& shard, const NativeTensor& tensor, std::size_t source, std::int64_t begin,
               std::int64_t count) {
     if (!shard.boxes.empty()) {
@@ -57,9 +57,9 @@ Shard empty_shard(const NativeTensor& tensor) {
     return shard;
 }
 
-// Returns the rank's part of a tensor whose rows are cut into tp equal parts. If there are fewer
-// key-value groups than ranks, Megatron 0.16 and later cut through the groups in this way; the
-// ranks then gather the groups.
+// Returns one rank's part of a tensor whose rows are cut into tp equal parts. Megatron 0.16 and
+// later cut the query, key and value tensor in this way if there are fewer key-value groups than
+// ranks; the ranks then gather the groups.
 Shard rows_of_rank(Shard whole, int tp, int rank) {
     const std::int64_t rows = whole.shape[0] / tp;
     const std::int64_t first = rank * rows;
@@ -77,14 +77,14 @@ Shard rows_of_rank(Shard whole, int tp, int rank) {
     return shard;
 }
 
-// Returns true if each group can be split evenly over tp / groups ranks. `heads` counts all query
-// heads.
+// Returns true if tp / groups ranks can share each key-value group evenly. `heads` is the number
+// of all query heads.
 bool cuts_groups(std::int64_t groups, std::int64_t heads, std::int64_t rows, int tp) {
     return tp % groups == 0 && heads % tp == 0 && rows % tp == 0;
 }
 
-// Returns the rank's shard of a Qkv tensor, which consists of whole key-value groups. Each group
-// has its query heads, a key head and a value head.
+// Returns a rank's shard of a Qkv tensor: whole key-value groups. A group has its query heads,
+// one key head and one value head.
 Result<Shard> qkv_shard(const NativeTensor& tensor, int tp, int rank) {
     const std::int64_t head_dim = tensor.unit;
     const std::int64_t groups = tensor.sources[1].shape[0] / head_dim;
@@ -105,7 +105,7 @@ Result<Shard> qkv_shard(const NativeTensor& tensor, int tp, int rank) {
     return shard;
 }
 
-// Returns the rank's shard of a column-parallel tensor: the rank's part of the rows of each source,
+// Returns a rank's shard of a column-parallel tensor: the rank's rows of each source,
 // concatenated.
 Result<Shard> column_shard(const NativeTensor& tensor, int tp, int rank) {
     Shard shard = empty_shard(tensor);
@@ -118,8 +118,8 @@ Result<Shard> column_shard(const NativeTensor& tensor, int tp, int rank) {
     return shard;
 }
 
-// Returns the rank's rows of a tensor that is padded with rows of zeros to `rows` rows. If the rank
-// has only padding, the box is empty.
+// Returns a rank's rows of a tensor that is padded with zeros to `rows` rows. If the rank has
+// only padding, the box is empty.
 Result<Shard> padded_shard(const NativeTensor& tensor, std::int64_t rows, int tp, int rank) {
     if (rows % tp != 0 || rows < tensor.shape[0])
         return not_divisible(tensor.name, "padded_vocab_size", rows, tp);
@@ -144,8 +144,8 @@ Result<Shard> row_shard(const NativeTensor& tensor, int tp, int rank) {
     return shard;
 }
 
-// Returns the rank's shard of a Strands tensor: the rank's groups of every strand, ordered by group
-// or by strand.
+// Returns a rank's shard of a Strands tensor: the rank's groups of rows from every strand,
+// ordered by group or by strand.
 Result<Shard> strands_shard(const NativeTensor& tensor, int tp, int rank) {
     if (tensor.groups % tp != 0) return not_divisible(tensor.name, "groups", tensor.groups, tp);
     Shard shard = empty_shard(tensor);
@@ -184,8 +184,8 @@ std::string with_layer(const NativeTensor& tensor, std::int64_t local) {
     return name.replace(at, global.size(), ".layers." + std::to_string(local) + ".");
 }
 
-// Returns the name with `local`, the expert's number on its rank, in place of `global`, the
-// expert's number in the layer.
+// Returns the tensor's name with `local`, the expert's index on its rank, in place of `global`,
+// the expert's index in the layer.
 std::string with_expert(std::string name, std::int64_t global, std::int64_t local) {
     const std::string part = kExperts + std::to_string(global) + ".";
     const std::size_t at = name.find(part);
@@ -216,9 +216,9 @@ bool is_first(const NativeTensor& tensor, const formats::McaLayout& layout,
     const int etp = layout.expert_tp();
     const int parts = tensor.expert ? etp : layout.tp;
     if (tensor.split == Split::None && rank.tp % parts != 0) return false;
-    // By mca_has_rank(), a rank exists only if ep and tp / etp are equal modulo `common`. So the
-    // first replica has ep = tp / etp % common; of an expert's tensor, it has tp / etp = ep %
-    // common.
+    // By mca_has_rank(), a rank exists only if ep and tp / etp are equal modulo `common`.
+    // Therefore the first replica of a tensor has ep = tp / etp % common, and the first replica
+    // of an expert's tensor has tp / etp = ep % common.
     const int common = std::gcd(layout.tp / etp, layout.ep);
     return tensor.expert ? rank.tp / etp == rank.ep % common : rank.ep == rank.tp / etp % common;
 }
@@ -268,8 +268,8 @@ class Holder {
                 ROLL_TRY_VOID(add(i, tensor.name, chunk));
             }
         }
-        // The last stage also has the embedding, because multi-token prediction embeds tokens on
-        // the last stage.
+        // The last stage also has the embedding, because its multi-token prediction embeds
+        // tokens.
         if (last && !first && has_mtp && embedding) {
             ROLL_TRY_VOID(add(*embedding, kEmbedding, chunk));
             held_.back().owner = false;
@@ -308,7 +308,7 @@ class Holder {
     const formats::McaLayout& layout_;
     std::int64_t padded_vocab_;
     const formats::McaRank& rank_;
-    std::int64_t experts_ = 0;  // number of experts of each rank
+    std::int64_t experts_ = 0;  // number of experts on each rank
     std::vector<Held> held_;
 };
 

@@ -16,8 +16,8 @@ namespace roll::layout {
 
 using tensor::Shape;
 
-// The box [begin, begin + size) of source number `source` of a native tensor (an index in
-// NativeTensor::sources). The shard holds the box at `local`.
+// A box of elements that a shard has: [begin, begin + size) of the source with index `source` in
+// NativeTensor::sources. The box begins at `local` in the shard.
 struct Box {
     std::size_t source = 0;
     Shape begin;
@@ -31,51 +31,53 @@ struct Shard {
     std::vector<Box> boxes;
 };
 
-// Returns the shard of a native tensor that tensor-parallel rank `rank` of `tp` holds. With tp 1
-// the shard is the whole tensor. If tp is a multiple of the number of key-value groups, the rows of
-// the fused query, key and value are split into tp equal parts, as in Megatron since 0.16; a rank
-// may then have only a part of a group. Fails with InvalidArgument if a size is not divisible by
-// the number of parts; the message has the size and the number of parts.
+// Returns the shard of a native tensor that tensor-parallel rank `rank` of `tp` holds. With tp 1,
+// this is the whole tensor. The fused query, key and value tensor is usually cut between
+// key-value groups. If tp is a multiple of the number of groups, its rows are cut into tp equal
+// parts, as in Megatron since 0.16; a rank may then have only a part of a group. Fails with
+// InvalidArgument if a size is not divisible by the number of parts; the message has the size and
+// the number of parts.
 Result<Shard> shard_of(const families::NativeTensor& tensor, int tp, int rank);
 
-// The elements [whole, whole + size) of a native tensor, which a rank's tensor has at [local, local
-// + size).
+// The elements [whole, whole + size) of a native tensor. They are at [local, local + size) of the
+// rank's tensor.
 struct Part {
     Shape whole;
     Shape size;
     Shape local;
 };
 
-// The part of a native tensor that one rank holds, in terms of the native tensor itself. Elements
-// in no part are padding.
+// The part of a native tensor that one rank holds, as ranges of the native tensor itself.
+// Elements in no part are padding.
 struct Slice {
     Shape shape;
     std::vector<Part> parts;
 };
 
-// Like shard_of(). The tensor is first padded to `padded_rows` rows; 0: no padding.
+// Like shard_of(), for a tensor that is first padded to `padded_rows` rows; 0: no padding.
 Result<Slice> slice_of(const families::NativeTensor& tensor, int tp, int rank,
                        std::int64_t padded_rows);
 
-// One tensor of a rank. `name` is the tensor's name on the rank: layers are counted from the first
-// layer of the chunk, experts from the first expert of the rank.
+// One tensor of a rank. `name` is the tensor's name on the rank, in which layers are counted from
+// the chunk's first layer, and experts from the rank's first expert.
 struct Held {
     std::size_t tensor = 0;  // index in the list of native tensors
     int chunk = 0;
     std::string name;
-    std::optional<std::int64_t> expert;  // the expert's number on the rank
+    std::optional<std::int64_t> expert;  // the expert's index on the rank
     Shard shard;
-    // True on exactly one of the ranks that hold an element of the model. The others have replicas:
-    // ranks over which the tensor is not split, and the last stage with its copy of the embedding.
+    // True on exactly one of the ranks that hold this part of the model. The others hold
+    // replicas: a tensor that is not split over the ranks, or the last stage's copy of the
+    // embedding.
     bool owner = false;
-    // true: the tensor is the output layer, as a copy of the tied embedding
+    // the tensor is the output layer, which copies the tied embedding
     bool tied_output = false;
 };
 
 // Returns all tensors of a rank, chunk by chunk. `padded_vocab` is the number of rows of the
-// embedding and of the output layer; 0: the size of the vocabulary. Requires that
-// mca_has_rank(layout, rank). Fails with InvalidArgument if the layout does not fit the model; the
-// message has the tensor's name, its size and the number of parts.
+// embedding and of the output layer; 0: the size of the vocabulary. Requires mca_has_rank(layout,
+// rank). Fails with InvalidArgument if the layout does not fit the model; the message has the
+// tensor's name, its size and the number of parts.
 Result<std::vector<Held>> held_by(const std::vector<families::NativeTensor>& native,
                                   const formats::McaLayout& layout, std::int64_t padded_vocab,
                                   const formats::McaRank& rank);

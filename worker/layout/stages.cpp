@@ -70,7 +70,7 @@ Result<std::vector<std::int64_t>> uneven_counts(std::int64_t layers,
     return counts;
 }
 
-// Returns the number of layers of each of pp * vpp parts, in model order.
+// Returns the number of layers of each of the pp * vpp chunks, in model order.
 Result<std::vector<std::int64_t>> counts_of(std::int64_t layers, const formats::McaLayout& layout) {
     const std::int64_t parts = std::int64_t{layout.pp} * layout.vpp;
     std::vector<std::int64_t> counts;

@@ -15,9 +15,9 @@ struct LayerRange {
     friend bool operator==(const LayerRange&, const LayerRange&) = default;
 };
 
-// Returns the range of layers of each pipeline rank pp and chunk, as ranges[pp][chunk]. As in
-// Megatron, chunk c of rank p is part c * pp + p of the model. Fails with InvalidArgument if the
-// layers do not divide evenly or the layout string lacks layers.
+// Returns the layers of each pipeline rank and chunk, as ranges[rank][chunk]. As in Megatron,
+// chunk c of rank p is part c * pp + p of the model. Fails with InvalidArgument if the layers do
+// not divide evenly or the layout string lacks layers.
 Result<std::vector<std::vector<LayerRange>>> split_layers(std::int64_t layers,
                                                           const formats::McaLayout& layout);
 

@@ -10,8 +10,8 @@ namespace {
 
 constexpr std::int64_t kLogitsBlockBytes = 64 << 20;
 
-// Returns the memory, in bytes, of the program with an almost empty model, as measured by
-// memory_test.py.
+// Returns the memory, in bytes, of the program with an almost empty model. The values were
+// measured by memory_test.py.
 std::int64_t program_bytes(spec::Precision precision) {
     switch (precision) {
         case spec::Precision::Fp64: return 150 << 20;
@@ -33,8 +33,8 @@ std::int64_t layer_parameters(const spec::ModelConfig& m) {
     return layer_products(m) + norms + biases;
 }
 
-// Numbers of rows of a micro-batch on a rank: within (`inner`) and between (`outer`) the linear
-// layers. They differ only with sequence parallelism.
+// Numbers of rows of one micro-batch on one rank: `inner` inside the attention and feed-forward
+// blocks, `outer` between these blocks. The two differ only with sequence parallelism.
 struct Rows {
     std::int64_t inner = 0, outer = 0;
 };
@@ -45,10 +45,10 @@ Rows rows_of(const spec::TrainSpec& spec, int tp) {
     return {tokens, splits ? (tokens + tp - 1) / tp : tokens};
 }
 
-// Returns the sizes, in elements, of the values that a layer saves from forward to backward and
-// that may lie in the gradients' memory. The sizes are in the order in which forward makes the
-// values: q, k, v, the attention output, the input of the second norm, gate and up, the input of
-// the next layer.
+// Returns the sizes, in elements, of the values that a layer saves in forward for backward and
+// that may be stored in the gradients' memory. The sizes are in the order in which forward
+// computes the values: q, k, v, the attention output, the input of the second norm, gate and up,
+// the input of the next layer.
 std::vector<std::int64_t> layer_saved(const spec::ModelConfig& m, const Rows& rows, bool segments) {
     const std::int64_t attention = rows.inner * m.heads * m.head_dim;
     const std::int64_t keys = rows.inner * m.kv_heads * m.head_dim;
@@ -58,29 +58,30 @@ std::vector<std::int64_t> layer_saved(const spec::ModelConfig& m, const Rows& ro
     return saved;
 }
 
-// Returns the elements that a layer saves outside the gradients' memory: copies of q, k,
-// v for segments, and the inputs of qk-norms and post-norms.
+// Returns the number of elements that a layer saves outside the gradients' memory: copies of q, k
+// and v if documents are kept apart (`segments`), and the inputs of qk-norms and post-norms.
 std::int64_t layer_saved_elsewhere(const spec::ModelConfig& m, const Rows& rows, bool segments) {
     const std::int64_t qkv = rows.inner * (m.heads + 2 * m.kv_heads) * m.head_dim;
     return (segments ? qkv : 0) + (m.qk_norm ? qkv : 0) +
            (m.post_norms ? 2 * rows.outer * m.hidden : 0);
 }
 
-// Returns the elements that a layer holds from the input half of backward to the weight half: the
-// inputs of the layer's four products, and the gradients of the products' outputs. Counts all rows.
+// Returns the number of elements that a layer holds between the input half and the weight half of
+// its backward: the inputs of its four matrix products, and the gradients of their outputs. All of
+// them have `rows.inner` rows.
 std::int64_t layer_owed(const spec::ModelConfig& m, const Rows& rows) {
     const std::int64_t attention = m.heads * m.head_dim, keys = m.kv_heads * m.head_dim;
     return rows.inner * (2 * attention + 2 * keys + 4 * m.hidden + 3 * m.intermediate);
 }
 
 // Returns the number of attention scores of one sequence. Each token attends to itself and to the
-// tokens before it that are in the window.
+// earlier tokens in the window.
 double positions_seen(double length, double window) {
     if (window == 0 || window >= length) return length * (length + 1) / 2;
     return window * length - window * (window - 1) / 2;
 }
 
-// Returns `m` with the sizes of the part that one of `tp` ranks holds.
+// Returns `m` with the sizes of one rank's part, if `tp` ranks share each layer.
 spec::ModelConfig part_of(spec::ModelConfig m, int tp) {
     m.heads /= tp;
     m.kv_heads /= tp;
@@ -112,7 +113,7 @@ FlopsPerToken flops_per_token(const spec::ModelConfig& m, std::int64_t seq_lengt
 FlopsPerToken flops_per_token(const spec::ModelConfig& m, std::span<const std::int64_t> lengths,
                               std::int64_t frozen) {
     const double products = static_cast<double>(m.layers * layer_products(m) + m.vocab * m.hidden);
-    // `causal` and `full`: number of attention scores, summed over tokens and layers
+    // `causal` and `full`: number of attention scores, summed over all tokens and layers
     double tokens = 0, causal = 0, full = 0;
     for (const std::int64_t length : lengths) {
         const double whole = static_cast<double>(length);
@@ -123,7 +124,8 @@ FlopsPerToken flops_per_token(const spec::ModelConfig& m, std::span<const std::i
             full += whole * (window > 0 ? std::min(window, whole) : whole);
         }
     }
-    // FLOPs per attention score: q k^T for the score, and its share of the product with v
+    // FLOPs per attention score: one product of a query and a key, and one of the probability and
+    // a value
     const double score = 4.0 * static_cast<double>(m.heads * m.head_dim);
     const double kept = 2.0 * static_cast<double>(frozen);
     return {3 * (2 * products + score * causal / tokens) - kept,
@@ -163,7 +165,7 @@ MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& 
     // parameters, because frozen parameters have no gradients.
     const bool spare = !owned.gradients && spec.microbatches() == 1 && held.frozen == 0 &&
                        !held.on_gpu && part.chunks == 1;
-    const std::int64_t layers = part.layers / part.chunks;  // number of layers of a chunk
+    const std::int64_t layers = part.layers / part.chunks;  // layers per chunk
     const std::int64_t none = spare ? layers : 0;
     const std::int64_t embedding = part.first ? m.vocab * m.hidden * main : 0;
     SpareRoom room(embedding, layer_parameters(m) * main, none);
@@ -182,8 +184,8 @@ MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& 
     const bool fits = spare && room.take(layers, block).has_value();
     const std::int64_t head = (fits ? 0 : block) + 2 * tokens * m.hidden * element;
     const std::int64_t loss = part.last ? head : 0;
-    // Temporary results: ATen's gelu allocates results of its own, and segments copy the whole q,
-    // k, v.
+    // ATen's gelu allocates temporary results. With documents kept apart, a copy of q, k and v
+    // exists.
     const std::int64_t steps = m.activation == spec::Activation::GeluTanh ? 6 : 4;
     const std::int64_t qkv =
         spec.data.documents_apart ? (m.heads + 2 * m.kv_heads) * m.head_dim : 0;
@@ -222,7 +224,7 @@ std::vector<Costs> stage_costs(const spec::ModelConfig& model, const spec::Train
     std::int64_t saved = layer_saved_elsewhere(m, rows, segments);
     for (const std::int64_t size : layer_saved(m, rows, segments)) saved += size;
     std::vector<Costs> costs;
-    double layers_flop = 0;  // forward of all layers
+    double layers_flop = 0;  // FLOPs of the forward pass of all layers
     for (const StagePart& part : parts) {
         const double products = 2 * tokens * static_cast<double>(part.layers * layer_products(m));
         double attention = 0;

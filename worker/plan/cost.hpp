@@ -52,7 +52,7 @@ FlopsPerToken flops_per_token(const spec::ModelConfig& model, std::span<const st
 // - `exchange`: buffers for gradients, if the data-parallel ranks share optimizer state.
 struct MemoryBytes {
     std::int64_t weights = 0;
-    // Bytes of the optimizer's copy of the weights that exceed `weights`
+    // Bytes that the optimizer's copy of the weights takes in addition to `weights`
     std::int64_t main_weights = 0;
     std::int64_t gradients = 0;
     std::int64_t moments = 0;
@@ -68,51 +68,52 @@ struct MemoryBytes {
 };
 // The part of a model that a pipeline stage holds.
 struct StagePart {
-    std::int64_t layers = 0;  // number of layers of all chunks of the stage
+    std::int64_t layers = 0;  // number of layers in all chunks of the stage
     int chunks = 1;
-    bool first = true, last = true;    // the part has the embedding; it has the output layer
+    bool first = true, last = true;    // `first`: has the embedding; `last`: has the output layer
     std::int64_t frozen_of_model = 0;  // number of frozen elements of the whole model
     int tp = 1;                        // number of ranks that share the tensors of each layer
-    std::int64_t first_layer = 0;  // index of the stage's first layer, if the stage has one chunk
+    std::int64_t first_layer = 0;      // if the stage has one chunk: index of its first layer
 };
-// Returns the number of parameters on one rank of a stage, with the padding of the vocabulary. A
-// tied embedding counts on the first and on the last stage.
+// Returns the number of parameters on one rank of a stage, including the padding of the
+// vocabulary. A tied embedding counts on both the first and the last stage.
 std::int64_t part_parameters(const spec::ModelConfig& model, const StagePart& part);
 
-// Returns the costs of one micro-batch on the stages of a pipeline. `parts` has one entry for each
-// chunk, in the order of forward. Times are proportional to the FLOPs of the matrix products; one
-// unit is the forward of as many layers as a stage has on average. The last stage's forward
-// includes the output layer with both halves of its backward, because the trainer computes these
-// three together.
+// Returns the costs of one micro-batch on each stage of a pipeline. `parts` has one entry for
+// each chunk, in the order of forward. Times are proportional to the FLOPs of the matrix
+// products; the unit is the forward time of the mean number of layers per stage. The last stage's
+// forward includes the output layer's forward and backward, because the trainer computes them
+// together.
 std::vector<Costs> stage_costs(const spec::ModelConfig& model, const spec::TrainSpec& spec,
                                std::span<const StagePart> parts);
 
-// The part of the optimizer state that a rank has if the data-parallel ranks share it, in elements.
+// One rank's part of the optimizer state, in elements, if the data-parallel ranks share it.
 struct Owned {
-    std::int64_t all = 0;       // elements that the rank updates, including frozen ones
+    std::int64_t all = 0;       // elements that the rank updates, and frozen elements of its part
     std::int64_t trained = 0;   // elements in `all` that are not frozen
-    std::int64_t exchange = 0;  // gradients in the buffers of an exchange
-    bool gradients = false;     // true: the rank has gradients only for its own elements
+    std::int64_t exchange = 0;  // elements in the buffers for exchanging gradients
+    bool gradients = false;     // the rank stores gradients only for its own elements
 };
 
 struct Held {
-    // number of micro-batches whose activations are in memory at once, counted in each chunk
+    // Largest number of micro-batches whose activations are in memory at once. A micro-batch
+    // counts once for each chunk.
     int live = 1;
-    // Number of frozen elements of weights; they have no moments, and no gradients on a CPU
+    // Number of frozen weights. They have no optimizer moments and, on a CPU, no gradients.
     std::int64_t frozen = 0;
     bool on_gpu = false;
     std::optional<StagePart> part = std::nullopt;  // nullopt: the whole model
-    // Bytes of activations, from a simulation of the schedule; nullopt: the activations of `live`
-    // micro-batches, from forward to backward
+    // Bytes of activations at the peak of a simulated schedule; nullopt: count the activations of
+    // `live` micro-batches.
     std::optional<std::int64_t> activations = std::nullopt;
     std::optional<Owned> owned = std::nullopt;  // nullopt: the rank has all optimizer state
 };
-// Returns the memory of the first rank of a stage. No other rank of the stage needs more.
+// Returns the memory of the first rank of a stage, which needs the most of the stage's ranks.
 MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& spec,
                          const Held& held);
 
-// Returns the bytes that a rank of `part` sends to the other ranks of its tensor-parallel group in
-// a step of one replica. Does not count the few numbers per token that the loss exchanges.
+// Returns the bytes that a rank of `part` sends to its tensor-parallel group in one step of one
+// replica. Ignores the few numbers per token that the loss exchanges.
 std::int64_t tensor_bytes(const spec::ModelConfig& model, const spec::TrainSpec& spec,
                           const StagePart& part);
 

@@ -35,8 +35,8 @@ class Mesh {
     Place place(int rank) const;
     int rank(const Place& place) const;
 
-    // Returns the ranks of the process group of `rank` along `axis`: all ranks whose coordinates
-    // equal those of `rank` except on `axis`. The ranks are ordered by their coordinate on `axis`.
+    // Returns the process group of `rank` along `axis`: the ranks whose coordinates on all other
+    // axes equal those of `rank`, ordered by their coordinate on `axis`.
     std::vector<int> group(int rank, Axis axis) const;
 
   private:

@@ -15,10 +15,11 @@ Error wrong(int rank, const Op& op, const std::string& what) {
             "rank " + std::to_string(rank) + ", " + to_string(op) + ": " + what};
 }
 
-// Checks the ops of one rank: each occurs once, with forward before backward-input before
-// backward-weight.
+// Checks the ops of one rank: each must occur once, and each micro-batch must run forward, then
+// the input half of backward, then its weight half.
 std::optional<Error> check_rank(const PipelineSchedule& s, int rank) {
-    std::vector<int> done(static_cast<std::size_t>(s.vp) * s.microbatches);  // number of ops done
+    // By chunk and micro-batch: number of ops done
+    std::vector<int> done(static_cast<std::size_t>(s.vp) * s.microbatches);
     for (const Op& op : s.ranks[rank]) {
         if (op.chunk < 0 || op.chunk >= s.vp || op.microbatch < 0 ||
             op.microbatch >= s.microbatches)
@@ -34,7 +35,7 @@ std::optional<Error> check_rank(const PipelineSchedule& s, int rank) {
 struct Message {
     int rank, peer;
     bool is_send;
-    Op op;         // op of `rank` that sends the message, or that needs it
+    Op op;         // the sender's op that produced the tensor, or the receiver's op that needs it
     int to_stage;  // stage that receives the message
     double issued = 0;
 
@@ -50,8 +51,8 @@ struct Message {
     }
 };
 
-// Name of a line: the messages of one rank that are exchanged one after another. (rank, gradients,
-// peer, is_send); peer is -1 for a line that has all of the rank's messages.
+// Identifies a queue of messages of one rank, which are delivered one after another: (rank,
+// gradients, peer, is_send). With Transport::Lines::Channels, peer is -1.
 using LineKey = std::tuple<int, bool, int, bool>;
 
 // Simulates the ranks' clocks and the messages between them.
@@ -94,11 +95,13 @@ class Simulation {
 
   private:
     struct Rank {
-        std::size_t next = 0;    // op to run
-        std::size_t posted = 0;  // number of ops whose receive is posted
+        std::size_t next = 0;    // index of the op to run next
+        std::size_t posted = 0;  // number of ops whose receive, if any, was posted
         // by op: time at which the op's input arrives
         std::vector<std::optional<double>> inputs;
-        std::vector<bool> backward_held;  // by chunk and micro-batch: in the state after backward
+        // By chunk and micro-batch: the input half of backward ran alone, so
+        // Costs::after_backward bytes are held until the weight half.
+        std::vector<bool> backward_held;
         double clock = 0, work = 0;
         int live = 0;
         std::int64_t bytes = 0;
@@ -108,7 +111,7 @@ class Simulation {
     static int towards(const Op& op) { return op.kind == OpKind::Forward ? 1 : -1; }
     bool exists(int stage) const { return stage >= 0 && stage < s_.stages(); }
 
-    // Returns the stage from which the op receives, or nullopt if it needs no input.
+    // Returns the stage that sends the op's input; nullopt if the op receives no input.
     std::optional<int> source(int rank, const Op& op) const {
         if (op.kind == OpKind::BackwardWeight) return std::nullopt;
         const int from = stage_of_op(rank, op) - towards(op);
@@ -136,9 +139,9 @@ class Simulation {
         transfer(message);
     }
 
-    // Delivers the messages of the line of `message`, in order, as long as the first message and
-    // its other end are both at the head of their lines. Then does the same for the lines of these
-    // other ends.
+    // Delivers messages from the queue of `message` as long as both the send and the receive of
+    // its first message are at the heads of their queues. Then delivers what this unblocks in the
+    // peers' queues.
     void transfer(const Message& message) {
         while (!error_) {
             const Message* const here = head_of(message);
@@ -183,8 +186,8 @@ class Simulation {
         }
     }
 
-    // Runs the next op of a rank. Returns false if no op is left or the input of the next op is
-    // missing.
+    // Runs the next op of a rank. Returns false if no op is left or the next op's input has not
+    // arrived.
     bool step(int rank) {
         Rank& r = ranks_[rank];
         if (error_ || r.next == s_.ranks[rank].size()) return false;
@@ -257,17 +260,18 @@ class Simulation {
             "deadlock: the input of this operation never arrives: " + cycle(awaited(rank)));
     }
 
-    // Returns the message for which `message` waits.
+    // Returns the message that `message` waits for.
     Message blocker(const Message& message) const {
         const Message* const head = head_of(message);
         if (head != nullptr && !(head->is_send == message.is_send && head->op == message.op))
-            return *head;  // an earlier message on the same line
+            return *head;  // an earlier message in the same queue
         const Message* const other = head_of(counterpart(message));
         if (other != nullptr && !other->matches(message)) return *other;
         return awaited(message.peer);
     }
 
-    // Follows `message` to the messages that it waits for, and returns the cycle that they end in.
+    // Follows the chain of messages that wait for each other, starting at `message`. Returns the
+    // cycle in which it ends.
     std::string cycle(const Message& message) const {
         std::vector<std::string> chain;
         Message at = message;
@@ -310,8 +314,7 @@ class Simulation {
     Transport transport_;
     std::vector<Rank> ranks_;
     std::map<LineKey, std::deque<Message>> lines_;
-    // by stage, kind and micro-batch: time at which a stage of the same rank has handed over an
-    // input
+    // By stage, kind and micro-batch: time at which a stage on the same rank produced the input.
     std::map<std::tuple<int, OpKind, int>, double> handed_;
     std::map<std::tuple<int, int, bool>, std::int64_t> links_;
     std::optional<Error> error_;

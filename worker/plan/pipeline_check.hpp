@@ -1,5 +1,5 @@
-// Simulates a pipeline schedule with the rules of its transport: does the schedule end, how long
-// does it take, and how much memory do the ranks hold? Pure; no torch.
+// Simulates a pipeline schedule and its messages: finds deadlocks, the time of a step, and the
+// memory that each rank holds. Pure; no torch.
 #pragma once
 
 #include <cstdint>
@@ -9,43 +9,47 @@
 
 namespace roll::plan {
 
-// Costs of one stage for one micro-batch: times in any unit, and the bytes that the stage holds.
+// Costs of one micro-batch on one stage. Times are in any unit.
 struct Costs {
     double forward = 1;
     double backward_input = 1;
     double backward_weight = 1;
-    std::int64_t after_forward = 1;   // bytes held from forward to the input half of backward
-    std::int64_t after_backward = 1;  // bytes held between the halves of backward
+    // Bytes held from the end of forward to the input half of backward
+    std::int64_t after_forward = 1;
+    // Bytes held from the input half of backward to its weight half
+    std::int64_t after_backward = 1;
 };
 
-// How ranks exchange tensors. A send waits for its receive, but does not stop its rank.
+// How ranks exchange tensors. A send completes only once its receive is posted, but its rank
+// continues to compute.
 struct Transport {
-    // Lines of messages; the messages of a line are exchanged in the order of issue. Links: each
-    // (from, to, activation | gradient) is a line. Channels: all activations that a rank sends or
-    // receives are one line, and all gradients another, as on one NCCL communicator and stream.
+    // Queues in which messages are exchanged in the order of issue. Links: one queue for each
+    // (from, to, activation | gradient). Channels: one queue for all activations that a rank
+    // sends or receives, and one for all gradients, as on an NCCL communicator with one stream.
     enum class Lines { Links, Channels };
     Lines lines = Lines::Links;
-    int ahead = 1;  // number of ops by which a receive is posted before the op that needs it
+    int ahead = 1;  // a receive is posted this number of ops before the op that needs it
 };
 
-// Use of a link between two ranks in one step.
+// Messages of one step over the link from rank `from` to rank `to`.
 struct LinkUse {
     int from = 0, to = 0;
-    bool gradients = false;  // carries gradients, not activations
+    bool gradients = false;  // true: carries gradients; false: carries activations
     std::int64_t messages = 0;
     friend bool operator==(const LinkUse&, const LinkUse&) = default;
 };
 
 struct ScheduleReport {
-    // By rank: largest number of micro-batches whose activations are held at once, from forward to
-    // the weight half of backward. A micro-batch counts once for each chunk.
+    // By rank: the largest number of micro-batches whose activations are held at once. A
+    // micro-batch counts once for each chunk, from its forward to the weight half of its
+    // backward.
     std::vector<int> live_max;
-    std::vector<std::int64_t> peak_bytes;           // by rank: largest sum of the bytes held
-    std::vector<std::vector<double>> starts, ends;  // by rank and op: times under the given costs
+    std::vector<std::int64_t> peak_bytes;           // by rank: peak of the bytes that Costs counts
+    std::vector<std::vector<double>> starts, ends;  // by rank and op
     std::vector<LinkUse> links;                     // ordered by from, to, gradients
     double makespan = 0;
-    // Idle share of the step: makespan / (mean work of a rank) - 1. For all ranks, the step ends
-    // when the slowest rank is done, because the gradient norm needs all ranks.
+    // Idle share: makespan / (mean work of a rank) - 1. Every rank counts as busy or idle until
+    // the slowest rank is done, because the gradient norm needs all ranks.
     double bubble = 0;
     double imbalance = 1;  // work of the busiest rank / mean work of a rank
 };

@@ -17,7 +17,8 @@ std::string bubble_text(const PipelineSchedule& schedule, const std::vector<Cost
     return report ? fmt::format("{:.3g}", report->bubble) : std::string("deadlock");
 }
 
-// Megatron's rule: the last group is as large as the others, or has at least pp micro-batches.
+// Returns true if Megatron accepts the groups: the last group must be as large as the others, or
+// have at least pp micro-batches.
 bool groups_fit(int pp, int microbatches, int group) {
     return microbatches % group == 0 || microbatches % group >= pp;
 }
@@ -73,7 +74,8 @@ std::vector<PipelineSchedule> candidates(int pp, int vp, int microbatches) {
         return {one_forward_one_backward(pp, microbatches), zero_bubble_h1(pp, microbatches)};
     }
     std::vector<PipelineSchedule> all;
-    constexpr std::size_t kGroups = 4;  // larger groups take more memory and no less time
+    // Groups larger than these take more memory, but no less time
+    constexpr std::size_t kGroups = 4;
     for (int group = pp; group <= microbatches && all.size() < kGroups; ++group)
         if (groups_fit(pp, microbatches, group))
             all.push_back(interleaved(pp, vp, microbatches, group));
@@ -85,7 +87,8 @@ std::vector<PipelineSchedule> candidates(int pp, int vp, int microbatches) {
 
 std::optional<std::size_t> fastest(const std::vector<PipelineSchedule>& schedules,
                                    const std::vector<Costs>& costs, std::int64_t limit) {
-    constexpr double kEqual = 1 - 1e-9;  // times whose ratio is closer to 1 differ only by rounding
+    // Times closer than this ratio are equal except for rounding.
+    constexpr double kEqual = 1 - 1e-9;
     std::optional<std::size_t> best;
     double shortest = 0;
     for (std::size_t i = 0; i < schedules.size(); ++i) {

@@ -7,7 +7,7 @@
 namespace roll::plan {
 namespace {
 
-// Returns the k-th op of a kind, the same for every rank. Each group of micro-batches passes
+// Returns the k-th op of a kind, which is the same on every rank. A group of micro-batches passes
 // through all chunks before the next group starts.
 Op nth(OpKind kind, int k, const PipelineSchedule& s, int group) {
     const int first = k / (group * s.vp) * group, within = k % (group * s.vp);
@@ -16,9 +16,9 @@ Op nth(OpKind kind, int k, const PipelineSchedule& s, int group) {
     return {kind, kind == OpKind::Forward ? chunk : s.vp - 1 - chunk, first + within % size};
 }
 
-// Returns the ops of a rank: `warmup` forwards, which run until the first gradient can arrive, then
-// pairs of forward and backward, then the remaining backwards. The weight half of each backward is
-// delayed: `delay` other backwards come between it and its input half.
+// Returns the ops of one rank: `warmup` forwards, then pairs of a forward and a backward, then
+// the remaining backwards. Between the input half and the weight half of each backward, the input
+// halves of `delay` later backwards run.
 std::vector<Op> rank_ops(const PipelineSchedule& s, int group, int warmup, int delay) {
     const int total = s.microbatches * s.vp;
     warmup = std::min(warmup, total);
@@ -32,13 +32,13 @@ std::vector<Op> rank_ops(const PipelineSchedule& s, int group, int warmup, int d
     return ops;
 }
 
-// Writes the row of a rank whose two chunks are placed as V (pipeline_schedule.hpp). Each op takes
-// the next micro-batch of its kind and chunk.
+// Builds the ops of one rank with two chunks in the placement V. Each call adds an op for the
+// next micro-batch of its kind and chunk.
 class RowOfV {
   public:
     explicit RowOfV(int microbatches) : microbatches_(microbatches) {}
 
-    // Adds an op for the next micro-batch, if there is one.
+    // Adds an op for the next micro-batch, unless all micro-batches have this op already.
     void add(OpKind kind, int chunk) {
         const int microbatch = next_[static_cast<int>(kind)][chunk]++;
         if (microbatch < microbatches_) ops_.push_back({kind, chunk, microbatch});
@@ -48,12 +48,12 @@ class RowOfV {
         add(OpKind::BackwardInput, chunk);
         add(OpKind::BackwardWeight, chunk);
     }
-    // Adds an input half. A later weight() adds its weight half.
+    // Adds the input half of a backward. A later call of weight() adds the weight half.
     void input(int chunk) {
         add(OpKind::BackwardInput, chunk);
         owed_.push_back(chunk);
     }
-    // Adds the oldest weight half that is still missing.
+    // Adds the oldest weight half that was not added yet.
     void weight() {
         if (owed_.empty()) return;
         add(OpKind::BackwardWeight, owed_.front());
@@ -65,13 +65,14 @@ class RowOfV {
 
   private:
     int microbatches_;
-    int next_[3][2] = {};  // by kind and chunk
+    int next_[3][2] = {};  // by kind and chunk: number of ops so far
     std::deque<int> owed_;
     std::vector<Op> ops_;
 };
 
 std::vector<Op> zero_bubble_v_row(int pp, int rank, int microbatches) {
-    // The pattern is complete with micro-batches that may not exist; their ops are left out.
+    // The pattern needs at least 2 pp - 1 micro-batches. Ops of micro-batches that do not exist
+    // are left out.
     const int all = std::max(2 * pp - 1, microbatches);
     RowOfV row(microbatches);
     for (int i = 0; i < 2 * (pp - rank) - 1; ++i) row.forward(0);
@@ -125,8 +126,8 @@ std::vector<Op> dual_pipe_v_row(int pp, int rank, int microbatches) {
         row.forward(1);
         row.backward(0);
     }
-    // The second half of these backwards are input halves only; their weight halves come at the
-    // end.
+    // The second half of these backwards add only their input halves; the weight halves follow
+    // below.
     for (int i = 0; i < 2 * (rank + 1); ++i) {
         const int chunk = i % 2 == 0 ? 1 : 0;
         i > rank ? row.input(chunk) : row.backward(chunk);

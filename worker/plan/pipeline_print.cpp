@@ -15,9 +15,9 @@ std::size_t longest_label(const PipelineSchedule& s) {
     return longest;
 }
 
-// Returns the length of the shortest op. Does not count ops that are far shorter than the mean,
-// such as the ops of a chunk without layers: with such an op as the unit, the drawing would be very
-// long.
+// Returns the length of the shortest op, which is the unit of the drawing. Ignores ops far
+// shorter than the mean, such as those of a chunk without layers, because the drawing would
+// become too long.
 double shortest_op(const ScheduleReport& report) {
     std::vector<double> times;
     for (std::size_t rank = 0; rank < report.starts.size(); ++rank)
@@ -33,7 +33,7 @@ double shortest_op(const ScheduleReport& report) {
 
 struct Columns {
     std::size_t cell = 0;  // columns for each unit of time
-    std::size_t band = 0;  // columns of a line on the terminal
+    std::size_t band = 0;  // columns of one terminal line
     double unit = 1;
 
     std::size_t at(double time) const {
@@ -41,8 +41,9 @@ struct Columns {
     }
 };
 
-// Returns the whole step of a rank as one line. An op of several units is drawn out with dashes. An
-// op that takes almost no time is left out. No label is cut by the end of a band.
+// Returns a rank's whole step as one line. Dashes fill an op that takes several units. Ops that
+// take almost no time are left out. No label crosses the end of a band, where the line is
+// wrapped.
 std::string rank_line(const std::vector<Op>& ops, const std::vector<double>& starts,
                       const std::vector<double>& ends, const Columns& columns) {
     std::string line;
@@ -114,7 +115,7 @@ std::string escaped(const std::string& title) {
 
 std::string table_text(const PipelineSchedule& schedule, const ScheduleReport& report,
                        std::size_t width) {
-    constexpr std::size_t kBands = 4;  // largest number of bands that are printed in full
+    constexpr std::size_t kBands = 4;  // if there are more bands, the middle ones are left out
     Columns columns{.cell = longest_label(schedule) + 1, .unit = shortest_op(report)};
     const std::size_t prefix = std::to_string(schedule.pp - 1).size(), cell = columns.cell;
     const std::size_t band = std::max<std::size_t>(1, (width - prefix - 2) / cell) * cell;
@@ -178,7 +179,7 @@ std::string svg_text(const PipelineSchedule& schedule, const ScheduleReport& rep
 }
 
 std::string trace_text(const PipelineSchedule& schedule, const ScheduleReport& report) {
-    constexpr double kMicroseconds = 1000;  // microseconds in the trace for one unit of time
+    constexpr double kMicroseconds = 1000;  // microseconds of the trace per unit of simulated time
     std::string events;
     for (int rank = 0; rank < schedule.pp; ++rank) {
         events += fmt::format(R"({}{{"name": "thread_name", "ph": "M", "pid": 0, "tid": {}, )"

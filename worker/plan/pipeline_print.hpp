@@ -8,9 +8,10 @@
 
 namespace roll::plan {
 
-// Returns a table with one line per rank and one column for each unit of time; a unit is the length
-// of the shortest op. Lines have at most `width` columns: a long step continues on further lines
-// below. Leaves out the middle of a very long step, and ops that take almost no time.
+// Returns a table with one line per rank. One op's label takes a fixed number of columns, which
+// stand for the length of the shortest op. Lines have at most `width` columns: a longer step
+// continues on further lines below. Leaves out the middle of a very long step, and ops that take
+// almost no time.
 std::string table_text(const PipelineSchedule& schedule, const ScheduleReport& report,
                        std::size_t width = 80);
 

@@ -1,13 +1,12 @@
-// Computes offsets in the gradients' memory at which the first micro-batch of a step saves its
-// activations.
+// Computes where the first micro-batch of a step stores its activations in the gradients' memory.
 //
-// The memory of a layer's gradients is free until this micro-batch's backward reaches the layer and
-// writes them. Layer i may therefore save its activations in the gradient memory of the layers
-// before it: backward uses these activations in layer i, before it reaches those layers. The loss
-// may use all of this memory for its temporary buffers.
+// The memory of a layer's gradients is unused until the backward of this micro-batch reaches the
+// layer. Layer i may therefore store its activations in the gradient memory of the layers before
+// it: backward reads these activations in layer i, and reaches the earlier layers only
+// afterwards. The loss may use the gradient memory of all layers for its temporary buffers.
 //
 // Pure: computes offsets in bytes only. worker/train/model/saved_room.hpp makes tensors at these
-// offsets; the plan subtracts the bytes that fit here from the memory that it reports.
+// offsets. The plan of a job reports less memory by the bytes that fit here.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +16,8 @@ namespace roll::plan {
 
 class SpareRoom {
   public:
-    // Requires `layers` layers with `layer_bytes` of gradients each; the first layer's gradients
-    // begin at offset `begin`.
+    // Requires `layers` layers with `layer_bytes` of gradients each. `begin` is the offset of the
+    // first layer's gradients.
     SpareRoom(std::int64_t begin, std::int64_t layer_bytes, std::int64_t layers)
         : begin_(begin),
           layer_bytes_(layer_bytes),
@@ -28,9 +27,9 @@ class SpareRoom {
 
     void clear() { used_ = begin_; }
 
-    // Reserves `bytes` for data of one layer, behind the previous block. Returns the block's
-    // offset, or nullopt if the block does not fit. If `layer` is the number of layers, the block
-    // is for the loss.
+    // Reserves `bytes` for data of layer `layer`, after the blocks reserved before. Returns the
+    // block's offset; nullopt if the block does not fit. If `layer` is the number of layers, the
+    // block is for the loss.
     std::optional<std::int64_t> take(std::int64_t layer, std::int64_t bytes) {
         const std::int64_t place = (used_ + kAlignment - 1) / kAlignment * kAlignment;
         if (layer > layers_ || place + bytes > begin_ + layer * layer_bytes_) return std::nullopt;
@@ -39,7 +38,7 @@ class SpareRoom {
     }
 
   private:
-    // Alignment of blocks in bytes: a cache line, which is also an AVX-512 register
+    // Alignment of blocks in bytes: the size of a cache line and of an AVX-512 register
     static constexpr std::int64_t kAlignment = 64;
 
     std::int64_t begin_;

@@ -1,6 +1,6 @@
-// Computes causal grouped-query attention. Letters are as in rope.hpp; A = H D. The score matrix is
-// never stored: forward saves each position's log(sum(exp(scores))), from which backward recomputes
-// the scores.
+// Computes causal grouped-query attention. Letters are as in rope.hpp; A = H D. The score matrix
+// is never stored as a whole: forward saves log(sum(exp(scores))) for each position, with which
+// backward recomputes the probabilities.
 #pragma once
 
 #include "worker/train/ops/values.hpp"

@@ -10,11 +10,11 @@
 namespace roll::ops {
 namespace {
 
-// Size of a block of logits in bytes; larger blocks were measured not to be faster
+// Size of a block of logits in bytes. In measurements, larger blocks were not faster.
 constexpr std::int64_t kBlockBytes = 64 << 20;
 
-// Overwrites a block's logits with the gradient of the loss, and loss_R (double) with the loss of
-// each row.
+// Replaces a block's logits by the gradient of the loss, and writes the loss of each row to
+// loss_R (double).
 void losses(const at::Tensor& logits_RV, const at::Tensor& targets_R, double scale,
             const at::Tensor& loss_R) {
     const std::int64_t size = logits_RV.size(1);
@@ -38,8 +38,8 @@ void losses(const at::Tensor& logits_RV, const at::Tensor& targets_R, double sca
     });
 }
 
-// Returns for each row of a shard's logits the maximum, the sum of exp(logit - maximum), and the
-// target's logit, or 0 if another shard has it.
+// Returns three numbers for each row of a shard's logits: the maximum, the sum of exp(logit -
+// maximum), and the target's logit, which is 0 if another shard has the target.
 at::Tensor statistics(const at::Tensor& l_RV, const at::Tensor& target_R, const at::Tensor& has_R) {
     const at::Tensor own_R3 = at::zeros({l_RV.size(0), 3}, l_RV.options().dtype(at::kDouble));
     if (l_RV.size(1) == 0) {
@@ -55,7 +55,7 @@ at::Tensor statistics(const at::Tensor& l_RV, const at::Tensor& target_R, const 
     return own_R3;
 }
 
-// Like losses(), for a block of a shard's logits.
+// Like losses(), for a block of logits over this rank's shard of the vocabulary.
 void losses_of_shard(const at::Tensor& logits_RV, const at::Tensor& targets_R, double scale,
                      const at::Tensor& loss_R, const VocabularyShard& shard) {
     const at::Tensor own_RV = logits_RV.narrow(1, 0, shard.count), l_RV = wide(own_RV);
@@ -83,7 +83,8 @@ void losses_of_shard(const at::Tensor& logits_RV, const at::Tensor& targets_R, d
     own_RV.copy_(grad_RV);
 }
 
-// Overwrites a block's logits with the gradient of the loss, and loss_R with the loss of each row.
+// Replaces a block's logits by the gradient of the loss, and writes the loss of each row to
+// loss_R.
 void losses_of(const Head& head, const at::Tensor& logits_RV, const at::Tensor& targets_R,
                double scale, const at::Tensor& loss_R) {
     if (head.shard) return losses_of_shard(logits_RV, targets_R, scale, loss_R, *head.shard);

@@ -1,9 +1,9 @@
-// Computes the output layer and the loss in one operator, one block of rows at a time. So only one
-// block of logits exists at a time, and its gradient overwrites it.
+// Computes the output layer and the loss in one operator, one block of rows at a time. Only one
+// block of logits therefore exists at a time, and its gradient overwrites it.
 //
-// M rows, C channels, V vocabulary. One call does forward and backward, because both need the
-// block's logits. The call also computes the weight's gradient, because computing it later would
-// require keeping the logits.
+// M rows, C channels, V vocabulary. One call does both forward and backward, because both need
+// the block's logits. It also computes the weight's gradient, because the logits would otherwise
+// have to be kept.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,13 @@ struct CrossEntropySaved {
     at::Tensor dx_MC;
 };
 
-// The part of a vocabulary that this rank's output layer has: tokens [begin, begin + count).
-// Further rows of the weight are padding, which takes no probability.
+// The part of the vocabulary that this rank's output layer has: tokens [begin, begin + count).
+// Further rows of the weight are padding, which gets no probability.
 struct VocabularyShard {
     std::int64_t begin = 0;
     std::int64_t count = 0;
-    // Returns the tensors that all shards pass, [shards, R, 3], in the order of the shards. Called
-    // once for each block of rows.
+    // Exchanges a tensor with the other shards: returns the tensors of all shards, [shards, R,
+    // 3], in the order of the shards. Called once for each block of rows.
     std::function<at::Tensor(const at::Tensor& own_R3)> gather;
 };
 
@@ -38,18 +38,18 @@ struct Head {
 
 at::Tensor logits(const at::Tensor& x_MC, const Head& head);  // returns the logits, [M, V]
 
-// The tensor in which the weight's gradient is summed. If dw_VC is undefined, the gradient is not
-// computed.
+// The tensor to which the weight's gradient is written or added. If dw_VC is undefined, the
+// gradient is not computed.
 struct HeadGrad {
     at::Tensor dw_VC;
     Sum sum = Sum::Add;
 };
 
-// With a shard, each rank returns the loss over the whole vocabulary, and saved.dx_MC is only this
-// shard's summand of the gradient.
-//
 // Returns scale times the sum over rows of -log softmax(logits)[target], a 0-dim double. `place`
 // allocates the temporary block of logits.
+//
+// With a shard, each rank returns the loss over the whole vocabulary, but saved.dx_MC is only
+// this shard's part of the gradient; the sum over all shards is the gradient.
 at::Tensor linear_cross_entropy(const at::Tensor& x_MC, const Head& head,
                                 const at::Tensor& targets_M, double scale, const HeadGrad& grad,
                                 CrossEntropySaved& saved, const Place& place = {});

@@ -31,9 +31,9 @@ std::optional<std::int64_t> window_before(const AttentionRule& rule) {
     return rule.window - 1;
 }
 
-// A block of queries with all keys to which at least one of them attends. The query heads of a
-// group are concatenated, so there are N = B G products of Q R queries with S keys (R query heads
-// per group).
+// A block of queries, with all keys to which at least one of these queries attends. The query
+// heads of a key-value group are concatenated. This gives N = B G products, each of Q R queries
+// with S keys (R query heads per group).
 struct Block {
     std::int64_t begin, end, first;
 
@@ -43,8 +43,8 @@ struct Block {
     at::Tensor keys(const at::Tensor& x_BGTD) const {
         return x_BGTD.slice(2, first, end).flatten(0, 1);
     }
-    // `put` copies `part` [N, Q R, D] into the queries' part of x_BHTD. `add` adds `part` [N, S, D]
-    // to the keys' part of x_BGTD.
+    // put() copies `part` [N, Q R, D] into this block's queries in x_BHTD. add() adds `part` [N,
+    // S, D] to this block's keys in x_BGTD.
     void put(const at::Tensor& x_BHTD, const at::Tensor& part) const {
         const at::Tensor to = x_BHTD.slice(2, begin, end);
         to.copy_(part.view(to.sizes()));
@@ -64,8 +64,8 @@ std::vector<Block> blocks_of(const AttentionSaved& s) {
     return blocks;
 }
 
-// Returns a block's scores in float32 or float64, with the soft cap applied; masked pairs have
-// -inf.
+// Returns a block's scores in float32 or float64, with the soft cap applied. Scores of masked
+// pairs are -inf.
 at::Tensor scores(const Block& block, const AttentionSaved& s) {
     const std::int64_t groups = s.heads.k_BGTD.size(1), rows = block.end - block.begin;
     at::Tensor score = wide(
@@ -89,8 +89,8 @@ at::Tensor of_block(const Block& block, const at::Tensor& x_BHT, std::int64_t gr
         .unsqueeze(-1);
 }
 
-// Returns x_MC in the type of w_C. ATen's kernels require one type for both, but 1 + weight is
-// wider than a bfloat16 input.
+// Returns x_MC in the type of w_C. ATen's kernels require one type for both, but the weight of a
+// norm with 1 + weight is float32 even if the input is bfloat16.
 at::Tensor as_weight(const at::Tensor& x_MC, const at::Tensor& w_C) {
     return x_MC.to(w_C.scalar_type());
 }
@@ -186,7 +186,7 @@ Heads attention_backward(const at::Tensor& do_BTA, const AttentionSaved& s) {
     }
     const std::int64_t groups = h.k_BGTD.size(1);
     const auto type = h.q_BHTD.scalar_type();
-    const auto sums = wide_options(h.q_BHTD);  // type in which all blocks are summed
+    const auto sums = wide_options(h.q_BHTD);  // type in which the blocks' results are summed
     const Heads d{at::empty_like(h.q_BHTD, at::MemoryFormat::Contiguous),
                   at::zeros(h.k_BGTD.sizes(), sums), at::zeros(h.v_BGTD.sizes(), sums)};
     const at::Tensor do_BHTD = do_BTHD.transpose(1, 2);

@@ -1,7 +1,7 @@
 // The operators on a GPU, made of ATen's kernels: flash attention, fused norms and AdamW where
 // available. This folder's operators call these functions for tensors that are not on the CPU.
-// Functions that need no GPU kernel give the same results for CPU tensors, with which they are
-// tested.
+// Functions that need no GPU kernel also accept CPU tensors, with the same results; the tests use
+// this.
 #pragma once
 
 #include <cstdint>
@@ -24,14 +24,14 @@ at::Tensor swiglu_backward(const at::Tensor& da_MI, const at::Tensor& gate_up_MJ
 Heads rope(const at::Tensor& qkv_BTP, std::int64_t kv_heads, const RopeTable& table);
 at::Tensor rope_backward(const Heads& d, const RopeTable& table);
 
-// Computes attention. Uses flash attention on a GPU for 16-bit types without a soft cap, else
-// matrix products over blocks of queries. Reads the rule and the heads from `saved` and fills its
-// other members.
+// Computes attention for the rule and the heads in `saved`, and fills the other members of
+// `saved`. Uses flash attention for 16-bit types on a GPU if there is no soft cap, else matrix
+// products over blocks of queries.
 at::Tensor attention(AttentionSaved& saved);
 Heads attention_backward(const at::Tensor& do_BTA, const AttentionSaved& saved);
 
-// Overwrites the logits with scale times the gradient of the loss. Overwrites loss_R (double) with
-// the loss of each row.
+// Replaces the logits by scale times the gradient of the loss. Writes the loss of each row to
+// loss_R (double).
 void cross_entropy(const at::Tensor& logits_RV, const at::Tensor& targets_R, double scale,
                    const at::Tensor& loss_R);
 

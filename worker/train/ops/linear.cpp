@@ -10,9 +10,9 @@ namespace {
 // Minimum number of rows of a float32 product; with fewer, packing costs more than it saves
 constexpr std::int64_t kRowsMin = 32;
 
-// Computes the product by Roll's own block loops if they suit this processor and the types, and
-// returns true. Otherwise returns false without computing anything; LibTorch then multiplies
-// (float32 by MKL, bfloat16 by oneDNN in pairs or AMX tiles).
+// If Roll's own block loops suit this processor and these types, computes the product with them
+// and returns true. Otherwise does nothing and returns false; LibTorch then multiplies (float32
+// by MKL, bfloat16 by oneDNN in pairs or AMX tiles).
 bool multiply(const at::Tensor& out_MN, const at::Tensor& a_MK, const at::Tensor& b_KN,
               double beta) {
     if (!out_MN.is_cpu() || (beta != 0 && beta != 1)) return false;
@@ -28,11 +28,12 @@ bool multiply(const at::Tensor& out_MN, const at::Tensor& a_MK, const at::Tensor
     return true;
 }
 
-// Size of a part of the product in bytes, so that the part is still in a cache when it is added
+// Size of a part of the product in bytes. A part is still in a cache when it is added to the sum.
 constexpr std::int64_t kPartBytes = 2 << 20;
 
-// Computes the weight gradient, for types whose mixed product cannot be computed directly. The
-// product is rounded to the type of x_MI, a few outputs at a time; the sum in dw_OI is not rounded.
+// Computes the weight gradient, for types that no library call can multiply and add in one step.
+// The product is rounded to the type of x_MI, a few outputs at a time; the sum in dw_OI is not
+// rounded.
 void add_rounded(const at::Tensor& dy_MO, const at::Tensor& x_MI, const at::Tensor& dw_OI,
                  Sum sum) {
     const std::int64_t outputs = dw_OI.size(0);

@@ -16,10 +16,11 @@ constexpr std::int64_t kRows = 64, kColumns = 32;  // size of one block of float
 constexpr std::int64_t kInnerMax = 1024;
 // maximum number of rows of the left side that are packed at a time
 constexpr std::int64_t kRowsMax = 2048;
-// Maximum number of results that are held as float32 sums before they are rounded to the output's
-// type
+// Maximum number of results that are held as float32 sums at a time, before they are rounded to
+// the output's type
 constexpr std::int64_t kNarrowNumbers = 2 << 20;
-// Numbers added to each packed row, so that rows do not map to the same sets of the L1 cache
+// Numbers of padding after each packed row, so that rows do not compete for the same sets of the
+// L1 cache
 constexpr std::int64_t kPad = 16;
 
 std::int64_t parts(std::int64_t size, std::int64_t part) { return (size + part - 1) / part; }
@@ -56,7 +57,7 @@ Matrix matrix_of(const at::Tensor& tensor) {
     return {tensor.clone(at::MemoryFormat::Contiguous), columns, false};
 }
 
-// A part of a product: in each sum, the `inner` products from number `first` on.
+// A part of the product a @ b: of each element's sum, only the terms [first, first + inner).
 struct Part {
     const Matrix &a, &b;
     float* sums;

@@ -6,10 +6,10 @@
 namespace roll::ops {
 namespace {
 
-constexpr std::int64_t kPartialRows =
-    32;  // number of rows per partial sum of the weights' gradients
+constexpr std::int64_t kPartialRows = 32;  // rows per partial sum of the weights' gradients
 
-// The layout of a row of the projection. Each group has `queries` query heads, a key and a value.
+// The layout of a row of the fused projection. Each group has `queries` query heads, a key head
+// and a value head.
 struct Packed {
     std::int64_t dim, groups, queries;
 

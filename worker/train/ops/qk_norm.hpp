@@ -1,6 +1,6 @@
 // RMSNorm of each query head and each key head, with one weight for all queries and one for all
-// keys; values pass unchanged. The norm works on the fused projection, before that is split into
-// heads. Letters are as in rope.hpp.
+// keys. Values pass unchanged. The norm is applied to the fused projection before it is split
+// into heads. Letters are as in rope.hpp.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@ namespace roll::ops {
 
 struct QkNormSaved {
     at::Tensor qkv_MP;
-    // 1 / RMS of each head's row of D numbers: R = H + 2 G per position; unused for values
+    // 1 / RMS of each head, with R = H + 2 G heads per position; unused for value heads
     at::Tensor rstd_MR;
-    RmsNormSaved q, k;  // saved values on a GPU, instead of the two tensors
+    RmsNormSaved q, k;  // used on a GPU in place of qkv_MP and rstd_MR
 };
 
 // Returns qkv_MP with its query and key heads normed. q_D and k_D are the norms' weights;

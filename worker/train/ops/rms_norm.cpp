@@ -6,7 +6,7 @@
 namespace roll::ops {
 namespace {
 
-constexpr std::int64_t kBlockRows = 32;  // number of rows per partial sum of dw
+constexpr std::int64_t kBlockRows = 32;  // rows per partial sum of dw
 
 }  // namespace
 

@@ -1,10 +1,10 @@
-// Rotary position embedding. The operator splits the fused projection into heads, and rotates
-// queries and keys while it copies them to the head-major layout of attention, so the copy costs no
-// extra pass.
+// Rotary position embedding. The operator splits the fused projection into heads and copies them
+// to the head-major layout of attention. It rotates queries and keys during this copy, so that
+// the rotation costs no extra pass.
 //
-// B batch, T positions, H query heads, G key heads, D head dim, P = (H + 2 G) D. The projection has
-// Megatron's layout: for each key head its H / G query heads, then the key, then the value. Rotated
-// pairs are (i, i + D / 2), as in Hugging Face's llama.
+// B batch, T positions, H query heads, G key heads, D head dim, P = (H + 2 G) D. The projection
+// has Megatron's layout: for each key head its H / G query heads, then the key, then the value.
+// Rotated pairs are (i, i + D / 2), as in Hugging Face's llama.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,5 @@
 // Computes attention within segments, so that documents in one sequence do not attend to each
-// other. The attention is block-diagonal over one row of positions; each block is a call of
-// attention(). Letters are as in rope.hpp.
+// other. Calls attention() for each segment of a row of positions. Letters are as in rope.hpp.
 #pragma once
 
 #include <cstdint>

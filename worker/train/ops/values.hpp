@@ -1,5 +1,5 @@
-// The values that the operators of several files take, return, and keep for the backward pass.
-// Letters are as in rope.hpp.
+// Values that several operators take, return, or keep for the backward pass. Letters are as in
+// rope.hpp.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// The error that ends a rank. Its exit status tells whose fault it is (docs/internals.md). Thrown
-// anywhere in the trainer, caught once in main.
+// RankFailure, the exception that ends a rank. Its exit status says what kind of fault it was
+// (docs/internals.md). It may be thrown anywhere in the trainer; main() catches it.
 #pragma once
 
 #include <stdexcept>

@@ -14,9 +14,9 @@ namespace roll::train {
 
 namespace {
 
-// An allocator that makes unaligned requests to malloc and aligns the result; the pointer to the
-// block is stored in front of it. With aligned requests memory grew by half, because glibc does not
-// reuse a freed block of the same size for them (it looks for a larger one).
+// Allocates tensors with malloc, without asking malloc for alignment: aligns the block itself,
+// and stores malloc's pointer in front of it. Aligned requests made the memory grow by half,
+// because glibc then looks for a larger free block instead of reusing one of the same size.
 struct Allocator final : c10::Allocator {
     static constexpr std::size_t kAlignment = 64;
 
@@ -43,11 +43,13 @@ struct Allocator final : c10::Allocator {
 void keep_freed_memory() {
     static Allocator allocator;
     c10::SetCPUAllocator(&allocator, /*priority=*/100);
-    mallopt(M_MMAP_THRESHOLD, 32 << 20);  // glibc's maximum; larger blocks would leave large holes
+    // Glibc's maximum; blocks above it are mapped, because they would leave large holes in the
+    // heap
+    mallopt(M_MMAP_THRESHOLD, 32 << 20);
     mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
 }
 
-// Returns this process's memory from /proc. Does not use getrusage, because its peak includes the
+// Reads this process's memory from /proc. getrusage is not used, because its peak includes the
 // program that ran before exec.
 ProcessMemory process_memory() {
     ProcessMemory memory;

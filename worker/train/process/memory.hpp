@@ -5,9 +5,9 @@
 
 namespace roll::train {
 
-// Keeps freed memory in the process from now on, for later tensors of any size. Without this, the
-// page faults would cost a tenth of the step, because every step allocates what the previous one
-// freed. Call it at program start; it applies to the tensors of all threads.
+// From now on, keeps freed memory in the process for later tensors. Without this, page faults
+// would take a tenth of each step, because every step allocates what the previous one freed. Call
+// it at program start; it applies to the tensors of all threads.
 void keep_freed_memory();
 
 // The process's memory in bytes, as the kernel counts it; 0 if unknown.

@@ -25,8 +25,8 @@ constexpr int kAsk = SIGUSR1;      // the signal that roll-worker sends to the p
 constexpr int kCollect = SIGUSR2;  // the signal that this module sends to each thread in turn
 constexpr int kFramesMax = 64;
 
-// The stack of one thread, which that thread's signal handler fills without locks or allocation.
-// Used for one thread at a time.
+// The stack of one thread. The signal handler of that thread fills it, without locks or
+// allocation. Only one thread at a time is recorded.
 struct Collected {
     std::array<void*, kFramesMax> frames{};
     int count = 0;
@@ -62,8 +62,8 @@ std::string word_in(const std::filesystem::path& file) {
     return line;
 }
 
-// Returns a thread's stack as text. If the thread does not answer, it hangs in the kernel; then
-// returns its wait channel from /proc.
+// Returns a thread's stack as text. If the thread does not answer, because it hangs in the
+// kernel, returns its wait channel from /proc instead.
 std::string stack_of(pid_t thread, const std::filesystem::path& task) {
     std::string text = "thread " + std::to_string(thread) + " (" + word_in(task / "comm") + ")\n";
     wanted = true;
@@ -74,7 +74,7 @@ std::string stack_of(pid_t thread, const std::filesystem::path& task) {
     const bool came = ::sem_timedwait(&collected.done, &until) == 0;
     if (!came && wanted.exchange(false))
         return text + "  does not answer; in the kernel at " + word_in(task / "wchan") + "\n";
-    // number of frames of the handler and of the kernel's signal frame, which are left out
+    // the first frames are the signal handler and the kernel's signal frame; they are left out
     constexpr int kOurs = 2;
     for (int i = kOurs; i < collected.count; ++i)
         text += "  #" + std::to_string(i - kOurs) + " " +
@@ -115,7 +115,7 @@ void dump_stacks_on_signal() {
     ::sigemptyset(&asked);
     ::sigaddset(&asked, kAsk);
     ::pthread_sigmask(SIG_BLOCK, &asked, nullptr);
-    // Block all other signals in this thread, because SIGTERM is for the training thread.
+    // Block all other signals in this thread, because the training thread handles SIGTERM.
     sigset_t all;
     sigset_t before;
     ::sigfillset(&all);

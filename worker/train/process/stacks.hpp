@@ -3,9 +3,9 @@
 
 namespace roll::train {
 
-// Makes SIGUSR1, from this call on, write the stack of every thread of this process to stderr,
-// which is the rank's log. Call it before other threads start, because they must inherit the
-// blocked signal.
+// From now on, SIGUSR1 makes this process write the stacks of all its threads to stderr, which is
+// the rank's log. Call it before other threads start, because they must inherit the blocked
+// signal.
 void dump_stacks_on_signal();
 
 }  // namespace roll::train

@@ -24,7 +24,7 @@ bool has_input(int fd, std::chrono::milliseconds timeout) {
 void write_all(int fd, std::string_view text) {
     while (!text.empty()) {
         const ssize_t n = ::write(fd, text.data(), text.size());
-        if (n <= 0) return;  // the reader has closed its end; training goes on without it
+        if (n <= 0) return;  // roll-worker has closed its end; training continues without it
         text.remove_prefix(static_cast<std::size_t>(n));
     }
 }
@@ -41,7 +41,7 @@ WorkerLink::WorkerLink()
     ::sigaddset(&stops, SIGINT);
     ::pthread_sigmask(SIG_BLOCK, &stops, nullptr);
     ::signal(SIGPIPE, SIG_IGN);
-    // ignored, so that a write beyond the limit on file size returns an error
+    // Ignore SIGXFSZ, so that a write beyond the limit on the file size returns an error.
     ::signal(SIGXFSZ, SIG_IGN);
 }
 

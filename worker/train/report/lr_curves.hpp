@@ -1,4 +1,4 @@
-// Compares a resumed run's learning rates with those that the checkpoint's job would have used.
+// Compares the learning rates of a resumed run with those of the job that wrote the checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 
 namespace roll::train {
 
-// Returns the lines of a table with both learning-rate curves, from the completed step `step` to
-// the end of the longer run. The lines are a headline, the steps, the rates before, the rates now,
-// and a note if the warm-up is not over. Empty if both runs have the same rate at each common step
-// from `step` on. Pure.
+// Returns a table that compares both learning-rate curves, from the completed step `step` to the
+// end of the longer run. The lines are a headline, the steps, the rates before, the rates now,
+// and, if the warm-up is not over, a note. Empty if both runs have the same rate at each common
+// step from `step` on. Pure.
 std::vector<std::string> changed_rates(const spec::TrainSpec& before, const spec::TrainSpec& now,
                                        std::int64_t step);
 

@@ -1,9 +1,10 @@
-// metrics.jsonl: one JSON object per line. The first line describes the run and has "schema". Each
-// later line has "step" and holds a training step's numbers, a validation or a sample text.
-// docs/training.md lists the fields. The job can ask for the same rows as metrics.csv and as
-// TensorBoard event files.
+// metrics.jsonl: one JSON object per line. The first line describes the run and has the key
+// "schema". Each later line has the key "step" and describes a training step, a validation or a
+// sample text. docs/training.md lists the keys. A job can also have the rows written as
+// metrics.csv and as TensorBoard event files.
 //
-// A resumed run truncates the files to the step of its checkpoint and appends. Throws RankFailure.
+// A resumed run truncates the files to the step of its checkpoint and appends to them. Errors
+// throw RankFailure.
 #pragma once
 
 #include <cstdint>
@@ -23,24 +24,24 @@ namespace roll::train {
 
 struct MetricsOptions {
     std::filesystem::path output;  // output directory of the job
-    // metrics.jsonl of the job from which this job continues, or empty
+    // metrics.jsonl of the job that this job continues; empty if there is none
     std::filesystem::path earlier;
-    std::int64_t step = 0;  // step from which the run continues; rows up to it are kept
-    OrderedJson head;       // first line, written if there is no file yet
+    std::int64_t step = 0;  // the run continues after this step; rows up to it are kept
+    OrderedJson head;       // first line of a new file
     spec::MetricsSpec also;
     std::vector<std::string> valid_sets = {};
 };
 
 class Metrics {
   public:
-    // Opens the files. Keeps the rows up to `step` of the job's own metrics.jsonl. If there is
-    // none, copies the rows up to `step` of `earlier`.
+    // Opens the files. Keeps the rows of metrics.jsonl up to `step`. If there is no
+    // metrics.jsonl, starts it with the rows of `earlier` up to `step`.
     explicit Metrics(const MetricsOptions& options);
 
     void append(const OrderedJson& row);
     void sync();
 
-    // Returns steps and losses of the rows kept at the start, in order.
+    // Returns the steps and losses of the rows that were kept at the start.
     const std::vector<std::pair<std::int64_t, double>>& losses() const { return losses_; }
 
   private:

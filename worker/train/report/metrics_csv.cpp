@@ -5,7 +5,8 @@
 namespace roll::train {
 namespace {
 
-constexpr int kSchema = 1;  // to be increased when a column is removed or changes its meaning
+// Version of the columns; increase it when a column is removed or changes its meaning.
+constexpr int kSchema = 1;
 
 // clang-format off
 constexpr const char* kOfEveryRun[] = {
@@ -21,7 +22,7 @@ constexpr const char* kOfEverySet[] = {
 
 bool is_number(const OrderedJson& cell) { return cell.is_primitive() && !cell.is_string(); }
 
-// Returns the name. Quotes it as in RFC 4180 if it has commas, quotes or line breaks.
+// Returns a column's name, quoted as in RFC 4180 if it has commas, quotes or line breaks.
 std::string quoted(const std::string& name) {
     if (name.find_first_of(",\"\r\n") == std::string::npos) return name;
     std::string text = "\"";

@@ -1,5 +1,5 @@
-// metrics.csv: the numeric values of metrics.jsonl's rows, with one column for each key. Readers
-// find columns by name; the column `schema` holds a version, which changes if a column changes its
+// metrics.csv: the numeric values of metrics.jsonl's rows, one column per key. Readers must find
+// columns by name. The column `schema` has a version, which changes when a column changes its
 // meaning.
 #pragma once
 
@@ -12,14 +12,14 @@ namespace roll::train {
 
 class CsvTable {
   public:
-    // `sets` are the names of the validation sets (one empty name if unnamed). `kept` are the rows
-    // with which the file starts. Each key of these rows that has a number gets a column.
+    // `sets` are the names of the validation sets (one empty name if unnamed). `kept` are the
+    // rows at the start of the file. Each key with a number in these rows gets a column.
     CsvTable(const std::vector<std::string>& sets, const std::vector<OrderedJson>& kept);
 
     std::string head() const;
 
-    // Returns the row as a line, with an empty cell for each missing value; empty if the row has no
-    // number except its step.
+    // Returns the row as a line. Missing values are empty cells. Returns an empty text if the row
+    // has no number other than its step.
     std::string line(const OrderedJson& row) const;
 
   private:

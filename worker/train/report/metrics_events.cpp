@@ -72,7 +72,7 @@ Message text_value(const std::string& tag, const std::string& text) {
     return Message().bytes(1, tag).message(8, tensor).message(9, plugin);
 }
 
-// Returns a sample's text with invalid UTF-8 replaced, because metrics.jsonl has it in this form.
+// Returns the text with invalid UTF-8 replaced in the same way as in metrics.jsonl.
 std::string utf8(const std::string& text) {
     const auto replace = Json::error_handler_t::replace;
     return Json::parse(Json(text).dump(-1, ' ', false, replace)).get<std::string>();
@@ -108,8 +108,8 @@ bool has_files(const fs::path& folder) {
     return fs::directory_iterator(folder, ignored) != fs::directory_iterator();
 }
 
-// Returns an unused file name. Names sort by time, because TensorBoard reads the files in the order
-// of their names.
+// Returns the name of a new file. Names sort by time, because TensorBoard reads the files in the
+// order of their names.
 fs::path new_name(const fs::path& folder) {
     char host[256] = {};
     ::gethostname(host, sizeof host - 1);

@@ -19,8 +19,8 @@ namespace roll::train {
 
 class EventFile {
   public:
-    // Creates a new file in `folder`. `kept` are the rows up to `step`; writes them only if the
-    // folder has no event file yet.
+    // Creates a new file in `folder`. If the folder has no event file yet, writes `kept`, the
+    // rows up to `step`, to the new file.
     EventFile(const std::filesystem::path& folder, std::int64_t step,
               const std::vector<OrderedJson>& kept);
 

@@ -1,5 +1,5 @@
-// An append-only file of measurements. Once append() has returned, its data survives a kill of the
-// process. If the disk is full, however, the data stays in memory until there is space. Throws
+// An append-only file of metrics. Data survives a kill of the process once append() has returned.
+// If the disk is full, however, the data stays in memory until there is space. Errors throw
 // RankFailure.
 #pragma once
 
@@ -16,7 +16,7 @@ class MetricsFile {
     // Creates the file with `content`, replacing an existing file.
     MetricsFile(const std::filesystem::path& path, std::string_view content);
 
-    // Throws RankFailure (refused) if more than 64 MiB are unwritten, because the disk is full
+    // Throws RankFailure (refused) if the disk is full and over 64 MiB are not written yet.
     void append(std::string_view bytes);
     void sync();
 

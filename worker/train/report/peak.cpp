@@ -13,7 +13,7 @@ namespace roll::train {
 
 double measure_peak_flops(const at::TensorOptions& kind) {
     using Clock = std::chrono::steady_clock;
-    // Several sizes are tried, because the fastest depends on caches and threads. Larger sizes
+    // Try several sizes, because caches and threads determine which is fastest. Larger sizes
     // would raise the process's peak memory.
     const std::vector<std::int64_t> sizes = kind.device().is_cpu()
                                                 ? std::vector<std::int64_t>{384, 512, 768}
@@ -31,7 +31,7 @@ double measure_peak_flops(const at::TensorOptions& kind) {
             const at::Tensor out = at::empty({size, size}, kind);
             const auto start = Clock::now();
             ops::matmul(out, corner(a), corner(b).t(), 0);
-            out[0][0].item<double>();  // waits until the GPU has computed the product
+            out[0][0].item<double>();  // wait until the GPU has computed the product
             const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
             best = std::max(best, 2.0 * std::pow(static_cast<double>(size), 3) / seconds);
         }

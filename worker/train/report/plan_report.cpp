@@ -47,7 +47,7 @@ OrderedJson ranks_json(const plan::Mesh& mesh) {
     return ranks;
 }
 
-// Adds what the data-parallel rank `owner` of `owners` has of a chunk's optimizer state.
+// Adds the optimizer state that data-parallel rank `owner` of `owners` has of one chunk.
 void add_owned(plan::Owned& owned, const std::vector<ParameterSpec>& specs, int owners, int owner) {
     std::vector<std::int64_t> numels;
     for (const ParameterSpec& spec : specs) {
@@ -57,9 +57,9 @@ void add_owned(plan::Owned& owned, const std::vector<ParameterSpec>& specs, int 
         owned.all += own;
         if (!spec.frozen) owned.trained += own;
     }
-    // Two consecutive buckets are exchanged at the same time. Each has a buffer with the gradients
-    // of all rows, and one with the sums of this rank's rows. With ZeRO-2, the newer bucket's
-    // gradients are also in the GradStage from which its buffer is filled.
+    // Two consecutive buckets are exchanged at the same time. Each has a buffer for the gradients
+    // of all rows, and one for the sums of this rank's rows. With ZeRO-2, the newer bucket's
+    // gradients are also in the stage buffer (GradStage) from which its first buffer is filled.
     std::int64_t last = 0;
     for (const plan::Bucket& bucket :
          plan::cut_buckets(numels, plan::default_bucket_numel(numels))) {
@@ -70,8 +70,8 @@ void add_owned(plan::Owned& owned, const std::vector<ParameterSpec>& specs, int 
     }
 }
 
-// Returns the most that one data-parallel rank has of the optimizer state of chunks; nullopt if
-// each rank has all of it.
+// Returns the largest part of the optimizer state that a data-parallel rank has; nullopt if each
+// rank has all of the state.
 std::optional<plan::Owned> most_owned(const spec::ParallelSpec& p,
                                       const std::vector<std::vector<ParameterSpec>>& chunks) {
     if (p.zero == 0 || p.dp == 1) return std::nullopt;
@@ -84,13 +84,13 @@ std::optional<plan::Owned> most_owned(const spec::ParallelSpec& p,
     return most;
 }
 
-// The pipeline of a job, simulated, and the costs of a rank of each stage.
+// The simulated pipeline of a job, and the costs of one rank of each stage.
 struct Simulated {
     JobPipeline pipeline;
     plan::ScheduleReport report = {};
-    std::vector<std::int64_t> parameters = {};  // of each chunk, on one rank
+    std::vector<std::int64_t> parameters = {};  // by chunk: number of parameters on one rank
     std::vector<plan::MemoryBytes> memory = {};
-    std::int64_t tensor_bytes = 0;  // of the rank that sends the most
+    std::int64_t tensor_bytes = 0;  // bytes that the tensor-parallel rank sends that sends the most
 };
 
 Simulated simulated(const spec::TrainSpec& spec, const spec::ModelConfig& model, bool on_gpu) {
@@ -150,7 +150,7 @@ OrderedJson stages_json(const Simulated& job) {
     return json;
 }
 
-// Returns the messages of a step between two stages, of all directed links.
+// Returns the messages of one step between two stages, one entry per directed link.
 OrderedJson links_json(const plan::ScheduleReport& report, std::int64_t message_bytes) {
     OrderedJson links = OrderedJson::array();
     for (const plan::LinkUse& link : report.links)
@@ -188,7 +188,8 @@ OrderedJson pipeline_json(const Simulated& job) {
             {"table", plan::table_text(schedule, report)}};
 }
 
-// Returns a number as text, with the largest unit in which it is at least 1: "458 MiB", "5.7 M".
+// Returns a number as text, in the largest unit in which it is at least 1: "458 MiB", "5.7 M".
+// `step` is the ratio of two units.
 std::string scaled(double value, double step, std::initializer_list<const char*> units) {
     auto unit = units.begin();
     for (; value >= step && unit + 1 != units.end(); ++unit) value /= step;
@@ -217,7 +218,7 @@ std::string count_text(const OrderedJson& count) {
     return text;
 }
 
-// Returns "layers 0 to 3", "layer 0" or "no layers". `range` is a half-open range of layers.
+// Returns "layers 0 to 3", "layer 0" or "no layers". `range` is [begin, end).
 std::string layers_text(const OrderedJson& range) {
     const auto begin = range[0].get<std::int64_t>(), end = range[1].get<std::int64_t>();
     if (begin == end) return "no layers";
@@ -281,7 +282,7 @@ std::string time_text(const OrderedJson& time, const OrderedJson& ranks) {
            " (train.peak_tflops, or a matrix product measured on this machine)";
 }
 
-// Returns a line for each chunk. Leaves out the middle of a very long list.
+// Returns one line per chunk. Leaves out the middle of a very long list.
 std::string stages_text(const OrderedJson& stages, const OrderedJson& tp) {
     constexpr std::size_t kAll = 32, kEnds = 4;
     std::string text;
@@ -307,7 +308,7 @@ std::string table_row(const char* name, std::initializer_list<std::string> cells
     return row + "\n";
 }
 
-// Returns a table with a row for the rank of each stage.
+// Returns a table of memory with one row per stage.
 std::string memory_table(const OrderedJson& stages) {
     std::string text =
         table_row("memory", {"weights", "gradients", "optimizer", "activations", "other", "total"});
@@ -325,7 +326,7 @@ std::string memory_table(const OrderedJson& stages) {
     return text;
 }
 
-// Leaves out the middle of a long list.
+// Returns the links as text. Leaves out the middle of a long list.
 std::string links_text(const OrderedJson& links) {
     constexpr std::size_t kAll = 16, kEnds = 4;
     std::string text = "links       bytes per replica and step\n";
@@ -342,7 +343,7 @@ std::string links_text(const OrderedJson& links) {
     return text;
 }
 
-// Returns the lines before the table of the schedule.
+// Returns the lines of the report that stand before the table of the schedule.
 std::string pipeline_text(const OrderedJson& plan) {
     const OrderedJson& pipeline = plan["pipeline"];
     if (plan["mesh"]["pp"] == 1) return "pipeline\n";
@@ -393,22 +394,22 @@ OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu) {
     json["memory_per_rank_bytes"] = memory_json(memory);
     for (const plan::MemoryBytes& bytes : job.memory)
         if (p.pp > 1) json["memory_per_stage_bytes"].push_back(memory_json(bytes));
-    // A ring all-reduce sends almost twice the bytes that it sums. It sums the gradients of trained
-    // parameters, which are as large as one of the two moments.
+    // A ring all-reduce sends almost twice the bytes that it sums. Here it sums the gradients of
+    // the trained parameters, which are as large as one of the optimizer's two moments.
     const double dp = p.dp;
     json["communication_bytes_per_step"] = {
         {"gradients", std::llround((dp - 1) / dp * static_cast<double>(memory.moments))}};
-    // Ranks that share optimizer state send the gradients of the rows that they do not own, and the
-    // weights of their own rows to all others.
+    // With ZeRO, a rank sends the gradients of the rows that it does not own to their owners, and
+    // the weights of its own rows to all other ranks.
     if (p.zero > 0 && p.dp > 1) {
         const std::int64_t own = memory.moments / 2, main = plan::main_bytes(spec.precision);
         json["communication_bytes_per_step"] = {
             {"gradients", (p.dp - 1) * own * (p.zero > 1 ? spec.microbatches() : 1)},
             {"weights", (p.dp - 1) * own * plan::element_bytes(spec.precision) / main}};
     }
-    // A stage between two others sends and receives activations, and their gradients. Stages on the
-    // same rank send nothing. Each tensor-parallel rank sends all rows, or with sequence
-    // parallelism its own.
+    // A stage exchanges activations and their gradients with its neighbours. Stages on the same
+    // rank send nothing. Each tensor-parallel rank sends all rows or, with sequence parallelism,
+    // only its own.
     const std::int64_t message = spec.micro_batch_size * spec.seq_length * model.hidden *
                                  plan::element_bytes(spec.precision) * (p.sequence ? 1 : p.tp);
     if (p.pp > 1) {

@@ -1,5 +1,5 @@
-// Implements `roll-rank plan`: reports what a train job would do, as JSON and as text. Runs
-// nothing.
+// Implements `roll-rank plan`: reports what a train job would do, as JSON and as text, without
+// running it.
 #pragma once
 
 #include <string>
@@ -10,15 +10,15 @@
 namespace roll::train {
 
 // Returns the report as JSON (roll.plan/1): model, mesh, stages, pipeline table, memory, FLOPs,
-// checkpoints. Throws RankFailure for a job that could not run.
+// checkpoints. Throws RankFailure if the job could not run.
 OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu = false);
 
 std::string plan_text(const OrderedJson& plan);
 
-// The pipeline schedule of a job, as files for other programs.
+// A job's pipeline schedule as files for viewers.
 struct PlanDrawing {
     std::string svg;
-    std::string trace;  // Chrome trace, JSON
+    std::string trace;  // Chrome trace (JSON)
 };
 PlanDrawing plan_drawing(const spec::TrainSpec& spec);
 

@@ -1,4 +1,4 @@
-// Reports a run at its start: the first line of the metrics, the headline and the warnings.
+// Reports a run at its start: the first line of the metrics, the log's first line and warnings.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ std::string headline(const spec::TrainSpec& spec, const spec::ModelConfig& model
 std::string documents_line(const data::LearnedDocuments& learned, std::int64_t seq_length);
 
 // Returns warnings about settings that the user may not have intended: files or documents that
-// contribute nothing to the loss, and settings that keep little of an interrupted run.
+// contribute nothing to the loss, and settings with which an interrupted run loses much work.
 std::vector<std::string> warnings_of(const spec::TrainSpec& spec, const data::Corpus& corpus,
                                      const data::LearnedDocuments& learned);
 

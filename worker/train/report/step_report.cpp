@@ -53,7 +53,7 @@ OrderedJson row_of(const StepReport& r) {
     return row;
 }
 
-// Formats the line. Every part has a fixed width, even if it is empty, so that the columns of all
+// Formats the line. Every part has a fixed width even if it is empty, so that the columns of all
 // lines align.
 std::string line_of(const StepReport& r) {
     const double rate = r.tokens_per_second();

@@ -30,8 +30,8 @@ struct StepReport {
 
     double tokens_per_second() const { return static_cast<double>(result.tokens) / seconds; }
     double tokens_per_second_per_rank() const { return tokens_per_second() / ranks; }
-    // Returns the model FLOP/s as a share of the peak. `flops_per_token` is a member of
-    // plan::FlopsPerToken.
+    // Returns the model's FLOP/s as a share of the peak. `flops_per_token` is one of the two
+    // numbers in plan::FlopsPerToken.
     double mfu(double flops_per_token) const {
         return tokens_per_second() * flops_per_token / peak_flops;
     }
@@ -44,8 +44,8 @@ std::string duration_text(double seconds);  // returns a duration such as "59s",
 // Returns the step's line for the log. Its columns align with those of the lines of other steps:
 // "step   7/300  loss   4.1234  lr    0.003  norm    1.234  clip x0.810 ( 40 % of steps)     6555
 // tokens/s, 3278 a rank  ...  mfu  43.1 % causal, ...  wait    0.2 ms     458 MiB, peak    470
-// left 1m 20s". The line has the clip factor of this step and the share of the steps so far that
-// were clipped.
+// left 1m 20s". After `clip` come the factor by which this step's gradient was scaled, and the
+// share of the steps so far whose gradient was clipped.
 std::string line_of(const StepReport& report);
 
 }  // namespace roll::train

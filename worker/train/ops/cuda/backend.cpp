@@ -10,8 +10,8 @@
 namespace roll::train {
 namespace {
 
-// Returns this rank's GPU. Every rank of the node sees all of the job's GPUs in
-// CUDA_VISIBLE_DEVICES and takes one of them.
+// Returns this rank's GPU. CUDA_VISIBLE_DEVICES has all of the job's GPUs on the node, and each
+// rank takes one of them.
 at::Device take_device(const protocol::Launch& launch, int rank) {
     const int device = rank % launch.ranks_per_node;
     int count = 0;
@@ -33,7 +33,8 @@ std::unique_ptr<Communicator> group_of(GlooFabric& fabric, const std::string& na
     return std::make_unique<NcclCommunicator>(fabric.place(name, ranks));
 }
 
-// Returns the memory that the allocator gave to tensors, because the plan counts the same.
+// Returns the memory that the allocator gave to tensors, because the plan of a job counts
+// tensors, too.
 DeviceMemory memory_of(at::Device device) {
     namespace allocator = c10::cuda::CUDACachingAllocator;
     constexpr auto kAll = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);

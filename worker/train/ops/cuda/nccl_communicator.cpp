@@ -49,7 +49,7 @@ NcclCommunicator::~NcclCommunicator() {
         if (link.comm != nullptr) ncclCommAbort(link.comm);
 }
 
-// Connects `size` ranks, of which this one is number `rank`. The call is non-blocking, so that
+// Connects `size` ranks; `rank` is the number of this one. NCCL's call does not block, so that
 // PeerLost can be thrown if a rank never connects.
 NcclCommunicator::Line NcclCommunicator::connect(const std::string& name, int rank, int size) {
     ncclUniqueId id;
@@ -84,8 +84,9 @@ void NcclCommunicator::connect_link(const LinkName& name) {
     links_.emplace(name, connect(key, to == rank() ? 1 : 0, 2));
 }
 
-// Returns the line of an operation, and connects it at first. All ranks connect the links between
-// neighbours in one order, so that no two ranks wait for each other on different links.
+// Returns the NCCL communicator of an operation; connects links at their first use. Every rank
+// connects the links between neighbours in the same order. Otherwise, two ranks could wait for
+// each other on different links.
 NcclCommunicator::Line& NcclCommunicator::line_of(const Transfer& transfer) {
     if (transfer.is_collective()) return collectives_;
     if (!std::exchange(has_neighbours_, true)) {
@@ -104,8 +105,8 @@ NcclCommunicator::Line& NcclCommunicator::line_of(const Transfer& transfer) {
     return links_.at(name);
 }
 
-// Waits until NCCL has completed a call that returned `result`. A non-blocking communicator may
-// return ncclInProgress; then no other call may follow until the first is done.
+// Waits until NCCL has completed the call that returned `result`. A call on a non-blocking
+// communicator may return ncclInProgress; no other call may follow until the first is complete.
 void NcclCommunicator::settle(const Line& line, const std::string& what, ncclResult_t result) {
     const auto deadline = Clock::now() + place_.timeout;
     while (result == ncclInProgress) {
@@ -152,7 +153,7 @@ ncclResult_t NcclCommunicator::start(const Transfer& transfer, const Running& ru
     return ncclInvalidArgument;
 }
 
-// Enqueues the transfer behind the work that is on the current stream now.
+// Starts the transfer after the work that is on the current stream now.
 Communicator::Ticket NcclCommunicator::issue(const Transfer& transfer) {
     while (!sent_.empty() && cudaEventQuery(sent_.front().done) == cudaSuccess) {
         C10_CUDA_CHECK(cudaEventDestroy(sent_.front().done));
@@ -179,7 +180,7 @@ Communicator::Ticket NcclCommunicator::issue(const Transfer& transfer) {
     return ticket;
 }
 
-// Throws PeerLost if NCCL has met an error on one of the lines.
+// Throws PeerLost if NCCL reports an error on one of the communicators.
 void NcclCommunicator::check_lines(const std::string& what) {
     const auto check = [&](const Line& line) {
         ncclResult_t error = ncclSuccess;

@@ -1,15 +1,16 @@
 // Connects ranks through NCCL, called directly without c10d.
 //
-// Tensors must be on the thread's current CUDA device, or small and on the CPU; the latter are
+// Tensors must be on the thread's current CUDA device, or small and on the CPU; CPU tensors are
 // copied through the device. Collectives run on a stream of their own. They start after the work
 // that was on the current stream when they were issued. To wait, the host polls the work, NCCL's
 // asynchronous error and the clock, so that it notices a lost peer and never blocks in a kernel.
 // Before PeerLost is thrown, all NCCL communicators of this object are aborted.
 //
-// A send or a receive uses a link: an NCCL communicator of two ranks with a stream of its own, for
-// one direction and one site. So a send waits only for its receive, and never for another message.
-// A rank's first send or receive connects its links to both neighbours in the ring of ranks; every
-// rank of the group must then make one. Links between other ranks connect at their first use.
+// Each send or receive uses a link: an NCCL communicator of two ranks with its own stream. There
+// is one link per direction and site (activations or gradients), so a send waits only for its
+// receive and never for another message. A rank's first send or receive connects its links to
+// both neighbours in the ring of ranks; every rank of the group must then send or receive. Links
+// between other ranks connect at their first use.
 #pragma once
 
 #include <chrono>
@@ -40,14 +41,14 @@ class NcclCommunicator final : public Communicator {
     void wait(Ticket ticket) override;
 
   private:
-    struct Line {  // One NCCL communicator and the stream on which it works.
+    struct Line {  // An NCCL communicator and its stream.
         ncclComm_t comm = nullptr;
         std::optional<c10::cuda::CUDAStream> stream;
     };
     struct Running {
         std::string what;
         at::Tensor in, out;  // on the device
-        at::Tensor given;    // the output that the caller passed
+        at::Tensor given;    // the caller's output tensor
         cudaEvent_t done = nullptr;
     };
     using LinkName = std::tuple<int, int, Site>;  // sender, receiver, site

@@ -1,5 +1,5 @@
-// The backward pass of attention_impl.hpp, with the same blocks. Included only by kernels_impl.hpp
-// and under its rules.
+// The backward pass of attention_impl.hpp, in blocks of the same size. Included only by
+// kernels_impl.hpp and under its rules.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 namespace roll::simd {
 namespace {
 
-// The values that backward reads repeatedly: `delta` holds out . dout of each position, the others
-// are operands of products.
+// The values that backward reads repeatedly: `delta` holds the dot product of out and dout for
+// each position, the others are matrices in the layout of a product's factors.
 template <class T, class E>
 struct BackwardInputs {
     const T* delta;
@@ -48,7 +48,7 @@ void attention_backward_by(const AttentionHead<S>& head, const AttentionGrads<S>
     constexpr std::int64_t kBlock = kQueries * kKeys;
     const std::int64_t dim = head.dim, positions = head.positions, inner = factors<E>(dim);
     T *const scores = scratch, *const dp = scores + kBlock;
-    // blocks arranged as factors, if E is not T
+    // memory for blocks in the layout of factors; unused if E is T
     E* const weights = reinterpret_cast<E*>(dp + kBlock);
     E *const keys = weights + 3 * kBlock / 2, *const values = keys + kKeys * inner;
     const auto in =

@@ -27,7 +27,8 @@ void attention_by(const AttentionHead<S>& head, S* out, Wide<S>* logsumexp, std:
     using T = Wide<S>;
     const std::int64_t dim = head.dim, positions = head.positions, inner = factors<E>(dim);
     T *const scores = scratch, *const gathered = scores + kQueries * kKeys;
-    E* const keys = reinterpret_cast<E*>(gathered + kQueries * dim);  // layout: [block][dim][kKeys]
+    // Keys, with the layout [block][dim][kKeys]
+    E* const keys = reinterpret_cast<E*>(gathered + kQueries * dim);
     E* const weights = keys + (positions + kKeys) * inner;
     E* const room = weights + kQueries * kKeys / kNumbers<E>;
     const auto queries = along(Rows<const S>{head.q, dim}, room, positions, dim);
@@ -63,8 +64,8 @@ void attention_by(const AttentionHead<S>& head, S* out, Wide<S>* logsumexp, std:
     }
 }
 
-// Computes attention with pairs of bfloat16 numbers if the processor multiplies them. Pairs need an
-// even number of channels, which every model with RoPE has.
+// Computes attention. If the processor multiplies bfloat16, a factor is a pair of bfloat16
+// numbers. Pairs need an even head dimension, which every model with RoPE has.
 template <class S>
 void attention(const AttentionHead<S>& head, S* out, Wide<S>* logsumexp, std::int64_t stride,
                Wide<S>* scratch) {

@@ -1,6 +1,6 @@
-// The factors of products. A factor is one number in the type of the computation. If the processor
-// multiplies bfloat16 itself, a factor is a pair of numbers that are adjacent in a sum. Included
-// only by product_impl.hpp and under kernels_impl.hpp's rules.
+// The factors of products. A factor is usually one number in the type of the computation. If the
+// processor multiplies bfloat16, a factor is a pair of numbers, and a product of two pairs adds
+// two products to one sum. Included only by product_impl.hpp and under kernels_impl.hpp's rules.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ struct Elements {  // a row-major or column-major matrix
     std::int64_t row_stride, column_stride;
 };
 
-// kNumbers<E> is the number of numbers in a factor. factors() returns how many factors a sum over
-// `numbers` products has.
+// kNumbers<E> is how many numbers a factor has. factors() returns how many factors hold `numbers`
+// numbers.
 template <class E>
 constexpr std::int64_t kNumbers = 1;
 template <class E>

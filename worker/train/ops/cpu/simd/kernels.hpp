@@ -1,6 +1,6 @@
-// The row loops of the operators, compiled once per vector width and selected at run time, so that
-// one program runs on every x86-64. The kernels take only pointers and sizes: no tensors, no
-// threads.
+// Loops over rows for the operators. They are compiled once per vector width and selected at run
+// time, so that one program runs on every x86-64 processor. The kernels take only pointers and
+// sizes: no tensors, no threads.
 //
 // Rows are contiguous and consecutive. A row's result does not depend on the other rows.
 #pragma once
@@ -18,7 +18,7 @@ template <class S>
 using Wide = std::conditional_t<std::is_same_v<S, c10::BFloat16>, float, S>;
 
 struct AdamWFactors {
-    double grad_scale;  // the gradient is first multiplied by this
+    double grad_scale;  // factor by which the gradient is multiplied first
     double keep;        // 1 - lr * weight_decay
     double beta1, beta2;
     double step;  // lr / (1 - beta1^t)
@@ -36,7 +36,7 @@ struct AttentionHead {
     Wide<S> scale, soft_cap;
     const std::int64_t* first;
 
-    // Returns how much scratch memory the kernels need, in elements of Wide<S>.
+    // Returns the size of the scratch memory that the kernels need, in elements of Wide<S>.
     std::int64_t scratch() const {
         const std::int64_t widened = std::is_same_v<S, Wide<S>> ? 0 : 3 * positions * dim;
         return (positions + 160) * (dim + 1) + 4 * 32 * 64 + widened;
@@ -83,21 +83,21 @@ struct Kernels {
     double (*cross_entropy)(S* logits, W* room, std::int64_t target, double scale,
                             std::int64_t size);
 
-    // Makes one AdamW update of `size` elements, rounding where torch.optim.AdamW(fused=True)
-    // rounds. For S bfloat16, the updated weights are float32 numbers in halves (halves.hpp):
-    // `weight` and `rest` are their first and second halves. Other types ignore `rest`.
+    // Makes one AdamW update of `size` elements, with the same rounding as
+    // torch.optim.AdamW(fused=True). If S is bfloat16, the updated weights are float32 numbers in
+    // two halves (halves.hpp), `weight` and `rest`. Other types ignore `rest`.
     void (*adamw)(S* weight, std::int16_t* rest, W* average, W* square, const W* grad,
                   const AdamWFactors& factors, std::int64_t size);
 
-    // Computes out[t * stride ...] = softmax(scores) @ v, and each position's
-    // log(sum(exp(scores))).
+    // Computes softmax(scores) @ v into `out`, whose positions are `stride` elements apart, and
+    // log(sum(exp(scores))) of each position into `logsumexp`.
     void (*attention)(const AttentionHead<S>& head, S* out, W* logsumexp, std::int64_t stride,
                       W* scratch);
     void (*attention_backward)(const AttentionHead<S>& head, const AttentionGrads<S>& grads,
                                std::int64_t stride, W* scratch);
 
-    // Copies a matrix, widened, into rows of `columns` numbers. `stride` is the distance between
-    // the rows of `from` or, if `turned`, between its columns.
+    // Copies a matrix, widened to W, into rows of `columns` numbers. `stride` is the distance
+    // between the rows of `from` or, if `turned`, between its columns.
     void (*pack)(W* to, std::int64_t to_stride, const S* from, std::int64_t stride, bool turned,
                  std::int64_t rows, std::int64_t columns);
 };

@@ -1,7 +1,7 @@
-// The kernels for the vector width of the including file. Included only by simd/kernels_*.cpp, each
-// with its own compiler flags. Included code must be in a namespace of the width (as at::vec is) or
-// always be inlined. Otherwise the linker could keep, for all widths, a version of a shared
-// function with instructions that the processor lacks.
+// The kernels for the vector width of the including file. Included only by simd/kernels_*.cpp,
+// each with its own compiler flags. Included code must be in a namespace of the width (as at::vec
+// is) or always be inlined. Otherwise, the linker could use one width's copy of a function for
+// all widths, and that copy may have instructions that the processor lacks.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,8 @@ double cross_entropy(S* logits, Wide<S>* room, std::int64_t target, double scale
     const W sum =
         sum_of<W>(size, [&](std::int64_t i, std::int64_t n) { return get(score + i, n); });
     const W factor = static_cast<W>(scale) / sum;
-    score[target] -= sum;  // multiplied by `factor` below, this becomes scale * (softmax - 1)
+    // Score / sum is the softmax, so score[target] becomes scale * (softmax - 1) below
+    score[target] -= sum;
     for_lanes<W>(size, [&](std::int64_t i, std::int64_t n) {
         put(logits + i, get(score + i, n) * Vec<W>(factor), n);
     });

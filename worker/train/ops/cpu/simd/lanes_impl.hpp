@@ -34,8 +34,8 @@ struct Larger {
 
 #ifdef __AVX512BF16__
 
-// first_lanes() returns a mask of the first `size` of 16 lanes. halves() returns the masked lanes
-// as bfloat16: loaded, or rounded from floats.
+// first_lanes() returns a mask of the first `size` of 16 lanes. halves() loads the masked lanes
+// as bfloat16, or rounds masked floats to bfloat16.
 inline __attribute__((always_inline)) __mmask16 first_lanes(std::int64_t size) {
     return static_cast<__mmask16>(size < 16 ? (1U << size) - 1 : 0xFFFFU);
 }

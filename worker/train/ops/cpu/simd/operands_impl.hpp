@@ -78,8 +78,8 @@ Rows<const E> across(Rows<const S> rows, E* room, std::int64_t count, std::int64
         return along(rows, room, count, columns);
 }
 
-// Return computed numbers as left factors of sums over their columns (over_columns), or over their
-// rows.
+// Return a block of computed numbers in the layout of left factors: over_columns() for products
+// that sum over the block's columns, over_rows() for products that sum over its rows.
 template <class E, class T>
 Elements<E> over_columns(Rows<const T> block, E* room, std::int64_t rows, std::int64_t columns) {
     if constexpr (kNumbers<E> == 1)

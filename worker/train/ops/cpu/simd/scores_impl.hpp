@@ -26,8 +26,8 @@ Vec<T> capped(Vec<T> score, T scale, T cap) {
     return cap > 0 ? Vec<T>(cap) * (score * Vec<T>(scale / cap)).tanh() : score * Vec<T>(scale);
 }
 
-// Replaces a query's scores by exp(score - max), where `max` and `sum` are over all keys so far,
-// and updates both. Rescales `out`, which was accumulated with the previous max.
+// Replaces a query's scores by exp(score - max). `max` and `sum` cover all keys so far; updates
+// both. Rescales `out`, which was accumulated with the previous max.
 template <class S, class T = Wide<S>>
 void soften(T* score, Seen range, std::int64_t columns, const AttentionHead<S>& head, T& max,
             T& sum, T* out) {
@@ -46,8 +46,8 @@ void soften(T* score, Seen range, std::int64_t columns, const AttentionHead<S>& 
     for (std::int64_t d = 0; d < head.dim; ++d) out[d] *= shrink;
 }
 
-// Replaces a query's scores by the probabilities p, and `dp` by the gradient of the query-key
-// products.
+// Replaces a query's scores by the probabilities. Replaces `dp`, the gradient of the
+// probabilities, by the gradient of the products of queries and keys.
 template <class S, class T = Wide<S>>
 void unsoften(T* score, T* dp, Seen range, std::int64_t columns, const AttentionHead<S>& head,
               T logsumexp, T delta) {

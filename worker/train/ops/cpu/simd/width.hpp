@@ -15,7 +15,7 @@ struct Width {
 extern const Width kWidthDefault;
 extern const Width kWidthAvx2;
 extern const Width kWidthAvx512;
-extern const Width kWidthAvx512Bf16;  // AVX-512 with the instructions that multiply bfloat16
+extern const Width kWidthAvx512Bf16;  // AVX-512 with instructions that multiply bfloat16
 
 // Returns the kernels for the widest vectors that this processor supports. S is float, double or
 // c10::BFloat16.
