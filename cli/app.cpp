@@ -32,13 +32,13 @@ class Parser {
         add_commands();
         const char* const mode = std::getenv("ROLL_OUTPUT_MODE");
         const std::string usual = mode == nullptr ? "" : mode;
-        // Whether errors that parsing reports are printed as JSON. set_mode() sets the value again
-        // after parsing.
+        // Choose whether errors of the parser itself are printed as JSON. set_mode() sets `json`
+        // again after parsing.
         context_.json = usual == "json" || has_flag(argc, argv, "--json");
         try {
             app_.parse(argc, argv);
         } catch (const CLI::Success& e) {
-            return app_.exit(e);  // reached by --help
+            return app_.exit(e);  // --help ends here
         } catch (const CLI::ParseError& e) {
             return failed(usage_error(e, argc, argv), argc, argv);
         }
@@ -53,8 +53,8 @@ class Parser {
   private:
     using Action = std::function<Result<int>()>;
 
-    // Prints the error and returns the exit status. `wait` and `submit --wait` return the job's
-    // exit code. Their own errors therefore return kOwnTrouble.
+    // Prints the error and returns the exit status. Since `wait` and `submit --wait` return the
+    // job's exit code, their own errors return kOwnTrouble.
     int failed(const Error& error, int argc, char** argv) const {
         static constexpr std::array kQueue = {"submit", "resume", "resubmit", "convert", "merge"};
         const std::string_view asked = first_word(argc, argv);
@@ -374,8 +374,8 @@ class Parser {
         }
     }
 
-    // Adds the commands that other installed programs carry out. The arguments of such a command
-    // are passed on to its program.
+    // Adds the commands that run other installed programs, and passes the command's arguments on
+    // to the program.
     void add_checkpoint_work() {
         CLI::App* plan = command("plan", "Show what a training job would do, without running it",
                                  [this] { return run_plan(context_, word_, plan_, submit_.job); });
@@ -395,8 +395,8 @@ class Parser {
              "roll-rank");
     }
 
-    // Adds `convert` or `merge`. Both take the arguments of roll-convert and, with --submit, the
-    // options of a job.
+    // Adds `convert` or `merge`. Both take the arguments of roll-convert. With --submit, they
+    // also take the options of a job.
     void add_conversion(const std::string& name, const std::string& what) {
         CLI::App* sub = app_.add_subcommand(name, what);
         sub->allow_extras();
@@ -424,7 +424,7 @@ class Parser {
         const bool said = std::find(words.begin(), words.end(), "--json") != words.end();
         if (context_.json && !said) words.emplace_back("--json");
         context_.json |= said;
-        // Pass --name on, too, because roll-convert has an option --name for NeMo targets.
+        // Pass --name on to roll-convert, too, which has an option --name for NeMo targets.
         const bool nemo = std::find(words.begin(), words.end(), "nemo") != words.end();
         if (!submit_.job.name.empty() && (nemo || !submits_))
             words.insert(words.end(), {"--name", submit_.job.name});

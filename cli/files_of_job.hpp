@@ -38,8 +38,8 @@ class Tail {
 
     std::filesystem::path file_;
     std::uint64_t offset_ = 0;
-    // The bytes before offset_. If the head of the file was cut off, reading continues after the
-    // place where these bytes are found again.
+    // The last bytes that were read, which end at offset_. If the head of the file was cut off,
+    // reading continues after the place where these bytes are found again.
     std::string seen_;
     std::string partial_;
 };

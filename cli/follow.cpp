@@ -15,8 +15,7 @@ namespace {
 
 constexpr auto kFollowPatience = std::chrono::seconds(60);
 constexpr auto kFollowPoll = std::chrono::seconds(5);
-// Time between two readings of the progress. Events do not show progress, because progress creates
-// no events.
+// Time between two readings of the progress. It is polled because progress creates no events.
 constexpr auto kProgress = std::chrono::milliseconds(500);
 constexpr auto kBetweenLines = std::chrono::seconds(3);
 
@@ -42,7 +41,7 @@ std::string span_text(const std::vector<Json>& rows, const std::string& key) {
     return first == last ? text(*last) : text(*first) + " to " + text(*last);
 }
 
-// Returns a text with the path of the job's export and the job that writes it; empty if the job has
+// Returns the path of the job's export and the job that writes it, as text; empty if the job has
 // no export.
 std::string export_text(Daemon& daemon, const Json& job) {
     if (const std::string made = field_text(job, "exported"); !made.empty()) return made;
@@ -79,8 +78,8 @@ void tell_and_end(int signal) {
     ::raise(signal);
 }
 
-// Returns the exit status of two jobs together, which is the higher one. kOwnTrouble yields to the
-// status of a job that failed, because that status says more.
+// Combines the exit statuses of two jobs: returns the higher one. A job's status replaces
+// kOwnTrouble unless it is 0, because it says more.
 int worse(int one, int other) {
     if (one == kOwnTrouble && other != 0) return other;
     if (other == kOwnTrouble && one != 0) return one;

@@ -10,8 +10,7 @@
 namespace roll::cli {
 namespace {
 
-// Keys that identify a foreign configuration; job files and the files of other programs do not have
-// these keys.
+// Keys that only configurations of the HuggingFace Trainer and related programs have.
 constexpr const char* kMarks[] = {"model_name_or_path",
                                   "per_device_train_batch_size",
                                   "gradient_accumulation_steps",
@@ -33,7 +32,8 @@ std::vector<std::string> paths_of(const OrderedJson& entry) {
     return entry.value("rule", std::vector<std::string>());
 }
 
-// Reads one key whose entry is not a rule.
+// Reads one key of the configuration. `entry` is the key's entry in schemas/foreign/trainer.json,
+// which has no rule.
 void read_key(const std::string& key, const Json& value, const OrderedJson& entry, Json& document,
               Foreign& foreign) {
     if (entry.contains("to")) {
@@ -100,7 +100,7 @@ Foreign translate(Json& document, const std::string& directory) {
     const OrderedJson& table = foreign_table()["keys"];
     Json config = Json::object();
     for (const auto& [key, value] : document.items())
-        if (!value.is_null()) config[key] = value;  // null stands for the default
+        if (!value.is_null()) config[key] = value;  // in a configuration, null means the default
     document = {{"kind", "train"}};
     Foreign foreign;
     refuse_unknown(config, table, foreign);

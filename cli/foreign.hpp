@@ -19,7 +19,7 @@ bool is_foreign(const Json& document);
 // have train.global_batch_size yet.
 Foreign translate(Json& document, const std::string& directory);
 
-// Sets train.global_batch_size from the data-parallel size that the document's resources give.
+// Sets train.global_batch_size. The data-parallel size follows from the document's resources.
 void set_global_batch(const Foreign& foreign, Json& document);
 
 // Returns the names of the programs whose configurations are read.

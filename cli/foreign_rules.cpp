@@ -36,7 +36,8 @@ struct Config {
     }
     bool has(const std::string& key) const { return keys.contains(key); }
 
-    // Return the value of a key; nullopt if it is missing or has another type, which is a problem.
+    // Return the value of a key. Return nullopt if the key is missing or its value has another
+    // type; a wrong type is reported as a problem.
     std::optional<double> number(const std::string& key) const {
         if (!has(key)) return std::nullopt;
         if (keys[key].is_number()) return keys[key].get<double>();
@@ -55,7 +56,7 @@ struct Config {
             refuse(key, fmt::format("is {}; allowed: true or false", dump(keys[key])));
         return keys[key] == true;
     }
-    // Returns the names in a list or in a text with commas.
+    // Returns the names in a list, or in a text that is separated by commas.
     std::vector<std::string> names(const std::string& key) const;
     std::string absolute(const std::string& path) const {
         return (fs::path(directory) / path).lexically_normal();
@@ -133,7 +134,7 @@ void read_stage(const Config& config) {
                                   config.has("finetuning_type") ? "" : " by default"));
 }
 
-// Returns the problem of a data file that Roll cannot read; empty if there is none.
+// Returns why Roll cannot read a data file; empty if Roll can read it.
 std::string unreadable(const std::string& path) {
     const std::string kind = fs::path(path).extension();
     if (kind == ".jsonl" || kind == ".txt") return "";
@@ -144,7 +145,7 @@ std::string unreadable(const std::string& path) {
     return fmt::format("is read from {}; Roll reads .jsonl and .txt", path);
 }
 
-// Returns the data sets of the dataset_info.json of LLaMA-Factory.
+// Reads LLaMA-Factory's dataset_info.json, which describes its data sets.
 std::optional<Json> dataset_info(const Config& config) {
     const std::string path =
         config.absolute(config.text("dataset_dir").value_or("data")) + "/dataset_info.json";
@@ -174,7 +175,8 @@ void read_columns(const Config& config, const Json& set) {
     config.set("data.completion_field", column("response", "output"));
 }
 
-// Returns the absolute paths of the files of the data sets that `key` names.
+// Returns the absolute paths of the data files. The configuration's key `key` names data sets,
+// and `info` names the files of each data set.
 std::vector<std::string> files_of(const Config& config, const std::string& key, const Json& info) {
     std::vector<std::string> files;
     for (const std::string& name : config.names(key)) {
@@ -246,7 +248,7 @@ void check_template(const Config& config) {
         config.refuse("mask_history", "is true; a line has one prompt and one completion");
 }
 
-// Chooses whether the documents in a sequence attend to each other.
+// Sets whether documents in one sequence attend to each other.
 void read_packing(const Config& config) {
     const bool pretrains = config.document.value("objective", "") == "pretrain";
     const bool apart = config.flag("neat_packing") || config.flag("sequence_packing");
@@ -295,8 +297,8 @@ std::optional<std::int64_t> read_steps(const Config& config) {
     return std::nullopt;
 }
 
-// Returns a number of steps; nullopt if `key` is not set. The Trainer accepts the number itself,
-// or, below 1, a share of all steps.
+// Returns a number of steps; nullopt if `key` is not set. In the HuggingFace Trainer, a value
+// below 1 is a share of all steps.
 std::optional<std::int64_t> steps_of(const Config& config, const std::string& key,
                                      std::optional<std::int64_t> steps) {
     const auto value = config.number(key);
@@ -432,8 +434,8 @@ void read_normalize(const Config& config, bool megatron) {
         config.set_default("calculate_per_token_loss", "train.normalize", normalize);
 }
 
-// Reads the sizes of a replica. Asks for as many slots as a replica has ranks; --slots, --gpus and
-// --nodes give other sizes.
+// Reads the sizes of a replica. Requests one slot for each rank of a replica; --slots, --gpus and
+// --nodes override this.
 void read_layout(const Config& config) {
     std::int64_t ranks = 1;
     for (const char* key :

@@ -19,11 +19,13 @@ struct ForeignKey {
 struct Foreign {
     // Keys of the configuration that set keys of the job file, in the order of the table
     std::vector<ForeignKey> honoured;
-    // Defaults of the foreign program that the configuration leaves out; `key` may be empty
+    // Defaults of the foreign program for keys that the configuration leaves out. `key` is empty
+    // if a default belongs to no key.
     std::vector<ForeignKey> defaults;
-    std::vector<std::string> no_effect;   // "KEY: REASON"
-    std::vector<std::string> remarks;     // differences in meaning that the user should know about
-    std::vector<spec::Problem> problems;  // paths are keys of the configuration
+    std::vector<std::string> no_effect;  // "KEY: REASON"
+    std::vector<std::string> remarks;    // differences in meaning that the user should know about
+    // Problems of the configuration; each path is one of its keys
+    std::vector<spec::Problem> problems;
     std::int64_t sequences_per_replica = 0;  // micro-batch size x gradient accumulation; 0: unknown
 };
 

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kBySet = 0;  // stands for the line of a key that --set has set
+constexpr int kBySet = 0;  // line number that marks a key set by --set
 
 std::string file_name(const std::string& program) {
     std::string name = fs::path(program).filename();
@@ -35,8 +35,8 @@ bool is_utf8(const std::string& text) {
     return written(Json::error_handler_t::ignore) == written(Json::error_handler_t::replace);
 }
 
-// Appends a problem for each string that is not UTF-8. The JSON library throws when it writes such
-// a string, and replacing the bytes would change an argument.
+// Appends a problem for each string that is not UTF-8. The JSON library throws when it writes
+// such a string. The bytes are not replaced, because that would change an argument.
 void find_bytes(const Json& value, const std::string& path, std::vector<spec::Problem>& found) {
     const auto refuse = [&](const std::string& text) {
         if (is_utf8(text)) return;
@@ -56,8 +56,8 @@ void find_bytes(const Json& value, const std::string& path, std::vector<spec::Pr
     }
 }
 
-// Makes a source from a script. The job has a copy of the script's text, so that a later change of
-// the file does not change the job.
+// Makes a source from a script. The job gets a copy of the script's text, so that later changes
+// to the file do not affect the job.
 Result<Source> script_source(const std::string& text, const std::string& file) {
     ROLL_TRY(Source source, command_source({file}));
     source.label = file;
@@ -92,8 +92,8 @@ std::optional<std::string> foreign_format(const Json& document) {
 
 using Lines = std::map<std::string, int>;
 
-// Returns the line of each key. Called only for sources with problems, because finding the lines
-// takes as long as reading the file.
+// Returns the line number of each key. Called only for sources with problems, because finding the
+// lines takes as long as reading the file.
 Lines key_lines_of(const Source& source) {
     Lines lines = source.lines;
     if (!source.yaml) return lines;
@@ -187,7 +187,7 @@ Result<std::vector<Source>> read_job_file(const std::string& file) {
         return std::vector<Source>{{file, std::move(toml.document), base, std::move(toml.lines)}};
     }
     auto documents = read_json(text);
-    std::shared_ptr<const std::string> yaml;  // null for JSON, which has one job per line
+    std::shared_ptr<const std::string> yaml;  // null if the file is JSON
     if (!documents) {
         ROLL_TRY_VOID(check_sizes(text, file));
         ROLL_TRY(documents, yaml::read(text, file));
@@ -257,7 +257,8 @@ Result<std::vector<spec::JobSpec>> parse_sources(const std::vector<Source>& sour
     for (const Source& source : sources) {
         spec::ParsedJob job = parse_source(source);
         const bool is_refused = source.foreign && !source.foreign->problems.empty();
-        // Keys are missing in the job file because the configuration's keys were refused.
+        // Do not report missing keys: keys are missing in the job file because the
+        // configuration's keys were refused.
         if (is_refused)
             std::erase_if(job.problems, [](const spec::Problem& problem) {
                 return problem.message.starts_with("is missing");

@@ -21,7 +21,8 @@ struct Source {
     Json document;
     std::string base;
     std::map<std::string, int> lines = {};  // by key path: line number in the file
-    // Text of the file, for finding the line numbers of keys that `lines` lacks; may be null.
+    // Text of a YAML file, from which line numbers are found when they are needed; null for other
+    // formats.
     std::shared_ptr<const std::string> yaml = {};
     std::size_t document_index = 0;       // index of this document among those in `yaml`
     std::vector<std::string> notes = {};  // notes to print when the job is submitted
@@ -34,7 +35,7 @@ Result<std::vector<Source>> read_job_file(const std::string& file);
 // Returns the notes to print on stderr when the job is submitted or planned.
 std::vector<std::string> notes_of(const Source& source);
 
-// Applies the options to the source's document, and marks keys that --set has set, because they
+// Applies the options to the source's document. Marks the keys that --set has set, because they
 // have no line in the file.
 Result<void> apply_options(const JobOptions& options, Source& source);
 Result<Source> command_source(const std::vector<std::string>& program);

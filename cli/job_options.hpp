@@ -25,8 +25,8 @@ struct JobOptions {
     bool hold = false;
     std::string name;
     std::string time;
-    std::string begin;     // in a form that parse_when() reads
-    std::string deadline;  // in a form that parse_when() reads
+    std::string begin;     // a time that parse_when() reads
+    std::string deadline;  // a time that parse_when() reads
     std::string array;
     std::string cron;
     std::string account;

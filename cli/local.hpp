@@ -24,7 +24,7 @@ Result<pid_t> start_in_background(const std::vector<std::string>& arguments,
 // Waits up to `patience` for the process to end. Returns whether it has ended.
 bool wait_gone(pid_t pid, std::chrono::milliseconds patience);
 
-// Returns the last `count` lines of a file, without those in its first `since` bytes. Used to show
+// Returns the last `count` lines of a file, but none from its first `since` bytes. Used to show
 // why a program did not start.
 std::string last_lines(const std::filesystem::path& file, std::size_t count, std::uintmax_t since);
 

@@ -81,8 +81,8 @@ struct CheckedJob {
     void note(const std::string& path, const std::string& message) const {
         found.push_back({prefix + path, message});
     }
-    // A resumed job takes the model from its checkpoint, so the directory in `model.from` may be
-    // gone.
+    // A resumed job takes the model from its checkpoint, so `model.from` may name a directory
+    // that is gone.
     bool resumes() const { return kind == "resume"; }
 };
 
@@ -249,13 +249,14 @@ void ModelCheck::check(const CheckedJob& job) {
     if (model == nullptr) return;
     check_freeze(job, model->parameters);
     if (!model->config) return;
-    if (!job.from.empty())  // sizes in the job file are checked with the other sizes
+    // For a model with sizes in the job file, the schema's checks include this one
+    if (!job.from.empty())
         if (const auto problem = spec::undivided_layers(job.document, model->config->layers))
             job.note(problem->path, problem->message);
     if (tokens.ids) check_rows(job, model->config->vocab, *tokens.ids);
     const auto sequence = number_of(job.train, "seq_length");
     const std::int64_t positions = model->config->positions_max;
-    // whether the job file sets the length; if so, sized_model() has checked it
+    // If the job file sets this length, sized_model() has checked it.
     const bool said = job.model.contains("max_position_embeddings");
     if (sequence && !said && *sequence > positions)
         job.note("train.seq_length",

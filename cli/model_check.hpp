@@ -26,9 +26,8 @@ class ModelCheck {
     explicit ModelCheck(bool config_suffices) : config_suffices_(config_suffices) {}
 
     // Returns the problems of a job's document and of the jobs in its `then`. Ignores values of a
-    // wrong type, because the schema reports them, and directories that this machine cannot see,
-    // because the ranks check them. `whole` means that the schema found no problem, so that sizes
-    // can be checked, too.
+    // wrong type, which the schema reports, and directories that this machine cannot see, which
+    // the ranks check. `whole`: the schema found no problem, so sizes can be checked, too.
     std::vector<spec::Problem> problems(const Json& document, const std::string& base, bool whole);
 
   private:
@@ -40,7 +39,7 @@ class ModelCheck {
         std::vector<std::string> problems;
     };
     struct Tokens {
-        // Number of ids; nullopt: the tokenizer has a problem or is not visible here.
+        // Number of token ids; nullopt: the tokenizer has a problem or is not visible here.
         std::optional<std::int64_t> ids;
         std::string problem;
     };

@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // Number of directory levels that may be missing. The default output is runs/NAME-ID next to the
-// job file, and neither `runs` nor NAME-ID need exist.
+// job file; both `runs` and NAME-ID may be missing.
 constexpr int kLevelsUp = 2;
 
 std::string user_text(uid_t uid) {
@@ -46,8 +46,9 @@ bool has_acl(const fs::path& path) {
            ::getxattr(path.c_str(), "system.nfs4_acl", nullptr, 0) > 0;
 }
 
-// Returns whether the mode bits allow the user to write. Also true if something else may allow it
-// (the user is root, or there is an ACL).
+// Returns whether the user may write to the directory. For another user than the caller, judges
+// by the mode bits, but returns true for root and for directories with an ACL, for which the mode
+// bits do not decide.
 bool may_write(const fs::path& directory, const struct stat& status, uid_t uid) {
     if (uid == ::geteuid())
         return ::faccessat(AT_FDCWD, directory.c_str(), W_OK | X_OK, AT_EACCESS) == 0;

@@ -10,11 +10,11 @@
 
 namespace roll::cli {
 
-// Fails with Refused at the first job whose output directory the user `uid`, as whom the jobs run,
-// may not create or write to.
+// Fails with Refused at the first job whose output directory the user `uid` cannot create or
+// write to. The jobs run as this user.
 //
-// If the directory, its parent and its grandparent do not exist here, it counts as writable,
-// because it may be on a file system that only the nodes mount.
+// A directory counts as writable if it, its parent and its grandparent do not exist here, because
+// it may be on a file system that only the nodes mount.
 Result<void> check_outputs(const std::vector<spec::JobSpec>& specs, uid_t uid);
 
 }  // namespace roll::cli

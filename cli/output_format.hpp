@@ -14,7 +14,7 @@
 
 namespace roll::cli {
 
-// Describes the rows of one command.
+// The rows that one command prints.
 struct Fields {
     std::string row;  // what a row is, for messages: "a job"
     // Key in formats.yaml under which the formats for these rows are listed, such as "jobs".

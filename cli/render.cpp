@@ -83,7 +83,7 @@ std::string amount_text(double amount) {
 std::string number_text(const Json& value) {
     if (value.is_number_integer()) return value.dump();
     if (!value.is_number()) return "";
-    constexpr double kLarge = 1e4;  // at or above this value, {:.4g} would print an exponent
+    constexpr double kLarge = 1e4;  // from this value on, {:.4g} would print an exponent
     const double real = value.get<double>();
     return real >= kLarge && real < 1e12 ? fmt::format("{:.0f}", real)
                                          : fmt::format("{:.4g}", real);
@@ -161,8 +161,8 @@ Range range_of(const Values& values, Member member) {
     return {(*low).*member, (*high).*member};
 }
 
-// Returns a point for each column that contains points: x is the column's number, y the mean of its
-// points.
+// Returns one point for each column that contains points: x is the number of the column, y the
+// mean of these points.
 std::vector<Point> column_means(const std::vector<Point>& points, std::size_t width) {
     const Range x = range_of(points, &Point::x);
     std::vector<double> sums(width, 0.0);
@@ -200,7 +200,7 @@ std::string x_axis(const Range& x, std::size_t width) {
 }  // namespace
 
 std::string plot(const std::vector<Point>& points, std::size_t columns, std::size_t rows) {
-    constexpr std::size_t kLabelEach = 5;  // number of rows from one label to the next
+    constexpr std::size_t kLabelEach = 5;  // distance between two labels of the y axis, in rows
     if (points.empty()) return "";
     const std::size_t width = std::max(columns, kAxis + 10) - kAxis;
     const std::size_t height = std::max(rows, std::size_t{6}) - 2;

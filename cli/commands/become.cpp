@@ -17,8 +17,8 @@ Error become(const std::string& program, const std::vector<std::string>& argumen
         argv.push_back(const_cast<char*>(argument.c_str()));
     }
     argv.push_back(nullptr);
-    // Limit how long waiting threads of roll-rank spin. On shared cores, spinning threads take time
-    // from the threads that work: generating 16 tokens took 23 s instead of 8 s. libgomp reads the
+    // Limit how long waiting threads of roll-rank spin. On shared cores, spinning threads take
+    // time from working threads: generating 16 tokens took 23 s instead of 8 s. libgomp reads the
     // variable when it is loaded.
     if (program == "roll-rank" && std::getenv("OMP_WAIT_POLICY") == nullptr)
         ::setenv("GOMP_SPINCOUNT", "1000", /*replace=*/0);

@@ -13,7 +13,7 @@ namespace {
 constexpr auto kCheckpointPoll = std::chrono::seconds(5);
 
 // Returns the checkpoint that answers request number `asked` or a later request; nullptr if there
-// is none.
+// is none yet.
 const Json* answering(const Json& checkpoints, const std::string& token, std::uint64_t asked) {
     for (const Json& one : checkpoints) {
         if (field_text(one, "token") == token && one.value("asked", std::uint64_t{0}) >= asked)

@@ -63,11 +63,11 @@ struct JobsOptions {
 Result<int> run_jobs(const Context& context, const JobsOptions& options);
 struct KeysOptions {
     std::string name;
-    std::string out;  // new directory, which the holder of the key uses as state directory
+    std::string out;  // new directory for the holder of the key, to be used as the state directory
     bool worker = false;
 };
-// Returns a warning for the owner of this rolld about a new key's holder: the user as whom the
-// holder's jobs run, and what they can read.
+// Returns a warning for the owner of this rolld about a new key: as which user the jobs of the
+// key's holder run, and what these jobs can read.
 std::string trust_text(const std::string& holder);
 Result<int> run_keys_list(const Context& context);
 Result<int> run_keys_add(const Context& context, const KeysOptions& options);

@@ -41,7 +41,7 @@ Finding check_directory(const io::StateDirectory& state) {
     return {"state directory", true, root.string(), ""};
 }
 
-// Checks that the key pairs exist. The owner of rolld needs all three pairs. The holder of a key of
+// Checks that the key pairs exist. The owner of rolld needs all three pairs. A user with a key of
 // another user's rolld needs the client's pair or the worker's pair.
 Finding check_keys(const io::StateDirectory& state) {
     std::vector<std::string> names = {"server", "client", "worker"};
@@ -63,7 +63,8 @@ Finding check_keys(const io::StateDirectory& state) {
     return {"keys", true, state.keys().string() + whose, ""};
 }
 
-// Reports who else may use this rolld, because its users are not isolated from each other.
+// Reports who else may use this rolld, because this rolld does not isolate its users from each
+// other.
 Finding check_users(const io::StateDirectory& state) {
     if (state.is_key_holders())
         return {"users", true,
@@ -136,8 +137,8 @@ std::vector<Finding> check_programs() {
     return findings;
 }
 
-// Reports how each node's worker isolates the processes of its jobs. Older workers do not tell
-// rolld.
+// Reports how each node's worker isolates the processes of its jobs. Workers of older versions do
+// not report this.
 Finding check_walls(const Context& context) {
     auto daemon = Daemon::connect(context);
     if (!daemon) return {"wall", true, "unknown, because rolld does not run", ""};
@@ -184,8 +185,8 @@ Finding check_libtorch() {
 Result<int> run_doctor(const Context& context, bool slurm) {
     ROLL_TRY(const io::StateDirectory state, io::StateDirectory::find(context.directory));
     std::vector<Finding> findings = {check_directory(state), check_keys(state), check_users(state)};
-    // Ask rolld, unless the user holds only a key of a worker: rolld answers no questions from such
-    // a key, and its holder must read the worker's log instead.
+    // Ask rolld, unless the user holds only a worker's key. rolld answers no questions from such
+    // a key, so its holder must read the worker's log instead.
     if (!state.is_key_holders() || fs::exists(state.keys() / "client.key")) {
         findings.push_back(check_daemon(context, state));
         findings.push_back(check_worker(context, state));

@@ -72,7 +72,7 @@ Finding check_partitions(const slurm::Site& site) {
             "ask an administrator to run `scontrol update partition=NAME state=up`"};
 }
 
-// Checks that `path` is on a file system that other nodes may mount: not in /tmp, in /run or in
+// Checks that `path` may be on a shared file system: it must not be in /tmp, in /run or in
 // memory.
 Finding check_shared(const char* what, const std::string& path, const std::string& remedy) {
     constexpr long kTmpfs = 0x01021994;

@@ -13,9 +13,9 @@ namespace {
 constexpr auto kCheckpointPatience = std::chrono::minutes(10);
 constexpr auto kDownPatience = std::chrono::seconds(20);
 
-// Stops the worker. Returns whether the worker was running. The worker first saves a checkpoint of
-// each attempt at the attempt's next step boundary. If `now` is set, a second signal makes the
-// worker skip these checkpoints.
+// Stops the worker. Returns whether it was running. At its next step, each attempt saves a
+// checkpoint before the worker ends. If `now` is set, a second signal makes the worker skip these
+// checkpoints.
 Result<bool> end_worker(const io::StateDirectory& state, bool now) {
     const auto pid = io::running(state.pid("worker"), "roll-worker");
     if (!pid) return false;

@@ -17,7 +17,7 @@ namespace {
 Result<int> print_whole(Daemon& daemon, Json args) {
     constexpr int kJobsPerPage = 4000;  // jobs per page; a page takes about 30 MB of memory
     args["limit"] = kJobsPerPage;
-    Json rest;  // fields of the first reply other than the jobs
+    Json rest;  // all fields of the first reply except the jobs
     bool any = false;
     ROLL_TRY_VOID(daemon.each_page(std::move(args), [&](Json& page) {
         std::string text = rest.is_null() ? "{\n  \"jobs\": [" : "";

@@ -31,8 +31,8 @@ std::string role_of(const std::string& file) {
     return file == "client" ? "operator" : "user";
 }
 
-// Fails if rolld listens on a Unix socket, because only rolld's own user and root can connect to
-// such a socket, and they need no key.
+// Fails if rolld listens on a Unix socket. Only rolld's own user and root can connect to such a
+// socket, and they need no key.
 Result<void> check_reachable(const std::string& endpoint) {
     if (!endpoint.starts_with("ipc://")) return {};
     return fail(ErrorCode::Refused,

@@ -15,13 +15,15 @@ namespace {
 
 constexpr auto kLogPoll = std::chrono::milliseconds(250);
 
-// The log of one rank, and the prefix of its lines: "[3] ", or empty if only one rank is shown.
+// The log of one rank. `mark` stands before each printed line: "[3] ", or empty if only one rank
+// is shown.
 struct Log {
     Tail tail;
     std::string mark;
 };
 
-// Prints the new lines of a log. As JSON, prints a value {"schema", "file", "line"} for each line.
+// Prints the new lines of a log. As JSON, prints an object {"schema", "file", "line"} for each
+// line.
 void print_new(const Context& context, Log& log, bool to_the_end) {
     const auto put = [&](const std::string& line, const char* newline) {
         if (!context.json) return print(log.mark + line + newline);
@@ -43,7 +45,7 @@ bool said_nothing(const Json& job, const LogsOptions& options, int rank) {
     return field_text(job, "kind") == "command" && ran && rank < nodes;
 }
 
-// Returns the line that separates the logs of two attempts.
+// Returns the line that is printed between the logs of two attempts.
 std::string superseded_text(const Json& job) {
     const Json attempts = job.value("attempts", Json::array());
     if (attempts.size() < 2) return "-- another attempt";
@@ -63,8 +65,8 @@ Result<int> follow_logs(const Context& context, Daemon& daemon, std::uint64_t id
     std::map<int, Log> logs;
     JobWatch watch(daemon, id);
     for (;;) {
-        // Request the job before reading its logs, so that all that was written before the job's
-        // end is printed.
+        // Request the job's state before reading its logs. If the job has ended, the logs are
+        // then complete.
         ROLL_TRY(const Json job, watch.look(kLogPoll));
         ROLL_TRY(const std::vector<int> ranks, log_ranks(job, options.ranks));
         std::optional<Error> missing;

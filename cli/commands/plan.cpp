@@ -9,8 +9,8 @@
 namespace roll::cli {
 namespace {
 
-// Creates a file in memory with this content and returns its path. The file is gone once no process
-// has it open.
+// Creates a file in memory with this content and returns its path. The file disappears when no
+// process has it open.
 Result<std::string> in_memory(const std::string& content) {
     const int fd = ::memfd_create("roll-plan", 0);
     if (fd < 0) return fail(ErrorCode::Failed, "cannot make a file in memory");

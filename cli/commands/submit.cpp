@@ -22,7 +22,7 @@ std::string draw_key() {
     return to_hex(draw()) + to_hex(draw());
 }
 
-// Submits the jobs. Each retry sends the same key again, so that rolld queues each job once.
+// Submits the jobs. Retries send the same key again, so that rolld queues each job only once.
 std::vector<Result<Json>> send(Daemon& daemon, const std::vector<spec::JobSpec>& specs,
                                const std::string& key, bool strict) {
     const std::string user = user_name();
@@ -69,9 +69,9 @@ void print_queued(const Context& context, const Json& reply, const spec::JobSpec
     say(fmt::format("  cancel  rollctl cancel {}", id));
 }
 
-// Prints the outcome of a submission as one JSON value. After an error, the value has the error and
-// the jobs that were queued nevertheless. With --follow, prints nothing unless there was an error,
-// because the progress was already printed.
+// Prints the outcome of a submission as one JSON value. After an error, the value has the error
+// and the jobs that were queued. With --follow, prints nothing if there was no error, because the
+// progress was already printed.
 void print_outcome(const SubmitOptions& options, const Json& replies, const Json& ended,
                    const std::optional<Error>& trouble) {
     Json value = {{"schema", "roll.submits/1"}, {"submitted", replies}};
@@ -83,8 +83,8 @@ void print_outcome(const SubmitOptions& options, const Json& replies, const Json
     options.follow ? print_json_line(value, "roll.submits/1") : print_json(value);
 }
 
-// Fails if the key is too long. The keys of the second and later jobs of the submission consist of
-// this key, a dot and a number.
+// Fails if the key is too long. A submission's second and later jobs have this key with a dot and
+// a number appended.
 Result<void> check_key(const std::string& key) {
     constexpr std::size_t kLongest = protocol::kKeyBytesMax - 16;
     if (key.size() <= kLongest) return {};
@@ -209,7 +209,7 @@ Result<int> run_resume(const Context& context, const std::string& selector,
     ROLL_TRY(Daemon daemon, Daemon::connect_for_change(context));
     ROLL_TRY(const std::uint64_t id, one_job(daemon, selector));
     ROLL_TRY(const Json job, daemon.show(id));
-    Json document = job.value("spec", Json());  // the job file, with all defaults filled in
+    Json document = job.value("spec", Json());  // the job file with all defaults filled in
     const Json kind = document.is_object() ? document.value("kind", Json()) : Json();
     if (kind != "train" && kind != "resume") {
         return fail(

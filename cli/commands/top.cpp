@@ -13,7 +13,7 @@
 namespace roll::cli {
 namespace {
 
-constexpr int kWaitMs = 500;  // time to wait for an event before keys and progress are read again
+constexpr int kWaitMs = 500;  // longest wait for an event before keys and progress are read again
 constexpr int kEventsRead = 1000;
 constexpr int kJobsRead = 100;  // maximum number of running jobs, and of queued jobs, that are read
 constexpr std::size_t kEventsKept = 100;

@@ -17,7 +17,7 @@ constexpr auto kStartPatience = std::chrono::seconds(60);
 constexpr auto kPause = std::chrono::milliseconds(50);
 constexpr double kJustNowMs = 3000;
 
-// A program's output file, and the size that it had before this start of the program.
+// A program's output file, and the file's size before the program was started.
 struct Output {
     std::filesystem::path path;
     std::uintmax_t earlier = 0;
@@ -28,8 +28,8 @@ struct Output {
     }
 };
 
-// Polls until `ready` returns a value that is not null. Fails if the program ends before that, or
-// if the wait takes too long.
+// Polls until `ready` returns a value that is not null. Fails if the program ends earlier, or if
+// this takes too long.
 template <class Ready>
 Result<Json> wait_ready(const std::string& program, pid_t pid, const Output& log,
                         const Ready& ready) {

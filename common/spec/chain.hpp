@@ -1,7 +1,7 @@
-// Chains: `then:` of a job file lists jobs that follow that job. Each job starts after the previous
-// job and the previous job's export. In the listed jobs, "{previous.output}", "{NAME.result}" and
-// "{NAME.id}" stand for an earlier job's directory, the model that it made, and its id. Pure
-// functions.
+// Chains: `then:` of a job file lists jobs that follow that job. Each job starts after the
+// previous job and the previous job's export. In the listed jobs, "{previous.output}",
+// "{NAME.result}" and "{NAME.id}" are replaced by an earlier job's directory, by the model that
+// the job made, and by its id. Pure functions.
 #pragma once
 
 #include <string>

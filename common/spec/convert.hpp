@@ -42,13 +42,14 @@ struct ConvertSpec {
     std::string transformer_impl;  // transformer_engine or local; empty: as in the source
     // pads the vocabulary to a multiple of this number; 0: no padding
     std::int64_t vocab_divisor = 0;
-    // names of MTP layers: "mtp_model_layer"; empty: "transformer_layer"
+    // naming of MTP layers: "mtp_model_layer"; empty: "transformer_layer"
     std::string mtp_layer_name = "";
-    // checkpoint_version; below 3: of a Megatron older than Megatron Core
+    // Megatron's checkpoint_version; versions below 3 are from before Megatron Core
     int megatron_version = 3;
     std::int64_t max_shard_size = 5'000'000'000;
     std::int64_t model_max_length = 0;  // 0: as in the source
-    // earlier target; files that equal its files become hard links to them; empty: none
+    // an earlier target of the same conversion: equal files become hard links to its files;
+    // empty: none
     std::string reuse;
     bool overwrite = false;
     friend bool operator==(const ConvertSpec&, const ConvertSpec&) = default;

@@ -28,7 +28,8 @@ constexpr std::size_t kArgumentBytesMax = (128u << 10) - 1;
 // variables that the worker adds.
 constexpr std::size_t kArgumentsBytesMax = 3u << 19;
 
-// Returns the problem of a job of `total` bytes whose largest value has `bytes` bytes.
+// Returns the problem of a document that is too large: it has `total` bytes, and the largest
+// value, at `path`, has `bytes` bytes.
 Problem too_large(const std::string& path, std::size_t bytes, std::size_t total);
 
 // Returns a problem for each field that is too large for a start order or for execve, and for a

@@ -65,7 +65,8 @@ struct JobSpec {
     std::optional<Time> begin{};     // earliest start
     std::optional<Time> deadline{};  // time at which the job is cancelled if it has not ended
     std::optional<Array> array{};
-    std::string cron{};  // cron schedule (cron.hpp); each of its times queues a copy of this job
+    // Cron schedule (cron.hpp); at each of its times, a copy of this job is queued
+    std::string cron{};
     // Maximum time of a step before the attempt counts as hung; 0: no limit; nullopt: the worker
     // learns a limit from the earlier steps.
     std::optional<std::chrono::seconds> hang_after{};
@@ -91,12 +92,12 @@ struct JobSpec {
     friend bool operator==(const JobSpec&, const JobSpec&) = default;
 
     bool trains() const { return kind == JobKind::Train || kind == JobKind::Resume; }
-    // Number of resource shapes. Shape 0 is `resources`; shapes 1, 2, ... are `variants`.
+    // Number of alternative resource requests. Number 0 is `resources`; 1, 2, ... are `variants`.
     int shapes() const { return 1 + static_cast<int>(variants.size()); }
     const Resources& shape(int index) const {
         return index == 0 ? resources : variants.at(static_cast<std::size_t>(index - 1));
     }
-    std::chrono::seconds shortest_time() const;  // shortest time limit of all shapes
+    std::chrono::seconds shortest_time() const;  // shortest time limit of all alternatives
 };
 
 // A job; or, if its file has problems, all of these problems.

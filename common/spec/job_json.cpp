@@ -60,7 +60,7 @@ JsonText put_retry(const Retry& retry) {
         .add("on_log", on_log);
 }
 
-// Reads `retry`. A field may be missing because an older program wrote the row. It then gets the
+// Reads `retry`. A field is missing if an older program wrote the row. The field then gets the
 // value that corresponds to the behaviour of that program.
 Result<Retry> read_retry(const Json& json) {
     JsonReader reader(json, "job.retry");

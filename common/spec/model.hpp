@@ -1,5 +1,5 @@
 // The configuration of a decoder-only transformer, independent of model families. A family file
-// (schemas/families) maps the keys of a HuggingFace config to its fields.
+// (schemas/families) maps the keys of a HuggingFace config to the fields of this configuration.
 //
 // Features that few models have are off by default (false, 0 or Plain) and then cost no time.
 #pragma once
@@ -13,12 +13,12 @@ namespace roll::spec {
 // How rotary frequencies are scaled for texts longer than original_positions.
 // Linear divides all frequencies by `factor`.
 // Wavelength divides frequencies with fewer than low_factor rotations in original_positions, keeps
-// those with more than high_factor rotations, and interpolates between.
-// Yarn is like Wavelength, but interpolates by the frequency's index. If `whole` is set, it rounds
-// the two indices at which these rotations are reached outwards. It multiplies queries and keys by
-// `attention_factor`.
+// frequencies with more than high_factor rotations, and interpolates between these two cases.
+// Yarn is like Wavelength, but interpolates by the index of a frequency. If `whole` is set, the two
+// indices between which it interpolates are rounded away from each other. Queries and keys are
+// multiplied by `attention_factor`.
 // Long divides each frequency by its own factor: from `short_factors` in sequences of up to
-// original_positions, from `long_factors` in longer ones. It also uses `attention_factor`.
+// original_positions, from `long_factors` in longer ones. `attention_factor` applies, too.
 struct RopeScaling {
     enum class Kind { Plain, Linear, Wavelength, Yarn, Long };
     Kind kind = Kind::Plain;

@@ -25,16 +25,16 @@ std::optional<Schedule> schedule_named(std::string_view name);
 struct ParallelSpec {
     int dp = 1, tp = 1, pp = 1, vpp = 1, cp = 1, ep = 1;
     Schedule schedule = Schedule::Auto;  // order of the pipeline's micro-batches
-    int group = 0;  // micro-batches of a group of the interleaved schedule; 0: pp
-    // Largest number of bytes of activations on a rank with Schedule::Auto; 0: no limit
+    int group = 0;  // interleaved schedule: number of micro-batches in a group; 0: pp
+    // Schedule::Auto: largest number of bytes of activations on a rank; 0: no limit
     std::int64_t activation_limit = 0;
     // Number of layers of the first and the last pipeline stage; 0: as many as the other stages
     int first_layers = 0, last_layers = 0;
-    // Count the embedding or the output layer as a layer when the layers are divided into stages
+    // When the layers are divided into stages, count the embedding (the output layer) as a layer
     bool account_for_embedding = false, account_for_loss = false;
     bool sequence = false;  // sequence parallelism over the tensor-parallel ranks
-    // 1: the data-parallel ranks share optimizer state (ZeRO-1); 2: and gradients (ZeRO-2); 0: each
-    // has all of them
+    // ZeRO stage. 0: each data-parallel rank has all optimizer state and all gradients; 1: the
+    // ranks share the optimizer state; 2: they also share the gradients.
     int zero = 0;
 };
 

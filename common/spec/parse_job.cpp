@@ -225,7 +225,7 @@ std::vector<Problem> check_cron(const JobSpec& spec) {
     return {{"cron", "cannot be used with after, array, deadline or then"}};
 }
 
-// Parses the jobs of `then`. Replaces their documents by the documents with all defaults.
+// Parses the jobs of `then`, and replaces their documents by documents with all defaults.
 std::vector<JobSpec> read_chain(Json& document, const std::string& base,
                                 std::vector<Problem>& problems) {
     std::vector<JobSpec> jobs;

@@ -31,7 +31,7 @@ struct PilotQueue {
     // Maximum GPU-hours of all allocations of the queue, including ended ones; 0: no limit. An
     // allocation that has not ended counts with its full time limit.
     int max_gpu_hours = 0;
-    int backlog = 4;  // maximum number of allocations that are ordered but not yet granted
+    int backlog = 4;  // maximum number of ordered allocations that Slurm has not granted yet
     // An allocation is ordered only if the waiting jobs would use at least this percentage of it.
     int min_percent = 0;
     std::chrono::seconds idle{300};      // an allocation is given back after this time without jobs

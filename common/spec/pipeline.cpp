@@ -8,8 +8,8 @@
 namespace roll::spec {
 namespace {
 
-// Returns true if Megatron can divide the layers. The stages without a given number of layers must
-// have equally many layers, and so must the chunks of each stage.
+// Returns true if Megatron can divide the layers. All stages without a given number of layers
+// must have equally many, and so must the chunks of each stage.
 bool divide(std::int64_t layers, const ParallelSpec& p) {
     if (p.first_layers == 0 && p.last_layers == 0) {
         const std::int64_t all = layers + p.account_for_embedding + p.account_for_loss;
@@ -29,8 +29,9 @@ std::string joined(const std::vector<std::string>& words) {
     return text;
 }
 
-// Returns the layouts that divide the layers and differ least from `p`: fewer chunks, fewer or more
-// stages, the ends counted, and ends of another size.
+// Returns settings that divide the layers and differ least from `p`: with fewer chunks, with
+// fewer or more stages, with the embedding or the output layer counted as a layer, and with other
+// numbers of layers on the first and the last stage.
 std::vector<std::string> nearest_layouts(std::int64_t layers, const ParallelSpec& p) {
     std::vector<std::string> found;
     const auto divides = [&](std::int64_t pp, std::int64_t vpp) {
@@ -69,12 +70,12 @@ std::string layout_text(const ParallelSpec& p) {
     return text;
 }
 
-// Returns true if Megatron's interleaved schedule takes the micro-batches in groups of this size.
+// Returns true if Megatron's interleaved schedule accepts groups of this number of micro-batches.
 bool groups_fit(std::int64_t microbatches, std::int64_t group, std::int64_t pp) {
     return microbatches >= pp && (microbatches % group == 0 || microbatches % group >= pp);
 }
 
-// Returns the sizes nearest to `microbatches` that fit.
+// Returns a text with the nearest numbers of micro-batches that groups_fit() accepts.
 std::string nearest_microbatches(std::int64_t microbatches, std::int64_t group, std::int64_t pp,
                                  std::optional<std::int64_t> rows) {
     std::vector<std::string> found;
@@ -97,7 +98,8 @@ bool has_groups(const ParallelSpec& p) {
            (p.schedule == Schedule::Auto || p.schedule == Schedule::Interleaved);
 }
 
-// Adds the problems of the schedule with the numbers of chunks and of stages.
+// Reports the problems of the schedule: numbers of chunks or micro-batches that it does not
+// support.
 void check_schedule(const ParallelSpec& p, const PipelineSizes& sizes,
                     const std::function<void(const char*, std::string)>& refuse) {
     const Schedule schedule = p.schedule;
@@ -165,7 +167,8 @@ std::vector<Problem> pipeline_problems(const ParallelSpec& p, const PipelineSize
                         p.vpp));
     check_schedule(p, sizes, refuse);
     const int group = std::max(p.group, p.pp);
-    // Schedule::Auto finds a size of the groups that works for any number from pp.
+    // Without a given group size, Schedule::Auto finds one for any number of micro-batches from
+    // pp on.
     const bool is_free = p.schedule == Schedule::Auto && p.group == 0;
     if (has_groups(p) && sizes.microbatches &&
         (is_free ? *sizes.microbatches < p.pp : !groups_fit(*sizes.microbatches, group, p.pp)))

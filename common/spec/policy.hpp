@@ -21,8 +21,8 @@ struct Quota {
     // maximum of GPU-hours in total; a running job counts with its whole time limit
     std::optional<int> gpu_hours{};
     std::optional<int> jobs{};  // maximum number of queued and running jobs
-    int borrow_slots = 0;       // slots in addition to `slots` while no other account needs them
-    int borrow_gpus = 0;        // GPUs in addition to `gpus` while no other account needs them
+    int borrow_slots = 0;       // more slots than `slots` allows, while no other account needs them
+    int borrow_gpus = 0;        // more GPUs than `gpus` allows, while no other account needs them
     friend bool operator==(const Quota&, const Quota&) = default;
 };
 

@@ -26,7 +26,7 @@ struct Resources {
 
     int ranks_per_node() const { return gpus_per_node > 0 ? gpus_per_node : slots_per_node; }
     int world_size() const { return nodes * ranks_per_node(); }
-    // Totals of an attempt, including spares.
+    // Totals of an attempt; they include spares.
     int workers() const { return nodes + spares; }
     int slots() const { return workers() * slots_per_node; }
     int gpu_hundredths() const { return workers() * gpus_per_node * gpu_percent; }

@@ -200,8 +200,8 @@ class Checker {
         }
     }
 
-    // Returns the path of the known key that the unknown `key` probably means; nullopt if there is
-    // none.
+    // Returns the path of the known key that the user probably meant by `key`; nullopt if there
+    // is none.
     std::optional<std::string> meant(const std::vector<std::string>& siblings,
                                      const std::string& path, const std::string& key) const {
         if (auto elsewhere = path_of_key(root_, key)) return elsewhere;
@@ -330,7 +330,8 @@ class Checker {
     }
 
   public:
-    // Returns the schema's `then` or `else`, whichever applies to this value; nullopt without `if`.
+    // Returns the schema's `then` or `else`, whichever applies to this value; nullptr if the
+    // schema has no `if` or lacks that part.
     static const OrderedJson* consequence(const OrderedJson& schema, const Json& value) {
         if (!schema.contains("if")) return nullptr;
         const OrderedJson& asked = schema["if"];

@@ -33,7 +33,8 @@ std::optional<double> real(const Json& document, const char* pointer) {
 std::optional<std::int64_t> check_mesh(const Json& document, std::vector<Problem>& problems) {
     const auto nodes = positive(document, "/resources/nodes");
     const auto part = real(document, "/resources/gpus_per_node");
-    const bool shares = part && *part > 0 && *part < 1;  // true for one rank on a fraction of a GPU
+    // A fraction of a GPU, which allows only one rank
+    const bool shares = part && *part > 0 && *part < 1;
     const auto gpus =
         shares ? std::optional<std::int64_t>(1) : positive(document, "/resources/gpus_per_node");
     const auto slots = positive(document, "/resources/slots_per_node");

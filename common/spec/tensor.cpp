@@ -8,7 +8,7 @@
 namespace roll::spec {
 namespace {
 
-// Returns the values of tp that divide all known sizes, from 1.
+// Returns all values of tp that divide all known sizes, beginning with 1.
 std::vector<std::int64_t> allowed(const TensorSizes& sizes) {
     const std::int64_t common =
         std::gcd(std::gcd(sizes.heads.value_or(0), sizes.kv_heads.value_or(0)),

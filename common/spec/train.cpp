@@ -122,8 +122,8 @@ Result<DataSpec> read_data(const Json& json) {
     return data;
 }
 
-// Sets `data` up for objective sft: each line is a prompt with its completion, and attention stays
-// inside a line.
+// Prepares `data` for objective sft: each line is a prompt with its completion, or a
+// conversation, and attention stays inside a line.
 Result<void> learn_completions(DataSpec& data) {
     std::vector<std::string> paths = data.train;
     for (const ValidFiles& set : data.valid_files)

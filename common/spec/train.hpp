@@ -55,7 +55,7 @@ struct DataSpec {
     bool completions = false;      // lines are prompts with completions (objective sft)
     bool skip_bad_lines = false;   // if false, the first bad line fails the job
     bool add_special = true;       // add the tokenizer's special tokens around each text
-    bool documents_apart = false;  // no attention across documents in the same sequence
+    bool documents_apart = false;  // documents in one sequence do not attend to each other
     bool append_eos = true;        // append EOS to documents that do not end with it
     bool verify = false;           // read and check each file whole before training
 };
