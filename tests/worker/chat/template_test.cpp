@@ -132,8 +132,9 @@ TEST_F(Turns, ThatCannotBeToldApartAreRefused) {
     const std::string counted =
         "{{ messages|length }}{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}";
     EXPECT_EQ(learned(counted, two_),
-              "cannot tell the turn of message 4 apart in the text of t.jinja: the text before it "
-              "changes with the messages after it; use a template with {% generation %}");
+              "cannot tell the turn of message 4 apart in the text of t.jinja: the template "
+              "renders the text before this message differently when later messages follow; use a "
+              "template with {% generation %}");
 }
 
 TEST_F(Turns, AConversationWithoutAnAnswerIsRefused) {
