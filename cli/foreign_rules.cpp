@@ -240,12 +240,14 @@ void check_template(const Config& config) {
     if (config.document.value("objective", "") != "sft" || !config.has("template")) return;
     const std::string name = config.text("template").value_or("");
     if (name != "empty")
-        config.refuse("template",
-                      fmt::format("is {}; supported: empty. Write the marks of the turns "
-                                  "into the prompts and completions",
-                                  name));
+        config.refuse(
+            "template",
+            fmt::format("is {}; supported: empty, because prompts and completions are used "
+                        "unchanged; write the marks of the template into them",
+                        name));
     if (config.flag("mask_history"))
-        config.refuse("mask_history", "is true; a line has one prompt and one completion");
+        config.refuse("mask_history",
+                      "is true; allowed: false, because a line has one prompt and one completion");
 }
 
 // Sets whether documents in one sequence attend to each other.

@@ -132,8 +132,8 @@ Result<void> learn_completions(DataSpec& data) {
         if (!path.ends_with(".jsonl"))
             return fail(
                 ErrorCode::InvalidArgument,
-                fmt::format("objective sft needs .jsonl files with the fields {} and {}, but "
-                            "{} is not a .jsonl file",
+                fmt::format("objective sft needs .jsonl files with the fields {} and {} or with "
+                            "conversations, but {} is not a .jsonl file",
                             data.prompt_field, data.completion_field, path));
     data.completions = data.documents_apart = true;
     return {};

@@ -61,9 +61,10 @@ Result<Messages> from_messages(const Value& record, Arena& arena) {
     Messages messages;
     for (const Value& one : list.list()) {
         const std::string where = "message " + std::to_string(messages.size() + 1) + " ";
-        if (!one.is(Kind::Dict)) return bad(where + "is " + shown(one) + " and not an object");
+        if (!one.is(Kind::Dict)) return bad(where + "is " + shown(one) + ", not an object");
         if (!at(one, "role").is(Kind::String))
-            return bad(where + "has the role " + shown(at(one, "role")) + ", which is no text");
+            return bad(where + "has the role " + shown(at(one, "role")) +
+                       ", which is not a string");
         messages.push_back(cleaned(one, arena));
     }
     return messages;
@@ -103,7 +104,7 @@ Result<Messages> from_sharegpt(const Value& record, Arena& arena) {
             continue;
         }
         if (!value.is(Kind::String))
-            return bad(where + "has the value " + shown(value) + ", which is no text");
+            return bad(where + "has the value " + shown(value) + ", which is not a string");
         messages.push_back(message(role->role, value, arena));
     }
     return messages;
@@ -116,7 +117,7 @@ Result<Messages> from_alpaca(const Value& record, Arena& arena) {
         if (!at(record, name).is(Kind::String))
             return bad("has no text \"" + std::string(name) + "\"");
     if (!input.is(Kind::None) && !input.is(Kind::String))
-        return bad("has the input " + shown(input) + ", which is no text");
+        return bad("has the input " + shown(input) + ", which is not a string");
     Messages messages;
     if (const Value system = at(record, "system"); system.is(Kind::String) && system.size > 0)
         messages.push_back(message("system", system, arena));
@@ -124,7 +125,7 @@ Result<Messages> from_alpaca(const Value& record, Arena& arena) {
         for (const Value& pair : history.list()) {
             if (!pair.is(Kind::List) || pair.size != 2 || !pair.items[0].is(Kind::String) ||
                 !pair.items[1].is(Kind::String))
-                return bad("has the history " + shown(pair) + ", which is no pair of texts");
+                return bad("has the history " + shown(pair) + ", which is not a pair of strings");
             messages.push_back(message("user", pair.items[0], arena));
             messages.push_back(message("assistant", pair.items[1], arena));
         }
@@ -146,10 +147,10 @@ Result<Value> tools_of(const Value& record, Arena& arena) {
         tools = *read;
     }
     if (!tools.is(Kind::List) && !tools.is(Kind::None))
-        return bad("has the tools " + shown(tools) + ", which are no list");
+        return bad("has the tools " + shown(tools) + ", which are not a list");
     for (const Value& tool : tools.is(Kind::List) ? tools.list() : std::span<const Value>())
         if (!tool.is(Kind::Dict))
-            return bad("has the tool " + shown(tool) + ", which is no object");
+            return bad("has the tool " + shown(tool) + ", which is not an object");
     return tools;
 }
 

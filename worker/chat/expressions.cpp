@@ -131,7 +131,7 @@ Value Renderer::binary(const Expression& expr) {
         case Op::Modulo:
         case Op::Power:
             for (const Value* value : {&a, &b})
-                if (value->is_undefined()) refuse(said(*value) + " is part of an operation");
+                if (value->is_undefined()) refuse(said(*value) + " is used in an operation");
             return arithmetic(*this, expr.op, a, b);
         default:
             work(a.is(Kind::String) ? std::size_t{a.size} : std::size_t{0});

@@ -108,7 +108,8 @@ Value replace(Renderer& renderer, const Call& call) {
 Value items(Renderer& renderer, const Call& call) {
     const Value& value = call.need(0, "");
     if (value.is_undefined()) return list(std::span<const Value>());
-    if (!value.is(Kind::Dict)) refuse(std::string("items: ") + name_of(value.kind) + " is no dict");
+    if (!value.is(Kind::Dict))
+        refuse(std::string("items: ") + name_of(value.kind) + " is not a dict");
     return call_method(renderer, value, {"items", {}, {}, {}});
 }
 
@@ -137,7 +138,7 @@ Value sorted(Renderer& renderer, std::vector<Keyed> all, bool reverse) {
 Value dictsort(Renderer& renderer, const Call& call) {
     const Value& value = call.need(0, "");
     if (!value.is(Kind::Dict))
-        refuse(std::string("dictsort: ") + name_of(value.kind) + " is no dict");
+        refuse(std::string("dictsort: ") + name_of(value.kind) + " is not a dict");
     const bool with_case = call.flag(1, "case_sensitive", false);
     const bool by_value = call.text(2, "by", "key") == "value";
     std::vector<Keyed> all;

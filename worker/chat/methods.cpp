@@ -89,7 +89,7 @@ Value find_method(Renderer& renderer, const Value& self, const Call& call) {
     const std::string_view text = self.text(), wanted = call.text(0, "", "");
     const std::size_t at = from_right ? text.rfind(wanted) : text.find(wanted);
     if (must && at == std::string_view::npos)
-        refuse(std::string(call.name) + ": the text is not there");
+        refuse(std::string(call.name) + ": the text was not found");
     if (at == std::string_view::npos) return integer(-1);
     return integer(static_cast<std::int64_t>(characters(text.substr(0, at))));
 }

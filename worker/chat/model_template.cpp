@@ -269,7 +269,7 @@ Result<ChatText> chat_text(const ModelTemplate& model, const Conversation& conve
     std::erase_if(made.learned, [](const Span& span) { return span.begin == span.end; });
     if (made.learned.empty())
         return fail(ErrorCode::InvalidArgument,
-                    "has no text of the assistant in what " + model.path + " makes of it");
+                    "has no text of the assistant when " + model.path + " renders it");
     return made;
 }
 

@@ -56,8 +56,8 @@ TEST(TrainSpec, LearnsCompletionsOfLines) {
     json["data"] = {{"train", {"/a.jsonl"}}, {"prompt_field", "q"}, {"valid", {{"b", "/b.txt"}}}};
     EXPECT_EQ(
         train_spec(json.dump()).error().message,
-        "objective sft needs .jsonl files with the fields q and completion, but /b.txt is not a "
-        ".jsonl file");
+        "objective sft needs .jsonl files with the fields q and completion or with conversations, "
+        "but /b.txt is not a .jsonl file");
     json["data"].erase("valid");
     const auto spec = train_spec(json.dump());
     ASSERT_TRUE(spec) << spec.error().message;
