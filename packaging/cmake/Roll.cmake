@@ -8,7 +8,7 @@ target_include_directories(roll_flags INTERFACE "$<BUILD_INTERFACE:${PROJECT_SOU
                                                 "$<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/generated>")
 target_compile_options(roll_flags INTERFACE
   "$<BUILD_INTERFACE:-Wall;-Wextra;-Wshadow;-Wconversion;-Wno-sign-conversion;-Wnon-virtual-dtor;-Woverloaded-virtual>")
-# g++ takes a source that a unit includes (roll_unity) for a header, and then warns of local types in its classes.
+# In a unity build (roll_unity), g++ treats an included source as a header and warns of local types in its classes.
 target_compile_options(roll_flags INTERFACE "$<BUILD_INTERFACE:$<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>>")
 target_compile_definitions(roll_flags INTERFACE "$<BUILD_INTERFACE:ROLL_VERSION=\"${PROJECT_VERSION}\">")
 target_compile_features(roll_flags INTERFACE cxx_std_20)

@@ -27,7 +27,7 @@ def data_sheet(card):
 
 
 def fitting(context, document, deadline):
-    """Returns the document with the largest micro-batch that fits by the plan, and the planned bytes; None if none."""
+    """Returns (path of the document, micro-batch, bytes) for the largest micro-batch that fits by the plan, or None."""
     program = context.program('roll-rank-cuda' if context.on_gpu else 'roll-rank')
     path = os.path.join(context.folder('plan'), 'spec.json')
     for size in MICRO_BATCHES if context.on_gpu else (2, 1):
@@ -36,7 +36,7 @@ def fitting(context, document, deadline):
             json.dump(document, file)
         done = run([program, 'plan', '--spec', path, '--json'], deadline, context.env)
         planned = json.loads(checked(done, 'plan').splitlines()[-1])['memory_per_rank_bytes']
-        # The copy of which a checkpoint is written is in the host's memory.
+        # The copy from which a checkpoint is written is in the host's memory.
         needed = planned['total'] - (planned['checkpoint_snapshot'] if context.on_gpu else 0)
         if needed <= MEMORY_SHARE * context.memory_bytes:
             return path, size, needed

@@ -43,7 +43,7 @@ def last_line(text):
 
 
 class Programs:
-    """The programs that run now, each with a process group of its own. A signal ends them with this program."""
+    """The running programs, each in its own process group. A signal that ends this program ends them, too."""
 
     running, starting, signal = [], False, 0
 
@@ -94,7 +94,7 @@ def run(command, deadline, env=None, stdin=subprocess.DEVNULL):
 
 
 def find_torch(deadline):
-    """Returns what `python3 -c 'import torch'` tells. Raises Refused for another version than the bundle's."""
+    """Returns facts about the PyTorch of `python3`. Raises Refused unless its version is the bundle's."""
     done = run([sys.executable, '-c', LOOK], deadline)
     if done.returncode != 0:
         raise Refused(f'{sys.executable} cannot import torch ({last_line(done.stderr)}); the checks need PyTorch '
@@ -141,7 +141,7 @@ def find_sanitizer():
 
 
 def environment(bundle, torch, scratch):
-    """Returns the variables of Roll's programs. Only they get LD_LIBRARY_PATH, and no Python does."""
+    """Returns the environment of Roll's programs. Only they get LD_LIBRARY_PATH; no Python gets it."""
     kept = {name: value for name, value in os.environ.items()
             if name in ('CUDA_VISIBLE_DEVICES', 'OMP_NUM_THREADS', 'TMPDIR', 'USER', 'ROLL_PROCESSOR')}
     runtime = os.path.join(scratch, 'run')

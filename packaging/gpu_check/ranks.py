@@ -7,7 +7,7 @@ import time
 
 from machine import Late, Programs, last_line
 
-# Fields of metrics.jsonl that two runs of the same job do not share.
+# Fields of metrics.jsonl that differ between two runs of the same job.
 TIMES = ('tokens_per_second', 'tokens_per_second_per_rank', 'tflops', 'mfu', 'mfu_full', 'peak_tflops',
          'data_wait_seconds', 'memory_bytes', 'memory_peak_bytes', 'gpu_memory_bytes', 'gpu_memory_peak_bytes',
          'eta_seconds', 'time')

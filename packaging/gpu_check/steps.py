@@ -11,11 +11,11 @@ from ranks import Failed, Rank, tiny_document
 
 
 class Differs(Exception):
-    """A checked value is off. The message is one sentence."""
+    """A checked value differs from the expected one. The message is one sentence."""
 
 
 def case(name, figure, limit=None, unit='', good=None):
-    """Returns a case: at most `limit` is good; without a limit every figure is."""
+    """Returns a case, which passes if the figure is at most `limit`, or if there is no limit."""
     if isinstance(figure, float) and not math.isfinite(figure):
         figure = 'not finite'
     if good is None:
@@ -95,7 +95,7 @@ def train(context, name, document, deadline, on_gpu=None, **options):
 
 
 def losses(context, deadline):
-    """20 steps of a tiny model on the device, and on the CPU: in float64 if the device is the CPU."""
+    """Trains a tiny model for 20 steps on the device and on the CPU (in float64 if the device is the CPU)."""
     other = 'fp32' if context.on_gpu else 'fp64'
     cases = []
     reference = train(context, 'losses-cpu', tiny_document(context.corpus, 20, False, precision=other), deadline,
@@ -110,7 +110,7 @@ def losses(context, deadline):
 
 
 def smollm2(context, deadline):
-    """SmolLM2's shape in bf16: the loss falls, and every value is finite."""
+    """Trains SmolLM2's shape in bf16. The loss must fall, and every value must be finite."""
     document = context.shape('smollm2-135m')
     sizes = {'seq_length': 1024, 'micro_batch_size': 8, 'global_batch_size': 8}
     steps = 60
@@ -134,7 +134,7 @@ def smollm2(context, deadline):
 
 
 def resume(context, deadline):
-    """A run that is killed and resumed takes the same steps to the same bits as an undisturbed run."""
+    """Kills a run and resumes it. All results must be bitwise equal to those of an undisturbed run."""
     def document():
         job = tiny_document(context.corpus, 24, context.on_gpu, deterministic=True, precision='bf16', valid_every=12)
         job['checkpoint'] |= {'every': 6, 'keep': 9}
@@ -157,7 +157,7 @@ def resume(context, deadline):
 
 
 def export(context, deadline):
-    """The export has the checkpoint's bits, and training starts from both with the same loss."""
+    """Exports a checkpoint. The tensors must be equal, and training from either must start with the same loss."""
     if context.checkpoint is None:
         job = tiny_document(context.corpus, 4, context.on_gpu, precision='bf16')
         context.checkpoint = train(context, 'to-export', job, deadline).published[-1][1]
@@ -178,7 +178,7 @@ def export(context, deadline):
 
 
 def chain(context, deadline):
-    """rolld, roll-worker, training, export and a command on the export, as a user starts them."""
+    """Starts rolld and roll-worker, trains, exports and runs a command on the export, as a user does."""
     home = context.folder('chain')
     env = context.env | {'ROLL_DIR': os.path.join(home, 's'), 'HOME': home}
 

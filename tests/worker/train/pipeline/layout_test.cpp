@@ -1,8 +1,8 @@
-// Tests that every layout trains like one rank that executes the same micro-batches. Compares the
-// loss, gradient norm and zeros, the clip factor, all gradients, weights and moments after each of
-// three steps, and then the loss of other data. Computes in float64, and compares to 1e-12.
-// Compares the weights of all replicas and both copies of a tied embedding bitwise. Clipping acts
-// in every step.
+// Tests that every layout trains like one rank that executes the same micro-batches. After each
+// of three steps, compares the loss, the gradient norm, the number of zero gradients, the clip
+// factor, and all gradients, weights and moments; at the end, the loss of other data. Computes in
+// float64, and compares to 1e-12. The weights of all replicas, and both copies of a tied
+// embedding, must be bitwise equal. Clipping acts in every step.
 #include <ATen/ATen.h>
 
 #include "tests/worker/train/pipeline/cells.hpp"

@@ -1,4 +1,5 @@
-// Compares documents that are packed into one sequence but kept apart with each document alone.
+// Compares documents that share one sequence, but do not attend to each other, with each document
+// in a sequence of its own.
 #include <random>
 
 #include "tests/worker/train/expect.hpp"

@@ -1,6 +1,7 @@
-// Tests that the comparison of layouts finds bugs in the communication of a step. Each bug is
-// planted by the in-process fabric; the trainer is unchanged. For each bug, prints the first cell,
-// quantity and tensor that differ from one rank. The same cells are right without the bug.
+// Tests that the comparison of layouts finds bugs in the communication of a step. The in-process
+// fabric simulates each bug; the trainer is unchanged. For each bug, prints the first cell,
+// quantity and tensor that differ from those of one rank. Without the bug, the same cells do not
+// differ.
 #include <optional>
 
 #include <ATen/ATen.h>
@@ -21,7 +22,8 @@ struct Cell {
 struct Bug {
     const char* name;
     Plant plant;
-    std::string cell = {};  // begin of the names of the cells that may find the bug; empty: any
+    // Prefix of the names of the cells in which the bug may be found; empty: all cells
+    std::string cell = {};
 };
 
 // Cells that use every axis. All are small, so that each bug costs milliseconds.

@@ -1,4 +1,5 @@
-// Tests the training step: what it must not depend on, its order of work, and what it refuses.
+// Tests the training step: which settings must not change its results, in which order it works,
+// and how it handles a loss that is not finite.
 #include <algorithm>
 #include <random>
 #include <thread>

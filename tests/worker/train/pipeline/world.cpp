@@ -11,7 +11,7 @@ namespace {
 // chosen so that the gradient norm exceeds kClip in every step
 constexpr double kStd = 0.2;
 
-// Returns the micro-batches of a step, whose tokens are in the vocabulary.
+// Returns the micro-batches of a step. Their tokens are within the world's vocabulary.
 std::vector<Microbatch> make_batch(const World& world, int step) {
     std::vector<Microbatch> batch = tiny_batch(step, world.dp * world.schedule.microbatches);
     const std::int64_t vocab = world.config.vocab;
@@ -36,7 +36,7 @@ void note_step(Named& seen, int step, TrainStep& trainer, const StepResult& resu
     note(seen, prefix, trainer);
 }
 
-// A rank's place: ranks are numbered tp within dp within pp.
+// A rank's coordinates. Ranks are numbered along tp first, then dp, then pp.
 struct Seat {
     const World& world;
     LocalFabric& fabric;

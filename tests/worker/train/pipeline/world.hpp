@@ -10,8 +10,8 @@
 
 namespace roll::train {
 
-// Usual number of micro-batches of a step over all replicas; schedules have this number divided by
-// dp.
+// Default number of micro-batches of a step, over all replicas. A schedule has this number
+// divided by dp.
 inline constexpr int kMicrobatches = 8;
 
 // The gradient norm exceeds this limit in every step.
@@ -37,8 +37,8 @@ inline spec::ModelConfig world_model(bool tied) {
     return config;
 }
 
-// Returns a model whose heads and intermediate size 4 divides, but not its vocabulary. Tied models
-// also have the features of gemma.
+// Returns a model for tensor parallelism: 4 ranks divide its heads and its intermediate size, but
+// not its vocabulary. If `tied`, the model also has the features of Gemma.
 inline spec::ModelConfig split_model(bool tied) {
     spec::ModelConfig config = tiny_model(tied);
     config.heads = 8;

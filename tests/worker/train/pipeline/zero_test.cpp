@@ -1,5 +1,5 @@
 // Tests that ranks that share optimizer state and gradients (ZeRO) train like one rank, and that
-// each has its part of them only. Compares as layout_test does.
+// each rank has only its part of the state. Compares the same values as layout_test does.
 #include <thread>
 
 #include <ATen/ATen.h>
@@ -50,8 +50,8 @@ TEST(Zero, ThereMayBeMoreRanksThanRows) {
         worst(train(config, plan::gpipe(1, 1, 1), {.dp = 8, .zero = zero}), reference);
 }
 
-// With zero 1 and without clipping, no number depends on how the rows are shared. With zero 2, sums
-// are made in another order.
+// With zero 1 and without clipping, results do not depend on how the rows are shared. With zero
+// 2, sums are made in another order.
 TEST(Zero, FrozenParametersAndEveryTypeTrainAsWithReplicatedState) {
     const std::pair<at::ScalarType, double> types[] = {
         {at::kDouble, 1e-12}, {at::kFloat, 1e-2}, {at::kBFloat16, 5e-2}};
@@ -122,13 +122,15 @@ TEST(Zero, EachRankHasItsPartOfTheStateOnly) {
         AdamW optimizer(p, {});
         return state_bytes(p, optimizer);
     };
-    std::int64_t count = 0, rows = 0;  // elements of the model; elements of a row of each parameter
+    // `count`: elements of the model; `rows`: sum over the parameters of the elements of one row
+    std::int64_t count = 0, rows = 0;
     for (const ParameterSpec& spec : parameter_specs(config, whole_chunk(config))) {
         count += c10::multiply_integers(spec.sizes);
         rows += c10::multiply_integers(spec.sizes) / spec.sizes[0];
     }
     for (const bool stages : {false, true}) {
-        // Bytes of an element: two moments and a half weight; the gradient, shared or not
+        // Bytes per element: two moments, half a weight and, with zero 2, the gradient are
+        // shared; with zero 1, each rank has all gradients.
         const std::int64_t shared = 4 + 4 + 2 + (stages ? 4 : 0), own = stages ? 0 : 4;
         EXPECT_EQ(bytes_of(1, 0, false), count * (4 + 4 + 2 + 4));
         for (const int owners : {2, 3, 8}) {
