@@ -107,7 +107,8 @@ static Json number_json(double number) {
 }
 
 Result<void> apply_options(const JobOptions& options, Json& document) {
-    if (!document.is_object()) return {};  // the check against the schema reports this
+    // The schema's check reports a document that is not an object
+    if (!document.is_object()) return {};
     for (const std::string& assignment : options.sets) {
         ROLL_TRY_VOID(set_key(document, assignment));
     }

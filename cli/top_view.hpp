@@ -18,7 +18,7 @@ namespace roll::cli {
 struct Curve {
     std::vector<double> loss;
     std::vector<double> tokens_per_second;
-    std::vector<double> gpu_percent{};  // sampled every two seconds
+    std::vector<double> gpu_percent{};  // GPU load in percent, sampled every two seconds
 };
 
 inline constexpr int kNodesShown = 8;

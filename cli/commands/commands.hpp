@@ -129,7 +129,7 @@ struct PlanFiles {
 void add_plan_options(CLI::App& command, PlanFiles& files);
 Result<int> run_plan(const Context& context, const std::string& file, const PlanFiles& files,
                      const JobOptions& options);
-// The subcommands of each command, by its name; may be empty.
+// Maps the name of a command to its subcommands; a command without subcommands has an empty list.
 using Commands = std::map<std::string, std::vector<std::string>>;
 Result<int> run_completion(const std::string& shell, const Commands& commands);
 Result<int> run_version(const Context& context);

@@ -139,8 +139,8 @@ const boost::regex& compiled(const std::string& pattern) {
     return found != known.end() ? found->second : known.emplace(pattern, pattern).first->second;
 }
 
-// Returns whether the pattern matches the text. `^` and `$` match only at the ends of the text, not
-// at its lines.
+// Returns whether the pattern matches a part of the text. `^` and `$` match only at the ends of
+// the text, not at the ends of its lines.
 bool has_pattern(const std::string& pattern, const std::string& text) {
     return boost::regex_search(text, compiled(pattern), boost::match_single_line);
 }

@@ -32,7 +32,7 @@ double shortest_op(const ScheduleReport& report) {
 }
 
 struct Columns {
-    std::size_t cell = 0;  // columns for each unit of time
+    std::size_t cell = 0;  // columns per unit of time
     std::size_t band = 0;  // columns of one terminal line
     double unit = 1;
 

@@ -8,10 +8,10 @@
 
 namespace roll::plan {
 
-// Returns a table with one line per rank. One op's label takes a fixed number of columns, which
-// stand for the length of the shortest op. Lines have at most `width` columns: a longer step
-// continues on further lines below. Leaves out the middle of a very long step, and ops that take
-// almost no time.
+// Returns a table with one line per rank. The unit of time is the length of the shortest op; each
+// unit is as wide as the longest label of an op. Lines have at most `width` columns: a longer
+// step continues on further lines below. Leaves out the middle of a very long step, and ops that
+// take almost no time.
 std::string table_text(const PipelineSchedule& schedule, const ScheduleReport& report,
                        std::size_t width = 80);
 

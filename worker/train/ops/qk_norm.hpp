@@ -27,8 +27,8 @@ at::Tensor qk_norm_backward(const at::Tensor& dy_MP, const at::Tensor& q_D, cons
                             std::int64_t kv_heads, const QkNormSaved& saved, const at::Tensor& dq_D,
                             const at::Tensor& dk_D);
 
-// Like the two functions above, by two calls of rms_norm(). The functions above call these for
-// tensors that are not on the CPU.
+// Return the same as the two functions above, but call rms_norm() once for the queries and once
+// for the keys. The functions above call these for tensors that are not on the CPU.
 at::Tensor qk_norm_by_parts(const at::Tensor& qkv_MP, const at::Tensor& q_D, const at::Tensor& k_D,
                             std::int64_t kv_heads, double eps, QkNormSaved& saved);
 at::Tensor qk_norm_by_parts_backward(const at::Tensor& dy_MP, const at::Tensor& q_D,

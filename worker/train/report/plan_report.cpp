@@ -90,7 +90,8 @@ struct Simulated {
     plan::ScheduleReport report = {};
     std::vector<std::int64_t> parameters = {};  // by chunk: number of parameters on one rank
     std::vector<plan::MemoryBytes> memory = {};
-    std::int64_t tensor_bytes = 0;  // bytes that the tensor-parallel rank sends that sends the most
+    // Largest number of bytes that a rank sends to its tensor-parallel group
+    std::int64_t tensor_bytes = 0;
 };
 
 Simulated simulated(const spec::TrainSpec& spec, const spec::ModelConfig& model, bool on_gpu) {
