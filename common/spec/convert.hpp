@@ -48,7 +48,7 @@ struct ConvertSpec {
     int megatron_version = 3;
     std::int64_t max_shard_size = 5'000'000'000;
     std::int64_t model_max_length = 0;  // 0: as in the source
-    // an earlier target of the same conversion: equal files become hard links to its files;
+    // directory of an earlier target: files that would be equal become hard links to its files;
     // empty: none
     std::string reuse;
     bool overwrite = false;

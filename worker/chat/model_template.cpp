@@ -185,7 +185,7 @@ Result<std::vector<Span>> turns_of(const ModelTemplate& model, const Conversatio
     const std::span<const Value> messages = conversation.messages.list();
     for (std::size_t i = messages.size(); i-- > 0;) {
         if (!is_assistant(messages[i])) continue;
-        // Consecutive messages of the assistant are one turn; handle it at its first message.
+        // Consecutive messages of the assistant are handled at the first of them.
         if (i > 0 && is_assistant(messages[i - 1])) continue;
         std::size_t last = i;
         while (last + 1 < messages.size() && is_assistant(messages[last + 1])) ++last;

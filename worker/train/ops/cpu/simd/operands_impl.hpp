@@ -1,6 +1,6 @@
-// Brings numbers into the layout of a product's left factors (single elements) or right factors
-// (vectors of a row). Copies them to `room` unless they already have that layout. Pairs are two
-// adjacent bfloat16 numbers (factors_impl.hpp). Included only by attention_impl.hpp and under
+// Brings numbers into the layout of a product's factors (factors_impl.hpp). A left factor is a
+// single element; right factors are read as vectors along a row. Copies the numbers to `room`
+// unless they already have that layout. Included only by attention_impl.hpp and under
 // kernels_impl.hpp's rules.
 #pragma once
 
