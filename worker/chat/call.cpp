@@ -14,7 +14,7 @@ const Value* Call::find(std::size_t position, std::string_view keyword) const {
 const Value& Call::need(std::size_t position, std::string_view keyword) const {
     const Value* const found = find(position, keyword);
     if (found == nullptr)
-        refuse(std::string(name) + " needs an argument number " + std::to_string(position + 1));
+        refuse(std::string(name) + " needs argument number " + std::to_string(position + 1));
     return *found;
 }
 
