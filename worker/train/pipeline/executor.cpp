@@ -10,11 +10,12 @@
 namespace roll::train {
 namespace {
 
-// Tensors between stages of the same rank, in order, by the stage that takes them.
+// Tensors that a stage has handed to another stage on the same rank: a queue for each receiving
+// stage and site.
 using Handed = std::map<std::pair<int, Site>, std::deque<at::Tensor>>;
 
-// Sends and receives between a stage and its two neighbours. A neighbour on the same rank takes the
-// tensor itself.
+// Exchanges tensors between a stage and its two neighbours. A neighbour on the same rank gets the
+// tensor itself, without a message.
 struct Link {
     Communicator& pp;
     plan::Placement placing;
@@ -63,7 +64,7 @@ at::Tensor execute(const plan::PipelineSchedule& schedule, std::span<RankChunk> 
                         chunk.parameters().flat_weight.options(), handed};
         const Microbatch& data = batch.microbatches[op.microbatch];
         const std::int64_t sizes_MC[] = {chunk.hidden_rows(data), chunk.config().hidden};
-        // `layer` is the first layer above the boundary that the message crosses
+        // The message crosses the boundary below layer `layer`.
         const auto tag = [&](Site site, std::int64_t layer) {
             return Tag{site, static_cast<int>(layer), op.microbatch};
         };

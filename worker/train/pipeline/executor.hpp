@@ -19,8 +19,8 @@ struct RankChunk {
 
 struct ScaledBatch {
     std::span<const Microbatch> microbatches;
-    // Factor by which each micro-batch's summed loss is multiplied. Empty in an evaluation, whose
-    // ops are all forward: then the losses are not scaled, and nothing is saved for backward.
+    // Factor by which each micro-batch's summed loss is multiplied. Empty in an evaluation, in
+    // which all ops are forward: losses are then not scaled, and nothing is saved for backward.
     std::span<const double> scales = {};
 };
 

@@ -85,8 +85,8 @@ ops::Sum GradBuckets::open(int parameter) {
     return is_fresh ? ops::Sum::Replace : ops::Sum::Add;
 }
 
-// Returns true if the bucket has all contributions of one more micro-batch. It may also have some
-// of later micro-batches, which are then summed early.
+// Returns true if all contributions of one more micro-batch are in the bucket. The bucket may
+// also have some contributions of later micro-batches, which are then summed early.
 bool GradBuckets::is_complete(int number) {
     const plan::Bucket& bucket = buckets_[number];
     int whole = std::numeric_limits<int>::max();
@@ -95,7 +95,8 @@ bool GradBuckets::is_complete(int number) {
     return whole > std::exchange(summed_[number], whole);
 }
 
-// Sets the staged gradients to 0 that have no contribution, because theirs were summed early.
+// Sets the staged gradients without a contribution to 0. Their contributions were summed early,
+// with those of an earlier micro-batch.
 void GradBuckets::fill(const plan::Bucket& bucket) {
     for (int i = bucket.parameter_begin; i < bucket.parameter_end; ++i) {
         if (parameters_.specs[i].frozen) continue;
@@ -105,7 +106,8 @@ void GradBuckets::fill(const plan::Bucket& bucket) {
     }
 }
 
-// Ends the staged gradients of a bucket, whose sum over the ranks has started.
+// Frees the staged gradients of a bucket. Call it once the sum of the bucket over the ranks has
+// started.
 void GradBuckets::close(const plan::Bucket& bucket) {
     for (int i = bucket.parameter_begin; i < bucket.parameter_end; ++i) parameters_.grad[i].reset();
 }

@@ -1,10 +1,11 @@
 // Reduces a chunk's flat gradient in the buckets of plan::cut_buckets. Each bucket is all-reduced
 // over the data-parallel ranks as soon as its last contribution is added, while backward goes on.
-// If the ranks share optimizer state, each gets the sum of its own rows only (row_exchange.hpp).
+// If the ranks share optimizer state, each rank gets the sum of its own rows only
+// (row_exchange.hpp).
 //
-// With a stage (InitOptions::stages_gradients), a bucket's gradients exist from their first
-// contribution until those of one micro-batch are complete. They are then summed over the ranks and
-// added to the gradients of the own rows.
+// With staged gradients (InitOptions::stages_gradients), a bucket has gradients only from its
+// first contribution until all contributions of one micro-batch are added. The gradients are then
+// summed over the ranks and added to the gradients of the own rows.
 //
 // Frozen parameters are not sent, because their gradient is 0 on every rank.
 //

@@ -10,7 +10,7 @@
 namespace roll::train {
 
 struct JobPipeline {
-    std::vector<ChunkSpec> chunks;  // of the stages, in the order of forward
+    std::vector<ChunkSpec> chunks;  // one chunk per stage, in the order of forward
     std::vector<plan::Costs> costs;
     plan::PipelineSchedule schedule;
 };

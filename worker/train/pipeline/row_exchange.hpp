@@ -1,10 +1,10 @@
-// Exchanges the rows of parameters between the data-parallel ranks that share optimizer state
-// (ZeRO). Each rank updates its own rows of every parameter, so it needs the sum of the gradients
-// of these rows only, and the updated weights of all others.
+// Exchanges rows of parameters between data-parallel ranks that share optimizer state (ZeRO).
+// Each rank updates its own rows of every parameter. It therefore needs the summed gradients of
+// its own rows, and the updated weights of all other rows.
 //
-// A bucket's rows travel together: the rows of each rank are copied to one piece of a buffer. The
-// pieces have equal length, that of the longest. At most two buckets are on their way at once, so
-// that the buffers stay small.
+// The rows of a bucket are sent together: the rows of each rank are copied to one piece of a
+// buffer. All pieces are as long as the longest one. At most two buckets are exchanged at once,
+// so that the buffers stay small.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +22,9 @@ class RowExchange {
     // Requires that `parameters` are shared by the ranks of `dp`. Both must outlive this object.
     RowExchange(const Parameters& parameters, std::vector<plan::Bucket> buckets, Communicator& dp);
 
-    // Starts summing the gradients of a bucket's trained parameters, from a copy. The sum replaces
-    // `own_grad`, or is added to it if gradients are staged, at the latest when finish_sums()
-    // returns.
+    // Starts to sum the gradients of a bucket's trained parameters, from a copy. Once
+    // finish_sums() returns, the sum has replaced `own_grad` or, if gradients are staged, was
+    // added to it.
     void start_sum(int bucket);
     void finish_sums();
 
