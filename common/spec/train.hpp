@@ -36,7 +36,7 @@ struct ModelSource {
 // A validation set that consists of whole files.
 struct ValidFiles {
     std::string name;
-    std::vector<std::string> paths;  // absolute; of the file types of DataSpec::train
+    std::vector<std::string> paths;  // absolute paths; file types as in DataSpec::train
 };
 
 // How often a set is validated during training, in steps or trained tokens; 0: never.

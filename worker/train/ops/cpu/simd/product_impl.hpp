@@ -13,8 +13,8 @@ struct Sizes {
     std::int64_t rows, columns, inner;
 };
 
-// Number of rows of a tile. A tile uses 16 of AVX-512's 32 registers for its sums, or 8 of the 16
-// of other widths.
+// Number of rows of a tile. The sums of a tile take 16 of AVX-512's 32 registers; with other
+// vector widths, 8 of 16 registers.
 constexpr int kTileRows = 4;
 template <class T>
 constexpr int kTileVectors = Vec<T>::size() * sizeof(T) == 64 ? 4 : 2;
