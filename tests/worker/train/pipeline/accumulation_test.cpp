@@ -75,7 +75,8 @@ TEST(Accumulation, ByMicrobatchIsTheMeanOfTheirMeans) {
             mean[name] = tensor / kMicrobatches + (mean.contains(name) ? mean[name] : 0 * tensor);
     }
     const Named seen = train(false, false, spec::Normalize::Microbatch);
-    // Clipping changes the gradient before it moves weights and moments, so these have no such mean.
+    // Clipping changes the gradient before it moves weights and moments, so these have no such
+    // mean.
     for (const auto& [name, tensor] : mean)
         if (name == "0.loss" || name.starts_with("0.grad."))
             expect_close(seen.at(name), tensor, name, kLimit);
