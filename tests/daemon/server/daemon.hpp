@@ -5,6 +5,7 @@
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <mutex>
 #include <thread>
 
@@ -71,6 +72,7 @@ class Daemon {
     void start(std::vector<std::string> more = {}) {
         launch(std::move(more));
         ASSERT_TRUE(eventually([&] { return directory().read_endpoint().has_value(); }));
+        ASSERT_TRUE(eventually([&] { return std::filesystem::exists(directory().beacon()); }));
     }
     // Returns the exit status, or 128 + n if signal n ended rolld.
     int wait() {
