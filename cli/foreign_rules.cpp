@@ -8,80 +8,12 @@
 
 #include <fmt/format.h>
 
-#include "common/files.hpp"
+#include "cli/foreign_data.hpp"
 
 namespace roll::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-// The keys of a configuration, the job file that is made from it, and the problems found.
-struct Config {
-    const Json& keys;
-    const std::string& directory;
-    Json& document;
-    Foreign& foreign;
-
-    void refuse(const std::string& key, const std::string& message) const {
-        foreign.problems.push_back({key, message});
-    }
-    void set(const std::string& path, Json value) const {
-        set_path(document, path, std::move(value));
-    }
-    // Sets a key of the job file to the default of the program that the configuration is written
-    // for.
-    void set_default(const std::string& key, const std::string& path, Json value) const {
-        set(path, std::move(value));
-        foreign.defaults.push_back({key, {path}});
-    }
-    bool has(const std::string& key) const { return keys.contains(key); }
-
-    // Return the value of a key. Return nullopt if the key is missing or its value has another
-    // type; a wrong type is reported as a problem.
-    std::optional<double> number(const std::string& key) const {
-        if (!has(key)) return std::nullopt;
-        if (keys[key].is_number()) return keys[key].get<double>();
-        refuse(key, fmt::format("is {}; allowed: a number", dump(keys[key])));
-        return std::nullopt;
-    }
-    std::optional<std::string> text(const std::string& key) const {
-        if (!has(key)) return std::nullopt;
-        if (keys[key].is_string()) return keys[key].get<std::string>();
-        refuse(key, fmt::format("is {}; allowed: text", dump(keys[key])));
-        return std::nullopt;
-    }
-    bool flag(const std::string& key) const {
-        if (!has(key)) return false;
-        if (!keys[key].is_boolean())
-            refuse(key, fmt::format("is {}; allowed: true or false", dump(keys[key])));
-        return keys[key] == true;
-    }
-    // Returns the names in a list, or in a text that is separated by commas.
-    std::vector<std::string> names(const std::string& key) const;
-    std::string absolute(const std::string& path) const {
-        return (fs::path(directory) / path).lexically_normal();
-    }
-};
-
-std::vector<std::string> Config::names(const std::string& key) const {
-    std::vector<std::string> found;
-    if (!has(key)) return found;
-    if (keys[key].is_array()) {
-        for (const Json& one : keys[key])
-            if (one.is_string()) found.push_back(one);
-        return found;
-    }
-    std::string all = text(key).value_or("");
-    for (std::size_t from = 0; from < all.size();) {
-        const std::size_t end = std::min(all.find(',', from), all.size());
-        std::string one = all.substr(from, end - from);
-        one.erase(0, one.find_first_not_of(' '));
-        one.erase(one.find_last_not_of(' ') + 1);
-        if (!one.empty()) found.push_back(std::move(one));
-        from = end + 1;
-    }
-    return found;
-}
 
 void read_name(const Config& config) {
     const auto output = config.text("output_dir");
@@ -134,122 +66,6 @@ void read_stage(const Config& config) {
                                   config.has("finetuning_type") ? "" : " by default"));
 }
 
-// Returns why Roll cannot read a data file; empty if Roll can read it.
-std::string unreadable(const std::string& path) {
-    const std::string kind = fs::path(path).extension();
-    if (kind == ".jsonl" || kind == ".txt") return "";
-    if (kind == ".json")
-        return fmt::format(
-            "is read from {0}; Roll reads .jsonl and .txt: jq -c '.[]' {0} > {1}.jsonl", path,
-            fs::path(path).replace_extension().string());
-    return fmt::format("is read from {}; Roll reads .jsonl and .txt", path);
-}
-
-// Reads LLaMA-Factory's dataset_info.json, which describes its data sets.
-std::optional<Json> dataset_info(const Config& config) {
-    const std::string path =
-        config.absolute(config.text("dataset_dir").value_or("data")) + "/dataset_info.json";
-    const auto text = read_file(path);
-    if (!text) {
-        config.refuse("dataset_dir", text.error().message);
-        return std::nullopt;
-    }
-    auto json = parse_json(*text);
-    if (json && json->is_object()) return *json;
-    config.refuse("dataset_dir", fmt::format("{} is not a JSON object{}", path,
-                                             json ? "" : ": " + json.error().message));
-    return std::nullopt;
-}
-
-// Sets the job-file keys that name the fields of a data line, from the `columns` of a data set.
-void read_columns(const Config& config, const Json& set) {
-    const Json columns = set.value("columns", Json::object());
-    const auto column = [&](const char* name, const char* standard) {
-        return columns.value(name, Json(standard));
-    };
-    if (config.document.value("objective", "") == "pretrain") {
-        config.set("data.field", column("prompt", "instruction"));
-        return;
-    }
-    config.set("data.prompt_field", column("prompt", "instruction"));
-    config.set("data.completion_field", column("response", "output"));
-}
-
-// Returns the absolute paths of the data files. The configuration's key `key` names data sets,
-// and `info` names the files of each data set.
-std::vector<std::string> files_of(const Config& config, const std::string& key, const Json& info) {
-    std::vector<std::string> files;
-    for (const std::string& name : config.names(key)) {
-        if (!info.contains(name) || !info[name].is_object()) {
-            config.refuse(key,
-                          fmt::format("names {}, which dataset_info.json does not have", name));
-            continue;
-        }
-        const Json& set = info[name];
-        if (!set.contains("file_name") || !set["file_name"].is_string()) {
-            config.refuse(key, fmt::format("names {}, which is not a local file; download it and "
-                                           "set its file_name in dataset_info.json",
-                                           name));
-            continue;
-        }
-        const std::string folder = config.text("dataset_dir").value_or("data");
-        const std::string path =
-            config.absolute(folder + "/" + set["file_name"].get<std::string>());
-        if (const std::string problem = unreadable(path); !problem.empty()) {
-            config.refuse(key, fmt::format("names {}, which {}", name, problem));
-            continue;
-        }
-        if (set.value("ranking", Json(false)) == true)
-            config.refuse(key, fmt::format("names {}, whose lines are pairs of answers; preference "
-                                           "training is not implemented",
-                                           name));
-        read_columns(config, set);
-        files.push_back(path);
-    }
-    return files;
-}
-
-void read_data(const Config& config) {
-    std::vector<std::string> train = config.names("train_file");
-    for (std::string& path : train) path = config.absolute(path);
-    std::vector<std::string> valid = config.names("validation_file");
-    for (std::string& path : valid) path = config.absolute(path);
-    if (config.has("dataset") || config.has("eval_dataset")) {
-        const auto info = dataset_info(config);
-        if (!info) return;
-        for (std::string& path : files_of(config, "dataset", *info)) train.push_back(path);
-        for (std::string& path : files_of(config, "eval_dataset", *info)) valid.push_back(path);
-    }
-    if (!train.empty()) config.set("data.train", train);
-    const bool sized = config.document.contains(Json::json_pointer("/train/seq_length"));
-    if (!sized) config.set_default("cutoff_len", "train.seq_length", 2048);
-    const auto share = config.number("val_size");
-    if (share && *share >= 1)
-        config.refuse("val_size", fmt::format("is {}, a number of samples; allowed: a fraction "
-                                              "below 1, or files with eval_dataset",
-                                              *share));
-    if (!valid.empty())
-        config.set("data.valid", Json{{"eval", valid}});
-    else
-        config.set_default(share ? "val_size" : "no eval_dataset", "data.valid",
-                           share.value_or(0.0));
-}
-
-// Refuses chat templates, because a job file's prompts and completions are used unchanged.
-void check_template(const Config& config) {
-    if (config.document.value("objective", "") != "sft" || !config.has("template")) return;
-    const std::string name = config.text("template").value_or("");
-    if (name != "empty")
-        config.refuse(
-            "template",
-            fmt::format("is {}; supported: empty, because prompts and completions are used "
-                        "unchanged; write the marks of the template into them",
-                        name));
-    if (config.flag("mask_history"))
-        config.refuse("mask_history",
-                      "is true; allowed: false, because a line has one prompt and one completion");
-}
-
 // Sets whether documents in one sequence attend to each other.
 void read_packing(const Config& config) {
     const bool pretrains = config.document.value("objective", "") == "pretrain";
@@ -284,18 +100,21 @@ void read_batch(const Config& config) {
     config.foreign.sequences_per_replica = size * static_cast<std::int64_t>(accumulation);
 }
 
-// Returns the number of steps; nullopt if the configuration gives none.
+// Sets the length of the training. Returns the number of steps; nullopt if the configuration gives
+// epochs.
 std::optional<std::int64_t> read_steps(const Config& config) {
     const auto steps = config.number("max_steps");
     if (steps && *steps > 0) {
         config.set("train.steps", static_cast<std::int64_t>(*steps));
         return static_cast<std::int64_t>(*steps);
     }
-    config.refuse(
-        "max_steps",
-        fmt::format("is missing; Roll counts steps: replace num_train_epochs by max_steps: "
-                    "{} x samples / (batch of all ranks)",
-                    config.number("num_train_epochs").value_or(3)));
+    const auto epochs = config.number("num_train_epochs");
+    if (epochs && *epochs <= 0)
+        config.refuse("num_train_epochs", fmt::format("is {}; allowed: more than 0", *epochs));
+    if (config.has("num_train_epochs"))
+        config.set("train.epochs", config.keys["num_train_epochs"]);
+    else
+        config.set_default("num_train_epochs", "train.epochs", 3);
     return std::nullopt;
 }
 
@@ -310,10 +129,23 @@ std::optional<std::int64_t> steps_of(const Config& config, const std::string& ke
         config.refuse(key, fmt::format("is {}; allowed: at least 0", *value));
         return std::nullopt;
     }
-    return static_cast<std::int64_t>(std::ceil(*value * static_cast<double>(steps.value_or(1))));
+    if (!steps) {
+        config.refuse(key,
+                      fmt::format("is {}, a share of all steps; allowed with num_train_epochs: "
+                                  "a number of steps",
+                                  *value));
+        return std::nullopt;
+    }
+    return static_cast<std::int64_t>(std::ceil(*value * static_cast<double>(*steps)));
 }
 
 void read_warmup(const Config& config, std::optional<std::int64_t> steps) {
+    const bool counted = config.number("warmup_steps").value_or(0) >= 1;
+    const char* const share =
+        config.number("warmup_steps").value_or(0) > 0 ? "warmup_steps" : "warmup_ratio";
+    const auto ratio = config.number(share);
+    if (!steps && !counted && ratio && *ratio > 0)  // the warm-up follows from the steps
+        return config.set("train.optimizer.warmup_ratio", *ratio);
     auto warmup = steps_of(config, "warmup_steps", steps);
     if (warmup.value_or(0) == 0) warmup = steps_of(config, "warmup_ratio", steps);
     config.set("train.optimizer.warmup_steps", warmup.value_or(0));
@@ -455,16 +287,6 @@ void read_layout(const Config& config) {
 
 }  // namespace
 
-void set_path(Json& document, const std::string& path, Json value) {
-    Json* at = &document;
-    for (std::size_t from = 0; from <= path.size();) {
-        const std::size_t end = std::min(path.find('.', from), path.size());
-        at = &(*at)[path.substr(from, end - from)];
-        from = end + 1;
-    }
-    *at = std::move(value);
-}
-
 void apply_rules(const Json& keys, const std::string& directory, bool megatron, Json& document,
                  Foreign& foreign) {
     const Config config{keys, directory, document, foreign};
@@ -472,7 +294,7 @@ void apply_rules(const Json& keys, const std::string& directory, bool megatron, 
     read_model(config);
     read_stage(config);
     read_data(config);
-    check_template(config);
+    read_template(config);
     read_packing(config);
     read_batch(config);
     const auto steps = read_steps(config);

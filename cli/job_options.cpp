@@ -10,7 +10,6 @@
 #include "common/yaml/yaml.hpp"
 
 namespace roll::cli {
-namespace {
 
 Result<void> set_key(Json& document, const std::string& assignment) {
     const std::size_t equals = assignment.find('=');
@@ -37,8 +36,13 @@ Result<void> set_key(Json& document, const std::string& assignment) {
         from = dot + 1;
     }
     *place = std::move(value);
+    // A training has one length, so the new one replaces the other.
+    if (path == "train.steps") document["train"].erase("epochs");
+    if (path == "train.epochs") document["train"].erase("steps");
     return {};
 }
+
+namespace {
 
 constexpr std::string_view kDirective = "#ROLL ";
 

@@ -37,6 +37,9 @@ struct JobOptions {
     std::optional<int> nodes;
 };
 
+// Sets a key of a job file: "a.b=value".
+Result<void> set_key(Json& document, const std::string& assignment);
+
 // adds only the options that `plan` also has
 void add_job_options(CLI::App& app, JobOptions& options);
 void add_queue_options(CLI::App& app, JobOptions& options);  // adds all options

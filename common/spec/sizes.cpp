@@ -190,6 +190,20 @@ void check_model_source(const Json& document, std::vector<Problem>& problems) {
     }
 }
 
+// Checks that a training has one length: steps or epochs.
+void check_run_length(const Json& document, std::vector<Problem>& problems) {
+    const Json train = document.value("train", Json());
+    if (!train.is_object()) return;
+    const bool steps = train.contains("steps"), epochs = train.contains("epochs");
+    if (!steps && !epochs)
+        problems.push_back(
+            {"train.steps", "is missing; allowed: an integer, 1 to 1000000000, or train.epochs"});
+    if (steps && epochs)
+        problems.push_back(
+            {"train.epochs", fmt::format("is {}, but train.steps is {}; allowed: one of both",
+                                         train["epochs"].dump(), train["steps"].dump())});
+}
+
 void check_rates(const Json& document, std::vector<Problem>& problems) {
     const Json::json_pointer here("/train/optimizer");
     const Json optimizer = document.contains(here) ? document[here] : Json();
@@ -208,6 +222,9 @@ void check_rates(const Json& document, std::vector<Problem>& problems) {
     const auto warmup = positive(optimizer, "/warmup_steps");
     const char* const horizon_name = asked ? "decay_steps" : "train.steps";
     const auto horizon = asked ? asked : steps;
+    const auto ratio = real(optimizer, "/warmup_ratio");
+    if (warmup && ratio && *ratio > 0)
+        refuse("warmup_ratio", *ratio, fmt::format("0 with warmup_steps {}", *warmup));
     if (horizon && warmup && *warmup > *horizon)
         refuse("warmup_steps", *warmup, fmt::format("at most {} {}", horizon_name, *horizon));
     if (optimizer.value("schedule", Json()) == "wsd" && horizon) {
@@ -355,6 +372,7 @@ std::vector<Problem> impossible_sizes(const Json& document) {
     check_model_source(document, problems);
     check_heads(document, problems);
     check_lengths(document, problems);
+    check_run_length(document, problems);
     check_rates(document, problems);
     check_validations(document, problems);
     check_retention(document, problems);

@@ -200,6 +200,7 @@ Result<OptimizerSpec> read_optimizer(const Json& json) {
     optimizer.init_lr = reader.get_or("init_lr", optimizer.init_lr);
     optimizer.min_lr = reader.get_or("min_lr", optimizer.min_lr);
     optimizer.warmup_steps = reader.get_or("warmup_steps", optimizer.warmup_steps);
+    optimizer.warmup_ratio = reader.get_or("warmup_ratio", optimizer.warmup_ratio);
     optimizer.decay_steps = reader.get_or("decay_steps", optimizer.decay_steps);
     const auto schedule = reader.get_or<std::string>("schedule", "cosine");
     optimizer.wsd_decay_steps = reader.get_or("wsd_decay_steps", optimizer.wsd_decay_steps);
@@ -256,7 +257,9 @@ Result<void> read_training(const Json& json, TrainSpec& spec) {
     spec.seq_length = reader.get<std::int64_t>("seq_length");
     spec.global_batch_size = reader.get<std::int64_t>("global_batch_size");
     spec.micro_batch_size = reader.get<std::int64_t>("micro_batch_size");
-    spec.steps = reader.get<std::int64_t>("steps");
+    spec.epochs = reader.get_or("epochs", spec.epochs);
+    const auto length = spec.epochs > 0 ? reader.get_or<std::int64_t>("steps", 0)
+                                        : reader.get<std::int64_t>("steps");
     spec.seed = reader.get_or("seed", spec.seed);
     spec.valid_every = reader.get_or("valid_every", spec.valid_every);
     const Json &steps_of = reader.raw("valid_every_of"), &tokens_of = reader.raw("valid_tokens_of");
@@ -271,6 +274,7 @@ Result<void> read_training(const Json& json, TrainSpec& spec) {
     spec.peak_tflops = reader.get_or("peak_tflops", spec.peak_tflops);
     const auto on_not_finite = reader.get_or<std::string>("on_not_finite", "stop");
     ROLL_TRY(spec.optimizer, read_optimizer(section(reader, "optimizer")));
+    set_steps(spec, length);
     ROLL_TRY(spec.sample, read_sample(section(reader, "sample")));
     ROLL_TRY(spec.metrics, read_metrics(section(reader, "metrics")));
     ROLL_TRY(spec.early_stop, read_early_stop(section(reader, "early_stop")));
@@ -310,6 +314,14 @@ Result<void> read_export(const Json& json, TrainSpec& spec) {
 }
 
 }  // namespace
+
+void set_steps(TrainSpec& spec, std::int64_t steps) {
+    spec.steps = steps;
+    OptimizerSpec& optimizer = spec.optimizer;
+    if (optimizer.warmup_ratio > 0)
+        optimizer.warmup_steps = static_cast<std::int64_t>(
+            std::ceil(optimizer.warmup_ratio * static_cast<double>(steps)));
+}
 
 Result<TrainSpec> train_spec(std::string_view document) {
     ROLL_TRY(const Json json, parse_json(document));

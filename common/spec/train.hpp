@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/error.hpp"
+#include "common/spec/data.hpp"
 #include "common/spec/parallel.hpp"
 
 namespace roll::spec {
@@ -33,31 +34,9 @@ struct ModelSource {
     std::vector<std::string> freeze;  // globs of native parameter names
 };
 
-// A validation set that consists of whole files.
-struct ValidFiles {
-    std::string name;
-    std::vector<std::string> paths;  // absolute paths; file types as in DataSpec::train
-};
-
 // How often a set is validated during training, in steps or trained tokens; 0: never.
 struct Interval {
     std::int64_t steps = 0, tokens = 0;
-};
-
-struct DataSpec {
-    std::vector<std::string> train;  // absolute paths of .txt, .jsonl and .bin files to train on
-    double valid_fraction = 0.01;    // held-out share of tokens, at each file's end
-    std::string valid_name;  // name of the set of the held-out tokens, if there are other sets
-    std::vector<ValidFiles> valid_files;
-    std::string track;  // name of the set whose loss decides which checkpoint is best
-    // Keys of a .jsonl line: `field` is for texts; the other two are used with `completions`.
-    std::string field = "text", prompt_field = "prompt", completion_field = "completion";
-    bool completions = false;      // lines are prompts with completions (objective sft)
-    bool skip_bad_lines = false;   // if false, the first bad line fails the job
-    bool add_special = true;       // add the tokenizer's special tokens around each text
-    bool documents_apart = false;  // documents in one sequence do not attend to each other
-    bool append_eos = true;        // append EOS to documents that do not end with it
-    bool verify = false;           // read and check each file whole before training
 };
 
 // plan/lr_schedule.hpp describes the schedules of the learning rate.
@@ -66,6 +45,7 @@ struct OptimizerSpec {
     double init_lr = 0;
     double min_lr = 0;
     std::int64_t warmup_steps = 0;
+    double warmup_ratio = 0;       // warm-up as a share of all steps; 0: warmup_steps
     std::int64_t decay_steps = 0;  // end of the decay in steps; 0: train.steps
     LrSchedule schedule = LrSchedule::Cosine;
     std::int64_t wsd_decay_steps = 0;  // wsd: number of decaying steps at the end of decay_steps
@@ -111,7 +91,8 @@ struct TrainSpec {
     std::int64_t seq_length = 0;         // tokens
     std::int64_t global_batch_size = 0;  // sequences per step
     std::int64_t micro_batch_size = 0;   // sequences per micro-batch
-    std::int64_t steps = 0;
+    std::int64_t steps = 0;              // 0 until the samples of `epochs` are counted
+    double epochs = 0;                   // passes over the training data; 0: `steps` is given
     std::uint64_t seed = 1;
     std::int64_t valid_every = 0;                     // interval in steps; 0: only at the end
     std::map<std::string, Interval> valid_intervals;  // by set; other sets use valid_every
@@ -144,6 +125,9 @@ struct TrainSpec {
 
 // Reads a document that parse_job() accepted. Fails unless its kind is train or resume.
 Result<TrainSpec> train_spec(std::string_view document);
+// Sets the number of steps, and the warm-up if it is a share of them.
+void set_steps(TrainSpec& spec, std::int64_t steps);
+
 // Reads the part of a document that a tokenize job needs: model.from, tokenizer and data.
 Result<TrainSpec> tokenize_spec(std::string_view document);
 

@@ -178,6 +178,31 @@ TEST_F(ForeignFile, EvalStepsCountsWithItsStrategy) {
     EXPECT_EQ(job(changed)["train"]["valid_every"], 5);
 }
 
+TEST_F(ForeignFile, EpochsCountWithoutSteps) {
+    Json changed = config();
+    changed["num_train_epochs"] = 2.5;
+    EXPECT_EQ(job(changed), job(config()));  // max_steps decides
+    changed["max_steps"] = -1;
+    changed["warmup_ratio"] = 0.1;
+    const Json train = job(changed)["train"];
+    EXPECT_EQ(problems(changed), "");
+    EXPECT_EQ(train["epochs"], 2.5);
+    EXPECT_FALSE(train.contains("steps"));
+    EXPECT_EQ(train["optimizer"]["warmup_ratio"], 0.1);
+    EXPECT_FALSE(train["optimizer"].contains("warmup_steps"));
+    changed["warmup_steps"] = 7;
+    EXPECT_EQ(job(changed)["train"]["optimizer"]["warmup_steps"], 7);
+    changed.erase("num_train_epochs");
+    EXPECT_EQ(job(changed)["train"]["epochs"], 3);
+    changed["num_train_epochs"] = 0;
+    EXPECT_EQ(problems(changed), "num_train_epochs is 0; allowed: more than 0\n");
+    changed.erase("num_train_epochs");
+    changed["save_steps"] = 0.5;
+    EXPECT_EQ(problems(changed),
+              "save_steps is 0.5, a share of all steps; allowed with num_train_epochs: a number of "
+              "steps\n");
+}
+
 TEST_F(ForeignFile, EachProblemIsNamed) {
     const std::vector<std::tuple<const char*, const char*, const char*>> cases{
         {"learnin_rate", "1",
@@ -186,7 +211,6 @@ TEST_F(ForeignFile, EachProblemIsNamed) {
         {"model_name_or_path", R"("org/name")", "is org/name, which is not a directory"},
         {"stage", R"("dpo")", "is dpo; supported: pt, sft"},
         {"finetuning_type", R"("lora")", "is lora; supported: full"},
-        {"max_steps", "-1", "is missing; Roll counts steps"},
         {"dataset", R"("news")", "names news, which dataset_info.json does not have"},
         {"dataset", R"("hub")", "names hub, which is not a local file"},
         {"dataset", R"("array")", "Roll reads .jsonl and .txt: jq -c"},

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "cli/job_options.hpp"
 #include "cli/job_sizes.hpp"
 #include "cli/toml_file.hpp"
 
@@ -221,6 +222,14 @@ TEST(CheckSizes, RefusesByTheValuesWithoutParsing) {
     EXPECT_EQ(refused("env: {}  # " + large + "\n"), "");
     EXPECT_EQ(refused("command:\n" + times(std::string(200, ' ') + "- x\n", 7 << 20)), "");
     EXPECT_EQ(refused("env:\n  TEXT: \"" + times("\\u0041", 7 << 20) + "\"\n"), "");
+}
+
+TEST(SetKey, ALengthOfATrainingReplacesTheOther) {
+    Json document = Json::parse(R"({"train": {"steps": 5, "seed": 1}})");
+    ASSERT_TRUE(set_key(document, "train.epochs=2"));
+    EXPECT_EQ(document.dump(), R"({"train":{"epochs":2,"seed":1}})");
+    ASSERT_TRUE(set_key(document, "train.steps=7"));
+    EXPECT_EQ(document.dump(), R"({"train":{"seed":1,"steps":7}})");
 }
 
 TEST(CommandSource, NamesTheJobAfterItsProgram) {

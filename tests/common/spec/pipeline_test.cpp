@@ -53,7 +53,7 @@ TEST(Pipeline, TheNearestLayoutsDivideTheLayers) {
     for (int pp = 1; pp <= 16; ++pp)
         for (int vpp = 1; vpp <= 4; ++vpp)
             for (std::int64_t layers = 1; layers <= 40; ++layers) {
-                const auto problem = undivided_layers({.pp = pp, .vpp = vpp}, layers);
+                const auto problem = undivided_layers(ParallelSpec{.pp = pp, .vpp = vpp}, layers);
                 if (!problem) continue;
                 std::istringstream words(problem->message.substr(problem->message.find(':')));
                 ParallelSpec named;

@@ -21,9 +21,9 @@ std::string problems(const Json& more) {
 
 TEST(UnknownKeys, ThatOtherProgramsHaveAreToldWithOurNames) {
     EXPECT_EQ(
-        problems({{"gpus", 4}, {"cpus", 8}, {"train", {{"learning_rate", 1}, {"epochs", 3}}}}),
-        "train.epochs is an unknown key; did you mean train.steps?\n"
+        problems({{"gpus", 4}, {"cpus", 8}, {"train", {{"learning_rate", 1}, {"max_steps", 3}}}}),
         "train.learning_rate is an unknown key; did you mean train.optimizer.lr?\n"
+        "train.max_steps is an unknown key; did you mean train.steps?\n"
         "cpus is an unknown key; did you mean resources.slots_per_node?\n"
         "gpus is an unknown key; did you mean resources.gpus_per_node?\n");
     EXPECT_EQ(path_of_key(job_schema(), "lr"), "train.optimizer.lr");

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "common/json.hpp"
+#include "common/spec/sizes.hpp"
 
 namespace roll::spec {
 namespace {
@@ -66,6 +67,36 @@ TEST(TrainSpec, LearnsCompletionsOfLines) {
     EXPECT_TRUE(spec->data.documents_apart);
     EXPECT_EQ(spec->data.prompt_field, "q");
     EXPECT_FALSE(train_spec(smallest().dump())->data.completions);
+}
+
+TEST(TrainSpec, TheWarmUpIsAShareOfTheSteps) {
+    Json json = smallest();
+    json["train"]["optimizer"] = {{"warmup_ratio", 0.3}};
+    EXPECT_EQ(train_spec(json.dump())->optimizer.warmup_steps, 2);
+    json["train"].erase("steps");
+    json["train"]["epochs"] = 2.5;
+    auto spec = train_spec(json.dump());
+    ASSERT_TRUE(spec) << spec.error().message;
+    EXPECT_EQ(std::tuple(spec->epochs, spec->steps, spec->optimizer.warmup_steps),
+              std::tuple(2.5, 0, 0));
+    set_steps(*spec, 20);
+    EXPECT_EQ(std::tuple(spec->steps, spec->optimizer.warmup_steps), std::tuple(20, 6));
+}
+
+TEST(TrainSpec, ATrainingHasOneLength) {
+    const auto problem = [](const Json& train) {
+        Json json = smallest();
+        json["train"].merge_patch(train);
+        const std::vector<Problem> problems = impossible_sizes(json);
+        return problems.size() == 1 ? problems[0].path + " " + problems[0].message : "";
+    };
+    EXPECT_EQ(problem({{"epochs", 2.5}}),
+              "train.epochs is 2.5, but train.steps is 5; allowed: one of both");
+    EXPECT_EQ(problem({{"steps", nullptr}}),
+              "train.steps is missing; allowed: an integer, 1 to 1000000000, or train.epochs");
+    EXPECT_EQ(problem({{"optimizer", {{"warmup_steps", 3}, {"warmup_ratio", 0.5}}}}),
+              "train.optimizer.warmup_ratio is 0.5; allowed: 0 with warmup_steps 3");
+    EXPECT_EQ(impossible_sizes(smallest()).size(), 0);
 }
 
 TEST(TrainSpec, RefusesWhatIsNoTrainJob) {

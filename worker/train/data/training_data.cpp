@@ -8,6 +8,8 @@
 #include "common/files.hpp"
 #include "worker/checkpoint/state.hpp"
 #include "worker/train/data/corpus/prepare.hpp"
+#include "worker/train/data/epochs.hpp"
+#include "worker/train/data/text_options.hpp"
 #include "worker/train/process/failure.hpp"
 #include "worker/train/process/launch.hpp"
 
@@ -19,39 +21,13 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kProgressEvery = std::chrono::milliseconds(500);
 
-// Loads the chat template of the job's tokenizer. A template that Roll cannot read is an error only
-// for files of conversations, which need it.
-void add_template(const spec::TrainSpec& spec, const std::vector<fs::path>& checkpoints,
-                  const tokenizer::TextTokenizer& tokenizer, data::EncodeRules& rules) {
-    std::vector<fs::path> places = checkpoints;
-    places.insert(places.end(), {spec.tokenizer, spec.model.from});
-    for (const fs::path& place : places) {
-        if (place.empty() || !tokenizer::has_tokenizer(place)) continue;
-        if (need(tokenizer::identity_of(place)) != tokenizer.identity) continue;
-        auto model = chat::load_template(place);
-        if (!model) rules.no_chat = "their template cannot be read: " + model.error().message;
-        if (model && !*model) continue;
-        if (model) rules.chat = std::make_shared<const chat::ModelTemplate>(**std::move(model));
-        return;
-    }
-}
-
 // Returns the options for making token files. The files lie next to the jobs' outputs, so that the
 // next job finds them.
 data::PrepareOptions options_of(const protocol::Launch& launch, const spec::TrainSpec& spec,
                                 const tokenizer::TextTokenizer& tokenizer,
                                 const std::vector<fs::path>& checkpoints) {
-    data::PrepareOptions options;
-    if (spec.data.completions) add_template(spec, checkpoints, tokenizer, options.rules);
+    data::PrepareOptions options = text_options(spec, tokenizer, checkpoints);
     options.directory = fs::path(launch.output).lexically_normal().parent_path() / "tokens";
-    options.tokenizer = tokenizer.identity;
-    options.rules.field = spec.data.field;
-    options.rules.completions = spec.data.completions;
-    options.rules.prompt_field = spec.data.prompt_field;
-    options.rules.completion_field = spec.data.completion_field;
-    options.rules.add_special = spec.data.add_special;
-    if (spec.data.append_eos && tokenizer.eos) options.rules.end_token = *tokenizer.eos;
-    options.skip_bad_lines = spec.data.skip_bad_lines;
     // All threads of the node, because the other ranks wait meanwhile
     options.threads = at::get_num_threads() * launch.ranks_per_node;
     return options;
@@ -259,6 +235,7 @@ std::optional<TrainingData> prepare_training(const protocol::Launch& launch, int
         if (!held_out) return std::nullopt;
         valid.push_back(need(data::Corpus::held_out(*std::move(held_out), cut)));
     }
+    if (spec.epochs > 0) set_steps_of_epochs(spec, corpus, {});
     data::LearnedDocuments learned;
     if (rank == 0) learned = learned_of(corpus, spec);
     return TrainingData{std::move(spec),  std::move(model), std::move(corpus),

@@ -9,6 +9,7 @@
 
 #include "common/files.hpp"
 #include "common/processor.hpp"
+#include "worker/train/data/epochs.hpp"
 #include "worker/train/job/trainer.hpp"
 #include "worker/train/model/generate_text.hpp"
 #include "worker/train/process/deterministic.hpp"
@@ -75,7 +76,8 @@ int generate(const Arguments& arguments) {
 // absolute paths.
 int plan(const Arguments& arguments) {
     const std::string document = need(read_file(arguments.spec_file));
-    const spec::TrainSpec spec = need(spec::train_spec(document));
+    spec::TrainSpec spec = need(spec::train_spec(document));
+    if (spec.epochs > 0 && spec.steps == 0) plan_epochs(spec);
     const Json resources = need(parse_json(document)).value("resources", Json::object());
     const OrderedJson json = plan_json(spec, resources.value("gpus_per_node", 0) > 0);
     if (!arguments.svg.empty() || !arguments.trace.empty()) {

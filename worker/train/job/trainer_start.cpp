@@ -7,6 +7,7 @@
 #include "common/files.hpp"
 #include "worker/plan/mesh.hpp"
 #include "worker/train/comm/timed_communicator.hpp"
+#include "worker/train/data/epochs.hpp"
 #include "worker/train/job/bad_step.hpp"
 #include "worker/train/job/trainer.hpp"
 #include "worker/train/model/model_setup.hpp"
@@ -170,6 +171,10 @@ void Trainer::restore_newest() {
     if (!warning.empty()) model_.warnings.push_back(warning);
     const checkpoint::State restored = restore(directory, *step_);
     check_continues(restored, state_, directory);
+    if (spec_.epochs > 0) {  // another global_batch_size changes the number of steps that are left
+        set_steps_of_epochs(spec_, corpus_, {restored.step, restored.samples});
+        record_ = job_record(launch_, spec_);
+    }
     if (restored.step > spec_.steps)
         throw RankFailure(2, "train.steps: " + std::to_string(spec_.steps) + " is less than step " +
                                  std::to_string(restored.step) + " of the checkpoint " +

@@ -14,6 +14,7 @@
 #include "worker/train/process/failure.hpp"
 #include "worker/train/process/launch.hpp"
 #include "worker/train/report/peak.hpp"
+#include "worker/train/report/run_report.hpp"
 #include "worker/train/report/step_report.hpp"
 
 namespace roll::train {
@@ -261,7 +262,7 @@ std::string memory_text(const OrderedJson& memory) {
 // because this machine's processor does not predict a GPU's speed.
 OrderedJson time_json(const spec::TrainSpec& spec, int ranks, double flop, bool on_gpu) {
     OrderedJson time{{"mfu_assumed", kMfuAssumed}};
-    if (on_gpu && spec.peak_tflops == 0) {
+    if (spec.steps == 0 || (on_gpu && spec.peak_tflops == 0)) {
         time["peak_tflops_per_rank"] = time["seconds"] = nullptr;
         return time;
     }
@@ -270,6 +271,20 @@ OrderedJson time_json(const spec::TrainSpec& spec, int ranks, double flop, bool 
     time["peak_tflops_per_rank"] = peak / 1e12;
     time["seconds"] = flop / (kMfuAssumed * peak * ranks);
     return time;
+}
+
+// Returns the line about the whole run.
+std::string run_text(const OrderedJson& plan) {
+    std::string text = "the run     ";
+    const std::string epochs = plan.contains("epochs") ? epochs_text(plan["epochs"]) : "";
+    if (plan["steps"].is_null())
+        return text + epochs + "; the steps are counted when the text is tokenized\n";
+    if (!epochs.empty()) text += epochs + " = ";
+    const double tokens = plan["tokens_per_step"].get<double>() * plan["steps"].get<double>();
+    const auto causal = plan["flops_per_token"]["causal"].get<double>();
+    return text + count_text(plan["steps"]) + " steps, " +
+           scaled(tokens, 1000, {"tokens", "k tokens", "M tokens", "G tokens", "T tokens"}) + ", " +
+           flop_text(causal * tokens) + "\n";
 }
 
 std::string time_text(const OrderedJson& time, const OrderedJson& ranks) {
@@ -389,7 +404,8 @@ OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu) {
     json["ranks"] = ranks_json(mesh);
     json["stages"] = stages_json(job);
     json["pipeline"] = pipeline_json(job);
-    json["steps"] = spec.steps;
+    json["steps"] = spec.steps > 0 ? OrderedJson(spec.steps) : OrderedJson();
+    if (spec.epochs > 0) json["epochs"] = spec.epochs;
     json["tokens_per_step"] = spec.global_batch_size * spec.seq_length;
     json["flops_per_token"] = {{"causal", flops.causal}, {"full", flops.full}};
     json["memory_per_rank_bytes"] = memory_json(memory);
@@ -430,7 +446,7 @@ OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu) {
 std::string plan_text(const OrderedJson& p) {
     const OrderedJson &mesh = p["mesh"], &disk = p["checkpoint_bytes"];
     const OrderedJson &flops = p["flops_per_token"], &pipeline = p["pipeline"];
-    const auto tokens = p["tokens_per_step"].get<double>(), steps = p["steps"].get<double>();
+    const auto tokens = p["tokens_per_step"].get<double>();
     const auto causal = flops["causal"].get<double>();
     std::string text = p["name"].get<std::string>() + ": " + p["family"].get<std::string>() + ", " +
                        count_text(p["parameters"]) + " parameters";
@@ -443,13 +459,11 @@ std::string plan_text(const OrderedJson& p) {
     text += "a step      " + count_text(p["tokens_per_step"]) + " tokens, " +
             pipeline["microbatches"].dump() + " micro-batches per rank, " +
             flop_text(causal * tokens) + "\n";
-    text +=
-        "the run     " + count_text(p["steps"]) + " steps, " +
-        scaled(steps * tokens, 1000, {"tokens", "k tokens", "M tokens", "G tokens", "T tokens"}) +
-        ", " + flop_text(causal * tokens * steps) + "\n";
+    text += run_text(p);
     text += "arithmetic  " + flop_text(causal) + " a token (causal attention), " +
             flop_text(flops["full"].get<double>()) + " (full)\n";
-    text += "time        " + time_text(p["time"], mesh["world_size"]) + "\n";
+    if (!p["steps"].is_null())
+        text += "time        " + time_text(p["time"], mesh["world_size"]) + "\n";
     const OrderedJson& sent = p["communication_bytes_per_step"];
     text += "network     gradients " + bytes_text(sent["gradients"]);
     if (sent.contains("weights")) text += " and weights " + bytes_text(sent["weights"]);

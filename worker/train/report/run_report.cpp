@@ -1,5 +1,7 @@
 #include "worker/train/report/run_report.hpp"
 
+#include <cstdio>
+
 #include "common/time.hpp"
 #include "worker/plan/cost.hpp"
 #include "worker/train/model/model_setup.hpp"
@@ -40,6 +42,12 @@ std::string axes_text(const spec::ParallelSpec& p) {
 
 }  // namespace
 
+std::string epochs_text(double epochs) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%g epochs", epochs);
+    return text;
+}
+
 OrderedJson metrics_head(const spec::TrainSpec& spec, const spec::ModelConfig& model,
                          const data::Corpus& corpus, const data::LearnedDocuments& learned) {
     const plan::FlopsPerToken flops =
@@ -56,6 +64,7 @@ OrderedJson metrics_head(const spec::TrainSpec& spec, const spec::ModelConfig& m
         {"train_tokens", corpus.train_tokens()},
         {"valid_tokens", corpus.valid_tokens()},
         {"time", to_iso8601(wall_clock_now())}};
+    if (spec.epochs > 0) head["epochs"] = spec.epochs;
     if (spec.parallel.tp > 1) head["tp"] = spec.parallel.tp;
     if (spec.parallel.pp > 1) {
         head["pp"] = spec.parallel.pp;
@@ -71,10 +80,12 @@ OrderedJson metrics_head(const spec::TrainSpec& spec, const spec::ModelConfig& m
 std::string headline(const spec::TrainSpec& spec, const spec::ModelConfig& model,
                      const data::Corpus& corpus) {
     return spec.name + ": " + std::to_string(plan::parameter_count(model)) + " parameters, " +
-           std::to_string(spec.steps) + " steps of " + std::to_string(spec.global_batch_size) +
-           " x " + std::to_string(spec.seq_length) + " tokens, " + axes_text(spec.parallel) + ", " +
-           name_of(spec.precision) + ", " + std::to_string(corpus.train_tokens()) +
-           " training tokens and " + std::to_string(corpus.valid_tokens()) + " held out";
+           std::to_string(spec.steps) + " steps" +
+           (spec.epochs > 0 ? " (" + epochs_text(spec.epochs) + ")" : "") + " of " +
+           std::to_string(spec.global_batch_size) + " x " + std::to_string(spec.seq_length) +
+           " tokens, " + axes_text(spec.parallel) + ", " + name_of(spec.precision) + ", " +
+           std::to_string(corpus.train_tokens()) + " training tokens and " +
+           std::to_string(corpus.valid_tokens()) + " held out";
 }
 
 std::string documents_line(const data::LearnedDocuments& learned, std::int64_t seq_length) {

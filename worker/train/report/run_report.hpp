@@ -12,6 +12,8 @@
 
 namespace roll::train {
 
+std::string epochs_text(double epochs);  // "2.5 epochs"
+
 // Returns the first line of the metrics. If the documents were not counted (`learned` is empty), it
 // has no counts of documents.
 OrderedJson metrics_head(const spec::TrainSpec& spec, const spec::ModelConfig& model,

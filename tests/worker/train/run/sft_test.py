@@ -40,12 +40,7 @@ class SftTest(RankCase):
         path = write_pairs(os.path.join(self.top, 'pairs.jsonl'), 9)
         first = {'model': {'from': start}, 'train__precision': 'fp64', 'train__optimizer__lr': 0.0,
                  'train__optimizer__min_lr': 0.0, 'train__optimizer__beta1': 0.0, 'train__optimizer__clip_grad': 0.0}
-        rows, room = 0, 0
-        # Packs whole pairs into rows of LENGTH inputs and one more token.
-        for prompt, completion in read_pairs(path):
-            if len(prompt + completion) > room:
-                rows, room = rows + 1, LENGTH + 1
-            room -= len(prompt + completion)
+        rows = self.packed_rows(path)
         run = self.run_whole(1, 1, self.pairs(1, path, dp=1, train__global_batch_size=rows,
                                               train__micro_batch_size=1, **first))
         moments = os.path.join(run.published[-1][1], 'roll/optimizer.safetensors')
@@ -71,6 +66,45 @@ class SftTest(RankCase):
         self.assertLess(valid[-1]['valid_loss'], valid[0]['valid_loss'])
         learned = sum(len(completion) for _, completion in read_pairs(path))
         self.assertLess(valid[0]['valid_tokens'], 0.12 * learned)
+
+    def test_epochs_give_the_steps_and_a_resumed_run_keeps_them(self):
+        path = write_pairs(os.path.join(self.top, 'pairs.jsonl'), 100)
+        document = self.pairs(1, path, dp=1, train__epochs=2.5, train__optimizer__warmup_steps=0,
+                              train__optimizer__warmup_ratio=0.2)
+        del document['train']['steps']
+        plan = json.loads(self.plan(document, '--json').stdout)
+        rows = self.packed_rows(path)
+        steps = -(-5 * rows // 2 // 8) if rows % 2 == 0 else -(-(5 * rows + 1) // 2 // 8)
+        self.assertEqual((plan['epochs'], plan['steps']), (2.5, steps))
+        self.assertIn(f'the run     2.5 epochs = {steps} steps', self.plan(document).stdout)
+        run = self.run_whole(1, 1, document)
+        self.assertEqual([row['step'] for row in run.metrics()], list(range(1, steps + 1)))
+        self.assertIn(f'{steps} steps (2.5 epochs) of 8 x 32 tokens', run.log())
+        counted = self.document(steps, dp=1, **{'objective': 'sft', 'data': document['data'],
+                                                'train__optimizer__warmup_steps': -(-steps // 5)})
+        self.assertEqual(self.run_whole(2, 1, counted).metrics(), run.metrics())
+        first = Attempt(self, 3, 1, dict(document, checkpoint={'every': 4, 'keep': 9, 'format': 'mca'}))
+        first.wait()
+        wider = dict(document, train=dict(document['train'], global_batch_size=16))
+        resumed = self.run_whole(4, 1, wider, [point for point in first.published if point[0] == 4])
+        left = -(-(5 * rows + 1) // 2) - 32
+        self.assertEqual(resumed.metrics()[-1]['step'], 4 - (-left // 16))
+
+    def test_a_warm_up_longer_than_the_epochs_is_refused(self):
+        path = write_pairs(os.path.join(self.top, 'pairs.jsonl'), 9)
+        document = self.pairs(1, path, dp=1, train__epochs=1)
+        del document['train']['steps']
+        self.refused(document, 2, 'train.epochs gives 1 steps, but train.optimizer.warmup_steps is 5; set it to at '
+                     'most 1')
+
+    def packed_rows(self, path):
+        """Returns the number of rows of LENGTH inputs and one more token that whole pairs fill."""
+        rows, room = 0, 0
+        for prompt, completion in read_pairs(path):
+            if len(prompt + completion) > room:
+                rows, room = rows + 1, LENGTH + 1
+            room -= len(prompt + completion)
+        return rows
 
     def resumes_bitwise(self, document):
         """Stops a run by SIGTERM in its second pass over the data or later, and resumes it."""

@@ -1,0 +1,84 @@
+// A configuration of another program, and what is found while it is translated.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "common/json.hpp"
+#include "common/spec/problem.hpp"
+
+namespace roll::cli {
+
+// A key of the configuration, and the keys of the job file that it sets.
+struct ForeignKey {
+    std::string key;
+    std::vector<std::string> sets;  // paths such as "train.optimizer.lr"
+};
+
+struct Foreign {
+    // Keys of the configuration that set keys of the job file, in the order of the table
+    std::vector<ForeignKey> honoured;
+    // Defaults of the foreign program that the configuration leaves out; `key` may be empty
+    std::vector<ForeignKey> defaults;
+    std::vector<std::string> no_effect;   // "KEY: REASON"
+    std::vector<std::string> remarks;     // differences in meaning that the user should know about
+    std::vector<spec::Problem> problems;  // paths are keys of the configuration
+    std::int64_t sequences_per_replica = 0;  // micro-batch size x gradient accumulation; 0: unknown
+};
+
+// Sets a key of a document by its path, such as "train.optimizer.lr".
+void set_path(Json& document, const std::string& path, Json value);
+
+// The keys of a configuration, the job file that is made from it, and the problems found.
+struct Config {
+    const Json& keys;
+    const std::string& directory;
+    Json& document;
+    Foreign& foreign;
+
+    void refuse(const std::string& key, const std::string& message) const {
+        foreign.problems.push_back({key, message});
+    }
+    void set(const std::string& path, Json value) const {
+        set_path(document, path, std::move(value));
+    }
+    // Sets a key of the job file to the default of the program that the configuration is written
+    // for.
+    void set_default(const std::string& key, const std::string& path, Json value) const {
+        set(path, std::move(value));
+        foreign.defaults.push_back({key, {path}});
+    }
+    bool has(const std::string& key) const { return keys.contains(key); }
+
+    // Return the value of a key; nullopt if it is missing or has another type, which is a problem.
+    std::optional<double> number(const std::string& key) const {
+        if (!has(key)) return std::nullopt;
+        if (keys[key].is_number()) return keys[key].get<double>();
+        refuse(key, fmt::format("is {}; allowed: a number", dump(keys[key])));
+        return std::nullopt;
+    }
+    std::optional<std::string> text(const std::string& key) const {
+        if (!has(key)) return std::nullopt;
+        if (keys[key].is_string()) return keys[key].get<std::string>();
+        refuse(key, fmt::format("is {}; allowed: text", dump(keys[key])));
+        return std::nullopt;
+    }
+    bool flag(const std::string& key) const {
+        if (!has(key)) return false;
+        if (!keys[key].is_boolean())
+            refuse(key, fmt::format("is {}; allowed: true or false", dump(keys[key])));
+        return keys[key] == true;
+    }
+    // Returns the names in a list or in a text with commas.
+    std::vector<std::string> names(const std::string& key) const;
+    std::string absolute(const std::string& path) const {
+        return (std::filesystem::path(directory) / path).lexically_normal();
+    }
+};
+
+}  // namespace roll::cli

@@ -1,0 +1,13 @@
+// Reads the keys of a foreign configuration about its data sets.
+#pragma once
+
+#include "cli/foreign_config.hpp"
+
+namespace roll::cli {
+
+// Reads the keys of the data sets.
+void read_data(const Config& config);
+// Reads the keys of the chat template. Requires that the data sets are read.
+void read_template(const Config& config);
+
+}  // namespace roll::cli

@@ -1,0 +1,31 @@
+// The specification of the data of a train job.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace roll::spec {
+
+// A validation set that consists of whole files.
+struct ValidFiles {
+    std::string name;
+    std::vector<std::string> paths;  // absolute, of the same types as DataSpec::train
+};
+
+struct DataSpec {
+    std::vector<std::string> train;  // absolute paths of .txt, .jsonl and .bin files to train on
+    double valid_fraction = 0.01;    // held-out share of tokens, at each file's end
+    std::string valid_name;  // name of the set of the held-out tokens, if there are other sets
+    std::vector<ValidFiles> valid_files;
+    std::string track;  // name of the set whose loss decides which checkpoint is best
+    // Keys of a .jsonl line: `field` is for texts; the other two are used with `completions`.
+    std::string field = "text", prompt_field = "prompt", completion_field = "completion";
+    bool completions = false;      // lines are prompts with completions (objective sft)
+    bool skip_bad_lines = false;   // if false, the first bad line fails the job
+    bool add_special = true;       // add the tokenizer's special tokens around each text
+    bool documents_apart = false;  // no attention across documents in the same sequence
+    bool append_eos = true;        // append EOS to documents that do not end with it
+    bool verify = false;           // read and check each file whole before training
+};
+
+}  // namespace roll::spec

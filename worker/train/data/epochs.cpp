@@ -1,0 +1,102 @@
+#include "worker/train/data/epochs.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include <ATen/Parallel.h>
+#include <unistd.h>
+
+#include "worker/train/data/corpus/prepare.hpp"
+#include "worker/train/data/corpus/sampler.hpp"
+#include "worker/train/data/text_options.hpp"
+#include "worker/train/model/model_setup.hpp"
+#include "worker/train/process/failure.hpp"
+
+namespace roll::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uintmax_t kPlannedBytes = 64 << 20;  // largest text that a plan tokenizes
+
+// A directory that is removed with its files.
+struct Scratch {
+    Scratch() : path(fs::temp_directory_path() / ("roll-plan-" + std::to_string(::getpid()))) {
+        fs::create_directory(path);
+    }
+    ~Scratch() {
+        std::error_code error;
+        fs::remove_all(path, error);
+    }
+    Scratch(const Scratch&) = delete;
+    Scratch& operator=(const Scratch&) = delete;
+    fs::path path;
+};
+
+// Returns the number of bytes that must be tokenized; a .bin has its tokens.
+std::uintmax_t text_bytes(const spec::DataSpec& data) {
+    std::uintmax_t bytes = 0;
+    for (const fs::path path : data.train) {
+        std::error_code error;
+        const std::uintmax_t size = fs::file_size(path, error);
+        if (path.extension() != ".bin" && !error) bytes += size;
+    }
+    return bytes;
+}
+
+data::TokenFile open_tokens(const fs::path& path, const tokenizer::TextTokenizer& tokenizer,
+                            const data::PrepareOptions& options) {
+    if (path.extension() == ".bin") return of_disk(data::TokenFile::open_indexed(path));
+    const bool bytes = tokenizer.identity == tokenizer::bytes_tokenizer().identity;
+    if (bytes && path.extension() == ".txt") return of_disk(data::TokenFile::open_bytes(path));
+    const auto all = [](const data::PrepareProgress&) { return true; };
+    const auto prepared = of_disk(data::prepare(path, tokenizer.tokenizer, options, all));
+    return of_disk(data::TokenFile::open_indexed(prepared->bin));
+}
+
+void check_schedule(const spec::TrainSpec& spec) {
+    const spec::OptimizerSpec& optimizer = spec.optimizer;
+    const std::int64_t end = optimizer.decay_steps > 0 ? optimizer.decay_steps : spec.steps;
+    const std::string found = "train.epochs gives " + std::to_string(spec.steps) + " steps";
+    if (optimizer.warmup_steps > end)
+        throw RankFailure(2, found + ", but train.optimizer.warmup_steps is " +
+                                 std::to_string(optimizer.warmup_steps) + "; set it to at most " +
+                                 std::to_string(end));
+    const std::int64_t most = end - optimizer.warmup_steps;
+    if (optimizer.schedule == spec::LrSchedule::Wsd && optimizer.wsd_decay_steps > most)
+        throw RankFailure(2, found + ", but train.optimizer.wsd_decay_steps is " +
+                                 std::to_string(optimizer.wsd_decay_steps) +
+                                 "; set it to at most " + std::to_string(most));
+}
+
+}  // namespace
+
+void set_steps_of_epochs(spec::TrainSpec& spec, const data::Corpus& corpus, const Done& done) {
+    const auto windows = data::Sampler(corpus, spec.seq_length, spec.seed).windows();
+    const double wanted = spec.epochs * static_cast<double>(windows);
+    // a product such as 0.1 x 30 may exceed the whole number by rounding
+    const auto samples = static_cast<std::int64_t>(std::ceil(wanted * (1 - 1e-12)));
+    const std::int64_t left = std::max<std::int64_t>(samples - done.samples, 0);
+    const std::int64_t batch = spec.global_batch_size;
+    spec::set_steps(spec, done.step + (left + batch - 1) / batch);
+    check_schedule(spec);
+}
+
+void plan_epochs(spec::TrainSpec& spec) {
+    if (text_bytes(spec.data) > kPlannedBytes) return;
+    const auto tokenizer = job_tokenizer(spec);
+    const Scratch scratch;
+    data::PrepareOptions options = text_options(spec, *tokenizer, {});
+    options.directory = scratch.path;
+    options.threads = at::get_num_threads();
+    std::vector<data::NamedTokens> files;
+    for (const std::string& path : spec.data.train)
+        files.push_back({path, open_tokens(path, *tokenizer, options)});
+    const data::Cut cut = spec.data.completions ? data::Cut::BetweenDocuments : data::Cut::Anywhere;
+    const data::Corpus corpus =
+        need(data::Corpus::make(std::move(files), spec.data.valid_fraction, spec.seq_length, cut));
+    set_steps_of_epochs(spec, corpus, {});
+}
+
+}  // namespace roll::train

@@ -1,0 +1,26 @@
+// The number of steps of a job whose length is given in epochs.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "common/spec/train.hpp"
+#include "worker/train/data/corpus/corpus.hpp"
+
+namespace roll::train {
+
+// Steps and samples that a run has already trained.
+struct Done {
+    std::int64_t step = 0, samples = 0;
+};
+
+// Sets spec.steps such that all steps together train on spec.epochs times the corpus' samples; the
+// last step may train on more. Throws RankFailure(invalid) if the schedule of the learning rate
+// does not fit into the steps. Requires spec.epochs > 0.
+void set_steps_of_epochs(spec::TrainSpec& spec, const data::Corpus& corpus, const Done& done);
+
+// Makes the corpus of a job for its plan, without a job's output directory, and sets spec.steps.
+// Leaves it 0 if the texts are too long to be tokenized for a plan. Throws RankFailure.
+void plan_epochs(spec::TrainSpec& spec);
+
+}  // namespace roll::train

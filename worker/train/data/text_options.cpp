@@ -1,0 +1,45 @@
+#include "worker/train/data/text_options.hpp"
+
+#include "worker/train/process/failure.hpp"
+
+namespace roll::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Loads the chat template of the job's tokenizer. A template that Roll cannot read is an error only
+// for files of conversations, which need it.
+void add_template(const spec::TrainSpec& spec, const std::vector<fs::path>& checkpoints,
+                  const tokenizer::TextTokenizer& tokenizer, data::EncodeRules& rules) {
+    std::vector<fs::path> places = checkpoints;
+    places.insert(places.end(), {spec.tokenizer, spec.model.from});
+    for (const fs::path& place : places) {
+        if (place.empty() || !tokenizer::has_tokenizer(place)) continue;
+        if (need(tokenizer::identity_of(place)) != tokenizer.identity) continue;
+        auto model = chat::load_template(place);
+        if (!model) rules.no_chat = "their template cannot be read: " + model.error().message;
+        if (model && !*model) continue;
+        if (model) rules.chat = std::make_shared<const chat::ModelTemplate>(**std::move(model));
+        return;
+    }
+}
+
+}  // namespace
+
+data::PrepareOptions text_options(const spec::TrainSpec& spec,
+                                  const tokenizer::TextTokenizer& tokenizer,
+                                  const std::vector<fs::path>& checkpoints) {
+    data::PrepareOptions options;
+    if (spec.data.completions) add_template(spec, checkpoints, tokenizer, options.rules);
+    options.tokenizer = tokenizer.identity;
+    options.rules.field = spec.data.field;
+    options.rules.completions = spec.data.completions;
+    options.rules.prompt_field = spec.data.prompt_field;
+    options.rules.completion_field = spec.data.completion_field;
+    options.rules.add_special = spec.data.add_special;
+    if (spec.data.append_eos && tokenizer.eos) options.rules.end_token = *tokenizer.eos;
+    options.skip_bad_lines = spec.data.skip_bad_lines;
+    return options;
+}
+
+}  // namespace roll::train

@@ -1,0 +1,19 @@
+// The rules by which a job's texts become tokens.
+#pragma once
+
+#include <filesystem>
+#include <vector>
+
+#include "common/spec/train.hpp"
+#include "worker/tokenizer/directory.hpp"
+#include "worker/train/data/corpus/prepare.hpp"
+
+namespace roll::train {
+
+// Returns the options that depend on the job alone: `directory` and `threads` are not set. The chat
+// template is searched in the checkpoints, then in the directories of the tokenizer and the model.
+data::PrepareOptions text_options(const spec::TrainSpec& spec,
+                                  const tokenizer::TextTokenizer& tokenizer,
+                                  const std::vector<std::filesystem::path>& checkpoints);
+
+}  // namespace roll::train
