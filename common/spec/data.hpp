@@ -6,6 +6,10 @@
 
 namespace roll::spec {
 
+// The tokens of an sft document that are learned: all turns of the assistant (of a pair, the
+// completion), all tokens, or the last turn of the assistant.
+enum class TrainOn { Assistant, All, Last };
+
 // A validation set that consists of whole files.
 struct ValidFiles {
     std::string name;
@@ -20,6 +24,7 @@ struct DataSpec {
     std::string track;  // name of the set whose loss decides which checkpoint is best
     // Keys of a .jsonl line: `field` is for texts; the other two are used with `completions`.
     std::string field = "text", prompt_field = "prompt", completion_field = "completion";
+    TrainOn train_on = TrainOn::Assistant;
     bool completions = false;      // lines are prompts with completions (objective sft)
     bool skip_bad_lines = false;   // if false, the first bad line fails the job
     bool add_special = true;       // add the tokenizer's special tokens around each text

@@ -190,6 +190,18 @@ void check_model_source(const Json& document, std::vector<Problem>& problems) {
     }
 }
 
+// Checks that a key of the data belongs to the objective.
+void check_train_on(const Json& document, std::vector<Problem>& problems) {
+    const Json::json_pointer at("/data/train_on");
+    if (!document.contains(at) || document[at] == "assistant") return;
+    const Json objective = document.value("objective", Json("pretrain"));
+    if (objective != "sft")
+        problems.push_back(
+            {"data.train_on", fmt::format("is {}; allowed: `assistant` with objective {}, which "
+                                          "learns all tokens",
+                                          document[at].dump(), objective.dump())});
+}
+
 // Checks that a training has one length: steps or epochs.
 void check_run_length(const Json& document, std::vector<Problem>& problems) {
     const Json train = document.value("train", Json());
@@ -373,6 +385,7 @@ std::vector<Problem> impossible_sizes(const Json& document) {
     check_heads(document, problems);
     check_lengths(document, problems);
     check_run_length(document, problems);
+    check_train_on(document, problems);
     check_rates(document, problems);
     check_validations(document, problems);
     check_retention(document, problems);

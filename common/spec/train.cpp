@@ -17,6 +17,8 @@ using Names = std::array<std::pair<const char*, E>, N>;
 
 constexpr Names<Objective, 2> kObjectives{
     {{"pretrain", Objective::Pretrain}, {"sft", Objective::Sft}}};
+constexpr Names<TrainOn, 3> kTrainOn{
+    {{"assistant", TrainOn::Assistant}, {"all", TrainOn::All}, {"last", TrainOn::Last}}};
 constexpr Names<Precision, 3> kPrecisions{
     {{"fp32", Precision::Fp32}, {"fp64", Precision::Fp64}, {"bf16", Precision::Bf16}}};
 constexpr Names<Normalize, 2> kNormalizes{
@@ -112,6 +114,7 @@ Result<DataSpec> read_data(const Json& json) {
     data.field = reader.get_or("field", data.field);
     data.prompt_field = reader.get_or("prompt_field", data.prompt_field);
     data.completion_field = reader.get_or("completion_field", data.completion_field);
+    const auto train_on = reader.get_or<std::string>("train_on", "assistant");
     data.skip_bad_lines = reader.get_or<std::string>("on_bad_line", "fail") == "skip";
     data.add_special = reader.get_or("add_special", data.add_special);
     data.documents_apart =
@@ -119,6 +122,7 @@ Result<DataSpec> read_data(const Json& json) {
     data.append_eos = reader.get_or("append_eos", data.append_eos);
     data.verify = reader.get_or("verify", data.verify);
     ROLL_TRY_VOID(reader.finish_lenient());
+    ROLL_TRY(data.train_on, pick("data.train_on", train_on, kTrainOn));
     return data;
 }
 

@@ -4,8 +4,12 @@
     chat_tokens.py make DIR            a tokenizer with a chat template, whose spans have the tag generation
     chat_tokens.py tokens DIR FILE [TEMPLATE]
                                        prints the tokens of each record; ~id is read and not learned
+    chat_tokens.py pairs DIR FILE      the same of prompts and completions, as TRL makes them
 """
+import ast
+import importlib.util
 import json
+import os
 import sys
 
 TURN = "{{ '<|im_start|>' + m['role'] + '\\n' }}"
@@ -42,8 +46,31 @@ def tokens(folder, path, template_path=None):
             yield from (i if learned else ~i for i, learned in zip(made['input_ids'], made['assistant_masks']))
 
 
+def of_trl(name):
+    """Returns a function of TRL's data_utils, whose imports need packages that the function does not use."""
+    path = os.path.join(importlib.util.find_spec('trl').submodule_search_locations[0], 'data_utils.py')
+    with open(path, encoding='utf-8') as file:
+        module = ast.parse(file.read())
+    module.body = [node for node in module.body if isinstance(node, ast.FunctionDef) and node.name == name]
+    found = {}
+    exec(compile(module, path, 'exec'), found)
+    return found[name]
+
+
+def pairs(folder, path):
+    from transformers import PreTrainedTokenizerFast
+    common_prefix_length = of_trl('common_prefix_length')
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
+    with open(path, encoding='utf-8') as file:
+        for record in map(json.loads, file):
+            prompt = tokenizer(record['prompt'])['input_ids']
+            both = tokenizer(record['prompt'] + record['completion'] + tokenizer.eos_token)['input_ids']
+            read = common_prefix_length(prompt, both)
+            yield from (~i if at < read else i for at, i in enumerate(both))
+
+
 if __name__ == '__main__':
     if sys.argv[1] == 'make':
         make(sys.argv[2])
     else:
-        print(json.dumps(list(tokens(*sys.argv[2:5]))))
+        print(json.dumps(list({'tokens': tokens, 'pairs': pairs}[sys.argv[1]](*sys.argv[2:5]))))

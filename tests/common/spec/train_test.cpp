@@ -99,6 +99,18 @@ TEST(TrainSpec, ATrainingHasOneLength) {
     EXPECT_EQ(impossible_sizes(smallest()).size(), 0);
 }
 
+TEST(TrainSpec, WhatIsLearnedBelongsToSft) {
+    Json json = smallest();
+    json["data"] = {{"train", {"/a.jsonl"}}, {"train_on", "last"}};
+    EXPECT_EQ(train_spec(json.dump())->data.train_on, TrainOn::Last);
+    ASSERT_EQ(impossible_sizes(json).size(), 1);
+    EXPECT_EQ(impossible_sizes(json)[0].message,
+              "is \"last\"; allowed: `assistant` with objective \"pretrain\", which learns all "
+              "tokens");
+    json["objective"] = "sft";
+    EXPECT_EQ(impossible_sizes(json).size(), 0);
+}
+
 TEST(TrainSpec, RefusesWhatIsNoTrainJob) {
     EXPECT_FALSE(train_spec(R"({"kind":"convert","convert":{}})"));
     Json json = smallest();

@@ -24,6 +24,15 @@ void add_template(const spec::TrainSpec& spec, const std::vector<fs::path>& chec
     }
 }
 
+chat::TrainOn train_on(spec::TrainOn on) {
+    switch (on) {
+        case spec::TrainOn::Assistant: return chat::TrainOn::Assistant;
+        case spec::TrainOn::All: return chat::TrainOn::All;
+        case spec::TrainOn::Last: break;
+    }
+    return chat::TrainOn::Last;
+}
+
 }  // namespace
 
 data::PrepareOptions text_options(const spec::TrainSpec& spec,
@@ -36,6 +45,7 @@ data::PrepareOptions text_options(const spec::TrainSpec& spec,
     options.rules.completions = spec.data.completions;
     options.rules.prompt_field = spec.data.prompt_field;
     options.rules.completion_field = spec.data.completion_field;
+    options.rules.render.train_on = train_on(spec.data.train_on);
     options.rules.add_special = spec.data.add_special;
     if (spec.data.append_eos && tokenizer.eos) options.rules.end_token = *tokenizer.eos;
     options.skip_bad_lines = spec.data.skip_bad_lines;

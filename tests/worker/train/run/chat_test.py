@@ -78,6 +78,18 @@ class ChatTest(RankCase):
         self.assertNotEqual(made, json.loads(self.oracle('chat_tokens.py', 'tokens', self.tokenizer, self.path)))
 
     @unittest.skipUnless(ORACLE, 'needs a Python with transformers')
+    def test_pairs_are_joined_before_they_are_tokenized_as_by_trl(self):
+        pairs = [('what is the wo', 'rd means'), ('what is', ' the word?'), ('what is ', 'the word'), ('', 'the'),
+                 ('th', 'at'), ('the word', '\n'), ('Grü', 'ße'), ('what ', ' mean')]
+        with open(self.path, 'w', encoding='utf-8') as file:
+            for prompt, completion in pairs:
+                file.write(json.dumps({'prompt': prompt, 'completion': completion}) + '\n')
+        self.run_whole(1, 1, self.chats(1))
+        made = self.made_tokens()
+        self.assertEqual(made, json.loads(self.oracle('chat_tokens.py', 'pairs', self.tokenizer, self.path)))
+        self.assertLess(sum(i < 0 for i in made), 40)
+
+    @unittest.skipUnless(ORACLE, 'needs a Python with transformers')
     def test_what_cannot_be_trained_on_is_refused_with_its_line(self):
         with open(self.path, 'a', encoding='utf-8') as file:
             file.write('{"messages": [{"role": "user", "content": "x"}]}\n')

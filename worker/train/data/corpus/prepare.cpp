@@ -29,6 +29,9 @@ constexpr std::size_t kTogetherMax = 16 << 20;
 // names, because a change of the rules must make new files.
 constexpr int kRules = 1;
 constexpr int kChatRules = 1;  // version of the rules that make tokens of conversations
+// Version of the rules that make tokens of pairs. Earlier versions, which encoded prompt and
+// completion apart, recorded none.
+constexpr int kPairRules = 2;
 
 // A file lock. It is held until this object is destroyed or the process ends.
 class FileLock {
@@ -86,11 +89,14 @@ Json rules_of(const PrepareOptions& options) {
              {"skip_bad_lines", options.skip_bad_lines}};
     if (options.rules.completions)
         key["fields"] = {options.rules.prompt_field, options.rules.completion_field};
+    const auto train_on = static_cast<int>(options.rules.render.train_on);
+    if (options.rules.completions && !options.rules.form)
+        key["pairs"] = {{"rules", kPairRules}, {"train_on", train_on}};
     if (options.rules.form)
         key["chat"] = {{"rules", kChatRules},
                        {"template", options.rules.chat->identity},
                        {"form", chat::name_of(*options.rules.form)},
-                       {"train_on", static_cast<int>(options.rules.render.train_on)}};
+                       {"train_on", train_on}};
     return key;
 }
 
@@ -264,15 +270,21 @@ Result<std::optional<Prepared>> find_made(const fs::path& source, const PrepareO
     std::vector<std::pair<fs::path, TokenRecord>> found;
     std::vector<fs::path> places = options.elsewhere;
     places.insert(places.begin(), options.directory);
-    std::vector<PrepareOptions> possible = {options};
+    std::vector<Json> possible = {rules_of(options)};
+    if (possible[0].contains("pairs") &&
+        options.rules.render.train_on == chat::TrainOn::Assistant) {
+        possible.push_back(possible[0]);
+        possible.back().erase("pairs");  // as earlier versions recorded them
+    }
     for (const chat::Form form : chat::kForms) {
         if (!options.rules.chat) break;
-        possible.push_back(options);
-        possible.back().rules.form = form;
+        PrepareOptions of_form = options;
+        of_form.rules.form = form;
+        possible.push_back(rules_of(of_form));
     }
     for (const fs::path& place : places)
-        for (const PrepareOptions& one_of : possible)
-            for (auto& one : find_records(place, source.string(), rules_of(one_of)))
+        for (const Json& rules : possible)
+            for (auto& one : find_records(place, source.string(), rules))
                 found.push_back(std::move(one));
     const auto wanted = std::ranges::find_if(found, [&](const auto& one) {
         return std::ranges::find(options.hashes, one.second.hash) != options.hashes.end();

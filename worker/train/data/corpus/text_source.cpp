@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <new>
+#include <span>
 
 #include "common/hash.hpp"
 #include "common/json.hpp"
@@ -111,19 +112,19 @@ void TextSource::end_document(std::size_t document_begin, Encoded& encoded) cons
     if (ids.size() > document_begin) encoded.document_ends.push_back(ids.size());
 }
 
-// Encodes prompt and completion separately. The tokens that the tokenizer adds before a text belong
-// to the prompt and are context only. The tokens that it adds after a text are learned.
+// Encodes prompt and completion joined, as TRL does. The completion begins where the tokens of the
+// prompt alone and of both differ. So a token that is part of both is learned, and so are the
+// tokens that the tokenizer adds after a text.
 void TextSource::encode_pair(const std::string& prompt, const std::string& completion,
                              std::vector<std::uint32_t>& ids) const {
-    const tokenizer::Surroundings around =
-        rules_.add_special ? tokenizer_->surroundings() : tokenizer::Surroundings{};
     const std::size_t begin = ids.size();
-    ids.insert(ids.end(), around.before.begin(), around.before.end());
-    tokenizer_->encode(prompt, ids, {.add_special = false});
-    for (std::size_t i = begin; i < ids.size(); ++i)
-        ids[i] = static_cast<std::uint32_t>(only_read(ids[i]));
-    tokenizer_->encode(completion, ids, {.add_special = false});
-    ids.insert(ids.end(), around.after.begin(), around.after.end());
+    tokenizer_->encode(prompt + completion, ids, {.add_special = rules_.add_special});
+    if (rules_.render.train_on == chat::TrainOn::All) return;
+    const auto alone = tokenizer_->encode(prompt, {.add_special = rules_.add_special});
+    const std::span<std::uint32_t> joined = std::span(ids).subspan(begin);
+    const auto learned = std::ranges::mismatch(alone, joined).in2;
+    for (auto id = joined.begin(); id != learned; ++id)
+        *id = static_cast<std::uint32_t>(only_read(*id));
 }
 
 // Encodes a document. Returns false if no token of it counts in the loss.

@@ -29,6 +29,7 @@ class ChatRecords : public testing::Test {
         options.directory = folder_.path() / "tokens";
         options.rules.completions = true;
         options.rules.end_token = 1;
+        options.rules.render.train_on = train_on_;
         auto parsed = chat::Template::parse(kTemplate);
         if (has_template)
             options.rules.chat = std::make_shared<const chat::ModelTemplate>(
@@ -52,6 +53,7 @@ class ChatRecords : public testing::Test {
     }
 
     train::TemporaryFolder folder_;
+    chat::TrainOn train_on_ = chat::TrainOn::Assistant;
     tokenizer::Tokenizer bytes_ = tokenizer::Tokenizer::bytes();
 };
 
@@ -66,6 +68,20 @@ TEST_F(ChatRecords, EachFormIsReadAndAnswersAreLearned) {
     EXPECT_EQ(learned(R"({"instruction": "add", "input": "1+2", "output": "3"})"),
               "Uadd\n1+2;A[3;]");
     EXPECT_EQ(learned(R"({"prompt": "p", "completion": "c"})"), "p[c\x01]");
+}
+
+TEST_F(ChatRecords, TrainOnChoosesWhatIsLearned) {
+    const std::string turns =
+        R"({"messages": [{"role": "user", "content": "a"}, )"
+        R"({"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}, )"
+        R"({"role": "assistant", "content": "d"}]})";
+    const std::string pair = R"({"prompt": "p", "completion": "c"})";
+    train_on_ = chat::TrainOn::Last;
+    EXPECT_EQ(learned(turns), "Ua;Ab;Uc;A[d;]");
+    EXPECT_EQ(learned(pair), "p[c\x01]");
+    train_on_ = chat::TrainOn::All;
+    EXPECT_EQ(learned(turns), "[Ua;Ab;Uc;Ad;]");
+    EXPECT_EQ(learned(pair), "[pc\x01]");
 }
 
 // A job of an earlier version may have records with both.
