@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/foreign_table.hpp"
 #include "common/files.hpp"
 
 namespace roll::cli {
@@ -36,16 +37,78 @@ std::optional<Json> dataset_info(const Config& config) {
     return std::nullopt;
 }
 
+// Returns true if prompts and answers are rendered with the model's chat template. The template
+// `empty` of LLaMA-Factory joins them as they are.
+bool uses_template(const Config& config) {
+    const bool sft = config.document.value("objective", "") == "sft";
+    return sft && config.has("template") && config.keys["template"] != "empty";
+}
+
+// Copies names of a data set that are given as texts; `suffix` is cut off.
+Json given_names(const Json& given, const std::string& suffix) {
+    Json names = Json::object();
+    for (const auto& [key, name] : given.items())
+        if (name.is_string() && key.ends_with(suffix))
+            names[key.substr(0, key.size() - suffix.size())] = name;
+    return names;
+}
+
+std::string keys_of(const OrderedJson& object) {
+    std::string all;
+    for (const auto& [key, value] : object.items()) all += (all.empty() ? "" : ", ") + key;
+    return all;
+}
+
+// Sets the names in a data set's conversations, from its `columns` and `tags`.
+void read_conversations(const Config& config, const std::string& key, const std::string& name,
+                        const Json& set) {
+    const std::string formatting = set.value("formatting", std::string("alpaca"));
+    const OrderedJson& known = foreign_table()["formatting"];  // with the usual columns
+    if (!known.contains(formatting))
+        return config.refuse(key, fmt::format("names {}, whose formatting is {}; supported: {}",
+                                              name, formatting, keys_of(known)));
+    Json columns = given_names(set.value("columns", Json::object()), "");
+    for (const auto& [column, usual] : known[formatting].items())
+        if (!columns.contains(column)) columns[column] = Json(usual);
+    for (const char* const other :
+         {"images", "videos", "audios", "chosen", "rejected", "kto_tag"}) {
+        if (!columns.contains(other)) continue;
+        config.refuse(key, fmt::format("names {}, which has the column {}; Roll trains on texts of "
+                                       "one answer",
+                                       name, other));
+        columns.erase(other);
+    }
+    const Json tags = given_names(set.value("tags", Json::object()), "_tag");
+    const Json::json_pointer at_columns("/data/columns"), at_tags("/data/tags");
+    const Json& document = config.document;
+    const bool differs =
+        (document.contains(at_columns) && document[at_columns] != columns) ||
+        (document.contains(at_tags) ? document[at_tags] != tags
+                                    : document.contains(at_columns) && !tags.empty());
+    if (differs)
+        config.refuse(key, fmt::format("names {}, whose columns or tags differ from those of "
+                                       "another data set; give all files the same names",
+                                       name));
+    config.set("data.columns", columns);
+    if (!tags.empty()) config.set("data.tags", tags);
+}
+
 // Sets the job-file keys that name the fields of a data line, from the `columns` of a data set.
-void read_columns(const Config& config, const Json& set) {
+void read_columns(const Config& config, const std::string& key, const std::string& name,
+                  const Json& set) {
+    if (uses_template(config)) return read_conversations(config, key, name, set);
     const Json columns = set.value("columns", Json::object());
-    const auto column = [&](const char* name, const char* standard) {
-        return columns.value(name, Json(standard));
+    const auto column = [&](const char* field, const char* standard) {
+        return columns.value(field, Json(standard));
     };
     if (config.document.value("objective", "") == "pretrain") {
         config.set("data.field", column("prompt", "instruction"));
         return;
     }
+    if (set.value("formatting", Json("alpaca")) != "alpaca")
+        config.refuse(key, fmt::format("names {}, whose lines are conversations; set `template` to "
+                                       "the family of the model",
+                                       name));
     config.set("data.prompt_field", column("prompt", "instruction"));
     config.set("data.completion_field", column("response", "output"));
 }
@@ -77,7 +140,7 @@ std::vector<std::string> files_of(const Config& config, const std::string& key, 
             config.refuse(key, fmt::format("names {}, whose lines are pairs of answers; preference "
                                            "training is not implemented",
                                            name));
-        read_columns(config, set);
+        read_columns(config, key, name, set);
         files.push_back(path);
     }
     return files;
@@ -111,17 +174,17 @@ void read_data(const Config& config) {
                            share.value_or(0.0));
 }
 
-// Refuses chat templates, because a job file's prompts and completions are used unchanged.
 void read_template(const Config& config) {
     if (config.document.value("objective", "") != "sft" || !config.has("template")) return;
-    const std::string name = config.text("template").value_or("");
-    if (name != "empty")
-        config.refuse("template",
-                      fmt::format("is {}; supported: empty. Write the marks of the turns "
-                                  "into the prompts and completions",
-                                  name));
-    if (config.flag("mask_history"))
-        config.refuse("mask_history", "is true; a line has one prompt and one completion");
+    if (uses_template(config))
+        config.foreign.remarks.push_back(fmt::format(
+            "template {}: conversations are rendered with the chat template of the model's own "
+            "directory; `rollctl data preview` shows the texts",
+            config.text("template").value_or("")));
+    const bool last = config.flag("mask_history"), all = config.flag("train_on_prompt");
+    if (last && all)
+        config.refuse("mask_history", "is true, and so is train_on_prompt; allowed: one of both");
+    if (last || all) config.set("data.train_on", last ? "last" : "all");
 }
 
 }  // namespace roll::cli

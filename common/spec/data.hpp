@@ -1,6 +1,7 @@
 // The specification of the data of a train job.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,8 @@ struct DataSpec {
     // Keys of a .jsonl line: `field` is for texts; the other two are used with `completions`.
     std::string field = "text", prompt_field = "prompt", completion_field = "completion";
     TrainOn train_on = TrainOn::Assistant;
+    // Names in conversations that differ from the usual ones (worker/chat/conversation.hpp)
+    std::map<std::string, std::string> columns, tags;
     bool completions = false;      // lines are prompts with completions (objective sft)
     bool skip_bad_lines = false;   // if false, the first bad line fails the job
     bool add_special = true;       // add the tokenizer's special tokens around each text

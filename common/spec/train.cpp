@@ -114,6 +114,9 @@ Result<DataSpec> read_data(const Json& json) {
     data.field = reader.get_or("field", data.field);
     data.prompt_field = reader.get_or("prompt_field", data.prompt_field);
     data.completion_field = reader.get_or("completion_field", data.completion_field);
+    using Names = std::map<std::string, std::string>;
+    data.columns = section(reader, "columns").get<Names>();
+    data.tags = section(reader, "tags").get<Names>();
     const auto train_on = reader.get_or<std::string>("train_on", "assistant");
     data.skip_bad_lines = reader.get_or<std::string>("on_bad_line", "fail") == "skip";
     data.add_special = reader.get_or("add_special", data.add_special);

@@ -28,7 +28,12 @@ class ForeignFile : public testing::Test {
             "books": {"file_name": "books.jsonl"},
             "hub": {"hf_hub_url": "org/set"},
             "array": {"file_name": "array.json"},
-            "pairs": {"file_name": "pairs.jsonl", "ranking": true}})";
+            "pairs": {"file_name": "pairs.jsonl", "ranking": true},
+            "chats": {"file_name": "chats.jsonl", "formatting": "sharegpt",
+                "columns": {"messages": "dialog", "system": "rules"},
+                "tags": {"role_tag": "who", "content_tag": "what", "user_tag": "me",
+                         "assistant_tag": "it"}},
+            "pictures": {"file_name": "p.jsonl", "columns": {"images": "images"}}})";
         std::ofstream(base + "/data/dataset_info.json") << info;
         std::ofstream(base + "/more/dataset_info.json") << info;
     }
@@ -150,8 +155,9 @@ const std::map<std::string, const char*>& changes() {
 }
 
 // Keys that count only together with another key, or that are refused unless they have one value.
-const std::set<std::string> kTestedBelow{"eval_steps", "num_train_epochs", "finetuning_type",
-                                         "template",   "mask_history",     "sequence_parallel"};
+const std::set<std::string> kTestedBelow{"train_on_prompt",  "eval_steps", "num_train_epochs",
+                                         "finetuning_type",  "template",   "mask_history",
+                                         "sequence_parallel"};
 
 TEST_F(ForeignFile, EachHonouredKeyChangesTheJobFile) {
     const Json unchanged = job(config());
@@ -243,16 +249,59 @@ TEST_F(ForeignFile, SequenceParallelismNeedsTensorParallelism) {
     EXPECT_EQ(job(changed)["parallel"]["sequence"], true);
 }
 
-TEST_F(ForeignFile, ChatTemplatesAreRefused) {
+TEST_F(ForeignFile, TheTemplateEmptyLeavesPromptsAsTheyAre) {
     Json changed = config();
     changed["stage"] = "sft";
     changed["template"] = "empty";
     EXPECT_EQ(job(changed)["data"]["completion_field"], "output");
+    EXPECT_FALSE(job(changed)["data"].contains("columns"));
     EXPECT_EQ(problems(changed), "");
+    changed["dataset"] = "chats";
+    EXPECT_EQ(problems(changed),
+              "dataset names chats, whose lines are conversations; set `template` to the family of "
+              "the model\n");
+}
+
+TEST_F(ForeignFile, ATemplateMakesConversationsOfEachForm) {
+    Json changed = config();
+    changed["stage"] = "sft";
     changed["template"] = "qwen";
+    Json data = job(changed)["data"];
+    EXPECT_EQ(problems(changed), "");
+    EXPECT_EQ(data["columns"], Json::parse(R"({"prompt": "text", "response": "output"})"));
+    EXPECT_FALSE(data.contains("prompt_field") || data.contains("tags"));
+    EXPECT_EQ(foreign.remarks[0],
+              "template qwen: conversations are rendered with the chat template of the model's own "
+              "directory; `rollctl data preview` shows the texts");
+    changed["dataset"] = "chats";
+    data = job(changed)["data"];
+    EXPECT_EQ(problems(changed), "");
+    EXPECT_EQ(data["columns"], Json::parse(R"({"messages": "dialog", "system": "rules"})"));
+    EXPECT_EQ(
+        data["tags"],
+        Json::parse(R"({"role": "who", "content": "what", "user": "me", "assistant": "it"})"));
+    changed["dataset"] = "chats, wiki";
+    EXPECT_EQ(problems(changed),
+              "dataset names wiki, whose columns or tags differ from those of another data set; "
+              "give all files the same names\n");
+    changed["dataset"] = "pictures";
+    EXPECT_EQ(problems(changed),
+              "dataset names pictures, which has the column images; Roll trains on texts of one "
+              "answer\n");
+}
+
+TEST_F(ForeignFile, TheLastTurnAloneOrAllTokensAreLearned) {
+    Json changed = config();
+    changed["stage"] = "sft";
+    changed["template"] = "qwen";
+    EXPECT_FALSE(job(changed)["data"].contains("train_on"));
     changed["mask_history"] = true;
-    EXPECT_NE(problems(changed).find("template is qwen; supported: empty"), std::string::npos);
-    EXPECT_NE(problems(changed).find("mask_history is true"), std::string::npos);
+    EXPECT_EQ(job(changed)["data"]["train_on"], "last");
+    changed["train_on_prompt"] = true;
+    EXPECT_EQ(problems(changed),
+              "mask_history is true, and so is train_on_prompt; allowed: one of both\n");
+    changed["mask_history"] = false;
+    EXPECT_EQ(job(changed)["data"]["train_on"], "all");
 }
 
 TEST_F(ForeignFile, AMissingTypeOfFinetuningIsLoraThere) {

@@ -27,6 +27,18 @@ Value at(const Value& object, std::string_view key) {
     return found == nullptr ? none() : *found;
 }
 
+// Returns the name that a file has for `key`, or else the usual name.
+std::string name_in(const std::map<std::string, std::string>& names, const char* key,
+                    const char* usual) {
+    const auto found = names.find(key);
+    return found == names.end() ? usual : found->second;
+}
+
+// Returns the value of a record under a name of its file.
+Value column(const Value& record, const Names& names, const char* key, const char* usual) {
+    return at(record, name_in(names.columns, key, usual));
+}
+
 std::string shown(const Value& value) {
     std::string text;
     append_repr(value, text);
@@ -55,9 +67,10 @@ Value cleaned(const Value& message, Arena& arena) {
     return dict(std::move(entries), arena);
 }
 
-Result<Messages> from_messages(const Value& record, Arena& arena) {
-    const Value list = at(record, "messages");
-    if (!list.is(Kind::List)) return bad("has no list \"messages\"");
+Result<Messages> from_messages(const Value& record, const Names& names, Arena& arena) {
+    const std::string key = name_in(names.columns, "messages", "messages");
+    const Value list = at(record, key);
+    if (!list.is(Kind::List)) return bad("has no list \"" + key + "\"");
     Messages messages;
     for (const Value& one : list.list()) {
         const std::string where = "message " + std::to_string(messages.size() + 1) + " ";
@@ -83,43 +96,65 @@ Result<Value> call_message(const Value& text, Arena& arena) {
                 arena);
 }
 
-Result<Messages> from_sharegpt(const Value& record, Arena& arena) {
-    const Value list = at(record, "conversations");
-    if (!list.is(Kind::List)) return bad("has no list \"conversations\"");
+// Returns the role that a name of a file stands for; empty if it is unknown.
+std::string_view role_of(const Value& name, const Names& names) {
+    static constexpr Role kTags[] = {{"user", "user"},
+                                     {"assistant", "assistant"},
+                                     {"observation", "tool"},
+                                     {"function", "call"},
+                                     {"system", "system"}};
+    if (!name.is(Kind::String)) return "";
+    for (const Role& tag : kTags) {
+        const auto found = names.tags.find(std::string(tag.name));
+        if (found != names.tags.end() && found->second == name.text()) return tag.role;
+    }
+    const auto* const usual =
+        std::ranges::find_if(kRoles, [&](const Role& known) { return known.name == name.text(); });
+    return usual == std::end(kRoles) ? "" : usual->role;
+}
+
+Result<Messages> from_sharegpt(const Value& record, const Names& names, Arena& arena) {
+    const std::string key = name_in(names.columns, "messages", "conversations");
+    const Value list = at(record, key);
+    if (!list.is(Kind::List)) return bad("has no list \"" + key + "\"");
+    const std::string role_key = name_in(names.tags, "role", "from"),
+                      content_key = name_in(names.tags, "content", "value");
     Messages messages;
-    if (const Value system = at(record, "system"); system.is(Kind::String) && system.size > 0)
+    const Value system = column(record, names, "system", "system");
+    if (system.is(Kind::String) && system.size > 0)
         messages.push_back(message("system", system, arena));
     for (const Value& one : list.list()) {
         const std::string where = "message " + std::to_string(messages.size() + 1) + " ";
-        const Value from = at(one, "from"), value = at(one, "value");
-        const auto* const role = std::ranges::find_if(kRoles, [&](const Role& known) {
-            return from.is(Kind::String) && known.name == from.text();
-        });
-        if (role == std::end(kRoles))
+        const Value from = at(one, role_key), value = at(one, content_key);
+        const std::string_view role = role_of(from, names);
+        if (role.empty())
             return bad(where + "is from " + shown(from) +
                        "; known are human, gpt, system, function_call and observation");
-        if (role->role == "call") {
+        if (role == "call") {
             ROLL_TRY(const Value call, call_message(value, arena));
             messages.push_back(call);
             continue;
         }
         if (!value.is(Kind::String))
             return bad(where + "has the value " + shown(value) + ", which is not a string");
-        messages.push_back(message(role->role, value, arena));
+        messages.push_back(message(role, value, arena));
     }
     return messages;
 }
 
-Result<Messages> from_alpaca(const Value& record, Arena& arena) {
-    const Value instruction = at(record, "instruction"), input = at(record, "input"),
-                output = at(record, "output"), history = at(record, "history");
-    for (const char* const name : {"instruction", "output"})
-        if (!at(record, name).is(Kind::String))
-            return bad("has no text \"" + std::string(name) + "\"");
+Result<Messages> from_alpaca(const Value& record, const Names& names, Arena& arena) {
+    const std::string asks = name_in(names.columns, "prompt", "instruction"),
+                      answers = name_in(names.columns, "response", "output");
+    const Value instruction = at(record, asks), output = at(record, answers),
+                input = column(record, names, "query", "input"),
+                history = column(record, names, "history", "history");
+    for (const std::string& name : {asks, answers})
+        if (!at(record, name).is(Kind::String)) return bad("has no text \"" + name + "\"");
     if (!input.is(Kind::None) && !input.is(Kind::String))
         return bad("has the input " + shown(input) + ", which is not a string");
     Messages messages;
-    if (const Value system = at(record, "system"); system.is(Kind::String) && system.size > 0)
+    const Value system = column(record, names, "system", "system");
+    if (system.is(Kind::String) && system.size > 0)
         messages.push_back(message("system", system, arena));
     if (history.is(Kind::List)) {
         for (const Value& pair : history.list()) {
@@ -138,8 +173,8 @@ Result<Messages> from_alpaca(const Value& record, Arena& arena) {
 }
 
 // Returns the tools of a record: a list, or a string with a JSON list.
-Result<Value> tools_of(const Value& record, Arena& arena) {
-    Value tools = at(record, "tools");
+Result<Value> tools_of(const Value& record, const Names& names, Arena& arena) {
+    Value tools = column(record, names, "tools", "tools");
     if (tools.is(Kind::String)) {
         if (tools.size == 0) return none();
         auto read = read_json(tools.text(), arena);
@@ -154,17 +189,17 @@ Result<Value> tools_of(const Value& record, Arena& arena) {
     return tools;
 }
 
-Result<Messages> messages_of(const Value& record, Form form, Arena& arena) {
+Result<Messages> messages_of(const Value& record, Form form, const Names& names, Arena& arena) {
     switch (form) {
-        case Form::Messages: return from_messages(record, arena);
-        case Form::ShareGpt: return from_sharegpt(record, arena);
+        case Form::Messages: return from_messages(record, names, arena);
+        case Form::ShareGpt: return from_sharegpt(record, names, arena);
         case Form::Alpaca: break;
     }
-    return from_alpaca(record, arena);
+    return from_alpaca(record, names, arena);
 }
 
-Result<Conversation> read(const Value& record, Form form, Arena& arena) {
-    ROLL_TRY(const Messages messages, messages_of(record, form, arena));
+Result<Conversation> read(const Value& record, Form form, const Names& names, Arena& arena) {
+    ROLL_TRY(const Messages messages, messages_of(record, form, names, arena));
     const bool answered = std::ranges::any_of(messages, [](const Value& one) {
         const Value role = at(one, "role");
         return role.is(Kind::String) && role.text() == "assistant";
@@ -174,7 +209,7 @@ Result<Conversation> read(const Value& record, Form form, Arena& arena) {
                    " messages and none of the role assistant, so that nothing is learned from it");
     Conversation conversation;
     conversation.messages = list(messages, arena);
-    ROLL_TRY(conversation.tools, tools_of(record, arena));
+    ROLL_TRY(conversation.tools, tools_of(record, names, arena));
     conversation.settings = at(record, "chat_template_kwargs");
     return conversation;
 }
@@ -190,17 +225,23 @@ const char* name_of(Form form) {
     return "instruction and output (Alpaca)";
 }
 
-std::optional<Form> form_of(const Value& record) {
-    if (at(record, "messages").is(Kind::List)) return Form::Messages;
-    if (at(record, "conversations").is(Kind::List)) return Form::ShareGpt;
-    if (at(record, "instruction").is(Kind::String) && at(record, "output").is(Kind::String))
+std::optional<Form> form_of(const Value& record, const Names& names) {
+    const Value list = column(record, names, "messages", "messages");
+    // a column of another name may have messages in either form
+    const bool in_roles = !names.columns.contains("messages") ||
+                          (list.size > 0 && !at(list.items[0], "role").is(Kind::None));
+    if (names.tags.empty() && list.is(Kind::List) && in_roles) return Form::Messages;
+    if (column(record, names, "messages", "conversations").is(Kind::List)) return Form::ShareGpt;
+    if (column(record, names, "prompt", "instruction").is(Kind::String) &&
+        column(record, names, "response", "output").is(Kind::String))
         return Form::Alpaca;
     return std::nullopt;
 }
 
-Result<Conversation> conversation_of(const Value& record, Form form, Arena& arena) {
+Result<Conversation> conversation_of(const Value& record, Form form, Arena& arena,
+                                     const Names& names) {
     try {
-        return read(record, form, arena);
+        return read(record, form, names, arena);
     } catch (const Failure& failure) {
         return bad(failure.message);
     }

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <array>
+#include <map>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "common/error.hpp"
@@ -18,9 +20,20 @@ enum class Form {
 
 inline constexpr std::array kForms{Form::Messages, Form::ShareGpt, Form::Alpaca};
 
+// The names that a file has instead of the usual ones.
+struct Names {
+    // Keys of a record: messages, prompt, query, response, history, system, tools
+    std::map<std::string, std::string> columns = {};
+    // Keys of a message (role, content), and names of roles: user, assistant, observation,
+    // function, system
+    std::map<std::string, std::string> tags = {};
+
+    bool empty() const { return columns.empty() && tags.empty(); }
+};
+
 const char* name_of(Form form);
 // Returns the format of a record; nullopt if the record has none of them.
-std::optional<Form> form_of(const Value& record);
+std::optional<Form> form_of(const Value& record, const Names& names = {});
 
 // A conversation, as the variables that a chat template reads.
 struct Conversation {
@@ -33,6 +46,7 @@ struct Conversation {
 // Reads a conversation from a record. Fails with InvalidArgument if the record does not have the
 // format `form` or has no message of the assistant. The error message begins with a verb; the
 // caller puts the place of the line before it.
-Result<Conversation> conversation_of(const Value& record, Form form, Arena& arena);
+Result<Conversation> conversation_of(const Value& record, Form form, Arena& arena,
+                                     const Names& names = {});
 
 }  // namespace roll::chat

@@ -101,7 +101,12 @@ TEST(TrainSpec, ATrainingHasOneLength) {
 
 TEST(TrainSpec, WhatIsLearnedBelongsToSft) {
     Json json = smallest();
-    json["data"] = {{"train", {"/a.jsonl"}}, {"train_on", "last"}};
+    json["data"] = {{"train", {"/a.jsonl"}},
+                    {"train_on", "last"},
+                    {"columns", {{"messages", "m"}}},
+                    {"tags", {{"user", "u"}}}};
+    EXPECT_EQ(train_spec(json.dump())->data.columns.at("messages"), "m");
+    EXPECT_EQ(train_spec(json.dump())->data.tags.at("user"), "u");
     EXPECT_EQ(train_spec(json.dump())->data.train_on, TrainOn::Last);
     ASSERT_EQ(impossible_sizes(json).size(), 1);
     EXPECT_EQ(impossible_sizes(json)[0].message,

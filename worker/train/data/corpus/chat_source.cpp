@@ -79,17 +79,19 @@ class TokenFinder {
 }  // namespace
 
 std::optional<chat::Form> conversation_form(std::string_view text, std::string_view prompt_field,
-                                            std::string_view completion_field) {
+                                            std::string_view completion_field,
+                                            const chat::Names& names) {
     const std::size_t begin = text.find_first_not_of(" \t\r\n");
     if (begin == std::string_view::npos) return std::nullopt;
     chat::Arena arena(chat::Limits{}.memory);
     const auto record = chat::read_json(text.substr(begin, text.find('\n', begin) - begin), arena);
     if (!record || !record->is(chat::Kind::Dict)) return std::nullopt;
-    if (is_text(*record, prompt_field) && is_text(*record, completion_field)) return std::nullopt;
-    return chat::form_of(*record);
+    const bool pair = is_text(*record, prompt_field) && is_text(*record, completion_field);
+    if (pair && names.empty()) return std::nullopt;
+    return chat::form_of(*record, names);
 }
 
-Result<void> encode_conversation(std::string_view line, chat::Form form,
+Result<void> encode_conversation(std::string_view line, chat::Form form, const chat::Names& names,
                                  const chat::ModelTemplate& model,
                                  const chat::RenderOptions& options,
                                  const tokenizer::Tokenizer& tokenizer,
@@ -98,7 +100,8 @@ Result<void> encode_conversation(std::string_view line, chat::Form form,
     ROLL_TRY(const chat::Value record, chat::read_json(line, arena));
     if (!record.is(chat::Kind::Dict))
         return fail(ErrorCode::InvalidArgument, "is not a JSON object");
-    ROLL_TRY(const chat::Conversation conversation, chat::conversation_of(record, form, arena));
+    ROLL_TRY(const chat::Conversation conversation,
+             chat::conversation_of(record, form, arena, names));
     ROLL_TRY(const chat::ChatText made, chat::chat_text(model, conversation, arena, options));
     const TokenFinder finder(tokenizer, made.text);
     std::vector<bool> learned(finder.ids().size());

@@ -97,6 +97,8 @@ Json rules_of(const PrepareOptions& options) {
                        {"template", options.rules.chat->identity},
                        {"form", chat::name_of(*options.rules.form)},
                        {"train_on", train_on}};
+    if (options.rules.form && !options.rules.names.empty())
+        key["chat"]["names"] = {options.rules.names.columns, options.rules.names.tags};
     return key;
 }
 
@@ -311,7 +313,8 @@ Result<std::optional<chat::Form>> form_of(const fs::path& source, const MappedFi
     if (!rules.completions) return std::optional<chat::Form>();
     const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()),
                                 file.bytes().size());
-    const auto form = conversation_form(text, rules.prompt_field, rules.completion_field);
+    const auto form =
+        conversation_form(text, rules.prompt_field, rules.completion_field, rules.names);
     if (form && !rules.chat)
         return fail(ErrorCode::InvalidArgument,
                     "data: " + source.string() + " has conversations in the form " +

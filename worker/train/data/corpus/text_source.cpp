@@ -131,8 +131,8 @@ void TextSource::encode_pair(const std::string& prompt, const std::string& compl
 Result<bool> TextSource::encode_document(std::string_view line,
                                          std::vector<std::uint32_t>& ids) const {
     if (rules_.form && line.size() <= kLineMax) {
-        ROLL_TRY_VOID(
-            encode_conversation(line, *rules_.form, *rules_.chat, rules_.render, *tokenizer_, ids));
+        ROLL_TRY_VOID(encode_conversation(line, *rules_.form, rules_.names, *rules_.chat,
+                                          rules_.render, *tokenizer_, ids));
         return true;
     }
     ROLL_TRY(const Json object, object_of(line));

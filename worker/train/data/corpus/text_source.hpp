@@ -29,6 +29,7 @@ struct EncodeRules {
     std::shared_ptr<const chat::ModelTemplate> chat = {};
     std::string no_chat = "the tokenizer has no chat template";
     std::optional<chat::Form> form = {};  // form of the file's conversations; unset: pairs
+    chat::Names names = {};               // of the conversations
     chat::RenderOptions render = {};
     bool add_special = true;  // true: add the tokens that the tokenizer puts around a text
     // token appended to a document that does not end with it; -1: none

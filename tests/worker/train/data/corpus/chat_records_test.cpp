@@ -30,6 +30,7 @@ class ChatRecords : public testing::Test {
         options.rules.completions = true;
         options.rules.end_token = 1;
         options.rules.render.train_on = train_on_;
+        options.rules.names = names_;
         auto parsed = chat::Template::parse(kTemplate);
         if (has_template)
             options.rules.chat = std::make_shared<const chat::ModelTemplate>(
@@ -53,6 +54,7 @@ class ChatRecords : public testing::Test {
     }
 
     train::TemporaryFolder folder_;
+    chat::Names names_;
     chat::TrainOn train_on_ = chat::TrainOn::Assistant;
     tokenizer::Tokenizer bytes_ = tokenizer::Tokenizer::bytes();
 };
@@ -82,6 +84,24 @@ TEST_F(ChatRecords, TrainOnChoosesWhatIsLearned) {
     train_on_ = chat::TrainOn::All;
     EXPECT_EQ(learned(turns), "[Ua;Ab;Uc;Ad;]");
     EXPECT_EQ(learned(pair), "[pc\x01]");
+}
+
+TEST_F(ChatRecords, AFileMayHaveOtherNames) {
+    names_ = {.columns = {{"messages", "dialog"}, {"system", "rules"}},
+              .tags = {{"role", "who"}, {"content", "what"}, {"user", "me"}, {"assistant", "it"}}};
+    EXPECT_EQ(
+        learned(R"({"prompt": "p", "completion": "c", "dialog": [{"who": "me", "what": "a"}, )"
+                R"({"who": "it", "what": "b"}]})"),
+        "Ua;A[b;]");
+    names_.tags.clear();
+    EXPECT_EQ(learned(R"({"dialog": [{"from": "human", "value": "a"}, )"
+                      R"({"from": "gpt", "value": "c"}]})"),
+              "Ua;A[c;]");
+    EXPECT_EQ(learned(R"({"dialog": [{"role": "user", "content": "a"}, )"
+                      R"({"role": "assistant", "content": "dd"}]})"),
+              "Ua;A[dd;]");
+    names_ = {.columns = {{"prompt", "q"}, {"query", "more"}, {"response", "a"}}, .tags = {}};
+    EXPECT_EQ(learned(R"({"q": "add", "more": "1+2", "a": "3"})"), "Uadd\n1+2;A[3;]");
 }
 
 // A job of an earlier version may have records with both.
