@@ -3,8 +3,9 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "cli/arguments.hpp"
 #include "cli/commands/alloc.hpp"
-#include "cli/commands/commands.hpp"
+#include "cli/commands/data.hpp"
 #include "cli/commands/secret.hpp"
 #include "cli/job_options.hpp"
 #include "common/spec/nearest.hpp"
@@ -75,20 +76,6 @@ class Parser {
         }
         return fail(ErrorCode::InvalidArgument,
                     fmt::format("ROLL_OUTPUT_MODE is {}; allowed: text, json or parsable", mode));
-    }
-
-    static bool has_flag(int argc, char** argv, std::string_view flag) {
-        return std::any_of(argv, argv + argc, [&](const char* word) { return word == flag; });
-    }
-
-    // Returns the name of the command: the first argument that is not an option.
-    static std::string_view first_word(int argc, char** argv) {
-        for (int i = 1; i < argc; ++i) {
-            const std::string_view word = argv[i];
-            if (!word.starts_with("-")) return word;
-            if (word == "--dir" || word == "--color") ++i;
-        }
-        return "";
     }
 
     void add_commands() {
@@ -382,6 +369,10 @@ class Parser {
         plan->add_option("FILE", word_)->required();
         add_plan_options(*plan, plan_);
         add_job_options(*plan, submit_.job);
+        command_of(app_.add_subcommand("data", "Look at training data"), "preview",
+                   "Show the tokens of the first documents, and which are learned",
+                   [this] { return run_preview(context_, preview_); });
+        add_preview_options(*app_.get_subcommand("data")->get_subcommand("preview"), preview_);
         add_conversion("convert", "Convert a checkpoint: SRC DST [--to FORMAT] ...");
         add_conversion("merge", "Merge a LoRA adapter into its base: BASE ADAPTER DST");
         pass("inspect", "Show what a checkpoint contains: DIR", "roll-convert");
@@ -463,6 +454,7 @@ class Parser {
     KeysOptions keys_;
     SubmitOptions submit_;
     PlanFiles plan_;
+    PreviewOptions preview_;
     JobsOptions jobs_;
     AllocOptions alloc_;
     LogsOptions logs_;

@@ -1,16 +1,14 @@
+#include <algorithm>
+
 #include <CLI/App.hpp>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "cli/commands/commands.hpp"
+#include "cli/commands/data.hpp"
 
 namespace roll::cli {
-namespace {
-
-// Creates a file in memory with this content and returns its path. The file disappears when no
-// process has it open.
 Result<std::string> in_memory(const std::string& content) {
     const int fd = ::memfd_create("roll-plan", 0);
     if (fd < 0) return fail(ErrorCode::Failed, "cannot make a file in memory");
@@ -24,15 +22,9 @@ Result<std::string> in_memory(const std::string& content) {
     return fmt::format("/proc/self/fd/{}", fd);
 }
 
-}  // namespace
-
-void add_plan_options(CLI::App& command, PlanFiles& files) {
-    command.add_option("--svg", files.svg, "Write the schedule as a drawing to this file");
-    command.add_option("--trace", files.trace, "Write the schedule as a Chrome trace (JSON)");
-}
-
-Result<int> run_plan(const Context& context, const std::string& file, const PlanFiles& files,
-                     const JobOptions& options) {
+Result<std::string> one_document(const std::string& file, const std::string& command,
+                                 const std::vector<spec::JobKind>& kinds,
+                                 const JobOptions& options) {
     ROLL_TRY(std::vector<Source> sources, read_job_file(file));
     for (Source& source : sources) {
         ROLL_TRY_VOID(apply_options(options, source));
@@ -41,17 +33,33 @@ Result<int> run_plan(const Context& context, const std::string& file, const Plan
     ROLL_TRY(const std::vector<spec::JobSpec> specs,
              parse_sources(sources, /*config_suffices=*/true));
     if (specs.size() != 1) {
-        return fail(ErrorCode::InvalidArgument,
-                    fmt::format("{} contains {} jobs; `rollctl plan` accepts only one", file,
-                                specs.size()));
+        return fail(
+            ErrorCode::InvalidArgument,
+            fmt::format("{} contains {} jobs; `{}` accepts only one", file, specs.size(), command));
     }
-    if (specs[0].kind != spec::JobKind::Train && specs[0].kind != spec::JobKind::Resume) {
+    if (std::ranges::find(kinds, specs[0].kind) == kinds.end()) {
+        std::string names;
+        for (const spec::JobKind kind : kinds) {
+            const char* const between = kind == kinds.back() ? " and " : ", ";
+            names += fmt::format("{}`{}`", names.empty() ? "" : between, spec::name_of(kind));
+        }
         return fail(ErrorCode::InvalidArgument,
-                    fmt::format("{} is a job of kind {}; `rollctl plan` accepts only the kinds "
-                                "`train` and `resume`",
-                                file, spec::name_of(specs[0].kind)));
+                    fmt::format("{} is a job of kind {}; `{}` accepts only the kinds {}", file,
+                                spec::name_of(specs[0].kind), command, names));
     }
-    ROLL_TRY(const std::string document, in_memory(specs[0].document.text()));
+    return specs[0].document.text();
+}
+
+void add_plan_options(CLI::App& command, PlanFiles& files) {
+    command.add_option("--svg", files.svg, "Write the schedule as a drawing to this file");
+    command.add_option("--trace", files.trace, "Write the schedule as a Chrome trace (JSON)");
+}
+
+Result<int> run_plan(const Context& context, const std::string& file, const PlanFiles& files,
+                     const JobOptions& options) {
+    const std::vector kinds{spec::JobKind::Train, spec::JobKind::Resume};
+    ROLL_TRY(const std::string text, one_document(file, "rollctl plan", kinds, options));
+    ROLL_TRY(const std::string document, in_memory(text));
     std::vector<std::string> arguments = {"plan", "--spec", document};
     if (context.json) arguments.emplace_back("--json");
     for (const auto& [option, path] : {std::pair{"--svg", files.svg}, {"--trace", files.trace}}) {

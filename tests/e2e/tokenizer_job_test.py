@@ -60,6 +60,19 @@ class TokenizerJob(RollTest):
         self.assertEqual(self.ctl(*sampled).stdout, self.ctl(*sampled).stdout)
         self.assertNotEqual(self.ctl(*sampled).stdout, self.ctl(*sampled[:-1], '5').stdout)
 
+    def test_a_preview_shows_what_a_file_and_a_job_teach(self):
+        self.write('pairs.jsonl', json.dumps({'prompt': 'who? ', 'completion': 'me'}) + '\n')
+        self.write('lines.jsonl', json.dumps({'text': 'all of it'}) + '\n')
+        self.assertIn('\n  who? {+me+}\n', self.ctl('data', 'preview', 'pairs.jsonl').stdout)
+        self.assertIn('\n  {+all of it+}\n', self.ctl('data', 'preview', 'lines.jsonl').stdout)
+        coloured = self.ctl('data', 'preview', 'pairs.jsonl', '--color', 'always').stdout
+        self.assertIn('\n  who? \x1b[32mme\x1b[0m\n', coloured)
+        job = self.train_job('pairs', steps=1, objective='sft', data={'train': ['pairs.jsonl'], 'train_on': 'all'})
+        self.assertIn('\n  {+who? me+}\n', self.ctl('data', 'preview', job).stdout)
+        shown, = self.json('data', 'preview', job, '--set', 'train.seq_length=3')['files']
+        self.assertEqual((shown['tokens'], shown['documents_cut']), (4, 1))
+        self.assertEqual(self.ctl('data', 'preview', 'pairs.txt', check=False).returncode, 2)
+
 
 if __name__ == '__main__':
     unittest.main()

@@ -10,6 +10,7 @@
 #include "common/files.hpp"
 #include "common/processor.hpp"
 #include "worker/train/data/epochs.hpp"
+#include "worker/train/data/preview.hpp"
 #include "worker/train/job/trainer.hpp"
 #include "worker/train/model/generate_text.hpp"
 #include "worker/train/process/deterministic.hpp"
@@ -28,6 +29,8 @@ struct Arguments {
     TextOptions text;
     std::string spec_file, svg, trace;
     bool json = false;
+    std::int64_t documents = 3;
+    PreviewStyle style;
 };
 
 // Sets the number of threads: OMP_NUM_THREADS if it is set, else this rank's share of the cores.
@@ -89,6 +92,22 @@ int plan(const Arguments& arguments) {
     return 0;
 }
 
+// Prints the first documents of a job's data.
+int preview_data(const Arguments& arguments) {
+    const std::string document = need(read_file(arguments.spec_file));
+    spec::TrainSpec spec = need(spec::tokenize_spec(document));
+    const Json::json_pointer length("/train/seq_length");
+    const Json json = need(parse_json(document));
+    if (json.contains(length)) spec.seq_length = json[length].get<std::int64_t>();
+    const std::vector<PreviewFile> files = preview(spec, arguments.documents);
+    const std::string text =
+        arguments.json
+            ? preview_json(files).dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + "\n"
+            : preview_text(files, arguments.style);
+    std::printf("%s", text.c_str());
+    return 0;
+}
+
 // Runs `command` and returns its exit status. If it throws, passes the error to `tell` as one
 // sentence and returns the exit status that belongs to the error.
 int run(const std::function<int()>& command, const std::function<void(const std::string&)>& tell) {
@@ -141,6 +160,14 @@ int main(int argc, char** argv) {
     planning->add_flag("--json", arguments.json, "One JSON object (roll.plan/1)");
     planning->add_option("--svg", arguments.svg, "Write a drawing of the pipeline schedule");
     planning->add_option("--trace", arguments.trace, "Write the pipeline schedule as Chrome trace");
+    CLI::App* previewing =
+        app.add_subcommand("preview", "Show the first documents of a job's data, as tokens");
+    previewing->add_option("--spec", arguments.spec_file, "The job's document, JSON")->required();
+    previewing->add_option("--documents", arguments.documents, "Documents to show of each file");
+    previewing->add_option("--columns", arguments.style.columns, "Width of a line")
+        ->check(CLI::Range(20, 1000));
+    previewing->add_flag("--color", arguments.style.color, "Colour what is learned");
+    previewing->add_flag("--json", arguments.json, "One JSON object (roll.data_preview/1)");
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& e) {
@@ -152,9 +179,11 @@ int main(int argc, char** argv) {
         std::fprintf(stderr, "error: %s\n", sentence.c_str());
     };
     if (*sampling) return run([&] { return generate(arguments); }, on_stderr);
+    if (*previewing) return run([&] { return preview_data(arguments); }, on_stderr);
     if (*planning) return run([&] { return plan(arguments); }, on_stderr);
     if (arguments.launch.empty()) {
-        std::fprintf(stderr, "error: give --launch FILE --rank R, or a command: generate, plan\n");
+        std::fprintf(stderr,
+                     "error: give --launch FILE --rank R, or a command: generate, plan, preview\n");
         return 2;
     }
     dump_stacks_on_signal();

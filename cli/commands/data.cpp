@@ -1,0 +1,80 @@
+// rollctl data preview: shows what a training job reads and learns.
+#include "cli/commands/data.hpp"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
+#include "common/files.hpp"
+
+namespace roll::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Returns the objective for a file: `sft` unless its first record has a text.
+const char* objective_of(const std::string& text) {
+    const std::size_t begin = text.find_first_not_of(" \t\r\n");
+    if (begin == std::string::npos) return "pretrain";
+    const auto record = parse_json(text.substr(begin, text.find('\n', begin) - begin));
+    return record && record->is_object() && record->contains("text") ? "pretrain" : "sft";
+}
+
+// Returns the document of a job that tokenizes one file.
+Result<Json> document_of(const PreviewOptions& options) {
+    const fs::path file = fs::absolute(options.file);
+    Json document{{"kind", "tokenize"}, {"name", "preview"}};
+    document["data"]["train"] = Json::array({file.string()});
+    if (file.extension() == ".jsonl") {
+        ROLL_TRY(const std::string text, read_file(file));
+        document["objective"] = objective_of(text);
+    }
+    if (!options.model.empty()) document["tokenizer"] = fs::absolute(options.model).string();
+    for (const std::string& assignment : options.job.sets)
+        ROLL_TRY_VOID(set_key(document, assignment));
+    return document;
+}
+
+}  // namespace
+
+void add_preview_options(CLI::App& command, PreviewOptions& options) {
+    command
+        .add_option("FILE", options.file,
+                    "A data file (.jsonl or .txt), or the file of a train job")
+        ->required();
+    command.add_option("--model", options.model,
+                       "Directory of the tokenizer with its chat template [of the job, or bytes]");
+    command.add_option("-n,--documents", options.documents, "Documents to show of each file [3]")
+        ->check(CLI::NonNegativeNumber);
+    command.add_option("--set", options.job.sets,
+                       "Override a key of the job file, e.g. data.train_on=last; repeatable");
+}
+
+Result<int> run_preview(const Context& context, const PreviewOptions& options) {
+    const std::string kind = fs::path(options.file).extension();
+    std::string document;
+    if (kind == ".jsonl" || kind == ".txt") {
+        ROLL_TRY(const Json made, document_of(options));
+        document = made.dump();
+    } else {
+        JobOptions job = options.job;
+        if (!options.model.empty())
+            job.sets.push_back("tokenizer=" + fs::absolute(options.model).string());
+        const std::vector kinds{spec::JobKind::Train, spec::JobKind::Resume,
+                                spec::JobKind::Tokenize};
+        ROLL_TRY(document, one_document(options.file, "rollctl data preview", kinds, job));
+    }
+    ROLL_TRY(const std::string spec, in_memory(document));
+    std::vector<std::string> arguments = {"preview",
+                                          "--spec",
+                                          spec,
+                                          "--documents",
+                                          std::to_string(options.documents),
+                                          "--columns",
+                                          std::to_string(terminal_size().columns)};
+    if (context.json) arguments.emplace_back("--json");
+    if (context.color) arguments.emplace_back("--color");
+    return tl::unexpected(become("roll-rank", arguments));
+}
+
+}  // namespace roll::cli

@@ -1,0 +1,54 @@
+// A look at the first documents of a job's data, as the model reads and learns them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/json.hpp"
+#include "common/spec/train.hpp"
+
+namespace roll::train {
+
+struct PreviewToken {
+    std::int64_t id = 0;
+    bool learned = false;
+};
+
+// Neighbouring tokens that are all learned, or all only read.
+struct PreviewPart {
+    std::string text;
+    bool learned = false;
+};
+
+struct PreviewDocument {
+    std::int64_t size = 0;             // number of tokens before truncation
+    std::int64_t learned = 0;          // number of learned tokens after truncation
+    std::vector<PreviewToken> tokens;  // after truncation
+    std::vector<PreviewPart> parts;    // the text of `tokens`
+};
+
+struct PreviewFile {
+    std::string path;
+    std::string form;    // form of the conversations; empty: none
+    bool whole = false;  // true: the counts are of the whole file, false: of its first MiB
+    std::int64_t documents = 0, tokens = 0, learned = 0;  // after truncation
+    std::int64_t cut = 0;                                 // documents that are truncated
+    std::vector<std::string> bad;                         // "line N: REASON"
+    std::vector<PreviewDocument> shown;                   // the first documents
+};
+
+// Reads the first MiB of each training file. `documents` is the number of documents to show of each
+// file. A document of objective sft is truncated to seq_length + 1 tokens, unless seq_length is 0.
+// Throws RankFailure.
+std::vector<PreviewFile> preview(const spec::TrainSpec& spec, std::int64_t documents);
+
+struct PreviewStyle {
+    std::size_t columns = 80;
+    bool color = false;  // learned text is green; otherwise it stands between {+ and +}
+};
+
+std::string preview_text(const std::vector<PreviewFile>& files, const PreviewStyle& style);
+OrderedJson preview_json(const std::vector<PreviewFile>& files);  // roll.data_preview/1
+
+}  // namespace roll::train
