@@ -67,7 +67,7 @@ class TokenizerJob(RollTest):
         self.assertIn('\n  {+all of it+}\n', self.ctl('data', 'preview', 'lines.jsonl').stdout)
         coloured = self.ctl('data', 'preview', 'pairs.jsonl', '--color', 'always').stdout
         self.assertIn('\n  who? \x1b[32mme\x1b[0m\n', coloured)
-        job = self.train_job('pairs', steps=1, objective='sft', data={'train': ['pairs.jsonl'], 'train_on': 'all'})
+        job = self.train_job('pairs', steps=9, objective='sft', data={'train': ['pairs.jsonl'], 'train_on': 'all'})
         self.assertIn('\n  {+who? me+}\n', self.ctl('data', 'preview', job).stdout)
         shown, = self.json('data', 'preview', job, '--set', 'train.seq_length=3')['files']
         self.assertEqual((shown['tokens'], shown['documents_cut']), (4, 1))
