@@ -132,7 +132,7 @@ Result<Json> Daemon::show(std::uint64_t id) {
 
 Result<Json> change(const Context& context, const std::string& op, Json args) {
     ROLL_TRY(Daemon daemon, Daemon::connect_for_change(context));
-    args["wait_ms"] = 500;
+    args["wait_ms"] = 250;
     auto reply = daemon.ask_patiently(op, args, kRestart);
     while (reply && reply->value("schema", "") == "roll.progress/1") {
         say(fmt::format("{}: {} of {} jobs done; rolld continues even if you stop this command", op,

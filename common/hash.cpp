@@ -13,7 +13,9 @@ std::uint64_t hash64(std::string_view text, std::uint64_t seed) {
     return XXH3_64bits_withSeed(text.data(), text.size(), seed);
 }
 
-Hash64::Hash64() : state_(XXH3_createState()) { XXH3_64bits_reset(state_); }
+Hash64::Hash64(std::uint64_t seed) : state_(XXH3_createState()) {
+    XXH3_64bits_reset_withSeed(state_, seed);
+}
 
 Hash64::~Hash64() { XXH3_freeState(state_); }
 

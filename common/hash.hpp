@@ -23,7 +23,7 @@ struct TextHash {
 // Computes the same value as hash64() from pieces of the data.
 class Hash64 {
   public:
-    Hash64();
+    explicit Hash64(std::uint64_t seed = 0);
     ~Hash64();
     Hash64(const Hash64&) = delete;
     Hash64& operator=(const Hash64&) = delete;

@@ -4,10 +4,12 @@
 #include <csignal>
 #include <cstdio>
 #include <fstream>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,23 +20,39 @@
 namespace roll::ledger {
 namespace {
 
+// Returns "roll-snapshot LAYOUT SEQ HASH SIZE ", the header of a body of `size` bytes without its
+// checksum.
+std::string head_of(const Mark& at, std::size_t size) {
+    return fmt::format("roll-snapshot {:016x} {:020} {:016x} {:020} ", layout(), at.seq, at.hash,
+                       size);
+}
+
 // Returns the header "roll-snapshot LAYOUT SEQ HASH SIZE SUM". SUM is the checksum of the header
 // before it and of the body.
 std::string header_of(const Mark& at, std::string_view body) {
-    const std::string head = fmt::format("roll-snapshot {:016x} {:020} {:016x} {:020} ", layout(),
-                                         at.seq, at.hash, body.size());
+    const std::string head = head_of(at, body.size());
     return head + to_hex(hash64(body, hash64(head))) + "\n";
 }
+constexpr int kSnapshotNice = 10;
 constexpr std::size_t kHeaderBytes = 14 + 17 + 21 + 17 + 21 + 17;
 
 }  // namespace
 
 Result<void> write_snapshot(const std::filesystem::path& path, const Mark& at,
                             const core::State& state) {
-    const std::string body = bytes_of(state);
+    std::size_t size = 0;
+    write_bytes(state, [&](std::string_view piece) { size += piece.size(); });
+    const std::string head = head_of(at, size);
+    Hash64 sum(hash64(head));
     const std::string staged = path.string() + ".tmp";
     std::ofstream file(staged, std::ios::binary | std::ios::trunc);
-    file << header_of(at, body) << body;
+    file << std::string(kHeaderBytes, ' ');
+    write_bytes(state, [&](std::string_view piece) {
+        sum.add(std::as_bytes(std::span(piece)));
+        file << piece;
+    });
+    file.seekp(0);
+    file << head << to_hex(sum.value()) << '\n';
     file.close();
     if (file && ::rename(staged.c_str(), path.c_str()) == 0) return {};
     ::unlink(staged.c_str());
@@ -74,7 +92,8 @@ SnapshotWriter& SnapshotWriter::operator=(SnapshotWriter&& other) noexcept {
 SnapshotWriter::~SnapshotWriter() { stop(); }
 
 // Starts the child that writes the snapshot. The child closes the files of this process, such as
-// the ledger's lock, blocks its signals, and is killed if this process ends.
+// the ledger's lock, blocks its signals, is killed if this process ends, and leaves the processor
+// to rolld, because a late snapshot only makes a start slower.
 bool SnapshotWriter::start(const std::filesystem::path& path, const Mark& at,
                            const core::State& state) {
     sigset_t all;
@@ -87,6 +106,7 @@ bool SnapshotWriter::start(const std::filesystem::path& path, const Mark& at,
         ::close_range(3, ~0U, 0);
         ::prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (::getppid() != parent) ::_exit(1);
+        ::setpriority(PRIO_PROCESS, 0, kSnapshotNice);
         ::_exit(write_snapshot(path, at, state) ? 0 : 1);
     }
     sigprocmask(SIG_SETMASK, &before, nullptr);

@@ -47,22 +47,34 @@ struct Element<std::pair<const K, V>> {
     using type = std::pair<K, V>;
 };
 
+// Collects bytes in a buffer, and passes the buffer to `sink` whenever it is full and at the end.
 struct ByteWriter {
-    std::string bytes;
+    const ByteSink& sink;
+    std::string bytes{};
+
+    void add(const char* data, std::size_t size) {
+        constexpr std::size_t kBufferBytes = 256 << 10;
+        bytes.append(data, size);
+        if (bytes.size() >= kBufferBytes) flush();
+    }
+    void flush() {
+        sink(bytes);
+        bytes.clear();
+    }
 
     template <class T>
     void put(const T& value) {
         if constexpr (std::is_same_v<T, core::Index>) {
             return;
         } else if constexpr (Plain<T>) {
-            bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
+            add(reinterpret_cast<const char*>(&value), sizeof value);
         } else if constexpr (Duration<T>) {
             put(value.count());
         } else if constexpr (Instant<T>) {
             put(value.time_since_epoch());
         } else if constexpr (std::is_same_v<T, std::string>) {
             put(value.size());
-            bytes += value;
+            add(value.data(), value.size());
         } else if constexpr (std::is_same_v<T, SharedText>) {
             put(value.text());
         } else if constexpr (Container<T>) {
@@ -195,10 +207,16 @@ std::uint64_t layout() {
     return hash;
 }
 
-std::string bytes_of(const core::State& state) {
-    ByteWriter writer;
+void write_bytes(const core::State& state, const ByteSink& sink) {
+    ByteWriter writer{sink};
     writer.put(state);
-    return std::move(writer.bytes);
+    writer.flush();
+}
+
+std::string bytes_of(const core::State& state) {
+    std::string bytes;
+    write_bytes(state, [&](std::string_view piece) { bytes += piece; });
+    return bytes;
 }
 
 Result<core::State> state_from(std::string_view bytes) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -16,6 +17,11 @@ namespace roll::ledger {
 // Returns an id of this program's layout: a hash of the program's version and of all field types in
 // order, with the enumerators' names.
 std::uint64_t layout();
+
+using ByteSink = std::function<void(std::string_view piece)>;
+
+// Passes the bytes of State to `sink` in pieces, so that they are never all in memory.
+void write_bytes(const core::State& state, const ByteSink& sink);
 
 std::string bytes_of(const core::State& state);
 

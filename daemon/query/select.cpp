@@ -31,7 +31,8 @@ Result<void> add_range(const core::State& state, std::uint64_t first, std::uint6
                                   : fmt::format("there is no job from {} to {}", first, last),
                     "rollctl jobs -a");
     }
-    for (; at != state.jobs.end() && at->first <= JobId{last}; ++at, ++looks) ids.insert(at->first);
+    for (; at != state.jobs.end() && at->first <= JobId{last}; ++at, ++looks)
+        ids.insert(ids.end(), at->first);
     return {};
 }
 
@@ -59,7 +60,7 @@ Result<void> add_matches(const core::State& state, const std::string& word, cons
     for (const auto& [id, job] : state.jobs) {
         const bool matches = word == "all" || (word == "@me" && job.user == user) ||
                              ::fnmatch(word.c_str(), job.spec.name.c_str(), 0) == 0;
-        if (matches) ids.insert(id);
+        if (matches) ids.insert(ids.end(), id);
         any = any || matches;
     }
     if (!any) return fail(ErrorCode::NotFound, "no job is named " + word, "rollctl jobs -a");

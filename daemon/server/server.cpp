@@ -236,7 +236,7 @@ Result<engine::Turn> Server::step() {
     if (turned && !turned->full) clock_.settle(stepped);
     const auto took = steady_now() - begin - times_->last_commit;
     times_->turns.add(took);
-    shares_.pace(took);
+    shares_.pace(took, times_->last_commit);
     return turned;
 }
 

@@ -73,10 +73,11 @@ std::vector<Settled> Shares::settle(const engine::Turn& turn, gateway::Instant n
     return settled;
 }
 
-void Shares::pace(std::chrono::nanoseconds turn) {
+void Shares::pace(std::chrono::nanoseconds turn, std::chrono::nanoseconds commit) {
     if (empty()) return;
-    if (turn > 8ms) inputs_ = std::max(kInputsMin, inputs_ / 2);
-    if (turn < 3ms) inputs_ = std::min(kInputsMax, inputs_ * 2);
+    const auto most = std::clamp<std::chrono::nanoseconds>(commit, 8ms, 24ms);
+    if (turn > most) inputs_ = std::max(kInputsMin, inputs_ / 2);
+    if (turn < most * 3 / 8) inputs_ = std::min(kInputsMax, inputs_ * 2);
 }
 
 }  // namespace roll::server

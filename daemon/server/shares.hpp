@@ -62,9 +62,11 @@ class Shares {
     // Returns the answers that are due: first the answers to requests finished in this turn, in the
     // order of arrival, then the answers to clients whose wait is over.
     std::vector<Settled> settle(const engine::Turn& turn, gateway::Instant now);
-    // Adapts the number of inputs per turn to how long the last turn took without its commit. The
-    // goal is a few milliseconds.
-    void pace(std::chrono::nanoseconds turn);
+    // Adapts the number of inputs per turn. `turn` is how long the last turn took without its
+    // commit, `commit` how long the commit took. The goal is a turn of a few milliseconds. If the
+    // disk is slow, a turn may take as long as its commit, at most 24 ms, because fewer commits
+    // then write the same events.
+    void pace(std::chrono::nanoseconds turn, std::chrono::nanoseconds commit);
 
   private:
     static constexpr std::size_t kInputsMax = 8192;

@@ -17,6 +17,10 @@ TEST(Hash64, OfPiecesIsThatOfTheWhole) {
         pieces.add(whole.first(cut));
         pieces.add(whole.subspan(cut));
         EXPECT_EQ(pieces.value(), hash64(whole)) << cut;
+        Hash64 seeded(7);
+        seeded.add(whole.first(cut));
+        seeded.add(whole.subspan(cut));
+        EXPECT_EQ(seeded.value(), hash64(whole, 7)) << cut;
     }
     EXPECT_EQ(Hash64().value(), hash64(std::string_view()));
     EXPECT_EQ(to_hex(Hash64().value()), "2d06800538d394c2");  // XXH3-64 of an empty text

@@ -101,6 +101,15 @@ class Limits(RollTest):
         self.assertIn('4200', self.ctl('cancel', 'all').stdout)
         self.assertEqual(self.json('jobs')['jobs'], [])
 
+    def test_the_first_rows_of_a_long_list_do_not_wait_for_the_others(self):
+        self.up()
+        self.ctl('submit', '--parsable', '--array', '0-2099', '--hold', '--', 'true')
+        self.ctl('submit', '--name', 'n' * 60, '--hold', '--', 'true')
+        lines = self.ctl('jobs').stdout.splitlines()
+        self.assertEqual(len(lines), 2102)
+        self.assertLess(lines[0].index('KIND'), 40)  # the last name is no part of the first page's table
+        self.assertGreater(lines[-1].index('command'), 60)
+
 
 if __name__ == '__main__':
     unittest.main()

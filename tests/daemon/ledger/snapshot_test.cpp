@@ -82,6 +82,27 @@ TEST_F(SnapshotTest, StateComesBackFromItsBytes) {
     EXPECT_NE(*again, core::State{});
 }
 
+TEST_F(SnapshotTest, ALargeStateIsWrittenInPieces) {
+    core::Events events = history(1, 3);
+    for (core::Event& event : events)
+        std::get<core::JobSubmitted>(event).spec.document =
+            std::string(300'000, static_cast<char>('a' + event.index()));
+    const core::State state = fold(events);
+    std::vector<std::size_t> sizes;
+    std::string all;
+    write_bytes(state, [&](std::string_view piece) {
+        sizes.push_back(piece.size());
+        all += piece;
+    });
+    EXPECT_GE(sizes.size(), 3u);
+    EXPECT_EQ(all, bytes_of(state));
+    ASSERT_TRUE(write_snapshot(path(), {3, 42}, state));
+    const auto written = read_snapshot(path());
+    ASSERT_TRUE(written) << written.error().message;
+    EXPECT_EQ(written->at, (Mark{3, 42}));
+    EXPECT_EQ(written->state, state);
+}
+
 TEST_F(SnapshotTest, SimilarDocumentsAreSharedAgain) {
     core::Events events = history(1, 3);
     for (core::Event& event : events) {

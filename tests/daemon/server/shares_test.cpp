@@ -81,6 +81,30 @@ TEST(Shares, MoreRequestsThanAShareHasInputsAllGoOn) {
     EXPECT_EQ(jobs_of(turn), (std::vector<std::uint64_t>{10, 20, 30, 40, 50}));
 }
 
+// Returns the number of inputs of the next turn.
+std::size_t share_of(Shares& shares) {
+    std::vector<core::Input> turn;
+    shares.add_to(turn);
+    shares.settle(granted(turn), kNow);
+    return turn.size();
+}
+
+TEST(Shares, ATurnTakesAFewMillisecondsOrAsLongAsASlowCommit) {
+    using namespace std::chrono_literals;
+    Shares shares(1024);
+    shares.ask(cancels(1, 1, 100'000));
+    const auto next = [&](std::chrono::milliseconds turn, std::chrono::milliseconds commit) {
+        shares.pace(turn, commit);
+        return share_of(shares);
+    };
+    EXPECT_EQ(next(5ms, 1ms), 1024);
+    EXPECT_EQ(next(2ms, 1ms), 2048) << "short";
+    EXPECT_EQ(next(9ms, 1ms), 1024) << "long";
+    EXPECT_EQ(next(9ms, 20ms), 1024) << "long, but shorter than its commit";
+    EXPECT_EQ(next(7ms, 20ms), 2048) << "much shorter than its commit";
+    EXPECT_EQ(next(25ms, 500ms), 1024) << "too long for other clients, however slow the disk is";
+}
+
 TEST(Shares, AWaiterWhoseTimeIsOverIsToldHowFarItIsAndAsksAgain) {
     using namespace std::chrono_literals;
     Shares shares(2, 100);
