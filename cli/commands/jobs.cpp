@@ -58,8 +58,10 @@ Result<int> run_jobs(const Context& context, const JobsOptions& options) {
     else if (!context.json)
         args["fields"] = asked_fields(format);
     if (context.json) return print_whole(daemon, std::move(args));
-    constexpr int kRowsPerPage = 2000;  // few, so that the first rows of a long queue come at once
-    args["limit"] = kRowsPerPage;
+    // Few rows a page, so that the first rows of a long queue come at once. With a selector the
+    // pages are larger, because rolld evaluates the selector for each page.
+    constexpr int kRowsPerPage = 2000;
+    if (options.selector.empty()) args["limit"] = kRowsPerPage;
     std::size_t shown = 0;
     ROLL_TRY_VOID(daemon.each_page(std::move(args), [&](const Json& page) {
         const Json& jobs = page.at("jobs");
