@@ -29,10 +29,13 @@ tl::unexpected<Error> too_old(const core::State& state, const io::Beacon& beacon
                 "BACKUP`; if that rolld is dead and this ledger is the newest: rolld --take-over");
 }
 
+constexpr const char* kClaim = "claim-";  // how the nonce of a claim begins
+
 // Writes a claim to the beacon, waits and reads the beacon back. Fails with Refused if another
 // rolld has claimed the beacon in between.
 Result<void> claim(const ServerOptions& options, std::uint64_t incarnation) {
-    const io::Beacon own = own_beacon(options, incarnation);
+    io::Beacon own = own_beacon(options, incarnation);
+    own.nonce = kClaim + own.nonce;
     ROLL_TRY_VOID(io::write_beacon(options.beacon, own));
     std::this_thread::sleep_for(options.leases.claim_wait);
     ROLL_TRY(const io::Beacon seen, io::read_beacon(options.beacon));
@@ -40,6 +43,14 @@ Result<void> claim(const ServerOptions& options, std::uint64_t incarnation) {
     return fail(
         ErrorCode::Refused,
         "another rolld took over at the same time and wrote the beacon file: " + rolld_of(seen));
+}
+
+// Returns whether a take-over from this state directory ended between its claim and its first event
+// in the ledger. The ledger then lacks no decision of the claim's incarnation.
+bool is_interrupted_claim(const io::Beacon& seen, const ServerOptions& options,
+                          const core::State& state) {
+    return seen.nonce.starts_with(kClaim) && seen.incarnation == state.incarnation + 1 &&
+           !seen.home.empty() && seen.home == options.home && seen.host == host_name();
 }
 
 }  // namespace
@@ -60,12 +71,13 @@ Result<core::Started> claim_beacon(ServerOptions& options, const core::State& st
     if (options.beacon.empty()) return core::Started{};
     const auto seen = io::read_beacon(options.beacon);
     if (!seen || seen->cluster != options.cluster) return core::Started{};
-    const bool old = seen->incarnation > state.incarnation;
+    const bool interrupted = is_interrupted_claim(*seen, options, state);
+    const bool old = !interrupted && seen->incarnation > state.incarnation;
     // Compare state directories and hosts, because the lock does not keep out a rolld that uses a
     // copy of the state directory, or that runs on another machine of the same name.
     const bool copied = !seen->home.empty() && seen->home != options.home;
     const bool foreign = seen->host != host_name();
-    const bool elsewhere = foreign || copied;
+    const bool elsewhere = foreign || copied || interrupted;
     // Use the older rolld's `volume_patience` if it is longer, until all of its jobs are adopted.
     // This also holds after a restart.
     auto& patience = options.leases.volume_patience;
@@ -90,7 +102,8 @@ Result<core::Started> claim_beacon(ServerOptions& options, const core::State& st
             "the beacon file was written by " + rolld_of(*seen) + ", which no longer updates it",
             "if that rolld is dead: rolld --take-over");
     }
-    const std::uint64_t incarnation = std::max(seen->incarnation, state.incarnation) + 1;
+    const std::uint64_t incarnation =
+        interrupted ? seen->incarnation : std::max(seen->incarnation, state.incarnation) + 1;
     ROLL_TRY_VOID(claim(options, incarnation));
     return core::Started{incarnation, true};
 }

@@ -27,6 +27,9 @@ io::Beacon own_beacon(const ServerOptions& options, std::uint64_t incarnation);
 // not started, for 35 beats plus the time for which the older rolld may continue without reading
 // the beacon. `volume_patience` becomes the longer of both rollds' values.
 //
+// If the take-over ends before the ledger has its incarnation, the next start from this state
+// directory repeats it.
+//
 // If a rolld on another machine wrote the beacon, blocks to observe whether the beacon changes.
 Result<core::Started> claim_beacon(ServerOptions& options, const core::State& state);
 

@@ -71,7 +71,7 @@ MUTANTS = [
      'Ledger.IsServedByOneProcess*'),
     (17, TAKE_OVER, 'if (!again || *again != *seen) {', 'if (!again) {', 'rolld',
      'Rolld.ABeaconThatGrowsElsewhere*'),
-    (17, TAKE_OVER, 'old = seen->incarnation > state.incarnation;', 'old = false;', 'rolld',
+    (17, TAKE_OVER, 'old = !interrupted && seen->incarnation > state.incarnation;', 'old = false;', 'rolld',
      'Rolld.ALedgerOlderThanItsBeacon*'),
     (17, TAKE_OVER, 'std::max(seen->incarnation, state.incarnation) + 1', 'state.incarnation + 1',
      'rolld', 'Rolld.ABeaconThatStandsStillElsewhere*'),
