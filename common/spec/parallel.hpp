@@ -1,6 +1,7 @@
 // The mesh of parallel axes of a train job, and the schedule of its pipeline.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -36,6 +37,8 @@ struct ParallelSpec {
     // ZeRO stage. 0: each data-parallel rank has all optimizer state and all gradients; 1: the
     // ranks share the optimizer state; 2: they also share the gradients.
     int zero = 0;
+    // Time after which a rank gives up a transfer that does not end
+    std::chrono::seconds collective_timeout{600};
 };
 
 }  // namespace roll::spec

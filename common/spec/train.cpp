@@ -183,6 +183,11 @@ Result<ParallelSpec> read_parallel(const Json& json, const Json& resources_json)
         parallel.activation_limit = static_cast<std::int64_t>(bytes);
     }
     parallel.zero = reader.get_or("zero", 0);
+    ROLL_TRY(parallel.collective_timeout,
+             parse_duration(reader.get_or<std::string>("collective_timeout", "10m")));
+    if (parallel.collective_timeout < std::chrono::seconds(1))
+        return fail(ErrorCode::InvalidArgument,
+                    "parallel.collective_timeout is 0s; give 1s or more");
     const auto schedule = reader.get_or<std::string>("schedule", "auto");
     const int others = parallel.tp * parallel.pp * parallel.cp;
     if (others < 1) return fail(ErrorCode::InvalidArgument, "parallel: an axis is less than 1");

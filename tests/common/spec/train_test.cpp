@@ -28,6 +28,17 @@ TEST(TrainSpec, DerivesDataParallelRanksFromTheResources) {
     EXPECT_EQ(spec->model.hf_config, R"({"hidden_size":64})");
 }
 
+TEST(TrainSpec, ATransferHasATimeOfASecondOrMore) {
+    Json json = smallest();
+    EXPECT_EQ(train_spec(json.dump())->parallel.collective_timeout, std::chrono::minutes(10));
+    json["parallel"]["collective_timeout"] = "2m";
+    EXPECT_EQ(train_spec(json.dump())->parallel.collective_timeout, std::chrono::minutes(2));
+    json["parallel"]["collective_timeout"] = "0s";
+    const auto none = train_spec(json.dump());
+    ASSERT_FALSE(none);
+    EXPECT_EQ(none.error().message, "parallel.collective_timeout is 0s; give 1s or more");
+}
+
 TEST(TrainSpec, ReadsEverySection) {
     Json json = smallest();
     json["kind"] = "resume";

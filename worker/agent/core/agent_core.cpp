@@ -266,8 +266,9 @@ void AgentCore::check_steps(Attempt& attempt, Instant now) {
     // Nodes other than the first cannot judge before the first step, because until then only rank 0
     // reports activity.
     if (attempt.order.node_rank != 0 && !has_stepped(attempt.steps)) return;
-    const std::string reason = hang_reason(attempt.steps, attempt.hang, attempt.alive, now);
+    std::string reason = hang_reason(attempt.steps, attempt.hang, attempt.alive, now);
     if (reason.empty()) return;
+    reason += first_failure(ending_of(attempt), "; ");
     effects_.push_back(Note{label(attempt.order.attempt) + ": hangs: " + reason});
     effects_.push_back(DumpStacks{attempt.order.attempt});
     attempt.verdict = Verdict{"infra", protocol::kExitHung, reason};

@@ -97,7 +97,7 @@ bool seems_hung(const Attempt& attempt, Instant now);
 // Returns the attempt's entry in a heartbeat.
 protocol::RunningAttempt entry_of(const Attempt& attempt);
 
-// Returns what judge() needs to decide the outcome. Requires that the attempt is gone.
+// Returns what judge() needs to decide the outcome once the attempt is gone.
 Ending ending_of(const Attempt& attempt);
 
 // Returns the number of programs of the order on one node: one per rank for a training job, else 1.

@@ -64,15 +64,9 @@ std::string stopped_outcome(StopCause cause) {
 }
 
 Verdict judge_stopped(const Ending& ending) {
-    std::string reason = ending.stop_reason;
-    for (const std::string& said : ending.failures) {
-        if (said.empty()) continue;
-        reason += "; " + said;
-        break;
-    }
     return {.outcome = stopped_outcome(*ending.stopped),
             .exit_code = worst_code(ending),
-            .reason = reason};
+            .reason = ending.stop_reason + first_failure(ending, "; ")};
 }
 
 }  // namespace
@@ -82,6 +76,12 @@ bool failed_by_itself(const ExitStatus& exit, bool command) {
     if (exit.number == 0) return false;
     return command ||
            (exit.number != protocol::kExitYielded && exit.number != protocol::kExitPeerLost);
+}
+
+std::string first_failure(const Ending& ending, const std::string& before) {
+    const auto said =
+        std::ranges::find_if(ending.failures, [](const auto& s) { return !s.empty(); });
+    return said == ending.failures.end() ? "" : before + *said;
 }
 
 Verdict judge(const Ending& ending) {
@@ -100,10 +100,10 @@ Verdict judge(const Ending& ending) {
         return {.outcome = "infra",
                 .exit_code = 1,
                 .reason = "the process that supervises the attempt (guard) ended"};
-    return {
-        .outcome = "infra",
-        .exit_code = protocol::kExitPeerLost,
-        .reason = "a rank lost contact with another node's rank, and no rank on this node failed"};
+    return {.outcome = "infra",
+            .exit_code = protocol::kExitPeerLost,
+            .reason = "a rank lost contact with another rank, and no rank on this node failed" +
+                      first_failure(ending, ": ")};
 }
 
 }  // namespace roll::agent

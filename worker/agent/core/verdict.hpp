@@ -51,4 +51,7 @@ bool failed_by_itself(const ExitStatus& exit, bool command);
 
 Verdict judge(const Ending& ending);
 
+// Returns `before` and the first failure that a rank reported; "" if none did.
+std::string first_failure(const Ending& ending, const std::string& before);
+
 }  // namespace roll::agent

@@ -4,7 +4,9 @@
 #include "worker/train/comm/gloo_fabric.hpp"
 
 #include <deque>
+#include <future>
 #include <map>
+#include <thread>
 #include <utility>
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -31,12 +33,12 @@ auto reaching_peers(const std::string& what, const Call& call) {
 
 class GlooCommunicator final : public Communicator {
   public:
-    GlooCommunicator(std::string name, c10::intrusive_ptr<c10d::ProcessGroupGloo> group, int rank,
-                     int size)
-        : name_(std::move(name)),
+    GlooCommunicator(const GroupPlace& place, c10::intrusive_ptr<c10d::ProcessGroupGloo> group)
+        : name_(place.name),
           group_(std::move(group)),
-          rank_(rank),
-          size_(size) {}
+          rank_(place.rank),
+          size_(place.size),
+          timeout_(place.timeout) {}
 
     int rank() const override { return rank_; }
     int size() const override { return size_; }
@@ -55,7 +57,7 @@ class GlooCommunicator final : public Communicator {
 
     void wait(Ticket ticket) override {
         const Running running = std::move(running_.extract(ticket).mapped());
-        reaching_peers(name_ + ' ' + text(running.transfer), [&] { running.work->wait(); });
+        reaching_peers(name_ + ' ' + text(running.transfer), [&] { running.work->wait(timeout_); });
         if (running.parts.defined()) {
             const at::Tensor out = running.transfer.out.view(-1);
             out.copy_(running.parts[0]);
@@ -107,6 +109,7 @@ class GlooCommunicator final : public Communicator {
     const std::string name_;
     const c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
     const int rank_, size_;
+    const std::chrono::milliseconds timeout_;
     Ticket issued_ = 0;
     std::map<Ticket, Running> running_;
     std::deque<Work> sent_;  // keeps the tensors alive until they are sent
@@ -167,16 +170,53 @@ GroupPlace GlooFabric::place(const std::string& name, const std::vector<int>& ra
             }};
 }
 
+Board GlooFabric::board() const {
+    static constexpr std::chrono::seconds kPatience{5};
+    const auto connect = [&] {
+        return reaching_peers("the store of rank 0", [&] {
+            auto own = store_->store->clone();
+            own->setTimeout(kPatience);
+            return own;
+        });
+    };
+    const auto set = [store = connect()](const std::string& key, const std::string& text) {
+        try {
+            store->set(key, std::vector<std::uint8_t>(text.begin(), text.end()));
+        } catch (const std::exception&) {
+            // The store is gone. The ranks then learn it from their transfers.
+        }
+    };
+    // A read blocks without a limit if rank 0 is stopped, so a thread of its own makes it.
+    const auto get = [reader = connect()](const std::string& key) -> std::optional<std::string> {
+        const auto answer = std::make_shared<std::promise<std::optional<std::string>>>();
+        std::thread([reader, key, answer] {
+            try {
+                const std::vector<std::uint8_t> bytes = reader->get(key);
+                answer->set_value(std::string(bytes.begin(), bytes.end()));
+            } catch (const std::exception&) {
+                answer->set_value(std::nullopt);
+            }
+        }).detach();
+        std::future<std::optional<std::string>> text = answer->get_future();
+        if (text.wait_for(kPatience) != std::future_status::ready) return std::nullopt;
+        return text.get();
+    };
+    return {set, get};
+}
+
 std::unique_ptr<Communicator> GlooFabric::group(const std::string& name,
                                                 const std::vector<int>& ranks) {
     const GroupPlace own = place(name, ranks);
     return reaching_peers("connecting group " + name, [&] {
         const auto gloo = c10d::ProcessGroupGloo::Options::create(options_.connect_timeout);
-        gloo->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(options_.host));
+        gloo->devices.push_back(
+            options_.interface.empty()
+                ? c10d::ProcessGroupGloo::createDeviceForHostname(options_.host)
+                : c10d::ProcessGroupGloo::createDeviceForInterface(options_.interface));
         auto group = c10::make_intrusive<c10d::ProcessGroupGloo>(
             c10::make_intrusive<c10d::PrefixStore>(name, store_->store), own.rank, own.size, gloo);
         group->setTimeout(options_.collective_timeout);
-        return std::make_unique<GlooCommunicator>(name, std::move(group), own.rank, own.size);
+        return std::make_unique<GlooCommunicator>(own, std::move(group));
     });
 }
 

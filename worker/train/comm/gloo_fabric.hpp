@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "worker/train/comm/communicator.hpp"
+#include "worker/train/comm/flight_recorder.hpp"
 
 namespace roll::train {
 
@@ -24,6 +25,7 @@ struct FabricOptions {
     std::string prefix;              // prefix of every key in the store; made from job and token
     int rank = 0;                    // this rank's number among all ranks of the attempt
     std::string host = "127.0.0.1";  // address at which other ranks reach this machine
+    std::string interface = "";      // network interface to use; empty: the one of `host`
     std::chrono::milliseconds connect_timeout{300'000};
     std::chrono::milliseconds collective_timeout{600'000};
 };
@@ -53,6 +55,10 @@ class GlooFabric {
     // Exactly these ranks must call it, with a name that no other group has. Returns once all of
     // them are connected. The group may outlive the fabric.
     std::unique_ptr<Communicator> group(const std::string& name, const std::vector<int>& ranks);
+
+    // Returns a board that all ranks of the attempt share, with connections of its own to
+    // the store. Its functions do not throw.
+    Board board() const;
 
     // Returns this rank's position in the group `name` of `ranks`, without connecting. The position
     // may outlive the fabric.

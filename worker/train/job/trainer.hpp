@@ -49,6 +49,7 @@ class Trainer {
     };
 
     void connect();
+    void connect_recorder();
     void restore_newest();
     void start_from_given();
     void recall_left_out();
@@ -95,6 +96,7 @@ class Trainer {
     plan::PipelineSchedule schedule_;
     LocalGroup alone_{1};
     std::optional<GlooFabric> fabric_;
+    std::unique_ptr<FlightRecorder> recorder_;  // null in a job of one rank
     std::unique_ptr<Communicator> world_, dp_, pp_, tp_;
     // the first and the last stage, if this rank is one of them and the model is tied
     std::unique_ptr<Communicator> tie_;

@@ -1,12 +1,15 @@
 // The trainer up to its first step: connects the ranks, restores the state, and opens the outputs.
 #include <cstdio>
+#include <cstdlib>
 
 #include <ATen/ATen.h>
+#include <net/if.h>
 #include <unistd.h>
 
 #include "common/files.hpp"
 #include "worker/plan/mesh.hpp"
 #include "worker/train/comm/timed_communicator.hpp"
+#include "worker/train/comm/watched_communicator.hpp"
 #include "worker/train/data/epochs.hpp"
 #include "worker/train/job/bad_step.hpp"
 #include "worker/train/job/trainer.hpp"
@@ -25,20 +28,39 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// How often a rank publishes its transfers, and how long it waits before it looks at those of the
+// others, at most. roll-worker counts an attempt as hung after 5 minutes at the earliest, unless
+// hang_after says otherwise.
+constexpr std::chrono::milliseconds kPublishedMost{5'000}, kPatienceMost{120'000};
+
+// The variable that sets Gloo's network interface, as for other programs that use LibTorch
+constexpr const char* kInterface = "GLOO_SOCKET_IFNAME";
+
 std::string host_name() {
     char name[256] = {};
     ::gethostname(name, sizeof name - 1);
     return name;
 }
 
-FabricOptions fabric_options(const protocol::Launch& launch, int rank) {
+FabricOptions fabric_options(const protocol::Launch& launch, int rank,
+                             std::chrono::milliseconds timeout) {
     FabricOptions options;
     options.rendezvous_file = fs::path(launch.logs) / "rendezvous";
     options.nonce = launch.nonce;
     options.prefix =
         std::to_string(launch.attempt.job.value) + "/" + to_string(launch.attempt.token);
     options.rank = rank;
+    options.collective_timeout = timeout;
     if (launch.nodes > 1) options.host = host_name();
+    if (const char* const name = std::getenv(kInterface)) options.interface = name;
+    if (!options.interface.empty() && ::if_nametoindex(options.interface.c_str()) == 0)
+        throw RankFailure(2, std::string(kInterface) + " is " + options.interface +
+                                 ", but this machine has no such network interface; set the name "
+                                 "of one that `ip link` lists");
+    if (rank == 0)
+        std::printf("network: %s\n", options.interface.empty()
+                                         ? ("the interface of " + options.host).c_str()
+                                         : ("interface " + options.interface).c_str());
     return options;
 }
 
@@ -90,6 +112,25 @@ Trainer::Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, Tra
     link_.report(protocol::Ready{});
 }
 
+// Connects to the other ranks' store, and starts to record transfers. A transfer that does not end
+// is explained after a part of its time, so that every rank has read the other ranks' numbers
+// before the first one ends. If roll-worker stops the attempt as hung, it has the explanation.
+void Trainer::connect_recorder() {
+    const std::chrono::milliseconds timeout = spec_.parallel.collective_timeout;
+    fabric_.emplace(fabric_options(launch_, rank_, timeout));
+    const auto on_stuck = [this](const std::string& why) {
+        link_.report(protocol::Failed{why});
+        if (why.empty()) return std::fprintf(stderr, "the transfer that waited is done\n");
+        return std::fprintf(stderr, "stuck: %s; the latest transfers:\n%s", why.c_str(),
+                            recorder_->latest().c_str());
+    };
+    recorder_ = std::make_unique<FlightRecorder>(
+        fabric_->board(), RecorderOptions{.rank = rank_,
+                                          .period = std::min(timeout / 16, kPublishedMost),
+                                          .patience = std::min(timeout / 2, kPatienceMost),
+                                          .on_stuck = on_stuck});
+}
+
 // Connects the groups of the mesh. All ranks create them in this order, so no two ranks wait for
 // each other in different groups.
 void Trainer::connect() {
@@ -97,15 +138,19 @@ void Trainer::connect() {
     const plan::Mesh mesh = need(plan::Mesh::make(spec_.parallel, world));
     const plan::Place place = mesh.place(rank_);
     const std::vector<int> stages = mesh.group(rank_, plan::Axis::Pp);
-    if (world > 1) fabric_.emplace(fabric_options(launch_, rank_));
+    if (world > 1) connect_recorder();
     const auto alone = [&] { return std::make_unique<LocalCommunicator>(alone_, 0); };
     const auto timed = [&](std::unique_ptr<Communicator> group) {
         return std::make_unique<TimedCommunicator>(std::move(group), waited_);
     };
+    const auto watched = [&](std::unique_ptr<Communicator> group, const std::string& name,
+                             const std::vector<int>& ranks) {
+        return std::make_unique<WatchedCommunicator>(std::move(group), name, ranks, *recorder_);
+    };
     const auto connected = [&](const std::string& name,
                                const std::vector<int>& ranks) -> std::unique_ptr<Communicator> {
         if (!fabric_) return alone();
-        return backend_.group(*fabric_, name, ranks);
+        return watched(backend_.group(*fabric_, name, ranks), name, ranks);
     };
     const std::vector<int> shards = mesh.group(rank_, plan::Axis::Tp);
     const std::string shard = shards.size() > 1 ? " of shard " + std::to_string(place.tp) : "";
@@ -124,7 +169,7 @@ void Trainer::connect() {
     std::vector<int> everyone;
     for (int rank = 0; rank < world; ++rank) everyone.push_back(rank);
     world_ = alone();
-    if (fabric_) world_ = fabric_->group("world", everyone);
+    if (fabric_) world_ = watched(fabric_->group("world", everyone), "world", everyone);
 }
 
 void Trainer::start_from_given() {

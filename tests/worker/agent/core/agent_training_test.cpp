@@ -47,6 +47,7 @@ TEST_F(AgentCoreTest, AnAttemptThatHangsGivesItsStacksAndEndsAsInfra) {
     exchange({.start = {hangs}});
     for (const int rank : {0, 1}) report(rank, protocol::Ready{});
     for (const int rank : {0, 1}) report(rank, protocol::StepDone{3 + rank, 100, 20});
+    report(1, protocol::Failed{"rank 0 never issued it"});
     effects_.clear();
     for (int second = 0; second < 9; ++second) {
         keep();
@@ -68,6 +69,7 @@ TEST_F(AgentCoreTest, AnAttemptThatHangsGivesItsStacksAndEndsAsInfra) {
     EXPECT_EQ(entry().outcome, "infra");
     EXPECT_EQ(entry().exit_code, protocol::kExitHung);
     EXPECT_NE(entry().reason.find("after step 3 (at most 10 s)"), std::string::npos);
+    EXPECT_TRUE(entry().reason.ends_with("; rank 0 never issued it")) << entry().reason;
 }
 
 // New progress reports of rank 0 before the first step show that it works; their absence is a hang.

@@ -66,6 +66,13 @@ TEST(Judge, GivesTheReasonThatTheFirstFailedRankSaid) {
     EXPECT_EQ(judge(ending).reason, "rank 5 ended with exit status 1");
 }
 
+TEST(Judge, GivesTheFailureOfALostPeerIfNoRankFailed) {
+    const Ending ending{.exits = {exited(76), exited(76)}, .failures = {"", "rank 3 never came"}};
+    EXPECT_EQ(judge(ending).reason,
+              "a rank lost contact with another rank, and no rank on this node failed: rank 3 "
+              "never came");
+}
+
 TEST(Judge, ALostPeerOrAYieldIsNoFailureOfItsOwn) {
     EXPECT_FALSE(failed_by_itself(exited(0), false));
     EXPECT_FALSE(failed_by_itself(exited(75), false));

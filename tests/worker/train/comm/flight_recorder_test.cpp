@@ -1,0 +1,210 @@
+// Tests the explanation of a transfer that does not end, with a board in memory.
+#include <set>
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "worker/train/comm/local_communicator.hpp"
+#include "worker/train/comm/watched_communicator.hpp"
+
+namespace roll::train {
+namespace {
+
+using namespace std::chrono_literals;
+
+class Flights : public ::testing::Test {
+  protected:
+    // A read of a live rank's text waits until the rank has published since the last read.
+    Board board() {
+        return {[this](const std::string& key, const std::string& text) {
+                    const std::lock_guard lock(mutex_);
+                    texts_[key] = text;
+                    ++published_[key];
+                    changed_.notify_all();
+                },
+                [this](const std::string& key) -> std::optional<std::string> {
+                    std::unique_lock lock(mutex_);
+                    changed_.wait(
+                        lock, [&] { return !live_.contains(key) || published_[key] > read_[key]; });
+                    read_[key] = published_[key];
+                    const auto text = texts_.find(key);
+                    return text == texts_.end() ? std::nullopt : std::optional(text->second);
+                }};
+    }
+
+    // Returns once a live rank has published a text with `part`.
+    void await(int rank, const std::string& part) {
+        const std::string key = "flights/" + std::to_string(rank);
+        live_.insert(key);
+        while (board().get(key).value().find(part) == std::string::npos) {}
+    }
+
+    std::set<std::string> live_;
+
+  private:
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::map<std::string, std::string> texts_;
+    std::map<std::string, std::int64_t> published_, read_;
+};
+
+Transfer sum_of(Tag tag) {
+    const at::Tensor tensor = at::ones({3});
+    return {Transfer::Kind::AllReduce, tag, tensor, tensor};
+}
+
+// Issues the transfer and begins to wait for it.
+FlightRecorder::Id start(FlightRecorder& recorder, const char* group, const Transfer& transfer) {
+    const FlightRecorder::Id id = recorder.issued(group, transfer);
+    recorder.waits(id);
+    return id;
+}
+
+// Waits for longer than the patience of 1 ms, and returns the explanation.
+std::string late(FlightRecorder& recorder) {
+    std::this_thread::sleep_for(2ms);
+    return recorder.explain();
+}
+
+RecorderOptions options(int rank) { return {.rank = rank, .period = 1ms, .patience = 1ms}; }
+
+TEST_F(Flights, NameTheRanksThatNeverIssuedACollective) {
+    const std::vector<int> ranks{4, 5, 6, 7};
+    std::deque<FlightRecorder> recorders;
+    { const FlightRecorder stopped(board(), options(7)); }
+    for (const int rank : {4, 5, 6}) recorders.emplace_back(board(), options(rank));
+    for (FlightRecorder& recorder : recorders) recorder.join("dp", ranks);
+    for (FlightRecorder& recorder : recorders)
+        recorder.done(start(recorder, "dp", sum_of({Site::TokenCount})));
+    recorders[2].issued("dp", sum_of({Site::Bucket, 2}));
+    await(6, "bucket 2");
+    start(recorders[0], "dp", sum_of({Site::Bucket, 2}));
+    const std::string why = late(recorders[0]);
+    EXPECT_TRUE(why.starts_with(
+        "number 1 of group dp, all-reduce of gradients, bucket 2, 12 bytes, has waited 0 s; "))
+        << why;
+    EXPECT_TRUE(
+        why.ends_with("; rank 5 never issued it, and waits for no transfer; rank 7 never "
+                      "issued it, and its process does not respond"))
+        << why;
+}
+
+TEST_F(Flights, NameARankThatIssuedAnotherCollective) {
+    FlightRecorder own(board(), options(1)), other(board(), options(2));
+    for (FlightRecorder* recorder : {&own, &other}) recorder->join("dp", {1, 2});
+    start(other, "dp", sum_of({Site::Bucket, 1}));
+    await(2, "bucket 1");
+    start(own, "dp", sum_of({Site::Bucket, 2}));
+    const std::string why = late(own);
+    EXPECT_TRUE(
+        why.ends_with(" s; rank 2 issued all-reduce of gradients, bucket 1, 12 bytes under "
+                      "this number"))
+        << why;
+}
+
+TEST_F(Flights, NameTheSenderOfAMessageAndWhatItWaitsFor) {
+    FlightRecorder receiver(board(), options(0)), sender(board(), options(1));
+    for (FlightRecorder* recorder : {&receiver, &sender}) recorder->join("pp", {0, 1});
+    const at::Tensor tensor = at::ones({3});
+    const auto message = [&](Transfer::Kind kind, int peer, int microbatch) {
+        return Transfer{kind, {Site::Gradient, 2, microbatch}, tensor, {}, Reduce::Sum, peer};
+    };
+    sender.issued("pp", message(Transfer::Kind::Send, 0, 0));
+    start(sender, "pp", sum_of({Site::LossSum}));
+    receiver.done(start(receiver, "pp", message(Transfer::Kind::Receive, 1, 0)));
+    await(1, "waits\":\"number 0");
+    start(receiver, "pp", message(Transfer::Kind::Receive, 1, 1));
+    EXPECT_EQ(late(receiver),
+              "number 1 of group pp, receive of gradient of an activation, layer 2, micro-batch 1, "
+              "12 bytes, has waited 0 s; rank 1 never issued it, and waits for number 0 of group "
+              "pp, all-reduce of loss, 12 bytes");
+}
+
+TEST_F(Flights, NameAStoppedRankThatHasIssuedTheTransferToo) {
+    FlightRecorder own(board(), options(1));
+    own.join("dp", {1, 2});
+    {
+        FlightRecorder stopped(board(), options(2));
+        stopped.join("dp", {1, 2});
+        start(stopped, "dp", sum_of({Site::Bucket}));
+        await(2, "waits\":\"number 0");
+        live_.clear();
+    }
+    start(own, "dp", sum_of({Site::Bucket}));
+    const std::string why = late(own);
+    EXPECT_TRUE(why.ends_with(" s; rank 2 issued it, but its process does not respond")) << why;
+}
+
+TEST_F(Flights, AStoreThatCannotBeReadIsRankZeros) {
+    FlightRecorder recorder(board(), options(1));
+    recorder.join("dp", {1, 2});
+    start(recorder, "dp", sum_of({Site::Bucket}));
+    const std::string why = late(recorder);
+    EXPECT_TRUE(why.ends_with(" s; rank 0, which serves the store, does not respond")) << why;
+}
+
+TEST_F(Flights, ATransferThatIsTooYoungIsNotExplained) {
+    FlightRecorder recorder(board(), {.rank = 0, .period = 1ms, .patience = 1h});
+    recorder.join("dp", {0, 1});
+    start(recorder, "dp", sum_of({Site::Bucket}));
+    EXPECT_EQ(recorder.explain(), "");
+}
+
+// roll-worker forgets the reported failure once the transfer is done.
+TEST_F(Flights, ATransferThatEndsLateIsReportedAndTakenBack) {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::vector<std::string> reported;
+    RecorderOptions reporting = options(1);
+    reporting.on_stuck = [&](const std::string& why) {
+        const std::lock_guard lock(mutex);
+        reported.push_back(why);
+        changed.notify_all();
+    };
+    FlightRecorder own(board(), reporting), other(board(), options(2));
+    for (FlightRecorder* recorder : {&own, &other}) recorder->join("dp", {1, 2});
+    await(2, "dp");
+    const FlightRecorder::Id id = start(own, "dp", sum_of({Site::Bucket}));
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return reported.size() == 1; });
+    EXPECT_NE(reported[0].find("rank 2 never issued it"), std::string::npos) << reported[0];
+    own.done(id);
+    changed.wait(lock, [&] { return reported.size() == 2; });
+    EXPECT_EQ(reported[1], "");
+}
+
+TEST_F(Flights, ListTheLatestTransfers) {
+    FlightRecorder recorder(board(), {.rank = 0, .period = 1ms, .patience = 1h});
+    recorder.join("dp", {0, 1});
+    recorder.done(start(recorder, "dp", sum_of({Site::TokenCount})));
+    start(recorder, "dp", sum_of({Site::Bucket, 2}));
+    EXPECT_EQ(
+        recorder.latest(),
+        "  number 0 of group dp, all-reduce of token count, 12 bytes: issued 0 s ago, done\n"
+        "  number 1 of group dp, all-reduce of gradients, bucket 2, 12 bytes: issued 0 s ago, "
+        "not done\n");
+}
+
+TEST_F(Flights, TheExplanationIsPartOfPeerLost) {
+    FlightRecorder recorder(board(), options(0)), other(board(), options(1));
+    LocalGroup group(2);
+    WatchedCommunicator stays(std::make_unique<LocalCommunicator>(group, 0), "dp", {0, 1},
+                              recorder);
+    await(1, "waits");
+    const auto ticket = stays.all_reduce(at::ones({3}), Reduce::Sum, {Site::LossSum});
+    std::thread leaves([&] {
+        std::this_thread::sleep_for(5ms);
+        const LocalCommunicator left(group, 1);
+    });
+    try {
+        stays.wait(ticket);
+        ADD_FAILURE();
+    } catch (const PeerLost& lost) {
+        EXPECT_NE(std::string(lost.what()).find("rank 1 never issued it"), std::string::npos);
+        EXPECT_NE(std::string(lost.what()).find("(rank 1 left the group)"), std::string::npos);
+    }
+    leaves.join();
+}
+
+}  // namespace
+}  // namespace roll::train

@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+"""Ranks that hang: the others give up, and name them, the group and the transfer. The network interface."""
+import re
+import signal
+import unittest
+
+from ranks import Attempt, RankCase
+
+# long enough for a step on a busy machine
+TIMEOUT = '8s'
+
+
+class Hang(RankCase):
+
+    def stop_one(self, job, rank, others, document):
+        """Stops `rank` in training and returns the logs of the other ranks, which all end with 76."""
+        attempt = Attempt(self, job, 1, document)
+        attempt.wait_step(3)
+        attempt.ranks[rank].send_signal(signal.SIGSTOP)
+        codes = [attempt.ranks[other].wait(120) for other in others]
+        self.assertEqual(set(codes), {76}, attempt.log(others[0]))
+        return [attempt.log(other) for other in others]
+
+    def test_a_stopped_rank_is_named_with_the_transfer_that_waits_for_it(self):
+        document = self.document(100000, dp=3, train__global_batch_size=6, parallel__collective_timeout=TIMEOUT)
+        logs = self.stop_one(1, 1, (0, 2), document)
+        for log in logs:
+            self.assertRegex(log, r'error: number \d+ of group (dp|world), all-reduce of [a-z ,0-9]+, \d+ bytes, '
+                                  r'has waited \d+ s; rank 1 (never issued it, and|issued it, but) its process '
+                                  r'does not respond', log)
+        waits = {re.search(r'number (\d+ of group \w+)', log)[1] for log in logs}
+        self.assertEqual(len(waits), 1, logs)
+
+    def test_a_stage_that_waits_for_another_stage_is_told_apart_from_the_one_that_hangs(self):
+        document = self.document(100000, dp=1, parallel__pp=3, resources__slots_per_node=3,
+                                 model__num_hidden_layers=3, parallel__collective_timeout=TIMEOUT)
+        logs = self.stop_one(2, 2, (0, 1), document)
+        self.assertRegex(logs[1], r'rank 2 [a-z ,]*its process does not respond')
+        self.assertRegex(logs[0], r'rank 1 never issued it, and waits for number|rank 2 [a-z ,]*its process does not')
+        self.assertNotRegex(logs[0] + logs[1], r'rank [01] [a-z ,]*its process does not respond')
+
+    def test_the_rank_that_serves_the_store_is_named_too(self):
+        document = self.document(100000, dp=2, parallel__collective_timeout=TIMEOUT)
+        logs = self.stop_one(3, 0, (1,), document)
+        self.assertRegex(logs[0], r'of group \w+, all-reduce of .*; rank 0, which serves the store, does not respond')
+
+    def test_the_network_interface_can_be_set_and_is_logged(self):
+        run = self.run_whole(4, 1, self.document(2, dp=2))
+        self.assertIn('network: the interface of 127.0.0.1\n', run.log())
+        run = self.run_whole(5, 1, self.document(2, dp=2), env={'GLOO_SOCKET_IFNAME': 'lo'})
+        self.assertIn('network: interface lo\n', run.log())
+        self.refused(self.document(2, dp=2), 2, 'GLOO_SOCKET_IFNAME is nic9, but this machine has no such network '
+                     'interface', env={'GLOO_SOCKET_IFNAME': 'nic9'})
+
+
+if __name__ == '__main__':
+    unittest.main()

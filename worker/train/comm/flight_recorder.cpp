@@ -1,0 +1,240 @@
+#include "worker/train/comm/flight_recorder.hpp"
+
+#include <algorithm>
+
+#include "common/json.hpp"
+
+namespace roll::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A rank that has not published for this number of periods does not respond.
+constexpr std::int64_t kLookPeriods = 3;
+
+// Longest time that explain() blocks, besides some periods. The store may not respond.
+constexpr std::chrono::seconds kExplainingMax{60};
+
+// Returns the name of the sequence in which a transfer has its number: all collectives of a group,
+// or the messages of one site from one rank of the group to another.
+std::string sequence_of(const Transfer& transfer, int own) {
+    if (transfer.is_collective()) return "";
+    const bool sends = transfer.kind == Transfer::Kind::Send;
+    const int from = sends ? own : transfer.peer, to = sends ? transfer.peer : own;
+    return std::to_string(from) + ">" + std::to_string(to) + " " +
+           std::to_string(static_cast<int>(transfer.tag.site));
+}
+
+// Returns e.g. "all-reduce of gradients, bucket 3, 4096 bytes".
+std::string words(const Flight& flight) {
+    return text(Transfer{flight.kind, flight.tag, {}, {}}) + ", " + std::to_string(flight.bytes) +
+           " bytes";
+}
+
+std::string with_number(const Flight& flight) {
+    return "number " + std::to_string(flight.seq) + " of group " + flight.group + ", " +
+           words(flight);
+}
+
+std::string key_of(int rank) { return "flights/" + std::to_string(rank); }
+
+std::int64_t seconds(Clock::duration time) {
+    return std::chrono::duration_cast<std::chrono::seconds>(time).count();
+}
+
+// Returns what is wrong with a rank that published `before` and then `after`; "" if nothing is.
+template <class Seen>
+std::string fault(const Flight& flight, int rank, const Seen& before, const Seen& after) {
+    const std::string name = "; rank " + std::to_string(rank);
+    const bool responds = after.beat > before.beat;
+    if (after.next > flight.seq) {
+        if (!after.issued.empty() && after.issued != words(flight))
+            return name + " issued " + after.issued + " under this number";
+        return responds ? "" : name + " issued it, but its process does not respond";
+    }
+    if (!responds) return name + " never issued it, and its process does not respond";
+    return name + " never issued it, and waits for " +
+           (after.waits.empty() ? "no transfer" : after.waits);
+}
+
+}  // namespace
+
+FlightRecorder::FlightRecorder(Board board, RecorderOptions options)
+    : board_(std::move(board)),
+      options_(std::move(options)),
+      thread_([this] { run(); }) {}
+
+FlightRecorder::~FlightRecorder() {
+    {
+        const std::lock_guard lock(mutex_);
+        is_stopping_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+}
+
+void FlightRecorder::join(const std::string& group, const std::vector<int>& ranks) {
+    const std::lock_guard lock(mutex_);
+    groups_[group].ranks = ranks;
+}
+
+FlightRecorder::Id FlightRecorder::issued(const std::string& group, const Transfer& transfer) {
+    const std::lock_guard lock(mutex_);
+    Group& own = groups_.at(group);
+    const auto place = std::ranges::find(own.ranks, options_.rank) - own.ranks.begin();
+    Flight flight{.group = group,
+                  .sequence = sequence_of(transfer, static_cast<int>(place)),
+                  .kind = transfer.kind,
+                  .tag = transfer.tag,
+                  .peer = transfer.peer,
+                  .bytes = transfer.payload().nbytes(),
+                  .issued = Clock::now()};
+    flight.seq = own.next[flight.sequence]++;
+    if (transfer.kind == Transfer::Kind::Send) flight.done = flight.issued;  // needs no wait
+    flights_.push_back(std::move(flight));
+    if (flights_.size() > kKept) {
+        flights_.pop_front();
+        ++first_;
+    }
+    return first_ + std::ssize(flights_) - 1;
+}
+
+void FlightRecorder::waits(Id id) {
+    const std::lock_guard lock(mutex_);
+    waits_ = id;
+    since_ = Clock::now();
+}
+
+void FlightRecorder::done(Id id) {
+    const std::lock_guard lock(mutex_);
+    waits_.reset();
+    if (id >= first_) flights_[static_cast<std::size_t>(id - first_)].done = Clock::now();
+}
+
+bool FlightRecorder::is_patient() const {
+    return !waits_ || *waits_ < first_ || Clock::now() - since_ < options_.patience;
+}
+
+// Returns what this rank publishes.
+std::string FlightRecorder::text() const {
+    Json json{{"beat", beat_},
+              {"next", Json::object()},
+              {"open", Json::array()},
+              {"waits", waits_ && *waits_ >= first_ ? with_number(at(*waits_)) : ""}};
+    for (const auto& [name, group] : groups_) json["next"][name] = group.next;
+    for (const Flight& flight : flights_) {
+        if (flight.done) continue;
+        json["open"].push_back({{"group", flight.group},
+                                {"sequence", flight.sequence},
+                                {"seq", flight.seq},
+                                {"words", words(flight)}});
+        if (json["open"].size() == kListed) break;
+    }
+    return json.dump();
+}
+
+// Returns the ranks that must take part in a transfer.
+std::vector<int> FlightRecorder::others(const Flight& flight) const {
+    std::vector<int> ranks = groups_.at(flight.group).ranks;
+    if (flight.kind == Transfer::Kind::Receive)
+        ranks = {ranks[static_cast<std::size_t>(flight.peer)]};
+    std::erase(ranks, options_.rank);
+    return ranks;
+}
+
+// Returns what a rank has published last; nullopt if the board cannot be read.
+std::optional<FlightRecorder::Seen> FlightRecorder::see(int rank, const Flight& flight) const {
+    const std::optional<std::string> text = board_.get(key_of(rank));
+    if (!text) return std::nullopt;
+    const Result<Json> json = parse_json(*text);
+    if (!json) return std::nullopt;
+    const Json next = json->value("next", Json::object()).value(flight.group, Json::object());
+    Seen seen{.next = next.value(flight.sequence, std::int64_t{0}),
+              .beat = json->value("beat", std::int64_t{0}),
+              .waits = json->value("waits", "")};
+    for (const Json& open : json->value("open", Json::array()))
+        if (open.value("group", "") == flight.group &&
+            open.value("sequence", "") == flight.sequence &&
+            open.value("seq", std::int64_t{0}) == flight.seq)
+            seen.issued = open.value("words", "");
+    return seen;
+}
+
+void FlightRecorder::run() {
+    std::unique_lock lock(mutex_);
+    do {
+        ++beat_;
+        const std::string published = text();
+        lock.unlock();
+        board_.set(key_of(options_.rank), published);
+        lock.lock();
+        tick(lock);
+    } while (!changed_.wait_for(lock, options_.period, [this] { return is_stopping_; }));
+}
+
+// Looks at the other ranks if a transfer has waited too long, and explains it at the second look.
+void FlightRecorder::tick(std::unique_lock<std::mutex>& lock) {
+    if (explained_ && explained_->first != waits_) {
+        explained_.reset();
+        lock.unlock();
+        options_.on_stuck("");
+        lock.lock();
+    }
+    if (is_patient()) return look_.reset();
+    if (explained_) return;
+    const Id open = *waits_;
+    const auto since = since_;
+    const bool is_first = !look_ || look_->id != open;
+    if (!is_first && beat_ < look_->beat + kLookPeriods) return;
+    const Flight flight = at(open);
+    const std::vector<int> ranks = others(flight);
+    lock.unlock();
+    Look look{open, 0, {}};
+    for (const int rank : ranks) {
+        look.ranks.push_back(see(rank, flight));
+        if (!look.ranks.back()) break;
+    }
+    std::string found = with_number(flight) + ", has waited " +
+                        std::to_string(seconds(Clock::now() - since)) + " s";
+    if (!look.ranks.empty() && !look.ranks.back()) {
+        found += "; rank 0, which serves the store, does not respond";
+    } else if (is_first) {
+        lock.lock();
+        look.beat = beat_;
+        look_ = std::move(look);
+        return;
+    } else {
+        std::string faults;
+        for (std::size_t i = 0; i < ranks.size(); ++i)
+            faults += fault(flight, ranks[i], *look_->ranks[i], *look.ranks[i]);
+        found += faults.empty() ? "; every rank has issued it" : faults;
+    }
+    options_.on_stuck(found);
+    lock.lock();
+    explained_ = {open, found};
+    changed_.notify_all();
+}
+
+std::string FlightRecorder::explain() {
+    std::unique_lock lock(mutex_);
+    if (is_patient()) return "";
+    const bool known = changed_.wait_for(lock, kExplainingMax + 10 * options_.period,
+                                         [this] { return explained_.has_value(); });
+    return known ? explained_->second : "";
+}
+
+std::string FlightRecorder::latest() {
+    const std::lock_guard lock(mutex_);
+    const auto now = Clock::now();
+    std::string lines;
+    for (std::size_t i = flights_.size() - std::min(flights_.size(), kListed); i < flights_.size();
+         ++i) {
+        const Flight& flight = flights_[i];
+        lines += "  " + with_number(flight) + ": issued " +
+                 std::to_string(seconds(now - flight.issued)) + " s ago, " +
+                 (flight.done ? "done" : "not done") + "\n";
+    }
+    return lines;
+}
+
+}  // namespace roll::train
