@@ -12,8 +12,6 @@
 namespace roll::train {
 namespace {
 
-constexpr double kLimit = 1e-10;
-
 struct Cell {
     const char* name;
     World world;
@@ -98,26 +96,6 @@ Named train_quietly(const World& world) {
     const ::testing::ScopedFakeTestPartResultReporter reporter(
         ::testing::ScopedFakeTestPartResultReporter::INTERCEPT_ALL_THREADS, &results);
     return train(world);
-}
-
-// Returns the first quantity that differs, in the order in which a step computes them; nullopt if
-// none differs.
-std::optional<std::string> first_difference(const Named& seen, const Named& reference) {
-    const auto rank = [](const std::string& name) {
-        int place = 0;
-        for (const char* part : {"loss", "grad.", "grad_zeros", "grad_norm", "clip_factor",
-                                 "weight.", "average.", "square.", "valid."}) {
-            if (name.starts_with("0." + std::string(part)) || name.starts_with(part)) return place;
-            ++place;
-        }
-        return place;
-    };
-    std::optional<std::string> first;
-    for (const auto& [name, tensor] : reference) {
-        const bool is_equal = error(seen.at(name), tensor) <= kLimit;
-        if (!is_equal && (!first || rank(name) < rank(*first))) first = name;
-    }
-    return first;
 }
 
 TEST(PlantedBugs, EachIsFoundAndTheCellsAreRightWithoutThem) {

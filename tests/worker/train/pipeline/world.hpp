@@ -1,6 +1,7 @@
 // Trains the tiny model on dp * pp * tp ranks of an in-process fabric, and compares runs.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,10 @@ inline constexpr int kMicrobatches = 8;
 // The gradient norm exceeds this limit in every step.
 inline constexpr double kClip = 0.3;
 
+// The micro-batches of a step. They have different numbers of targets that count; the 12th has
+// none. Packed: each has segments of 1 to 7 tokens. Lengths: every second one is shorter.
+enum class Data { Plain, Packed, Lengths };
+
 struct World {
     spec::ModelConfig config;
     plan::PipelineSchedule schedule;
@@ -28,6 +33,8 @@ struct World {
     at::ScalarType dtype = at::kDouble;
     double clip = kClip;  // 0: no clipping
     std::vector<std::string> freeze = {};
+    StageSplit split = {};
+    Data data = Data::Plain;
 };
 
 // Returns a model whose layers divide into 4 stages of 2 chunks.
@@ -57,5 +64,9 @@ inline spec::ModelConfig split_model(bool tied) {
 // step unless it is off. Expects replicas and both copies of a tied embedding to be bitwise equal.
 // Rethrows the first exception of a rank.
 Named train(const World& world);
+
+// Returns the first quantity that differs by more than 1e-10, in the order in which steps compute
+// them; nullopt if none differs.
+std::optional<std::string> first_difference(const Named& seen, const Named& reference);
 
 }  // namespace roll::train

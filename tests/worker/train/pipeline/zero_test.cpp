@@ -1,5 +1,6 @@
-// Tests that ranks that share optimizer state and gradients (ZeRO) train like one rank, and that
-// each rank has only its part of the state. Compares the same values as layout_test does.
+// Tests ranks that share optimizer state and gradients (ZeRO) where the grid (grid_test.cpp) does
+// not: few rows, frozen parameters, other types, a replay; and that each rank has only its part of
+// the state.
 #include <thread>
 
 #include <ATen/ATen.h>
@@ -9,37 +10,6 @@
 
 namespace roll::train {
 namespace {
-
-void expect_numbers_of_one_rank(bool tied, int dp) {
-    const spec::ModelConfig config = world_model(tied);
-    const int microbatches = dp == 3 ? 12 : 8, m = microbatches / dp;
-    const Named reference = train_alone(config, microbatches);
-    for (const int zero : {1, 2}) {
-        const Cell cell{.dp = dp, .zero = zero};
-        const double errors[] = {worst(train(config, plan::gpipe(1, 1, m), cell), reference),
-                                 worst(train(config, plan::zero_bubble_h1(2, m), cell), reference),
-                                 worst(train(config, plan::interleaved(2, 2, m), cell), reference)};
-        std::printf("tied %d zero %d dp %d: pp 1 %.1e pp 2 %.1e vpp 2 %.1e\n", tied, zero, dp,
-                    errors[0], errors[1], errors[2]);
-    }
-}
-
-TEST(Zero, RanksThatShareTrainAsOneRankDoes) {
-    for (const bool tied : {false, true})
-        for (const int dp : {2, 3, 4}) expect_numbers_of_one_rank(tied, dp);
-}
-
-TEST(Zero, TensorParallelRanksShareToo) {
-    for (const bool tied : {false, true}) {
-        const spec::ModelConfig config = split_model(tied);
-        const Named reference = train_alone(config);
-        for (const int zero : {1, 2}) {
-            const Cell two{.dp = 2, .tp = 2, .zero = zero}, four{.dp = 2, .tp = 4, .zero = zero};
-            worst(train(config, plan::zero_bubble_h1(2, 4), two), reference);
-            worst(train(config, plan::gpipe(1, 1, 4), four), reference);
-        }
-    }
-}
 
 // Some ranks own no row of some parameters.
 TEST(Zero, ThereMayBeMoreRanksThanRows) {

@@ -1,0 +1,73 @@
+// Chooses rows from a table so that every pair, and some triples, of values are in a chosen row.
+#pragma once
+
+#include <algorithm>
+#include <random>
+#include <unordered_set>
+#include <vector>
+
+namespace roll::train {
+
+using Row = std::vector<int>;  // on each axis, the index of a value, at most 7
+using Tuples = std::unordered_set<int>;
+
+// Returns the pairs of values of a row, and the triples of values on the axes before `thrice`, as
+// numbers.
+inline std::vector<int> tuples_of(const Row& row, int thrice) {
+    std::vector<int> tuples;
+    const auto value = [&](int axis) { return 8 * axis + row[static_cast<std::size_t>(axis)]; };
+    constexpr int kValues = 1024;
+    const int axes = static_cast<int>(row.size());
+    for (int a = 0; a < axes; ++a)
+        for (int b = a + 1; b < axes; ++b) {
+            const int pair = value(a) * kValues + value(b);
+            tuples.push_back(pair);
+            for (int c = b + 1; c < thrice; ++c)
+                tuples.push_back((value(c) + 1) * kValues * kValues + pair);
+        }
+    return tuples;
+}
+
+inline Tuples tuples_of(const std::vector<Row>& rows, int thrice) {
+    Tuples all;
+    for (const Row& row : rows)
+        for (const int tuple : tuples_of(row, thrice)) all.insert(tuple);
+    return all;
+}
+
+// Returns rows that together have all `tuples`, each of which must be in some row. Takes the row
+// with the most tuples that are still missing, among some that `random` draws.
+inline std::vector<Row> cover(const std::vector<Row>& rows, Tuples tuples, int thrice,
+                              std::mt19937_64& random) {
+    constexpr int kDrawn = 20;
+    std::vector<Row> chosen;
+    while (!tuples.empty()) {
+        std::ptrdiff_t most = 0;
+        const Row* best = nullptr;
+        const auto consider = [&](const Row& row) {
+            const auto gain = std::ranges::count_if(
+                tuples_of(row, thrice), [&](int tuple) { return tuples.contains(tuple); });
+            if (gain <= most) return;
+            most = gain;
+            best = &row;
+        };
+        for (int i = 0; i < kDrawn; ++i) consider(rows[random() % rows.size()]);
+        for (std::size_t i = 0; !best && i < rows.size(); ++i) consider(rows[i]);
+        if (!best) break;
+        chosen.push_back(*best);
+        for (const int tuple : tuples_of(*best, thrice)) tuples.erase(tuple);
+    }
+    return chosen;
+}
+
+// Returns the row that differs from `row` on the fewest axes.
+inline Row nearest(const std::vector<Row>& rows, const Row& row) {
+    const auto distance = [&](const Row& other) {
+        int differing = 0;
+        for (std::size_t a = 0; a < row.size(); ++a) differing += row[a] != other[a];
+        return differing;
+    };
+    return *std::ranges::min_element(rows, {}, distance);
+}
+
+}  // namespace roll::train

@@ -1,0 +1,208 @@
+// Tests that every layout trains like one rank that executes the same micro-batches. After each
+// of five steps, compares the loss, the gradient norm, the number of zero gradients, the clip
+// factor, and all gradients, weights and moments; at the end, the loss of other data. Computes in
+// float64, and compares to 1e-10. The weights of all replicas, and both copies of a tied
+// embedding, must be bitwise equal. Clipping acts in every step. No size of a micro-batch divides.
+//
+// The cells are a covering array of at most 8 ranks: each pair of values of two axes, and each
+// triple on tp, pp, vpp, zero and dp, is in a cell. If a rule of the job file refuses all cells
+// with a pair or a triple, one of them is counted as refused, and its nearest neighbor is run.
+#include <atomic>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include <ATen/Parallel.h>
+
+#include "common/spec/pipeline.hpp"
+#include "common/spec/tensor.hpp"
+#include "tests/worker/train/pipeline/covering.hpp"
+#include "tests/worker/train/pipeline/world.hpp"
+#include "worker/plan/pipeline_choice.hpp"
+
+namespace roll::train {
+namespace {
+
+constexpr int kBatch = 12;  // micro-batches of a step
+constexpr int kRanksMax = 8;
+constexpr std::size_t kCells = 400;
+
+enum class Ends { Even, Uneven, Accounted };
+
+// The axes; all triples of the first kThrice are covered.
+enum Axis { Tp, Pp, Vpp, Zero, Dp, Order, Sequence, Split, Family, Batch, kAxes };
+constexpr int kThrice = 5;
+const std::vector<std::vector<int>> kValues = {
+    {1, 2, 4}, {1, 2, 4}, {1, 2, 4},    {0, 1, 2}, {1, 2, 3, 4}, {0, 1, 2, 3, 4, 5, 6},
+    {0, 1},    {0, 1, 2}, {0, 1, 2, 3}, {0, 1, 2}};
+
+int value(const Row& row, Axis axis) { return kValues[axis][static_cast<std::size_t>(row[axis])]; }
+
+// Returns a model of the row's family, whose layers the row's way of splitting divides.
+spec::ModelConfig model_of(const Row& row) {
+    constexpr std::int64_t kLayers[] = {8, 12, 6};
+    const int family = value(row, Family);
+    spec::ModelConfig config = split_model(family == 3);  // 3: Gemma's features
+    if (family < 2) {
+        config = tiny_model(family == 1);
+        config.heads = 8;
+        config.kv_heads = 4;
+    }
+    config.layers = kLayers[value(row, Split)];
+    return config;
+}
+
+spec::ParallelSpec parallel_of(const Row& row) {
+    spec::ParallelSpec parallel{.dp = value(row, Dp),
+                                .tp = value(row, Tp),
+                                .pp = value(row, Pp),
+                                .vpp = value(row, Vpp),
+                                .schedule = static_cast<spec::Schedule>(value(row, Order))};
+    const auto ends = static_cast<Ends>(value(row, Split));
+    if (ends == Ends::Uneven) {
+        parallel.first_layers = 4;
+        parallel.last_layers = parallel.pp == 2 ? 8 : 4;
+    }
+    parallel.account_for_embedding = parallel.account_for_loss = ends == Ends::Accounted;
+    parallel.sequence = value(row, Sequence) == 1;
+    parallel.zero = value(row, Zero);
+    return parallel;
+}
+
+int ranks(const Row& row) { return value(row, Dp) * value(row, Tp) * value(row, Pp); }
+
+std::vector<spec::Problem> problems(const Row& row) {
+    const spec::ParallelSpec parallel = parallel_of(row);
+    const spec::ModelConfig config = model_of(row);
+    std::vector<spec::Problem> all = spec::pipeline_problems(
+        parallel, {.microbatches = kBatch / parallel.dp, .layers = config.layers});
+    std::ranges::move(spec::tensor_problems(parallel, spec::tensor_sizes(config)),
+                      std::back_inserter(all));
+    return all;
+}
+
+std::string name(const Row& row) {
+    constexpr const char* kNames[] = {"tp", "pp", "vpp", "zero", "dp"};
+    constexpr const char* kSplits[] = {"even", "uneven", "accounted"};
+    constexpr const char* kFamilies[] = {"Llama", "tied Llama", "q/k norms", "tied Gemma"};
+    constexpr const char* kBatches[] = {"plain", "packed", "lengths"};
+    std::string text;
+    for (const Axis axis : {Tp, Pp, Vpp, Zero, Dp})
+        text += std::string(kNames[axis]) + " " + std::to_string(value(row, axis)) + ", ";
+    text += spec::name_of(parallel_of(row).schedule);
+    return text + (value(row, Sequence) == 1 ? ", sequence, " : ", ") + kSplits[value(row, Split)] +
+           ", " + kFamilies[value(row, Family)] + ", " + kBatches[value(row, Batch)];
+}
+
+// Returns all combinations of values with at most kRanksMax ranks.
+std::vector<Row> all_rows() {
+    std::vector<Row> rows{{}};
+    for (const std::vector<int>& values : kValues) {
+        std::vector<Row> longer;
+        for (const Row& row : rows)
+            for (int i = 0; i < std::ssize(values); ++i) {
+                longer.push_back(row);
+                longer.back().push_back(i);
+            }
+        rows = std::move(longer);
+    }
+    std::erase_if(rows, [](const Row& row) { return ranks(row) > kRanksMax; });
+    return rows;
+}
+
+Named train_cell(const Row& row, std::uint64_t seed) {
+    const spec::ParallelSpec parallel = parallel_of(row);
+    auto schedule = plan::schedule_of(parallel, kBatch / parallel.dp);
+    EXPECT_TRUE(schedule) << name(row);
+    if (!schedule) return {};
+    return train({.config = model_of(row),
+                  .schedule = *std::move(schedule),
+                  .dp = parallel.dp,
+                  .tp = parallel.tp,
+                  .fabric = {.seed = seed},
+                  .steps = 5,
+                  .sequence = parallel.sequence,
+                  .zero = parallel.zero,
+                  .split = stage_split(parallel),
+                  .data = static_cast<Data>(value(row, Batch))});
+}
+
+struct Grid {
+    std::vector<Row> cells, refused;
+};
+
+Grid make_grid() {
+    std::vector<Row> legal, illegal;
+    for (const Row& row : all_rows()) (problems(row).empty() ? legal : illegal).push_back(row);
+    std::mt19937_64 random(1);
+    const Tuples possible = tuples_of(legal, kThrice);
+    Tuples impossible = tuples_of(illegal, kThrice);
+    for (const int tuple : possible) impossible.erase(tuple);
+    Grid grid{cover(legal, possible, kThrice, random), cover(illegal, impossible, kThrice, random)};
+    for (const Row& row : grid.refused) grid.cells.push_back(nearest(legal, row));
+    while (grid.cells.size() < kCells) grid.cells.push_back(legal[random() % legal.size()]);
+    return grid;
+}
+
+const Grid& grid() {
+    static const Grid made = make_grid();
+    return made;
+}
+
+// Calls run(0) to run(count - 1) on two threads.
+void in_parallel(std::size_t count, const std::function<void(std::size_t)>& run) {
+    std::atomic<std::size_t> next = 0;
+    const auto work = [&] {
+        at::set_num_threads(1);
+        for (std::size_t i = next++; i < count; i = next++) run(i);
+    };
+    std::thread other(work);
+    work();
+    other.join();
+}
+
+TEST(Grid, EveryCellTrainsAsOneRankDoes) {
+    std::map<std::vector<int>, Row> alone;  // by family, split and batch
+    const auto key = [](const Row& row) {
+        return std::vector{row[Family], row[Split], row[Batch]};
+    };
+    for (const Row& row : grid().cells) {
+        Row one(kAxes, 0);
+        for (const Axis axis : {Family, Split, Batch}) one[axis] = row[axis];
+        alone[key(row)] = one;
+    }
+    std::mutex mutex;
+    std::map<std::vector<int>, Named> references;
+    std::vector<std::vector<int>> keys;
+    for (const auto& [of, row] : alone) keys.push_back(of);
+    in_parallel(keys.size(), [&](std::size_t i) {
+        Named reference = train({.config = model_of(alone[keys[i]]),
+                                 .schedule = plan::gpipe(1, 1, kBatch),
+                                 .steps = 5,
+                                 .data = static_cast<Data>(value(alone[keys[i]], Batch))});
+        const std::lock_guard lock(mutex);
+        references[keys[i]] = std::move(reference);
+    });
+    in_parallel(grid().cells.size(), [&](std::size_t i) {
+        const Row& row = grid().cells[i];
+        SCOPED_TRACE(name(row));
+        const auto differs = first_difference(train_cell(row, i + 1), references.at(key(row)));
+        EXPECT_EQ(differs, std::nullopt) << name(row);
+    });
+}
+
+// The rules are named by the key of the job file that they refuse.
+TEST(Grid, RulesRefuseFewOfItsCells) {
+    EXPECT_GE(grid().cells.size(), kCells);
+    EXPECT_LE(20 * grid().refused.size(), grid().cells.size());
+    for (const Row& row : grid().refused) {
+        const std::vector<spec::Problem> all = problems(row);
+        ASSERT_FALSE(all.empty());
+        EXPECT_TRUE(all.front().path.starts_with("parallel.")) << name(row);
+        std::printf("refused: %s: %s\n", name(row).c_str(), all.front().path.c_str());
+    }
+    std::printf("%zu cells, %zu refused\n", grid().cells.size(), grid().refused.size());
+}
+
+}  // namespace
+}  // namespace roll::train
