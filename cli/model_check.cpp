@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "common/files.hpp"
+#include "common/spec/lora.hpp"
 #include "common/spec/sizes.hpp"
 #include "worker/convert/checkpoint/config.hpp"
 #include "worker/convert/read/open.hpp"
@@ -115,6 +116,7 @@ const ModelCheck::Model* ModelCheck::given_model(const CheckedJob& job) {
     model.reads_bytes = formats::has_bytes_tokenizer(source.config.hf_config);
     for (const families::NativeTensor& tensor : source.native)
         model.parameters.push_back(tensor.name);
+    model.modules = families::modules_of(source.native);
     if (source.family == nullptr) return &model;
     if (const auto set = families::set_keys(*source.family, dropouts, source.config.hf_config,
                                             source.config.native);
@@ -248,6 +250,10 @@ void ModelCheck::check(const CheckedJob& job) {
     }
     if (model == nullptr) return;
     check_freeze(job, model->parameters);
+    if (!model->modules.empty())
+        for (const spec::Problem& problem : spec::lora_target_problems(
+                 spec::lora_spec(job.train.value("lora", Json())), model->modules))
+            job.note(problem.path, problem.message);
     if (!model->config) return;
     // For a model with sizes in the job file, the schema's checks include this one
     if (!job.from.empty())

@@ -35,7 +35,8 @@ class ModelCheck {
         std::optional<spec::ModelConfig> config;  // nullopt if the config has problems
         // names of the model's parameters as in Roll's checkpoints; empty if unknown
         std::vector<std::string> parameters;
-        bool reads_bytes = false;  // the model was trained on bytes, not on tokens
+        std::vector<std::string> modules;  // modules_of() the model; empty if unknown
+        bool reads_bytes = false;          // the model was trained on bytes, not on tokens
         std::vector<std::string> problems;
     };
     struct Tokens {

@@ -27,6 +27,7 @@ Result<ConvertSpec> convert_spec(std::string_view document) {
     } else {
         spec.source = reader.get_or<std::string>("source", "");
         spec.adapter = reader.get_or<std::string>("adapter", "");
+        spec.merge = reader.get_or("merge", false);
         // source_job is read only so that finish() accepts the key. Its value has no use here,
         // because the launch file has the checkpoints of that job.
         reader.raw("source_job");
@@ -76,6 +77,7 @@ std::string document_of(const ConvertSpec& spec) {
               {"max_shard_size", spec.max_shard_size},
               {"overwrite", spec.overwrite}};
     if (spec.best) json["of"] = "best";
+    if (spec.merge) json["merge"] = true;
     if (!spec.source.empty()) json[merges ? "base" : "source"] = spec.source;
     if (merges) json["adapters"] = spec.adapters;
     if (!spec.to.empty()) json["to"] = spec.to;

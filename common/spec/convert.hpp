@@ -20,6 +20,7 @@ struct ConvertSpec {
     bool best = false;
     std::vector<std::string> adapters;  // merge: adapters to merge into the source
     std::string adapter;                // convert: adapter to convert instead of the source
+    bool merge = false;  // convert: the source is an adapter; merge it into its base model
     std::string target;
     std::string to;      // target format "hf", "mca", ...; empty: MCA if the source is HF, else HF
     std::string config;  // directory with the config, if `source` has no config

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "common/spec/lora.hpp"
+
 namespace roll::spec {
 
 // How rotary frequencies are scaled for texts longer than original_positions.
@@ -73,11 +75,26 @@ struct ModelConfig {
     std::int64_t window = 0;
     std::vector<bool> sliding_layers = {};  // which layers slide; empty: all if `window` is set
     Activation activation = Activation::Silu;
+    LoraSpec lora = {};  // the adapter that is trained; the model's own weights are then frozen
 
     // Returns the window of one layer; 0 if the layer sees all earlier positions.
     std::int64_t window_of(std::int64_t layer) const {
         return sliding_layers.empty() || sliding_layers[static_cast<std::size_t>(layer)] ? window
                                                                                          : 0;
+    }
+
+    // Returns the numbers of outputs and of inputs of a linear layer.
+    std::pair<std::int64_t, std::int64_t> linear_sizes(LoraPlace place) const {
+        switch (place) {
+            case LoraPlace::Q: return {heads * head_dim, hidden};
+            case LoraPlace::K:
+            case LoraPlace::V: return {kv_heads * head_dim, hidden};
+            case LoraPlace::Out: return {hidden, heads * head_dim};
+            case LoraPlace::Gate:
+            case LoraPlace::Up: return {intermediate, hidden};
+            case LoraPlace::Down: return {hidden, intermediate};
+        }
+        return {};
     }
     friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
 };

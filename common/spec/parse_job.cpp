@@ -52,17 +52,25 @@ void fill_no_progress(Json& document) {
         document["retry"]["no_progress"] = 0;
 }
 
+// Returns true if a training job exports a LoRA adapter, not a whole model.
+bool exports_adapter(const Json& document) {
+    return document.contains(Json::json_pointer("/train/lora")) &&
+           document["export"].value("merge", Json()) != true;
+}
+
 // Fills defaults that depend on other keys, which the schema cannot express.
 void fill_derived(Json& document, const std::string& base) {
     if (!document.contains("output") && document.value("name", Json()).is_string()) {
         document["output"] =
             fmt::format("{}/runs/{}-{{id}}", base, document["name"].get<std::string>());
     }
+    Json* const how = document.contains("export") ? &document["export"] : nullptr;
+    if (!trains(document) || how == nullptr || !how->is_object()) return;
     // export.of defaults to "best" if the job keeps its best checkpoint.
     const Json::json_pointer best("/checkpoint/keep_best");
-    Json* const how = document.contains("export") ? &document["export"] : nullptr;
-    if (trains(document) && how != nullptr && how->is_object() && !how->contains("of"))
+    if (!how->contains("of"))
         (*how)["of"] = document.contains(best) && document[best] == true ? "best" : "last";
+    if (!how->contains("dtype")) (*how)["dtype"] = exports_adapter(document) ? "fp32" : "bf16";
 }
 
 // Sets a missing tokenizer to the tokenizer of model.from, or to "bytes" if model.from is not set.
@@ -200,9 +208,10 @@ JobSpec read_spec(Json& document) {
     }
     if (trains(document) && document["export"].is_object()) {
         const Json& how = document["export"];
-        spec.export_document =
-            Json{{"convert", {{"to", how["format"]}, {"dtype", how["dtype"]}, {"of", how["of"]}}}}
-                .dump();
+        Json convert{{"to", how["format"]}, {"dtype", how["dtype"]}, {"of", how["of"]}};
+        if (exports_adapter(document)) convert["to"] = "peft";
+        if (how.value("merge", Json()) == true) convert["merge"] = true;
+        spec.export_document = Json{{"convert", convert}}.dump();
     }
     spec.document = document.dump();
     return spec;

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "common/spec/lora.hpp"
 #include "common/spec/pipeline.hpp"
 #include "common/spec/tensor.hpp"
 
@@ -390,6 +391,7 @@ std::vector<Problem> impossible_sizes(const Json& document) {
     check_validations(document, problems);
     check_retention(document, problems);
     check_valid_sets(document, problems);
+    for (Problem& problem : lora_problems(document)) problems.push_back(std::move(problem));
     return problems;
 }
 

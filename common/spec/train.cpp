@@ -285,6 +285,7 @@ Result<void> read_training(const Json& json, TrainSpec& spec) {
     const auto normalize = reader.get_or<std::string>("normalize", "step");
     spec.peak_tflops = reader.get_or("peak_tflops", spec.peak_tflops);
     const auto on_not_finite = reader.get_or<std::string>("on_not_finite", "stop");
+    spec.lora = lora_spec(reader.raw("lora"));
     ROLL_TRY(spec.optimizer, read_optimizer(section(reader, "optimizer")));
     set_steps(spec, length);
     ROLL_TRY(spec.sample, read_sample(section(reader, "sample")));

@@ -11,6 +11,7 @@
 
 #include "common/error.hpp"
 #include "common/spec/data.hpp"
+#include "common/spec/lora.hpp"
 #include "common/spec/parallel.hpp"
 
 namespace roll::spec {
@@ -99,19 +100,18 @@ struct TrainSpec {
     bool valid_at_start = false;                      // also validate before the first step
     bool deterministic = false;  // use only operations with reproducible results
     OptimizerSpec optimizer;
+    LoraSpec lora;  // empty: all weights are trained
     Precision precision = Precision::Fp32;
     Normalize normalize = Normalize::Step;
     SampleSpec sample;
     MetricsSpec metrics;
     EarlyStopSpec early_stop;
-    // peak rate of one rank, for the reported utilization; 0: measure a matrix product
-    double peak_tflops = 0;
+    double peak_tflops = 0;  // of one rank, for the utilization; 0: measure a matrix product
     OnNotFinite on_not_finite = OnNotFinite::Stop;
     std::int64_t checkpoint_every = 0;  // interval in steps; 0: only at the end
     std::int64_t checkpoint_keep = 2;
     std::int64_t checkpoint_keep_every = 0;  // also keep steps that are multiples of this; 0: none
-    // number of newest checkpoints that keep their optimizer state; 0: all
-    std::int64_t checkpoint_keep_optimizer = 0;
+    std::int64_t checkpoint_keep_optimizer = 0;  // newest ones that keep optimizer state; 0: all
     bool checkpoint_keep_best = false;   // also keep the checkpoint of the lowest validation loss
     bool checkpoint_first_step = false;  // save after the first step and read it back, as a test
     std::chrono::seconds checkpoint_wait_for_space{600};  // how long the last save waits for space

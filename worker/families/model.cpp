@@ -442,6 +442,16 @@ Result<std::vector<NativeTensor>> native_tensors(const Family& family, const Jso
     return std::move(lister).take();
 }
 
+std::vector<std::string> modules_of(const std::vector<NativeTensor>& tensors) {
+    std::vector<std::string> modules;
+    for (const NativeTensor& tensor : tensors)
+        for (const HfTensor& source : tensor.sources) {
+            const std::string module = source.name.substr(0, source.name.rfind('.'));
+            modules.push_back(module.substr(module.rfind('.') + 1));
+        }
+    return modules;
+}
+
 Result<std::vector<CopiedTensor>> copied_tensors(const Family& family, const Json& native) {
     std::vector<CopiedTensor> copies;
     if (family.copies.empty()) return copies;

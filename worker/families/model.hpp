@@ -66,4 +66,8 @@ Result<std::vector<CopiedTensor>> copied_tensors(const Family& family, const Jso
 Result<std::vector<NativeTensor>> native_tensors(const Family& family, const Json& native,
                                                  const Json& hf_config = Json::object());
 
+// Returns the last parts of the HuggingFace names of the tensors, without ".weight", such as
+// "q_proj" for "model.layers.0.self_attn.q_proj.weight". A part may occur more than once.
+std::vector<std::string> modules_of(const std::vector<NativeTensor>& tensors);
+
 }  // namespace roll::families

@@ -20,10 +20,21 @@ std::int64_t program_bytes(spec::Precision precision) {
     }
 }
 
-// Returns the number of weights in one layer's four matrix products.
+// Returns the number of elements in the LoRA factors of one layer.
+std::int64_t layer_factors(const spec::ModelConfig& m) {
+    std::int64_t count = 0;
+    for (const spec::LoraModule& module : m.lora.modules) {
+        const auto [outputs, inputs] = m.linear_sizes(module.place);
+        count += module.r * (outputs + inputs);
+    }
+    return count;
+}
+
+// Returns the number of weights in one layer's four matrix products, and in their LoRA factors.
 std::int64_t layer_products(const spec::ModelConfig& m) {
     const std::int64_t attention = m.heads * m.head_dim, keys = m.kv_heads * m.head_dim;
-    return m.hidden * (attention + 2 * keys) + attention * m.hidden + 3 * m.hidden * m.intermediate;
+    return m.hidden * (attention + 2 * keys) + attention * m.hidden +
+           3 * m.hidden * m.intermediate + layer_factors(m);
 }
 
 std::int64_t layer_parameters(const spec::ModelConfig& m) {
@@ -154,7 +165,9 @@ MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& 
     bytes.weights = count * element;
     const std::int64_t moving = count - held.frozen;
     const Owned owned = held.owned.value_or(Owned{count, moving});
-    bytes.main_weights = owned.all * (main - element);
+    // The frozen weights of a LoRA job have no main weights
+    const bool is_lora = model.lora.is_set();
+    bytes.main_weights = (is_lora ? owned.trained : owned.all) * (main - element);
     // On a CPU, the gradients of frozen parameters take no memory, because their pages are never
     // written
     bytes.gradients = (owned.gradients ? owned.trained : held.on_gpu ? count : moving) * main;
@@ -192,7 +205,8 @@ MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& 
     const std::int64_t layer = tokens * (2 * m.hidden + steps * m.intermediate + qkv) * element;
     bytes.workspace = std::max(loss, layer);
     const std::int64_t all = parameter_count(model);
-    if (part.first) bytes.snapshot = (all + 2 * (all - part.frozen_of_model)) * main;
+    const std::int64_t trained = all - part.frozen_of_model;
+    if (part.first) bytes.snapshot = ((is_lora ? trained : all) + 2 * trained) * main;
     bytes.program = held.on_gpu ? 0 : program_bytes(spec.precision);
     return bytes;
 }
@@ -252,7 +266,8 @@ std::vector<Costs> stage_costs(const spec::ModelConfig& model, const spec::Train
 CheckpointBytes checkpoint_bytes(const spec::ModelConfig& m, spec::Precision precision,
                                  std::int64_t frozen) {
     const std::int64_t count = parameter_count(m), main = main_bytes(precision);
-    return {count * main, 2 * (count - frozen) * main};
+    const std::int64_t trained = count - frozen;
+    return {(m.lora.is_set() ? trained : count) * main, 2 * trained * main};
 }
 
 }  // namespace roll::plan

@@ -6,6 +6,7 @@
 #include "common/protocol/rank.hpp"
 #include "common/spec/convert.hpp"
 #include "worker/convert/convert.hpp"
+#include "worker/formats/peft.hpp"
 
 namespace roll::convert {
 namespace {
@@ -35,10 +36,25 @@ Result<bool> may_overwrite(const spec::ConvertSpec& spec, const protocol::Launch
     return false;
 }
 
+// Changes a request whose source is an adapter to one that merges it into its base model.
+Result<void> merge_into_base(Request& request) {
+    ROLL_TRY(const Json config, formats::read_adapter_config(request.source));
+    const Json base = config.value("base_model_name_or_path", Json());
+    if (!base.is_string())
+        return fail(ErrorCode::InvalidArgument,
+                    request.source.string() +
+                        "/adapter_config.json has no base_model_name_or_path, so the adapter has "
+                        "no known base model; merge it with rollctl merge BASE ADAPTER TARGET");
+    request.adapters = {request.source};
+    request.source = base.get<std::string>();
+    return {};
+}
+
 Result<Request> request_for(const protocol::Launch& launch, const LaunchEnvironment& environment) {
     ROLL_TRY(const spec::ConvertSpec spec, spec::convert_spec(launch.document));
     ROLL_TRY(Request request, request_of(spec));
     ROLL_TRY(request.source, source_of(spec, launch, environment));
+    if (spec.merge) ROLL_TRY_VOID(merge_into_base(request));
     ROLL_TRY(request.overwrite, may_overwrite(spec, launch));
     request.threads = environment.threads;
     request.part = {

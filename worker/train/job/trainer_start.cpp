@@ -18,6 +18,7 @@
 #include "worker/train/process/failure.hpp"
 #include "worker/train/process/launch.hpp"
 #include "worker/train/report/run_report.hpp"
+#include "worker/train/save/adapter_files.hpp"
 #include "worker/train/save/continuation.hpp"
 #include "worker/train/save/job_record.hpp"
 #include "worker/train/save/left_out.hpp"
@@ -212,9 +213,22 @@ void Trainer::restore_newest() {
                               " recorded checkpoints passes verification; the newest checkpoint: " +
                               (writes() ? choice_.reasons.front() : "see rank 0"));
     const fs::path& directory = candidates[number - 1];
-    const std::string warning = check_same_model(directory, model_, spec_.tokenizer);
-    if (!warning.empty()) model_.warnings.push_back(warning);
-    const checkpoint::State restored = restore(directory, *step_);
+    const bool adapts = model_.config.lora.is_set();
+    if (is_adapter(directory) != adapts)
+        throw RankFailure(2,
+                          directory.string() + (adapts ? " holds a whole model, but this job has "
+                                                         "train.lora; start a new job with "
+                                                         "model.from set to that directory"
+                                                       : " holds an adapter, but this job has no "
+                                                         "train.lora; set it as in the job that "
+                                                         "wrote the checkpoint"));
+    if (adapts) {
+        start_from_given();
+    } else {
+        const std::string warning = check_same_model(directory, model_, spec_.tokenizer);
+        if (!warning.empty()) model_.warnings.push_back(warning);
+    }
+    const checkpoint::State restored = restore(directory, *step_, model_);
     check_continues(restored, state_, directory);
     if (spec_.epochs > 0) {  // another global_batch_size changes the number of steps that are left
         set_steps_of_epochs(spec_, corpus_, {restored.step, restored.samples});

@@ -24,14 +24,34 @@ at::Tensor Layer::weight(int place) const {
     return place < 0 ? at::Tensor() : parameters.weight[static_cast<std::size_t>(first + place)];
 }
 
-Linear Layer::linear(int weight, int bias, families::Split split) const {
+Linear Layer::linear(int weight, int bias, families::Split split,
+                     std::initializer_list<spec::LoraPlace> lora) const {
     return {parameters,
             first + weight,
             bias < 0 ? -1 : first + bias,
             split,
             tp,
             static_cast<int>(index),
-            rows};
+            rows,
+            lora_parts(config, places, first, tp == nullptr ? 1 : tp->size(), lora)};
+}
+
+Linear Layer::qkv() const {
+    using enum spec::LoraPlace;
+    return linear(places.qkv, places.qkv_bias, families::Split::Column, {Q, K, V});
+}
+
+Linear Layer::out() const {
+    return linear(places.out, places.out_bias, families::Split::Row, {spec::LoraPlace::Out});
+}
+
+Linear Layer::gate_up() const {
+    using enum spec::LoraPlace;
+    return linear(places.gate_up, -1, families::Split::Column, {Gate, Up});
+}
+
+Linear Layer::down() const {
+    return linear(places.down, -1, families::Split::Row, {spec::LoraPlace::Down});
 }
 
 at::Tensor Layer::norm(int place, const at::Tensor& x_MC, ops::RmsNormSaved& saved) const {

@@ -65,11 +65,12 @@ struct Layer {
   private:
     at::Tensor weight(int place) const;
     // The layer's linear layers
-    Linear linear(int weight, int bias, families::Split split) const;
-    Linear qkv() const { return linear(places.qkv, places.qkv_bias, families::Split::Column); }
-    Linear out() const { return linear(places.out, places.out_bias, families::Split::Row); }
-    Linear gate_up() const { return linear(places.gate_up, -1, families::Split::Column); }
-    Linear down() const { return linear(places.down, -1, families::Split::Row); }
+    Linear linear(int weight, int bias, families::Split split,
+                  std::initializer_list<spec::LoraPlace> lora) const;
+    Linear qkv() const;
+    Linear out() const;
+    Linear gate_up() const;
+    Linear down() const;
     // Returns the number of key-value heads of this rank.
     std::int64_t kv_heads() const { return config.kv_heads / (tp == nullptr ? 1 : tp->size()); }
     at::Tensor norm(int place, const at::Tensor& x_MC, ops::RmsNormSaved& saved) const;

@@ -12,20 +12,28 @@ bool Linear::is_shared(families::Split by) const {
 
 at::Tensor Linear::bias_O() const { return bias < 0 ? at::Tensor() : parameters.weight[bias]; }
 
+bool Linear::is_frozen(int parameter) const {
+    return parameters.specs[static_cast<std::size_t>(parameter)].frozen;
+}
+
 at::Tensor Linear::forward(const at::Tensor& x_MI, const ops::Place& place) const {
     const at::Tensor w_OI = parameters.weight[weight];
     if (!is_shared(families::Split::Row)) {
         const bool gathers = is_shared(families::Split::Column) && rows.is_split();
         const at::Tensor all_MI =
             gathers ? gather_rows(rows, x_MI, {Site::ColumnRows, layer}) : x_MI;
-        return ops::linear(all_MI, w_OI, bias_O(), place);
+        at::Tensor y_MO = ops::linear(all_MI, w_OI, bias_O(), place);
+        add_lora(parameters, lora, y_MO, all_MI);
+        return y_MO;
     }
     at::Tensor y_MO;
     if (rows.is_split()) {
         const at::Tensor part_MO = ops::linear(x_MI, w_OI, {});
+        add_lora(parameters, lora, part_MO, x_MI);
         y_MO = reduce_rows(rows, part_MO, {Site::RowOutput, layer}, place);
     } else {
         y_MO = ops::linear(x_MI, w_OI, {}, place);
+        add_lora(parameters, lora, y_MO, x_MI);
         sum_over(*tp, y_MO, {Site::RowOutput, layer});
     }
     return bias < 0 ? y_MO : y_MO.add_(bias_O());
@@ -35,7 +43,9 @@ at::Tensor Linear::forward_add(const at::Tensor& residual_MO, const at::Tensor& 
                                const ops::Place& place) const {
     if (is_shared(families::Split::Row)) return forward(x_MI, place).add_(residual_MO);
     const at::Tensor sum_MO = bias < 0 ? residual_MO : residual_MO + bias_O();
-    return ops::linear_add(sum_MO, x_MI, parameters.weight[weight], place);
+    at::Tensor y_MO = ops::linear_add(sum_MO, x_MI, parameters.weight[weight], place);
+    add_lora(parameters, lora, y_MO, x_MI);
+    return y_MO;
 }
 
 at::Tensor Linear::whole_grad(const at::Tensor& dy_MO) const {
@@ -44,16 +54,23 @@ at::Tensor Linear::whole_grad(const at::Tensor& dy_MO) const {
 }
 
 at::Tensor Linear::backward_input(const at::Tensor& dy_MO) const {
-    return ops::linear_backward_input(dy_MO, parameters.weight[weight]);
+    at::Tensor dx_MI = ops::linear_backward_input(dy_MO, parameters.weight[weight]);
+    add_lora_backward(parameters, lora, dx_MI, dy_MO);
+    return dx_MI;
 }
 
 void Linear::owe(const at::Tensor& dy_MO, const at::Tensor& x_MI,
                  const Contribute& contribute) const {
-    if (bias >= 0) {
+    const AddGrad nothing = [](const at::Tensor&, ops::Sum) {};
+    owe_lora(parameters, lora, dy_MO, x_MI, contribute);
+    if (bias >= 0 && is_frozen(bias)) {
+        contribute(bias, nothing);
+    } else if (bias >= 0) {
         contribute(bias, [dy_MO](const at::Tensor& db_O, ops::Sum sum) {
             ops::linear_backward_bias(dy_MO, db_O, sum);
         });
     }
+    if (is_frozen(weight)) return contribute(weight, nothing);
     contribute(weight, [dy_MO, x_MI](const at::Tensor& dw_OI, ops::Sum sum) {
         ops::linear_backward_weight(dy_MO, x_MI, dw_OI, sum);
     });

@@ -5,12 +5,17 @@
 // the gradient of the input is summed over the ranks. Row: each rank has some inputs, and the
 // output is summed over the ranks; each rank has the whole bias, which is added once, to the sum.
 //
+// A layer may have LoRA (lora.hpp), whose products take part in these sums. Its own weight and bias
+// are then frozen.
+//
 // With sequence parallelism (row_split.hpp), each rank passes its own rows to a Column layer and
 // gets its own rows of a Row layer's output. Between both, each rank has all rows.
 #pragma once
 
+#include <vector>
+
 #include "worker/train/comm/communicator.hpp"
-#include "worker/train/model/parameters.hpp"
+#include "worker/train/model/lora.hpp"
 #include "worker/train/model/row_split.hpp"
 #include "worker/train/ops/values.hpp"
 
@@ -24,6 +29,7 @@ struct Linear {
     Communicator* tp = nullptr;  // the tensor-parallel group; null: the layer is not shared
     int layer = -1;              // number of its decoder layer, for the tags of operations
     RowSplit rows = {};
+    std::vector<LoraPart> lora = {};
 
     // Returns x_MI @ weight^T + bias.
     at::Tensor forward(const at::Tensor& x_MI, const ops::Place& place = {}) const;
@@ -39,8 +45,8 @@ struct Linear {
     // Returns the gradient of the input. Not for Column layers.
     at::Tensor backward_input(const at::Tensor& dy_MO) const;
 
-    // Passes the computations of the gradients of the bias and of the weight to `contribute`, in
-    // this order.
+    // Passes the computations of the gradients of the bias, of the weight and of LoRA's factors to
+    // `contribute`. Those of a frozen parameter compute nothing and hold no tensor.
     void owe(const at::Tensor& dy_MO, const at::Tensor& x_MI, const Contribute& contribute) const;
 
     // Does both for a Column layer. While the ranks exchange their parts, `contribute` may compute.
@@ -50,6 +56,7 @@ struct Linear {
   private:
     bool is_shared(families::Split by) const;
     at::Tensor bias_O() const;
+    bool is_frozen(int parameter) const;
 };
 
 }  // namespace roll::train

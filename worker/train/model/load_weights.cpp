@@ -157,7 +157,8 @@ std::string load_weights(const fs::path& directory, std::span<Parameters* const>
     for (const convert::Comparison& replica : plan.comparisons)
         of_disk(convert::compare(source, replica));
     std::set<std::string> missing;
-    for (const ParameterSpec& spec : whole) missing.insert(spec.name);
+    for (const ParameterSpec& spec : whole)
+        if (spec.lora != LoraRole::Factor) missing.insert(spec.name);
     const std::multimap<std::string, Held> held = by_name(chunks);
     std::int64_t grown = 0;
     for (const convert::TargetTensor& target : plan.tensors) {

@@ -5,6 +5,7 @@
 #include "common/files.hpp"
 #include "worker/convert/read/open.hpp"
 #include "worker/families/families.hpp"
+#include "worker/families/model.hpp"
 #include "worker/formats/bytes_tokenizer.hpp"
 #include "worker/formats/hf.hpp"
 #include "worker/tokenizer/same_ids.hpp"
@@ -153,6 +154,15 @@ void resize_vocabulary(ModelSetup& setup, std::int64_t rows, const families::Fam
                 families::set_keys(family, {{paths.front(), rows}}, setup.hf_config, setup.native));
 }
 
+// Adds the adapter that the job trains.
+void add_lora(ModelSetup& setup, const spec::TrainSpec& spec) {
+    setup.config.lora = spec.lora;
+    setup.base = spec.model.from;
+    const auto modules = families::modules_of(native_tensors(setup));
+    const auto problems = spec::lora_target_problems(spec.lora, modules);
+    if (!problems.empty()) refuse(problems[0].path + ": " + problems[0].message);
+}
+
 // Returns the names and shapes of a model's parameters.
 std::vector<std::pair<std::string, std::vector<std::int64_t>>> tensors_of(
     const spec::ModelConfig& config) {
@@ -175,13 +185,21 @@ Result<ModelSetup> given_model(const spec::ModelSource& source,
 
 }  // namespace
 
+std::vector<families::NativeTensor> native_tensors(const ModelSetup& model) {
+    const families::Families families = need(families::Families::load_for(model.config.family));
+    const families::Family& family = *need(families.find(model.config.family));
+    return need(families::native_tensors(family, model.native, model.hf_config));
+}
+
 ModelSetup setup_model(const spec::TrainSpec& spec, const std::vector<fs::path>& checkpoints,
                        bool config_suffices) {
     const families::Families families = need(families::Families::load());
     ModelSetup setup;
     if (!spec.model.from.empty()) {
-        setup = of_disk(
-            given_model(spec.model, checkpoints, families, {.config_suffices = config_suffices}));
+        const bool whole = !spec.lora.is_set();  // checkpoints hold the whole model
+        setup = of_disk(given_model(spec.model, whole ? checkpoints : std::vector<fs::path>(),
+                                    families, {.config_suffices = config_suffices}));
+        if (!whole) add_lora(setup, spec);
         if (spec.model.vocab > 0) resize_vocabulary(setup, spec.model.vocab, families);
         give_tokenizer(setup, spec, checkpoints);
     } else {
@@ -248,7 +266,7 @@ std::int64_t count_frozen(const std::vector<std::string>& freeze,
     std::int64_t frozen = 0;
     bool trains = false;
     for (const ParameterSpec& spec : specs) {
-        const bool keeps = matches_any(freeze, spec.name);
+        const bool keeps = spec.frozen || matches_any(freeze, spec.name);
         if (keeps) frozen += c10::multiply_integers(spec.sizes);
         trains |= !keeps;
     }
@@ -262,8 +280,8 @@ std::int64_t frozen_factors(const spec::TrainSpec& spec, const spec::ModelConfig
     std::int64_t frozen = 0;
     for (const ParameterSpec& one : parameter_specs(model, whole_chunk(model))) {
         const bool looked_up = one.name.starts_with("embedding.") && !model.tied;
-        if (one.sizes.size() < 2 || looked_up || !matches_any(spec.model.freeze, one.name))
-            continue;
+        const bool keeps = one.frozen || matches_any(spec.model.freeze, one.name);
+        if (one.sizes.size() < 2 || looked_up || !keeps) continue;
         frozen += c10::multiply_integers(one.sizes);
     }
     return frozen;
@@ -288,7 +306,7 @@ at::ScalarType dtype_of(spec::Precision precision) {
 }
 
 std::optional<at::ScalarType> export_rounds_to(const spec::TrainSpec& spec) {
-    if (spec.export_format == spec::ExportFormat::None) return std::nullopt;
+    if (spec.export_format == spec::ExportFormat::None || spec.lora.is_set()) return std::nullopt;
     const at::ScalarType weights = dtype_of(spec.precision);
     const at::ScalarType exported = spec.export_dtype == spec::ExportDtype::Bf16   ? at::kBFloat16
                                     : spec.export_dtype == spec::ExportDtype::Fp16 ? at::kHalf

@@ -13,6 +13,7 @@
 #include "common/json.hpp"
 #include "common/spec/model.hpp"
 #include "common/spec/train.hpp"
+#include "worker/families/native_tensor.hpp"
 #include "worker/tokenizer/directory.hpp"
 #include "worker/train/model/chunk.hpp"
 
@@ -27,14 +28,16 @@ struct ModelSetup {
     // further files to copy into checkpoints: name, content
     std::vector<std::pair<std::string, std::string>> companions;
     std::vector<std::string> warnings = {};  // settings that look wrong but may be intended
+    std::string base = {};                   // model.from of a LoRA job
 };
 
 // Returns the model of a job. If the model starts from a directory, it is read from the first of
 // the job's own checkpoints that opens, else from that directory. A tokenizer directory that no
 // longer exists is also replaced by a checkpoint, so that a job can continue after its start
-// directory is gone. Throws RankFailure(invalid) if the job's sizes are wrong, or if the
-// tokenizer's ids differ from those of the directory's own tokenizer. With `config_suffices`, the
-// directory may be one of HuggingFace without weights.
+// directory is gone; a LoRA job needs that directory, because its checkpoints hold the adapter
+// only. Throws RankFailure(invalid) if the job's sizes are wrong, or if the tokenizer's ids differ
+// from those of the directory's own tokenizer. With `config_suffices`, the directory may be one of
+// HuggingFace without weights.
 ModelSetup setup_model(const spec::TrainSpec& spec,
                        const std::vector<std::filesystem::path>& checkpoints,
                        bool config_suffices = false);
@@ -49,11 +52,14 @@ std::shared_ptr<const tokenizer::TextTokenizer> job_tokenizer(const spec::TrainS
 std::string check_same_model(const std::filesystem::path& checkpoint, const ModelSetup& job,
                              const std::string& tokenizer);
 
+// Returns the model's tensors with the HuggingFace tensors that make up each.
+std::vector<families::NativeTensor> native_tensors(const ModelSetup& model);
+
 // Returns the model of a HuggingFace or MCA directory, with its tokenizer if it has one.
 ModelSetup setup_model(const std::filesystem::path& directory);
 
-// Returns the number of parameters that model.freeze matches. Throws RankFailure(invalid) if a
-// pattern matches none, or if no parameter is left to train.
+// Returns the number of elements of frozen parameters: by model.freeze or by LoRA. Throws
+// RankFailure(invalid) if a pattern matches none, or if no parameter is left to train.
 std::int64_t count_frozen(const std::vector<std::string>& freeze,
                           std::span<const ParameterSpec> specs);
 

@@ -1,6 +1,7 @@
 #include "worker/train/model/parameters.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include <ATen/ATen.h>
@@ -19,6 +20,37 @@ constexpr const char* kEmbedding = "embedding.word_embeddings.weight";
 
 double norm_start(const spec::ModelConfig& c) { return c.norm_adds_one ? 0 : 1; }
 
+// Adds the factors of LoRA of a linear layer's modules `of`: first all A, then all B. They start as
+// in PEFT: A by Kaiming's rule with a = sqrt(5), B as 0.
+void add_lora_factors(std::vector<ParameterSpec>& specs, const spec::ModelConfig& c,
+                      const std::string& linear, std::initializer_list<spec::LoraPlace> of) {
+    for (const char factor : {'A', 'B'}) {
+        for (const spec::LoraModule& module : c.lora.modules) {
+            if (std::ranges::find(of, module.place) == of.end()) continue;
+            const auto [outputs, inputs] = c.linear_sizes(module.place);
+            ParameterSpec& spec = specs.emplace_back();
+            spec.name = linear + ".lora_" + factor + "." + name_of(module.place) + ".weight";
+            spec.lora = LoraRole::Factor;
+            spec.sizes = {module.r, inputs};
+            if (factor == 'A') {
+                spec.bound = 1 / std::sqrt(static_cast<double>(inputs));
+            } else {
+                spec.sizes = {outputs, module.r};
+                spec.start = 0;
+            }
+        }
+    }
+}
+
+// Freezes the model's own weights.
+void freeze_base(std::vector<ParameterSpec>& specs) {
+    for (ParameterSpec& spec : specs) {
+        if (spec.lora == LoraRole::Factor) continue;
+        spec.frozen = true;
+        spec.lora = LoraRole::Base;
+    }
+}
+
 void add_layer(std::vector<ParameterSpec>& specs, const spec::ModelConfig& c, std::int64_t layer) {
     const std::string prefix = "decoder.layers." + std::to_string(layer) + ".";
     const std::int64_t qkv = (c.heads + 2 * c.kv_heads) * c.head_dim;
@@ -29,14 +61,19 @@ void add_layer(std::vector<ParameterSpec>& specs, const spec::ModelConfig& c, st
     add("self_attention.linear_qkv.layer_norm_weight", {c.hidden}, one);
     add("self_attention.linear_qkv.weight", {qkv, c.hidden});
     if (c.qkv_bias) add("self_attention.linear_qkv.bias", {qkv}, 0);
+    using enum spec::LoraPlace;
+    add_lora_factors(specs, c, prefix + "self_attention.linear_qkv", {Q, K, V});
     if (c.qk_norm) add("self_attention.q_layernorm.weight", {c.head_dim}, one);
     if (c.qk_norm) add("self_attention.k_layernorm.weight", {c.head_dim}, one);
     add("self_attention.linear_proj.weight", {c.hidden, c.heads * c.head_dim});
     if (c.out_bias) add("self_attention.linear_proj.bias", {c.hidden}, 0);
+    add_lora_factors(specs, c, prefix + "self_attention.linear_proj", {Out});
     if (c.post_norms) add("self_attention.linear_proj.post_layernorm.weight", {c.hidden}, one);
     add("mlp.linear_fc1.layer_norm_weight", {c.hidden}, one);
     add("mlp.linear_fc1.weight", {2 * c.intermediate, c.hidden});
+    add_lora_factors(specs, c, prefix + "mlp.linear_fc1", {Gate, Up});
     add("mlp.linear_fc2.weight", {c.hidden, c.intermediate});
+    add_lora_factors(specs, c, prefix + "mlp.linear_fc2", {Down});
     if (c.post_norms) add("mlp.linear_fc2.post_layernorm.weight", {c.hidden}, one);
 }
 
@@ -57,20 +94,26 @@ at::Tensor box_of(at::Tensor tensor, const tensor::Shape& begin, const tensor::S
 // Draws the elements of one part of a parameter, by their numbers in the whole tensor.
 void draw_part(const at::Tensor& drawn, const ParameterSpec& spec, const layout::Part& part,
                const InitOptions& options) {
+    const auto fill = [&](const at::Tensor& values, std::int64_t number) {
+        if (spec.bound > 0)
+            fill_uniform(values, spec.bound, options.seed, spec.name, number);
+        else
+            fill_normal(values, options.std, options.seed, spec.name, number);
+    };
     const bool is_matrix = spec.sizes.size() == 2;
     const std::int64_t width = is_matrix ? spec.whole[1] : 1;
     const at::Tensor rows = drawn.narrow(0, part.local[0], part.size[0]);
     const std::int64_t first = part.whole[0] * width;
-    if (!is_matrix || part.size[1] == width)
-        return fill_normal(rows, options.std, options.seed, spec.name, first);
+    if (!is_matrix || part.size[1] == width) return fill(rows, first);
     for (std::int64_t row = 0; row < part.size[0]; ++row)
-        fill_normal(rows[row].narrow(0, part.local[1], part.size[1]), options.std, options.seed,
-                    spec.name, first + row * width + part.whole[1]);
+        fill(rows[row].narrow(0, part.local[1], part.size[1]), first + row * width + part.whole[1]);
 }
 
 void draw(const at::Tensor& drawn, const ParameterSpec& spec, const InitOptions& options) {
     if (spec.start >= 0) {
         drawn.fill_(spec.start);
+    } else if (spec.parts.empty() && spec.bound > 0) {
+        fill_uniform(drawn, spec.bound, options.seed, spec.name);
     } else if (spec.parts.empty()) {
         fill_normal(drawn, options.std, options.seed, spec.name);
     } else {
@@ -187,26 +230,6 @@ bool matches_any(const std::vector<std::string>& globs, const std::string& name)
     });
 }
 
-LayerPlaces layer_places(const spec::ModelConfig& c) {
-    LayerPlaces places{};
-    int next = 0;
-    const auto take = [&](bool has) { return has ? next++ : -1; };
-    places.norm1 = take(true);
-    places.qkv = take(true);
-    places.qkv_bias = take(c.qkv_bias);
-    places.q_norm = take(c.qk_norm);
-    places.k_norm = take(c.qk_norm);
-    places.out = take(true);
-    places.out_bias = take(c.out_bias);
-    places.post_norm1 = take(c.post_norms);
-    places.norm2 = take(true);
-    places.gate_up = take(true);
-    places.down = take(true);
-    places.post_norm2 = take(c.post_norms);
-    places.count = next;
-    return places;
-}
-
 std::vector<ParameterSpec> parameter_specs(const spec::ModelConfig& config,
                                            const ChunkSpec& chunk) {
     const bool both_ends = config.tied && chunk.pre && chunk.post;
@@ -219,6 +242,7 @@ std::vector<ParameterSpec> parameter_specs(const spec::ModelConfig& config,
     if (chunk.post && !both_ends)
         specs.push_back(
             {config.tied ? kEmbedding : "output_layer.weight", {config.vocab, config.hidden}});
+    if (config.lora.is_set()) freeze_base(specs);
     if (chunk.tp > 1)
         for (ParameterSpec& spec : specs) split(spec, config, chunk);
     return specs;
@@ -278,7 +302,7 @@ std::int64_t unpadded_rows(const ParameterSpec& spec) {
 }
 
 void mark_frozen(std::vector<ParameterSpec>& specs, const std::vector<std::string>& globs) {
-    for (ParameterSpec& spec : specs) spec.frozen = matches_any(globs, spec.name);
+    for (ParameterSpec& spec : specs) spec.frozen |= matches_any(globs, spec.name);
 }
 
 Parameters make_parameters(std::vector<ParameterSpec> specs, const InitOptions& options) {
@@ -289,8 +313,8 @@ Parameters make_parameters(std::vector<ParameterSpec> specs, const InitOptions& 
     for (const ParameterSpec& spec : p.specs)
         p.own.push_back(layout::own_rows(spec.sizes[0], options.owners, options.owner));
     allocate(p, options);
-    if (!options.draw) return p;
     for (std::size_t i = 0; i < p.specs.size(); ++i) {
+        if (!options.draw && p.specs[i].lora != LoraRole::Factor) continue;
         const at::Tensor drawn = main_to_write(p, i);
         draw(drawn, p.specs[i], options);
         set_main(p, i, drawn);
@@ -334,6 +358,7 @@ void set_main(const Parameters& p, std::size_t i, const at::Tensor& written) {
 void set_halves(const Parameters& p, std::size_t i, std::int64_t begin,
                 std::span<const float> written) {
     auto* const high = p.weight[i].data_ptr<at::BFloat16>();
+    if (p.specs[i].lora == LoraRole::Base) return round_to(written, high + begin);
     auto* const low = p.rest[i].data_ptr<std::int16_t>();
     const std::int64_t row = p.weight[i].numel() / p.weight[i].size(0),
                        end = begin + std::ssize(written);

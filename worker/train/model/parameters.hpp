@@ -28,6 +28,10 @@
 
 namespace roll::train {
 
+// The part that a parameter has in LoRA: a frozen weight of the model, or a factor A or B. A frozen
+// weight has no main weight: flat_rest is not written for it.
+enum class LoraRole { None, Base, Factor };
+
 struct ParameterSpec {
     std::string name;
     std::vector<std::int64_t> sizes;
@@ -40,6 +44,8 @@ struct ParameterSpec {
     std::vector<layout::Part> parts = {};
     // true: the gradient is to be summed over the tensor-parallel ranks
     bool partial = false;
+    double bound = 0;  // above 0: initial values are drawn uniformly from [-bound, bound)
+    LoraRole lora = LoraRole::None;
 };
 
 struct Parameters {
@@ -85,15 +91,6 @@ void set_main(const Parameters& parameters, std::size_t i, const at::Tensor& wri
 void set_halves(const Parameters& parameters, std::size_t i, std::int64_t begin,
                 std::span<const float> written);
 
-// Indices of a layer's parameters, counted from the layer's first parameter, in the order in which
-// forward uses them; -1 if the model has no such parameter.
-struct LayerPlaces {
-    int norm1, qkv, qkv_bias, q_norm, k_norm, out, out_bias, post_norm1;
-    int norm2, gate_up, down, post_norm2;
-    int count;  // number of parameters of a layer
-};
-LayerPlaces layer_places(const spec::ModelConfig& config);
-
 // Returns the number of elements of all parameters, and of the trained ones.
 std::int64_t numel(const std::vector<ParameterSpec>& specs);
 std::int64_t trainable_numel(const std::vector<ParameterSpec>& specs);
@@ -116,7 +113,7 @@ struct InitOptions {
     double std = 0.02;  // standard deviation of matrices; norms start as identity, biases as 0
     at::ScalarType dtype = at::kFloat;  // type of the weights: float, double or bfloat16
     at::Device device = at::kCPU;
-    bool draw = true;       // false: the caller fills the weights
+    bool draw = true;       // false: the caller fills the weights; only LoRA factors are drawn
     bool gradients = true;  // false: there are no gradients, so the model cannot be trained
     std::vector<std::string> freeze = {};  // globs of the names of frozen parameters
     int owners = 1, owner = 0;  // number of ranks that share optimizer state; number of this rank
@@ -134,7 +131,7 @@ const std::vector<std::int64_t>& whole_sizes(const ParameterSpec& spec);
 // Returns the number of rows of a parameter that are not padding. Padding follows them.
 std::int64_t unpadded_rows(const ParameterSpec& spec);
 
-// Marks the parameters as frozen that match at least one of the globs, and the others as trained.
+// Marks the parameters as frozen that match at least one of the globs.
 void mark_frozen(std::vector<ParameterSpec>& specs, const std::vector<std::string>& globs);
 
 // Returns true if a name matches at least one of the globs. They work as in fnmatch(3): * also

@@ -71,6 +71,19 @@ void fill_normal(const at::Tensor& tensor, double std, std::uint64_t seed, std::
     });
 }
 
+void fill_uniform(const at::Tensor& tensor, double bound, std::uint64_t seed, std::string_view name,
+                  std::int64_t first) {
+    AT_DISPATCH_FLOATING_TYPES(tensor.scalar_type(), "fill_uniform", [&] {
+        auto* values = tensor.data_ptr<scalar_t>();
+        at::parallel_for(0, tensor.numel(), 4096, [&](std::int64_t begin, std::int64_t end) {
+            for (std::int64_t i = begin; i < end; ++i) {
+                const double number = uniform(seed, name, static_cast<std::uint64_t>(first + i));
+                values[i] = static_cast<scalar_t>(bound * (2 * number - 1));
+            }
+        });
+    });
+}
+
 double uniform(std::uint64_t seed, std::string_view name, std::uint64_t index) {
     const PhiloxCounter words = sequence(seed, name).block(index);
     return unit(words[0], words[1]);

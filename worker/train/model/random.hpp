@@ -21,6 +21,10 @@ PhiloxCounter philox(PhiloxCounter counter, PhiloxKey key);
 void fill_normal(const at::Tensor& tensor, double std, std::uint64_t seed, std::string_view name,
                  std::int64_t first = 0);
 
+// Like fill_normal(), with uniform numbers in [-bound, bound).
+void fill_uniform(const at::Tensor& tensor, double bound, std::uint64_t seed, std::string_view name,
+                  std::int64_t first = 0);
+
 // Returns number `index` of the sequence: a number in [0, 1) with 53 random bits.
 double uniform(std::uint64_t seed, std::string_view name, std::uint64_t index);
 

@@ -39,6 +39,14 @@ NativeTensor native_of(const spec::ModelConfig& c, const std::string& name,
         source("up", c.intermediate);
         return tensor;
     }
+    if (name.find(".lora_") != std::string::npos) {
+        const bool is_a = name.find(".lora_A.") != std::string::npos;
+        const bool by_columns = name.find("linear_qkv.") != std::string::npos ||
+                                name.find("linear_fc1.") != std::string::npos;
+        if (is_a != by_columns) tensor.split = by_columns ? Split::Column : Split::Row;
+        source("whole", sizes[0]);
+        return tensor;
+    }
     if (is("linear_proj.weight") || is("linear_fc2.weight")) tensor.split = Split::Row;
     if (is("word_embeddings.weight") || is("output_layer.weight")) tensor.split = Split::Column;
     source("whole", sizes[0]);
@@ -53,9 +61,10 @@ TensorShard tensor_shard(const spec::ModelConfig& config, const std::string& nam
     const auto is = [&](const char* suffix) { return name.ends_with(suffix); };
     const bool of_heads = is("q_layernorm.weight") || is("k_layernorm.weight");
     // The bias of a linear layer that is split by rows gets the gradient of all rows on each rank.
-    const bool partial = of_heads || (chunk.sequence && !is("linear_proj.bias"));
+    const bool of_lora = name.find(".lora_") != std::string::npos;
+    const bool partial = of_heads || of_lora || (chunk.sequence && !is("linear_proj.bias"));
     if (tensor.split == Split::None) return {sizes, {}, partial};
-    const bool vocabulary = tensor.split == Split::Column && tensor.operation == Operation::Copy;
+    const bool vocabulary = is("word_embeddings.weight") || is("output_layer.weight");
     const std::int64_t padded = vocabulary ? vocabulary_rows(config, chunk.tp) * chunk.tp : 0;
     auto slice = layout::slice_of(tensor, chunk.tp, chunk.tp_rank, padded);
     ROLL_CHECK(slice.has_value());

@@ -19,7 +19,7 @@ struct TensorShard {
     // rank's tensor are padding. Empty: each rank holds the whole tensor.
     std::vector<layout::Part> parts;
     // True: the gradient on a rank is only a summand, because only the rank's heads use the
-    // parameter, or with sequence parallelism, only its rows
+    // parameter, or only its outputs or inputs (LoRA), or with sequence parallelism only its rows
     bool partial = false;
 };
 

@@ -82,8 +82,8 @@ void TrainStep::reduce_tied() {
         const bool pre = chunk.part().pre;
         const Parameters& p = chunk.parameters();
         const std::size_t i = pre ? 0 : p.grad.size() - 1;
-        if (tied_ && pre != chunk.part().post && (pre || chunk.part().post))
-            copies.push_back(p.own_grad[i]);
+        const bool has_copy = tied_ && pre != chunk.part().post && (pre || chunk.part().post);
+        if (has_copy && !p.specs[i].frozen) copies.push_back(p.own_grad[i]);
     }
     if (copies.size() == 1) sum_over(*groups_.tie, copies[0], {Site::TiedGrad});
     if (copies.size() == 2) copies[1].copy_(copies[0].add_(copies[1]));
@@ -108,7 +108,7 @@ double TrainStep::over_model(Site site, const std::function<at::Tensor(const at:
     const bool is_shared = options_.init.owners > 1;
     for (Chunk& chunk : chunks_) {
         const Parameters& p = chunk.parameters();
-        if (flat && !is_split && !is_shared) {
+        if (flat && !is_split && !is_shared && !chunk.config().lora.is_set()) {
             sum.add_(sum_of(p.flat_grad));
             if (tied_ && chunk.part().pre && !chunk.part().post) sum.sub_(sum_of(p.grad.front()));
             continue;

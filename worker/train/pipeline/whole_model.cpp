@@ -28,6 +28,13 @@ std::vector<WholeParameter> whole_model(const spec::ModelConfig& config,
     return whole;
 }
 
+std::vector<WholeParameter> saved_parameters(const std::vector<WholeParameter>& whole) {
+    std::vector<WholeParameter> saved;
+    for (const WholeParameter& parameter : whole)
+        if (parameter.spec.lora != LoraRole::Base) saved.push_back(parameter);
+    return saved;
+}
+
 std::vector<ParameterSpec> specs_of(const std::vector<WholeParameter>& whole) {
     std::vector<ParameterSpec> specs;
     for (const WholeParameter& parameter : whole) specs.push_back(parameter.spec);

@@ -30,6 +30,9 @@ std::vector<WholeParameter> whole_model(const spec::ModelConfig& config,
                                         const Communicator* tp,
                                         const std::vector<std::string>& freeze);
 
+// Returns the parameters that checkpoints hold: all, except for the frozen weights of a LoRA job.
+std::vector<WholeParameter> saved_parameters(const std::vector<WholeParameter>& whole);
+
 std::vector<ParameterSpec> specs_of(const std::vector<WholeParameter>& whole);
 
 // Writes this rank's part of one parameter's tensors (its weight, for example) to CPU tensors of

@@ -12,6 +12,7 @@
 #include "worker/train/model/lazy_zeros.hpp"
 #include "worker/train/model/load_weights.hpp"
 #include "worker/train/process/failure.hpp"
+#include "worker/train/save/adapter_files.hpp"
 
 namespace roll::train {
 namespace {
@@ -99,7 +100,7 @@ void copy_all_rows(TrainStep& step, std::size_t chunk, std::size_t i,
 // Gives the rows of this rank to copy_all_rows() on the first replica.
 void give_rows(TrainStep& step, at::ScalarType type) {
     if (!step.chunks().front().parameters().is_shared) return;
-    for (const WholeParameter& parameter : step.whole()) {
+    for (const WholeParameter& parameter : saved_parameters(step.whole())) {
         if (parameter.rank != step.groups().pp.rank()) continue;
         std::vector<at::Tensor> dropped;
         for (int i = 0; i < (parameter.spec.frozen ? 1 : 3); ++i)
@@ -112,7 +113,7 @@ void give_rows(TrainStep& step, at::ScalarType type) {
 
 std::optional<Snapshot> take_snapshot(TrainStep& step, const checkpoint::State& state,
                                       const std::string& job) {
-    const std::vector<WholeParameter>& whole = step.whole();
+    const std::vector<WholeParameter> whole = saved_parameters(step.whole());
     Communicator& pp = step.groups().pp;
     const at::ScalarType type = main_type(step.chunks().front().parameters());
     if (step.groups().dp.rank() > 0) {
@@ -148,7 +149,7 @@ std::optional<Snapshot> take_snapshot(TrainStep& step, const checkpoint::State& 
 
 std::uint64_t snapshot_bytes(TrainStep& step, const ModelSetup& model) {
     constexpr std::uint64_t kOfTensor = 1 << 10, kOfFiles = 1 << 16;
-    const std::vector<ParameterSpec> specs = specs_of(step.whole());
+    const std::vector<ParameterSpec> specs = specs_of(saved_parameters(step.whole()));
     const std::int64_t count = numel(specs) + 2 * trainable_numel(specs);
     std::uint64_t bytes = static_cast<std::uint64_t>(count) *
                           c10::elementSize(main_type(step.chunks().front().parameters()));
@@ -160,7 +161,11 @@ std::uint64_t snapshot_bytes(TrainStep& step, const ModelSetup& model) {
 Result<void> write_snapshot(const fs::path& directory, const Snapshot& snapshot,
                             const ModelSetup& model) {
     ROLL_TRY_VOID(make_directories(directory / "roll"));
-    ROLL_TRY_VOID(write_weights(directory, snapshot, model));
+    if (model.config.lora.is_set()) {
+        ROLL_TRY_VOID(write_adapter(directory, snapshot.specs, snapshot.weight, model));
+    } else {
+        ROLL_TRY_VOID(write_weights(directory, snapshot, model));
+    }
     ROLL_TRY_VOID(write_moments(directory / checkpoint::kOptimizerFile, snapshot));
     for (const auto& [name, content] : model.companions)
         ROLL_TRY_VOID(write_file_atomically(directory / name, content));
@@ -175,8 +180,11 @@ std::string load_weights(const fs::path& directory, TrainStep& step, std::uint64
     return load_weights(directory, chunks, specs_of(step.whole()), seed);
 }
 
-checkpoint::State restore(const fs::path& directory, TrainStep& step) {
-    load_weights(directory, step);
+checkpoint::State restore(const fs::path& directory, TrainStep& step, const ModelSetup& model) {
+    if (model.config.lora.is_set())
+        read_adapter(directory, step, model);
+    else
+        load_weights(directory, step);
     const auto file = need(tensor::SafetensorsFile::open(directory / checkpoint::kOptimizerFile));
     const std::vector<WholeParameter>& whole = step.whole();
     if (std::ranges::none_of(whole, [&](const WholeParameter& parameter) {

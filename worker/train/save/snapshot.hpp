@@ -14,8 +14,8 @@
 
 namespace roll::train {
 
-// A copy of the main weights and the moments of the whole model in host memory. It is immutable;
-// any thread may read it.
+// A copy of the main weights and the moments of the whole model, or of the trained parameters of a
+// LoRA job, in host memory. It is immutable; any thread may read it.
 struct Snapshot {
     std::vector<ParameterSpec> specs;
     // By parameter; undefined moments for frozen parameters
@@ -42,9 +42,10 @@ Result<void> write_snapshot(const std::filesystem::path& directory, const Snapsh
                             const ModelSetup& model);
 
 // Fills this rank's weights and moments from a checkpoint of the same model and type. Parameters
-// that were frozen in the checkpoint's job and are not frozen now start with zero moments. Throws
-// RankFailure.
-checkpoint::State restore(const std::filesystem::path& directory, TrainStep& step);
+// that were frozen in the checkpoint's job and are not frozen now start with zero moments. A LoRA
+// job's own weights of the model are not read. Throws RankFailure.
+checkpoint::State restore(const std::filesystem::path& directory, TrainStep& step,
+                          const ModelSetup& model);
 
 // Fills this rank's weights like load_weights(), from a directory that may have fewer rows of the
 // vocabulary.

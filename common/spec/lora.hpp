@@ -1,0 +1,62 @@
+// LoRA training (train.lora): trains a product of two small matrices for each adapted linear layer,
+// while the model's own weights stay frozen. Names and meanings are those of PEFT's LoraConfig.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/json.hpp"
+#include "common/spec/problem.hpp"
+
+namespace roll::spec {
+
+// The linear layers of a decoder layer that can have LoRA, in the order in which forward uses them.
+enum class LoraPlace { Q, K, V, Out, Gate, Up, Down };
+
+// The last part of each place's HuggingFace name
+inline constexpr std::array<std::pair<std::string_view, LoraPlace>, 7> kLoraPlaces{
+    {{"q_proj", LoraPlace::Q},
+     {"k_proj", LoraPlace::K},
+     {"v_proj", LoraPlace::V},
+     {"o_proj", LoraPlace::Out},
+     {"gate_proj", LoraPlace::Gate},
+     {"up_proj", LoraPlace::Up},
+     {"down_proj", LoraPlace::Down}}};
+
+// LoRA of one linear layer of every decoder layer: y += scale * x A^T B^T.
+struct LoraModule {
+    LoraPlace place = LoraPlace::Q;
+    std::int64_t r = 0;  // rows of A and columns of B
+    double alpha = 0;
+    double scale = 1;
+    friend bool operator==(const LoraModule&, const LoraModule&) = default;
+};
+
+struct LoraSpec {
+    std::int64_t r = 8;
+    double alpha = 8;
+    bool rslora = false;              // scale = alpha / sqrt(r) instead of alpha / r
+    std::vector<LoraModule> modules;  // in the order of LoraPlace; empty: no LoRA
+    bool is_set() const { return !modules.empty(); }
+    friend bool operator==(const LoraSpec&, const LoraSpec&) = default;
+};
+
+const char* name_of(LoraPlace place);
+
+// Reads train.lora. Requires that lora_problems() is empty. Returns no modules if `json` is null.
+LoraSpec lora_spec(const Json& json);
+
+// Returns a problem for each value of train.lora, and each other key of a train job, with which
+// LoRA cannot be trained. Ignores values of wrong types, which the schema's checker reports.
+std::vector<Problem> lora_problems(const Json& document);
+
+// Returns a problem if a target is none of a model's modules. `modules` are the last parts of the
+// HuggingFace names of the model's weights, without ".weight".
+std::vector<Problem> lora_target_problems(const LoraSpec& lora,
+                                          const std::vector<std::string>& modules);
+
+}  // namespace roll::spec

@@ -1,0 +1,109 @@
+// Compares LoRA training of every model of tests/oracle/lora_steps.py with PEFT in float64, to
+// 1e-10: loss and gradient norm of eight steps of AdamW, and after them the logits and the adapter
+// file, tensor by tensor under PEFT's names.
+#include <cstdlib>
+#include <filesystem>
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include "common/files.hpp"
+#include "common/tensor/safetensors.hpp"
+#include "tests/worker/train/expect.hpp"
+#include "worker/plan/cost.hpp"
+#include "worker/train/comm/local_communicator.hpp"
+#include "worker/train/save/adapter_files.hpp"
+#include "worker/train/save/snapshot.hpp"
+
+namespace roll::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double kLimit = 1e-10;
+
+std::map<std::string, at::Tensor> tensors_of(const fs::path& file) {
+    std::map<std::string, at::Tensor> tensors;
+    const auto opened = tensor::SafetensorsFile::open(file).value();
+    for (const tensor::TensorView& view : opened.tensors()) {
+        EXPECT_EQ(view.info.dtype, tensor::DType::F64) << view.info.name;
+        tensors[view.info.name] =
+            at::from_blob(const_cast<std::byte*>(view.bytes.data()), view.info.shape, at::kDouble)
+                .clone();
+    }
+    return tensors;
+}
+
+// Returns train.lora with the settings of a PEFT config.
+Json job_of(const Json& config) {
+    Json targets = config["target_modules"];
+    return {{"r", config["r"]},
+            {"alpha", config["lora_alpha"]},
+            {"rslora", config["use_rslora"]},
+            {"targets", targets.size() == spec::kLoraPlaces.size() ? Json("all-linear") : targets},
+            {"rank_pattern", config["rank_pattern"]},
+            {"alpha_pattern", config["alpha_pattern"]}};
+}
+
+void expect_steps(const fs::path& path) {
+    const auto told = tensors_of(path / "told.safetensors");
+    ModelSetup model = setup_model(path / "weight");
+    model.config.lora = spec::lora_spec(
+        job_of(parse_json(read_file(path / "start/adapter_config.json").value()).value()));
+    LocalGroup alone(1);
+    LocalCommunicator self(alone, 0);
+    const plan::PipelineSchedule schedule = plan::one_forward_one_backward(1, 2);
+    TrainStep trainer(model.config, schedule, {self, self},
+                      {.init = {.dtype = at::kDouble, .draw = false}, .clip_grad = 1.0});
+    load_weights(path / "weight", trainer);
+    read_adapter(path / "start", trainer, model);
+    Chunk& chunk = trainer.chunks()[0];
+    EXPECT_EQ(plan::parameter_count(model.config), chunk.parameters().flat_weight.numel());
+    const at::Tensor before = chunk.parameters().weight[0].clone();
+    const at::Tensor ids = told.at("ids").to(at::kLong), targets = told.at("targets").to(at::kLong);
+    double worst_loss = 0, worst_weight = 0;
+    for (std::int64_t step = 0; step < ids.size(0); ++step) {
+        std::vector<Microbatch> batch;
+        for (const std::int64_t row : {0, 2})
+            batch.push_back({ids[step].narrow(0, row, 2).contiguous(),
+                             targets[step].narrow(0, row, 2).contiguous()});
+        const StepResult result = trainer.run(batch, 1e-3);
+        ASSERT_TRUE(result.updated);
+        const double loss = told.at("loss")[step].item<double>();
+        const double norm = told.at("norm")[step].item<double>();
+        EXPECT_NEAR(result.loss, loss, kLimit * loss) << "step " << step;
+        EXPECT_NEAR(result.grad_norm, norm, kLimit * norm) << "step " << step;
+        worst_loss = std::max(worst_loss, std::abs(result.loss - loss) / loss);
+    }
+    EXPECT_TRUE(chunk.parameters().weight[0].equal(before));
+    expect_close(chunk.logits(ids[0]), told.at("logits"), "logits", kLimit);
+    const fs::path saved = path / "saved";
+    fs::create_directories(saved);
+    const Snapshot snapshot = *take_snapshot(trainer, {}, "");
+    ASSERT_TRUE(write_adapter(saved, snapshot.specs, snapshot.weight, model));
+    const auto ours = tensors_of(saved / "adapter_model.safetensors");
+    const auto theirs = tensors_of(path / "trained/adapter_model.safetensors");
+    ASSERT_EQ(ours.size(), theirs.size());
+    for (const auto& [name, tensor] : theirs) {
+        expect_close(ours.at(name), tensor, name, kLimit);
+        worst_weight = std::max(worst_weight, error(ours.at(name), tensor));
+    }
+    std::printf("%-8s worst: loss %.1e, adapter %.1e\n", path.filename().c_str(), worst_loss,
+                worst_weight);
+}
+
+TEST(LoraOracle, EightStepsArePefts) {
+    at::set_num_threads(1);
+    const char* folder = std::getenv("ROLL_ORACLE_DATA");
+    ASSERT_NE(folder, nullptr) << "run by ctest: no ROLL_ORACLE_DATA";
+    int models = 0;
+    for (const auto& entry : fs::directory_iterator(folder)) {
+        SCOPED_TRACE(entry.path().filename());
+        expect_steps(entry.path());
+        ++models;
+    }
+    EXPECT_EQ(models, 3);
+}
+
+}  // namespace
+}  // namespace roll::train

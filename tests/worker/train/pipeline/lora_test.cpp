@@ -1,0 +1,92 @@
+// Tests that LoRA trains in every layout as on one rank, in float64 to 1e-12 as layout_test.cpp
+// does, and that only the factors are trained.
+#include <ATen/ATen.h>
+
+#include "tests/worker/train/pipeline/cells.hpp"
+
+namespace roll::train {
+namespace {
+
+constexpr double kNoClip = 0;  // because the gradient of factors is small
+
+spec::ModelConfig with_lora(spec::ModelConfig config, const Json& lora) {
+    config.lora = spec::lora_spec(lora);
+    return config;
+}
+
+const Json kAll = {{"r", 3}, {"alpha", 12}};
+const Json kSome = {{"r", 2},
+                    {"alpha", 8},
+                    {"rslora", true},
+                    {"targets", {"k_proj", "o_proj", "up_proj"}},
+                    {"rank_pattern", {{"o_proj", 4}}}};
+
+TEST(Lora, EveryLayoutTrainsAsOneRankDoes) {
+    for (const bool tied : {false, true}) {
+        const spec::ModelConfig config = with_lora(split_model(tied), tied ? kSome : kAll);
+        const int m = kMicrobatches;
+        const Named reference = train(config, plan::gpipe(1, 1, m), {.clip = kNoClip});
+        const auto cell = [](int dp, int tp, int zero = 0, bool sequence = false) {
+            return Cell{.dp = dp, .tp = tp, .zero = zero, .sequence = sequence, .clip = kNoClip};
+        };
+        const double errors[] = {
+            worst(train(config, plan::one_forward_one_backward(1, m / 2), cell(2, 1)), reference),
+            worst(train(config, plan::zero_bubble_h1(2, m), cell(1, 1)), reference),
+            worst(train(config, plan::interleaved(2, 2, m / 2), cell(2, 1)), reference),
+            worst(train(config, plan::gpipe(1, 1, m), cell(1, 2)), reference),
+            worst(train(config, plan::zero_bubble_h1(2, m / 2), cell(2, 4)), reference),
+            worst(train(config, plan::gpipe(1, 1, m), cell(1, 4, 0, true)), reference),
+            worst(train(config, plan::interleaved(2, 2, m / 2), cell(2, 2, 1, true)), reference),
+            worst(train(config, plan::gpipe(1, 1, m / 2), cell(2, 1, 1)), reference),
+            worst(train(config, plan::zero_bubble_h1(2, m / 2), cell(2, 2, 2)), reference)};
+        std::printf("tied %d: worst %.1e\n", tied, *std::ranges::max_element(errors));
+    }
+}
+
+TEST(Lora, OnlyTheFactorsAreTrained) {
+    const spec::ModelConfig config = with_lora(split_model(false), kAll);
+    const Named seen = train(config, plan::gpipe(1, 1, kMicrobatches), {.clip = kNoClip});
+    const auto is_factor = [](const std::string& name) {
+        return name.find(".lora_") != std::string::npos;
+    };
+    int factors = 0;
+    for (const ParameterSpec& spec : parameter_specs(config, whole_chunk(config))) {
+        EXPECT_EQ(spec.frozen, !is_factor(spec.name)) << spec.name;
+        EXPECT_EQ(seen.at("0.weight." + spec.name).equal(seen.at("2.weight." + spec.name)),
+                  spec.frozen)
+            << spec.name;
+        factors += spec.frozen ? 0 : 1;
+    }
+    EXPECT_EQ(factors, 2 * 7 * config.layers);
+}
+
+TEST(Lora, EveryTensorParallelRankDrawsTheBitsOfTheWholeFactors) {
+    const spec::ModelConfig config = with_lora(split_model(false), kAll);
+    const auto drawn = [&](int tp) {
+        Named seen;
+        for (int rank = 0; rank < tp; ++rank) {
+            const Parameters p = make_parameters(
+                parameter_specs(config, {.layer_end = 2, .tp = tp, .tp_rank = rank}),
+                {.seed = 5, .dtype = at::kFloat, .draw = false});
+            for (std::size_t i = 0; i < p.specs.size(); ++i)
+                if (p.specs[i].lora == LoraRole::Factor)
+                    note_part(seen, p.specs[i].name, p.specs[i], p.weight[i]);
+        }
+        return seen;
+    };
+    const Named whole = drawn(1);
+    for (const int tp : {2, 4})
+        for (const auto& [name, tensor] : drawn(tp))
+            EXPECT_TRUE(whole.at(name).equal(tensor)) << name;
+    for (const auto& [name, tensor] : whole) {
+        const double bound = 1 / std::sqrt(static_cast<double>(tensor.size(1)));
+        const double largest = tensor.abs().max().item<double>();
+        if (name.find(".lora_B.") != std::string::npos)
+            EXPECT_EQ(largest, 0) << name;
+        else
+            EXPECT_TRUE(largest <= bound && largest > 0.8 * bound) << name;
+    }
+}
+
+}  // namespace
+}  // namespace roll::train

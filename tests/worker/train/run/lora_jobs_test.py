@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""train.lora: a job trains an adapter, which PEFT reads, continues bitwise, and saves no weight of the base."""
+import json
+import os
+import subprocess
+import unittest
+
+from ranks import CONVERT, ORACLE, RankCase
+
+LORA = {'r': 4, 'alpha': 8}
+FILES = ('adapter_model.safetensors', 'adapter_config.json', 'roll/optimizer.safetensors', 'roll/state.json')
+
+
+@unittest.skipUnless(CONVERT, 'needs roll-convert')
+class LoraTest(RankCase):
+
+    def setUp(self):
+        super().setUp()
+        self.base = self.exported(self.run_whole(99, 1, self.document(2, dp=1)), 'base')
+
+    def lora(self, steps, dp=1, lora=None, **changes):
+        return self.document(steps, dp=dp, **{'model': {'from': self.base}, 'train__lora': lora or LORA,
+                                              'checkpoint__every': 3, **changes})
+
+    def saved(self, run, step):
+        folder, found = dict(run.published)[step], {}
+        for name in FILES:
+            with open(os.path.join(folder, name), 'rb') as file:
+                found[name] = file.read()
+        return found
+
+    def expect_continues(self, job, precision, **parallel):
+        document = self.lora(6, train__precision=precision, **parallel)
+        world = document['resources']['slots_per_node']
+        whole = self.run_whole(job, 1, document)
+        again = self.run_whole(job + 1, 1, document, checkpoints=whole.published[:1])
+        self.assertIn('resumed at step 3', again.log())
+        self.assertEqual(self.saved(whole, 6), self.saved(again, 6), (precision, world))
+        self.assertNotEqual(self.saved(whole, 3)[FILES[0]], self.saved(whole, 6)[FILES[0]])
+        return whole
+
+    def test_a_job_continues_bitwise_and_saves_only_the_adapter(self):
+        whole = self.expect_continues(1, 'fp32', dp=2)
+        self.assertIn('parameters are frozen', whole.log())
+        folder = whole.published[-1][1]
+        self.assertFalse([name for name in os.listdir(folder) if name.startswith('iter_')])
+        self.assertLess(os.path.getsize(os.path.join(folder, FILES[0])), 300_000)
+        self.expect_continues(3, 'bf16')
+        self.expect_continues(5, 'bf16', dp=2, parallel__zero=1)
+
+    def test_a_job_with_two_shards_of_two_stages_continues_bitwise(self):
+        self.expect_continues(1, 'fp32', resources={'nodes': 1, 'slots_per_node': 4},
+                              parallel={'dp': 1, 'tp': 2, 'pp': 2, 'sequence': True})
+
+    def test_another_adapter_is_not_continued(self):
+        whole = self.run_whole(1, 1, self.lora(3))
+        self.refused(self.lora(6, lora={'r': 4, 'alpha': 9}), 2, 'train.lora: lora_alpha is 9.0, but 8.0 in the '
+                     'checkpoint', checkpoints=whole.published)
+        self.refused(self.lora(6, lora={**LORA, 'targets': ['q_proj']}), 2, 'train.lora: target_modules is ["q_proj"]',
+                     checkpoints=whole.published)
+        plain = self.lora(6)
+        del plain['train']['lora']
+        self.refused(plain, 2, 'holds an adapter, but this job has no train.lora', checkpoints=whole.published)
+        full = self.run_whole(2, 1, plain)
+        self.refused(self.lora(9), 2, 'holds a whole model, but this job has train.lora', checkpoints=full.published)
+
+    def test_the_plan_counts_only_the_factors_as_trained(self):
+        done = self.plan(self.lora(6, train__precision='bf16'), '--json')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        plan = json.loads(done.stdout)
+        factors = 2 * 4 * (4 * (32 + 32) + 3 * (32 + 64))
+        self.assertEqual(plan['parameters'] - plan['frozen_parameters'], factors)
+        memory = plan['memory_per_rank_bytes']
+        self.assertEqual(memory['weights'], 2 * plan['parameters'])
+        self.assertEqual((memory['main_weights'], memory['gradients'], memory['optimizer_moments'],
+                          memory['checkpoint_snapshot']), (2 * factors, 4 * factors, 8 * factors, 12 * factors))
+
+    @unittest.skipUnless(ORACLE, 'needs a Python with PEFT')
+    def test_peft_reads_the_adapter_and_merges_it_alike(self):
+        run = self.run_whole(1, 1, self.lora(6, lora={**LORA, 'targets': ['q_proj', 'v_proj', 'up_proj'],
+                                                      'rslora': True, 'rank_pattern': {'up_proj': 2}}))
+        checkpoint = run.published[-1][1]
+        adapter, merged = (os.path.join(self.top, name) for name in ('adapter', 'merged'))
+        for words in (('convert', checkpoint, adapter, '--to', 'peft'),
+                      ('merge', self.base, checkpoint, merged, '--to', 'hf')):
+            subprocess.run([CONVERT, *words], check=True, capture_output=True)
+        found = json.loads(self.oracle('lora_adapter.py', self.base, checkpoint, adapter, merged))
+        print(found)
+        self.assertEqual(found['adapter'], 0)
+        self.assertGreater(found['base'], 1e-4)
+        self.assertLess(found['merged'], 1e-6)
+
+
+if __name__ == '__main__':
+    unittest.main()

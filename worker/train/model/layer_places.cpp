@@ -1,0 +1,46 @@
+#include "worker/train/model/layer_places.hpp"
+
+#include <algorithm>
+#include <initializer_list>
+
+namespace roll::train {
+namespace {
+
+bool has_lora(const spec::ModelConfig& c, spec::LoraPlace place) {
+    return std::ranges::find(c.lora.modules, place, &spec::LoraModule::place) !=
+           c.lora.modules.end();
+}
+
+}  // namespace
+
+LayerPlaces layer_places(const spec::ModelConfig& c) {
+    LayerPlaces places{};
+    int next = 0;
+    const auto take = [&](bool has) { return has ? next++ : -1; };
+    const auto take_lora = [&](std::initializer_list<spec::LoraPlace> of) {
+        for (auto* factors : {&places.lora_a, &places.lora_b})
+            for (const spec::LoraPlace place : of)
+                (*factors)[static_cast<std::size_t>(place)] = take(has_lora(c, place));
+    };
+    using enum spec::LoraPlace;
+    places.norm1 = take(true);
+    places.qkv = take(true);
+    places.qkv_bias = take(c.qkv_bias);
+    take_lora({Q, K, V});
+    places.q_norm = take(c.qk_norm);
+    places.k_norm = take(c.qk_norm);
+    places.out = take(true);
+    places.out_bias = take(c.out_bias);
+    take_lora({Out});
+    places.post_norm1 = take(c.post_norms);
+    places.norm2 = take(true);
+    places.gate_up = take(true);
+    take_lora({Gate, Up});
+    places.down = take(true);
+    take_lora({Down});
+    places.post_norm2 = take(c.post_norms);
+    places.count = next;
+    return places;
+}
+
+}  // namespace roll::train

@@ -1,0 +1,20 @@
+// The order of a decoder layer's parameters.
+#pragma once
+
+#include <array>
+
+#include "common/spec/model.hpp"
+
+namespace roll::train {
+
+// Indices of a layer's parameters, counted from the layer's first parameter, in the order in which
+// forward uses them; -1 if the model has no such parameter.
+struct LayerPlaces {
+    int norm1, qkv, qkv_bias, q_norm, k_norm, out, out_bias, post_norm1;
+    int norm2, gate_up, down, post_norm2;
+    std::array<int, spec::kLoraPlaces.size()> lora_a, lora_b;  // by spec::LoraPlace
+    int count;                                                 // number of parameters of a layer
+};
+LayerPlaces layer_places(const spec::ModelConfig& config);
+
+}  // namespace roll::train

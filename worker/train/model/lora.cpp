@@ -1,0 +1,140 @@
+#include "worker/train/model/lora.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+#include <ATen/ATen.h>
+
+#include "worker/train/ops/linear.hpp"
+
+namespace roll::train {
+namespace {
+
+std::int64_t lora_rank(const Parameters& p, const LoraPart& part) {
+    return p.specs[static_cast<std::size_t>(part.a)].sizes[0];
+}
+
+// Returns the block of a joined B, or of its gradient, that belongs to a part whose A begins at row
+// `column` of the joined A. Its sizes are [groups, count, r].
+at::Tensor block_of(const at::Tensor& joined_OR, const LoraPart& part, std::int64_t column,
+                    std::int64_t r) {
+    return joined_OR.view({part.groups, -1, joined_OR.size(1)})
+        .narrow(1, part.begin, part.count)
+        .narrow(2, column, r);
+}
+
+// Calls body(part, column, r) for each part; its A begins at row `column` of the joined A.
+template <class Body>
+void for_parts(const Parameters& p, std::span<const LoraPart> parts, const Body& body) {
+    std::int64_t column = 0;
+    for (const LoraPart& part : parts) {
+        const std::int64_t r = lora_rank(p, part);
+        body(part, column, r);
+        column += r;
+    }
+}
+
+LoraFactors gradients(const Parameters& p, std::span<const LoraPart> parts, const at::Tensor& dy_MO,
+                      const at::Tensor& x_MI) {
+    const LoraFactors factors = joined_factors(p, parts, dy_MO.size(1));
+    const at::Tensor u_MR = ops::linear(x_MI, factors.a_RI);
+    for_parts(p, parts, [&](const LoraPart& part, std::int64_t column, std::int64_t r) {
+        u_MR.narrow(1, column, r).mul_(part.scale);
+    });
+    const at::TensorOptions kind = factors.a_RI.options().dtype(main_type(p));
+    LoraFactors sums{at::empty(factors.a_RI.sizes(), kind), at::empty(factors.b_OR.sizes(), kind)};
+    ops::linear_backward_weight(dy_MO, u_MR, sums.b_OR, ops::Sum::Replace);
+    const at::Tensor du_MR = ops::linear_backward_input(dy_MO, factors.b_OR);
+    ops::linear_backward_weight(du_MR, x_MI, sums.a_RI, ops::Sum::Replace);
+    return sums;
+}
+
+void add_to(const at::Tensor& grad, const at::Tensor& part, ops::Sum sum) {
+    sum == ops::Sum::Add ? grad.add_(part) : grad.copy_(part);
+}
+
+}  // namespace
+
+LoraFactors joined_factors(const Parameters& p, std::span<const LoraPart> parts,
+                           std::int64_t outputs) {
+    if (parts.size() == 1 && parts[0].groups * parts[0].count == outputs)
+        return {p.weight[parts[0].a], p.weight[parts[0].b] * parts[0].scale};
+    std::vector<at::Tensor> a;
+    std::int64_t total = 0;
+    for (const LoraPart& part : parts) {
+        a.push_back(p.weight[part.a]);
+        total += lora_rank(p, part);
+    }
+    LoraFactors factors{at::cat(a), at::zeros({outputs, total}, a[0].options())};
+    for_parts(p, parts, [&](const LoraPart& part, std::int64_t column, std::int64_t r) {
+        const at::Tensor b_GNR = p.weight[part.b].view({part.groups, part.count, r});
+        block_of(factors.b_OR, part, column, r).copy_(b_GNR * part.scale);
+    });
+    return factors;
+}
+
+void add_lora(const Parameters& p, std::span<const LoraPart> parts, const at::Tensor& y_MO,
+              const at::Tensor& x_MI) {
+    if (parts.empty()) return;
+    const LoraFactors factors = joined_factors(p, parts, y_MO.size(1));
+    ops::matmul(y_MO, ops::linear(x_MI, factors.a_RI), factors.b_OR.t(), 1);
+}
+
+void add_lora_backward(const Parameters& p, std::span<const LoraPart> parts,
+                       const at::Tensor& dx_MI, const at::Tensor& dy_MO) {
+    if (parts.empty()) return;
+    const LoraFactors factors = joined_factors(p, parts, dy_MO.size(1));
+    ops::matmul(dx_MI, ops::linear_backward_input(dy_MO, factors.b_OR), factors.a_RI, 1);
+}
+
+void owe_lora(const Parameters& p, std::span<const LoraPart> parts, const at::Tensor& dy_MO,
+              const at::Tensor& x_MI, const Contribute& contribute) {
+    if (parts.empty()) return;
+    // computed once, by the first contribution whose turn it is
+    const auto sums = std::make_shared<std::optional<LoraFactors>>();
+    const std::vector<LoraPart> all(parts.begin(), parts.end());
+    const auto made = [&p, all, dy_MO, x_MI, sums]() -> const LoraFactors& {
+        if (!*sums) *sums = gradients(p, all, dy_MO, x_MI);
+        return **sums;
+    };
+    for_parts(p, parts, [&](const LoraPart& part, std::int64_t column, std::int64_t r) {
+        contribute(part.b, [made, part, column, r](const at::Tensor& db_NR, ops::Sum sum) {
+            const at::Tensor block = block_of(made().b_OR, part, column, r);
+            add_to(db_NR.view(block.sizes()), block, sum);
+        });
+        contribute(part.a, [made, column, r](const at::Tensor& da_RI, ops::Sum sum) {
+            add_to(da_RI, made().a_RI.narrow(0, column, r), sum);
+        });
+    });
+}
+
+std::vector<LoraPart> lora_parts(const spec::ModelConfig& c, const LayerPlaces& places, int first,
+                                 int tp, std::initializer_list<spec::LoraPlace> of) {
+    using spec::LoraPlace;
+    std::vector<LoraPart> parts;
+    const std::int64_t groups = c.kv_heads / tp, middle = c.intermediate / tp;
+    const std::int64_t queries = c.heads / c.kv_heads * c.head_dim;
+    for (const spec::LoraModule& module : c.lora.modules) {
+        if (std::find(of.begin(), of.end(), module.place) == of.end()) continue;
+        const auto place = static_cast<std::size_t>(module.place);
+        LoraPart part{first + places.lora_a[place], first + places.lora_b[place], module.scale};
+        switch (module.place) {
+            case LoraPlace::Q: part.groups = groups, part.count = queries; break;
+            case LoraPlace::K:
+                part.groups = groups, part.begin = queries, part.count = c.head_dim;
+                break;
+            case LoraPlace::V:
+                part.groups = groups, part.begin = queries + c.head_dim, part.count = c.head_dim;
+                break;
+            case LoraPlace::Gate: part.count = middle; break;
+            case LoraPlace::Up: part.begin = part.count = middle; break;
+            case LoraPlace::Out:
+            case LoraPlace::Down: part.count = c.hidden; break;
+        }
+        parts.push_back(part);
+    }
+    return parts;
+}
+
+}  // namespace roll::train

@@ -1,0 +1,141 @@
+#include "worker/train/save/adapter_files.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <map>
+
+#include <ATen/ATen.h>
+
+#include "common/check.hpp"
+#include "common/files.hpp"
+#include "common/tensor/safetensors.hpp"
+#include "worker/train/process/failure.hpp"
+
+namespace roll::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kConfigFile = "adapter_config.json";
+constexpr const char* kWeightFile = "adapter_model.safetensors";
+constexpr const char* kBase = "base_model_name_or_path";
+constexpr std::string_view kPrefix = "base_model.model.", kWeight = ".weight";
+
+// Returns the names of PEFT for the factors.
+class PeftNames {
+  public:
+    explicit PeftNames(const ModelSetup& model) {
+        for (const families::NativeTensor& tensor : native_tensors(model))
+            for (const families::HfTensor& source : tensor.sources)
+                sources_[tensor.name].push_back(source.name);
+    }
+
+    // A factor's native name is the layer's with ".lora_A.MODULE" before ".weight".
+    std::string of(const ParameterSpec& spec) const {
+        const std::string& name = spec.name;
+        const auto at = name.find(".lora_");
+        const std::string factor = name.substr(at, std::strlen(".lora_A"));
+        const std::string module = name.substr(at + factor.size());  // ".q_proj.weight"
+        for (const std::string& source : sources_.at(name.substr(0, at) + std::string(kWeight)))
+            if (source.ends_with(module))
+                return std::string(kPrefix) + source.substr(0, source.size() - kWeight.size()) +
+                       factor + std::string(kWeight);
+        ROLL_CHECK(false);
+    }
+
+  private:
+    std::map<std::string, std::vector<std::string>> sources_;
+};
+
+Json config_of(const ModelSetup& model) {
+    const spec::LoraSpec& lora = model.config.lora;
+    Json targets = Json::array(), ranks = Json::object(), alphas = Json::object();
+    for (const spec::LoraModule& module : lora.modules) {
+        const char* const name = name_of(module.place);
+        targets.push_back(name);
+        if (module.r != lora.r) ranks[name] = module.r;
+        if (module.alpha != lora.alpha) alphas[name] = module.alpha;
+    }
+    return {{"peft_type", "LORA"},       {"task_type", "CAUSAL_LM"},
+            {kBase, model.base},         {"r", lora.r},
+            {"lora_alpha", lora.alpha},  {"use_rslora", lora.rslora},
+            {"target_modules", targets}, {"rank_pattern", ranks},
+            {"alpha_pattern", alphas},   {"lora_dropout", 0.0},
+            {"use_dora", false},         {"bias", "none"},
+            {"fan_in_fan_out", false},   {"init_lora_weights", true},
+            {"inference_mode", true}};
+}
+
+// The keys of adapter_config.json that a continued job may not change
+constexpr std::array kSettings{
+    "r", "lora_alpha", "use_rslora", "target_modules", "rank_pattern", "alpha_pattern"};
+
+Json sorted(Json value) {
+    if (value.is_array()) std::sort(value.begin(), value.end());
+    return value;
+}
+
+tensor::DType dtype_of(const at::Tensor& tensor) {
+    return tensor.scalar_type() == at::kDouble ? tensor::DType::F64 : tensor::DType::F32;
+}
+
+void read_factor(const tensor::SafetensorsFile& file, const std::string& name, Parameters& p,
+                 std::size_t i) {
+    const ParameterSpec& spec = p.specs[i];
+    const at::Tensor whole = at::empty(whole_sizes(spec), main_type(p));
+    const tensor::TensorInfo expected{name, dtype_of(whole), whole_sizes(spec)};
+    const tensor::TensorView* view = file.find(name);
+    if (view == nullptr || !(view->info == expected))
+        throw RankFailure(2, "the checkpoint's adapter has no " + name + " of shape " +
+                                 tensor::to_string(expected.shape) +
+                                 " and of the job's precision; continue it with the train.lora of "
+                                 "the job that wrote it");
+    std::memcpy(whole.data_ptr(), view->bytes.data(), view->bytes.size());
+    const at::Tensor own = main_to_write(p, i);
+    copy_from_whole(spec, whole, own);
+    set_main(p, i, own);
+}
+
+}  // namespace
+
+Result<void> write_adapter(const fs::path& directory, std::span<const ParameterSpec> specs,
+                           std::span<const at::Tensor> factors, const ModelSetup& model) {
+    const PeftNames names(model);
+    std::vector<tensor::TensorView> tensors;
+    for (std::size_t i = 0; i < specs.size(); ++i) {
+        const at::Tensor& weight = factors[i];
+        tensors.push_back({{names.of(specs[i]), dtype_of(weight), weight.sizes().vec()},
+                           {static_cast<const std::byte*>(weight.data_ptr()), weight.nbytes()}});
+    }
+    ROLL_TRY_VOID(
+        tensor::write_safetensors(directory / kWeightFile, std::move(tensors), {{"format", "pt"}}));
+    return write_file_atomically(directory / kConfigFile, config_of(model).dump(2) + "\n");
+}
+
+void read_adapter(const fs::path& directory, TrainStep& step, const ModelSetup& model) {
+    const Json written = need(parse_json(need(read_file(directory / kConfigFile))));
+    const Json own = config_of(model);
+    for (const char* key : kSettings) {
+        const Json here = sorted(own[key]), there = sorted(written.value(key, Json()));
+        if (here != there)
+            throw RankFailure(2, "train.lora: " + std::string(key) + " is " + here.dump() +
+                                     ", but " + there.dump() + " in the checkpoint " +
+                                     directory.string() +
+                                     "; use the train.lora of the job that wrote it");
+    }
+    const PeftNames names(model);
+    const auto file = need(tensor::SafetensorsFile::open(directory / kWeightFile));
+    for (Chunk& chunk : step.chunks()) {
+        Parameters& p = chunk.parameters();
+        for (std::size_t i = 0; i < p.specs.size(); ++i)
+            if (p.specs[i].lora == LoraRole::Factor) read_factor(file, names.of(p.specs[i]), p, i);
+    }
+}
+
+bool is_adapter(const fs::path& directory) {
+    std::error_code error;
+    return fs::exists(directory / kConfigFile, error);
+}
+
+}  // namespace roll::train
