@@ -65,6 +65,17 @@ FabricOptions fabric_options(const protocol::Launch& launch, int rank,
     return options;
 }
 
+// Checks that a checkpoint holds an adapter if the job trains one, else a whole model. Throws
+// RankFailure.
+void check_is_adapter(const fs::path& directory, bool adapts) {
+    if (is_adapter(directory) == adapts) return;
+    throw RankFailure(2, directory.string() +
+                             (adapts ? " holds a whole model, but this job has train.lora; start a "
+                                       "new job with model.from set to that directory"
+                                     : " holds an adapter, but this job has no train.lora; set it "
+                                       "as in the job that wrote the checkpoint"));
+}
+
 }  // namespace
 
 Trainer::Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, TrainingData data,
@@ -214,14 +225,7 @@ void Trainer::restore_newest() {
                               (writes() ? choice_.reasons.front() : "see rank 0"));
     const fs::path& directory = candidates[number - 1];
     const bool adapts = model_.config.lora.is_set();
-    if (is_adapter(directory) != adapts)
-        throw RankFailure(2,
-                          directory.string() + (adapts ? " holds a whole model, but this job has "
-                                                         "train.lora; start a new job with "
-                                                         "model.from set to that directory"
-                                                       : " holds an adapter, but this job has no "
-                                                         "train.lora; set it as in the job that "
-                                                         "wrote the checkpoint"));
+    check_is_adapter(directory, adapts);
     if (adapts) {
         start_from_given();
     } else {
