@@ -72,6 +72,9 @@ class Daemon {
     void start(std::vector<std::string> more = {}) {
         launch(std::move(more));
         ASSERT_TRUE(eventually([&] { return directory().read_endpoint().has_value(); }));
+    }
+    // Waits for the first beacon. rolld serves before it has written it.
+    void await_beacon() {
         ASSERT_TRUE(eventually([&] { return std::filesystem::exists(directory().beacon()); }));
     }
     // Returns the exit status, or 128 + n if signal n ended rolld.

@@ -337,6 +337,7 @@ TEST(Rolld, ASecondOneInTheSameDirectoryIsRefused) {
 TEST(Rolld, ALedgerOlderThanItsBeaconIsRefused) {
     Daemon daemon;
     daemon.start();
+    daemon.await_beacon();
     EXPECT_EQ(daemon.end(SIGTERM), 0);
     auto beacon = io::read_beacon(daemon.directory().beacon());
     ASSERT_TRUE(beacon) << beacon.error().message;
@@ -363,6 +364,7 @@ io::Beacon foreign_beacon(const Daemon& daemon, std::uint64_t incarnation,
 TEST(Rolld, ABeaconThatGrowsElsewhereIsRefusedEvenToATakeOver) {
     Daemon daemon;
     daemon.start();
+    daemon.await_beacon();
     EXPECT_EQ(daemon.end(SIGTERM), 0);
     io::Beacon beacon = foreign_beacon(daemon, 2);
     daemon.launch({"--take-over", "--stillness", "2"});
@@ -375,6 +377,7 @@ TEST(Rolld, ABeaconThatGrowsElsewhereIsRefusedEvenToATakeOver) {
 TEST(Rolld, ABeaconThatStandsStillElsewhereIsTakenOverOnlyWhenSaidSo) {
     Daemon daemon;
     daemon.start();
+    daemon.await_beacon();
     EXPECT_EQ(daemon.end(SIGTERM), 0);
     foreign_beacon(daemon, 5);
     daemon.launch({"--stillness", "0.2"});
@@ -399,6 +402,7 @@ TEST(Rolld, ABeaconThatStandsStillElsewhereIsTakenOverOnlyWhenSaidSo) {
 TEST(Rolld, ATakeOverMindsThePatienceOfTheOlderOne) {
     Daemon daemon;
     daemon.start();
+    daemon.await_beacon();
     EXPECT_EQ(daemon.end(SIGTERM), 0);
     foreign_beacon(daemon, 5, 60'000);
     const auto patience = [&] { return io::read_beacon(daemon.directory().beacon())->patience_ms; };
