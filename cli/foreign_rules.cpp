@@ -277,7 +277,7 @@ void read_layout(const Config& config) {
         const double size = config.number(key).value_or(1);
         if (size >= 1 && size <= 4096) ranks *= static_cast<std::int64_t>(size);
     }
-    // As in Megatron, sequence parallelism is off without tensor parallelism.
+    // Megatron ignores sequence parallelism without tensor parallelism.
     if (config.flag("sequence_parallel") &&
         config.number("tensor_model_parallel_size").value_or(1) > 1)
         config.set("parallel.sequence", true);
