@@ -90,7 +90,9 @@ def run(command, deadline, env=None, stdin=subprocess.DEVNULL):
             raise Late from None
         finally:
             Programs.end(process)
-    return subprocess.CompletedProcess(command, process.returncode, out, err)
+    # 128 + n for signal n, as in a shell: a negative status would be below every limit
+    status = process.returncode if process.returncode >= 0 else 128 - process.returncode
+    return subprocess.CompletedProcess(command, status, out, err)
 
 
 def find_torch(deadline):

@@ -140,6 +140,16 @@ def write(path, text):
     os.replace(path + '.new', path)
 
 
+def unwritable(folder):
+    """Makes the folder. Returns why a file cannot be written there; '' if it can."""
+    try:
+        os.makedirs(folder, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return ''
+    except OSError as error:
+        return error.strerror
+
+
 def main():
     args = arguments()
     began = time.monotonic()
@@ -147,7 +157,9 @@ def main():
     bundle = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, machine.Programs.stop)
-    os.makedirs(args.out, exist_ok=True)
+    if problem := unwritable(args.out):
+        print(f'gpu-check: cannot write to --out {args.out}: {problem}; name another folder', file=sys.stderr)
+        return 2
     try:
         torch = machine.find_torch(began + 120)
     except Refused as error:

@@ -160,6 +160,17 @@ class GpuCheck(unittest.TestCase):
 
     # --- the steps ---
 
+    def test_a_program_that_a_signal_ends_is_off_its_limit(self):
+        done = runner.machine.run(['sh', '-c', 'kill -SEGV $$'], time.monotonic() + 60)
+        self.assertEqual(done.returncode, 128 + 11)
+        self.assertFalse(runner.steps.case('x', done.returncode, 0, 'exit status')['good'])
+
+    def test_a_folder_that_cannot_be_written_is_named(self):
+        done = run(os.path.join(self.bundle, 'gpu-check'), '--device', 'cpu', '--out', '/proc')
+        self.assertEqual(done.returncode, 2)
+        self.assertIn('cannot write to --out /proc: ', done.stderr)
+        self.assertNotIn('Traceback', done.stderr)
+
     def test_a_step_does_not_stop_the_next(self):
         def raises(error):
             def step(_context, _deadline):
