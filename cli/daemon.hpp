@@ -51,9 +51,9 @@ class Daemon {
                                                  const std::vector<Json>& args,
                                                  std::chrono::seconds patience);
 
-    // Returns the user as whom rolld and its jobs run; nullopt if this user is not known. If
-    // `rollctl keys add` made the state directory, this is the user that rolld reports, otherwise
-    // the owner of the state directory.
+    // Returns the user id of rolld and its jobs; nullopt if it is unknown. If `rollctl keys add`
+    // made the state directory, rolld is asked for the id. Otherwise the id is that of the state
+    // directory's owner.
     std::optional<uid_t> runs_as();
 
     // Returns the reply to `show` for the job. Retries while rolld restarts.

@@ -41,8 +41,8 @@ std::string span_text(const std::vector<Json>& rows, const std::string& key) {
     return first == last ? text(*last) : text(*first) + " to " + text(*last);
 }
 
-// Returns the path of the job's export and the job that writes it, as text; empty if the job has
-// no export.
+// Returns a text with the path of the job's export. If the export job has not succeeded yet, the
+// text names that job, too. Empty if the job has no export.
 std::string export_text(Daemon& daemon, const Json& job) {
     if (const std::string made = field_text(job, "exported"); !made.empty()) return made;
     const Json follows = job.value("export_job", Json());
@@ -78,8 +78,8 @@ void tell_and_end(int signal) {
     ::raise(signal);
 }
 
-// Combines the exit statuses of two jobs: returns the higher one. A job's status replaces
-// kOwnTrouble unless it is 0, because it says more.
+// Combines the exit statuses of two jobs: returns the higher status. If only one of them is
+// kOwnTrouble and the other is not 0, returns the other, because it tells how a job failed.
 int worse(int one, int other) {
     if (one == kOwnTrouble && other != 0) return other;
     if (other == kOwnTrouble && one != 0) return one;

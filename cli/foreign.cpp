@@ -32,8 +32,8 @@ std::vector<std::string> paths_of(const OrderedJson& entry) {
     return entry.value("rule", std::vector<std::string>());
 }
 
-// Reads one key of the configuration. `entry` is the key's entry in schemas/foreign/trainer.json,
-// which has no rule.
+// Reads one key of the configuration. `entry` is the key's entry in schemas/foreign/trainer.json.
+// Requires that the entry has no `rule`.
 void read_key(const std::string& key, const Json& value, const OrderedJson& entry, Json& document,
               Foreign& foreign) {
     if (entry.contains("to")) {

@@ -23,11 +23,11 @@ struct ForeignKey {
 struct Foreign {
     // Keys of the configuration that set keys of the job file, in the order of the table
     std::vector<ForeignKey> honoured;
-    // Defaults of the foreign program that the configuration leaves out; `key` may be empty
+    // Defaults of the foreign program, for keys that the configuration does not set
     std::vector<ForeignKey> defaults;
     std::vector<std::string> no_effect;   // "KEY: REASON"
     std::vector<std::string> remarks;     // differences in meaning that the user should know about
-    std::vector<spec::Problem> problems;  // paths are keys of the configuration
+    std::vector<spec::Problem> problems;  // the path of a problem is a key of the configuration
     std::int64_t sequences_per_replica = 0;  // micro-batch size x gradient accumulation; 0: unknown
 };
 
@@ -55,7 +55,8 @@ struct Config {
     }
     bool has(const std::string& key) const { return keys.contains(key); }
 
-    // Return the value of a key; nullopt if it is missing or has another type, which is a problem.
+    // Return the value of a key; nullopt if the key is missing. If the value has another type, add
+    // a problem and return nullopt.
     std::optional<double> number(const std::string& key) const {
         if (!has(key)) return std::nullopt;
         if (keys[key].is_number()) return keys[key].get<double>();

@@ -7,7 +7,7 @@ namespace roll::cli {
 
 // Reads the keys of the data sets.
 void read_data(const Config& config);
-// Reads the keys of the chat template. Requires that the data sets are read.
+// Reads the keys of the chat template. Requires that read_data() was called before.
 void read_template(const Config& config);
 
 }  // namespace roll::cli

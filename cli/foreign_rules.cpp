@@ -144,7 +144,7 @@ void read_warmup(const Config& config, std::optional<std::int64_t> steps) {
     const char* const share =
         config.number("warmup_steps").value_or(0) > 0 ? "warmup_steps" : "warmup_ratio";
     const auto ratio = config.number(share);
-    if (!steps && !counted && ratio && *ratio > 0)  // the warm-up follows from the steps
+    if (!steps && !counted && ratio && *ratio > 0)  // the number of steps is not known yet
         return config.set("train.optimizer.warmup_ratio", *ratio);
     auto warmup = steps_of(config, "warmup_steps", steps);
     if (warmup.value_or(0) == 0) warmup = steps_of(config, "warmup_ratio", steps);

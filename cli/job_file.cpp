@@ -51,7 +51,7 @@ void find_bytes(const Json& value, const std::string& path, std::vector<spec::Pr
     if (!value.is_object()) return;
     for (const auto& [key, inner] : value.items()) {
         refuse(key);
-        if (!is_utf8(key)) continue;  // the path of this key cannot be printed
+        if (!is_utf8(key)) continue;  // the paths of inner values cannot be printed
         find_bytes(inner, path.empty() ? key : path + "." + key, found);
     }
 }
@@ -70,7 +70,7 @@ Result<Source> script_source(const std::string& text, const std::string& file) {
 
 spec::ParsedJob parse_source(const Source& source) {
     spec::ParsedJob bad;
-    // Check the sizes before the document is written as text, which may take megabytes.
+    // Check the sizes before converting the document to text, because the text may be megabytes.
     bad.problems = spec::undeliverable(source.document);
     if (!bad.ok()) return bad;
     find_bytes(source.document, "", bad.problems);
@@ -129,8 +129,8 @@ Result<void> translate_foreign(Source& source) {
     return {};
 }
 
-// Reads JSON: one value, or one per line. Skips empty lines, comments and document marks. Returns
-// nullopt if the text is not JSON.
+// Reads JSON: one object per line. Skips empty lines, comments and the separator "---". Returns
+// nullopt if any other line is not a JSON object.
 std::optional<std::vector<Json>> read_json(std::string_view text) {
     std::vector<Json> documents;
     for (std::size_t from = 0; from < text.size();) {
@@ -187,7 +187,7 @@ Result<std::vector<Source>> read_job_file(const std::string& file) {
         return std::vector<Source>{{file, std::move(toml.document), base, std::move(toml.lines)}};
     }
     auto documents = read_json(text);
-    std::shared_ptr<const std::string> yaml;  // null if the file is JSON
+    std::shared_ptr<const std::string> yaml;  // text of a YAML file; null if the file is JSON
     if (!documents) {
         ROLL_TRY_VOID(check_sizes(text, file));
         ROLL_TRY(documents, yaml::read(text, file));

@@ -20,7 +20,7 @@ struct Source {
     std::string label;  // name of the file, for messages
     Json document;
     std::string base;
-    std::map<std::string, int> lines = {};  // by key path: line number in the file
+    std::map<std::string, int> lines = {};  // maps the path of a key to its line in the file
     // Text of a YAML file, from which line numbers are found when they are needed; null for other
     // formats.
     std::shared_ptr<const std::string> yaml = {};

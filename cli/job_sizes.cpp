@@ -15,8 +15,8 @@ namespace {
 // Longer texts are refused whatever they contain, because reading YAML takes 0.4 us per byte. A
 // shorter text is refused, before it is read, if its values alone exceed the limit of a document.
 constexpr std::size_t kYamlBytesMax = 2 * spec::kDocumentBytesMax;
-// Allowance for spaces between the elements of flow lists: they are counted as values, but are
-// not part of the document. A document has at most 100,000 elements.
+// Allowance for the spaces between the elements of flow lists. certain_bytes() counts these spaces,
+// but the document does not contain them. A document has at most 100,000 elements.
 constexpr std::size_t kSpacesMax = 128 << 10;
 // An escape sequence in a quoted string has at most 10 bytes and gives at least one byte of the
 // value, so it loses at most 9 bytes.

@@ -8,8 +8,8 @@
 
 namespace roll::cli {
 
-// Fails with InvalidArgument if a document of `text`, the YAML or JSON of the job file `file`, is
-// so large that parsing it would take seconds. The message names the largest value and its line.
+// Fails with InvalidArgument if a document is so large that parsing it would take seconds. `text`
+// is the content of the job file `file`. The message names the largest value and its line.
 Result<void> check_sizes(std::string_view text, const std::string& file);
 
 }  // namespace roll::cli

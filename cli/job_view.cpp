@@ -273,8 +273,8 @@ std::string job_text(const Json& job, Time now, bool color) {
     return text;
 }
 
-// Returns the node's state for people. A node with 0 slots stands for the last report about a
-// killed roll-worker, sent by the process that cleaned up after it.
+// Returns the node's state for people. After a roll-worker was killed, its reaper sends the last
+// report. Such a report has 0 slots.
 static std::string node_state(const Json& node) {
     if (node.value("slots", Json()) == 0) return "ended";
     if (node.value("draining", Json()) == true) return "draining";

@@ -11,8 +11,8 @@
 
 namespace roll::cli {
 
-const Fields& job_fields();  // fields for -o of `jobs`: the keys of a job's summary, `time`, `info`
-const Fields& node_fields();  // fields for -o of `nodes`: the keys of a node, `state`, `heard`
+const Fields& job_fields();   // fields that `jobs -o` accepts: a job's keys, `time` and `info`
+const Fields& node_fields();  // fields that `nodes -o` accepts: a node's keys, `state` and `heard`
 
 // Returns the keys of a job's summary that jobs_text() needs for this format.
 std::vector<std::string> asked_fields(const Format& format);

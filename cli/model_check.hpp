@@ -27,7 +27,7 @@ class ModelCheck {
 
     // Returns the problems of a job's document and of the jobs in its `then`. Ignores values of a
     // wrong type, which the schema reports, and directories that this machine cannot see, which
-    // the ranks check. `whole`: the schema found no problem, so sizes can be checked, too.
+    // the ranks check. Checks sizes only if `whole` is set: the schema has found no problem.
     std::vector<spec::Problem> problems(const Json& document, const std::string& base, bool whole);
 
   private:
@@ -35,7 +35,7 @@ class ModelCheck {
         std::optional<spec::ModelConfig> config;  // nullopt if the config has problems
         // names of the model's parameters as in Roll's checkpoints; empty if unknown
         std::vector<std::string> parameters;
-        std::vector<std::string> modules;  // modules_of() the model; empty if unknown
+        std::vector<std::string> modules;  // names that modules_of() returns; empty if unknown
         bool reads_bytes = false;          // the model was trained on bytes, not on tokens
         std::vector<std::string> problems;
     };
@@ -52,7 +52,7 @@ class ModelCheck {
     const Result<families::Families>& families(const std::string& model_type);
 
     bool config_suffices_;
-    // Families by the model_type of a HuggingFace config.
+    // Maps the model_type of a HuggingFace config to the families loaded for it.
     std::map<std::string, Result<families::Families>> families_;
     std::map<std::string, Model> models_;
     std::map<std::string, Tokens> tokenizers_;

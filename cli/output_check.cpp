@@ -46,9 +46,9 @@ bool has_acl(const fs::path& path) {
            ::getxattr(path.c_str(), "system.nfs4_acl", nullptr, 0) > 0;
 }
 
-// Returns whether the user may write to the directory. For another user than the caller, judges
-// by the mode bits, but returns true for root and for directories with an ACL, for which the mode
-// bits do not decide.
+// Returns whether the user may write to the directory. If the user is not the caller, decides by
+// the directory's mode bits. These do not apply to root and to directories with an ACL, so returns
+// true in these cases.
 bool may_write(const fs::path& directory, const struct stat& status, uid_t uid) {
     if (uid == ::geteuid())
         return ::faccessat(AT_FDCWD, directory.c_str(), W_OK | X_OK, AT_EACCESS) == 0;

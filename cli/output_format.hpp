@@ -14,7 +14,7 @@
 
 namespace roll::cli {
 
-// The rows that one command prints.
+// Describes the rows that one command prints.
 struct Fields {
     std::string row;  // what a row is, for messages: "a job"
     // Key in formats.yaml under which the formats for these rows are listed, such as "jobs".

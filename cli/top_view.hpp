@@ -26,7 +26,7 @@ inline constexpr int kNodesShown = 8;
 struct TopData {
     std::uint64_t running = 0;  // number of running jobs
     std::uint64_t queued = 0;   // number of queued jobs
-    // The jobs of the reply to `jobs`, running jobs first. Long queues are not complete.
+    // The jobs of the reply to `jobs`, running jobs first. A long queue is cut off.
     Json jobs = Json::array();
     Json nodes = Json::array();  // rows of the reply to `nodes`; may lack some nodes
     Json all = Json::object();   // totals of all nodes, from the reply to `nodes`

@@ -195,7 +195,7 @@ struct MappedFiles {
         ino_t number = 0;
     };
     std::mutex mutex;
-    std::map<const std::byte*, Entry> entries;  // by start address
+    std::map<const std::byte*, Entry> entries;  // maps the start address of a mapping to its file
     std::optional<Entry> failed;                // the first file that could not be read
 };
 

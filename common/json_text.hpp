@@ -31,7 +31,7 @@ class JsonText {
   private:
     struct Field {
         std::string_view key;
-        std::size_t begin = 0;  // where the value is in values_
+        std::size_t begin = 0;  // the value's text is values_[begin, end)
         std::size_t end = 0;
     };
     void append(bool value) { values_ += value ? "true" : "false"; }

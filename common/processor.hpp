@@ -11,8 +11,8 @@ namespace roll {
 struct Processor {
     // Levels of vector instructions in ascending order; each level includes the levels before it.
     enum class Vectors { Default, Avx2, Avx512, Avx512Bf16, Amx };
-    // How bfloat16 products are computed: widened to float32, in pairs (VDPBF16PS), or in AMX
-    // tiles.
+    // How bfloat16 matrices are multiplied. Widened: as float32. Pairs: with the instruction
+    // VDPBF16PS, which multiplies pairs of numbers and adds the products. Tiles: with AMX.
     enum class Bfloat16 { Widened, Pairs, Tiles };
 
     Vectors vectors = Vectors::Default;
@@ -20,10 +20,11 @@ struct Processor {
     // The environment variable that selected the level, as "NAME=VALUE"; empty if none did.
     std::string forced = {};
 
-    // Returns whether oneDNN can multiply float32 matrices in blocks on this processor.
+    // Returns whether this processor has the instructions that oneDNN's kernels for blocks of
+    // float32 matrices need.
     bool has_blocks() const { return vectors != Vectors::Default; }
     // Returns whether MKL computes float32 products: on Intel's processors, where MKL is faster
-    // than oneDNN, and on processors for which oneDNN has no blocked product.
+    // than oneDNN, and on processors on which oneDNN's kernels for blocks do not run.
     bool takes_mkl() const { return intel || !has_blocks(); }
     Bfloat16 bfloat16() const;
 };
@@ -31,9 +32,9 @@ struct Processor {
 // Returns "default", "avx2", "avx512", "avx512_bf16" or "amx".
 const char* name_of(Processor::Vectors vectors);
 
-// Detects the processor. The variable ROLL_PROCESSOR (NAME, NAME-intel or NAME-other, for tests) or
-// else LibTorch's ATEN_CPU_CAPABILITY can select a lower level. Fails with InvalidArgument if
-// ROLL_PROCESSOR is malformed or exceeds what the processor supports.
+// Detects the processor. For tests, the variable ROLL_PROCESSOR can select a lower level: NAME,
+// NAME-intel or NAME-other. If it is not set, LibTorch's ATEN_CPU_CAPABILITY can do so. Fails with
+// InvalidArgument if ROLL_PROCESSOR is malformed or exceeds what the processor supports.
 Result<Processor> find_processor();
 
 // Returns the result of find_processor(), which is called once. Ends the program on an error.

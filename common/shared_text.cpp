@@ -63,8 +63,8 @@ void SharedText::share_with(const SharedText& other) {
     };
     SharedText best =
         part_of(other.shared_ ? other.shared_ : std::make_shared<const std::string>(other.own_));
-    // The text that `other` shares is the first choice. A new copy of the whole text of `other` is
-    // shared only if this makes the part that is not shared smaller by an eighth of this text.
+    // Prefer the text that `other` already shares, because it needs no new copy. Share a copy of
+    // the whole text of `other` only if own_ then gets smaller by more than an eighth of this text.
     const std::size_t eighth = whole.size() / 8;
     if (other.shared_ && best.own_.size() > eighth) {
         SharedText closer = part_of(std::make_shared<const std::string>(other.text()));

@@ -17,9 +17,8 @@ class SharedText {
     std::size_t size() const { return head_ + own_.size() + tail_; }
     std::size_t own_size() const { return own_.size(); }  // number of characters not shared
 
-    // Shares characters at the start and at the end with `other`, or with the text that `other`
-    // already shares, if they have at least half of this text in common there. The text itself does
-    // not change.
+    // Shares the start and the end of this text with `other`, or with the text that `other` already
+    // shares. Does nothing unless at least half of this text can be shared. text() does not change.
     void share_with(const SharedText& other);
 
     friend bool operator==(const SharedText& a, const SharedText& b) {
@@ -28,8 +27,8 @@ class SharedText {
 
   private:
     std::shared_ptr<const std::string> shared_{};
-    std::size_t head_ = 0;  // number of characters at the start of the text, from *shared_'s start
-    std::size_t tail_ = 0;  // number of characters at the end of the text, from *shared_'s end
+    std::size_t head_ = 0;  // the text starts with the first head_ characters of *shared_
+    std::size_t tail_ = 0;  // the text ends with the last tail_ characters of *shared_
     std::string own_{};     // the characters between the shared start and the shared end
 };
 

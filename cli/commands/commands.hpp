@@ -63,11 +63,11 @@ struct JobsOptions {
 Result<int> run_jobs(const Context& context, const JobsOptions& options);
 struct KeysOptions {
     std::string name;
-    std::string out;  // new directory for the holder of the key, to be used as the state directory
+    std::string out;  // new directory that the holder of the key will use as state directory
     bool worker = false;
 };
-// Returns a warning for the owner of this rolld about a new key: as which user the jobs of the
-// key's holder run, and what these jobs can read.
+// Returns a warning for the owner of this rolld about a new key. It says that the holder's jobs
+// run as the owner, and what these jobs can read.
 std::string trust_text(const std::string& holder);
 Result<int> run_keys_list(const Context& context);
 Result<int> run_keys_add(const Context& context, const KeysOptions& options);
@@ -124,7 +124,7 @@ Result<int> print_format_help(const Fields& fields);
 Result<int> run_drain(const Context& context, const std::string& node, bool draining,
                       const std::string& message = {});
 struct PlanFiles {
-    std::string svg, trace;  // files to write; empty: none
+    std::string svg, trace;  // files for a drawing and a Chrome trace of the schedule; empty: none
 };
 void add_plan_options(CLI::App& command, PlanFiles& files);
 Result<int> run_plan(const Context& context, const std::string& file, const PlanFiles& files,

@@ -6,7 +6,7 @@
 namespace roll::cli {
 namespace {
 
-// Commands whose first argument is a job; it is completed with the ids of jobs.
+// Commands whose first argument is a job. The shell completes this argument with ids of jobs.
 constexpr std::string_view kOnJobs =
     "jobs|show|explain|logs|events|metrics|wait|cancel|close|hold|release|update|resume|resubmit|"
     "checkpoint";

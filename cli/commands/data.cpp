@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns the objective for a file: `sft` unless its first record has a text.
+// Returns the objective for a file: `pretrain` if its first record has the key "text", else `sft`.
 const char* objective_of(const std::string& text) {
     const std::size_t begin = text.find_first_not_of(" \t\r\n");
     if (begin == std::string::npos) return "pretrain";

@@ -1,4 +1,5 @@
-// The command `data preview`, and the document that roll-rank reads for it and for `plan`.
+// The command `data preview`. Also makes the document that roll-rank reads for `data preview` and
+// for `plan`.
 #pragma once
 
 #include <string>
@@ -17,8 +18,8 @@ struct PreviewOptions {
 void add_preview_options(CLI::App& command, PreviewOptions& options);
 Result<int> run_preview(const Context& context, const PreviewOptions& options);
 
-// Reads a file that holds one job, which must be of one of these kinds. Returns its document.
-// `command` is named in errors.
+// Reads a job file and returns the job's document. Fails unless the file contains exactly one job,
+// and the job's kind is one of `kinds`. Error messages name `command`.
 Result<std::string> one_document(const std::string& file, const std::string& command,
                                  const std::vector<spec::JobKind>& kinds,
                                  const JobOptions& options);

@@ -12,7 +12,7 @@ struct Finding {
     std::string what;
     bool good = true;
     std::string detail;
-    std::string remedy;  // command to run or advice; not empty if `good` is false
+    std::string remedy;  // advice, or a command to run; not empty if `good` is false
 };
 
 std::vector<Finding> slurm_findings(const Context& context);

@@ -22,8 +22,8 @@ constexpr std::array kNotForPeople = {
     "memory_bytes",  "memory_peak_bytes", "peak_tflops",
     "clipped_share", "valid_perplexity",  "tokens_per_second_per_rank"};
 
-// Returns a row of metrics as "step 100  loss 1.23  lr 0.003". Empty for the first row of an
-// attempt, which has no step.
+// Returns a row of metrics as "step 100  loss 1.23  lr 0.003". Returns an empty text for the first
+// row of an attempt, because that row has no step.
 std::string row_text(const Json& row) {
     if (!row.contains("step")) return "";
     static const std::vector<std::string> kFirst = {"step", "loss", "lr", "grad_norm"};

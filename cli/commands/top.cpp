@@ -13,7 +13,7 @@
 namespace roll::cli {
 namespace {
 
-constexpr int kWaitMs = 500;  // longest wait for an event before keys and progress are read again
+constexpr int kWaitMs = 500;  // longest wait for an event; then keyboard and progress are read
 constexpr int kEventsRead = 1000;
 constexpr int kJobsRead = 100;  // maximum number of running jobs, and of queued jobs, that are read
 constexpr std::size_t kEventsKept = 100;
@@ -48,7 +48,7 @@ constexpr std::size_t kClock = 11;  // offset of the time of day in "2026-11-22T
 
 class Watch {
   public:
-    // `nodes` is the maximum number of nodes that are requested; 0: all.
+    // `nodes` is the maximum number of nodes to read from rolld; 0: all nodes.
     Watch(Daemon& daemon, int nodes) : daemon_(daemon), nodes_(nodes) {}
     const TopData& data() const { return data_; }
 

@@ -31,7 +31,7 @@ struct Beacon {
     std::string endpoint;
     // Identifies the state directory. A copy of the directory has another value. Empty if unknown.
     std::string home{};
-    std::uint64_t counter = 0;  // number of ticks: records that this incarnation has published
+    std::uint64_t counter = 0;  // number of records that this incarnation has published
     // How long rolld keeps running while it cannot read its own beacon file, in ms; 0: for ever.
     std::int64_t patience_ms = 0;
     friend bool operator==(const Beacon&, const Beacon&) = default;

@@ -11,8 +11,8 @@
 namespace roll::io {
 
 struct CurveKeys {
-    std::string public_key;  // Z85
-    std::string secret_key;  // Z85
+    std::string public_key;  // 40 characters in the encoding Z85
+    std::string secret_key;  // 40 characters in the encoding Z85
 };
 
 CurveKeys make_curve_keys();

@@ -94,7 +94,7 @@ void ZmqSocket::set_curve_server(const CurveKeys& keys, const std::string& domai
     set(ZMQ_TCP_KEEPALIVE_IDLE, 10);
     set(ZMQ_TCP_KEEPALIVE_INTVL, 5);
     set(ZMQ_TCP_KEEPALIVE_CNT, 4);
-    set(ZMQ_TCP_MAXRT, 30'000);  // also 30 s, in ms: for data that the peer does not acknowledge
+    set(ZMQ_TCP_MAXRT, 30'000);  // close after 30,000 ms in which sent data is not acknowledged
 }
 
 void ZmqSocket::set_curve_client(const CurveKeys& keys, const std::string& server_public_key) {

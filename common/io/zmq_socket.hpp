@@ -1,8 +1,8 @@
 // A ZeroMQ socket. It never blocks on send or receive, never throws, and is not thread-safe.
 //
-// A peer may send frames of at most protocol::kFrameBytesMax, and to a router at most
-// protocol::kFrameReadMax; libzmq closes the connection of a peer that sends more. Messages that
-// are not sent within a second after the socket is closed are dropped.
+// The largest frame that a peer may send is protocol::kFrameReadMax if this socket is a router,
+// else protocol::kFrameBytesMax. libzmq closes the connection of a peer that sends a larger frame.
+// Messages that are not sent within a second after the socket is closed are dropped.
 #pragma once
 
 #include <chrono>
@@ -33,7 +33,7 @@ enum class ZmqType { Dealer, Router, Reply };
 struct ZmqMessage {
     std::vector<std::string> frames;  // the first frame at a router is the sender's routing id
     std::string user_id;              // name that the authenticator gave the sender; may be empty
-    std::string address;  // the sender's, if a frame is larger than kFrameBytesMax; may be empty
+    std::string address;  // sender's address if a frame exceeds kFrameBytesMax; may be empty
 };
 
 class ZmqSocket {
@@ -55,7 +55,7 @@ class ZmqSocket {
     Result<void> bind(const std::string& endpoint);
     void unbind(const std::string& endpoint);  // stops accepting new peers; connected peers stay
     Result<void> connect(const std::string& endpoint);
-    std::string bound_endpoint() const;  // returns the actual port after bind("tcp://127.0.0.1:*")
+    std::string bound_endpoint() const;  // returns the endpoint with the port that bind() chose
 
     std::optional<ZmqMessage> receive();
     // Queues a message. Returns false if the peer is unknown or the queue is full.

@@ -18,8 +18,8 @@
 namespace roll::protocol {
 
 constexpr std::size_t kFrameBytesMax = 16u << 20;
-// A peer with a frame of up to this size gets an error from rolld. libzmq closes the connection of
-// a peer with a larger frame, and neither side learns why.
+// If a frame exceeds kFrameBytesMax but not this size, rolld answers with an error. If a frame is
+// even larger, libzmq closes the connection, and neither side learns why.
 constexpr std::size_t kFrameReadMax = 5 * kFrameBytesMax;
 constexpr std::size_t kKeyBytesMax = 256;  // maximum size of a submission's idempotency key
 

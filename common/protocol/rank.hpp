@@ -25,7 +25,7 @@ constexpr int kExitDiverged = 3;   // non-finite loss or gradient: no retry
 constexpr int kExitRefused = 4;    // the output cannot be written: the job's fault, no retry
 constexpr int kExitYielded = 75;   // stopped at a step boundary after a checkpoint
 constexpr int kExitPeerLost = 76;  // another rank died and broke a collective
-constexpr int kExitUnfit = 77;     // the node does not suit the job: its check failed, or no GPU
+constexpr int kExitUnfit = 77;     // the job's check of the node failed, or a GPU is not usable
 // Exit statuses that roll-worker, not the program, gives to an attempt.
 constexpr int kExitUnhealthy = 78;  // the site's check of the node failed
 constexpr int kExitHung = 79;       // no step for too long

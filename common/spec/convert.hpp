@@ -33,7 +33,7 @@ struct ConvertSpec {
     int pp = 1;
     int vpp = 1;
     int ep = 1;
-    int etp = 0;  // 0: the same as tp
+    int etp = 0;  // tensor-parallel size of the experts; 0: the same as tp
     std::string layout;
     bool account_for_embedding = false;
     bool account_for_loss = false;
@@ -48,9 +48,9 @@ struct ConvertSpec {
     // Megatron's checkpoint_version; versions below 3 are from before Megatron Core
     int megatron_version = 3;
     std::int64_t max_shard_size = 5'000'000'000;
-    std::int64_t model_max_length = 0;  // 0: as in the source
-    // directory of an earlier target: files that would be equal become hard links to its files;
-    // empty: none
+    std::int64_t model_max_length = 0;  // maximum length in the target; 0: as in the source
+    // Directory of an earlier target; empty if none is given. If a new file would be byte for byte
+    // equal to a file in that directory, it becomes a hard link to that file.
     std::string reuse;
     bool overwrite = false;
     friend bool operator==(const ConvertSpec&, const ConvertSpec&) = default;

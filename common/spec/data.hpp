@@ -7,8 +7,8 @@
 
 namespace roll::spec {
 
-// The tokens of an sft document that are learned: all turns of the assistant (of a pair, the
-// completion), all tokens, or the last turn of the assistant.
+// Which tokens of an sft document count in the loss. Assistant: all turns of the assistant, or the
+// completion of a prompt. All: all tokens. Last: only the last turn of the assistant.
 enum class TrainOn { Assistant, All, Last };
 
 // A validation set that consists of whole files.
@@ -20,13 +20,13 @@ struct ValidFiles {
 struct DataSpec {
     std::vector<std::string> train;  // absolute paths of .txt, .jsonl and .bin files to train on
     double valid_fraction = 0.01;    // held-out share of tokens, at each file's end
-    std::string valid_name;  // name of the set of the held-out tokens, if there are other sets
+    std::string valid_name;  // name of the set of held-out tokens; empty if the user gave no name
     std::vector<ValidFiles> valid_files;
     std::string track;  // name of the set whose loss decides which checkpoint is best
     // Keys of a .jsonl line: `field` is for texts; the other two are used with `completions`.
     std::string field = "text", prompt_field = "prompt", completion_field = "completion";
     TrainOn train_on = TrainOn::Assistant;
-    // Names in conversations that differ from the usual ones (worker/chat/conversation.hpp)
+    // Names of keys and roles, if they differ from the usual ones (worker/chat/conversation.hpp)
     std::map<std::string, std::string> columns, tags;
     bool completions = false;      // lines are prompts with completions (objective sft)
     bool skip_bad_lines = false;   // if false, the first bad line fails the job

@@ -14,10 +14,10 @@
 
 namespace roll::spec {
 
-// The linear layers of a decoder layer that can have LoRA, in the order in which forward uses them.
+// The linear layers of a decoder layer that can have LoRA, in the order of the forward pass.
 enum class LoraPlace { Q, K, V, Out, Gate, Up, Down };
 
-// The last part of each place's HuggingFace name
+// The last part of the HuggingFace name of each of these linear layers
 inline constexpr std::array<std::pair<std::string_view, LoraPlace>, 7> kLoraPlaces{
     {{"q_proj", LoraPlace::Q},
      {"k_proj", LoraPlace::K},
@@ -50,12 +50,12 @@ const char* name_of(LoraPlace place);
 // Reads train.lora. Requires that lora_problems() is empty. Returns no modules if `json` is null.
 LoraSpec lora_spec(const Json& json);
 
-// Returns a problem for each value of train.lora, and each other key of a train job, with which
-// LoRA cannot be trained. Ignores values of wrong types, which the schema's checker reports.
+// Returns a problem for each value in train.lora that LoRA training does not support, and for each
+// other key that it does not allow. Ignores wrong types, because the schema's checker reports them.
 std::vector<Problem> lora_problems(const Json& document);
 
-// Returns a problem if a target is none of a model's modules. `modules` are the last parts of the
-// HuggingFace names of the model's weights, without ".weight".
+// Returns a problem if a linear layer in `lora` is not among the model's modules. `modules` are the
+// last parts of the HuggingFace names of the model's weights, without ".weight".
 std::vector<Problem> lora_target_problems(const LoraSpec& lora,
                                           const std::vector<std::string>& modules);
 

@@ -14,13 +14,14 @@ namespace roll::spec {
 
 // How rotary frequencies are scaled for texts longer than original_positions.
 // Linear divides all frequencies by `factor`.
-// Wavelength divides frequencies with fewer than low_factor rotations in original_positions, keeps
-// frequencies with more than high_factor rotations, and interpolates between these two cases.
-// Yarn is like Wavelength, but interpolates by the index of a frequency. If `whole` is set, the two
-// indices between which it interpolates are rounded away from each other. Queries and keys are
-// multiplied by `attention_factor`.
+// Wavelength divides frequencies with fewer than low_factor rotations in original_positions. It
+// keeps frequencies with more than high_factor rotations, and interpolates the others.
+// Yarn is like Wavelength, but interpolates by the index of a frequency. If `whole` is set, the
+// first interpolated index is rounded down, and the last one is rounded up. Yarn also multiplies
+// queries and keys by `attention_factor`.
 // Long divides each frequency by its own factor: from `short_factors` in sequences of up to
-// original_positions, from `long_factors` in longer ones. `attention_factor` applies, too.
+// original_positions, from `long_factors` in longer ones. Long also multiplies queries and keys by
+// `attention_factor`.
 struct RopeScaling {
     enum class Kind { Plain, Linear, Wavelength, Yarn, Long };
     Kind kind = Kind::Plain;
@@ -33,8 +34,8 @@ struct RopeScaling {
     std::vector<double> short_factors = {};
     std::vector<double> long_factors = {};
 
-    // Returns the sequence length up to which the frequencies are constant; 0 if they are constant
-    // for every length.
+    // Returns the length up to which all sequences have the same frequencies; 0 if sequences of any
+    // length have the same frequencies.
     std::int64_t same_up_to() const {
         return kind == Kind::Long ? static_cast<std::int64_t>(original_positions) : 0;
     }
@@ -73,7 +74,8 @@ struct ModelConfig {
     // Width of a sliding window: the number of positions that each position attends to, including
     // itself.
     std::int64_t window = 0;
-    std::vector<bool> sliding_layers = {};  // which layers slide; empty: all if `window` is set
+    // For each layer whether it uses the sliding window; if empty, all layers use it
+    std::vector<bool> sliding_layers = {};
     Activation activation = Activation::Silu;
     LoraSpec lora = {};  // the adapter that is trained; the model's own weights are then frozen
 

@@ -31,7 +31,8 @@ struct ParallelSpec {
     std::int64_t activation_limit = 0;
     // Number of layers of the first and the last pipeline stage; 0: as many as the other stages
     int first_layers = 0, last_layers = 0;
-    // When the layers are divided into stages, count the embedding (the output layer) as a layer
+    // account_for_embedding: the embedding counts as a layer when layers are divided into stages.
+    // account_for_loss: the output layer counts as a layer.
     bool account_for_embedding = false, account_for_loss = false;
     bool sequence = false;  // sequence parallelism over the tensor-parallel ranks
     // ZeRO stage. 0: each data-parallel rank has all optimizer state and all gradients; 1: the

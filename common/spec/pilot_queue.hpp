@@ -35,7 +35,7 @@ struct PilotQueue {
     // An allocation is ordered only if the waiting jobs would use at least this percentage of it.
     int min_percent = 0;
     std::chrono::seconds idle{300};      // an allocation is given back after this time without jobs
-    std::chrono::seconds handover{120};  // time before the end at which jobs stop; at most time / 4
+    std::chrono::seconds handover{120};  // jobs stop this time before the end; at most time / 4
     friend bool operator==(const PilotQueue&, const PilotQueue&) = default;
 
     // Returns how long before the end of an allocation its jobs are told to save and stop.

@@ -8,8 +8,8 @@
 namespace roll::spec {
 namespace {
 
-// Returns true if Megatron can divide the layers. All stages without a given number of layers
-// must have equally many, and so must the chunks of each stage.
+// Returns true if Megatron can divide the layers. All stages whose number of layers is not given
+// must get the same number of layers. All chunks of a stage must get the same number, too.
 bool divide(std::int64_t layers, const ParallelSpec& p) {
     if (p.first_layers == 0 && p.last_layers == 0) {
         const std::int64_t all = layers + p.account_for_embedding + p.account_for_loss;
@@ -29,9 +29,9 @@ std::string joined(const std::vector<std::string>& words) {
     return text;
 }
 
-// Returns settings that divide the layers and differ least from `p`: with fewer chunks, with
-// fewer or more stages, with the embedding or the output layer counted as a layer, and with other
-// numbers of layers on the first and the last stage.
+// Returns the settings nearest to `p` that divide the layers. They change the number of chunks, the
+// number of stages, whether the embedding and the output layer count as layers, or the number of
+// layers of the first and the last stage.
 std::vector<std::string> nearest_layouts(std::int64_t layers, const ParallelSpec& p) {
     std::vector<std::string> found;
     const auto divides = [&](std::int64_t pp, std::int64_t vpp) {
@@ -167,8 +167,8 @@ std::vector<Problem> pipeline_problems(const ParallelSpec& p, const PipelineSize
                         p.vpp));
     check_schedule(p, sizes, refuse);
     const int group = std::max(p.group, p.pp);
-    // Without a given group size, Schedule::Auto finds one for any number of micro-batches from
-    // pp on.
+    // If no group size is given, Schedule::Auto finds a group size for any number of micro-batches
+    // that is at least pp.
     const bool is_free = p.schedule == Schedule::Auto && p.group == 0;
     if (has_groups(p) && sizes.microbatches &&
         (is_free ? *sizes.microbatches < p.pp : !groups_fit(*sizes.microbatches, group, p.pp)))

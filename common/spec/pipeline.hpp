@@ -15,12 +15,13 @@ struct PipelineSizes {
     // micro-batches of one replica in a step
     std::optional<std::int64_t> microbatches = std::nullopt;
     std::optional<std::int64_t> layers = std::nullopt;
-    std::optional<std::int64_t> rows = std::nullopt;  // micro_batch_size x dp
+    // sequences in a micro-batch of all replicas: micro_batch_size x dp
+    std::optional<std::int64_t> rows = std::nullopt;
     bool on_gpus = false;
 };
 
-// Returns the problem with the division of the layers, with the nearest layouts that work; nullopt
-// if they divide.
+// Returns a problem if the layers cannot be divided into the pipeline's stages and chunks, else
+// nullopt. The message lists the nearest settings that work.
 std::optional<Problem> undivided_layers(const ParallelSpec& parallel, std::int64_t layers);
 
 // Returns a problem for each rule that the pipeline breaks, with the numbers and what is allowed.

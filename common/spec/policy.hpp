@@ -21,8 +21,8 @@ struct Quota {
     // maximum of GPU-hours in total; a running job counts with its whole time limit
     std::optional<int> gpu_hours{};
     std::optional<int> jobs{};  // maximum number of queued and running jobs
-    int borrow_slots = 0;       // more slots than `slots` allows, while no other account needs them
-    int borrow_gpus = 0;        // more GPUs than `gpus` allows, while no other account needs them
+    int borrow_slots = 0;       // slots to use beyond `slots`, while no other account needs them
+    int borrow_gpus = 0;        // GPUs to use beyond `gpus`, while no other account needs them
     friend bool operator==(const Quota&, const Quota&) = default;
 };
 
@@ -42,8 +42,8 @@ struct UserPolicy {
     friend bool operator==(const UserPolicy&, const UserPolicy&) = default;
 };
 
-// Excludes a machine for the time `exclude_for` after `failures` infra failures, of at least two
-// different jobs, within the time `within`.
+// Excludes a machine for the time `exclude_for` once it has had `failures` infra failures within
+// the time `within`. The failures must be of at least two different jobs.
 struct BadNodes {
     int failures = 3;  // 0: machines are never excluded
     std::chrono::seconds within{3600};

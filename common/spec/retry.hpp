@@ -11,8 +11,8 @@
 namespace roll::spec {
 
 // How an attempt that ended with a nonzero exit code is treated. Stop: the job fails at once.
-// Retry: counts as an infra failure, not as the program's. AvoidNode: like Retry, and the job
-// avoids the node.
+// Retry: counts as an infra failure, not as a failure of the program. AvoidNode: like Retry, and
+// the job avoids the node.
 enum class OnExit { Stop, Retry, AvoidNode };
 
 // The user's rule for an exit code or for a line of the log.

@@ -34,7 +34,7 @@ std::optional<double> real(const Json& document, const char* pointer) {
 std::optional<std::int64_t> check_mesh(const Json& document, std::vector<Problem>& problems) {
     const auto nodes = positive(document, "/resources/nodes");
     const auto part = real(document, "/resources/gpus_per_node");
-    // A fraction of a GPU, which allows only one rank
+    // True if the job requests a fraction of a GPU. It then has one rank per node.
     const bool shares = part && *part > 0 && *part < 1;
     const auto gpus =
         shares ? std::optional<std::int64_t>(1) : positive(document, "/resources/gpus_per_node");
@@ -77,9 +77,10 @@ void check_batches(const Json& document, std::optional<std::int64_t> dp,
              below == 0 ? std::to_string(rows) : fmt::format("{} or {}", below, below + rows))});
 }
 
-constexpr std::int64_t kLargestAxis = 1000000;  // as the schema allows
+constexpr std::int64_t kLargestAxis = 1000000;  // the schema's maximum for a parallel axis
 
-// Returns what `parallel` says about the pipeline, or the defaults for what it does not say.
+// Returns the pipeline's settings in `parallel` of the document, with defaults for missing keys;
+// nullopt if a number exceeds kLargestAxis.
 std::optional<ParallelSpec> pipeline_of(const Json& document) {
     const auto number = [&](const char* key) {
         return positive(document, (std::string("/parallel/") + key).c_str());
@@ -191,7 +192,7 @@ void check_model_source(const Json& document, std::vector<Problem>& problems) {
     }
 }
 
-// Checks that a key of the data belongs to the objective.
+// Checks that the objective supports the value of data.train_on.
 void check_train_on(const Json& document, std::vector<Problem>& problems) {
     const Json::json_pointer at("/data/train_on");
     if (!document.contains(at) || document[at] == "assistant") return;

@@ -14,8 +14,8 @@ namespace roll::spec {
 // because the schema's checker reports missing keys and wrong types.
 std::vector<Problem> impossible_sizes(const Json& document);
 
-// Returns the problem with the division of a model's layers into the pipeline stages of a job;
-// nullopt if they divide.
+// Returns a problem if a model with this number of layers cannot be divided into the job's pipeline
+// stages, else nullopt.
 std::optional<Problem> undivided_layers(const Json& document, std::int64_t layers);
 
 // Returns the dropout keys of a job's `model` section. If model.from is set, they override the

@@ -22,7 +22,7 @@ struct TensorSizes {
 TensorSizes tensor_sizes(const ModelConfig& model);
 
 // Returns a problem for each rule that tensor parallelism breaks, with the numbers and the allowed
-// values. The vocabulary need not divide.
+// values. The size of the vocabulary is not checked, because tp need not divide it.
 std::vector<Problem> tensor_problems(const ParallelSpec& parallel, const TensorSizes& sizes);
 
 }  // namespace roll::spec

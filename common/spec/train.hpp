@@ -89,16 +89,17 @@ struct TrainSpec {
     DataSpec data;
     Objective objective = Objective::Pretrain;
     ParallelSpec parallel;
-    std::int64_t seq_length = 0;         // tokens
+    std::int64_t seq_length = 0;         // tokens per sequence
     std::int64_t global_batch_size = 0;  // sequences per step
     std::int64_t micro_batch_size = 0;   // sequences per micro-batch
-    std::int64_t steps = 0;              // 0 until the samples of `epochs` are counted
+    std::int64_t steps = 0;              // 0 until it is computed from `epochs`
     double epochs = 0;                   // passes over the training data; 0: `steps` is given
     std::uint64_t seed = 1;
-    std::int64_t valid_every = 0;                     // interval in steps; 0: only at the end
-    std::map<std::string, Interval> valid_intervals;  // by set; other sets use valid_every
-    bool valid_at_start = false;                      // also validate before the first step
-    bool deterministic = false;  // use only operations with reproducible results
+    std::int64_t valid_every = 0;  // interval in steps; 0: only at the end
+    // maps the name of a validation set to its interval; other sets use valid_every
+    std::map<std::string, Interval> valid_intervals;
+    bool valid_at_start = false;  // also validate before the first step
+    bool deterministic = false;   // use only operations with reproducible results
     OptimizerSpec optimizer;
     LoraSpec lora;  // empty: all weights are trained
     Precision precision = Precision::Fp32;
@@ -106,12 +107,14 @@ struct TrainSpec {
     SampleSpec sample;
     MetricsSpec metrics;
     EarlyStopSpec early_stop;
-    double peak_tflops = 0;  // of one rank, for the utilization; 0: measure a matrix product
+    double peak_tflops = 0;  // peak TFLOP/s of a rank, for the MFU; 0: the trainer measures it
     OnNotFinite on_not_finite = OnNotFinite::Stop;
     std::int64_t checkpoint_every = 0;  // interval in steps; 0: only at the end
     std::int64_t checkpoint_keep = 2;
-    std::int64_t checkpoint_keep_every = 0;  // also keep steps that are multiples of this; 0: none
-    std::int64_t checkpoint_keep_optimizer = 0;  // newest ones that keep optimizer state; 0: all
+    // also keep checkpoints whose step is a multiple of this number; 0: none
+    std::int64_t checkpoint_keep_every = 0;
+    // number of newest checkpoints that keep their optimizer state; 0: all
+    std::int64_t checkpoint_keep_optimizer = 0;
     bool checkpoint_keep_best = false;   // also keep the checkpoint of the lowest validation loss
     bool checkpoint_first_step = false;  // save after the first step and read it back, as a test
     std::chrono::seconds checkpoint_wait_for_space{600};  // how long the last save waits for space

@@ -34,9 +34,9 @@ class EarlierFile {
     // Passes all bytes that were equal so far to `write`.
     Result<void> give(const Write& write) const;
 
-    // Makes `path` a hard link to the file and fsyncs it, if the compared content is the whole file
-    // (bytes that were never compared must be zero). Returns false if the compared content differs
-    // from the file or is only a part of the file, or if linking fails.
+    // Makes `path` a hard link to the file and fsyncs it. Returns false if the compared content
+    // differs from the file, if linking fails, or if a part of the file was not compared. Between
+    // compared parts, the file may have zeros that were not compared.
     bool become(const std::filesystem::path& path);
 
   private:

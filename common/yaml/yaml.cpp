@@ -11,7 +11,7 @@ namespace roll::yaml {
 namespace {
 
 constexpr int kDepthMax = 50;
-constexpr int kNodesMax = 100000;  // maximum number of nodes with all aliases expanded
+constexpr int kNodesMax = 100000;  // maximum number of YAML nodes after aliases are expanded
 
 // Removes leading digits from `text` and returns their number.
 std::size_t take_digits(std::string_view& text) {

@@ -29,8 +29,8 @@ std::vector<Action> actions(const State& state) {
     return all;
 }
 
-// Returns the actions towards Slurm. Also gives back an unwanted order whose sbatch has not been
-// answered, because Slurm may nevertheless have received the order.
+// Returns the action towards Slurm for each allocation. An unwanted order is cancelled even if
+// sbatch has not answered yet, because Slurm may have received the order.
 std::vector<SlurmAction> slurm_actions(const State& s) {
     std::set<AllocationId> busy;
     for (const auto& [worker, jobs] : s.index.by_worker) {

@@ -1,4 +1,4 @@
-// When the rules must run although no input arrives.
+// When the rules must run even if no input arrives.
 #pragma once
 
 #include <optional>
@@ -7,8 +7,8 @@
 
 namespace roll::core {
 
-// Returns the earliest time at which a rule may act although no input arrives, for example because
-// a back-off ends or a time limit is reached; nullopt if there is none.
+// Returns the next time at which a rule may return events even if no input arrives, for example
+// because a back-off ends or a time limit is reached; nullopt if there is none.
 std::optional<Time> next_wakeup(const State& state, Time now);
 
 }  // namespace roll::core

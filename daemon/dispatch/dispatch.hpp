@@ -15,9 +15,9 @@ namespace roll::dispatch {
 // Returns the keep, start, stop and save orders for each worker. A worker without orders has no
 // entry.
 //
-// `cluster` is the id of the ledger. The nonces that name the ranks' rendezvous derive from
-// `cluster`, so that a start order that is repeated, even by a restarted rolld, names the same
-// rendezvous.
+// `cluster` is the id of the ledger. An attempt's nonce names the rendezvous of its ranks and is
+// derived from `cluster` and the attempt. A repeated start order therefore names the same
+// rendezvous, even if rolld was restarted.
 std::map<WorkerId, protocol::Answer> orders(const core::State& state,
                                             std::span<const core::Action> owed,
                                             const std::string& cluster);

@@ -20,10 +20,11 @@ using namespace std::chrono_literals;
 
 constexpr std::size_t kKeyBytes = 32;
 constexpr const char* kZapEndpoint = "inproc://zeromq.zap.01";
-constexpr int kMany = 256;  // ZAP requests until a ZAP socket is replaced; their pipes take 8 MiB
-// How long a replaced ZAP socket still answers requests that were already sent to it. Their
-// delivery takes microseconds. At 1,200 peers a second, the pipes of this socket take up to 10 MiB
-// for this time.
+// Number of ZAP requests that one ZAP socket answers before it is replaced. Their pipes take 8 MiB.
+constexpr int kMany = 256;
+// How long a replaced ZAP socket still answers the requests that were sent to it before. They
+// arrive within microseconds. At 1,200 new peers a second, the pipes of one socket grow to 10 MiB
+// during this time.
 constexpr auto kOnTheirWay = 250ms;
 
 std::string to_z85(const std::string& key) {

@@ -1,6 +1,7 @@
 // Decides who may connect (ZAP over CURVE): the owners of the public keys in keys/authorized. Each
-// message is checked, and each turn checks whether the directory has changed. Removing a key
-// therefore also ends its existing connections at once.
+// message is checked against the keys, and each turn of rolld's loop reads them again if the
+// directory has changed. Messages under a removed key are therefore refused at once, even on an
+// open connection.
 //
 // The name of a key's file determines its role. client.pub is rolld's owner, who may do everything.
 // client-NAME.pub is the user NAME, who controls only their own jobs. worker*.pub are workers. On a

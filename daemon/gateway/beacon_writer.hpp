@@ -34,12 +34,14 @@ class BeaconWriter {
     // being written.
     void beat();
 
-    // Returns the time until the next beat is due; `spacing` if one is due now or is being written.
+    // Returns the time until the next beat is due. If a beat is due now or is being written,
+    // returns `spacing`, the time until the beat after it.
     std::chrono::milliseconds until_due() const;
 
     // Reads the beacon file if the last read is older than three seconds. Call it before a turn
     // acts (leases rule 18), because this process may have been suspended while another rolld took
-    // over. Waits at most two seconds for the read, and not again while the volume hangs.
+    // over. Waits at most two seconds for the read. After a timeout, does nothing until that read
+    // ends.
     void look_again();
 
     // Returns the time since the start of the last read that either succeeded or found no file.

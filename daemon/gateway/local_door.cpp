@@ -67,7 +67,7 @@ io::Task<void> LocalDoor::accept() {
     while (acceptor_.is_open()) {
         auto [error, socket] = co_await acceptor_.async_accept(token);
         if (error == asio::error::operation_aborted) co_return;
-        if (error) {  // for example because no descriptor is left
+        if (error) {  // accept() fails, for example, if no descriptor is left
             asio::steady_timer pause(io_, kPauseAfterTrouble);
             co_await pause.async_wait(token);
             continue;
@@ -107,8 +107,8 @@ io::Task<void> LocalDoor::serve(std::uint64_t id, std::shared_ptr<Connection> co
     connections_.erase(id);
 }
 
-// Schedules `heard` behind the handlers that are ready, so that one turn takes the frames of all
-// senders.
+// Schedules a call of `heard` after all handlers that are ready now, so that one turn takes the
+// frames of all senders.
 void LocalDoor::ring() {
     if (frames_.empty() || std::exchange(rung_, true)) return;
     asio::post(io_, [this] {

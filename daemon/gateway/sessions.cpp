@@ -43,9 +43,9 @@ std::optional<WorkerId> worker_of(const core::State& state, const std::string& n
     return session.worker;
 }
 
-// Returns the allocation that the heartbeat names; nullopt if it names none. A key
-// "CLUSTER.INCARNATION.ID" with this ledger's CLUSTER is one of our orders. Any other key gives
-// allocation 0, which never exists.
+// Returns the allocation in which the worker runs, as its heartbeat says; nullopt if it says none.
+// A key "CLUSTER.INCARNATION.ID" with this ledger's CLUSTER belongs to an order of this ledger. Any
+// other key gives allocation 0, which never exists.
 std::optional<core::Pilot> pilot_of(const protocol::Heartbeat& heartbeat,
                                     const std::string& cluster) {
     if (!heartbeat.pilot) return std::nullopt;
@@ -110,14 +110,14 @@ std::vector<Held> held_by(const core::State& state, WorkerId worker) {
     return held;
 }
 
-// Returns how long an attempt that should run may be missing from heartbeats before it counts as
-// missing.
+// Returns how long the heartbeats may leave out an attempt that should run on the worker. After
+// this time the attempt counts as missing.
 //
-// The time is missing_grace for an attempt of this rolld that was seen running or was sent no start
-// order. It is start_on_its_way for other attempts of this rolld, because their start order may
-// still be on its way: if such an attempt were ended sooner, it could still start and run beside
-// its successor. It is also start_on_its_way for an attempt of an earlier rolld, because the first
-// heartbeat that arrives may be an old one.
+// The time is missing_grace if this rolld placed the attempt, and either saw it run or has not sent
+// its start order. It is start_on_its_way if this rolld has sent a start order that may not have
+// arrived yet. If the attempt counted as missing sooner, it could start later and run beside its
+// successor. The time is start_on_its_way, too, if an earlier rolld placed the attempt, because the
+// first heartbeat that arrives may be an old one.
 std::chrono::milliseconds grace(const core::State& state, const Held& held, const Session& session,
                                 const LeaseRules& rules) {
     const bool ours = held.key.token.incarnation == state.incarnation;
@@ -185,7 +185,7 @@ std::vector<core::Input> Sessions::hear(const core::State& state, const Peer& pe
         if (worker && unheard_since_.contains(*worker))
             session.renewed_at = unheard_since_.at(*worker);
     }
-    // A late heartbeat from a connection that was replaced renews nothing.
+    // Ignore a heartbeat that arrives late, from a connection that the worker has replaced.
     if (!fresh && heartbeat.sequence <= session.last.sequence) return inputs;
     session.last = std::move(heartbeat);
     session.frame = frame;
@@ -300,8 +300,8 @@ bool Sessions::is_silent(const core::State& state, WorkerId id, std::uint64_t pu
            published - since->second >= static_cast<std::uint64_t>(rules_.silent_after_start_beats);
 }
 
-// Returns the silent workers. Looks for newly silent workers only once per tick of the beacon,
-// because silence is counted in ticks.
+// Returns the silent workers. Looks for newly silent workers only once per beat of the beacon,
+// because silence is counted in beats.
 const std::set<WorkerId>& Sessions::silent(const core::State& state, std::uint64_t published) {
     std::erase_if(silent_, [&](WorkerId id) { return !is_silent(state, id, published); });
     if (std::exchange(silent_for_, published) == published) return silent_;

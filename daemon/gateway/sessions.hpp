@@ -28,15 +28,15 @@ using Instant = std::chrono::steady_clock::time_point;
 struct LeaseRules {
     int lost_after_beats = 35;  // silence after which a worker is lost: lease + fence + slack
     int silent_after_beats = 3;
-    int silent_after_start_beats = 15;  // for a worker not heard since rolld's start: the lease
+    int silent_after_start_beats = 15;  // limit if not heard since rolld's start: the lease
     std::chrono::milliseconds company = std::chrono::seconds(2);
     std::chrono::milliseconds missing_grace = std::chrono::seconds(3);
     // How long a start order may take effect after it was sent. A worker drops orders older than
     // the lease of 15 s (docs/leases.md, rule 15); one second is added for clock drift.
     std::chrono::milliseconds start_on_its_way = std::chrono::seconds(16);
-    // How long this rolld watches that another rolld's beacon stays unchanged before it takes over
-    // (rule 17). Before its claim: `stillness`, which is lease + beat. After its claim:
-    // `claim_wait`, which is volume delay + beat.
+    // Waits of a take-over (rule 17). A rolld takes over only if the other rolld's beacon does not
+    // change for `stillness` (lease + beat), and if nobody then replaces its own claim for
+    // `claim_wait` (volume delay + beat).
     std::chrono::milliseconds stillness = std::chrono::seconds(16);
     std::chrono::milliseconds claim_wait = std::chrono::seconds(5);
     // A rolld that cannot read its beacon for this time ends, because another rolld may have taken
@@ -62,12 +62,12 @@ struct Session {
     protocol::Heartbeat last;
     std::string frame;             // text from which `last` was parsed; empty: unknown
     std::uint64_t renewed_at = 0;  // beacon counter when the lease was last renewed
-    std::int64_t counted = 0;      // beats of silence up to the arrival of the last heartbeat
+    std::int64_t counted = 0;      // beats from the last renewal to the last heartbeat
     Instant heard_at{};
     Instant renewed{};  // when the last heartbeat that renewed the lease arrived
     // Attempts that should run on the worker but are missing from heartbeats, and since when.
     std::map<AttemptKey, Instant> missing{};
-    std::map<AttemptKey, Instant> ordered{};  // by attempt: when its start order was last sent
+    std::map<AttemptKey, Instant> ordered{};  // when each attempt's start order was last sent
     std::set<AttemptKey> fenced{};     // attempts that the worker reports but that are not current
     std::optional<WorkerId> worker{};  // result of worker_of(), cached
 };
@@ -85,8 +85,8 @@ class Sessions {
                                   protocol::Heartbeat heartbeat, std::uint64_t published,
                                   Instant now, std::string_view frame = {});
 
-    // Like hear(), for a frame that differs from the session's last one only in the sequence
-    // number, as most frames do. Does not parse the frame. Returns nullopt if hear() must parse it.
+    // Does what hear() does, without parsing, for a frame that differs from the session's last one
+    // only in the sequence number. Most frames do. Returns nullopt if hear() must parse the frame.
     std::optional<std::vector<core::Input>> hear_again(const core::State& state, const Peer& peer,
                                                        std::string_view frame,
                                                        std::uint64_t published, Instant now);
@@ -98,10 +98,10 @@ class Sessions {
     // placed on such a worker (rule 8). Checks at most once per second.
     std::vector<core::Input> quiet(const core::State& state, Instant now);
 
-    // Returns the workers that are quiet in State and have been silent for a few beats. A worker
+    // Returns the workers with Worker::quiet that have been silent for silent_after_beats. A worker
     // whose heartbeats do not renew its lease counts as silent. A worker that has not been heard
-    // from since rolld's start counts as silent once its lease has passed. Call it in each turn,
-    // because a worker that is heard from leaves the set at once.
+    // from since rolld's start counts as silent after silent_after_start_beats. Call it in each
+    // turn, because a worker that is heard from leaves the set at once.
     const std::set<WorkerId>& silent(const core::State& state, std::uint64_t published);
 
     // Returns whether a beat may be published: some worker reports that it hears rolld, so that
@@ -137,13 +137,13 @@ class Sessions {
     std::map<WorkerId, std::uint64_t> unheard_since_;  // beacon counter when the silence began
     std::vector<std::string> owing_;
     std::string companion_;  // session for which has_company() was last true
-    // The earliest times at which a worker can become quiet or lost. Workers are not checked
-    // before. A heartbeat can move only `listen_at_` to an earlier time.
+    // quiet() checks no worker before `listen_at_`, and lost() none before the beacon's counter is
+    // `judge_at_`. A heartbeat may make `listen_at_` earlier, but not `judge_at_`.
     Instant listen_at_{};
-    std::uint64_t judge_at_ = 0;  // value of the beacon's counter
+    std::uint64_t judge_at_ = 0;
     std::set<WorkerId> silent_;
     std::optional<std::uint64_t> silent_for_;  // beacon counter at the last check of all workers
-    // number of workers in State and number of the next worker, at the last forget_gone()
+    // at the last forget_gone(): how many workers State had, and the id of the next new worker
     std::pair<std::size_t, std::uint64_t> tidied_for_;
 };
 

@@ -98,7 +98,7 @@ Result<void> copy_backup(const fs::path& backup, const fs::path& to) {
     return is_there(backup / wal) ? copy_synced(backup / wal, to / wal) : Result<void>{};
 }
 
-// Returns an error about the copy of a backup as an error about the backup itself.
+// Converts an error about the temporary copy of a backup to one that names the backup itself.
 tl::unexpected<Error> of_backup(Error error, const fs::path& copy, const fs::path& backup) {
     if (const auto at = error.message.find(copy.string()); at != std::string::npos)
         error.message.replace(at, copy.string().size(), backup.string());
@@ -133,8 +133,8 @@ Result<std::int64_t> back_up(const fs::path& state, const fs::path& directory) {
     const Scratch scratch(target.string() + ".tmp");
     ROLL_TRY_VOID(make_directories(scratch.path));
     {
-        // Read the mark before copying, because the copy may then contain later events, but never
-        // fewer than the mark says.
+        // Read the mark before copying. Events may be added in between. The copy may then have
+        // events after the mark, but it never lacks events up to the mark.
         ROLL_TRY(const MarkFile mark, MarkFile::open(state / "ledger.mark"));
         const std::optional<Mark> marked = mark.read();
         ROLL_TRY(const Database database, open_database(source));

@@ -7,8 +7,8 @@
 namespace roll::ledger {
 namespace {
 
-// Returns whether the marked row was the newest row before the ledger was pruned. Pruning replaced
-// the row's hash.
+// Returns whether `marked` was the newest row before the ledger was pruned. Pruning has replaced
+// that row's hash.
 Result<bool> was_pruned(sqlite3* database, const Mark& marked) {
     ROLL_TRY(const Statement query,
              prepare(database, "SELECT 1 FROM pruned WHERE seq = ? AND hash = ?"));

@@ -25,8 +25,9 @@ core::Row row_of(sqlite3_stmt* statement);
 // Returns a Corrupt error that names the file and the damage, and says how to recover.
 tl::unexpected<Error> damaged(const std::filesystem::path& path, const std::string& what);
 
-// Checks the hash of every row from the first. Fails with Corrupt unless `marked`, if given, is one
-// of the rows or the newest row before the ledger was pruned. Returns the newest row.
+// Checks the hash of every row, from the first. Returns the newest row. Fails with Corrupt if a
+// hash is wrong, or if `marked` is given and is neither a row nor the newest row before the ledger
+// was pruned.
 Result<Mark> check_chain(sqlite3* database, const std::filesystem::path& path,
                          const std::optional<Mark>& marked);
 

@@ -37,7 +37,7 @@ concept Pair = requires {
     typename T::first_type;
 };
 
-// Element type of a container. The key of a map's element is not const.
+// Type of a container's elements. For a map, the key is not const, so that it can be read into.
 template <class T>
 struct Element {
     using type = T;

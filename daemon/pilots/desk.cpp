@@ -27,8 +27,8 @@ std::optional<core::SlurmPhase> phase_for_core(Phase phase) {
     return std::nullopt;
 }
 
-// Returns the row of the order `key`, preferably of a job that has not ended. If `slurm_job` is
-// known, returns only the row of that job. nullptr if there is none.
+// Returns the row of the order `key`: that of the job `slurm_job` if its id is known, else
+// preferably that of a job that has not ended. nullptr if there is none.
 const QueueRow* row_for(const std::vector<QueueRow>& rows, const std::string& key,
                         const std::string& slurm_job) {
     const QueueRow* best = nullptr;
@@ -92,8 +92,8 @@ bool Desk::watches(const core::State& state) const {
     });
 }
 
-// Returns the time of the next poll. After hurry(), polls may follow each other faster than
-// rules_.poll, but at most two polls are made in 1.5 times rules_.poll. There is no such limit
+// Returns the time of the next poll. After hurry(), polls follow each other faster than
+// rules_.poll, but at most two of them within 1.5 times rules_.poll. This maximum does not apply
 // while squeue must confirm that a node is down.
 Instant Desk::next_poll() const {
     if (!asked_) return Instant{0};
@@ -165,8 +165,8 @@ std::optional<Errand> Desk::next(const core::State& state, Instant now) {
     return errand;
 }
 
-// Returns the errand that polls squeue or asks about nodes, if one is due. Polls at once if
-// scontrol has reported a node down, because squeue must confirm the loss for the allocation.
+// Returns the errand (Slurm command) that polls squeue or asks scontrol about nodes, if one is due.
+// Polls squeue at once if scontrol has reported a node down, because squeue must confirm it.
 std::optional<Errand> Desk::look_around(const core::State& state, Instant now) {
     if (suspects_.take_doubt() || (watches(state) && now >= next_poll())) {
         asked_before_ = std::exchange(asked_, now);

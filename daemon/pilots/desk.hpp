@@ -2,9 +2,10 @@
 // them. Each Slurm command is an errand, and only one runs at a time. Pure: the caller runs the
 // errands (runner.hpp; in tests a fake Slurm).
 //
-// An order's job in Slurm is identified by the order's key, never by Slurm's id alone. An order may
-// be queued although sbatch failed, so it is looked up before it is sent again. A job that squeue
-// does not show counts as gone only after a while, and only if no worker in it is heard from.
+// An order's job in Slurm is identified by the order's key, never by Slurm's id alone. Slurm may
+// have queued an order even if sbatch failed. The order is therefore looked up before it is sent
+// again. A job that squeue does not show counts as gone only after a while, and only if no worker
+// in it is heard from.
 #pragma once
 
 #include <chrono>
@@ -27,7 +28,7 @@ struct DeskRules {
     std::chrono::milliseconds hurried{5'000};
     // How long polling stays fast. By then the worker is lost or heard from again.
     std::chrono::milliseconds hurry{60'000};
-    // Time between two questions about the nodes of silent workers.
+    // Time between two questions (scontrol) about the nodes of silent workers.
     std::chrono::milliseconds nodes{3'000};
     std::chrono::milliseconds again{30'000};  // time between two calls of scancel for the same job
     // Time after which an order that may have been sent is sent again if squeue does not show it.
@@ -76,9 +77,9 @@ class Desk {
     // Processes the outcome of an errand. Returns the inputs for the core that follow from it.
     std::vector<core::Input> take(const Outcome& outcome, const core::State& state, Instant now);
 
-    // Makes polling faster for a while. Called after a worker fell silent, because Slurm may
-    // already know that the worker's allocation is over. Silence of the last workers is counted
-    // only once Slurm reports this (see only_gone_are_left).
+    // Makes polling faster for a while. Call it after a worker fell silent, because Slurm may
+    // already know that the worker's allocation is over. If all remaining workers are in such
+    // allocations, their silence is counted only once Slurm says so (only_gone_are_left).
     void hurry(Instant now) { hurry_until_ = now + rules_.hurry; }
 
     // Returns a NodeDown for each silent worker whose node Slurm reports as down. Call it in each
@@ -90,8 +91,8 @@ class Desk {
     // Slurm command is needed to withdraw such an order.
     std::vector<core::Input> withdraw(const core::State& state) const;
 
-    // Returns the time at which next() may return an errand although nothing changes; nullopt if
-    // there is nothing to poll.
+    // Returns the next time at which next() may return an errand even if State has not changed;
+    // nullopt if there is nothing to poll.
     std::optional<Instant> wakeup(const core::State& state) const;
 
     // Returns whether every worker of State belongs to an allocation that Slurm reports as over. No
@@ -132,7 +133,7 @@ class Desk {
     std::optional<Instant> asked_before_{};  // start of the second-newest squeue
     std::optional<Instant> answered_{};      // start of the newest squeue that succeeded
     Instant hurry_until_{0};
-    Instant doubt_until_;  // until this time squeue is polled although State may hold no allocation
+    Instant doubt_until_;  // until then squeue is polled even if State has no allocation
     // when each order was last sent, or may have been sent
     std::map<AllocationId, Instant> sent_{};
     std::map<AllocationId, Absence> absent_{};

@@ -46,8 +46,9 @@ std::string need_text(const spec::Resources& wanted) {
     return text;
 }
 
-// Returns how many connected nodes could hold a part of the job if nothing ran. Names only the
-// slots, the GPUs or the time if enough nodes have everything else.
+// Returns a text with the number of connected nodes that could hold a member of the job if nothing
+// else ran. If enough nodes have all but the slots, the GPUs or the time, the text is only about
+// those.
 std::string shortage_text(const core::State& state, const spec::Resources& wanted, Time now) {
     int slots = 0;
     int gpus = 0;
@@ -242,9 +243,9 @@ class Finder {
         add(excess->rule.c_str(), excess->why, std::move(remedy));
     }
 
-    // Returns the limit that blocks the first variant that may start once other jobs have ended. If
-    // there is no such variant, returns the limit that blocks the first variant. nullopt if no
-    // variant is blocked.
+    // Returns a limit that blocks a variant of the job: of the first blocked variant that may start
+    // once other jobs have ended, else of the first blocked variant. nullopt if no variant is
+    // blocked.
     std::optional<core::Excess> excess_of(const core::Limits& limits) const {
         std::optional<core::Excess> found;
         for (int i = 0; i < job_.spec.shapes(); ++i) {

@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::size_t kBytesMax = 8u << 20;
 
-// Returns an upper bound of the length of the string in dump()'s text.
+// Returns an upper bound of the length of the string in JSON.
 std::size_t bytes_of(const std::string& text) {
     const auto escaped = [](unsigned char c) { return c < 0x20 || c == '"' || c == '\\'; };
     return text.size() + 5 * static_cast<std::size_t>(std::ranges::count_if(text, escaped)) + 3;

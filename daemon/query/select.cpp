@@ -12,8 +12,8 @@
 namespace roll::query {
 namespace {
 
-// Maximum number of jobs that one selector may compare, because a selector is evaluated within one
-// turn. A name is compared with all jobs, and a range counts as many comparisons as it has jobs.
+// Maximum number of jobs that one selector may look at, because a selector is evaluated within one
+// turn. A name is compared with every job. A range looks at each job in it.
 constexpr std::size_t kLooksMax = 1'000'000;
 
 // Adds the existing jobs from `first` to `last`. Fails with NotFound if there is none.

@@ -44,9 +44,9 @@ class Shares {
   public:
     static constexpr std::size_t kInputsMin = 256;
 
-    // `inputs` is the maximum number of inputs per turn, for all requests together. Each request
-    // may nevertheless add the inputs of one job. Tickets have the numbers after `ticket`, which
-    // must be unique per run of rolld.
+    // `inputs` is the maximum number of inputs per turn, for all requests together. Even above it,
+    // each request may add the inputs of one job. Tickets are numbered from `ticket` + 1, and
+    // `ticket` must be unique per run of rolld.
     explicit Shares(std::size_t inputs = kInputsMin, std::uint64_t ticket = 0)
         : inputs_(inputs),
           ticket_(ticket) {}

@@ -29,7 +29,7 @@ tl::unexpected<Error> too_old(const core::State& state, const io::Beacon& beacon
                 "BACKUP`; if that rolld is dead and this ledger is the newest: rolld --take-over");
 }
 
-constexpr const char* kClaim = "claim-";  // how the nonce of a claim begins
+constexpr const char* kClaim = "claim-";  // prefix of the nonce of a claim
 
 // Writes a claim to the beacon, waits and reads the beacon back. Fails with Refused if another
 // rolld has claimed the beacon in between.
@@ -78,8 +78,8 @@ Result<core::Started> claim_beacon(ServerOptions& options, const core::State& st
     const bool copied = !seen->home.empty() && seen->home != options.home;
     const bool foreign = seen->host != host_name();
     const bool elsewhere = foreign || copied || interrupted;
-    // Use the older rolld's `volume_patience` if it is longer, until all of its jobs are adopted.
-    // This also holds after a restart.
+    // Use the longer `volume_patience` of the two rollds until this rolld may start jobs again
+    // (State::adopting), even if it restarts in between.
     auto& patience = options.leases.volume_patience;
     if (elsewhere || state.adopting)
         patience = std::max(patience, std::chrono::milliseconds(seen->patience_ms));

@@ -16,12 +16,12 @@ namespace roll::server {
 // Returns the first beacon record that this process writes.
 io::Beacon own_beacon(const ServerOptions& options, std::uint64_t incarnation);
 
-// Returns how this rolld must start.
-//
-// Fails with Refused if the ledger is older than the beacon, or if the beacon belongs to a running
-// rolld elsewhere. Also fails if that rolld is on another machine and may be running, unless
-// --take-over is set. A rolld with another state directory on this machine counts as elsewhere. If
-// its beacon is unchanged, this rolld takes over without --take-over.
+// Decides how this rolld starts. Fails with Refused
+// - if another rolld's beacon changes while this function watches it;
+// - unless --take-over is set, if the ledger is older than the beacon;
+// - unless --take-over is set, if another machine wrote the beacon: its rolld may still run.
+// If another state directory on this machine wrote the beacon, and the beacon does not change, this
+// rolld takes over even without --take-over. Watching the beacon and taking over block for seconds.
 //
 // Taking over means to write a claim to the beacon and to read it back. Jobs are then only adopted,
 // not started, for 35 beats plus the time for which the older rolld may continue without reading
@@ -29,8 +29,6 @@ io::Beacon own_beacon(const ServerOptions& options, std::uint64_t incarnation);
 //
 // If the take-over ends before the ledger has its incarnation, the next start from this state
 // directory repeats it.
-//
-// If a rolld on another machine wrote the beacon, blocks to observe whether the beacon changes.
 Result<core::Started> claim_beacon(ServerOptions& options, const core::State& state);
 
 }  // namespace roll::server

@@ -152,9 +152,9 @@ std::string pilot_script(const spec::PilotQueue& queue, const std::string& key, 
 // Returns the sbatch command.
 //
 // --no-requeue is given because a job that Slurm restarts would belong to an order that has ended.
-// --signal reaches the workers before the end, even if the end was moved; it may come up to a
-// minute early. "B:" sends the signal to the batch script, because otherwise only processes started
-// by srun get it.
+// --signal sends SIGTERM at queue.margin() before the end of the allocation, even if that end was
+// moved. The signal may come up to a minute early. "B:" sends it to the batch script, because
+// otherwise only processes started by srun get it.
 Command submit_command(const spec::PilotQueue& queue, const std::string& key, const Site& site) {
     std::vector<std::string> arguments = {
         "sbatch",

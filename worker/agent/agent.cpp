@@ -14,9 +14,9 @@
 namespace roll::agent {
 namespace {
 
-// longest wait of the loop; timed events need no finer resolution
+// longest wait of the loop, short enough for all timed events
 constexpr Millis kPoll{500};
-// How long a change that is not urgent waits, so that several changes share a heartbeat
+// delay before a change that is not urgent is reported, so that several changes share a heartbeat
 constexpr Millis kSoon{20};
 // Minimum interval between heartbeats that report changes. It grows by 1 ms for every
 // kRunningAMilli running attempts, because each heartbeat lists all of them.
@@ -52,7 +52,8 @@ void Agent::turn() {
     if (const std::string beacon = parts_.core.look_due(now_); !beacon.empty())
         volume_.look(beacon);
     send_heartbeat();
-    hear();  // again, because sending may have consumed the socket's edge-triggered input event
+    // read answers again, because sending may have consumed the socket's edge-triggered input event
+    hear();
     carry_out();
     if (end_signals_ == 0) parts_.supervisor.stand_by();
 }
@@ -68,7 +69,7 @@ void Agent::wait() {
 
 void Agent::take_signals() {
     while (const auto signal = io::next_signal(parts_.signals)) {
-        // no work here, because a guard's end is seen on its socket
+        // do nothing, because the guard's socket shows its end
         if (*signal == SIGCHLD) continue;
         ++end_signals_;
         parts_.log.info("signal {}: ends", *signal);
@@ -83,8 +84,8 @@ void Agent::hear() {
     }
 }
 
-// Drains a pilot (a roll-worker in a Slurm allocation) before the allocation ends. Also drains a
-// pilot that is idle if rolld has not answered for too long.
+// Drains a pilot (a roll-worker in a Slurm allocation) before the allocation ends. Also drains an
+// idle pilot if rolld has not answered it for too long.
 void Agent::mind_allocation() {
     const PilotRules& pilot = parts_.pilot;
     if (!pilot.note || end_signals_ > 0) return;

@@ -35,7 +35,8 @@ struct AgentParts {
     PilotRules pilot{};
     Millis heartbeat{1000};
     GpuWatch gpus{};
-    // True in the reaper: run() returns once rolld has answered the last report, or after a timeout
+    // True in the reaper, which only reports: run() returns when rolld has answered, or after a
+    // timeout
     bool last_word = false;
 };
 
@@ -43,7 +44,7 @@ class Agent {
   public:
     explicit Agent(AgentParts parts) : parts_(std::move(parts)) {}
 
-    // Runs the loop until a signal has asked roll-worker to end and all attempts have ended and are
+    // Runs the loop until a signal has asked roll-worker to end and the end of every attempt is
     // reported. A second signal makes run() return at once, unless this roll-worker is a pilot
     // (runs in a Slurm allocation). When roll-worker then ends, no process that it started is left.
     void run();

@@ -1,4 +1,4 @@
-// Runs operations that may hang with a volume in separate threads, so that roll-worker's loop
+// Runs in separate threads the operations that may hang with a volume, so that roll-worker's loop
 // continues. The operations are looks at the beacon, and renames of checkpoints to their final
 // names.
 #pragma once

@@ -34,7 +34,7 @@ std::string name_in(const std::map<std::string, std::string>& names, const char*
     return found == names.end() ? usual : found->second;
 }
 
-// Returns the value of a record under a name of its file.
+// Returns the value of a record at `key`, or at the name that the file has for this key.
 Value column(const Value& record, const Names& names, const char* key, const char* usual) {
     return at(record, name_in(names.columns, key, usual));
 }
@@ -96,7 +96,7 @@ Result<Value> call_message(const Value& text, Arena& arena) {
                 arena);
 }
 
-// Returns the role that a name of a file stands for; empty if it is unknown.
+// Returns the role that `name` stands for in this file; empty if the role is unknown.
 std::string_view role_of(const Value& name, const Names& names) {
     static constexpr Role kTags[] = {{"user", "user"},
                                      {"assistant", "assistant"},
@@ -227,7 +227,7 @@ const char* name_of(Form form) {
 
 std::optional<Form> form_of(const Value& record, const Names& names) {
     const Value list = column(record, names, "messages", "messages");
-    // a column of another name may have messages in either form
+    // a list in a column that the file renamed may have either form, so look at its first message
     const bool in_roles = !names.columns.contains("messages") ||
                           (list.size > 0 && !at(list.items[0], "role").is(Kind::None));
     if (names.tags.empty() && list.is(Kind::List) && in_roles) return Form::Messages;

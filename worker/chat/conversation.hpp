@@ -20,7 +20,7 @@ enum class Form {
 
 inline constexpr std::array kForms{Form::Messages, Form::ShareGpt, Form::Alpaca};
 
-// The names that a file has instead of the usual ones.
+// Names that a file uses in place of the usual ones: usual name -> name in the file.
 struct Names {
     // Keys of a record: messages, prompt, query, response, history, system, tools
     std::map<std::string, std::string> columns = {};

@@ -17,10 +17,10 @@ class ExpressionParser {
         : syntax_(syntax),
           tokens_(std::move(tokens)) {}
 
-    Expression expression();     // may be `a if b else c`
-    Expression tuple();          // one expression; a list if commas follow
-    Expression no_condition();   // without `if`, for the items of a for statement
-    std::vector<int> targets();  // variable names, separated by commas
+    Expression expression();     // parses any expression, also `a if b else c`
+    Expression tuple();          // parses one expression, or several with commas
+    Expression no_condition();   // parses an expression without `if`
+    std::vector<int> targets();  // parses variable names with commas
     int number_of(const std::string& name);
 
   protected:

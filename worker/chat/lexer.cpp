@@ -53,8 +53,8 @@ class Lexer {
     }
     void skip_spaces() { skip(rest_.size() - strip(rest_, Side::Left).size()); }
 
-    // Returns the text before a tag without the spaces that the tag removes. `sign` '-' removes
-    // all spaces before the tag. A block also removes the spaces before it on its own line.
+    // Returns the text before a tag without the spaces that the tag removes. `sign` '-' removes all
+    // spaces at the end of the text. A `block` tag that begins a line also removes its indentation.
     std::string_view before_tag(std::string_view text, char sign, bool block) const {
         if (sign == '-') return strip(text, Side::Right);
         if (sign == '+' || !block) return text;

@@ -23,7 +23,7 @@ enum class TokenKind {
 
 struct Token {
     TokenKind kind = TokenKind::End;
-    std::string text;  // Data, Text: the content, without quotes and escapes
+    std::string text;  // content of a Data or Text token, without quotes and escapes
     int line = 0;
 };
 

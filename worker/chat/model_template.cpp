@@ -95,7 +95,7 @@ bool is_assistant(const Value& message) {
     return role != nullptr && role->is(Kind::String) && role->text() == "assistant";
 }
 
-// Finds the assistant's turns in a rendered text, for a template that does not mark them.
+// Finds the assistant's turns in a rendered text, for a template without the tag `generation`.
 class TurnFinder {
   public:
     TurnFinder(const ModelTemplate& model, const Conversation& conversation, Arena& arena,
@@ -130,9 +130,9 @@ class TurnFinder {
         return std::move(rendered.text);
     }
 
-    // Finds a turn that the template renders differently when it is the last message. Renders the
-    // conversation with a marker as the message's content. The marker shows which text follows
-    // the content, both in the whole conversation and if the conversation ends with this message.
+    // Finds a turn whose rendering changes when its message is the last one. Renders the
+    // conversation with a marker as the message's content. The marker shows which text follows the
+    // content, both in the whole conversation and if the conversation ends with this message.
     Result<Span> by_mark(std::size_t index, std::size_t begin) const {
         std::vector<Value> marked(messages_.begin(), messages_.end());
         static constexpr std::string_view kMarks[] = {"Rq7xVz", "mK2wQj"};
@@ -176,7 +176,7 @@ class TurnFinder {
     std::span<const Value> messages_;
 };
 
-// Returns the spans to learn, for a template without the tag `generation`.
+// Returns the spans that the loss covers, for a template without the tag `generation`.
 Result<std::vector<Span>> turns_of(const ModelTemplate& model, const Conversation& conversation,
                                    Arena& arena, const RenderOptions& options,
                                    const std::string& whole) {

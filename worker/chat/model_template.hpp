@@ -16,17 +16,17 @@
 namespace roll::chat {
 
 enum class TrainOn {
-    Assistant,  // all turns of the assistant
-    Last,       // the last turn of the assistant
-    All         // all tokens
+    Assistant,  // the loss covers all turns of the assistant
+    Last,       // the loss covers the last turn of the assistant
+    All         // the loss covers all tokens
 };
 
 struct ModelTemplate {
     Template usual;
-    std::optional<Template> with_tools;  // for conversations with tools; nullopt: use `usual`
+    std::optional<Template> with_tools;  // template for conversations with tools
     // texts of special tokens by variable name, such as bos_token
     std::vector<std::pair<std::string, std::string>> tokens = {};
-    std::string identity = {};  // the same for two models if their templates and tokens are equal
+    std::string identity = {};  // text that is equal for equal templates and tokens
     std::string path = {};      // the template's file, for error messages
 };
 
@@ -46,11 +46,11 @@ struct RenderOptions {
     Limits limits = {};
 };
 
-// Renders a conversation and finds the spans to learn. If the template has the tag `generation`,
-// the spans are the texts inside this tag. Otherwise each message of the assistant is a span: the
-// text that the message adds to the preceding messages, which are rendered with
-// add_generation_prompt. Fails with InvalidArgument if the template refuses the conversation or
-// the spans cannot be determined.
+// Renders a conversation and finds the spans that the loss covers. If the template has the tag
+// `generation`, the spans are the texts inside this tag. Otherwise each message of the assistant is
+// a span: the text that the message adds to the preceding messages, which are rendered with
+// add_generation_prompt. Fails with InvalidArgument if the template refuses the conversation or the
+// spans cannot be determined.
 Result<ChatText> chat_text(const ModelTemplate& model, const Conversation& conversation,
                            Arena& arena, const RenderOptions& options);
 

@@ -233,7 +233,7 @@ Value Renderer::call_macro(const Statement& macro, const Call& call) {
 }
 
 Value Renderer::space(const std::vector<Entry>& entries) {
-    // Only counts the memory
+    // counts the namespace's memory against the arena's limit
     arena_.make<std::byte>(sizeof(Namespace) + entries.size() * sizeof(Entry));
     Namespace& made = spaces_.emplace_back();
     for (const Entry& entry : entries) {

@@ -122,7 +122,7 @@ class Renderer {
     int loop_name_;
     std::string out_;
     std::vector<Span> spans_;
-    std::vector<Value> globals_;  // by index in Syntax::names
+    std::vector<Value> globals_;  // values by index in Syntax::names
     std::vector<bool> defined_;
     std::vector<Variable> locals_;
     std::deque<Namespace> spaces_;

@@ -55,10 +55,10 @@ struct Expression {
     Op op = Op::Constant;
     int line = 0;
     std::string text = {};
-    int name = -1;              // Name: index in Syntax::names
+    int name = -1;              // a Name's index in Syntax::names
     int height = 0;             // number of levels of expressions below this one
-    Value value = {};           // Constant: its value; Name: the built-in function, if any
-    Builtin builtin = nullptr;  // Filter, Test: nullptr if Roll does not support it
+    Value value = {};           // a Constant's value, or a Name's built-in function, if any
+    Builtin builtin = nullptr;  // function of a Filter or Test; nullptr if Roll lacks it
     std::vector<Expression> args = {};
     // names of the keyword arguments, which are the last elements of `args`
     std::vector<std::string> keywords = {};
@@ -76,7 +76,7 @@ enum class Does : std::uint8_t {
     // Defines the macro targets[0] with the parameters targets[1], ... The expressions are the
     // defaults of the last parameters.
     Macro,
-    Generation,  // marks the text of `body` as text to learn
+    Generation,  // marks the text of `body` for the loss
     Break,
     Continue
 };
@@ -87,7 +87,7 @@ struct Statement {
     std::vector<Expression> exprs = {};
     std::vector<Statement> body = {}, other = {};
     std::vector<int> targets = {};
-    std::string attribute = {};  // Set: attribute of the namespace targets[0] to assign to
+    std::string attribute = {};  // attribute that Set assigns in the namespace targets[0]
 };
 
 struct Syntax {

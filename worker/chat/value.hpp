@@ -38,7 +38,7 @@ struct Statement;
 
 struct Value {
     Kind kind = Kind::Undefined;
-    std::uint32_t size = 0;  // String: number of bytes; List: number of items
+    std::uint32_t size = 0;  // number of a String's bytes or of a List's items
     union {
         std::int64_t integer = 0;  // Int and Bool
         double number;
@@ -96,8 +96,8 @@ Value number(double value);
 Value string(std::string_view text);
 Value list(std::span<const Value> items);
 Value list(const std::vector<Value>& items, Arena& arena);
-// Makes a dict. Of entries with the same key, the value of the last is kept, at the position of
-// the first, as in Python.
+// Makes a dict. If entries have the same key, keeps the last value at the first entry's position,
+// as in Python.
 Value dict(std::vector<Entry> entries, Arena& arena);
 
 bool truth(const Value& value);

@@ -46,8 +46,8 @@ std::int64_t space_of(const Plan& plan, bool archive) {
     return plan.bytes + *std::max_element(files.begin(), files.end());
 }
 
-// Returns the peak memory in bytes. Counts the largest tensors: for each, a thread needs a window
-// (three windows if an adapter or scales change the tensor) and the pages that it reads.
+// Returns the peak memory in bytes: `threads` times the need of the most expensive tensor. For it,
+// a thread needs a window of rows (three windows with an adapter or scales) and the pages it reads.
 std::int64_t memory_of(const Source& source, const Plan& plan, int threads) {
     std::int64_t largest = 0;
     for (const TargetTensor& target : plan.tensors) {
@@ -80,7 +80,7 @@ std::size_t count_reused(const Plan& plan, const fs::path& directory, const fs::
         }));
 }
 
-// Opens the staged directory like any reader, and compares this process's share with the source.
+// Opens the written target and compares its tensors (this process's share) with the source's.
 Result<void> check_result(const Source& source, const Plan& plan, const fs::path& directory,
                           const Part& part, const families::Families& families,
                           const Hooks& hooks) {
@@ -103,8 +103,8 @@ Result<void> check_result(const Source& source, const Plan& plan, const fs::path
     return fail(ErrorCode::Corrupt, "the written " + name + " differs from the source");
 }
 
-// Returns the hooks for one of several processes: all processes stop together, and the first
-// reports the bytes of all.
+// Returns the hooks for one of several processes. All processes then stop together, and the
+// reported progress counts the bytes of all.
 Hooks shared(const Hooks& hooks, Meeting& meeting, const Part& part) {
     if (part.alone()) return hooks;
     Hooks all = hooks;
@@ -116,8 +116,8 @@ Hooks shared(const Hooks& hooks, Meeting& meeting, const Part& part) {
     return all;
 }
 
-// Checks this process's share of the base, and all bytes of the adapters, because adapters are
-// small.
+// Checks the CRC-32s of the source's archives (this process's share) and of the adapters' archives
+// (all of them, because adapters are small).
 Result<void> check_sources(const Request& request, const Hooks& hooks) {
     for (const fs::path& adapter : request.adapters)
         for (const AdapterPlace& place : find_adapters(adapter))
@@ -125,7 +125,7 @@ Result<void> check_sources(const Request& request, const Hooks& hooks) {
     return check_archives(request.source, hooks.stopped, share_of(request.part));
 }
 
-// Fills the staged directory and verifies it. If there is one process, the waits return at once.
+// Fills the staged directory and verifies it. Between steps, waits for the other processes, if any.
 Result<void> fill_staging(const Source& source, const Plan& plan, const Request& request, Format to,
                           const families::Families& families, Meeting& meeting,
                           const Hooks& given) {

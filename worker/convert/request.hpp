@@ -11,7 +11,7 @@
 
 namespace roll::convert {
 
-// One conversion.
+// The request for one conversion: what to read, what to write, and how to run.
 struct Request : Input, Output, Run {};
 
 // Parses "keep" (nullopt), "fp32", "bf16", "fp16", "fp8".

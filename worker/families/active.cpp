@@ -43,7 +43,7 @@ Result<Active> active_parameters(const Json& native, const std::vector<NativeTen
             multiplied += product;
         }
     }
-    if (!has_output) multiplied += embedding;  // the tied embedding is also the output layer
+    if (!has_output) multiplied += embedding;  // a tied embedding is multiplied as output layer
     if (experts > 0) {
         ROLL_TRY(const std::int64_t k, top_k(native, experts));
         active.per_token += routed / experts * k;

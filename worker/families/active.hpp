@@ -1,5 +1,5 @@
-// Counts the parameters that a model uses for one token. Of a layer's routed experts, a token uses
-// only the router's top k. Pure.
+// Counts the parameters that a model uses for one token. A token uses only the router's top k of
+// the routed experts in a layer. Pure.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ namespace roll::families {
 struct Active {
     std::int64_t parameters = 0;  // all parameters
     std::int64_t per_token = 0;   // parameters that one token uses
-    // FLOPs per trained token of the products with weights: 2 forward and 4 backward for each
-    // weight that one token is multiplied with. Products of attention scores do not count.
+    // FLOPs per trained token of the matrix products with weights: 2 forward and 4 backward for
+    // each weight that a token is multiplied with. Attention scores do not count.
     double flops = 0;
 };
 

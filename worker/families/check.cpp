@@ -65,8 +65,8 @@ std::set<std::string> fields_of(const Family& family) {
     return fields;
 }
 
-// The names that the built-in families use: native fields, and the parts (separated by dots) of
-// native tensor names.
+// The names that the built-in families use. `fields` has native config fields; `words` has the
+// parts of native tensor names, which dots separate.
 struct Names {
     std::set<std::string> fields;
     std::set<std::string> words;
@@ -185,8 +185,8 @@ Result<void> try_rows(const Family& family, const WeightRule& rule, std::size_t 
     return {};
 }
 
-// Checks that the strands (row ranges) of a rule use each row once. Tries several sample sizes,
-// because sizes with which a division has a remainder prove nothing about the rows.
+// Checks that the strands (row ranges) of a rule use each row once. If a division has a remainder,
+// tries other sample sizes, because such sizes prove nothing about the rows.
 Result<void> check_rows(const Family& family, const WeightRule& rule) {
     if (rule.operation != Operation::Strands) return {};
     constexpr std::size_t kRounds = 8;

@@ -345,8 +345,8 @@ class FamilyParser {
         }
     }
 
-    // Reports a HuggingFace name without {layer} as a problem if there is no mtp_from, because MTP
-    // layers then continue the decoder's layer numbers.
+    // Reports a HuggingFace name without {layer} as a problem if the family has no mtp_from,
+    // because MTP layers then have the same names with numbers after the last decoder layer's.
     void check_mtp_names(const WeightRule& rule, const std::string& path, const Family& family) {
         for (const std::string& name : rule.hf)
             if (family.mtp_from.empty() && name.find("{layer}") == std::string::npos)

@@ -34,12 +34,12 @@ enum class Split { None, Column, Row };
 // last pipeline stage. Mtp: the multi-token-prediction layers, which follow the decoder's layers.
 enum class Stage { Layer, First, Last, Mtp };
 
-// Selects the layers of a kind from the HuggingFace config. `in` is the key of a list with one word
-// per layer; layers with the word `value` are selected. If `in` is empty or the config lacks the
-// list, a layer is selected if it meets four conditions: its number is at least `from` (`from_else`
-// if the config lacks the key); layer + 1 is divisible by `every`; `not_in` does not list it; layer
-// + 1 is not divisible by `except_every`. A condition holds if its field in this struct is empty.
-// All conditions but that of `from` also hold if the config lacks the key.
+// Selects the layers of a kind from the HuggingFace config. If the config has a list at key `in`,
+// layer n (counted from 0) is selected if entry n of the list is the word `value`. Otherwise layer
+// n must pass four tests: n is at least the number at key `from` (or `from_else` if there is none);
+// n + 1 is divisible by the number at key `every`; the list at key `not_in` does not contain n; n +
+// 1 is not divisible by `except_every`. A test is skipped if its field here is empty or 0. The
+// tests of `every` and `not_in` are also skipped if the config lacks their key.
 struct LayerKind {
     std::string from;
     std::int64_t from_else = 0;
@@ -50,9 +50,9 @@ struct LayerKind {
     std::int64_t except_every = 0;
 };
 
-// A strand: a selection of the rows of one source tensor. The source is divided into as many blocks
-// as the rule has groups. In block g the strand selects `rows` rows from row begin + g * block + t
-// * step on, for t = 0 ... times - 1. All fields but `of` are arithmetic (expression.hpp).
+// A strand: a selection of the rows of one source tensor. The source has one block of rows for each
+// group of the rule. In block g the strand selects `rows` rows from row begin + g * block + t *
+// step on, for t = 0 ... times - 1. All fields but `of` are arithmetic (expression.hpp).
 struct StrandRule {
     std::size_t of = 0;  // index of the source tensor
     std::string begin = "0";
@@ -73,13 +73,13 @@ struct WeightRule {
     // a native config field that must be true, or !field; empty: the rule always applies
     std::string condition;
     std::string layers;  // kind of the layers that have the tensor, or !kind; empty: every layer
-    // For Strands: the number of groups of rows, which tensor parallelism divides among ranks. If
-    // `by_group` is true, the rows are ordered by group; if not, by strand.
+    // Number of groups of rows in a tensor with Strands. Tensor parallelism divides the groups
+    // among ranks. If `by_group` is true, the rows are ordered by group; if not, by strand.
     std::string groups;
     bool by_group = false;
     std::vector<StrandRule> strands;
-    // Placeholder -> count: the rule describes one tensor per number from 0 to count - 1. Only for
-    // rules of tensors outside layers.
+    // Placeholders with their counts. The rule describes one tensor for each number from 0 to count
+    // - 1 in the placeholder's place. Only for rules of tensors outside layers.
     std::map<std::string, std::string> repeat;
     double add = 0;  // native value = HuggingFace value + add, rounded to the tensor's type
     bool keeps_fp32 = false;  // true: the tensor stays F32 when the model is cast
@@ -131,8 +131,8 @@ struct Family {
     std::vector<PackedRule> packed;
     std::vector<CarriedRule> carried;
     std::vector<CopyRule> copies;
-    // Prefix of a decoder layer's names, and the prefix that replaces it in multi-token-prediction
-    // layers. If empty, these layers continue the numbers of the decoder's layers.
+    // mtp_to replaces the prefix mtp_from of the decoder layers' names in multi-token-prediction
+    // layers. If both are empty, these layers continue the numbers of the decoder's layers.
     std::string mtp_from;
     std::string mtp_to;
     std::vector<std::string> drop;  // names of HuggingFace tensors that hold no data of the model

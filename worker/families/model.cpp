@@ -40,7 +40,8 @@ bool in_list(const Json* list, std::int64_t layer) {
     return std::find(list->begin(), list->end(), Json(layer)) != list->end();
 }
 
-// Returns whether a layer meets "kind" or "!kind"; empty means every layer.
+// Returns whether a layer is of the kind `name` or, if `name` is "!kind", not of that kind. An
+// empty `name` means every layer.
 bool is_of_kind(const Family& family, const std::string& name, const Json& hf_config,
                 std::int64_t layer) {
     if (name.empty()) return true;
@@ -388,7 +389,7 @@ class Lister {
   private:
     using Repeat = std::map<std::string, std::string>::const_iterator;
 
-    // Adds the tensor of a rule once for each combination of the repeat numbers.
+    // Adds the tensors of a rule: one for each combination of numbers of its `repeat` placeholders.
     Result<void> add_repeated(const WeightRule& rule, Repeat next, const Instance& instance) {
         if (next == rule.repeat.end()) return add(rule, instance);
         ROLL_TRY(const std::int64_t count, dim_of(next->second, scope_, rule.native, 0));

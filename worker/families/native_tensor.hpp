@@ -16,7 +16,7 @@ struct HfTensor {
     tensor::Shape shape;
 };
 
-// A StrandRule (a selection of a source's rows) with its expressions evaluated.
+// A StrandRule whose expressions are evaluated. It selects rows of a source.
 struct Strand {
     std::size_t of = 0;
     std::int64_t begin = 0;

@@ -16,7 +16,7 @@ constexpr std::array<std::string_view, 7> kOfRuns{
     "mtp_loss_scaling_factor", "moe_aux_loss_coeff", "moe_router_load_balancing_type",
     "rotary_scaling_factor"};
 
-// Fields that a model cannot have if its family does not define them.
+// Fields of optional features. A model lacks the feature if its family does not define the field.
 constexpr std::array<std::string_view, 17> kOfOthers{
     "num_moe_experts",        "moe_shared_expert_intermediate_size",
     "multi_latent_attention", "mtp_num_layers",
@@ -105,7 +105,7 @@ Result<void> check(const Family& family, const Json& native, const Json& made) {
 Result<Json> hf_config_of(const Family& family, const Json& native) {
     Json config = family.hf_defaults;
     config["model_type"] = family.model_type;
-    // first, because this may create the parents of other keys
+    // constants first, because put_constant() may create the parents of other keys
     for (const auto& [name, rule] : family.constants.items())
         if (native.contains(name)) put_constant(family, rule, native[name], config);
     for (const auto& [name, paths] : family.config) {

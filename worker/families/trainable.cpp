@@ -152,8 +152,8 @@ Result<void> read_long(const Json& given, spec::RopeScaling& scaling,
     return {};
 }
 
-// Returns the number of positions before they are stretched. Older configs have this key outside
-// the scaling object `given`; the outer key then takes precedence.
+// Returns original_max_position_embeddings, the number of positions before RoPE is stretched. Older
+// configs have this key outside the scaling object `given`; that value takes precedence.
 Result<double> original_positions(const Json& given, const Json& native, std::int64_t positions) {
     const char* key = "original_max_position_embeddings";
     ROLL_TRY(const double inside, number(given, key, static_cast<double>(positions), 1));

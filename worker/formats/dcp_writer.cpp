@@ -29,7 +29,7 @@ void end_state(PickleWriter& out) {
     out.op(pickle_op::kBuild);
 }
 
-// Writes TensorProperties with the state (dtype, layout, requires_grad, memory format, pin_memory).
+// Writes a TensorProperties: dtype, layout, requires_grad, memory format and pin_memory.
 void write_properties(PickleWriter& out, tensor::DType dtype) {
     out.object(kModule, "TensorProperties");
     out.op(pickle_op::kMark);

@@ -25,7 +25,7 @@ Result<Json> read_hf_config(const std::filesystem::path& directory);
 // message.
 Result<std::map<std::string, std::string>> parse_index(std::string_view text);
 
-// The weight files of a directory, in order. If there is an index, also the file of each tensor.
+// The weight files of a directory, in order, and the file of each tensor if there is an index.
 struct HfWeights {
     std::vector<std::string> files;
     // file of each tensor, by tensor name; empty without an index
@@ -49,7 +49,8 @@ Result<HfFile> open_hf_file(const std::filesystem::path& path);
 // counted from 0.
 std::vector<int> split_shards(const std::vector<std::int64_t>& sizes, std::int64_t bytes_max);
 
-// The file names of a weight format: "model" and ".safetensors", or "pytorch_model" and ".bin".
+// The parts of a weight format's file names: "model" and ".safetensors", or "pytorch_model" and
+// ".bin".
 struct HfContainer {
     const char* stem;
     const char* ending;

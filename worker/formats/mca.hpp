@@ -34,7 +34,7 @@ struct McaLayout {
     int etp = 0;  // expert tensor parallel size; 0: equal to tp
     bool account_for_embedding = false;
     bool account_for_loss = false;
-    // layers of the first stage, in all its chunks; 0: as many as other stages
+    // number of layers of the first (last) stage, in all its chunks; 0: as many as other stages
     int first_layers = 0;
     int last_layers = 0;
     std::string pipeline = {};
@@ -50,9 +50,9 @@ struct McaConfig {
     Json hf_config;          // the config.json of the exported model
     Json native;             // Megatron's config fields, as mca_config.json has them
     McaLayout layout;
-    // experts are named experts.linear_fc1.weightN, else experts.local_experts.N
+    // true: experts are named experts.linear_fc1.weightN; false: experts.local_experts.N
     bool grouped_experts = false;
-    bool local_names = false;  // norms have the names of a model without TransformerEngine
+    bool local_names = false;  // true: norms have the names of a model without TransformerEngine
 };
 
 // Parses mca_config.json. Unknown fields stay in `native`; missing fields take their defaults.
@@ -60,9 +60,9 @@ struct McaConfig {
 Result<McaConfig> parse_mca_config(std::string_view json);
 Result<McaConfig> read_mca_config(const std::filesystem::path& directory);
 
-// Returns the text of mca_config.json. Without `local_names`, names are TransformerEngine's, as
-// ROLL's loader expects by default; the loader then needs the norms under linear_qkv and
-// linear_fc1. `dtype` must be F32, F16 or BF16.
+// Returns the text of mca_config.json. Without `local_names`, the weights must have
+// TransformerEngine's names (norms under linear_qkv and linear_fc1), because ROLL's loader expects
+// them by default. `dtype` must be F32, F16 or BF16.
 std::string mca_config_text(const McaConfig& config, tensor::DType dtype);
 
 // Writes mca_config.json and the tracker file.

@@ -230,7 +230,7 @@ Json native_of_args(const Json& args) {
     if (is_true(args, "multi_latent_attention")) {
         native.erase("kv_channels");
         native["num_query_groups"] = args.value("num_attention_heads", Json());
-        // with latent attention, this is not the factor of Llama 3
+        // latent attention has its factor in this argument, not in rope_scaling_factor
         if (args.contains("rotary_scaling_factor"))
             native["rotary_scaling_factor"] = args["rotary_scaling_factor"];
     }

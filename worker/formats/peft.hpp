@@ -43,7 +43,8 @@ struct Adapter {
 // merge; the message names the setting.
 Result<Json> read_adapter_config(const std::filesystem::path& directory);
 
-// Returns the LoRA rank of a module or parameter: the config's `r`, or that of a matching pattern.
+// Returns the LoRA rank of a module or parameter: the config's `r`, or the rank that a matching
+// pattern gives.
 double lora_rank(const Json& config, const std::string& module);
 
 // Returns the factor by which a module's product B A is multiplied: alpha / r, or alpha / sqrt(r)

@@ -66,7 +66,7 @@ class PickleMachine {
         return rest.substr(0, end);
     }
 
-    // Counts `bytes` of memory, which is kept until the end of parsing, against the limit.
+    // Subtracts `bytes` from the memory that parsing may still allocate.
     void charge(std::size_t bytes) {
         if (bytes > memory_left_)
             wrong("needs more memory than a pickle of this file size may use");
@@ -332,9 +332,9 @@ class PickleMachine {
     std::size_t memory_left_;
     std::vector<PickleId> stack_;
     std::vector<std::size_t> marks_;
-    std::vector<PickleId> memo_;                     // entries whose indices are consecutive from 0
-    std::map<std::uint64_t, PickleId> sparse_memo_;  // other entries, by index
-    // indexed by value: the node that push_shared() made for this value; kNoPickle: none yet
+    std::vector<PickleId> memo_;                     // memo entries 0, 1, 2, ... without a gap
+    std::map<std::uint64_t, PickleId> sparse_memo_;  // memo entries with other indices
+    // the node that push_shared() made for each small value; kNoPickle if there is none yet
     std::array<PickleId, kSmallInts + 3> small_ = {};
     std::string problem_;
     bool stopped_ = false;
@@ -360,7 +360,7 @@ const std::vector<PickleId>* Pickle::entries_of(PickleId id) const {
     if (node.kind == PickleKind::Dict) return &node.items;
     const PickleNode* arguments = arguments_of(id, "collections OrderedDict");
     if (arguments == nullptr || !arguments->items.empty()) return nullptr;
-    // nothing was added, so this returns the items of the empty arguments
+    // an OrderedDict without items: returns its empty arguments
     if (node.contents == kNoPickle) return &at(node.items[1]).items;
     return is(node.contents, PickleKind::Dict) ? &at(node.contents).items : nullptr;
 }

@@ -41,9 +41,9 @@ struct PickleNode {
     double number = 0;
     std::string text;
     std::vector<PickleId> items;
-    // for a Call: the List, Dict or Set of the items added to the object
+    // the List, Dict or Set of the items that were added to a Call's object
     PickleId contents = kNoPickle;
-    PickleId state = kNoPickle;  // for a Call: the argument of the last BUILD
+    PickleId state = kNoPickle;  // the argument of the last BUILD on a Call's object
 };
 
 constexpr std::size_t kPickleBytesMax = 256U << 20U;

@@ -43,8 +43,8 @@ std::optional<std::int64_t> size_field(std::span<const std::byte> block) {
     return octal && *octal >= 0 ? octal : std::nullopt;
 }
 
-// Fields that an entry in front of a member sets. They replace the same fields of the member's
-// header.
+// Fields that a pax or GNU header sets for the member after it. They replace the same fields of the
+// member's own header.
 struct Said {
     std::string name;
     std::optional<std::int64_t> size;

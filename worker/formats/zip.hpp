@@ -23,8 +23,8 @@ struct ZipMember {
 // compressed, encrypted or outside the archive, or if a name occurs twice.
 Result<std::vector<ZipMember>> parse_zip(std::span<const std::byte> archive);
 
-// Returns the CRC-32 of data whose beginning has the CRC-32 `crc` and that continues with `bytes`.
-// Start with 0, the CRC-32 of no bytes.
+// Extends a CRC-32: returns the CRC-32 of some data followed by `bytes`, where `crc` is that of the
+// data. Start with 0, the CRC-32 of no bytes.
 std::uint32_t crc32_of(std::uint32_t crc, std::span<const std::byte> bytes);
 
 // Places the members of a new archive. Content starts at 64-byte boundaries, which torch needs for
@@ -46,7 +46,7 @@ class ZipLayout {
   private:
     std::string directory() const;
     std::vector<ZipMember> members_;
-    std::vector<std::int64_t> headers_;  // by member: offset of its local header
+    std::vector<std::int64_t> headers_;  // offset of each member's local header
     std::int64_t end_ = 0;
 };
 

@@ -77,8 +77,8 @@ Shard rows_of_rank(Shard whole, int tp, int rank) {
     return shard;
 }
 
-// Returns true if tp / groups ranks can share each key-value group evenly. `heads` is the number
-// of all query heads.
+// Returns true if tp ranks can share the key-value groups of a Qkv tensor with `rows` rows, tp /
+// groups ranks to a group. `heads` is the number of all query heads.
 bool cuts_groups(std::int64_t groups, std::int64_t heads, std::int64_t rows, int tp) {
     return tp % groups == 0 && heads % tp == 0 && rows % tp == 0;
 }
@@ -216,9 +216,9 @@ bool is_first(const NativeTensor& tensor, const formats::McaLayout& layout,
     const int etp = layout.expert_tp();
     const int parts = tensor.expert ? etp : layout.tp;
     if (tensor.split == Split::None && rank.tp % parts != 0) return false;
-    // By mca_has_rank(), a rank exists only if ep and tp / etp are equal modulo `common`.
-    // Therefore the first replica of a tensor has ep = tp / etp % common, and the first replica
-    // of an expert's tensor has tp / etp = ep % common.
+    // A rank exists only if `rank.ep` and `rank.tp / etp` are equal modulo `common`
+    // (mca_has_rank()). So the first rank with a tensor has ep = tp / etp % common, and the first
+    // rank with an expert's tensor has tp / etp = ep % common.
     const int common = std::gcd(layout.tp / etp, layout.ep);
     return tensor.expert ? rank.tp / etp == rank.ep % common : rank.ep == rank.tp / etp % common;
 }

@@ -39,8 +39,8 @@ struct Shard {
 // the number of parts.
 Result<Shard> shard_of(const families::NativeTensor& tensor, int tp, int rank);
 
-// The elements [whole, whole + size) of a native tensor. They are at [local, local + size) of the
-// rank's tensor.
+// A range of a native tensor that a rank holds. The range begins at `whole` in the native tensor
+// and at `local` in the rank's tensor.
 struct Part {
     Shape whole;
     Shape size;
@@ -54,7 +54,8 @@ struct Slice {
     std::vector<Part> parts;
 };
 
-// Like shard_of(), for a tensor that is first padded to `padded_rows` rows; 0: no padding.
+// Returns what shard_of() returns, as ranges of the native tensor. The tensor is first padded to
+// `padded_rows` rows, unless this number is 0.
 Result<Slice> slice_of(const families::NativeTensor& tensor, int tp, int rank,
                        std::int64_t padded_rows);
 
@@ -70,7 +71,7 @@ struct Held {
     // replicas: a tensor that is not split over the ranks, or the last stage's copy of the
     // embedding.
     bool owner = false;
-    // the tensor is the output layer, which copies the tied embedding
+    // true: the tensor is the output layer, which copies the tied embedding
     bool tied_output = false;
 };
 

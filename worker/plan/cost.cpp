@@ -56,10 +56,9 @@ Rows rows_of(const spec::TrainSpec& spec, int tp) {
     return {tokens, splits ? (tokens + tp - 1) / tp : tokens};
 }
 
-// Returns the sizes, in elements, of the values that a layer saves in forward for backward and
-// that may be stored in the gradients' memory. The sizes are in the order in which forward
-// computes the values: q, k, v, the attention output, the input of the second norm, gate and up,
-// the input of the next layer.
+// Returns the sizes, in elements, of the values that a layer's forward saves for its backward and
+// that may be in the gradients' memory. The order is that of forward: q, k, v, the attention
+// output, the input of the second norm, gate and up, the input of the next layer.
 std::vector<std::int64_t> layer_saved(const spec::ModelConfig& m, const Rows& rows, bool segments) {
     const std::int64_t attention = rows.inner * m.heads * m.head_dim;
     const std::int64_t keys = rows.inner * m.kv_heads * m.head_dim;
@@ -197,8 +196,8 @@ MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& 
     const bool fits = spare && room.take(layers, block).has_value();
     const std::int64_t head = (fits ? 0 : block) + 2 * tokens * m.hidden * element;
     const std::int64_t loss = part.last ? head : 0;
-    // ATen's gelu allocates temporary results. With documents kept apart, a copy of q, k and v
-    // exists.
+    // ATen's gelu allocates temporary results of the size of its input. If documents are kept
+    // apart, a copy of q, k and v exists, too.
     const std::int64_t steps = m.activation == spec::Activation::GeluTanh ? 6 : 4;
     const std::int64_t qkv =
         spec.data.documents_apart ? (m.heads + 2 * m.kv_heads) * m.head_dim : 0;
@@ -213,10 +212,10 @@ MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& 
 
 std::int64_t tensor_bytes(const spec::ModelConfig& m, const spec::TrainSpec& spec,
                           const StagePart& part) {
-    // A layer sums the outputs of two linear layers in forward, and the gradients of two inputs in
-    // backward. A ring all-reduce sends almost twice the bytes that it sums. With sequence
-    // parallelism, each sum is a reduce-scatter and an all-gather, which together send as many
-    // bytes as an all-reduce, and backward gathers two inputs again.
+    // Each layer sums four tensors over the group: the outputs of two linear layers in forward, and
+    // the gradients of two inputs in backward. A ring all-reduce sends almost twice the bytes of
+    // its tensor. With sequence parallelism, a reduce-scatter and an all-gather replace the
+    // all-reduce and send as many bytes, and backward gathers two inputs once more.
     const std::int64_t each = spec.parallel.sequence ? 10 : 8;
     const std::int64_t sent =
         each * part.layers + 2 * (part.first ? 1 : 0) + 2 * (part.last ? 1 : 0);

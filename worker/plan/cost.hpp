@@ -33,9 +33,9 @@ struct FlopsPerToken {
 FlopsPerToken flops_per_token(const spec::ModelConfig& model, std::int64_t seq_length,
                               std::int64_t frozen = 0);
 
-// Like the function above, for several sequences that do not attend to each other. Returns the mean
-// over all tokens of the sequences: a sequence of length L has L (L + 1) / 2 causal scores and L^2
-// scores in all. Requires at least one length.
+// Returns the mean FLOPs per token of several sequences that do not attend to each other. A
+// sequence of length L has L (L + 1) / 2 causal scores and L^2 scores in all. Requires at least one
+// length.
 FlopsPerToken flops_per_token(const spec::ModelConfig& model, std::span<const std::int64_t> lengths,
                               std::int64_t frozen = 0);
 
@@ -73,7 +73,7 @@ struct StagePart {
     bool first = true, last = true;    // `first`: has the embedding; `last`: has the output layer
     std::int64_t frozen_of_model = 0;  // number of frozen elements of the whole model
     int tp = 1;                        // number of ranks that share the tensors of each layer
-    std::int64_t first_layer = 0;      // if the stage has one chunk: index of its first layer
+    std::int64_t first_layer = 0;  // index of the stage's first layer if the stage has one chunk
 };
 // Returns the number of parameters on one rank of a stage, including the padding of the
 // vocabulary. A tied embedding counts on both the first and the last stage.
@@ -89,7 +89,7 @@ std::vector<Costs> stage_costs(const spec::ModelConfig& model, const spec::Train
 
 // One rank's part of the optimizer state, in elements, if the data-parallel ranks share it.
 struct Owned {
-    std::int64_t all = 0;       // elements that the rank updates, and frozen elements of its part
+    std::int64_t all = 0;       // elements of the rank's part, including frozen ones
     std::int64_t trained = 0;   // elements in `all` that are not frozen
     std::int64_t exchange = 0;  // elements in the buffers for exchanging gradients
     bool gradients = false;     // the rank stores gradients only for its own elements
@@ -106,9 +106,9 @@ struct Held {
     // Bytes of activations at the peak of a simulated schedule; nullopt: count the activations of
     // `live` micro-batches.
     std::optional<std::int64_t> activations = std::nullopt;
-    std::optional<Owned> owned = std::nullopt;  // nullopt: the rank has all optimizer state
+    std::optional<Owned> owned = std::nullopt;  // part of the optimizer state; nullopt: all of it
 };
-// Returns the memory of the first rank of a stage, which needs the most of the stage's ranks.
+// Returns the memory of a stage's first rank. No other rank of the stage needs more.
 MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& spec,
                          const Held& held);
 

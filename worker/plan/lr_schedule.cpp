@@ -20,8 +20,7 @@ double wsd_share(spec::WsdDecay decay, double ratio) {
     return 0;
 }
 
-// Returns the share of the range from lr to min_lr that still remains above min_lr after `done`
-// updates. Requires that the warm-up is over.
+// Returns (rate - min_lr) / (lr - min_lr) after `done` updates. Requires that the warm-up is over.
 double share_left(const spec::OptimizerSpec& spec, double decay_steps, double done) {
     const auto warmup = static_cast<double>(spec.warmup_steps);
     const double ratio = (done - warmup) / (decay_steps - warmup);

@@ -18,7 +18,7 @@ Error wrong(int rank, const Op& op, const std::string& what) {
 // Checks the ops of one rank: each must occur once, and each micro-batch must run forward, then
 // the input half of backward, then its weight half.
 std::optional<Error> check_rank(const PipelineSchedule& s, int rank) {
-    // By chunk and micro-batch: number of ops done
+    // number of ops done, by chunk and micro-batch
     std::vector<int> done(static_cast<std::size_t>(s.vp) * s.microbatches);
     for (const Op& op : s.ranks[rank]) {
         if (op.chunk < 0 || op.chunk >= s.vp || op.microbatch < 0 ||
@@ -51,8 +51,8 @@ struct Message {
     }
 };
 
-// Identifies a queue of messages of one rank, which are delivered one after another: (rank,
-// gradients, peer, is_send). With Transport::Lines::Channels, peer is -1.
+// Identifies one of a rank's message queues: (rank, gradients, peer, is_send). A queue delivers its
+// messages one after another. With Transport::Lines::Channels, peer is -1.
 using LineKey = std::tuple<int, bool, int, bool>;
 
 // Simulates the ranks' clocks and the messages between them.
@@ -97,10 +97,10 @@ class Simulation {
     struct Rank {
         std::size_t next = 0;    // index of the op to run next
         std::size_t posted = 0;  // number of ops whose receive, if any, was posted
-        // by op: time at which the op's input arrives
+        // time at which each op's input arrives
         std::vector<std::optional<double>> inputs;
-        // By chunk and micro-batch: the input half of backward ran alone, so
-        // Costs::after_backward bytes are held until the weight half.
+        // True for a chunk and micro-batch whose input half of backward ran alone, so that
+        // Costs::after_backward bytes are held until its weight half.
         std::vector<bool> backward_held;
         double clock = 0, work = 0;
         int live = 0;
@@ -139,9 +139,9 @@ class Simulation {
         transfer(message);
     }
 
-    // Delivers messages from the queue of `message` as long as both the send and the receive of
-    // its first message are at the heads of their queues. Then delivers what this unblocks in the
-    // peers' queues.
+    // Delivers messages from the front of `message`'s queue, as long as the other end of the front
+    // message is at the front of the peer's queue. Then delivers what this unblocks in the peers'
+    // queues.
     void transfer(const Message& message) {
         while (!error_) {
             const Message* const here = head_of(message);
@@ -314,7 +314,8 @@ class Simulation {
     Transport transport_;
     std::vector<Rank> ranks_;
     std::map<LineKey, std::deque<Message>> lines_;
-    // By stage, kind and micro-batch: time at which a stage on the same rank produced the input.
+    // Times at which a rank finished inputs for another of its stages, by (stage, kind,
+    // micro-batch).
     std::map<std::tuple<int, OpKind, int>, double> handed_;
     std::map<std::tuple<int, int, bool>, std::int64_t> links_;
     std::optional<Error> error_;

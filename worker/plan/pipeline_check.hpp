@@ -40,12 +40,11 @@ struct LinkUse {
 };
 
 struct ScheduleReport {
-    // By rank: the largest number of micro-batches whose activations are held at once. A
-    // micro-batch counts once for each chunk, from its forward to the weight half of its
-    // backward.
+    // Largest number of micro-batches whose activations a rank holds at once, by rank. A
+    // micro-batch counts once for each chunk, from its forward to the weight half of its backward.
     std::vector<int> live_max;
-    std::vector<std::int64_t> peak_bytes;           // by rank: peak of the bytes that Costs counts
-    std::vector<std::vector<double>> starts, ends;  // by rank and op
+    std::vector<std::int64_t> peak_bytes;  // peak bytes on each rank, of the kinds in Costs
+    std::vector<std::vector<double>> starts, ends;  // times of ops: [rank][op]
     std::vector<LinkUse> links;                     // ordered by from, to, gradients
     double makespan = 0;
     // Idle share: makespan / (mean work of a rank) - 1. Every rank counts as busy or idle until

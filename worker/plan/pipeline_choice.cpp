@@ -74,7 +74,7 @@ std::vector<PipelineSchedule> candidates(int pp, int vp, int microbatches) {
         return {one_forward_one_backward(pp, microbatches), zero_bubble_h1(pp, microbatches)};
     }
     std::vector<PipelineSchedule> all;
-    // Groups larger than these take more memory, but no less time
+    // only a few group sizes, because larger groups take more memory, but no less time
     constexpr std::size_t kGroups = 4;
     for (int group = pp; group <= microbatches && all.size() < kGroups; ++group)
         if (groups_fit(pp, microbatches, group))

@@ -16,9 +16,8 @@ Op nth(OpKind kind, int k, const PipelineSchedule& s, int group) {
     return {kind, kind == OpKind::Forward ? chunk : s.vp - 1 - chunk, first + within % size};
 }
 
-// Returns the ops of one rank: `warmup` forwards, then pairs of a forward and a backward, then
-// the remaining backwards. Between the input half and the weight half of each backward, the input
-// halves of `delay` later backwards run.
+// Returns the ops of one rank: `warmup` forwards, then pairs of a forward and a backward, then the
+// remaining backwards. The weight half of a backward runs `delay` backwards after its input half.
 std::vector<Op> rank_ops(const PipelineSchedule& s, int group, int warmup, int delay) {
     const int total = s.microbatches * s.vp;
     warmup = std::min(warmup, total);
@@ -65,14 +64,14 @@ class RowOfV {
 
   private:
     int microbatches_;
-    int next_[3][2] = {};  // by kind and chunk: number of ops so far
+    int next_[3][2] = {};  // number of ops so far: [kind][chunk]
     std::deque<int> owed_;
     std::vector<Op> ops_;
 };
 
 std::vector<Op> zero_bubble_v_row(int pp, int rank, int microbatches) {
-    // The pattern needs at least 2 pp - 1 micro-batches. Ops of micro-batches that do not exist
-    // are left out.
+    // The order of ops in ZB-V needs at least 2 pp - 1 micro-batches. RowOfV leaves out the ops of
+    // micro-batches that do not exist.
     const int all = std::max(2 * pp - 1, microbatches);
     RowOfV row(microbatches);
     for (int i = 0; i < 2 * (pp - rank) - 1; ++i) row.forward(0);
@@ -126,7 +125,7 @@ std::vector<Op> dual_pipe_v_row(int pp, int rank, int microbatches) {
         row.forward(1);
         row.backward(0);
     }
-    // The second half of these backwards add only their input halves; the weight halves follow
+    // From iteration rank + 1 on, a backward adds only its input half; its weight half follows
     // below.
     for (int i = 0; i < 2 * (rank + 1); ++i) {
         const int chunk = i % 2 == 0 ? 1 : 0;

@@ -70,7 +70,7 @@ class TokenFinder {
 
     // tokens by spelling
     std::unordered_map<std::string, AddedToken, TextHash, std::equal_to<>> tokens_;
-    // By first byte: the sizes of the spellings that start with this byte, longest first.
+    // starts_[b]: sizes of the spellings that start with byte b, longest first.
     std::array<std::vector<std::size_t>, 256> starts_;
 };
 

@@ -11,7 +11,7 @@ namespace roll::tokenizer {
 namespace {
 
 constexpr std::int32_t kGone = -2;
-// size in symbols; longer words use a heap instead of scanning
+// longest word, in symbols, that is scanned for merges; longer words use a heap
 constexpr std::size_t kShortWord = 40;
 constexpr std::size_t kSeenWords = 1U << 15;
 constexpr std::uint32_t kNoRank = 0xFFFFFFFF;
@@ -110,8 +110,9 @@ void Bpe::spell(std::string_view word, std::vector<std::uint32_t>& ids) const {
     flush();
 }
 
-// Writes a symbol that the vocabulary lacks, or counts it in `unknown`. Like the tokenizers
-// package, writes byte tokens before the unknown symbols that `unknown` counts.
+// Writes the byte tokens of a symbol that the vocabulary lacks, or counts it in `unknown`. As in
+// the tokenizers package, such byte tokens come before the unknown symbols that were counted
+// earlier.
 void Bpe::spell_missing(std::string_view symbol, int& unknown,
                         std::vector<std::uint32_t>& ids) const {
     const auto fallback = [this](char byte) { return fallback_[static_cast<std::uint8_t>(byte)]; };
@@ -127,7 +128,7 @@ void Bpe::spell_missing(std::string_view symbol, int& unknown,
 
 void Bpe::merge_short(BpeWork& work) const {
     std::vector<std::uint32_t>& ids = work.ids_;
-    std::vector<Merge>& pairs = work.merges_;  // by symbol i: the merge of ids[i] and ids[i + 1]
+    std::vector<Merge>& pairs = work.merges_;  // merges_[i]: the merge of ids[i] and ids[i + 1]
     constexpr Merge none{.rank = kNoRank};
     const auto pair_at = [&](std::size_t i) {
         const Merge* merge = merges_.find(ids[i], ids[i + 1]);

@@ -117,9 +117,10 @@ class Bpe {
     std::vector<const std::string*> tokens_;
     MergeTable merges_;
     Ids words_;  // tokens that are used for a whole word without merging; may be empty
-    // by byte: id of the byte's symbol or ASCII character, or -1
+    // bytes_[b]: id of byte b's symbol or ASCII character, or -1
     std::array<std::int64_t, 256> bytes_{};
-    std::array<std::int64_t, 256> fallback_{};  // by byte: id of the token <0xXX>, or -1
+    // fallback_[b]: id of the token <0xXX> of byte b, or -1
+    std::array<std::int64_t, 256> fallback_{};
     std::optional<std::uint32_t> unknown_;
     bool byte_level_ = false;
     bool byte_fallback_ = false;

@@ -39,8 +39,8 @@ class Scan {
         while (at_ < end_ && (*at_ == ' ' || *at_ == '\n' || *at_ == '\r' || *at_ == '\t')) ++at_;
         return at_ < end_ ? *at_ : '\0';
     }
-    // Reads the value at the current position. If the value is an id, raises `ids_end` above it.
-    // Skips a value that is not a whole number.
+    // Reads the value at the current position. If the value is an id, raises `ids_end` to at least
+    // the id plus one. Skips a value that is not a whole number.
     void id(std::uint32_t& ids_end) {
         constexpr std::uint32_t kMax = 1U << 30;
         next();
@@ -114,7 +114,7 @@ Result<std::uint32_t> ids_end(std::string_view json) {
     const auto vocabulary = [&](std::string_view key) {
         if (key != "vocab") return scan.skip();
         if (scan.next() == '{') return scan.members([&](std::string_view) { scan.id(end); });
-        scan.elements([&] {  // an element is a piece with its score; its index is its id
+        scan.elements([&] {  // an element is [piece, score], and its index is the piece's id
             scan.skip();
             ++listed;
         });

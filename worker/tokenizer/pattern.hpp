@@ -90,7 +90,7 @@ class Pattern {
     std::vector<PatternNode> nodes_;
     std::vector<CharacterSet> sets_;
     std::uint32_t root_ = 0;  // the expression's root, a Choice
-    // By first byte: the root's branches that can match at this byte. The last entry is for
+    // by_first_byte_[b]: branches of the root that can match at byte b. The last entry is for
     // non-ASCII bytes.
     std::array<std::vector<std::uint32_t>, 129> by_first_byte_;
 };

@@ -11,7 +11,7 @@ namespace {
 constexpr const char* kByteLevelExpression =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-// Returns how many bytes of the input's first character (`head`) are left after `begin`.
+// Returns how many of the first `head` bytes of a text are at or after `begin`.
 std::size_t rest_of(std::size_t head, std::size_t begin) { return head - std::min(head, begin); }
 
 }  // namespace
@@ -80,7 +80,7 @@ struct PreTokenizer::Run {
     }
 
     void apply(const Split& split, std::size_t index, std::string_view text, std::size_t head) {
-        std::size_t held_begin = 0;  // start of the text that the next piece may join
+        std::size_t held_begin = 0;  // start of the pieces that are joined and not yet passed on
         std::size_t held_end = 0;
         bool previous = false;
         const auto leave = [&] {

@@ -44,7 +44,7 @@ class PropertyTable {
 
   private:
     PropertyTable();
-    // by code point: category | 0x40 other alphabetic | 0x80 space
+    // values_[c] of code point c: category | 0x40 other alphabetic | 0x80 space
     std::vector<std::uint8_t> values_;
 };
 

@@ -53,7 +53,7 @@ class Unigram {
     std::vector<std::string> tokens_;
     std::vector<double> scores_;
     std::unordered_map<std::string, std::uint32_t> ids_;
-    // by trie node: id of the token that ends there, or -1
+    // nodes_[n]: id of the token that ends at trie node n, or -1
     std::vector<std::int64_t> nodes_ = {-1};
     std::unordered_map<std::uint64_t, std::uint32_t> edges_;
     std::int64_t unknown_ = -1;

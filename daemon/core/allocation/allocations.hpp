@@ -16,8 +16,8 @@ inline constexpr auto kJoinGrace = std::chrono::minutes(10);
 // Returns the number of live workers of an allocation.
 int live_workers(const State& s, AllocationId id);
 
-// Returns the earliest time at which a rule about allocations may act although no input arrives;
-// nullopt if there is none.
+// Returns the next time at which a rule about allocations may return events even if no input
+// arrives; nullopt if there is none.
 std::optional<Time> allocation_wakeup(const State& s, Time now);
 
 // Returns the time at which each granted allocation is given back. Usually this is `handover` (a

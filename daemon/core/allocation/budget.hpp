@@ -7,20 +7,20 @@
 
 namespace roll::core {
 
-// Returns the maximum number of allocations that the queue's limits allow at once. `alive` of the
-// queue's allocations are alive now, and their full GPU-hours are reserved.
+// Returns how many allocations the queue's limits allow at once, including the `alive` ones that
+// exist now. The full GPU-hours of these are reserved.
 int most_alive(const AllocationQueue& queue, int alive);
 
 // How many allocations one queue may still order.
 struct Budget {
     const spec::PilotQueue* spec = nullptr;
-    // True if the queue may order nothing now: it backs off after a failure, or no worker of its
-    // first allocation has connected yet.
+    // True if the queue may order nothing now, because it backs off after a failure, or because no
+    // worker of its first allocation has connected yet.
     bool later = false;
     int orders = 0;  // number of orders that may be made now
     int alive = 0;
     int waiting = 0;  // number of the queue's allocations that are not granted yet
-    int most = 0;     // number of the queue's allocations that may ever be alive at once
+    int most = 0;     // maximum number of the queue's allocations alive at once
 };
 
 // Returns the budget of the queue `name`. Requires that the queue is neither paused nor removed.

@@ -10,9 +10,9 @@ namespace roll::core {
 void unfile(State& state, JobId id);
 void file(State& state, JobId id);
 
-// unfile_places() removes the places of the job's attempt from the index, file_places() adds them.
-// Call them before and after a change of the places that the attempt holds. A change inside a place
-// needs neither call, and is therefore cheap in a wide gang.
+// unfile_places() removes the job from the index of each worker that its attempt uses (by_worker),
+// file_places() adds it. Call them when the attempt gets or gives up its workers. Other changes to
+// an attempt's Place need neither call, and are therefore cheap in a wide gang.
 void unfile_places(State& state, JobId id);
 void file_places(State& state, JobId id);
 

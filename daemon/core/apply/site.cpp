@@ -15,7 +15,8 @@ void on(State& s, const IncarnationRaised& e) {
     for (auto& [id, worker] : s.workers) worker.quiet = true;
 }
 void on(State& s, const AdoptingSet& e) { s.adopting = e.adopting; }
-// Sets the policy. The use up to now is decayed with the half-life of the previous policy.
+// Sets the policy. Before that, decays the users' resource use up to now with the half-life of the
+// previous policy.
 void on(State& s, const PolicySet& e) {
     for (auto& [user, use] : s.use) {
         use.decayed = use_at(use, e.at, s.policy.half_life);

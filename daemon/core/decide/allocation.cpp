@@ -19,7 +19,7 @@ tl::unexpected<Error> no_such_queue(const std::string& name) {
 }
 
 // Returns whether some worker of the allocation may still run jobs. A draining worker without jobs
-// runs no more jobs, although the worker does not count as lost yet.
+// does not count, even if it is not lost yet.
 bool is_heard(const State& s, AllocationId id) {
     return std::ranges::any_of(s.workers, [&](const auto& item) {
         const auto& [worker_id, worker] = item;

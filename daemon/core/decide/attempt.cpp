@@ -24,7 +24,7 @@ bool is_current(const State& state, WorkerId worker, const AttemptKey& key) {
 
 Result<Events> on(const State& s, const MemberStarted& in, Time now) {
     const Place* place = member(s, in.attempt, in.worker);
-    // True if the worker was lost earlier in this turn.
+    // True if an earlier input of this turn (pass of rolld's loop) has removed the worker.
     const bool lost = !s.workers.contains(in.worker);
     if (place == nullptr || place->up || place->ended || lost) return Events{};
     const auto is_up = [&](const Place& p) { return p.up || p.ended || &p == place; };
@@ -52,9 +52,9 @@ Result<Events> on(const State& s, const MemberUnknown& in, Time) {
                       "the worker no longer runs the attempt");
 }
 
-// Records a checkpoint. The steps of an attempt only grow. Checkpoints of older attempts at the
-// same or a later step are replaced. They cannot be usable: otherwise the current attempt would
-// have started from one of them.
+// Records a checkpoint. Ignores one at or before the newest step of the same attempt. Checkpoints
+// of older attempts at the new checkpoint's step or later are replaced. They must be unusable,
+// because the current attempt would otherwise have started from one of them.
 Result<Events> on(const State& s, const CheckpointWritten& in, Time now) {
     if (member(s, in.attempt, in.worker) == nullptr) return Events{};
     for (const Checkpoint& c : s.jobs.at(in.attempt.job).checkpoints) {

@@ -6,10 +6,10 @@
 
 namespace roll::core {
 
-// Judges one input and returns its events. An Error is a refusal, which changes nothing; an empty
-// result means that nothing is new. An input about an attempt that is not current yields neither
-// events nor an error, because the answer to the worker reports the attempt as FENCED, which orders
-// the worker to kill it.
+// Checks one input and returns the events that it causes. The result is empty if the input changes
+// nothing. An Error means that the input is refused. An input about an attempt that is not current
+// causes neither events nor an error: the next answer to the worker reports that attempt as FENCED,
+// which orders the worker to kill it.
 Result<Events> decide(const State& state, const Input& input, Time now);
 
 }  // namespace roll::core

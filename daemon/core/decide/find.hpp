@@ -10,7 +10,7 @@
 
 namespace roll::core {
 
-// Returns the value of `id`; nullptr if there is none.
+// Returns a pointer to the value under the key `id`; nullptr if `map` has no such key.
 template <class Map>
 auto* find(Map& map, const typename Map::key_type& id) {
     const auto found = map.find(id);

@@ -62,8 +62,8 @@ Result<void> check_after(const State& s, std::vector<spec::After>& afters) {
     return {};
 }
 
-// Replaces each dependency on an array by one dependency per job of the array. An older rolld
-// stored dependencies in this second form.
+// Returns the dependencies in the form in which an older rolld stored them: each dependency on an
+// array is replaced by one dependency per job of the array.
 std::vector<spec::After> each_by_itself(const State& s, const std::vector<spec::After>& afters) {
     std::vector<spec::After> all;
     for (const spec::After& after : afters) {

@@ -8,8 +8,8 @@
 
 namespace roll::core {
 
-// Tasks has the counts of an array. Returns the array tasks for which these counts change when job
-// `id` changes: the job itself if it is a task, and the task whose model job `id` exports.
+// Returns the array tasks that must be counted again (Index::arrays) when job `id` changes: the job
+// itself if it is a task of an array, and the task whose model the job exports.
 std::vector<JobId> tasks_at(const State& state, JobId id);
 
 // Returns when the job ended; Time{} if it has not ended or was removed.
@@ -22,7 +22,8 @@ Time due_at(const Job& job);
 // due time, its requeueing and the end of its dependencies.
 Time ready_since(const State& state, const Job& job, const Index& index);
 
-// Returns the jobs whose attempt holds resources of the worker, including members that have ended.
+// Returns the jobs with an attempt that holds resources of the worker. A job counts until its
+// attempt has ended, even if its part on this worker has ended before.
 const std::set<JobId>& jobs_on(const State& state, WorkerId worker);
 // Returns whether a member that has not ended is on the worker.
 bool is_busy(const State& state, WorkerId worker);

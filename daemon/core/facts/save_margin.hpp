@@ -1,5 +1,5 @@
 // Estimates from past checkpoints how long a training job takes to save. A job that must be gone by
-// a certain time is told to stop earlier, by the time that its save takes.
+// a certain time is told to stop that much earlier.
 #pragma once
 
 #include <chrono>

@@ -13,8 +13,9 @@ namespace roll::core {
 // Returns the workers on nodes that the job avoids.
 std::set<WorkerId> avoided_workers(const State& state, const Job& job);
 
-// Returns the workers that the job must not use: all avoided workers if the job fits on the rest of
-// `all` (the whole capacity of the workers) in one of `shapes`, else no workers.
+// Returns the workers that the job must not use: all avoided workers if one of the variants with
+// the indices `shapes` fits on the other workers, else none. `all` is the whole capacity of all
+// workers, because it does not matter whether the other workers are busy now.
 std::set<WorkerId> forbidden_workers(const State& state, const Job& job, const Capacity& all,
                                      const std::vector<int>& shapes);
 

@@ -30,8 +30,8 @@ bool fits(const spec::Resources& wanted, const FreeSlots& free);
 
 // Returns the whole capacity of the workers that take jobs and are heard now.
 Capacity all_capacity(const State& state, Time now);
-// Like all_capacity(), but also has the workers that are not heard now and, if `excluded` is set,
-// the workers of excluded machines.
+// Returns the whole capacity of the workers that take jobs, even if they are not heard now. If
+// `excluded` is set, includes the workers of excluded machines.
 Capacity known_capacity(const State& state, Time now, bool excluded = false);
 
 // Returns the capacity that no attempt holds. An attempt holds a place until all of its members
@@ -40,8 +40,8 @@ Capacity known_capacity(const State& state, Time now, bool excluded = false);
 Capacity free_capacity(const State& state, Time now);
 
 void take(Capacity& capacity, const std::vector<Place>& places);
-// Adds the capacity of `places` to `capacity` again. Ignores places on workers that are no longer
-// in `capacity`.
+// Undoes take(): adds the capacity of `places` to `capacity`. Ignores places on workers that are no
+// longer in `capacity`.
 void give(Capacity& capacity, const std::vector<Place>& places);
 
 }  // namespace roll::core

@@ -1,5 +1,5 @@
-// Applies the limits of the policy and of arrays, and fair shares. Counts the jobs that run or were
-// started in this turn.
+// Checks the quotas of the policy and the limits of arrays, and computes the sort keys of fair
+// share. Counts the jobs that run, including those that were started in this turn.
 #pragma once
 
 #include <cstdint>
@@ -34,17 +34,17 @@ class Limits {
     void add(const Job& job, const spec::Resources& wanted, int sign = 1);
 
     // Returns the job's sort key for fair share; a smaller key comes first. The key has one number
-    // for each level of accounts from the top, and one for the user: the use divided by the share.
-    // Empty without fair share.
+    // for each account from the topmost to the job's own, then one for the user. Each number is the
+    // use of this account or user divided by its share. Empty without fair share.
     std::vector<std::int64_t> rank(const Job& job) const;
 
     // Returns whether an account of the running job borrows: it uses more than its own quota.
     bool borrows(const Job& job) const;
-    // Returns whether each variant in which the job may start now would make one of its accounts
-    // borrow. False if there is no such variant.
+    // Returns whether the job would borrow in every variant in which it may start now: an account
+    // of the job would then use more than its own quota. False if no variant may start now.
     bool would_borrow(const Job& job) const;
-    // Returns whether the job would stay within the own quota of the first account that has one,
-    // from the job's account upwards. False if no account has one.
+    // Looks at the nearest account with a quota, the job's account or an ancestor. Returns whether
+    // the job would stay within that quota without borrowing. False if no account has a quota.
     bool owns(const Job& job) const;
 
   private:
@@ -66,8 +66,8 @@ class Limits {
     std::map<JobId, int> arrays_{};
 };
 
-// Returns the variants in which the job may start now: with them it stays within the limits and can
-// end before its deadline.
+// Returns the indices of the variants in which the job may start now: the limits allow the variant,
+// and the job can end before its deadline.
 std::vector<int> allowed_variants(const Job& job, const Limits& limits, Time now);
 
 // Returns the limit on the number of jobs that `count` more jobs of this user would exceed; nullopt

@@ -10,10 +10,13 @@
 
 namespace roll::core {
 
-// Sort key of ready jobs. Jobs that have waited for the policy's `starve_after` come first, by age.
-// Then come jobs that need not borrow; then higher priority; then, with fair share, less use of the
-// account's and user's shares; then the older job. Once a job has waited for `starve_after`, only
-// jobs that became ready earlier are therefore ahead of it.
+// Sort key of ready jobs. These criteria apply, the first one first:
+// - jobs that have waited for the policy's `starve_after`, the oldest first;
+// - jobs that fit into the own quotas of their accounts (they do not borrow);
+// - higher priority;
+// - with fair share, less use in proportion to the share (Limits::rank);
+// - the older job.
+// Only jobs that became ready earlier can precede a job that has waited for `starve_after`.
 struct QueueOrder {
     bool fresh = true;  // the job has not waited for `starve_after`
     // time since which the job is ready, if it has waited for `starve_after`; else unset

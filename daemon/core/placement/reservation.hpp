@@ -20,7 +20,8 @@ namespace roll::core {
 // stop.
 inline constexpr auto kBackfillSlack = std::chrono::seconds(30);
 
-// The places that an attempt holds, and the time until which it holds them; nullopt: unknown.
+// The places that an attempt holds, and the time until which it holds them; nullopt if that time is
+// unknown.
 struct Holder {
     std::optional<Time> until;
     std::vector<Place> places;

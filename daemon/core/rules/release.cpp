@@ -9,8 +9,8 @@ namespace {
 
 constexpr int kFailuresMax = 5;
 
-// Returns why this allocation must be given back although jobs may wait for the allocation; empty
-// if the allocation may stay.
+// Returns why this allocation must be given back even if jobs wait for it; empty if the allocation
+// may stay.
 std::string end_reason(const State& state, const Allocation& a, Time leaves, Time now) {
     const AllocationQueue& queue = state.queues.at(a.queue);
     if (queue.removing) return "its queue is being removed";

@@ -8,7 +8,9 @@
 namespace roll::core {
 namespace {
 
-constexpr auto kSoon = std::chrono::minutes(5);  // longer than any back-off of a job
+// Allocations stay in use for jobs that become due within this time, which is longer than any
+// back-off of a job.
+constexpr auto kSoon = std::chrono::minutes(5);
 
 // Returns the allocations in which some attempt holds resources.
 std::set<AllocationId> held_allocations(const State& state) {

@@ -42,7 +42,7 @@ struct Allocation {
     Time ordered_at{};
     Time granted_at{};
     Time ends_at{};
-    // when a job last ran in the allocation, or when the allocation became idle
+    // latest of: the grant, the join of a worker, the end of work in the allocation
     Time used_at{};
     std::vector<std::string> nodes{};  // nodes of the workers that joined
     int joined = 0;                    // number of workers that joined

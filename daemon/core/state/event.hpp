@@ -15,13 +15,13 @@ namespace roll::core {
 // clang-format off
 struct IncarnationRaised {                                              // rolld started, or a backup was restored
     std::uint64_t incarnation = 0; Time at{};
-    // lowest job number that was certainly never used, not even by jobs that a restore lost
+    // no job ever had this number or a higher one, not even one that the restored backup lacks
     std::uint64_t next_job = 0;
 };
 struct JobSubmitted { JobId job; std::string key; std::string user; spec::JobSpec spec; Time at{}; JobId array{};
     JobId cron{};  // the cron job that queued this job; 0: none
 };
-struct ExportQueued { JobId parent; JobId job; };                        // follows the JobSubmitted of the export job
+struct ExportQueued { JobId parent; JobId job; };                        // `job`, which was submitted just before, exports `parent`
 struct JobHeld { JobId job; bool held = true; std::string by{}; };
 struct JobPriorityChanged { JobId job; int priority = 0; std::string by{}; };
 struct JobBeginChanged { JobId job; Time begin{}; Time at{}; std::string by{}; };
@@ -70,11 +70,11 @@ struct QueueRemoving { std::string queue; std::string by{}; };
 struct QueueRemoved { std::string queue; };
 struct AllocationOrdered { AllocationId allocation; std::string queue; std::uint64_t incarnation = 0; Time at{}; };
 struct AllocationAccepted { AllocationId allocation; std::string slurm_job; };
-struct AllocationGranted { AllocationId allocation; Time at{}; Time ends_at{}; };   // also recorded when the end of the allocation moves
+struct AllocationGranted { AllocationId allocation; Time at{}; Time ends_at{}; };   // Slurm granted the allocation, or moved its end
 struct AllocationReturned { AllocationId allocation; };                             // Slurm requeued the job of this allocation
 struct AllocationReleasing { AllocationId allocation; bool failed = false; std::string reason; };
 struct AllocationEnded { AllocationId allocation; bool failed = false; std::string reason; Time at{}; };
-struct PilotJoined { WorkerId worker; AllocationId allocation; Time at{}; };       // follows the worker's WorkerJoined
+struct PilotJoined { WorkerId worker; AllocationId allocation; Time at{}; };       // the worker that has just joined is in this allocation
 struct ClockStepped { std::int64_t by_ms = 0; Time at{}; };                         // the wall clock was set
 struct UseCarried {  // resource use, including that of jobs removed from the ledger
     std::string account; std::string user; std::int64_t gpu_ms = 0; std::int64_t decayed = 0; Time at{};

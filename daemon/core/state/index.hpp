@@ -52,7 +52,7 @@ struct ReadyJobs {
 struct AllOf {
     int left = 0;               // number of jobs whose end is still needed to decide the condition
     int failed = 0;             // number of jobs that can no longer meet the condition
-    Time met{};                 // when the last job met the condition
+    Time met{};                 // latest time at which a job met the condition
     std::set<JobId> waiting{};  // jobs that depend on this condition
     friend bool operator==(const AllOf&, const AllOf&) = default;
 };

@@ -23,7 +23,7 @@ struct Cancel { JobId job; std::string reason; std::string by{}; };
 struct Close { JobId job; std::string by{}; };                           // closes a job group
 struct Hold { JobId job; bool held = true; std::string by{}; };
 struct SetPriority { JobId job; int priority = 0; std::string by{}; };
-struct SetBegin { JobId job; Time begin{}; std::string by{}; };          // also ends a back-off
+struct SetBegin { JobId job; Time begin{}; std::string by{}; };          // sets the begin time, and ends a back-off
 struct AskCheckpoint { JobId job; std::string by{}; };                   // asks for a checkpoint at the next step boundary
 struct Drain { std::string node; bool draining = true; std::string by{}; };
 // Applies to all nodes, including nodes that join later. nullopt: dispatch is resumed.
@@ -34,7 +34,7 @@ struct WorkerHello {
     std::string segment{}; std::vector<int> gpu_numa{};
 };
 struct WorkerHeard { WorkerId worker; bool heard = true; };              // false: the worker missed two heartbeats
-// since a take-over or a restore, rolld has published enough beats of its beacon
+// rolld has waited long enough after a take-over or a restore and may start jobs (leases rule 19)
 struct Adopted { };
 struct WorkerGone { WorkerId worker; std::string reason; };             // the worker was silent for too long and is lost
 struct NodeDown { WorkerId worker; std::string reason; };               // the worker is silent, and Slurm reports its node down

@@ -33,7 +33,7 @@ inline constexpr std::array kJobPhases = {"queued", "running", "done", "failed",
 constexpr bool is_over(JobPhase phase) { return phase >= JobPhase::Done; }
 
 struct Job {
-    spec::JobSpec spec;  // in `output`, "{id}" is already replaced
+    spec::JobSpec spec;  // in `output`, the job's id has replaced "{id}"
     std::string key;     // idempotency key that the client chose
     std::string user;
     Time submitted_at{};
@@ -97,7 +97,7 @@ struct State {
     SecretNames secrets{};
     std::map<JobId, Job> jobs;
     std::map<WorkerId, Worker> workers;
-    std::map<std::string, std::map<std::string, JobId>> keys;  // by user, then by idempotency key
+    std::map<std::string, std::map<std::string, JobId>> keys;  // by user and idempotency key
     // By node: the sessions of the workers that joined there, oldest first. Only the newest session
     // may join again.
     std::map<std::string, std::vector<std::string>> sessions;

@@ -25,7 +25,7 @@ struct Use {
 
 using User = std::pair<std::string, std::string>;  // account (may be empty) and user name
 
-// Number of slots that one GPU counts for in the weight of a job in fair share.
+// In fair share, one GPU weighs as much as this number of slots.
 inline constexpr int kGpuWeight = 16;
 std::int64_t weight(int slots, int gpu_hundredths);
 

@@ -8,7 +8,7 @@
 namespace roll::agent {
 namespace {
 
-// while the bounds of all attempts are below this, the beacon is read rarely
+// the beacon is read rarely while the bounds of all attempts (lease.hpp) are at most this
 constexpr Millis kCalm{3000};
 constexpr Millis kCalmLooks{5000};
 constexpr std::size_t kReasonBytesMax = 1000;
@@ -117,8 +117,8 @@ void AgentCore::on_answer(const protocol::Answer& answer, Instant now) {
 
 void AgentCore::renew(const protocol::Answer& answer, const std::set<AttemptKey>& named) {
     const auto sent = sent_.find(answer.sequence);
-    // Only the first answer to a heartbeat may lower bounds, because rolld also answers without a
-    // heartbeat and then repeats an old sequence number.
+    // Only the first answer to a heartbeat may lower the attempts' bounds, because rolld also sends
+    // answers without a heartbeat, which repeat an old sequence number.
     const bool first = answer.sequence != renewed_ || answer.incarnation != renewed_by_;
     if (sent != sent_.end() && first) {
         renewed_ = answer.sequence;
@@ -136,8 +136,8 @@ void AgentCore::renew(const protocol::Answer& answer, const std::set<AttemptKey>
     for (auto& [key, attempt] : attempts_) drop_said(attempt, answer.sequence);
 }
 
-// Drops each reported deletion whose heartbeat was answered, because rolld has then handled the
-// deletion.
+// Drops the attempt's reports of deleted checkpoints up to heartbeat `sequence`. rolld has answered
+// that heartbeat, so it knows of the deletions.
 void AgentCore::drop_said(Attempt& attempt, std::uint64_t sequence) {
     std::erase_if(attempt.unrecorded, [&](const Unrecorded& written) {
         return written.checkpoint.deleted && written.said && *written.said <= sequence;
@@ -263,8 +263,8 @@ void AgentCore::check_clock(Attempt& attempt, Instant now) {
 // known yet.
 void AgentCore::check_steps(Attempt& attempt, Instant now) {
     if (attempt.stop || attempt.verdict || attempt.kill_sent || attempt.gone) return;
-    // Nodes other than the first cannot judge before the first step, because until then only rank 0
-    // reports activity.
+    // Before the first step only rank 0 reports activity. So only the first node can tell whether
+    // the attempt hangs.
     if (attempt.order.node_rank != 0 && !has_stepped(attempt.steps)) return;
     std::string reason = hang_reason(attempt.steps, attempt.hang, attempt.alive, now);
     if (reason.empty()) return;

@@ -128,7 +128,8 @@ class AgentCore {
     // sequence number of the heartbeat whose answer was the last one to lower the bounds of
     // attempts (lease.hpp)
     std::uint64_t renewed_ = 0;
-    std::uint64_t renewed_by_ = 0;  // incarnation (start of rolld) that sent that answer
+    // incarnation (start of rolld) that sent the answer to `renewed_`
+    std::uint64_t renewed_by_ = 0;
     // Send time of each heartbeat that rolld may still answer, by sequence number
     std::map<std::uint64_t, Instant> sent_{};
     std::optional<Instant> heard_{};  // send time of the newest answered heartbeat

@@ -16,10 +16,10 @@
 namespace roll::agent {
 
 struct StopRules {
-    Millis grace{30000};              // time between the request to stop and SIGKILL
-    Millis checkpoint_grace{300000};  // time between a request to save and stop, and SIGKILL
-    // How long a rank here may take to report why it failed, after another rank has lost it as a
-    // peer
+    Millis grace{30000};  // time between the request to stop and SIGKILL
+    // time from the request to save a checkpoint and stop until SIGKILL
+    Millis checkpoint_grace{300000};
+    // How long the ranks may take to report the cause, after a rank has lost a peer or hangs
     Millis settle{5000};
 };
 
@@ -72,7 +72,7 @@ struct Attempt {
     bool publishing = false;
     std::vector<Unrecorded> unrecorded{};
     std::uint64_t asked = 0;  // number of the newest save request passed to the ranks
-    // Steps of checkpoints whose recording by rolld was reported to the ranks
+    // Steps of the checkpoints of which the ranks know that rolld has recorded them
     std::set<std::int64_t> told{};
     std::string exported{};
     std::string progress{};
@@ -100,12 +100,13 @@ protocol::RunningAttempt entry_of(const Attempt& attempt);
 // Returns what judge() needs to decide the outcome once the attempt is gone.
 Ending ending_of(const Attempt& attempt);
 
-// Returns the number of programs of the order on one node: one per rank for a training job, else 1.
+// Returns the number of programs of the order on one node: one per rank for a training job,
+// tasks_per_node for a gang, else 1.
 int programs_of(const protocol::StartOrder& order);
 
-// Decides whether looks at the beacon (rolld's file with its tick counter) are evidence. While
+// Decides whether a look at the beacon (rolld's file with its tick counter) may be believed. While
 // rolld answers, looks are compared with its answers. If the beacon's counter is older than the
-// volume's delay allows, looks are distrusted until rolld starts again.
+// volume's delay allows, no look is believed until rolld starts again.
 struct BeaconTrust {
     std::uint64_t incarnation = 0;
     std::uint64_t answered = 0;  // beacon counter in the last answer
@@ -113,7 +114,7 @@ struct BeaconTrust {
     bool broken = false;
 
     void on_answer(std::uint64_t incarnation, std::uint64_t counter);
-    // Returns whether `look` is evidence. `heard`: send time of the newest answered heartbeat.
+    // Returns whether `look` may be believed. `heard`: send time of the newest answered heartbeat.
     bool on_look(const Look& look, std::optional<Instant> heard, const LeaseRules& rules);
 };
 

@@ -21,10 +21,9 @@ void SilenceBound::answered(Instant sent, std::int64_t counted, std::uint64_t in
 void SilenceBound::looked(const Look& look, const LeaseRules& rules) {
     if (look.incarnation < incarnation_) return;
     const bool newer = look.incarnation > incarnation_;
-    // The previous incarnation (start of rolld) may have reassigned the job before that rolld
-    // ended.
+    // rolld's previous incarnation (start) may have reassigned the job before it ended.
     if (newer && at(look.ended) >= rules.lease + rules.fence) return;
-    if (newer) {  // start from the first tick of the new incarnation
+    if (newer) {  // counts ticks from the first one of the new incarnation
         incarnation_ = look.incarnation;
         counter_ = 0;
     }

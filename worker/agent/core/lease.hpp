@@ -65,7 +65,7 @@ class SilenceBound {
   private:
     Instant silent_since_{};
     std::uint64_t incarnation_ = 0;
-    // tick counter of `incarnation_` from which later ticks are counted
+    // value of the tick counter in `incarnation_` from which ticks are counted
     std::uint64_t counter_ = 0;
 };
 

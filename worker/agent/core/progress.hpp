@@ -29,9 +29,9 @@ bool has_stepped(const std::vector<RankProgress>& ranks);
 
 // How long ranks may make no progress before they count as hung.
 struct HangRule {
-    // Limit between two steps; 0: no limit; -1: five minutes plus 10 times the longest step
+    // Longest time between two steps. 0: no limit; -1: 5 minutes plus 10 times the longest step
     Millis step{};
-    // limit before the first step, and until the longest step is known; 0: no limit
+    // Longest time before the first step, and until the longest step is known; 0: no limit
     Millis start{};
 };
 

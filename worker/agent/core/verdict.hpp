@@ -26,8 +26,8 @@ enum class StopCause {
 };
 
 struct Ending {
-    // True if the program is the job's own. Only exit status 0 of such a program has a meaning for
-    // Roll
+    // True if the program is the job's own. Roll then distinguishes only exit status 0 from all
+    // others
     bool command = false;
     // exit of each local rank; nullopt: the exit was not seen
     std::vector<std::optional<ExitStatus>> exits;
@@ -51,7 +51,8 @@ bool failed_by_itself(const ExitStatus& exit, bool command);
 
 Verdict judge(const Ending& ending);
 
-// Returns `before` and the first failure that a rank reported; "" if none did.
+// Returns `before` followed by the first failure that a rank reported. Returns "" if no rank
+// reported a failure.
 std::string first_failure(const Ending& ending, const std::string& before);
 
 }  // namespace roll::agent

@@ -72,8 +72,8 @@ Grant granted_cpus(int usable, const std::vector<std::string>& environment) {
         parse_number<int>(value_of(environment, "SLURM_CPUS_PER_TASK")).value_or(on_node);
     const std::string binding = value_of(environment, "ROLL_CPU_BINDING");
     if (on_node < 1) return {usable, binding == "slots"};
-    // A Slurm step is also bound to its CPUs if it has all CPUs of the node: an allocation with
-    // --exclusive has all CPUs, however many CPUs one task was granted.
+    // A Slurm step that has all CPUs of the node is bound to them, too: --exclusive gives all CPUs
+    // to the allocation, whatever number one task was granted.
     const bool bound = usable == on_node || usable == of_task;
     const bool own = bound && binding != "none";
     return {own ? usable : std::clamp(of_task, 1, usable), own};

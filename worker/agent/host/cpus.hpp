@@ -32,8 +32,7 @@ std::vector<Cpu> machine_cpus(const std::vector<int>& ids, const std::filesystem
 // rounded up. Returns 0 if there is no limit.
 int cpus_of_quota(std::string_view cpu_max);
 
-// The CPUs that a worker may use. They are some or all of the `usable` CPUs that affinity and
-// cgroup allow.
+// The CPUs that a worker may use: some or all of those that affinity and cgroup allow.
 struct Grant {
     int count = 1;     // number of CPUs; determines the number of threads
     bool own = false;  // true if no other process was granted any of these CPUs

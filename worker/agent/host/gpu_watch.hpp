@@ -24,7 +24,8 @@ class GpuWatch {
         std::mutex mutex;
         std::vector<int> use;
     };
-    std::shared_ptr<Seen> seen_;  // the latest measurement; its destruction ends the thread
+    // the latest measurement, which the thread shares; the thread ends once this pointer is gone
+    std::shared_ptr<Seen> seen_;
 };
 
 }  // namespace roll::agent

@@ -26,9 +26,10 @@ std::optional<std::vector<std::string>> given_gpus(const std::vector<std::string
 std::string pilot_node(const std::vector<std::string>& environment, const std::string& host,
                        const std::string& key);
 
-// Returns the network segment of a Slurm step's node: all levels above the node in
-// SLURM_TOPOLOGY_ADDR ("core.leaf3.node7"), so that leaves of different trees differ, then the
-// NVLink domain `nvlink` unless it is empty. Returns empty if both are unknown.
+// Returns the network segment of a Slurm step's node. It consists of all levels above the node in
+// SLURM_TOPOLOGY_ADDR ("core.leaf3.node7") and of the NVLink domain `nvlink`, if known. All levels
+// are needed, because leaves of different trees may have the same name. Returns empty if both parts
+// are unknown.
 std::string segment_of(const std::vector<std::string>& environment, const std::string& nvlink);
 
 // Returns true if the pilot's jobs must stop now, because the known end of the allocation is at

@@ -6,9 +6,9 @@
 
 namespace roll::agent {
 
-// If `file` exceeds `bytes_max`, cuts its beginning so that about the newest half of `bytes_max`
-// remains. Truncates the file to 0 bytes if the volume cannot remove a file's beginning. Returns
-// true if the file was cut. `bytes_max` 0 means no limit.
+// Limits the size of a log file. If `file` exceeds `bytes_max`, removes its beginning, so that the
+// newest bytes remain: about half of `bytes_max`. Truncates the file to 0 bytes if the volume
+// cannot remove a file's beginning. Returns true if the file was cut. `bytes_max` 0 means no limit.
 bool cap_log(const std::string& file, std::int64_t bytes_max);
 
 }  // namespace roll::agent

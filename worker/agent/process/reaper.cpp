@@ -61,8 +61,8 @@ static void take_line(const std::string& line, LastWords& words) {
     if (what == "clean" && text >> guard.pid >> guard.started) words.clean.insert(guard);
 }
 
-// Waits until roll-worker and all guards have ended, but at most kPatience after roll-worker's end.
-// A guard stopped by a signal would keep the pipe open until then; the reaper kills that guard too.
+// Waits until roll-worker and all guards have ended, but at most kPatience after roll-worker's end,
+// because a guard stopped by a signal keeps the pipe open. The reaper kills such a guard.
 LastWords await_last_words(int descriptor) {
     constexpr Millis kPatience{3000};
     const pid_t worker = ::getppid();

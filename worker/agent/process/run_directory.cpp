@@ -201,8 +201,8 @@ Result<void> RunDirectory::write(const Record& record) {
                                        std::generic_category().message(errno));
 }
 
-// Reads the file `walls`: how roll-workers confined their attempts since the last boot. Finds none
-// if an older version of roll-worker left this directory.
+// Reads the file `walls`, which says how roll-workers confined their attempts since the last boot.
+// An older version of roll-worker wrote no such file.
 void RunDirectory::read_walls() {
     std::istringstream lines(read_file(path_ / "walls").value_or(""));
     for (std::string line; std::getline(lines, line);) {
@@ -316,7 +316,8 @@ void RunDirectory::end_strays(const AttemptKey& key) {
 void RunDirectory::forget(const AttemptKey& key) {
     if (records_.erase(key) == 0) return;
     forgotten_ += dump({{"forget", protocol::to_json(key)}}) + "\n";
-    // If no record is left, write the line at once, because no other line may follow soon.
+    // Write the "forget" line at once if no record is left, because nothing else may be written
+    // soon.
     if (records_.empty()) static_cast<void>(append(""));
 }
 

@@ -44,9 +44,9 @@ class RunDirectory {
     // set_wall().
     static Result<RunDirectory> watch(const std::filesystem::path& path);
 
-    // Returns a number that grows with each opening. The heartbeats of this roll-worker carry this
-    // number. If the stored number was lost, the number is derived from the clock. The next number
-    // belongs to the reaper.
+    // Returns the generation of this roll-worker, a number that its heartbeats carry. It grows with
+    // each opening; if the stored number was lost, the clock gives a new one. The number after it
+    // belongs to this roll-worker's reaper.
     Result<std::uint64_t> next_generation();
 
     // Kills the processes of earlier roll-workers' attempts, waits for their end and returns the

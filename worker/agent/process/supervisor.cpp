@@ -21,8 +21,8 @@ namespace {
 
 constexpr std::size_t kIdleMax = 16;  // maximum number of idle guards
 constexpr Millis kOrphanTime{10000};  // longest wait from SIGKILL until orphans have ended
-// Maximum reads per pipe and turn of the loop, so that a program with much output does not delay
-// other programs
+// Maximum number of reads from a pipe in one pass of the loop, so that a program with much output
+// does not delay other programs
 constexpr int kReadsMax = 64;
 
 // Descriptors to send to a guard.
@@ -194,7 +194,7 @@ void Supervisor::order(const AttemptKey& key, const std::string& line) {
     const auto found = guarded_.find(key);
     if (found == guarded_.end()) return;
     GuardProcess& guard = found->second.guard;
-    // not limited in size, because the order may be a kill order, which must not be dropped
+    // no limit on the unsent text, because an order to kill must not be dropped
     guard.unsent += line;
     write_on(guard.socket, guard.unsent);
 }

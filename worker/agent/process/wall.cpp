@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 constexpr std::array<const char*, 3> kNames = {"marks", "namespace", "cgroup"};
 constexpr Millis kEmptyTime{10000};  // longest wait from SIGKILL until a cgroup is empty
-constexpr Millis kTrialTime{1000};   // the same wait, for the trial process
+constexpr Millis kTrialTime{1000};   // longest wait until the trial's cgroup is empty
 
 tl::unexpected<Error> cannot(const char* what, const fs::path& cgroup) {
     return fail(ErrorCode::Unavailable, std::string("cannot ") + what + " " + cgroup.string() +
@@ -69,8 +69,8 @@ Result<void> try_cgroup(const fs::path& directory) {
     spawn.descriptors = {{input.read.get(), STDIN_FILENO}};
     spawn.cgroup = procs.get();
     ROLL_TRY(const pid_t pid, io::spawn(spawn));
-    // Repeats the kill, because the process enters the cgroup later if clone does not wait for the
-    // exec (qemu-user).
+    // Repeats the kill, because the process may enter the cgroup after the first kill: under
+    // qemu-user, clone does not wait for the exec.
     for (const Instant until = boot_now() + kTrialTime; kill_cgroup(trial) && boot_now() < until;) {
         if (::waitpid(pid, nullptr, WNOHANG) == pid) return {};
         std::this_thread::sleep_for(Millis(2));

@@ -1,5 +1,6 @@
-// The wall confines an attempt's processes, so that roll-worker can end all of them, even if the
-// attempt's guard was killed, and whatever environment, session, parent or user they have by now.
+// The wall confines an attempt's processes, so that roll-worker can end all of them. This works
+// even if the attempt's guard was killed, and whatever environment, session, parent or user the
+// processes have by now.
 //
 //   cgroup      a cgroup v2 for each attempt, ended by cgroup.kill. Programs enter the
 //               cgroup before they are executed. The cgroup is inside a cgroup of this roll-worker;

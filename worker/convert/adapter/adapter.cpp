@@ -59,8 +59,8 @@ bool equal(const tensor::StridedView& a, const tensor::StridedView& b) {
     return std::memcmp(one.view().first, other.view().first, size) == 0;
 }
 
-// The LoRA modules of a native tensor: one for each HuggingFace tensor in NativeTensor::sources, in
-// the same order; null for a HuggingFace tensor without LoRA.
+// The LoRA modules of a native tensor, in the order of NativeTensor::sources. The entry of a
+// HuggingFace tensor without LoRA is null.
 using Members = std::vector<const LoraModule*>;
 
 struct Fused {

@@ -3,9 +3,9 @@
 // they are small.
 //
 // The product B A of a fused tensor has a single A. If PEFT's modules have different A's, or if
-// some modules have no LoRA, the rank of the fused LoRA is the sum of the modules' ranks: the A's
-// are stacked by rows, each B has columns of its own, and the other elements are zero. The reader
-// drops columns of zeros, so both directions are exact.
+// some modules have no LoRA, the fused A stacks their A's by rows, and its rank is the sum of their
+// ranks. In the fused B each module then has its own columns, and zeros elsewhere. The reader drops
+// columns of zeros, so both directions are exact.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +43,7 @@ struct NativeLora {
 };
 
 struct NativeAdapter {
-    Source source;  // the adapter's tensors are in its list `native`
+    Source source;  // source.native lists the adapter's tensors
     std::vector<NativeLora> modules;
     std::vector<std::string> whole;  // native modules that are saved whole (modules_to_save)
 };

@@ -10,7 +10,7 @@ namespace {
 
 std::string last_word(const std::string& module) { return module.substr(module.rfind('.') + 1); }
 
-// Returns a number, rounded to an integer if it differs from one only by floating-point error: 16,
+// Returns the number. Rounds it if only a floating-point error separates it from an integer: 16,
 // not 16.000000000000004.
 Json number(double value) {
     const double nearest = std::round(value);

@@ -214,7 +214,7 @@ class Joiner {
         std::string stem;
         for (const Stack& stack : stacks_) {
             if (!is_asked(stack.parameter) || !can_join(stack)) continue;
-            // the module that was added last is the inner one of two with this stem
+            // if the previous stack has the same stem, its module is the inner one of the two
             if (stack.stem == stem) result_.stacked.back().module += kInner;
             stem = stack.stem;
             join(stack);

@@ -9,8 +9,8 @@
 
 namespace roll::convert {
 
-// The keys of PEFT's target_parameters: the first in a PEFT config, the second in a native
-// adapter's config. A native adapter has LoRA for each expert instead, so the value is only kept
+// Keys in an adapter's config. A PEFT config lists its stacked parameters under kParameters. A
+// native adapter has LoRA for each expert instead, and keeps the list under kParametersKept only
 // for converting back.
 constexpr const char* kParameters = "target_parameters";
 constexpr const char* kParametersKept = "hf_target_parameters";

@@ -19,7 +19,7 @@ std::vector<float> floats_of(const tensor::StridedView& view) {
     const std::int64_t rows = view.info.shape[0];
     const std::int64_t columns = view.info.shape.size() > 1 ? view.info.shape[1] : 1;
     const std::int64_t stride = view.info.shape.size() > 1 ? view.strides[1] : 1;
-    const std::int64_t run = stride == 1 ? columns : 1;  // elements that one cast reads
+    const std::int64_t run = stride == 1 ? columns : 1;  // number of elements that one cast reads
     std::vector<float> values(static_cast<std::size_t>(rows * columns));
     std::span<std::byte> to = std::as_writable_bytes(std::span(values));
     for (std::int64_t i = 0; i < rows; ++i)
@@ -66,7 +66,7 @@ Delta delta_of(const LoraModule& module) {
     return delta;
 }
 
-// Sets DoRA's row scale m / |W + dW|. Reads the whole weight W once.
+// Sets DoRA's row scale m / |W + dW| for a module with magnitude m. Reads the whole weight W once.
 Result<void> set_row_scale(const Source& source, const LoraModule& module, int number,
                            Delta& delta) {
     const std::vector<float> magnitude = floats_of(*module.magnitude);

@@ -88,8 +88,8 @@ class NativeReader {
         return std::make_shared<const TorchFile>(std::move(file));
     }
 
-    // Finds out which tensors have LoRA, and of what rank. Lays out LoRA for every tensor and looks
-    // up which of the entries exist in the files.
+    // Finds out which tensors have LoRA, and of what rank. Lists the LoRA tensors that the model
+    // could have, and looks up which of them are in the files.
     Result<void> look() {
         Source all;
         // name of a HuggingFace module in `all` -> its native tensor
@@ -135,7 +135,8 @@ class NativeReader {
         return {};
     }
 
-    // Like look(), for a distributed checkpoint, in which a key holds one layer or all layers.
+    // Finds the same in the metadata of a distributed checkpoint. A key there holds one or all
+    // layers.
     void look(const formats::DcpMetadata& metadata) {
         std::map<std::string, const Shape*> shapes;
         for (const formats::DcpTensor& tensor : metadata.tensors)
@@ -266,7 +267,8 @@ class NativeReader {
     std::map<std::string, bool> magnitudes_;
     std::map<std::string, bool> whole_;
     Source source_;
-    std::map<std::string, tensor::StridedView> views_;  // views, by HuggingFace name
+    // the adapter's tensors, by HuggingFace name
+    std::map<std::string, tensor::StridedView> views_;
     std::shared_ptr<Buffers> buffers_;
     formats::Adapter adapter_;
 };

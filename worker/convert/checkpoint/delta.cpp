@@ -25,8 +25,8 @@ struct BF16 {
     static Bits narrow(float value) { return tensor::float_to_bfloat(value); }
 };
 
-// The operands of the change to kRows rows of `tiles` consecutive tiles of columns. Strides are in
-// elements.
+// Operands for the change of kRows rows and of `tiles` consecutive tiles, which have kColumns
+// columns each. Strides are in elements.
 struct Tiles {
     const float* left = nullptr;   // [kRows, lora_rank]
     const float* right = nullptr;  // [tiles, lora_rank, kColumns]
@@ -52,7 +52,7 @@ ROLL_VECTORIZED void change_tiles(const Tiles& of, const std::byte* from, std::b
                 for (std::int64_t j = 0; j < kColumns; ++j)
                     sums[i][j] += of.left[i * of.lora_rank + k] * right[j];
         for (std::int64_t i = 0; i < kRows; ++i) {
-            Bits row[kColumns];  // read and written apart, because `from` may be `to`
+            Bits row[kColumns];  // the row is read before it is written, because `from` may be `to`
             std::memcpy(row, from + (i * of.from_stride + tile * kColumns) * kSize, sizeof row);
             const float row_scale = of.row_scale[static_cast<std::size_t>(i)];
             for (std::int64_t j = 0; j < kColumns; ++j)
@@ -92,7 +92,8 @@ void change_part(const Tiles& of, const TilePart& part, const BoxSource& from,
     });
 }
 
-// Changes `rows` rows of a box, from its row `first` on. `of` has the operands of these rows.
+// Changes at most kRows rows of a box. `from` and `to` begin at the first of these rows, and `of`
+// has their operands.
 template <class Element>
 void change_rows(const Delta& delta, const ChangedBox& box, std::int64_t rows, Tiles of,
                  const BoxSource& from, std::byte* to) {
@@ -132,7 +133,8 @@ void change_box(const Delta& delta, const ChangedBox& box, const BoxSource& from
         of.left = delta.left.data() + (box.row + first) * delta.lora_rank;
         of.lora_rank = delta.lora_rank;
         of.scale = delta.scale;
-        if (rows < kRows) {  // pad the last rows with zeros, because multiply() needs kRows rows
+        // pad the last rows with zeros, because change_tiles() needs kRows rows
+        if (rows < kRows) {
             std::copy_n(of.left, rows * delta.lora_rank, last.begin());
             of.left = last.data();
         }

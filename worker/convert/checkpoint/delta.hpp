@@ -18,7 +18,7 @@ struct Delta {
     std::int64_t rows = 0, columns = 0, lora_rank = 0;
     float scale = 1;
     std::vector<float> left;         // [rows, lora_rank]
-    std::vector<float> right_tiles;  // right, as in_tiles() stores it
+    std::vector<float> right_tiles;  // the matrix right, stored by in_tiles()
     std::vector<float> row_scale;    // [rows], or empty
 };
 
@@ -49,8 +49,8 @@ bool is_changed_in_place(tensor::DType dtype);
 void apply(const Delta& delta, const ChangedBox& box, tensor::DType dtype, const BoxSource& from,
            std::byte* to);
 
-// Returns whether all elements are finite, because a merge may overflow the range of the tensor's
-// type. Requires a castable type.
+// Returns whether all elements are finite. A merge may overflow the range of the tensor's type.
+// Requires a castable type.
 bool all_finite(tensor::DType dtype, std::span<const std::byte> elements);
 
 }  // namespace roll::convert

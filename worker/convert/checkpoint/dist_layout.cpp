@@ -28,8 +28,8 @@ std::string without_expert(std::string name, std::int64_t expert) {
     return at == std::string::npos ? name : name.replace(at, infix.size(), ".experts.experts.");
 }
 
-// Collects the parts of each key. Call it with layers, and experts within a layer, in ascending
-// order.
+// Collects the parts of each key. Requires that add() is called with layers, and experts within a
+// layer, in ascending order.
 class Collector {
   public:
     Collector(const Model& model, std::int64_t layers) : model_(model), layers_(layers) {}
@@ -46,7 +46,7 @@ class Collector {
         return {};
     }
 
-    // Returns the keys whose parts form a full grid of equal tensors.
+    // Returns the keys that have a part at every place of their stacked dims, all of one shape.
     DistKeys take() && {
         for (auto one = keys_.begin(); one != keys_.end();)
             one = fill_in(one->second) ? std::next(one) : keys_.erase(one);

@@ -21,10 +21,10 @@ struct DistTensor {
     std::vector<Stored> parts;  // the parts, row-major over `stacked`
 };
 
-// All keys that a checkpoint may have, with every alternative: stacked layers or one key per layer,
-// and all spellings of a norm's name. If dist_keys() is called with `singletons`, also one key per
-// expert in each of Megatron's namings, and separate keys for gate and up. A checkpoint has only
-// one of the alternatives for each tensor.
+// All keys that a checkpoint may have. Several keys may be alternatives for one tensor, and a
+// checkpoint then has only one of them: stacked layers or one key per layer, and all spellings of a
+// norm's name. With `singletons`, dist_keys() adds one key per expert, in all of Megatron's
+// spellings, and separate keys for gate and up.
 using DistKeys = std::map<std::string, DistTensor>;
 Result<DistKeys> dist_keys(const std::vector<families::NativeTensor>& native, const Model& model,
                            bool singletons);
@@ -34,7 +34,7 @@ Result<DistKeys> dist_keys(const std::vector<families::NativeTensor>& native, co
 std::vector<std::string> dist_names(const families::NativeTensor& tensor);
 
 // Returns the chunks to write into `file`, one per part. Layers are stacked if Megatron would stack
-// them for the native config. `config.local_names` changes the name of only one norm.
+// them for the native config. `config.local_names` affects only the name of a MoE layer's norm.
 Result<std::vector<Stored>> dist_layout(const std::vector<families::NativeTensor>& native,
                                         const Model& model, const formats::McaConfig& config,
                                         const std::string& file);

@@ -8,8 +8,8 @@
 namespace roll::convert {
 
 // The format of a checkpoint. Bin is HuggingFace with torch files instead of safetensors, and
-// FsdpDtensor is Megatron's FSDP. Only targets have these two formats, because a source in one of
-// them counts as Hf or Dcp.
+// FsdpDtensor is Megatron's FSDP. Both are formats of targets only, because Roll opens a source of
+// these kinds as Hf or Dcp.
 enum class Format { Hf, Bin, Mca, TorchDist, Dcp, FsdpDtensor, Megatron, Nemo, Peft, DeepSpeed };
 
 const char* name_of(Format format);

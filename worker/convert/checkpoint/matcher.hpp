@@ -32,8 +32,8 @@ bool is_dropped(const families::Family& family, const std::string& name);
 // empty if the family has no other spelling for it.
 std::string other_spelling(const families::Family& family, const std::string& name);
 
-// Adds the keys of `dict` that begin with none of the prefixes `kept` to source.matching.dropped.
-// In a training file, such keys are for example "optimizer" and "rng_state".
+// Appends to source.matching.dropped the keys of `dict` that begin with none of the prefixes in
+// `kept`. In a training file, such keys are for example "optimizer" and "rng_state".
 void drop_run_state(Source& source, const std::string& file, const formats::Pickle& pickle,
                     formats::PickleId dict, std::initializer_list<std::string_view> kept);
 
@@ -69,8 +69,8 @@ class Matcher {
     Source& source_;
 };
 
-// Returns the error "FILE: no rule of family F names a, b" for the tensors `names`; its message
-// also lists the tensors that are missing.
+// Returns the error for the tensors `names` of a file that no rule of the source's family names.
+// Its message also lists the model's tensors that are `missing`.
 tl::unexpected<Error> no_rule_names(const Source& source, const std::filesystem::path& file,
                                     const std::vector<std::string>& names,
                                     const std::vector<std::string>& missing);

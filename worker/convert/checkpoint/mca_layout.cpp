@@ -28,7 +28,7 @@ std::string grouped_spelling(std::string name, std::int64_t expert) {
     return name.replace(at, part.size(), ".experts.") + std::to_string(expert);
 }
 
-// Names the boxes of a shard by the numbers of the model's HuggingFace tensors.
+// Returns the boxes of a shard as pieces, which refer to the model's HuggingFace tensors by number.
 std::vector<Piece> pieces_of(layout::Shard shard, const NativeTensor& tensor, const Model& model) {
     std::vector<Piece> pieces;
     for (layout::Box& box : shard.boxes)

@@ -37,8 +37,9 @@ struct Piece {
     double add = 0;  // stored value = HuggingFace value + add
 };
 
-// How a stored tensor is computed. Copies: from its pieces. Blocks and Scales: from a weight, its
-// only piece; the stored tensor holds the 8-bit values or the block scales (quantize.hpp).
+// How a stored tensor is computed. Copies: its pieces are copied. Blocks and Scales: its only
+// piece, a weight, is quantized; the stored tensor holds the 8-bit values or the scales
+// (quantize.hpp).
 enum class Making { Copies, Blocks, Scales };
 
 // A tensor as a checkpoint stores it: its place, and the parts of the model that it holds.
@@ -49,9 +50,9 @@ struct Stored {
     Shape shape;
     std::vector<Piece> pieces;
     bool optional = false;  // true: a copy that not all writers store, so it may be absent
-    // For a chunk of a larger tensor (torch_dist): the shape of the larger tensor, and the origin
-    // of the chunk in it. Both have leading dims that `shape` omits; the chunk has size 1 along
-    // these.
+    // Set for a chunk of a larger tensor (torch_dist). `whole` is the larger tensor's shape, and
+    // `origin` is the chunk's place in it. Both have leading dims that `shape` omits; the chunk has
+    // size 1 along these.
     Shape whole = {};
     Shape origin = {};
     Making making = Making::Copies;
@@ -69,7 +70,7 @@ struct Model {
     };
     std::vector<families::HfTensor> tensors;
     std::map<std::string, int> number;  // number of each tensor, by name
-    // by tensor number: native value = HuggingFace value + this number
+    // constant of a tensor, by number: native value = HuggingFace value + constant
     std::map<int, double> additions;
     std::set<int> keeps_fp32;  // numbers of tensors that stay F32 when the model is cast
     std::vector<families::PackedTensor> packed;

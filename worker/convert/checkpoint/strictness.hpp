@@ -13,7 +13,7 @@ namespace roll::convert {
 enum class Strictness {
     RaiseAll,            // fail on missing and on unexpected tensors
     RaiseUnexpected,     // fail on unexpected tensors; drop missing tensors
-    AssumeOkUnexpected,  // like RaiseUnexpected, because Roll reads everything before it writes
+    AssumeOkUnexpected,  // same as RaiseUnexpected, because Roll reads everything before it writes
     LogAll,              // warn about missing and unexpected tensors, and leave them out
     LogUnexpected,       // warn about unexpected tensors; drop missing tensors
     ReturnAll,           // report missing and unexpected tensors, and leave them out
@@ -26,8 +26,9 @@ const char* name_of(Strictness strictness);
 // Parses the name of a mode. Fails with InvalidArgument; the message lists the modes.
 Result<Strictness> parse_strictness(const std::string& name);
 
-// Return whether a conversion continues: allows_unexpected() if the checkpoint lacks a tensor of
-// the model, allows_missing() if the model lacks a tensor of the checkpoint.
+// Return whether a conversion continues despite a difference. allows_unexpected(): the model has a
+// tensor that the checkpoint lacks. allows_missing(): the checkpoint has a tensor that the model
+// lacks. PyTorch uses these two words the other way round.
 bool allows_unexpected(Strictness strictness);
 bool allows_missing(Strictness strictness);
 

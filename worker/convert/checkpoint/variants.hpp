@@ -55,13 +55,14 @@ Result<void> select_copies(Source& source);
 // `found`. Then selects the copies.
 Result<void> settle_copies(Source& source, const std::set<std::string>& found);
 
-// Add to the model each tensor of `found` that the family carries. The names in `found` are
-// HuggingFace's for carry_hf() and native for carry_native(). Every rank of a carried tensor's
-// pipeline stage holds the whole tensor.
+// Add to the model the tensors of `found` that the family lists as carried (copied unchanged). The
+// names in `found` are HuggingFace's for carry_hf() and native for carry_native(). Every rank of a
+// carried tensor's pipeline stage holds the whole tensor.
 void carry_hf(Source& source, const Shapes& found);
 void carry_native(Source& source, const Shapes& found);
 
-// Adds the carried tensors in `file`, which is the file of the first rank of pipeline stage `pp`.
+// Adds the family's carried tensors that are in `file`, the file of the first rank of pipeline
+// stage `pp`.
 Result<void> carry_rank(Source& source, const formats::TorchFile& file, int pp);
 
 }  // namespace roll::convert

@@ -31,7 +31,7 @@ Json layout_json(const formats::McaLayout& layout) {
             {"ep", layout.ep}, {"etp", layout.expert_tp()}, {"layout", layout.pipeline}};
 }
 
-// Returns true if the environment allows replicas to differ. ROLL reads the same variable.
+// Returns true if the environment allows replicas to differ. The variable is ROLL's own.
 bool replicas_may_differ() {
     const char* const variable = std::getenv("ASSERT_SP_CONSISTENCY");  // NOLINT: before any thread
     return variable != nullptr && std::string_view(variable) == "0";
@@ -120,7 +120,8 @@ Json inspect_json(const Source& source, const Plan& plan) {
     return json;
 }
 
-// Returns a line on a model with experts: what one token uses. Empty for other models.
+// Returns a line that says how many parameters of a model with experts one token uses. Returns an
+// empty string for other models.
 std::string active_text(const Source& source) {
     const auto active = families::active_parameters(source.config.native, source.native);
     if (!active || active->per_token == active->parameters) return {};

@@ -36,7 +36,8 @@ Result<bool> may_overwrite(const spec::ConvertSpec& spec, const protocol::Launch
     return false;
 }
 
-// Changes a request whose source is an adapter to one that merges it into its base model.
+// Changes a request whose source is an adapter. The new request merges the adapter into the base
+// model that the adapter's config names.
 Result<void> merge_into_base(Request& request) {
     ROLL_TRY(const Json config, formats::read_adapter_config(request.source));
     const Json base = config.value("base_model_name_or_path", Json());

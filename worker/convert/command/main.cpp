@@ -87,7 +87,7 @@ roll::Result<void> check_manifest(const std::filesystem::path& directory) {
 int run(int argc, char** argv) {
     block_stop_signals();
     roll::survive_failed_reads();
-    // ignored, so that a write beyond `ulimit -f` fails with EFBIG instead
+    // ignore the signal, so that a write beyond `ulimit -f` fails with EFBIG instead
     ::signal(SIGXFSZ, SIG_IGN);
     const std::vector<std::string> arguments(argv + 1, argv + argc);
     const auto command = roll::convert::parse_command_line(arguments);

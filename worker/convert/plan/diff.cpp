@@ -62,7 +62,7 @@ void measure(const std::vector<std::byte>& a, const std::vector<std::byte>& b, t
 }
 
 // Returns the tolerance for tensors that native files store with a constant added. It is not 0,
-// because adding and subtracting the constant both round. The bound holds for values up to 2.
+// because adding and subtracting the constant both round. It suffices for values up to 2.
 double rounding_of(tensor::DType dtype) {
     switch (dtype) {
         case tensor::DType::BF16: return std::ldexp(1, -7);
@@ -100,7 +100,7 @@ Result<void> compare_one(const Source& first, TargetTensor a, const Source& seco
 
 using ByName = std::map<std::string, const TargetTensor*>;
 
-// Returns the tensors of the plan, also under the second names of those that have copies.
+// Returns the plan's tensors by name. A tensor with a second name is listed under both names.
 ByName by_name(const Source& source, const Plan& plan) {
     ByName tensors;
     for (const TargetTensor& target : plan.tensors) tensors[target.info.name] = &target;

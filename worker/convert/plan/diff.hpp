@@ -16,7 +16,7 @@ struct Difference {
     std::int64_t elements = 0;  // number of elements that differ in at least one bit
     double max_abs = 0;
     double max_rel = 0;  // max_abs relative to the largest |b|; 0 if no b differs from 0
-    // distance in units in the last place; INT64_MAX: NaN or different kinds of type
+    // distance in units in the last place; INT64_MAX for a NaN or if type or shape differs
     std::int64_t max_ulp = 0;
 };
 
@@ -43,8 +43,8 @@ struct Share {
 Result<Diff> diff(const Source& first, const Source& second, bool cast,
                   const std::function<bool()>& stopped, Share share = {});
 
-// Compares each copy with the tensor that it repeats. Fails with Corrupt if they differ; the
-// message names the copy.
+// Compares each copy (Model::SecondName) with the tensor that it repeats. Fails with Corrupt if
+// they differ; the message names the copy.
 Result<void> check_copies(const Source& source);
 
 }  // namespace roll::convert

@@ -160,8 +160,8 @@ Result<tensor::DType> dtype_of(const Source& source, const TargetTensor& target,
     return keeps_fp32 ? tensor::DType::F32 : *dtype;
 }
 
-// Returns the type of a target's 8-bit values. It is the source's own type if the source already
-// has blocks.
+// Returns the type of a target's 8-bit values or of their scales. It is the source's type if the
+// source has the tensor in 8-bit blocks and no adapter changes it.
 tensor::DType dtype_of_blocks(const Source& source, const TargetTensor& target) {
     const Copy& weight = target.copies.front();
     const auto known = source.overlay.scales.find(weight.hf);
@@ -188,14 +188,14 @@ Result<void> check_written_once(const Plan& plan) {
 }
 
 std::string place_of(const Stored& stored) {
-    if (!stored.whole.empty()) return stored.name;  // for a chunk: the key of the whole tensor
+    if (!stored.whole.empty()) return stored.name;  // the whole tensor's key, if this is a chunk
     return stored.file + (stored.section.empty() ? "" : " " + stored.section) +
            (stored.file.empty() ? "" : " ") + stored.name;
 }
 
-// Finds the target tensors that need an absent tensor. Returns their places and lists them in the
-// plan as left out. All chunks of a chunked tensor are left out together, because a part of the
-// tensor is useless.
+// Finds the target tensors that need a tensor which the checkpoint lacks, and lists them in the
+// plan as left out. Returns where they are stored (place_of()). All chunks of a chunked tensor are
+// left out together, because a part of the tensor is useless.
 std::set<std::string> incomplete(const Source& source, const std::vector<Stored>& layout,
                                  Plan& plan) {
     std::set<std::string> places;
@@ -237,7 +237,8 @@ Result<Plan> make_plan(const Source& source, std::vector<Stored> layout,
     const std::set<std::string> skipped = incomplete(source, layout, plan);
     std::map<std::string, std::size_t> files;
     for (Stored& one : layout) {
-        // moved out, so that the layout's memory is freed as the plan grows
+        // takes the tensor out of the layout, so that the layout's memory is freed as the plan
+        // grows
         const Stored stored = std::move(one);
         if (stored.optional) continue;
         const auto [place, added] = files.emplace(stored.file, plan.files.size());

@@ -1,7 +1,7 @@
 // A conversion as data: the boxes of source tensors that make up each tensor of the target. Pure
 // and printable. make_plan() checks that each element of the target is covered exactly once. It
-// also checks that every source tensor is either used, or compared with the replica (a tensor with
-// the same part of the model) that is used.
+// also checks that no source tensor is ignored. Each is used, or it is a replica: it holds the same
+// part of the model as a tensor that is used, and is compared with that tensor.
 #pragma once
 
 #include <cstdint>
@@ -44,9 +44,9 @@ struct TargetTensor {
 struct TargetFile {
     std::string path;                         // path relative to the target's directory
     std::vector<tensor::TensorInfo> tensors;  // shapes as stored, leading dims included
-    std::vector<std::string> sections;        // by tensor: its section (Stored::section)
-    Json args = nullptr;                      // for a Megatron rank's file: the run's arguments
-    int megatron_version = 3;                 // for a Megatron rank's file: its checkpoint_version
+    std::vector<std::string> sections;        // sections[i]: Stored::section of tensors[i]
+    Json args = nullptr;                      // the run's arguments, in a file of a Megatron rank
+    int megatron_version = 3;                 // checkpoint_version, in a file of a Megatron rank
 };
 
 // Two boxes of source tensors that hold the same part of the model and must be equal in every bit.

@@ -11,7 +11,7 @@ namespace {
 constexpr std::int64_t kBlock = 128;
 constexpr float kLargest = 448;  // largest F8_E4M3 value
 constexpr const char* kSuffix = "_scale_inv";
-constexpr int kAsStored = -1;  // a number that no tensor has, so that no scales or adapters apply
+constexpr int kAsStored = -1;  // not a tensor's number, so that no scales or adapters apply
 
 std::int64_t blocks(std::int64_t size, std::int64_t block) { return (size + block - 1) / block; }
 
@@ -134,7 +134,8 @@ std::vector<Stored> with_scales(const Source& source, std::vector<Stored> layout
 
 Json quantization_of(const Source& source, const Plan& plan) {
     if (!source.overlay.quantization.is_null()) return source.overlay.quantization;
-    std::set<std::string> plain;  // names of unquantized modules, also of packed experts
+    // modules that stay unquantized, with packed experts under their module names
+    std::set<std::string> plain;
     for (const TargetTensor& target : plan.tensors)
         if (target.making == Making::Copies && target.info.shape.size() >= 2)
             plain.insert(target.info.name.substr(0, target.info.name.rfind('.')));

@@ -12,17 +12,17 @@ namespace roll::convert {
 
 constexpr tensor::DType kEightBits = tensor::DType::F8E4M3;
 
-// Returns the layout with a tensor of scales after each weight of the decoder layers' linear
-// modules. If the source has scales, adds scales for the same weights as in the source instead.
+// Adds to `layout` a tensor of scales after each weight that is quantized. These are the weights
+// that have scales in the source or, if it has none, those of the decoder's linear modules.
 std::vector<Stored> with_scales(const Source& source, std::vector<Stored> layout);
 
 // Returns the quantization_config that describes the target's 8-bit weights.
 Json quantization_of(const Source& source, const Plan& plan);
 
-// Like gather_copies(), for a target with 8-bit blocks. If the source has blocks and nothing
-// changes them, copies the blocks. In all other cases quantizes like transformers (Fp8Quantize):
-// multiplies a block in fp32 by 448 / the largest magnitude in it, rounds to nearest even, and
-// stores the inverse of the factor as scale.
+// Passes a tensor of 8-bit values or of scales to `write`, like gather_copies(). Copies the
+// source's blocks if it has blocks and no adapter changes the tensor. Otherwise quantizes like
+// transformers (Fp8Quantize): multiplies a block in fp32 by 448 / the largest magnitude in it,
+// rounds to nearest even, and stores the inverse of the factor as scale.
 Result<void> gather_blocks(const Source& source, const TargetTensor& target, const Window& write);
 
 // Returns the nearest F8_E4M3 value (a type without infinities): clamps to +-448, keeps NaN.

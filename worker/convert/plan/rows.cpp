@@ -142,7 +142,7 @@ bool clip(Copy& copy, std::int64_t begin, std::int64_t end) {
     const std::int64_t place = copy.target_begin[0];
     std::size_t dim = 0;
     while (dim < copy.size.size() && copy.target_placing.axis(dim) != 0) ++dim;
-    if (dim == copy.size.size()) {  // a copy without this dim is in a single row
+    if (dim == copy.size.size()) {  // no dim runs along the rows, so the copy is in a single row
         copy.target_begin[0] -= begin;
         return place >= begin && place < end;
     }
@@ -268,8 +268,8 @@ void fill_changed(const Source& source, const TargetTensor& target, std::int64_t
     }
 }
 
-// Like gather_rows(), for a tensor that an adapter changes: checks the values block by block, while
-// they are in the processor's cache.
+// Like gather_rows(), for a tensor that an adapter changes. Checks block by block that the values
+// are finite, while they are in the processor's cache.
 Result<void> gather_merged(const Source& source, const TargetTensor& target, std::int64_t begin,
                            std::int64_t end, std::span<std::byte> to) {
     const auto row_bytes = to.size() / static_cast<std::size_t>(end - begin);
@@ -355,7 +355,7 @@ Result<void> compare(const Source& source, const Comparison& comparison) {
     one.info.shape = comparison.size;
     TargetTensor other = one;
     const Shape zero(comparison.size.size(), 0);
-    // a number that no tensor has, so that stored values are compared, without an adapter's changes
+    // not a tensor's number, so that stored values are compared, without an adapter's changes
     constexpr int kNoTensor = -1;
     one.copies = {{comparison.first, comparison.first_begin, zero, comparison.size, kNoTensor, {}}};
     other.copies = {

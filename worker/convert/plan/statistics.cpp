@@ -10,7 +10,8 @@ namespace {
 
 constexpr std::size_t kFirst = 8;
 
-// Computes mean and squares by Welford's recurrence, which stays accurate for any tensor size.
+// Computes the mean and the sum of squared deviations by Welford's recurrence, which stays accurate
+// for any tensor size.
 class Tally {
   public:
     explicit Tally(Statistics& into) : into_(into) {}

@@ -17,7 +17,7 @@ struct Statistics {
     std::int64_t elements = 0;
     std::int64_t zeros = 0;
     std::int64_t not_finite = 0;
-    double min = 0, max = 0, mean = 0, deviation = 0;  // over the finite values of the tensor
+    double min = 0, max = 0, mean = 0, deviation = 0;  // statistics of the finite values
     std::vector<double> first;                         // the first values, at most eight
 };
 

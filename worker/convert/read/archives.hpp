@@ -11,9 +11,9 @@
 namespace roll::convert {
 
 // Checks the .pt, .pth, .bin and .ckpt files of the newest iteration, the contents of .distcp
-// files, and the torch files in a `.nemo`. `share` selects archives by number. Skips a CRC-32 of 0,
-// which means that torch was told not to compute it. Fails with Corrupt if bytes are damaged; the
-// message names the file and the member. Fails with Unavailable if stopped.
+// files, and the torch files in a `.nemo`. Checks only the archives in `share`. Skips a CRC-32 of
+// 0, which means that torch was told not to compute it. Fails with Corrupt if bytes are damaged;
+// the message names the file and the member. Fails with Unavailable if stopped.
 Result<void> check_archives(const std::filesystem::path& checkpoint,
                             const std::function<bool()>& stopped, Share share = {});
 

@@ -119,8 +119,8 @@ class Opener {
         return stored;
     }
 
-    // Adds `count` elements of tensor `number`, from element `begin` on. In `flat`, the run starts
-    // at element `at`.
+    // Records where the elements [begin, begin + count) of tensor `number` are stored: in `flat`,
+    // from element `at` on.
     void add_run(const fs::path& path, int number, std::int64_t begin, std::int64_t count,
                  const tensor::StridedView& flat, std::int64_t at) {
         const families::HfTensor& own = source_.model.tensors[static_cast<std::size_t>(number)];
@@ -139,9 +139,9 @@ class Opener {
                        });
     }
 
-    // Opens a universal checkpoint, which has zero/NAME/fp32.pt for each parameter: {"param":
-    // tensor} or, for ZeRO 3, only the flat tensor. The model-state files hold the buffers and, for
-    // ZeRO 3, frozen parameters.
+    // Opens a universal checkpoint. For each parameter, zero/NAME/fp32.pt holds {"param": tensor}
+    // or, with ZeRO 3, only the flat tensor. The model-state files hold the buffers and, with ZeRO
+    // 3, the frozen parameters.
     Result<void> open_universal() {
         std::error_code error;
         const std::vector<RankFile> models = files_of(directory_, "model_states");
@@ -225,7 +225,7 @@ class Opener {
 
     struct Flat {
         fs::path path;
-        std::vector<tensor::StridedView> groups;  // by group: one 1-D tensor
+        std::vector<tensor::StridedView> groups;  // one 1-D tensor per parameter group
     };
 
     Result<void> open_zero() {

@@ -360,8 +360,8 @@ Result<Json> run_arguments(const fs::path& directory, const formats::DcpMetadata
     return Json();
 }
 
-// Finds in the checkpoint what the config does not say: how experts are packed, and which carried
-// tensors exist.
+// Finds in the checkpoint what the config does not say: how experts are packed, and which of the
+// family's carried tensors (copied unchanged) exist.
 Result<void> look_for_more(Source& source, const formats::DcpMetadata& metadata) {
     if (source.family->packed.empty() && source.family->carried.empty()) return {};
     ROLL_TRY(const DistKeys keys, expected_keys(source, metadata));

@@ -1,6 +1,6 @@
-// Keeps tensors that Megatron cannot name: in HuggingFace files, the copy of the embedding or of
-// the output layer that a multi-token-prediction layer has may differ from the original. An mca
-// checkpoint holds such tensors in kKeptFile, beside the files that Megatron reads.
+// Keeps tensors that Megatron cannot name. In HuggingFace files, a multi-token-prediction layer has
+// copies of the embedding and the output layer, which may differ from the originals. An mca
+// checkpoint holds such copies in kKeptFile, beside the files that Megatron reads.
 #pragma once
 
 #include <set>
@@ -10,8 +10,8 @@
 
 namespace roll::convert {
 
-// Compares each copy that was found in the HuggingFace files with its original. Makes a copy that
-// differs a tensor of the model of its own. `found` has the names of all tensors in the files.
+// Compares each copy that was found in the HuggingFace files with its original. If the two differ,
+// the copy becomes a tensor of its own in the model. `found` has the names of all tensors.
 Result<void> keep_differing_copies(Source& source, const std::set<std::string>& found);
 
 // Adds the tensors in kKeptFile of an mca checkpoint. Fails with Corrupt if the config announces

@@ -64,8 +64,8 @@ Result<void> read_mca_file(Source& source, Matcher& matcher, const fs::path& pat
     return {};
 }
 
-// Returns the path of a rank's file in `iteration`. Replaces the iteration in `file`, because the
-// tracker file may name another iteration than the one that Roll writes.
+// Returns the path of a rank's file in `iteration`. `file` is the path that Roll would write, in
+// which the iteration may have another number.
 fs::path rank_path(const fs::path& iteration, const fs::path& file) {
     return iteration / file.parent_path().filename() / file.filename();
 }
@@ -84,8 +84,8 @@ Result<void> check_rank_files(const fs::path& iteration, const formats::McaLayou
     return {};
 }
 
-// Adds the carried tensors in the files of the first rank of the first and of the last pipeline
-// stage.
+// Adds the family's carried tensors, which are copied unchanged. They are in two files: those of
+// the first rank of the first pipeline stage and of the first rank of the last one.
 Result<void> carry_mca(Source& source, const fs::path& iteration) {
     const formats::McaLayout& layout = source.config.layout;
     for (const int pp : {0, layout.pp - 1}) {

@@ -68,8 +68,8 @@ Result<void> check_args(const Source& source, const Json& args) {
     return {};
 }
 
-// Returns an attention tensor in the form of version 1: three tensors with a stride, because the
-// rows of a head are interleaved as q, k, v, q, k, v, ....
+// Returns an attention tensor as version 1 stores it. The rows of a head are interleaved there (q,
+// k, v, q, k, v, ...), so the result has one strided tensor each for q, k and v.
 std::vector<Stored> interleaved(const Stored& qkv) {
     std::vector<Stored> parts(kInterleaved.size(), qkv);
     for (std::size_t part = 0; part < parts.size(); ++part) {
@@ -106,8 +106,8 @@ Result<std::vector<Stored>> ordered(std::vector<Stored> expected, double version
     return result;
 }
 
-// Adds the carried tensors in the files of the first rank of the first and of the last pipeline
-// stage.
+// Adds the family's carried tensors, which are copied unchanged. They are in two files: those of
+// the first rank of the first pipeline stage and of the first rank of the last one.
 Result<void> carry_ranks(Source& source, const fs::path& directory) {
     if (source.family->carried.empty()) return {};
     const formats::McaLayout& layout = source.config.layout;

@@ -18,7 +18,7 @@ struct OpenOptions {
     std::filesystem::path config = {};
     Strictness strictness = Strictness::RaiseAll;
     std::string state = {};  // name of the optimizer state to read instead of the weights
-    // Accept a HuggingFace directory with a config.json and no weights; the source has no tensors
+    // true: accept a HuggingFace directory with a config.json and no weights, so no tensors
     bool config_suffices = false;
 };
 
@@ -26,7 +26,7 @@ struct OpenOptions {
 struct Input : OpenOptions {
     std::filesystem::path source;
     std::vector<std::filesystem::path> adapters = {};  // adapters to merge into the weights
-    bool unmerge = false;  // subtract `adapters` from the weights instead
+    bool unmerge = false;  // true: subtract `adapters` from the weights instead
     // adapter to convert; empty: none. If set, `source` is its base model
     std::filesystem::path adapter_source = {};
 };

@@ -44,13 +44,13 @@ class RankReader {
     Matcher matcher_;
 };
 
-// Returns the sections in which tensors are expected, by file.
+// Returns, for each file, the sections (Stored::section) that hold expected tensors.
 std::map<std::string, std::vector<std::string>> sections_by_file(
     const std::vector<Stored>& expected);
 
 // Handle a checkpoint's padded vocabulary. vocabulary_of() returns the number of rows in the
 // model's config. pad_vocabulary() gives the embedding and the output layer `padded` rows.
-// unpad_vocabulary() restores their HuggingFace shapes and clips the pieces to `rows` rows.
+// unpad_vocabulary() restores the HuggingFace shapes of both and clips `expected` to `rows` rows.
 std::int64_t vocabulary_of(const Source& source);
 void pad_vocabulary(Source& source, std::int64_t padded);
 void unpad_vocabulary(Source& source, std::vector<Stored>& expected, std::int64_t rows);

@@ -29,7 +29,7 @@ struct Output {
     std::int64_t vocab_divisor = 0;
     // checkpoint version of a Megatron target; 0 to 2: before Megatron core
     int megatron_version = 3;
-    bool newer_mtp_names = false;  // write "mtp_model_layer", Megatron's name since 0.17
+    bool newer_mtp_names = false;  // true: write "mtp_model_layer", Megatron's name since 0.17
     // type of the weights; nullopt: unchanged; F8E4M3: 8-bit blocks with scales
     std::optional<tensor::DType> dtype = {};
     std::int64_t shard_bytes = kShardBytes;
@@ -51,7 +51,7 @@ struct Run {
     std::filesystem::path reuse = {};  // an earlier target whose identical files are linked
     bool overwrite = false;
     bool dry_run = false;
-    bool verify = false;  // read the target again and compare it with the source
+    bool verify = false;  // true: read the target again and compare it with the source
 };
 
 // Functions that a conversion calls from several threads, one call at a time.
@@ -59,8 +59,8 @@ struct Hooks {
     std::function<bool()> stopped = [] { return false; };
     std::function<void(std::int64_t done, std::int64_t total)> progress = [](auto, auto) {
     };  // `done` and `total` are in bytes
-    // Receives a description of each replica (second copy of the same part of the model) that
-    // differs. If this function is empty, such a replica is an error.
+    // Receives a description of each replica that differs from the first copy of the same part of
+    // the model. If this function is empty, such a replica is an error.
     std::function<void(const std::string& what)> differs = {};
 };
 
@@ -76,11 +76,11 @@ struct Report {
     std::int64_t parameters = 0;
     tensor::DType dtype = tensor::DType::F32;
     std::vector<Dropped> dropped;
-    Disagreement disagreement;    // the differences that the strictness reports
+    Disagreement disagreement;    // the differences that the source's strictness mode reports
     std::string plan;             // text of the plan, for a dry run
     std::int64_t memory = 0;      // peak memory in bytes: copy buffers and mapped pages
     std::int64_t disk_free = -1;  // free bytes on the target's disk; -1: unknown
-    // in a dry run: the error with which the conversion would fail
+    // the error with which the conversion would fail; set by a dry run
     std::optional<Error> refusal = {};
     std::vector<std::string> kept = {};  // tensors in kKeptFile, which Megatron does not read
 };

@@ -31,8 +31,7 @@ struct Note {
     std::string failed;
 };
 
-// The last note (file of progress) from another process, and when it arrived by this process's
-// clock.
+// The last progress file (note) of another process, and the time at which this process read it.
 struct Heard {
     Note note;
     Clock::time_point at = Clock::now();

@@ -30,16 +30,16 @@ struct Part {
 // largest to smallest, each to the process that has the fewest bytes so far.
 std::vector<bool> own_files(const Plan& plan, const Part& part);
 
-// The stage that a process has completed. Written: its own files. Whole: all files of the target;
-// process 0 announces Whole once every process has written its files. Verified: the check of the
-// process's share of the target.
+// The stage that a process has completed. Written: it wrote its own files. Whole: the target has
+// all files; process 0 announces this once every process announced Written. Verified: it compared
+// its share of the target with the source.
 enum class Phase { Writing, Written, Whole, Verified };
 
 class Meeting {
   public:
     using Stopped = std::function<bool()>;
 
-    // Makes the meeting of a single process, in which every wait returns at once.
+    // Makes the Meeting of a conversion with only one process. Every wait returns at once.
     Meeting() = default;
     // Joins the other processes. Process 0 tells the others to begin; the others wait until process
     // 0 has staged the target. Fails with Unavailable if stopped, or if process 0 sends nothing for

@@ -58,7 +58,8 @@ Result<std::vector<Stored>> mca_target_layout(const Source& source, const Output
     return layout;
 }
 
-// Refuses a target that cannot hold the tensors that Megatron cannot name.
+// Fails if the source has tensors that Megatron cannot name and the target's format has no place
+// for them either.
 Result<void> check_kept(const Source& source, Format to) {
     if (source.model.kept.empty()) return {};
     if (to == Format::Hf || to == Format::Bin || to == Format::Mca) return {};

@@ -1,6 +1,6 @@
-// Lets one thread of several run at a time. Whoever passes the baton on names a condition; the next
-// thread is drawn by seed from those whose condition holds. So a run with a seed can be repeated
-// exactly, and a deadlock is found at once.
+// Lets one thread of several run at a time. A thread that passes the baton on gives the condition
+// for which it waits. The seed then chooses the next thread among those whose condition holds. So a
+// run can be repeated exactly from its seed, and a deadlock is found at once.
 #pragma once
 
 #include <cstdint>
@@ -48,7 +48,7 @@ class Baton {
 
     std::mt19937_64 random_;
     std::deque<Thread> threads_;
-    std::string deadlock_;  // empty: none was found
+    std::string deadlock_;  // text of the Deadlock exception; empty until a deadlock is found
 };
 
 }  // namespace roll::train

@@ -1,12 +1,12 @@
 // A group of ranks and the operations between them.
 //
 // Every rank of the group issues the same collectives, with the same tags, in the same order, each
-// from its one training thread. Every operation only starts, and returns a ticket: the communicator
-// owns the tensors until wait(ticket) returns. A send needs no wait. Operations throw PeerLost when
-// a peer is gone.
+// from its one training thread. Issuing an operation only starts it and returns a ticket. The
+// communicator owns the tensors until wait(ticket) returns. A send has no ticket and is not waited
+// for. Operations throw PeerLost when a peer is gone.
 //
-// Tensors are contiguous. Of all_gather's output and reduce_scatter's input, rank r has the r-th of
-// size() equal parts along dimension 0.
+// Tensors are contiguous. The output of all_gather and the input of reduce_scatter have size()
+// equal parts along dimension 0, one for each rank, in the order of the ranks.
 #pragma once
 
 #include <cstdint>
@@ -33,12 +33,14 @@ struct Transfer {
     };
     Kind kind;
     Tag tag;
-    at::Tensor in, out;  // the same tensor if the operation is in place; undefined if not used
+    // The input and the output. A receive has no `in`, and a send has no `out`. An operation in
+    // place has the same tensor in both.
+    at::Tensor in, out;
     Reduce reduce = Reduce::Sum;
     int peer = -1;  // root of a broadcast, or the other rank of a send or a receive
 
     bool is_collective() const { return kind < Kind::Send; }
-    // Returns the tensor whose size is equal on all ranks.
+    // Returns the input; for a receive, the output. The ranks must agree on its size.
     const at::Tensor& payload() const { return in.defined() ? in : out; }
 };
 
@@ -57,10 +59,10 @@ class Communicator {
 
     Ticket all_reduce(const at::Tensor& tensor, Reduce reduce, Tag tag);
     Ticket all_gather(const at::Tensor& out, const at::Tensor& in, Tag tag);
-    // sums over the ranks
+    // Sums `in` over the ranks. Each rank gets its part of the sum in `out`.
     Ticket reduce_scatter(const at::Tensor& out, const at::Tensor& in, Tag tag);
     Ticket broadcast(const at::Tensor& tensor, int root, Tag tag);
-    // Messages of one site between two ranks arrive in the order of send.
+    // Messages of one site between two ranks arrive in the order in which they were sent.
     void send(const at::Tensor& tensor, int to, Tag tag);
     Ticket receive(const at::Tensor& tensor, int from, Tag tag);
 };
@@ -72,12 +74,13 @@ class PeerLost : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-// These return when the operation is complete. In a group of one rank they do nothing but copy.
+// The functions below return when the operation is complete. In a group of one rank, they send
+// nothing.
 
 // Sums `tensor` over the group in place.
 void sum_over(Communicator& group, const at::Tensor& tensor, Tag tag);
 
-// Replaces `tensor` by that of the rank `root`.
+// Replaces `tensor` by the tensor of rank `root`.
 void broadcast_from(int root, Communicator& group, const at::Tensor& tensor, Tag tag);
 
 // Returns the tensors of all ranks, [size, ...], in the order of the ranks. They must have the same

@@ -9,14 +9,16 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A rank that has not published for this number of periods does not respond.
+// A rank that publishes nothing in this number of periods counts as not responding.
 constexpr std::int64_t kLookPeriods = 3;
 
-// Longest time that explain() blocks, besides some periods. The store may not respond.
+// Longest time that explain() blocks, in addition to ten publishing periods. There is a limit,
+// because the store may not respond.
 constexpr std::chrono::seconds kExplainingMax{60};
 
-// Returns the name of the sequence in which a transfer has its number: all collectives of a group,
-// or the messages of one site from one rank of the group to another.
+// Returns the name of the sequence in which a transfer is numbered. All collectives of a group are
+// one sequence. The messages of one site from one rank to another are one sequence, too. `own` is
+// this rank's number in the group.
 std::string sequence_of(const Transfer& transfer, int own) {
     if (transfer.is_collective()) return "";
     const bool sends = transfer.kind == Transfer::Kind::Send;
@@ -90,7 +92,8 @@ FlightRecorder::Id FlightRecorder::issued(const std::string& group, const Transf
                   .bytes = transfer.payload().nbytes(),
                   .issued = Clock::now()};
     flight.seq = own.next[flight.sequence]++;
-    if (transfer.kind == Transfer::Kind::Send) flight.done = flight.issued;  // needs no wait
+    // A send counts as done at once, because no rank waits for it.
+    if (transfer.kind == Transfer::Kind::Send) flight.done = flight.issued;
     flights_.push_back(std::move(flight));
     if (flights_.size() > kKept) {
         flights_.pop_front();

@@ -1,9 +1,10 @@
-// Records the transfers of one rank, and explains one that does not end: which ranks never came.
+// Records the transfers of one rank. If a transfer does not end, explains which ranks have not
+// issued it.
 //
-// A thread of its own regularly publishes the rank's numbers: how many collectives it has issued in
-// each group, how many messages it has sent, and the transfers that are not done. Once the rank has
-// waited for a transfer longer than the patience, the thread compares its numbers with those of the
-// other ranks, twice, and explains the transfer.
+// A thread of its own regularly publishes how many collectives the rank has issued in each group,
+// how many messages it has sent, and which transfers are not done. If the rank waits for a transfer
+// longer than RecorderOptions::patience, the thread reads what the other ranks have published. It
+// reads that again later to see which ranks still publish, and then explains the transfer.
 #pragma once
 
 #include <chrono>
@@ -31,7 +32,7 @@ struct Board {
 
 struct Flight {
     std::string group;
-    std::string sequence;  // see sequence_of() in the .cpp
+    std::string sequence;  // name of the sequence: "" for collectives, "FROM>TO SITE" for messages
     std::int64_t seq = 0;  // number in the sequence, from 0
     Transfer::Kind kind{};
     Tag tag{};
@@ -62,11 +63,11 @@ class FlightRecorder {
     // Declares a group with its ranks' numbers in the job.
     void join(const std::string& group, const std::vector<int>& ranks);
     Id issued(const std::string& group, const Transfer& transfer);
-    void waits(Id id);  // the rank begins to wait for the transfer
+    void waits(Id id);  // records that the rank begins to wait for the transfer
     void done(Id id);
 
     // Returns the explanation of the transfer that the rank waits for. Blocks until it is known,
-    // but returns "" if the rank has not waited longer than the patience.
+    // but returns "" if the rank has waited for less than RecorderOptions::patience.
     std::string explain();
 
     // Returns the latest transfers, one a line, the newest last.
@@ -76,13 +77,13 @@ class FlightRecorder {
     static constexpr std::size_t kKept = 20'000, kListed = 16;
     struct Group {
         std::vector<int> ranks;
-        std::map<std::string, std::int64_t> next;  // by sequence
+        std::map<std::string, std::int64_t> next;  // number of the next transfer of each sequence
     };
-    struct Seen {               // what another rank has published
-        std::int64_t next = 0;  // its next number in the sequence
+    struct Seen {               // what another rank has published about the sequence of a transfer
+        std::int64_t next = 0;  // number of that rank's next transfer in the sequence
         std::int64_t beat = 0;
-        std::string waits;     // the transfer that it waits for; "": none
-        std::string issued{};  // the transfer that it issued under the number, if that is not done
+        std::string waits;     // the transfer for which that rank waits; empty if none
+        std::string issued{};  // that rank's transfer with the same number, if it is not done
     };
     struct Look {
         Id id;

@@ -70,7 +70,7 @@ class GlooCommunicator final : public Communicator {
     struct Running {
         Transfer transfer;
         Work work;
-        at::Tensor parts;  // of a reduce-scatter: each rank's part of this rank's sum
+        at::Tensor parts;  // for a reduce-scatter; row r is what rank r adds to this rank's sum
     };
 
     Work start(Running& running) {
@@ -88,8 +88,9 @@ class GlooCommunicator final : public Communicator {
                 return group_->_allgather_base(all, own);
             }
             case Transfer::Kind::ReduceScatter: {
-                // Gloo in LibTorch has no reduce-scatter: its own is a whole all-reduce. Each rank
-                // sends its parts to their owners, which add them in the order of the ranks.
+                // LibTorch's reduce-scatter over Gloo is not used, because it is a whole
+                // all-reduce. Instead, each rank sends each part to its owner, which adds them in
+                // rank order.
                 at::Tensor parts = in[0].view({size_, -1});
                 running.parts = at::empty_like(parts);
                 std::vector<std::int64_t> equal;

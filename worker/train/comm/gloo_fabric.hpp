@@ -35,8 +35,8 @@ struct GroupPlace {
     std::string name;
     int rank = 0, size = 1;
     std::chrono::milliseconds timeout{};
-    // Publishes `given` in the store under `name` and returns it. If `given` is empty, returns what
-    // another rank of the group published; waits for it.
+    // Publishes `given` in the store under `name` and returns it. If `given` is empty, waits until
+    // another rank of the group has published under `name`, and returns what it published.
     std::function<std::vector<std::uint8_t>(const std::string& name,
                                             const std::vector<std::uint8_t>& given)>
         exchange;
@@ -51,7 +51,7 @@ class GlooFabric {
     GlooFabric(const GlooFabric&) = delete;
     GlooFabric& operator=(const GlooFabric&) = delete;
 
-    // Creates the group of `ranks`, in this order; their numbers are those of the whole attempt.
+    // Creates the group of `ranks`, in this order. They are numbered as in the whole attempt.
     // Exactly these ranks must call it, with a name that no other group has. Returns once all of
     // them are connected. The group may outlive the fabric.
     std::unique_ptr<Communicator> group(const std::string& name, const std::vector<int>& ranks);

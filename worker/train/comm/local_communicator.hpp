@@ -53,9 +53,9 @@ class LocalGroup {
     };
     struct Message {
         Transfer sent;
-        at::Tensor input;  // a copy
+        at::Tensor input;  // copy of sent.in
         std::size_t hash;
-        at::Tensor before;  // the message before on this link, if any
+        at::Tensor before;  // the previous message on this link, if any
     };
     struct Link {
         Ticket sent = 0, received = 0;  // number of messages
@@ -72,8 +72,8 @@ class LocalGroup {
     std::map<Ticket, Collective> collectives_;
     std::vector<Ticket> issued_;  // next ticket of each rank
     std::vector<bool> left_;      // by rank: true if it has left the group
-    Baton* baton_ = nullptr;      // null: the threads run at once
-    std::vector<int> ranks_;      // with a baton: each rank's number in the fabric
+    Baton* baton_ = nullptr;      // null: the ranks' threads run simultaneously
+    std::vector<int> ranks_;      // each rank's number in the fabric; empty if there is no baton
     bool rendezvous_ = false;     // true: a send waits until its receive is issued
     std::vector<Plant> plants_;
     std::map<std::pair<Site, std::int64_t>, at::Tensor> last_;  // results by site and size
@@ -97,7 +97,7 @@ class LocalCommunicator final : public Communicator {
     using Lock = std::unique_lock<std::mutex>;
     struct Receipt {
         Transfer transfer;
-        Ticket number;  // of the message on its link
+        Ticket number;  // number of the expected message on its link
     };
 
     Ticket issue_collective(const Transfer& transfer);
@@ -112,7 +112,7 @@ class LocalCommunicator final : public Communicator {
 
     LocalGroup& group_;
     int rank_;
-    Ticket receives_ = -1;                // the next receive's ticket; they count down
+    Ticket receives_ = -1;                // ticket of the next receive; counts down
     std::map<Ticket, Receipt> receipts_;  // by ticket
 };
 

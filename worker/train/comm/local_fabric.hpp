@@ -24,8 +24,8 @@ class LocalFabric {
   public:
     explicit LocalFabric(int ranks, LocalOptions options = {});
 
-    // Returns the group `name` of `ranks` for the rank `rank`, one of them. Call it on that rank's
-    // thread.
+    // Returns the communicator of rank `rank` in the group `name`. `ranks` are the members of the
+    // group, and `rank` is one of them. Call it on that rank's thread.
     std::unique_ptr<Communicator> group(const std::string& name, const std::vector<int>& ranks,
                                         int rank);
 

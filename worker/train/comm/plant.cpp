@@ -5,7 +5,8 @@
 namespace roll::train {
 namespace {
 
-// Returns this rank's input in the place that it has in the right result, among zeros.
+// Returns the result as it is without the other ranks: this rank's input. In an all-gather, the
+// other ranks' parts are zeros. A received message is zeros.
 at::Tensor own(const Transfer& transfer, const at::TensorList& inputs, int rank,
                const at::Tensor& right) {
     if (!transfer.is_collective()) return at::zeros_like(right);

@@ -19,14 +19,15 @@ struct Plant {
     };
     Kind kind;
     Site site;
-    int layer = -1;          // of the tag; -1: any
-    std::string group = {};  // begin of the group's name; empty: any
+    int layer = -1;          // Tag::layer of the transfers to change; -1: every layer
+    std::string group = {};  // beginning of the name of the group; empty: every group
 
     bool hits(const std::string& group_name, const Tag& tag) const;
 };
 
-// Returns the planted result of a transfer, from each rank's input, the right result and the right
-// result of the last such transfer, which may be undefined. `rank` is the number of the receiver.
+// Returns the wrong result that the bug gives to rank `rank`. `inputs` are the inputs of all ranks,
+// and `right` is the right result. `before` is the right result of the last such transfer; it is
+// undefined if there was none.
 at::Tensor planted(Plant::Kind kind, const Transfer& transfer, const at::TensorList& inputs,
                    int rank, const at::Tensor& right, const at::Tensor& before);
 

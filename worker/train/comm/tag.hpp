@@ -7,24 +7,24 @@
 namespace roll::train {
 
 enum class Site : std::uint8_t {
-    Activation,     // from a stage to the next; `layer`: the next stage's first layer
-    Gradient,       // of an activation, to the stage before; `layer` as of the activation
+    Activation,     // activation, to the next stage; `layer`: that stage's first layer
+    Gradient,       // gradient of an activation, to the previous stage; `layer` as for Activation
     Embedding,      // the vocabulary-parallel embedding's output
-    RowOutput,      // the output of a linear layer that is split by rows
-    ColumnInput,    // the gradient of the input of a linear layer that is split by columns
-    ColumnRows,     // the rows of the input of a linear layer that is split by columns
-    RowGrad,        // the rows of the gradient of the output of one that is split by rows
+    RowOutput,      // the output of a row-parallel linear layer
+    ColumnInput,    // the gradient of a column-parallel linear layer's input
+    ColumnRows,     // the rows of a column-parallel linear layer's input
+    RowGrad,        // the rows of the gradient of a row-parallel linear layer's output
     EmbeddingGrad,  // the rows of the gradient of the embedding's output
     HeadRows,       // the rows of the vocabulary-parallel head's input
     Loss,           // the vocabulary-parallel loss: each rank's part of the log-sum-exp
     HeadInput,      // the gradient of the vocabulary-parallel head's input
-    PartialGrads,   // of parameters that each tensor-parallel rank holds whole; `layer`: the bucket
-    Bucket,         // gradients over the replicas; `layer`: the bucket
-    TiedGrad,       // over the two stages that hold the tied embedding
-    TokenCount,     // of a step
-    LossSum,        // of a step
-    GradNorm,       // of a step: the sum of squares
-    GradZeros,      // of a step
+    PartialGrads,   // gradients of parameters that each tp rank holds whole; `layer`: the bucket
+    Bucket,         // gradients to sum over the replicas; `layer`: the bucket
+    TiedGrad,       // the tied embedding's gradient, for the two stages that hold a copy
+    TokenCount,     // number of targets that count in a step's loss
+    LossSum,        // the loss of a step
+    GradNorm,       // the sum of the squares of a step's gradient
+    GradZeros,      // the number of zeros in a step's gradient
     Evaluation,     // loss and token count of an evaluation
     NotFinite,      // the search for a value that is not finite; `layer`: the parameter
     Weights,        // copies of parameters; `layer`: the parameter, or the bucket

@@ -34,7 +34,7 @@ struct Scratch {
     fs::path path;
 };
 
-// Returns the number of bytes that must be tokenized; a .bin has its tokens.
+// Returns the number of bytes that must be tokenized. A .bin does not count, because it has tokens.
 std::uintmax_t text_bytes(const spec::DataSpec& data) {
     std::uintmax_t bytes = 0;
     for (const fs::path path : data.train) {
@@ -75,7 +75,8 @@ void check_schedule(const spec::TrainSpec& spec) {
 void set_steps_of_epochs(spec::TrainSpec& spec, const data::Corpus& corpus, const Done& done) {
     const auto windows = data::Sampler(corpus, spec.seq_length, spec.seed).windows();
     const double wanted = spec.epochs * static_cast<double>(windows);
-    // a product such as 0.1 x 30 may exceed the whole number by rounding
+    // Rounding may make a product such as 0.1 x 30 slightly larger than a whole number. That must
+    // not add a sample.
     const auto samples = static_cast<std::int64_t>(std::ceil(wanted * (1 - 1e-12)));
     const std::int64_t left = std::max<std::int64_t>(samples - done.samples, 0);
     const std::int64_t batch = spec.global_batch_size;

@@ -14,9 +14,10 @@ struct Done {
     std::int64_t step = 0, samples = 0;
 };
 
-// Sets spec.steps such that all steps together train on spec.epochs times the corpus' samples; the
-// last step may train on more. Throws RankFailure(invalid) if the schedule of the learning rate
-// does not fit into the steps. Requires spec.epochs > 0.
+// Sets spec.steps so that all steps, including those in `done`, train on spec.epochs times the
+// samples of the corpus. The last step may add samples, because it is a full batch. Throws
+// RankFailure(invalid) if the learning-rate schedule does not fit into the steps. Requires
+// spec.epochs > 0.
 void set_steps_of_epochs(spec::TrainSpec& spec, const data::Corpus& corpus, const Done& done);
 
 // Makes the corpus of a job for its plan, without a job's output directory, and sets spec.steps.

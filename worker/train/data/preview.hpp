@@ -15,7 +15,7 @@ struct PreviewToken {
     bool learned = false;
 };
 
-// Neighbouring tokens that are all learned, or all only read.
+// The text of consecutive tokens that all count in the loss, or that are all context only.
 struct PreviewPart {
     std::string text;
     bool learned = false;
@@ -30,9 +30,9 @@ struct PreviewDocument {
 
 struct PreviewFile {
     std::string path;
-    std::string form;    // form of the conversations; empty: none
+    std::string form;    // form of the conversations; empty if there are none
     bool whole = false;  // true: the counts are of the whole file, false: of its first MiB
-    std::int64_t documents = 0, tokens = 0, learned = 0;  // after truncation
+    std::int64_t documents = 0, tokens = 0, learned = 0;  // tokens are counted after truncation
     std::int64_t cut = 0;                                 // documents that are truncated
     std::vector<std::string> bad;                         // "line N: REASON"
     std::vector<PreviewDocument> shown;                   // the first documents

@@ -1,4 +1,4 @@
-// Shows a preview to people: lines of a limited width, with what is learned.
+// Formats a preview for people: lines of a limited width, in which the learned text is marked.
 #include <array>
 #include <cmath>
 
@@ -25,7 +25,7 @@ std::size_t length_of(char first) {
     return byte < 0xC0 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
 }
 
-// Returns a byte as "\x1b".
+// Returns a byte as an escape sequence, e.g. "\x1b".
 std::string number_of(char byte) {
     constexpr std::string_view kDigits = "0123456789abcdef";
     const auto value = static_cast<unsigned char>(byte);
@@ -66,7 +66,7 @@ class Page {
     }
 
   private:
-    // Shows characters that steer a terminal as numbers.
+    // Adds a character. Writes a control character as its number, because a terminal would obey it.
     void add_character(std::string_view character) {
         const auto byte = static_cast<unsigned char>(character[0]);
         const bool steers = byte < 0x20 || byte == 0x7F ||
@@ -82,7 +82,8 @@ class Page {
         }
     }
 
-    // Writes what fits into the line. The end of learned text stays in the line that ends before.
+    // Writes `text`, on a new line if it does not fit into the current one. The mark "+}" stays on
+    // the line of the learned text that it ends.
     void put(std::string_view text, std::size_t width) {
         if (ends_ && text != "+}") break_line();
         if (column_ + width > style_.columns) break_line();

@@ -29,7 +29,9 @@ struct NotFinite {
 std::optional<NotFinite> find_not_finite(TrainStep& step, std::span<const Microbatch> batch);
 
 struct BadStep {
-    int rank = 0;  // the first rank whose values are not finite; 0 if there is no single such rank
+    // The lowest rank that holds a bad value (NotFinite::what). 0 also if no rank holds one,
+    // because only a sum over micro-batches or ranks is not finite.
+    int rank = 0;
     // sentence that names the step, the rank, the samples and the first bad parameter
     std::string sentence;
     std::vector<std::int64_t> samples;  // samples at fault, of all ranks, ascending

@@ -56,8 +56,8 @@ class Validation {
     // Returns the sets to evaluate at this moment, in order, the tracked one first.
     std::vector<const ValidSet*> due(const Moment& moment) const;
 
-    // Returns the losses of `sets`, which are the same on each rank. Every rank must call this
-    // function.
+    // Returns the model's losses on `sets`. Every rank must call this function, and every rank gets
+    // the same losses.
     std::vector<ValidResult> run(const std::vector<const ValidSet*>& sets, TrainStep& step,
                                  const spec::TrainSpec& spec, std::int64_t vocab,
                                  int dp_rank) const;

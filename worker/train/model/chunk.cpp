@@ -87,9 +87,9 @@ at::Tensor Chunk::normed(const at::Tensor& x_MC, ops::RmsNormSaved& saved) const
                          saved);
 }
 
-// Returns the loss. Computes the gradient of the head's weight together with it, while the logits
-// exist. If it is not this micro-batch's turn to add, that gradient is computed again in its turn,
-// which costs time but no memory.
+// Returns the loss. If this micro-batch is the next to contribute to the gradient of the head's
+// weight, its contribution is computed with the loss, while the logits exist. Otherwise, it is
+// computed later from new logits, which costs time but no memory.
 at::Tensor Chunk::loss_of(int microbatch, const at::Tensor& x_MC, const at::Tensor& targets_M,
                           double scale, const GradReady& ready) {
     Saved& saved = saved_.at(microbatch);
@@ -127,8 +127,8 @@ at::Tensor Chunk::forward(int microbatch, const Microbatch& data, const at::Tens
         x_MC = layer(i, saved.sequences, place_of(microbatch, i))
                    .forward(x_MC, saved.sequences.positions,
                             saved.layers[static_cast<std::size_t>(i)]);
-    // Returns a copy for the first micro-batch: the next stage keeps its input, but the memory of
-    // x_MC will hold gradients again.
+    // For the first micro-batch, return a copy. The next stage keeps it, but x_MC may be in the
+    // memory of a gradient, to which backward will write.
     if (!part_.post) return microbatch == 0 ? x_MC.clone() : x_MC;
     return loss_of(microbatch, x_MC, here(data.targets_BT).flatten(), scale, ready);
 }
@@ -199,7 +199,7 @@ void Chunk::backward_weight(int microbatch, const GradReady& ready) {
     for (Owed& half : saved.owed)
         grads_.add(half.parameter, microbatch, 0, std::exchange(half.add, {}), ready);
     if (!part_.pre) return;
-    // if the embedding is tied, the head's use is number 0
+    // A tied embedding gets two contributions; the one of the output layer is number 0.
     const int use = parameters_.specs[0].uses - 1;
     const auto add = [this, dy_MC = saved.dembedded_MC, tokens_M = saved.tokens_M](
                          const at::Tensor& dw_VC, ops::Sum sum) {

@@ -34,7 +34,7 @@ struct StageSplit {
     // Number of layers of the first and the last stage; 0: as many as the other stages
     int first_layers = 0;
     int last_layers = 0;
-    // Count the embedding or the output layer as a layer
+    // true: the embedding or the output layer counts as a layer of its stage
     bool account_for_embedding = false;
     bool account_for_loss = false;
 };

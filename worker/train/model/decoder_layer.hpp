@@ -64,7 +64,6 @@ struct Layer {
 
   private:
     at::Tensor weight(int place) const;
-    // The layer's linear layers
     Linear linear(int weight, int bias, families::Split split,
                   std::initializer_list<spec::LoraPlace> lora) const;
     Linear qkv() const;

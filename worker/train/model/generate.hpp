@@ -11,7 +11,7 @@ namespace roll::train {
 struct GenerateOptions {
     std::int64_t max_tokens = 64;
     double temperature = 0;  // 0 means always the most likely token
-    // Draws only from the most likely tokens that together have at least this probability
+    // Limits the choice to the most likely tokens that together have at least this probability.
     double top_p = 1;
     std::uint64_t seed = 1;  // seed of the draws; equal seeds draw equal tokens
     std::vector<std::int64_t> stop_tokens = {};

@@ -11,7 +11,7 @@ at::Tensor lazy_zeros(std::int64_t size, const at::TensorOptions& options) {
     if (!options.device().is_cpu() || size == 0) return at::zeros({size}, options);
     const std::size_t bytes = static_cast<std::size_t>(size) * options.dtype().itemsize();
     constexpr std::size_t kHugePage = std::size_t{2} << 20U;
-    // larger, so that the beginning can be aligned to a huge page
+    // Map more than `bytes`, so that the beginning can be aligned to a huge page.
     const std::size_t mapped = bytes + kHugePage;
     void* const memory = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE,
                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -45,11 +45,13 @@ struct Linear {
     // Returns the gradient of the input. Not for Column layers.
     at::Tensor backward_input(const at::Tensor& dy_MO) const;
 
-    // Passes the computations of the gradients of the bias, of the weight and of LoRA's factors to
-    // `contribute`. Those of a frozen parameter compute nothing and hold no tensor.
+    // Passes the computations of the gradients of the bias, the weight and LoRA's factors to
+    // `contribute`. For a frozen parameter, passes a function that does nothing and holds no
+    // tensor.
     void owe(const at::Tensor& dy_MO, const at::Tensor& x_MI, const Contribute& contribute) const;
 
-    // Does both for a Column layer. While the ranks exchange their parts, `contribute` may compute.
+    // Does what backward_input() and owe() do, for a Column layer. Calls `contribute` while the
+    // ranks exchange their parts of the input's gradient.
     at::Tensor backward(const at::Tensor& dy_MO, const at::Tensor& x_MI,
                         const Contribute& contribute) const;
 

@@ -1,11 +1,12 @@
 // LoRA of a linear layer (common/spec/lora.hpp). Each adapted HuggingFace module of a fused layer
 // has its own factors A [r, I] and B [rows, r], as PEFT stores them; linear_qkv has up to three
-// pairs. Products use the joined factors of the whole layer: A's rows one below the other, and B's
-// blocks at their output rows and at the columns of their A, with zeros elsewhere.
+// pairs. The layer multiplies by joined factors. The joined A stacks the A's of all modules. If a
+// module's A is rows [c, c + r) of it, the module's B is columns [c, c + r) of the joined B, at the
+// module's output rows. The other elements of the joined B are 0.
 //
-// With tensor parallelism each rank has A whole and a part of B's rows in a layer that is split by
-// columns, and a part of A's columns and B whole in a layer that is split by rows. The gradient of
-// the whole factor is a sum over the ranks.
+// With tensor parallelism, each rank of a column-parallel layer has all of A and a part of B's
+// rows. Each rank of a row-parallel layer has a part of A's columns and all of B. The gradient of
+// the factor that is whole is summed over the ranks.
 #pragma once
 
 #include <cstdint>
@@ -22,12 +23,13 @@ namespace roll::train {
 struct LoraPart {
     int a = -1, b = -1;  // indices of A and B in the chunk's parameters
     double scale = 1;
-    // B's rows are the output rows [begin, begin + count) of each of `groups` equal runs of rows.
+    // The layer's output rows form `groups` equal runs. B's rows are rows [begin, begin + count) of
+    // each run.
     std::int64_t groups = 1, begin = 0, count = 0;
 };
 
-// The joined factors of a layer with `outputs` output rows; b is multiplied by the scales. Also
-// holds the gradients of the joined factors; then b is not multiplied.
+// The joined factors of a layer with `outputs` output rows, or their gradients. The factor b_OR is
+// multiplied by the modules' scales, and its gradient is not.
 struct LoraFactors {
     at::Tensor a_RI, b_OR;
 };
@@ -38,7 +40,7 @@ LoraFactors joined_factors(const Parameters& parameters, std::span<const LoraPar
 void add_lora(const Parameters& parameters, std::span<const LoraPart> parts, const at::Tensor& y_MO,
               const at::Tensor& x_MI);
 
-// Adds the gradient of the input, by way of the factors, to dx_MI.
+// Adds to dx_MI the part of the input's gradient that flows through the factors.
 void add_lora_backward(const Parameters& parameters, std::span<const LoraPart> parts,
                        const at::Tensor& dx_MI, const at::Tensor& dy_MO);
 
@@ -46,8 +48,9 @@ void add_lora_backward(const Parameters& parameters, std::span<const LoraPart> p
 void owe_lora(const Parameters& parameters, std::span<const LoraPart> parts,
               const at::Tensor& dy_MO, const at::Tensor& x_MI, const Contribute& contribute);
 
-// Returns the places of the factors of a layer's modules `of` and of the output rows of each.
-// `first` is the index of the layer's first parameter; `tp` is the number of ranks that share it.
+// Returns one part for each module in `of` that has an adapter: the positions of its factors and of
+// its output rows. `first` is the index of the decoder layer's first parameter in the chunk. `tp`
+// is the number of ranks that share the layer.
 std::vector<LoraPart> lora_parts(const spec::ModelConfig& config, const LayerPlaces& places,
                                  int first, int tp, std::initializer_list<spec::LoraPlace> of);
 

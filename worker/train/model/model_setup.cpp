@@ -52,8 +52,8 @@ void take_tokenizer(ModelSetup& setup, const fs::path& directory) {
         setup.companions.emplace_back(name, need(read_file(directory / name)));
 }
 
-// Sets the tokenizer. It is the byte tokenizer, or that of the directory that the job names, or
-// else that of the first checkpoint with a copy.
+// Sets the tokenizer: the byte tokenizer, or the one in the directory that the job names. If that
+// directory has none, takes it from the first checkpoint that has a tokenizer.
 void find_tokenizer(ModelSetup& setup, const spec::TrainSpec& spec,
                     const std::vector<fs::path>& checkpoints) {
     const bool models_own = spec.tokenizer == spec.model.from;
@@ -75,9 +75,9 @@ struct WeightsHome {
 };
 
 // Compares `tokenizer`, which the job calls `name`, with the tokenizer next to the weights. Returns
-// a warning if they differ; empty if they are equal, or if the weights have none. Throws
-// RankFailure(invalid) if `tokenizer` has another vocabulary, because the trained embeddings would
-// then be meaningless.
+// a warning if they differ, and an empty text if they are equal or the weights have no tokenizer.
+// Throws RankFailure(invalid) if `tokenizer` has another vocabulary, because the trained embeddings
+// would then be meaningless.
 std::string check_tokenizer(const tokenizer::TextTokenizer& tokenizer, const std::string& name,
                             const WeightsHome& weights) {
     const std::string home = weights.directory.string();

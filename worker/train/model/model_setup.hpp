@@ -31,13 +31,12 @@ struct ModelSetup {
     std::string base = {};                   // model.from of a LoRA job
 };
 
-// Returns the model of a job. If the model starts from a directory, it is read from the first of
-// the job's own checkpoints that opens, else from that directory. A tokenizer directory that no
-// longer exists is also replaced by a checkpoint, so that a job can continue after its start
-// directory is gone; a LoRA job needs that directory, because its checkpoints hold the adapter
-// only. Throws RankFailure(invalid) if the job's sizes are wrong, or if the tokenizer's ids differ
-// from those of the directory's own tokenizer. With `config_suffices`, the directory may be one of
-// HuggingFace without weights.
+// Returns the model of a job. A model that starts from a directory is read from the first of the
+// job's own checkpoints that opens, or else from that directory. A tokenizer directory that no
+// longer exists is replaced by a checkpoint, too. So a job can continue after its start directory
+// is gone. A LoRA job cannot, because its checkpoints hold only the adapter. Throws
+// RankFailure(invalid) if the job's sizes are wrong, or if the tokenizer's ids differ from those of
+// the directory's own tokenizer. If `config_suffices`, a HuggingFace directory needs no weights.
 ModelSetup setup_model(const spec::TrainSpec& spec,
                        const std::vector<std::filesystem::path>& checkpoints,
                        bool config_suffices = false);
@@ -58,8 +57,8 @@ std::vector<families::NativeTensor> native_tensors(const ModelSetup& model);
 // Returns the model of a HuggingFace or MCA directory, with its tokenizer if it has one.
 ModelSetup setup_model(const std::filesystem::path& directory);
 
-// Returns the number of elements of frozen parameters: by model.freeze or by LoRA. Throws
-// RankFailure(invalid) if a pattern matches none, or if no parameter is left to train.
+// Returns the number of elements of the parameters that model.freeze or LoRA freezes. Throws
+// RankFailure(invalid) if a pattern in `freeze` matches no parameter, or if none is left to train.
 std::int64_t count_frozen(const std::vector<std::string>& freeze,
                           std::span<const ParameterSpec> specs);
 

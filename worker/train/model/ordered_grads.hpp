@@ -39,8 +39,8 @@ class OrderedGrads {
     int place(int parameter, int microbatch, int use) const;
 
     const Parameters& parameters_;
-    std::vector<int> next_;  // by parameter: turn of the next contribution
-    // by parameter, then by turn: contributions that wait
+    std::vector<int> next_;  // next_[p]: place() of the next contribution to parameter p
+    // waiting_[p]: contributions to parameter p that arrived early, by their place()
     std::vector<std::map<int, AddGrad>> waiting_;
 };
 

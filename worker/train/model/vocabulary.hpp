@@ -21,12 +21,14 @@ class Vocabulary {
     at::Tensor embedding(const at::Tensor& tokens_M, const at::Tensor& w_VC,
                          const RowSplit& rows) const;
 
-    // Takes the gradient of all rows.
+    // Computes the gradient dw_VC of the embedding. dy_MC must have all M rows of the output's
+    // gradient, also with sequence parallelism.
     void embedding_backward_weight(const at::Tensor& dy_MC, const at::Tensor& tokens_M,
                                    const at::Tensor& dw_VC, ops::Sum sum) const;
 
-    // Returns the output layer. The operators on it exchange a few numbers per row; all ranks must
-    // call them in the same order. The gradient of their input is this rank's summand.
+    // Returns the output layer. Operators that compute with it exchange a few numbers per row, so
+    // all ranks must call them in the same order. On each rank they return only a part of their
+    // input's gradient; sum_input_grad() sums the parts.
     ops::Head head(const at::Tensor& w_VC, double soft_cap) const;
 
     // Returns the sum of the gradient of the output layer's input over the ranks; with sequence

@@ -198,7 +198,7 @@ Heads attention_backward(const at::Tensor& do_BTA, const AttentionSaved& s) {
         block.add(d.v_BGTD, at::bmm(p.to(type).transpose(1, 2), dout));
         at::Tensor ds = wide(at::bmm(dout, block.keys(h.v_BGTD).transpose(1, 2)));
         ds.sub_(of_block(block, delta_BHT, groups)).mul_(p).mul_(s.rule.scale);
-        if (s.rule.soft_cap > 0)  // the score -inf of a masked pair counts as -cap
+        if (s.rule.soft_cap > 0)  // a masked pair's score -inf is clamped, because 0 * inf is NaN
             ds.mul_(1 - (score / s.rule.soft_cap).clamp_min_(-1).square_());
         ds = ds.to(type);
         block.put(d.q_BHTD, at::bmm(ds, block.keys(h.k_BGTD)));

@@ -11,8 +11,8 @@ namespace {
 constexpr std::int64_t kRowsMin = 32;
 
 // If Roll's own block loops suit this processor and these types, computes the product with them
-// and returns true. Otherwise does nothing and returns false; LibTorch then multiplies (float32
-// by MKL, bfloat16 by oneDNN in pairs or AMX tiles).
+// and returns true. Otherwise does nothing and returns false. LibTorch then multiplies: float32
+// with MKL, and bfloat16 with oneDNN.
 bool multiply(const at::Tensor& out_MN, const at::Tensor& a_MK, const at::Tensor& b_KN,
               double beta) {
     if (!out_MN.is_cpu() || (beta != 0 && beta != 1)) return false;

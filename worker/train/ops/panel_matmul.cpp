@@ -25,7 +25,8 @@ constexpr std::int64_t kPad = 16;
 
 std::int64_t parts(std::int64_t size, std::int64_t part) { return (size + part - 1) / part; }
 
-// A matrix. Its rows are contiguous or, if `turned`, its columns.
+// A matrix whose rows are contiguous, or whose columns are contiguous if `turned`. `stride` is the
+// distance between two of them.
 struct Matrix {
     at::Tensor tensor;
     std::int64_t stride;
@@ -57,7 +58,7 @@ Matrix matrix_of(const at::Tensor& tensor) {
     return {tensor.clone(at::MemoryFormat::Contiguous), columns, false};
 }
 
-// A part of the product a @ b: of each element's sum, only the terms [first, first + inner).
+// A part of the product a @ b. It has the terms [first, first + inner) of each element's sum.
 struct Part {
     const Matrix &a, &b;
     float* sums;

@@ -1,6 +1,6 @@
 // RMSNorm of each query head and each key head, with one weight for all queries and one for all
-// keys. Values pass unchanged. The norm is applied to the fused projection before it is split
-// into heads. Letters are as in rope.hpp.
+// keys. The value heads stay unchanged. The norm is applied to the fused projection before it is
+// split into heads. Letters are as in rope.hpp.
 #pragma once
 
 #include <cstdint>

@@ -85,8 +85,9 @@ ops::Sum GradBuckets::open(int parameter) {
     return is_fresh ? ops::Sum::Replace : ops::Sum::Add;
 }
 
-// Returns true if all contributions of one more micro-batch are in the bucket. The bucket may
-// also have some contributions of later micro-batches, which are then summed early.
+// Returns true if the bucket has all contributions of a micro-batch that is not summed yet, and
+// counts that micro-batch as summed. The bucket may also have some contributions of later
+// micro-batches, which are then summed early.
 bool GradBuckets::is_complete(int number) {
     const plan::Bucket& bucket = buckets_[number];
     int whole = std::numeric_limits<int>::max();
@@ -95,8 +96,8 @@ bool GradBuckets::is_complete(int number) {
     return whole > std::exchange(summed_[number], whole);
 }
 
-// Sets the staged gradients without a contribution to 0. Their contributions were summed early,
-// with those of an earlier micro-batch.
+// Writes zeros to each staged gradient that has no contribution. Its contributions were summed
+// early, with those of an earlier micro-batch.
 void GradBuckets::fill(const plan::Bucket& bucket) {
     for (int i = bucket.parameter_begin; i < bucket.parameter_end; ++i) {
         if (parameters_.specs[i].frozen) continue;

@@ -27,10 +27,10 @@ namespace roll::train {
 
 class GradBuckets final : public GradStage {
   public:
-    // `bucket_numel` 0 means plan::default_bucket_numel. Calls issued(bucket) when a bucket's
-    // reduction is issued; with one replica, when it would be issued.
-    // `tp`: the tensor-parallel group, over which partial gradients are summed before that; null:
-    // none.
+    // `bucket_numel` 0 means plan::default_bucket_numel. `tp` is the tensor-parallel group, or
+    // null. When a bucket is complete, its partial gradients are summed over `tp`. Then
+    // issued(bucket) is called and the reduction over `dp` starts. If `dp` has one rank,
+    // issued(bucket) is called, too, but there is no reduction.
     GradBuckets(Parameters& parameters, std::int64_t bucket_numel, Communicator& dp,
                 Communicator* tp, std::function<void(int bucket)> issued);
 

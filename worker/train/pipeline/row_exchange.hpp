@@ -22,9 +22,9 @@ class RowExchange {
     // Requires that `parameters` are shared by the ranks of `dp`. Both must outlive this object.
     RowExchange(const Parameters& parameters, std::vector<plan::Bucket> buckets, Communicator& dp);
 
-    // Starts to sum the gradients of a bucket's trained parameters, from a copy. Once
-    // finish_sums() returns, the sum has replaced `own_grad` or, if gradients are staged, was
-    // added to it.
+    // Copies the gradients of a bucket's trained parameters and starts to sum the copies over the
+    // ranks. Once finish_sums() returns, the sum has replaced `own_grad` or, if gradients are
+    // staged, was added to it.
     void start_sum(int bucket);
     void finish_sums();
 

@@ -74,7 +74,8 @@ std::vector<double> TrainStep::scales(std::span<const Microbatch> batch, std::in
 }
 
 // Sums the gradients of a tied embedding over the first and the last stage, which each hold a copy.
-// Both stages use the sum, so both make the same update. The ranks of a pair own the same rows.
+// Both stages use the sum, so both make the same update. The ranks of the tie group own the same
+// rows.
 void TrainStep::reduce_tied() {
     // Gradients of the tied embedding on this rank: none, one, or two if it has both stages
     std::vector<at::Tensor> copies;
@@ -90,8 +91,9 @@ void TrainStep::reduce_tied() {
 }
 
 // Returns true if this rank counts the parameter in sums over the whole model. Each element of the
-// model is counted on one rank of a replica: the first of those that hold it whole, and the last
-// stage of a tied embedding. If replicas share optimizer state, each counts its own rows.
+// model is counted on one rank of a replica. A parameter that every tensor-parallel rank holds
+// whole is counted on the first of them. A tied embedding is counted on the last stage. If replicas
+// share optimizer state, each counts its own rows.
 bool TrainStep::is_counted(const ChunkSpec& part, std::size_t index,
                            const ParameterSpec& spec) const {
     if (spec.frozen) return false;

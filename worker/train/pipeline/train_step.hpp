@@ -38,8 +38,8 @@ struct TrainOptions {
     spec::Normalize normalize = spec::Normalize::Step;
     StageSplit split = {};  // how the layers are divided; pp and vpp are the schedule's
     bool sequence = false;  // sequence parallelism over the tensor-parallel ranks
-    // 1: the data-parallel ranks share optimizer state (ZeRO-1); 2: and gradients (ZeRO-2); 0:
-    // each has all of them
+    // 0: each data-parallel rank has all optimizer state and gradients. 1: the ranks share
+    // optimizer state (ZeRO-1). 2: they share optimizer state and gradients (ZeRO-2).
     int zero = 0;
     std::int64_t bucket_numel = 0;  // elements per gradient bucket; 0: plan::default_bucket_numel
 };
@@ -68,7 +68,8 @@ class TrainStep {
     TrainStep(const spec::ModelConfig& config, const plan::PipelineSchedule& schedule,
               const Groups& groups, const TrainOptions& options);
 
-    // Makes one optimizer step with `batch`, this replica's schedule.microbatches micro-batches.
+    // Makes one optimizer step. `batch` is this replica's part of the global batch and must have
+    // schedule().microbatches micro-batches.
     StepResult run(std::span<const Microbatch> batch, double lr);
 
     // Returns the loss of any number of micro-batches, summed over all replicas. The number must be
@@ -98,8 +99,8 @@ class TrainStep {
     std::vector<RankChunk> alone();
     void reduce_tied();
     bool is_counted(const ChunkSpec& part, std::size_t index, const ParameterSpec& spec) const;
-    // `flat`: sum over each chunk's flat gradient, which has the zeros of frozen parameters, if
-    // this rank counts all of it
+    // `flat` allows a faster sum over a chunk's flat gradient. The flat gradient includes the zeros
+    // of frozen parameters, so sum_of() must not count zeros.
     double over_model(Site site, const std::function<at::Tensor(const at::Tensor&)>& sum_of,
                       bool flat);
 
@@ -117,8 +118,8 @@ class TrainStep {
 // Returns true on the first rank of a replica, to which copy_to_first() copies.
 bool is_first(const Groups& groups);
 
-// Returns the whole model in one chunk without gradients on the first rank of a replica, and null
-// on the others, whose weights are sent to the first. All ranks of a replica must call it.
+// On the first rank of a replica, returns the whole model as one chunk without gradients. The other
+// ranks send their weights to it and get null. All ranks of a replica must call it.
 std::unique_ptr<Chunk> joined_stages(TrainStep& step);
 
 }  // namespace roll::train

@@ -15,10 +15,10 @@ namespace roll::train {
 // A parameter of the whole model and the place of its tensors.
 struct WholeParameter {
     ParameterSpec spec;
-    ParameterSpec own;      // the part of it that the ranks with this rank's place in tp hold
-    int rank = 0;           // stage that holds it, which is a rank of the pp group
-    std::size_t chunk = 0;  // chunk of this stage
-    std::size_t index = 0;  // parameter of this chunk
+    ParameterSpec own;      // the part of it for this rank's position in the tp group
+    int rank = 0;           // stage that holds the parameter, as a rank of the pp group
+    std::size_t chunk = 0;  // index of the chunk in that stage
+    std::size_t index = 0;  // index of the parameter in that chunk
 };
 
 // Returns all parameters in the order of forward, for the chunks of the stages of `schedule`
@@ -39,11 +39,11 @@ std::vector<ParameterSpec> specs_of(const std::vector<WholeParameter>& whole);
 // the part's shape.
 using CopyTensors = std::function<void(std::span<const at::Tensor> to)>;
 
-// Copies whole tensors of `parameter` to the first rank of a replica: the first stage, and there
-// the first of the ranks that share its tensors. `to` has their destinations there, and any tensors
-// elsewhere, which are not used. Calls `copy` on the ranks that hold the parameter. All ranks of
-// the replica must call it. A rank holds buffers of type `type` for one parameter at a time. `tp`:
-// the tensor-parallel group; null: none.
+// Copies whole tensors of `parameter` to the first rank of a replica. This is the first rank of the
+// tensor-parallel group `tp` (null if there is none) on the first stage. There, the tensors are
+// written to `to`. On the other ranks, only the size of `to` is used. Calls `copy` on the ranks
+// that hold the parameter. All ranks of the replica must call it. A rank holds buffers of type
+// `type` for one parameter at a time.
 void copy_to_first(const WholeParameter& parameter, Communicator& pp, Communicator* tp,
                    at::ScalarType type, std::span<const at::Tensor> to, const CopyTensors& copy);
 

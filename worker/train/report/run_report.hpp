@@ -12,7 +12,7 @@
 
 namespace roll::train {
 
-std::string epochs_text(double epochs);  // "2.5 epochs"
+std::string epochs_text(double epochs);  // returns e.g. "2.5 epochs"
 
 // Returns the first line of the metrics. If the documents were not counted (`learned` is empty), it
 // has no counts of documents.

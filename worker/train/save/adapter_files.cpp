@@ -22,7 +22,7 @@ constexpr const char* kWeightFile = "adapter_model.safetensors";
 constexpr const char* kBase = "base_model_name_or_path";
 constexpr std::string_view kPrefix = "base_model.model.", kWeight = ".weight";
 
-// Returns the names of PEFT for the factors.
+// Translates the factors' names to those of PEFT.
 class PeftNames {
   public:
     explicit PeftNames(const ModelSetup& model) {
@@ -31,12 +31,13 @@ class PeftNames {
                 sources_[tensor.name].push_back(source.name);
     }
 
-    // A factor's native name is the layer's with ".lora_A.MODULE" before ".weight".
+    // Returns the PEFT name of a factor. The factor's native name is its layer's name with
+    // ".lora_A.MODULE" or ".lora_B.MODULE" before ".weight".
     std::string of(const ParameterSpec& spec) const {
         const std::string& name = spec.name;
         const auto at = name.find(".lora_");
         const std::string factor = name.substr(at, std::strlen(".lora_A"));
-        const std::string module = name.substr(at + factor.size());  // ".q_proj.weight"
+        const std::string module = name.substr(at + factor.size());  // e.g. ".q_proj.weight"
         for (const std::string& source : sources_.at(name.substr(0, at) + std::string(kWeight)))
             if (source.ends_with(module))
                 return std::string(kPrefix) + source.substr(0, source.size() - kWeight.size()) +

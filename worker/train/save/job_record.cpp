@@ -72,7 +72,8 @@ std::vector<std::string> differences(const std::filesystem::path& checkpoint,
     for (const std::string& line : differences(need(parse_json(*saved)), need(parse_json(record))))
         lines.push_back("another setting: " + line);
     const auto before = spec::train_spec(*saved);
-    if (!before) return lines;  // a later version wrote it, so its rates are unknown
+    // A later version of Roll wrote the saved record, so its learning rates are unknown.
+    if (!before) return lines;
     for (std::string& line : changed_rates(*before, need(spec::train_spec(record)), step))
         lines.push_back(std::move(line));
     return lines;

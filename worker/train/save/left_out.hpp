@@ -17,9 +17,9 @@ namespace roll::train {
 // Adds `more` to the list `samples`; the result is ascending and without duplicates.
 void join(std::vector<std::int64_t>& samples, const std::vector<std::int64_t>& more);
 
-// Returns the samples listed in OUTPUT/left_out.json. Empty if there is no such file, or if its
-// numbers refer to other data than the state `like`. Throws RankFailure if the file is not in
-// Roll's format.
+// Returns the samples listed in OUTPUT/left_out.json. Returns no sample if the file does not exist,
+// or if its seed, corpus or seq_length differs from that of `like`, because the numbers then mean
+// other samples. Throws RankFailure if the file is not in Roll's format.
 std::vector<std::int64_t> read_left_out(const std::filesystem::path& output,
                                         const checkpoint::State& like);
 

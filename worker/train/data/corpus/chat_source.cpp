@@ -15,7 +15,7 @@ bool is_text(const chat::Value& record, std::string_view field) {
     return found != nullptr && found->is(chat::Kind::String);
 }
 
-// Finds the token at a byte of a text.
+// Encodes a text and finds the tokens that overlap a span of it.
 class TokenFinder {
   public:
     TokenFinder(const tokenizer::Tokenizer& tokenizer, std::string_view text)
@@ -25,7 +25,7 @@ class TokenFinder {
 
     const Ids& ids() const { return ids_; }
 
-    // Returns the ranges of tokens that have a part in each span.
+    // Returns for each span the range of the tokens that overlap it.
     std::vector<std::pair<std::size_t, std::size_t>> ranges(
         const std::vector<chat::Span>& spans) const {
         if (auto found = by_pieces(spans)) return *std::move(found);
@@ -40,8 +40,8 @@ class TokenFinder {
         return tokenizer_.encode(text, {.add_special = false});
     }
 
-    // Encodes the texts between the ends of spans one by one. Returns nullopt if their tokens are
-    // not those of the whole text, because a token has a part in two of them.
+    // Like ranges(), but cuts the text at the ends of the spans and encodes each piece alone.
+    // Returns nullopt if a token of the whole text crosses a cut, so that the tokens differ.
     std::optional<std::vector<std::pair<std::size_t, std::size_t>>> by_pieces(
         const std::vector<chat::Span>& spans) const {
         std::vector<std::pair<std::size_t, std::size_t>> found;
@@ -62,8 +62,8 @@ class TokenFinder {
         return found;
     }
 
-    // Returns the number of tokens before a byte. A token on both sides of the byte counts as
-    // before it if `inside`.
+    // Returns the number of tokens before position `byte` of the text. Counts a token that crosses
+    // this position only if `inside`.
     std::size_t position(std::size_t byte, bool inside) const {
         const Ids before = encoded(text_.substr(0, byte));
         const auto same = std::ranges::mismatch(before, ids_);

@@ -5,7 +5,7 @@
 namespace roll::data {
 namespace {
 
-// Number of tokens scanned at a time, which limits the list of documents
+// Number of tokens scanned at a time; bounds the list that starts_within() returns
 constexpr std::size_t kTokensAtOnce = std::size_t{1} << 26U;
 
 bool has_target(const Tokens& document, const LearnRules& rules) {
@@ -18,8 +18,8 @@ bool has_target(const Tokens& document, const LearnRules& rules) {
 }  // namespace
 
 LearnedDocuments count_learned(const Corpus& corpus, const LearnRules& rules) {
-    // Only a window that begins at a document cuts off the rest of a long document. Other windows
-    // continue in it.
+    // A document that is longer than a window is truncated only if windows begin at documents.
+    // Otherwise, it continues in the next window.
     const bool cuts = corpus.cut() == Cut::BetweenDocuments;
     const std::size_t most = static_cast<std::size_t>(rules.seq_length) + 1;
     LearnedDocuments counts;
@@ -38,7 +38,7 @@ LearnedDocuments count_learned(const Corpus& corpus, const LearnRules& rules) {
             begin = end;
         };
         for (std::size_t at = 0; at < size; at += kTokensAtOnce) {
-            // One token earlier, because starts_within() excludes the token at which it begins.
+            // Start one token before `at`, because starts_within() excludes its first argument.
             // Token 0 needs no check, because it always begins a document.
             const std::size_t from = at == 0 ? 0 : at - 1;
             for (const std::size_t start :

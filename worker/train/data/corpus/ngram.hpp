@@ -25,7 +25,7 @@ class NgramModel {
     // Sums over the counts of one context.
     struct Row {
         std::uint32_t total = 0;  // sum of the context's counts
-        std::uint32_t kinds = 0;  // number of bytes whose count in the context is above 0
+        std::uint32_t kinds = 0;  // number of distinct byte values seen in this context
     };
     double unigram(std::uint8_t byte) const;
     double bigram(std::size_t b1, std::uint8_t byte) const;
@@ -33,7 +33,7 @@ class NgramModel {
         return (a * size_ + b) * size_ + c;
     }
 
-    // by byte: index among the distinct bytes; -1 if the training text lacks the byte
+    // code_[byte]: index of the byte among the distinct bytes; -1 if the training text lacks it
     std::array<int, 256> code_{};
     std::size_t size_ = 0;              // number of distinct bytes
     std::vector<std::uint32_t> three_;  // counts of byte triples

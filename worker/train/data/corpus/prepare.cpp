@@ -22,15 +22,15 @@ namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 
 constexpr auto kLockAgain = 50ms;
-constexpr int kLookEvery = 5;  // how often the lock is tried per report of its holder's progress
+constexpr int kLookEvery = 5;  // lock attempts between two looks at the lock holder's progress
 // Number of bytes of text that are encoded at a time; one slice may be larger
 constexpr std::size_t kTogetherMax = 16 << 20;
 // Version of the rules that cut text into slices and documents. It is part of the token files'
 // names, because a change of the rules must make new files.
 constexpr int kRules = 1;
 constexpr int kChatRules = 1;  // version of the rules that make tokens of conversations
-// Version of the rules that make tokens of pairs. Earlier versions, which encoded prompt and
-// completion apart, recorded none.
+// Version of the rules that make tokens of prompt-completion pairs. Earlier versions encoded prompt
+// and completion separately, and their token files record no version.
 constexpr int kPairRules = 2;
 
 // A file lock. It is held until this object is destroyed or the process ends.
@@ -78,7 +78,7 @@ Result<Stamp> stamp_of(const fs::path& source) {
     return Stamp{info.st_size, info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec};
 }
 
-// Returns everything except the text that the tokens depend on.
+// Returns everything on which the tokens depend, except the text itself.
 Json rules_of(const PrepareOptions& options) {
     Json key{{"rules", kRules},
              {"tokenizer", options.tokenizer},
@@ -112,8 +112,8 @@ std::string name_of(const fs::path& source, const Stamp& stamp, const PrepareOpt
     return source.stem().string() + "-" + to_hex(hash64(key.dump()));
 }
 
-// Returns the type that Megatron's preprocess_data chooses, except that completions need negative
-// numbers.
+// Returns the type that Megatron's preprocess_data chooses. For completions it is always Int32,
+// because their context-only tokens are stored as negative numbers.
 TokenType type_for(std::uint32_t vocab, const EncodeRules& rules) {
     return vocab < 65500 && !rules.completions ? TokenType::Uint16 : TokenType::Int32;
 }
@@ -276,7 +276,7 @@ Result<std::optional<Prepared>> find_made(const fs::path& source, const PrepareO
     if (possible[0].contains("pairs") &&
         options.rules.render.train_on == chat::TrainOn::Assistant) {
         possible.push_back(possible[0]);
-        possible.back().erase("pairs");  // as earlier versions recorded them
+        possible.back().erase("pairs");  // earlier versions did not record this key
     }
     for (const chat::Form form : chat::kForms) {
         if (!options.rules.chat) break;
@@ -306,8 +306,8 @@ Result<std::optional<Prepared>> find_made(const fs::path& source, const PrepareO
         Prepared{with_suffix(base, ".bin"), lines_in(with_suffix(base, ".bad")), record, true});
 }
 
-// Returns the form of the conversations in a text, nullopt if it has pairs or texts. Fails if there
-// is no template for the conversations.
+// Returns the form of the conversations in a text; nullopt if it has no conversations. Fails if it
+// has conversations, but the tokenizer has no chat template.
 Result<std::optional<chat::Form>> form_of(const fs::path& source, const MappedFile& file,
                                           const EncodeRules& rules) {
     if (!rules.completions) return std::optional<chat::Form>();
@@ -336,7 +336,9 @@ Result<std::optional<Prepared>> prepare(const fs::path& source,
     if (!stamp) return tl::unexpected(stamp.error());
     ROLL_TRY(const MappedFile text, MappedFile::open(source));
     ROLL_TRY(options.rules.form, form_of(source, text, options.rules));
-    options.rules.render.now = stamp->modified_ns / 1'000'000'000;  // equal texts, equal tokens
+    // A template may write the current time. The file's time is used instead, so that the same file
+    // always gives the same tokens.
+    options.rules.render.now = stamp->modified_ns / 1'000'000'000;
     const Work work{source,
                     tokenizer,
                     options,

@@ -20,15 +20,16 @@ namespace roll::data {
 
 struct PrepareOptions {
     std::filesystem::path directory;  // directory of the token files
-    std::string tokenizer;        // identity of the tokenizer; it is part of a token file's name
-    EncodeRules rules;            // json_lines and form are ignored, because the file decides
+    std::string tokenizer;  // identity of the tokenizer; it is part of a token file's name
+    EncodeRules
+        rules;  // json_lines and form are ignored, because prepare() takes them from the file
     bool skip_bad_lines = false;  // false: the first bad line is an error
     int threads = 1;
     // maximum time of work that a kill loses; 0: sync after each slice
     std::chrono::seconds sync_every{1};
     // further directories to search for token files
     std::vector<std::filesystem::path> elsewhere = {};
-    // preferred token files, by whole_hash, if the text no longer exists
+    // If the text no longer exists, prefer a token file whose whole_hash is in this list.
     std::vector<std::string> hashes = {};
 };
 
@@ -37,7 +38,7 @@ struct Prepared {
     std::uint64_t bad_lines = 0;  // number of skipped lines; the .bad file next to `bin` lists them
     TokenRecord record = {};
     bool source_is_gone = false;  // true: the text no longer exists; an earlier job made the tokens
-    // true: replaced tokens made from another text of the same size and time
+    // true: replaced a token file that was made from another text of the same size and time
     bool was_stale = false;
     std::optional<chat::Form> form = {};  // form of the text's conversations
 };

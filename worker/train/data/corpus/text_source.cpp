@@ -107,14 +107,14 @@ void TextSource::end_document(std::size_t document_begin, Encoded& encoded) cons
     std::vector<std::uint32_t>& ids = encoded.ids;
     const auto end_token = static_cast<std::uint32_t>(rules_.end_token);
     const bool ended = ids.size() > document_begin && ids.back() == end_token;
-    // the template of a conversation writes the end itself
+    // A conversation gets no end token here, because its template writes one.
     if (rules_.end_token >= 0 && !ended && !rules_.form) ids.push_back(end_token);
     if (ids.size() > document_begin) encoded.document_ends.push_back(ids.size());
 }
 
-// Encodes prompt and completion joined, as TRL does. The completion begins where the tokens of the
-// prompt alone and of both differ. So a token that is part of both is learned, and so are the
-// tokens that the tokenizer adds after a text.
+// Encodes prompt and completion joined, as TRL does. The completion begins at the first token of
+// the joined text that differs from the tokens of the prompt alone. So a token that is part of both
+// is learned, and so are the tokens that the tokenizer adds after a text.
 void TextSource::encode_pair(const std::string& prompt, const std::string& completion,
                              std::vector<std::uint32_t>& ids) const {
     const std::size_t begin = ids.size();
@@ -178,9 +178,10 @@ std::uint64_t TextSource::hash_of(std::size_t begin, std::size_t end) const {
     return hash64(text_.substr(begin, end - begin));
 }
 
-// Encodes a slice. A slice inside a .txt is encoded together with a little text before it, whose
-// tokens are then dropped; otherwise its first word would be encoded as the start of a text. The
-// tokenizer's added tokens go only around the whole text.
+// Encodes a slice. A slice that begins inside a .txt is encoded with some text before it, and the
+// tokens of that text are dropped. Without it, the slice's first word would be encoded as the start
+// of a text. In a .txt, the tokenizer's special tokens (BOS, EOS) are added only at the start and
+// the end of the file.
 Encoded TextSource::encode(std::size_t begin, std::size_t end) const {
     Encoded encoded;
     encoded.end = end;

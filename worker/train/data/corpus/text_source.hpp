@@ -24,12 +24,12 @@ struct EncodeRules {
     // true: a document is a prompt (context only) followed by a completion
     bool completions = false;
     std::string prompt_field = "prompt", completion_field = "completion";
-    // Template of conversations, which a file of `completions` may hold too; unset: `no_chat` says
-    // why there is none.
+    // Chat template, for conversations in place of prompts and completions. Null if there is none;
+    // `no_chat` then says why.
     std::shared_ptr<const chat::ModelTemplate> chat = {};
     std::string no_chat = "the tokenizer has no chat template";
-    std::optional<chat::Form> form = {};  // form of the file's conversations; unset: pairs
-    chat::Names names = {};               // of the conversations
+    std::optional<chat::Form> form = {};  // form of the file's conversations; unset if it has none
+    chat::Names names = {};  // names that the conversations have in place of the usual ones
     chat::RenderOptions render = {};
     bool add_special = true;  // true: add the tokens that the tokenizer puts around a text
     // token appended to a document that does not end with it; -1: none
