@@ -64,7 +64,7 @@ MUTATIONS = {
         ('if (exports && !job.export_job)', 'if (exports)', 'exports without end'),
     ],
     'core/placement/capacity.cpp': [
-        ('.gpus.at(static_cast<std::size_t>(gpu)) -= place.gpu_percent;', ';', 'GPUs are given twice'),
+        ('free -= place.gpu_percent;', '', 'GPUs are given twice'),
         ('return state.workers.at(item.first).quiet;', 'return false;', 'silent workers get jobs'),
     ],
     'core/facts/lookups.cpp': [
@@ -116,6 +116,7 @@ MUTATIONS = {
     'core/placement/segments.cpp': [
         ('workers->size() / size * size', 'workers->size()', 'blocks of nodes span segments'),
         ('if (use && !one.segment.empty())', 'if (use)', 'no segment counts as one'),
+        ('near.begin() + spares', 'near.begin() + spares - 1', 'a gang lacks a spare'),
     ],
     'core/placement/spares.cpp': [
         ('outcome != Outcome::Infra', 'false', 'spares are used whatever the end'),
@@ -172,6 +173,8 @@ MUTATIONS = {
     ],
     'core/allocation/planner.cpp': [
         ('if (planner.worthwhile(quotas)) return planner;', 'return planner;', 'a queue knows no min_utilization'),
+        ('std::min(count, budget.orders)', 'count', 'a queue orders more than it may'),
+        ('return node.slots >= wanted.slots_per_node &&', 'return', 'a planned node holds any job'),
     ],
     'core/allocation/budget.cpp': [
         ('most = std::min(most, spec.max_jobs);', '', 'a queue knows no max_jobs'),

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/check.hpp"
+
 namespace roll::core {
 namespace {
 
@@ -19,6 +21,7 @@ int affordable(const AllocationQueue& queue, int alive) {
 
 int most_alive(const AllocationQueue& queue, int alive) {
     const spec::PilotQueue& spec = queue.spec;
+    ROLL_CHECK(spec.nodes > 0);
     int most = alive + affordable(queue, alive);
     if (spec.max_jobs > 0) most = std::min(most, spec.max_jobs);
     if (spec.max_nodes > 0) most = std::min(most, spec.max_nodes / spec.nodes);
@@ -27,6 +30,7 @@ int most_alive(const AllocationQueue& queue, int alive) {
 
 Budget budget_of(const State& state, const std::string& name, const AllocationQueue& queue,
                  Time now) {
+    ROLL_CHECK(!queue.paused && !queue.removing);
     Budget budget{.spec = &queue.spec};
     int on_probe = 0;
     for (const auto& [id, a] : state.allocations) {

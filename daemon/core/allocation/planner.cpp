@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/check.hpp"
 #include "daemon/core/allocation/allocations.hpp"
 #include "daemon/core/facts/availability.hpp"
 #include "daemon/core/placement/find_places.hpp"
@@ -21,6 +22,7 @@ void Planner::add_workers() {
     for (const auto& [id, worker] : state_.workers) {
         if (!takes_work(state_, worker)) continue;
         const auto [slots, gpus] = used[id];
+        ROLL_CHECK(slots <= worker.slots && gpus <= kWholeGpu * worker.gpus);
         nodes_.push_back({worker.allocation, worker.slots - slots, kWholeGpu * worker.gpus - gpus,
                           leaves_at(state_, worker), worker.segment, true});
     }
@@ -60,8 +62,9 @@ std::vector<std::size_t> Planner::fitting(const spec::Resources& wanted) const {
     return found;
 }
 
-// Like fitting(), but chooses blocks of nodes in one segment, first from the segments with the most
-// nodes. A node on order may be in any segment. Leaves out nodes that do not fill a whole block.
+// Returns nodes for a gang that needs each block of `wanted.segment` nodes in one segment. A block
+// takes nodes of the segment with the most nodes left, then nodes on order, whose segment is not
+// known yet. The spares may come from any segment.
 std::vector<std::size_t> Planner::fitting_in_segments(const spec::Resources& wanted) const {
     std::map<std::string, std::vector<std::size_t>> known;
     std::vector<std::size_t> anywhere;
@@ -105,9 +108,9 @@ bool Planner::order(const spec::Resources& wanted, int missing, std::vector<std:
         const int count = (missing + spec.nodes - 1) / spec.nodes;
         if (!fits || budget.alive + count > budget.most) continue;
         if (budget.later) return true;
-        // True if the queue has no allocation that waits for its grant. A gang wider than the
-        // backlog may then exceed the backlog, because nodes for this gang would otherwise never be
-        // ordered.
+        // True if none of the queue's orders waits for its grant. Only then may a gang exceed the
+        // queue's `backlog`, the maximum number of such orders. Without this exception, the nodes
+        // for a gang wider than the backlog would never be ordered.
         const bool fresh = budget.waiting == 0;
         int some = std::min(count, budget.orders);
         if (!fresh) some = std::min(some, spec.backlog - budget.waiting);
@@ -162,6 +165,7 @@ bool Planner::worthwhile(OrderQuota& quotas) const {
 }
 
 void Planner::place_order(const std::string& name, Budget& budget) {
+    ROLL_CHECK(budget.orders > 0 && budget.alive < budget.most);
     const AllocationId id{next_++};
     orders_.push_back(AllocationOrdered{id, name, state_.incarnation, now_});
     const spec::PilotQueue& spec = *budget.spec;
@@ -176,6 +180,7 @@ void Planner::take(const spec::Resources& wanted, const std::vector<std::size_t>
     for (const std::size_t i : found) {
         nodes_[i].slots -= wanted.slots_per_node;
         nodes_[i].gpu_hundredths -= wanted.gpus_per_node * wanted.gpu_percent;
+        ROLL_CHECK(nodes_[i].slots >= 0 && nodes_[i].gpu_hundredths >= 0);
         needed_.insert(nodes_[i].allocation);
     }
 }
@@ -203,7 +208,7 @@ void serve_ready(const State& state, Time now, Planner& planner) {
 }  // namespace
 
 // Each round plans all jobs anew, because the jobs of a dropped order may need another order. The
-// loop ends because each round allows fewer orders for some variant.
+// loop ends because each round lowers a maximum in `quotas`.
 Planner plan_ready_jobs(const State& state, Time now, OrderQuota& quotas) {
     for (;;) {
         Planner planner(state, now, quotas);

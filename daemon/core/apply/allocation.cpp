@@ -40,9 +40,15 @@ void on(State& s, const QueuePaused& e) {
     queue.not_before = {};
 }
 void on(State& s, const QueueRemoving& e) { queue_at(s, e.queue).removing = true; }
-void on(State& s, const QueueRemoved& e) { ROLL_CHECK(s.queues.erase(e.queue) == 1); }
+void on(State& s, const QueueRemoved& e) {
+    ROLL_CHECK(queue_at(s, e.queue).removing);
+    const auto is_in = [&](const auto& item) { return item.second.queue == e.queue; };
+    ROLL_CHECK(std::ranges::none_of(s.allocations, is_in));
+    s.queues.erase(e.queue);
+}
 void on(State& s, const AllocationOrdered& e) {
     ROLL_CHECK(e.allocation.value >= s.next_allocation);
+    ROLL_CHECK(e.incarnation == s.incarnation);
     s.next_allocation = e.allocation.value + 1;
     queue_at(s, e.queue);
     s.allocations[e.allocation] = {
@@ -100,9 +106,10 @@ void on(State& s, const AllocationEnded& e) {
 }
 void on(State& s, const PilotJoined& e) {
     const auto worker = s.workers.find(e.worker);
-    ROLL_CHECK(worker != s.workers.end());
+    ROLL_CHECK(worker != s.workers.end() && worker->second.allocation == AllocationId{});
     worker->second.allocation = e.allocation;
     Allocation& allocation = at(s, e.allocation);
+    ROLL_CHECK(allocation.phase == AllocationPhase::Granted && !allocation.releasing);
     ++allocation.joined;
     const std::string& node = worker->second.node;
     if (!std::ranges::count(allocation.nodes, node)) allocation.nodes.push_back(node);

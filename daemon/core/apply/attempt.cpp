@@ -12,8 +12,8 @@
 namespace roll::core {
 namespace {
 
-// Returns a rank of how well an outcome explains an attempt's failure. A member that rolld or a
-// lost peer stopped explains less than a member that failed by itself.
+// Returns how well a member's outcome explains the failure of its attempt; higher is better. A
+// member that rolld stopped, or that lost a peer, scores lower than a member that failed by itself.
 int blame(Outcome outcome, int exit_code) {
     constexpr int kExitPeerLost = 76;  // exit status of a rank that lost a peer (docs/internals.md)
     switch (outcome) {
@@ -33,6 +33,8 @@ void on(State& s, const AttemptPlaced& e) {
     Job& job = at(s.jobs, e.attempt.job);
     ROLL_CHECK(job.phase == JobPhase::Queued);
     ROLL_CHECK(e.attempt.token.attempt == job.attempts + 1);
+    ROLL_CHECK(e.attempt.token.incarnation == s.incarnation);
+    ROLL_CHECK(e.variant >= 0 && e.variant < job.spec.shapes());
     job.attempts = e.attempt.token.attempt;
     job.phase = JobPhase::Running;
     Attempt attempt{.token = e.attempt.token, .places = e.places};
@@ -48,11 +50,14 @@ void on(State& s, const AttemptPlaced& e) {
 }
 void on(State& s, const AttemptStarted& e) {
     Attempt& attempt = *current(s, e.attempt).attempt;
+    ROLL_CHECK(!attempt.started_at);
+    ROLL_CHECK(std::ranges::all_of(attempt.places, [](const Place& p) { return p.up || p.ended; }));
     if (attempt.phase == AttemptPhase::Starting) attempt.phase = AttemptPhase::Running;
     attempt.started_at = e.at;
 }
 void on(State& s, const AttemptStopping& e) {
     Attempt& attempt = *current(s, e.attempt).attempt;
+    ROLL_CHECK(attempt.phase != AttemptPhase::Stopping);
     attempt.phase = AttemptPhase::Stopping;
     if (attempt.reason.empty()) attempt.reason = e.reason;
     attempt.preempted = e.preempted;
@@ -81,6 +86,7 @@ void on(State& s, const MemberUp& e) {
 void on(State&, const AttemptFenced&) {}  // stored in the ledger only; State does not change
 void on(State& s, const AttemptEnded& e) {
     Job& job = current(s, e.attempt);
+    ROLL_CHECK(std::ranges::all_of(job.attempt->places, &Place::ended));
     EndedAttempt ended{.token = e.attempt.token, .placed_at = job.attempt->placed_at};
     ended.started_at = job.attempt->started_at;
     ended.ended_at = e.at;
@@ -122,8 +128,10 @@ void on(State& s, const CheckpointRecorded& e) {
     job.checkpoints.push_back({e.step, e.attempt.token, e.directory, e.asked});
 }
 void on(State& s, const CheckpointPruned& e) {
-    std::erase_if(at(s.jobs, e.job).checkpoints,
-                  [&](const Checkpoint& c) { return c.step == e.step && c.token == e.token; });
+    const auto pruned = std::erase_if(at(s.jobs, e.job).checkpoints, [&](const Checkpoint& c) {
+        return c.step == e.step && c.token == e.token;
+    });
+    ROLL_CHECK(pruned == 1);
 }
 void on(State& s, const ExportRecorded& e) { current(s, e.attempt).exported = e.directory; }
 

@@ -1,5 +1,8 @@
 #include "daemon/core/apply/clock.hpp"
 
+#include <utility>
+
+#include "common/check.hpp"
 #include "daemon/core/apply/indexing.hpp"
 
 namespace roll::core {
@@ -45,7 +48,10 @@ void move_instants(State& state, std::chrono::milliseconds step) {
     for (auto& [name, queue] : state.queues) move(queue.not_before);
     for (auto& [id, allocation] : state.allocations) move(allocation);
     for (auto& [user, use] : state.use) move(use.at);
-    state.index = make_index(state);  // rebuild the index, because it is sorted by time
+    Index moved = make_index(state);  // rebuild the index, because it is sorted by time
+    ROLL_CHECK(moved.open == state.index.open && moved.by_worker == state.index.by_worker);
+    ROLL_CHECK(moved.sleeping.size() == state.index.sleeping.size());
+    state.index = std::move(moved);
 }
 
 }  // namespace roll::core

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <ranges>
 
+#include "common/check.hpp"
 #include "daemon/core/facts/lookups.hpp"
 #include "daemon/core/facts/machines.hpp"
 
@@ -23,6 +24,7 @@ bool was_to_go(const State& state, const Worker& worker) {
 // Returns the worker on the node that is blamed for the attempt's failure; nullptr if that worker
 // is lost.
 const Worker* blamed_worker(const State& state, const Attempt& attempt) {
+    ROLL_CHECK(attempt.nodes.size() == attempt.places.size());
     const auto node = std::ranges::find(attempt.nodes, attempt.blamed);
     if (node == attempt.nodes.end()) return nullptr;
     const auto place = static_cast<std::size_t>(node - attempt.nodes.begin());
@@ -30,8 +32,8 @@ const Worker* blamed_worker(const State& state, const Attempt& attempt) {
     return worker == state.workers.end() ? nullptr : &worker->second;
 }
 
-// Appends to `beside` the machine's faults that have the same kind and about the same time as
-// `fault`. Returns whether there are any such faults.
+// Appends to `beside` the machine's faults that count as simultaneous with `fault` and are of the
+// same kind (lost worker or failed attempt). Returns whether there are any.
 bool add_beside(Machine& machine, const Fault& fault, std::vector<Fault*>& beside) {
     const std::size_t before = beside.size();
     for (Fault& other : machine.faults | std::views::reverse) {

@@ -2,6 +2,12 @@
 
 namespace roll::core {
 
+Job& open_at(State& s, JobId id) {
+    Job& job = at(s.jobs, id);
+    ROLL_CHECK(!is_over(job.phase));
+    return job;
+}
+
 Job& current(State& s, const AttemptKey& key) {
     Job& job = at(s.jobs, key.job);
     ROLL_CHECK(job.attempt && job.attempt->token == key.token);

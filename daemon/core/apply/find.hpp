@@ -13,6 +13,9 @@ auto& at(Map& map, const typename Map::key_type& id) {
     return found->second;
 }
 
+// Returns a job that has not ended.
+Job& open_at(State& s, JobId id);
+
 // Returns the job whose current attempt is `key`.
 Job& current(State& s, const AttemptKey& key);
 

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/check.hpp"
 #include "daemon/core/facts/dependency.hpp"
 #include "daemon/core/facts/lookups.hpp"
 
@@ -18,8 +19,8 @@ Group group_of(const Job& job) {
     return group;
 }
 
-// Returns the time of the job's entry in `deadlines`: for a queued job, the last time at which the
-// job may start; for a running job, the time until which the job may run.
+// Returns the job's time in Index::deadlines. For a queued job, this is the last time at which it
+// may start. For a running job, it is the time until which the job may run.
 Time last_instant(const Job& job) {
     const bool queued = job.phase == JobPhase::Queued;
     return *job.spec.deadline - (queued ? job.spec.shortest_time() : std::chrono::seconds(0));
@@ -29,11 +30,12 @@ void count_array(Index& index, const Job& job, int by) {
     if (!job.attempt || !job.spec.array) return;
     int& running = index.array_running[job.array];
     running += by;
+    ROLL_CHECK(running >= 0);
     if (running == 0) index.array_running.erase(job.array);
 }
 
-// Adds one job of an array to the counts for each dependency condition (`by` = 1), or removes the
-// job from these counts (`by` = -1).
+// Adds one job of an array to the array's counts (AllOf) of each dependency condition. `by` = -1
+// removes the job from these counts; otherwise `by` is 1.
 void count_task(const State& state, JobId id, const Job& job, int by, Index& index) {
     Tasks& tasks = index.arrays[job.array];
     tasks.count += by;
@@ -43,20 +45,21 @@ void count_task(const State& state, JobId id, const Job& job, int by, Index& ind
         const Held held = is_over(job.phase) ? holds(state, after, index) : Held::Not;
         if (held == Held::Not) all.left += by;
         if (held == Held::Never) all.failed += by;
+        ROLL_CHECK(all.left >= 0 && all.failed >= 0 && all.left + all.failed <= tasks.count);
         if (held == Held::Yes) all.met = std::max(all.met, ended_at(state, awaited(state, after)));
     }
 }
 
 void join(ReadyJobs& line, const State& state, JobId id, const Job& job, const Index& index) {
-    line.by_priority.insert({job.spec.priority, id});
-    line.by_age.insert({ready_since(state, job, index), id});
+    const bool first = line.by_priority.insert({job.spec.priority, id}).second;
+    ROLL_CHECK(first && line.by_age.insert({ready_since(state, job, index), id}).second);
 }
 
 void leave(Index& index, const State& state, JobId id, const Job& job) {
     const auto line = index.ready.find(group_of(job));
     if (line == index.ready.end() || line->second.by_priority.erase({job.spec.priority, id}) == 0)
         return;
-    line->second.by_age.erase({ready_since(state, job, index), id});
+    ROLL_CHECK(line->second.by_age.erase({ready_since(state, job, index), id}) == 1);
     if (line->second.by_priority.empty()) index.ready.erase(line);
 }
 
@@ -92,7 +95,7 @@ void add(const State& state, JobId id, Index& index) {
     const bool exports = job.phase == JobPhase::Done && !job.spec.export_document.empty();
     if (exports && !job.export_job) index.to_export.insert(id);
     if (is_over(job.phase)) return;
-    index.open.insert(id);
+    ROLL_CHECK(index.open.insert(id).second);
     if (job.spec.into) index.inside[*job.spec.into].insert(id);
     if (job.spec.deadline) index.deadlines.insert({last_instant(job), id});
     for (const spec::After& after : job.spec.after) {
@@ -103,7 +106,8 @@ void add(const State& state, JobId id, Index& index) {
 }
 
 void add_places(JobId id, const Job& job, Index& index) {
-    for (const Place& place : job.attempt->places) index.by_worker[place.worker].insert(id);
+    for (const Place& place : job.attempt->places)
+        ROLL_CHECK(index.by_worker[place.worker].insert(id).second);
 }
 
 // Removes `value` from the set of `key`. Removes the set if it becomes empty.
@@ -166,8 +170,10 @@ void file(State& state, JobId id) {
 }
 
 void unfile_places(State& state, JobId id) {
-    for (const Place& place : state.jobs.at(id).attempt->places)
+    for (const Place& place : state.jobs.at(id).attempt->places) {
+        ROLL_CHECK(jobs_on(state, place.worker).contains(id));
         erase_from(state.index.by_worker, place.worker, id);
+    }
 }
 
 void file_places(State& state, JobId id) { add_places(id, state.jobs.at(id), state.index); }

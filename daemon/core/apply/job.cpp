@@ -14,7 +14,8 @@ void on(State& s, const JobSubmitted& e) {
     const auto added = s.jobs.try_emplace(e.job).first;
     Job& job = added->second;
     job.spec = e.spec;
-    // Consecutive jobs often have similar documents, especially in an array.
+    // Share the text with the previous job to save memory, because consecutive jobs, above all
+    // those of an array, often have similar documents.
     if (added != s.jobs.begin())
         job.spec.document.share_with(std::prev(added)->second.spec.document);
     job.key = e.key;
@@ -26,21 +27,33 @@ void on(State& s, const JobSubmitted& e) {
     ++use_of(s, job).jobs;
     // The cron job may have been removed from the ledger (--keep-ended).
     if (const auto cron = s.jobs.find(e.cron); cron != s.jobs.end()) cron->second.cron_last = e.job;
-    if (!e.key.empty()) s.keys[e.user][e.key] = e.job;
+    if (!e.key.empty()) ROLL_CHECK(s.keys[e.user].emplace(e.key, e.job).second);
 }
-void on(State& s, const ExportQueued& e) { at(s.jobs, e.parent).export_job = e.job; }
-void on(State& s, const JobHeld& e) { at(s.jobs, e.job).held = e.held; }
-void on(State& s, const JobClosed& e) { at(s.jobs, e.job).closed = true; }
-void on(State& s, const JobPriorityChanged& e) { at(s.jobs, e.job).spec.priority = e.priority; }
+void on(State& s, const ExportQueued& e) {
+    Job& parent = at(s.jobs, e.parent);
+    ROLL_CHECK(parent.phase == JobPhase::Done && !parent.export_job);
+    ROLL_CHECK(at(s.jobs, e.job).spec.source_job == e.parent);
+    parent.export_job = e.job;
+}
+void on(State& s, const JobHeld& e) { open_at(s, e.job).held = e.held; }
+void on(State& s, const JobClosed& e) {
+    Job& group = open_at(s, e.job);
+    ROLL_CHECK(group.spec.open && !group.closed);
+    group.closed = true;
+}
+void on(State& s, const JobPriorityChanged& e) { open_at(s, e.job).spec.priority = e.priority; }
 void on(State& s, const JobCancelRequested& e) {
-    Job& job = at(s.jobs, e.job);
-    ROLL_CHECK(!is_over(job.phase));
+    Job& job = open_at(s, e.job);
+    ROLL_CHECK(!job.cancel_requested);
     job.cancel_requested = true;
     job.cancel_reason = e.reason;
 }
 void on(State& s, const JobRequeued& e) {
     Job& job = at(s.jobs, e.job);
-    ROLL_CHECK(job.phase == JobPhase::Running && !job.attempt);
+    ROLL_CHECK(job.phase == JobPhase::Running && !job.attempt && !job.cancel_requested);
+    const int more = e.infra_failures + e.app_failures + e.timeouts + e.preemptions -
+                     (job.infra_failures + job.app_failures + job.timeouts + job.preemptions);
+    ROLL_CHECK(more == 0 || more == 1);
     job.phase = JobPhase::Queued;
     job.not_before = e.not_before;
     job.infra_failures = e.infra_failures;
@@ -51,7 +64,7 @@ void on(State& s, const JobRequeued& e) {
     job.due = due_at(job) <= job.past.back().ended_at;
 }
 void on(State& s, const JobBeginChanged& e) {
-    Job& job = at(s.jobs, e.job);
+    Job& job = open_at(s, e.job);
     job.spec.begin = e.begin;
     job.not_before = std::min(job.not_before, e.begin);
     if (job.phase == JobPhase::Queued) job.due = due_at(job) <= e.at;
@@ -64,7 +77,9 @@ void on(State& s, const JobDue& e) {
 void on(State& s, const JobEnded& e) {
     Job& job = at(s.jobs, e.job);
     ROLL_CHECK(!job.attempt && !is_over(job.phase) && is_over(e.phase));
-    --use_of(s, job).jobs;
+    Use& use = use_of(s, job);
+    ROLL_CHECK(use.jobs > 0);
+    --use.jobs;
     job.phase = e.phase;
     job.exit_code = e.exit_code;
     job.reason = e.reason;

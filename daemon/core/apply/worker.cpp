@@ -8,20 +8,24 @@ namespace roll::core {
 void on(State& s, const WorkerJoined& e) {
     ROLL_CHECK(e.worker.value >= s.next_worker);
     s.next_worker = e.worker.value + 1;
+    // The session is new, and the node's earlier worker is already lost.
+    auto& sessions = s.sessions[e.node];
+    ROLL_CHECK(!s.index.by_session.contains(e.session));
+    ROLL_CHECK(sessions.empty() || !s.index.by_session.contains(sessions.back()));
+    ROLL_CHECK(e.generation == 0 || e.generation >= s.generations[e.node]);
     s.workers[e.worker] = Worker{
         .node = e.node, .session = e.session, .slots = e.slots, .gpus = e.gpus, .joined_at = e.at};
     s.workers[e.worker].segment = e.segment;
     s.workers[e.worker].gpu_numa = e.gpu_numa;
     s.index.by_session[e.session] = e.worker;
     if (e.generation > 0) s.generations[e.node] = e.generation;
-    auto& sessions = s.sessions[e.node];
     if (sessions.empty() || sessions.back() != e.session) sessions.push_back(e.session);
 }
 void on(State& s, const WorkerDrained& e) { at(s.workers, e.worker).draining = e.draining; }
 void on(State& s, const WorkerQuiet& e) { at(s.workers, e.worker).quiet = e.quiet; }
 void on(State& s, const WorkerLost& e) {
     note_loss(s, e.worker, e.at);
-    s.index.by_session.erase(at(s.workers, e.worker).session);
+    ROLL_CHECK(s.index.by_session.erase(at(s.workers, e.worker).session) == 1);
     s.workers.erase(e.worker);
 }
 void on(State& s, const MachineExcluded& e) {

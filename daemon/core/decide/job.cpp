@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/check.hpp"
 #include "daemon/core/decide/find.hpp"
 
 namespace roll::core {
@@ -30,9 +31,11 @@ Result<Events> on(const State& s, const Cancel& in, Time now) {
     if (is_over(job->phase) || job->cancel_requested) return Events{};
     Events events{JobCancelRequested{in.job, in.reason, now, in.by}};
     if (const auto* inside = find(s.index.inside, in.job)) {
-        for (const JobId id : *inside)
+        for (const JobId id : *inside) {
+            ROLL_CHECK(s.jobs.at(id).spec.into == in.job);
             if (!s.jobs.at(id).cancel_requested)
                 events.push_back(JobCancelRequested{id, in.reason, now, in.by});
+        }
     }
     return events;
 }

@@ -28,6 +28,7 @@ Result<void> check_shape(const spec::Resources& wanted) {
     ROLL_TRY_VOID(within("resources.time", wanted.time.count(), 0, kSecondsMax));
     ROLL_TRY_VOID(within("resources.spares", wanted.spares, 0, kSparesMax));
     ROLL_TRY_VOID(within("resources.segment", wanted.segment, 0, kNodesMax));
+    ROLL_TRY_VOID(within("resources.tasks_per_node", wanted.tasks_per_node, 0, spec::kSlotsMax));
     if (wanted.ranks_per_node() < 1)
         return fail(ErrorCode::InvalidArgument,
                     "resources: a job needs at least one slot or GPU on each node");
@@ -66,6 +67,8 @@ Result<void> check_sizes(const spec::JobSpec& spec) {
         ROLL_TRY_VOID(within("hang_after", spec.hang_after->count(), 0, kSecondsMax));
     ROLL_TRY_VOID(check_length("name", spec.name, kNameMax));
     ROLL_TRY_VOID(check_length("output", spec.output, kPathMax));
+    if (spec.needs.size() > spec::kSecretsMax)
+        return fail(ErrorCode::InvalidArgument, "a job may need 32 features at most");
     if (spec.secrets.size() > spec::kSecretsMax)
         return fail(ErrorCode::InvalidArgument, "a job may have 32 secrets at most");
     if (spec.array && (spec.array->limit < 0 || spec.array->index != -1))

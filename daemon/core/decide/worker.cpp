@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/check.hpp"
 #include "daemon/core/decide/allocation.hpp"
 #include "daemon/core/decide/attempt.hpp"
 #include "daemon/core/decide/find.hpp"
@@ -53,8 +54,10 @@ Result<Events> on(const State& s, const WorkerHello& in, Time now) {
     if (in.pilot) {
         ROLL_TRY(events, welcome_pilot(s, *in.pilot, now));
     }
-    if (const auto* old = known ? find(s.index.by_session, known->back()) : nullptr)
+    if (const auto* old = known ? find(s.index.by_session, known->back()) : nullptr) {
+        ROLL_CHECK(s.workers.at(*old).node == in.node);
         events.push_back(WorkerLost{*old, "roll-worker on " + in.node + " was restarted", now});
+    }
     events.push_back(WorkerJoined{WorkerId{s.next_worker}, in.node, in.session, in.slots, in.gpus,
                                   now, in.generation, in.segment, in.gpu_numa});
     if (in.pilot) events.push_back(PilotJoined{WorkerId{s.next_worker}, in.pilot->allocation, now});
@@ -80,7 +83,9 @@ Result<Events> on(const State& s, const NodeDown& in, Time) {
     for (const JobId id : jobs_on(s, in.worker)) {
         const Job& job = s.jobs.at(id);
         if (!job.spec.trains()) continue;
-        if (job.attempt->place_on(in.worker)->ended) continue;
+        const Place* place = job.attempt->place_on(in.worker);
+        ROLL_CHECK(place != nullptr);
+        if (place->ended) continue;
         events.push_back(
             MemberEnded{{id, job.attempt->token}, in.worker, Outcome::Infra, 1, in.reason, {}});
     }

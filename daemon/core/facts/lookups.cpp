@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/check.hpp"
 #include "daemon/core/facts/dependency.hpp"
 
 namespace roll::core {
@@ -43,7 +44,9 @@ const std::set<JobId>& jobs_on(const State& state, WorkerId worker) {
 
 bool is_busy(const State& state, WorkerId worker) {
     return std::ranges::any_of(jobs_on(state, worker), [&](JobId id) {
-        return !state.jobs.at(id).attempt->place_on(worker)->ended;
+        const Place* place = state.jobs.at(id).attempt->place_on(worker);
+        ROLL_CHECK(place != nullptr);
+        return !place->ended;
     });
 }
 

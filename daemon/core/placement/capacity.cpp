@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/check.hpp"
 #include "daemon/core/facts/availability.hpp"
 
 namespace roll::core {
@@ -47,9 +48,12 @@ void take(Capacity& capacity, const std::vector<Place>& places) {
     for (const Place& place : places) {
         const auto found = capacity.find(place.worker);
         if (found == capacity.end()) continue;
-        for (int slot : place.slots) std::erase(found->second.slots, slot);
-        for (int gpu : place.gpus)
-            found->second.gpus.at(static_cast<std::size_t>(gpu)) -= place.gpu_percent;
+        for (int slot : place.slots) ROLL_CHECK(std::erase(found->second.slots, slot) == 1);
+        for (int gpu : place.gpus) {
+            int& free = found->second.gpus.at(static_cast<std::size_t>(gpu));
+            free -= place.gpu_percent;
+            ROLL_CHECK(free >= 0);
+        }
     }
 }
 
@@ -59,7 +63,11 @@ void give(Capacity& capacity, const std::vector<Place>& places) {
         if (found == capacity.end()) continue;
         FreeSlots& free = found->second;
         free.slots.insert(free.slots.end(), place.slots.begin(), place.slots.end());
-        for (int gpu : place.gpus) free.gpus.at(static_cast<std::size_t>(gpu)) += place.gpu_percent;
+        ROLL_CHECK(std::ssize(free.slots) <= free.slots_in_all);
+        for (int gpu : place.gpus) {
+            free.gpus.at(static_cast<std::size_t>(gpu)) += place.gpu_percent;
+            ROLL_CHECK(free.gpus.at(static_cast<std::size_t>(gpu)) <= kWholeGpu);
+        }
     }
 }
 

@@ -4,12 +4,13 @@
 #include <numeric>
 #include <tuple>
 
+#include "common/check.hpp"
 #include "daemon/core/placement/gpu_affinity.hpp"
 #include "daemon/core/placement/segments.hpp"
 
 namespace roll::core {
 
-// Returns the sum of free slots and free GPUs, in hundredths.
+// Returns the sum of the free slots and the free GPUs, both in hundredths.
 static int amount(const FreeSlots& free) {
     return std::accumulate(free.gpus.begin(), free.gpus.end(),
                            kWholeGpu * static_cast<int>(free.slots.size()));
@@ -30,6 +31,7 @@ std::vector<Place> find_places(const spec::Resources& wanted, const Capacity& al
         places.push_back(place_on(id, all.at(id), wanted));
         places.back().spare = std::ssize(places) > wanted.nodes;
     }
+    ROLL_CHECK(places.empty() || std::ssize(places) == wanted.workers());
     return places;
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <tuple>
 
+#include "common/check.hpp"
+
 namespace roll::core {
 namespace {
 
@@ -17,11 +19,12 @@ std::vector<int> part_of_a_gpu(const FreeSlots& free, int percent) {
         const int left = free.gpus[gpu];
         if (left >= percent && (best < 0 || left < free.gpus[best])) best = gpu;
     }
+    ROLL_CHECK(best >= 0);
     return {best};
 }
 
-// Returns `count` whole GPUs. Takes the NUMA node with the fewest free GPUs that suffice. If no
-// node has enough, takes the nodes with the most free GPUs first.
+// Returns `count` whole GPUs. Of the NUMA nodes with enough free GPUs, takes the one with the
+// fewest. If no NUMA node has enough, takes those with the most free GPUs first.
 std::vector<int> whole_gpus(const FreeSlots& free, int count) {
     std::map<int, std::vector<int>> by_node;
     for (int gpu = 0; gpu < std::ssize(free.gpus); ++gpu) {
@@ -40,6 +43,7 @@ std::vector<int> whole_gpus(const FreeSlots& free, int count) {
             if (std::ssize(chosen) < count) chosen.push_back(gpu);
         }
     }
+    ROLL_CHECK(std::ssize(chosen) == count);
     std::ranges::sort(chosen);
     return chosen;
 }
@@ -48,6 +52,7 @@ std::vector<int> whole_gpus(const FreeSlots& free, int count) {
 // few such slots, continues with slots near the GPUs with the smallest free share, so that the
 // slots of a free GPU stay free.
 std::vector<int> slots_near(const FreeSlots& free, const std::vector<int>& gpus, int count) {
+    ROLL_CHECK(count <= std::ssize(free.slots));
     std::map<int, int> seen;  // by GPU: number of slots seen so far
     // Sort key of a slot. First: whether the GPU near the slot was not chosen. Second: the slot's
     // position among the slots of a chosen GPU, or the free share of another GPU. Third: the slot.
@@ -78,6 +83,7 @@ Place place_on(WorkerId id, const FreeSlots& free, const spec::Resources& wanted
                                                     : whole_gpus(free, wanted.gpus_per_node);
     }
     if (free.gpus.empty()) {
+        ROLL_CHECK(wanted.slots_per_node <= std::ssize(free.slots));
         place.slots.assign(free.slots.begin(), free.slots.begin() + wanted.slots_per_node);
     } else {
         place.slots = slots_near(free, place.gpus, wanted.slots_per_node);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/check.hpp"
 #include "daemon/core/state/use.hpp"
 
 namespace roll::core {
@@ -57,10 +58,11 @@ void Limits::add_to(Sum& sum, const spec::Resources& resources, int sign) const 
     sum.slots += sign * resources.slots();
     sum.gpu_hundredths += sign * resources.gpu_hundredths();
     sum.gpu_ms += sign * gpu_ms(resources, resources.time);
+    ROLL_CHECK(sum.slots >= 0 && sum.gpu_hundredths >= 0 && sum.gpu_ms >= sum.gpu_ms_spent);
 }
 
 void Limits::add(const Job& job, const spec::Resources& resources, int sign) {
-    if (job.spec.array) arrays_[job.array] += sign;
+    if (job.spec.array) ROLL_CHECK((arrays_[job.array] += sign) >= 0);
     for (const std::string& account : account_path(state_.policy, job.spec.account))
         add_to(accounts_[account], resources, sign);
     add_to(users_[job.user], resources, sign);
@@ -131,11 +133,12 @@ std::optional<Excess> Limits::excess(const Job& job, const spec::Resources& want
                 spec::policy_of(policy, job.user).quota, wanted);
 }
 
-// Returns use divided by share. Running jobs are charged in advance, so that a user who has just
-// received many resources waits.
+// Returns the decayed use of an account or user, divided by its share. Running jobs are charged in
+// advance, so that a user who has just received many resources waits.
 std::int64_t Limits::score(const Sum& sum, int share) const {
     const std::chrono::milliseconds ahead =
         std::chrono::milliseconds(state_.policy.half_life) / kLookAhead;
+    ROLL_CHECK(share > 0);
     return (sum.used + weight(sum.slots, sum.gpu_hundredths) * ahead.count()) / share;
 }
 

@@ -1,5 +1,6 @@
 #include "daemon/core/placement/queue.hpp"
 
+#include "common/check.hpp"
 #include "daemon/core/facts/lookups.hpp"
 
 namespace roll::core {
@@ -8,8 +9,10 @@ Queue::Queue(const State& state, Time now, const Limits& limits)
     : state_(state),
       now_(now),
       limits_(limits) {
-    for (const auto& [group, line] : state.index.ready)
+    for (const auto& [group, line] : state.index.ready) {
+        ROLL_CHECK(line.by_age.size() == line.by_priority.size());
         cursors_.push_back({&line, line.by_age.begin(), line.by_priority.begin()});
+    }
     for (Cursor& cursor : cursors_) enter(&cursor);
 }
 

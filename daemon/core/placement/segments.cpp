@@ -4,6 +4,8 @@
 #include <map>
 #include <set>
 
+#include "common/check.hpp"
+
 namespace roll::core {
 namespace {
 
@@ -85,6 +87,7 @@ Workers within(const std::vector<Candidate>& candidates, std::size_t count, std:
 Workers with_spares(Workers members, const std::vector<Candidate>& candidates, int spares) {
     if (members.empty() || spares == 0) return members;
     const std::set<WorkerId> taken(members.begin(), members.end());
+    ROLL_CHECK(taken.size() == members.size());
     std::set<std::string> used;
     for (const Candidate& one : candidates) {
         if (taken.contains(one.worker)) used.insert(one.segment);

@@ -2,15 +2,19 @@
 
 #include <fmt/format.h>
 
+#include "common/check.hpp"
+
 namespace roll::core {
 namespace {
 
-// Returns the event that ends a group. The group's jobs have higher ids than the group itself.
+// Returns the event that ends a group. Looks only at jobs with higher ids, because the jobs of a
+// group are submitted after the group itself.
 Event end_of(const State& state, JobId id, Time now) {
     int all = 0;
     int bad = 0;
     for (auto at = state.jobs.upper_bound(id); at != state.jobs.end(); ++at) {
         if (at->second.spec.into != id) continue;
+        ROLL_CHECK(is_over(at->second.phase));
         ++all;
         bad += at->second.phase == JobPhase::Done ? 0 : 1;
     }

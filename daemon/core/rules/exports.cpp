@@ -1,5 +1,6 @@
 #include "daemon/core/rules/exports.hpp"
 
+#include "common/check.hpp"
 #include "common/spec/export_job.hpp"
 
 namespace roll::core {
@@ -9,6 +10,7 @@ Events queue_exports(const State& state, Time now) {
     std::uint64_t next = state.next_job;
     for (const JobId id : state.index.to_export) {
         const Job& job = state.jobs.at(id);
+        ROLL_CHECK(job.phase == JobPhase::Done && !job.export_job);
         const JobId export_id{next++};
         events.push_back(
             JobSubmitted{export_id, "", job.user, spec::export_job(job.spec, id), now});

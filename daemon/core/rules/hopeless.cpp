@@ -2,6 +2,7 @@
 
 #include <deque>
 
+#include "common/check.hpp"
 #include "daemon/core/facts/dependency.hpp"
 #include "daemon/core/facts/lookups.hpp"
 #include "daemon/core/rules/settle.hpp"
@@ -64,8 +65,9 @@ class Ends {
     // the first job of the array that ends without success already makes the condition impossible.
     void add_waiting(const spec::After& after) {
         if (!fallen_.insert({after.condition, after.job}).second) return;
-        for (const JobId dependent : all_of(state_.index, after)->waiting)
-            falling_.push_back({dependent, hopeless(after)});
+        const AllOf* all = all_of(state_.index, after);
+        ROLL_CHECK(all != nullptr);
+        for (const JobId dependent : all->waiting) falling_.push_back({dependent, hopeless(after)});
     }
 
     const State& state_;
@@ -83,10 +85,13 @@ Events end_hopeless_jobs(const State& state, Time now) {
     Ends ends(state, now);
     for (const JobId id : state.index.doomed) {
         const Job& job = state.jobs.at(id);
-        if (job.cancel_requested)
+        if (job.cancel_requested) {
             ends.cancel(id, job.cancel_reason, kExitCancelled);
-        else
-            ends.cancel(id, hopeless(*impossible(state, job)), kExitNeverRan);
+            continue;
+        }
+        const spec::After* never = impossible(state, job);
+        ROLL_CHECK(never != nullptr);
+        ends.cancel(id, hopeless(*never), kExitNeverRan);
     }
     for (const auto& [at, id] : state.index.deadlines) {
         if (at >= now) break;

@@ -1,5 +1,6 @@
 #include "daemon/core/rules/place.hpp"
 
+#include "common/check.hpp"
 #include "daemon/core/placement/avoided.hpp"
 #include "daemon/core/placement/find_places.hpp"
 #include "daemon/core/placement/queue.hpp"
@@ -53,8 +54,8 @@ class Placer {
                 limits.add(job, job.spec.shape(choice->variant));
                 continue;
             }
-            // The group's other jobs are equal and do not fit either, unless this job does not fit
-            // only because of the workers that it avoids.
+            // The other jobs of this group are equal and do not fit either. But if the job was kept
+            // off workers that it avoids, another job of the group may fit on those workers.
             if (forbidden.empty()) queue.drop();
             if (first_) continue;
             const Capacity others = forbidden.empty() ? Capacity{} : without(all_, forbidden);
@@ -94,7 +95,7 @@ class Placer {
         take(free_, choice.places);
         if (first_) first_->add(wanted, choice.places, now_);
         limits_.add(job, wanted);
-        placed_.insert(id);
+        ROLL_CHECK(job.phase == JobPhase::Queued && placed_.insert(id).second);
         events_.push_back(AttemptPlaced{
             {id, {state_.incarnation, job.attempts + 1}}, choice.places, now_, choice.variant});
     }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/check.hpp"
 #include "daemon/core/placement/avoided.hpp"
 #include "daemon/core/placement/capacity.hpp"
 #include "daemon/core/placement/find_places.hpp"
@@ -10,7 +11,7 @@
 namespace roll::core {
 namespace {
 
-// Maximum number of attempts considered. This maximum bounds the work of a turn.
+// Maximum number of attempts that are tried as victims. It bounds the time of a turn.
 constexpr std::size_t kVictimsMax = 256;
 
 // Returns the first job that is blocked only by missing capacity, or by other accounts that borrow
@@ -47,6 +48,7 @@ std::vector<JobId> victims_for(const State& state, const Job& first, Time now,
         if (attempt.phase != AttemptPhase::Running) continue;
         const bool lower = job.spec.priority < first.spec.priority;
         if (!lower && !(reclaims && limits.borrows(job))) continue;
+        ROLL_CHECK(attempt.started_at);
         if (*attempt.started_at + state.policy.min_run <= now) victims.push_back(id);
     }
     std::ranges::sort(victims, [&](JobId a, JobId b) {
@@ -101,8 +103,8 @@ class Without {
     Limits limits_;
 };
 
-// Returns the victims whose stop lets the job fit, but leaves out each victim that need not stop.
-// Empty if stopping all victims would not suffice.
+// Returns the victims that must stop so that the waiting job fits, without those that may continue.
+// Empty if the job would not fit even if all victims stopped.
 std::vector<JobId> choose(const State& state, Without without, const std::vector<JobId>& victims) {
     std::vector<JobId> chosen;
     for (const JobId id : victims) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/check.hpp"
 #include "daemon/core/facts/exit_policy.hpp"
 #include "daemon/core/placement/spares.hpp"
 #include "daemon/core/rules/stop.hpp"
@@ -14,6 +15,7 @@ enum class Class { Infra, App, Timeout, Preempted, Yielded, Final };
 
 // Returns when the back-off ends after the failure number `failures` of its class.
 Time after_backoff(Time now, const spec::Retry& retry, int failures) {
+    ROLL_CHECK(failures > 0);
     auto wait = retry.backoff;
     for (int i = 1; i < failures && wait < retry.backoff_max; ++i) wait *= 2;
     return now + std::min(wait, std::max(retry.backoff, retry.backoff_max));
@@ -33,8 +35,9 @@ std::string node_to_avoid(const Job& job, Outcome outcome) {
     return again || code == kExitUnfit || code == kExitUnhealthy ? node : "";
 }
 
-// Returns whether the job's output could not be written: disk full, quota, read-only, permission.
-// Another attempt would meet the same output. The status of a command is the command's own.
+// Returns whether the job ended because its output could not be written: disk full, quota,
+// read-only volume, no permission. A retry would fail, too. False for a command, because its exit
+// code is its own and may be equal to kExitRefused by chance.
 bool is_output_refused(const Job& job) {
     return job.attempt->exit_code == kExitRefused && job.spec.kind != spec::JobKind::Command;
 }
@@ -57,7 +60,8 @@ Class class_of(const Job& job, Outcome outcome, Time now) {
     return Class::Final;
 }
 
-// Counts the attempt's end in `tries`. Returns whether the job may be retried.
+// Adds the attempt's end to the counter of its class in `tries`, and sets the end of the back-off.
+// Returns whether the job may be retried.
 bool count(Class what, const spec::Retry& retry, JobRequeued& tries, Time now) {
     switch (what) {
         case Class::Infra:
@@ -74,7 +78,8 @@ bool count(Class what, const spec::Retry& retry, JobRequeued& tries, Time now) {
     return false;
 }
 
-// Returns a text about the retries that are used up; empty if the job had no retries.
+// Returns a text such as "; retry.app: 3 is used up"; empty if the job has no retries of this
+// class.
 std::string spent(Class what, const spec::Retry& retry) {
     const auto of = [](const char* name, int budget) {
         return budget == 0
