@@ -188,8 +188,8 @@ class Waits {
 
   private:
     // Returns the ready group that contains the job; nullptr if the job is in no ready group. Also
-    // returns nullptr if there are many groups, because searching them would take longer than
-    // sharing a text saves.
+    // returns nullptr if there are many groups, because the search would then take longer than
+    // computing the text for the job alone.
     const core::ReadyJobs* line_of(JobId id, const core::Job& job) const {
         constexpr std::size_t kGroupsMax = 16;
         const auto& ready = state_.index.ready;
@@ -368,6 +368,20 @@ Result<Json> show(const core::State& state, const Json& args, const Hearsay& hea
                         {"no_progress", job.stalled}};
     value["spec"] = spec::read_document(job.spec.document.text()).value_or(Json());
     return Json{{"schema", "roll.job/1"}, {"job", std::move(value)}};
+}
+
+// Hides the values of `env` in a job file, and in the later jobs of its chain.
+static void hide_values(Json& document) {
+    if (!document.is_object()) return;
+    if (document.contains("env"))
+        for (Json& value : document["env"]) value = nullptr;
+    if (document.contains("then"))
+        for (Json& next : document["then"]) hide_values(next);
+}
+
+void hide_environment(Json& shown, const std::string& user) {
+    Json& job = shown["job"];
+    if (job["user"] != user) hide_values(job["spec"]);
 }
 
 Json holds_json(const std::vector<Hold>& holds) {

@@ -46,10 +46,16 @@ int priority_before(const core::State& state, const std::vector<JobId>& ids);
 Json summary(const core::State& state, JobId id, const Hearsay& hearsay, Time now);
 Result<Json> jobs(const core::State& state, const Json& args, const Hearsay& hearsay, Time now);
 Result<Json> show(const core::State& state, const Json& args, const Hearsay& hearsay, Time now);
+
+// Replaces the values of environment variables in a reply of show() by null unless `user` owns the
+// job.
+void hide_environment(Json& shown, const std::string& user);
 // Returns the first `limit` workers, and the totals of all workers.
 Json nodes(const core::State& state, const Hearsay& hearsay,
            std::size_t limit = std::numeric_limits<std::size_t>::max());
 Json allocations(const core::State& state, const Hearsay& hearsay, Time now);
+// Returns counts of jobs, users, workers and allocations for monitoring. Visits each job once.
+Json totals(const core::State& state, Time now);
 Json events(std::span<const core::Row> rows, std::int64_t since);
 
 // All rules that can hold a queued job. For each rule there is a test that creates such a hold,
@@ -74,9 +80,9 @@ std::vector<Hold> holds(const core::State& state, JobId id, Time now);
 Json holds_json(const std::vector<Hold>& holds);
 std::string condition_text(const spec::After& after);  // returns for example "ok:12"
 
-// Predicts what a submission in this turn would lead to. The forecast is about the first job of the
-// submission: the nodes on which the job would start, or its holds, and the queue that would order
-// an allocation for the job. If the submission would fail, fails with the same error.
+// Predicts the result of a submission, for its first job. Returns the nodes on which the job would
+// start in this turn, its holds if it would not start, and the queue that would order an allocation
+// for it. If the submission would fail, fails with the same error.
 Result<Json> forecast(core::State state, const core::Submit& submit, Time now);
 
 // Returns a Hold (a reason why a queued job waits) if neither a connected worker nor an allocation

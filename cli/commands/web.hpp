@@ -1,0 +1,24 @@
+// `rollctl web`: becomes roll-web, which serves the dashboard.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/context.hpp"
+
+namespace CLI {
+class App;
+}
+
+namespace roll::cli {
+
+struct WebOptions {
+    std::string listen;
+    std::vector<std::string> hosts;
+    bool read_only = false, insecure = false;
+};
+void add_web_options(CLI::App& command, WebOptions& options);
+// Replaces this process by roll-web. Returns only if that fails.
+Result<int> run_web(const Context& context, const WebOptions& options);
+
+}  // namespace roll::cli

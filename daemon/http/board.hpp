@@ -1,0 +1,63 @@
+// Asks rolld and keeps each answer for a second. Many viewers therefore cost rolld as much as one.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "common/error.hpp"
+#include "common/json.hpp"
+
+namespace roll::http {
+
+using Instant = std::chrono::steady_clock::time_point;
+
+// Called with an operation and its arguments. Called by one thread at a time.
+using Ask = std::function<Result<Json>(const std::string& op, const Json& args)>;
+
+// An answer as JSON and as the text that clients get. Shared, because many replies may send it.
+struct Answer {
+    Json json;
+    std::string text;
+};
+
+// Safe to use from several threads.
+class Board {
+  public:
+    static constexpr auto kFresh = std::chrono::seconds(1);
+    static constexpr std::size_t kAnswersMax = 256;
+
+    explicit Board(Ask ask, std::function<Instant()> now = std::chrono::steady_clock::now)
+        : ask_(std::move(ask)),
+          now_(std::move(now)) {}
+
+    // Returns the answer to a question, which is at most kFresh old. Errors are kept, too, so that
+    // a rolld that does not answer is asked once a second.
+    Result<std::shared_ptr<const Answer>> look(const std::string& op, const Json& args);
+
+    // Sends a request that changes something. Forgets all answers, because they may be outdated.
+    Result<std::shared_ptr<const Answer>> change(const std::string& op, const Json& args);
+
+  private:
+    using Kept = Result<std::shared_ptr<const Answer>>;
+    struct Entry {
+        Kept answer;
+        Instant at;
+    };
+    Kept put_question(const std::string& op, const Json& args);
+    const Kept* fresh(const std::string& key);
+    void keep(const std::string& key, const Kept& answer);
+
+    std::mutex asking_;  // held while rolld is asked
+    std::mutex mutex_;   // guards entries_
+    Ask ask_;
+    std::function<Instant()> now_;
+    std::map<std::string, Entry> entries_;  // by operation and arguments
+};
+
+}  // namespace roll::http

@@ -1,0 +1,44 @@
+// Serves a Site over HTTP/1.1. Sizes, times and numbers of connections are limited. A client that
+// sends or reads slowly delays no other client.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+
+#include "common/io/task.hpp"
+#include "daemon/http/site.hpp"
+
+namespace roll::http {
+
+class Listener {
+  public:
+    static constexpr std::size_t kConnectionsMax = 4096;
+
+    Listener(boost::asio::io_context& io, Site& site);
+    ~Listener();
+
+    // Binds the address and starts to serve. Fails with Refused if the port is taken. Port 0 lets
+    // the system choose a port.
+    Result<void> listen(const std::string& address, std::uint16_t port);
+    std::uint16_t port() const;
+    void stop();
+
+  private:
+    io::Task<void> accept();
+    io::Task<void> serve(boost::beast::tcp_stream stream);
+    io::Task<Reply> answer(const Request& request);
+
+    boost::asio::io_context& io_;
+    Site& site_;
+    boost::asio::thread_pool threads_;  // answers requests, because rolld and files may be slow
+    boost::asio::ip::tcp::acceptor acceptor_;
+    std::size_t connections_ = 0;
+};
+
+}  // namespace roll::http

@@ -1,0 +1,163 @@
+// roll-web: serves the dashboard, a JSON interface and Prometheus metrics of one rolld over HTTP.
+#include <algorithm>
+#include <charconv>
+#include <csignal>
+#include <optional>
+
+#include <CLI/CLI.hpp>
+#include <boost/asio/ip/address.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "common/files.hpp"
+#include "common/io/client.hpp"
+#include "common/io/state_directory.hpp"
+#include "common/last_resort.hpp"
+#include "daemon/http/job_files.hpp"
+#include "daemon/http/listener.hpp"
+
+namespace roll::http {
+namespace {
+
+constexpr auto kPatience = std::chrono::seconds(5);  // longest wait for a reply of rolld
+
+struct Options {
+    std::string dir;
+    std::string listen = "127.0.0.1:8410";
+    std::vector<std::string> hosts;
+    bool read_only = false;
+    bool insecure = false;
+};
+
+struct Address {
+    std::string ip;
+    std::uint16_t port = 0;
+};
+
+Result<Address> address_of(const Options& options) {
+    const std::size_t colon = options.listen.rfind(':');
+    Address address{options.listen.substr(0, colon), 0};
+    const std::string port = colon == std::string::npos ? "" : options.listen.substr(colon + 1);
+    const char* end = port.data() + port.size();
+    boost::system::error_code error;
+    const auto ip = boost::asio::ip::make_address(address.ip, error);
+    const auto parsed = std::from_chars(port.data(), end, address.port);
+    if (error || port.empty() || parsed.ec != std::errc() || parsed.ptr != end)
+        return fail(ErrorCode::InvalidArgument,
+                    fmt::format("--listen is {}; allowed: ADDRESS:PORT, for example 127.0.0.1:8410",
+                                options.listen));
+    if (!ip.is_loopback() && !options.insecure)
+        return fail(ErrorCode::InvalidArgument,
+                    fmt::format("--listen is {}: other machines could read the token, because "
+                                "roll-web has no encryption",
+                                options.listen),
+                    "listen on 127.0.0.1 behind a proxy with TLS or an SSH tunnel, or add "
+                    "--insecure");
+    return address;
+}
+
+// Returns the token in the state directory. The first call creates a random token.
+Result<std::string> read_token(const io::StateDirectory& directory) {
+    const auto path = directory.root() / "web.token";
+    if (!path_exists(path)) {
+        std::string bytes(32, '\0'), token;
+        if (::getentropy(bytes.data(), bytes.size()) != 0)
+            return fail(ErrorCode::Failed, "the system gives no random bytes");
+        for (const char byte : bytes)
+            token += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+        ROLL_TRY_VOID(write_private_file(path, token + "\n"));
+    }
+    ROLL_TRY(std::string token, read_private_file(path));
+    while (!token.empty() && token.back() == '\n') token.pop_back();
+    if (token.size() < 16)
+        return fail(ErrorCode::Corrupt,
+                    fmt::format("{} has a token of {} characters; allowed: at least 16",
+                                path.string(), token.size()),
+                    "delete the file; roll-web then makes a new token");
+    return token;
+}
+
+// Sends requests to rolld, and connects again after a failure.
+class Rolld {
+  public:
+    explicit Rolld(io::StateDirectory directory) : directory_(std::move(directory)) {}
+
+    Result<Json> operator()(const std::string& op, const Json& args) {
+        if (!client_) {
+            auto made = io::Client::connect(directory_);
+            if (!made) return tl::unexpected(made.error());
+            client_ = std::make_shared<io::Client>(*std::move(made));
+        }
+        auto reply = client_->ask(op, args, kPatience);
+        if (!reply && reply.error().code == ErrorCode::Unavailable) client_.reset();
+        return reply;
+    }
+
+  private:
+    io::StateDirectory directory_;
+    std::shared_ptr<io::Client> client_;
+};
+
+void say_where(const std::string& address, const io::StateDirectory& directory,
+               const std::string& token) {
+    fmt::print("http://{}/\n", address);
+    std::fflush(stdout);
+    const std::string file = (directory.root() / "web.token").string();
+    if (::isatty(STDERR_FILENO) != 0)
+        fmt::print(stderr, "open this address and enter the token {}\n", token);
+    else
+        fmt::print(stderr, "the token is in {}\n", file);
+}
+
+Result<int> serve(const Options& options) {
+    ROLL_TRY(const Address address, address_of(options));
+    ROLL_TRY(const io::StateDirectory directory, io::StateDirectory::find(options.dir));
+    ROLL_TRY_VOID(directory.read_endpoint());
+    ROLL_TRY(const std::string token, read_token(directory));
+    boost::asio::io_context io;
+    SiteOptions site_options{token, {}, options.read_only};
+    Site site(site_options, Rolld(directory), read_job_file);
+    Listener listener(io, site);
+    ROLL_TRY_VOID(listener.listen(address.ip, address.port));
+    const std::string port = std::to_string(listener.port());
+    for (const std::string& host : options.hosts) {
+        site.accept_host(host);
+        site.accept_host(host + ":" + port);
+    }
+    for (const std::string& host : {address.ip, std::string("localhost")})
+        site.accept_host(host + ":" + port);
+    say_where(address.ip + ":" + port, directory, token);
+    boost::asio::signal_set signals(io, SIGINT, SIGTERM);
+    signals.async_wait([&](const boost::system::error_code& error, int) {
+        if (!error) listener.stop();
+    });
+    io.run();
+    return 0;
+}
+
+int run(int argc, char** argv) {
+    CLI::App app{"roll-web: serves the dashboard and the metrics of a rolld over HTTP"};
+    Options options;
+    app.add_option("--dir", options.dir, "State directory of rolld");
+    app.add_option("--listen", options.listen, "Address and port; port 0: any free port")
+        ->capture_default_str();
+    app.add_option("--host", options.hosts,
+                   "Also serve requests for this host name, for example that of a proxy");
+    app.add_flag("--read-only", options.read_only, "Refuse to cancel, hold or release jobs");
+    app.add_flag("--insecure", options.insecure,
+                 "Listen on an address that other machines can reach, without encryption");
+    CLI11_PARSE(app, argc, argv);
+    const auto status = serve(options);
+    if (status) return *status;
+    fmt::print(stderr, "roll-web: {}\n", status.error().message);
+    if (!status.error().hint.empty()) fmt::print(stderr, "  next: {}\n", status.error().hint);
+    return exit_code(status.error().code);
+}
+
+}  // namespace
+}  // namespace roll::http
+
+int main(int argc, char** argv) {
+    return roll::with_last_resort("roll-web", [&] { return roll::http::run(argc, argv); });
+}

@@ -1,0 +1,150 @@
+#include "daemon/http/site.hpp"
+
+#include <gtest/gtest.h>
+
+namespace roll::http {
+namespace {
+
+class SiteTest : public ::testing::Test {
+  protected:
+    Result<Json> rolld(const std::string& op, const Json& args) {
+        asked.push_back(op + " " + args.dump());
+        if (!runs) return fail(ErrorCode::Unavailable, "rolld does not run", "rollctl up");
+        if (op == "show" && args["id"] == 9) return fail(ErrorCode::NotFound, "there is no job 9");
+        if (op == "show") return Json{{"job", {{"output", "/runs/a"}, {"attempt", 2}}}};
+        if (op == "jobs") return Json{{"jobs", Json::array()}};
+        return Json::object();
+    }
+    Reply get(const std::string& target) { return site.answer(request("GET", target)); }
+    static Request request(const std::string& method, const std::string& target) {
+        return {.method = method,
+                .target = target,
+                .host = "127.0.0.1:8410",
+                .origin = "",
+                .authorization = "Bearer secret-of-the-test",
+                .body = ""};
+    }
+    static std::string message(const Reply& reply) {
+        return Json::parse(*reply.body).at("error").at("message");
+    }
+    std::vector<std::string> asked, read;
+    bool runs = true;
+    Site site{{.token = "secret-of-the-test", .hosts = {"127.0.0.1:8410"}},
+              [this](const std::string& op, const Json& args) { return rolld(op, args); },
+              [this](const std::string& op, const Json& args) -> Result<Json> {
+                  read.push_back(op + " " + args.dump());
+                  return Json::object();
+              }};
+};
+
+TEST_F(SiteTest, ThePageNeedsNoTokenAndEverythingElseDoes) {
+    Request bare = request("GET", "/");
+    bare.authorization.clear();
+    const Reply page = site.answer(bare);
+    EXPECT_EQ(page.status, 200);
+    EXPECT_EQ(page.type, "text/html; charset=utf-8");
+    EXPECT_NE(page.body->find("<main"), std::string::npos);
+    for (const char* name : {"/app.js", "/style.css"}) {
+        bare.target = name;
+        EXPECT_EQ(site.answer(bare).status, 200) << name;
+    }
+    for (const char* target : {"/metrics", "/api/v1/jobs", "/api/v1/jobs/1", "/nothing"}) {
+        bare.target = target;
+        for (const char* given : {"", "Bearer ", "Bearer secret-of-the-tes", "Basic c2VjcmV0",
+                                  "Bearer secret-of-the-test2", "secret-of-the-test"}) {
+            bare.authorization = given;
+            EXPECT_EQ(site.answer(bare).status, 401) << target << given;
+        }
+    }
+    EXPECT_TRUE(asked.empty());
+}
+
+TEST_F(SiteTest, OtherHostsAndOriginsAreRefused) {
+    for (const char* host :
+         {"", "evil.example", "127.0.0.1", "127.0.0.1:84100", "localhost:8410"}) {
+        Request other = request("GET", "/");
+        other.host = host;
+        EXPECT_EQ(site.answer(other).status, 403) << host;
+    }
+    Request foreign = request("POST", "/api/v1/jobs/1/cancel");
+    foreign.origin = "http://evil.example";
+    EXPECT_EQ(site.answer(foreign).status, 403);
+    foreign.origin = "null";
+    EXPECT_EQ(site.answer(foreign).status, 403);
+    EXPECT_TRUE(asked.empty());
+    foreign.origin = "http://127.0.0.1:8410";
+    EXPECT_EQ(site.answer(foreign).status, 200);
+}
+
+TEST_F(SiteTest, ParametersBecomeArgumentsOfJobs) {
+    EXPECT_EQ(get("/api/v1/jobs?state=running&user=ann&limit=5&from=7&all=1&fields=id,name").status,
+              200);
+    ASSERT_EQ(asked.size(), 1u);
+    EXPECT_EQ(asked.front(),
+              R"(jobs {"all":true,"fields":["id","name"],"from":7,"limit":5,"state":"running",)"
+              R"("user":"ann"})");
+    EXPECT_EQ(message(get("/api/v1/jobs?limit=five")), "limit is five; allowed: a whole number");
+    EXPECT_EQ(message(get("/api/v1/jobs?stat=x")),
+              "unknown parameter stat; allowed: selector, state, user, from, limit, all, fields");
+    EXPECT_EQ(get("/api/v1/jobs?limit=-").status, 400);
+    EXPECT_EQ(asked.size(), 1u);
+}
+
+TEST_F(SiteTest, LogsAndMetricsAreReadBelowTheJobsOutput) {
+    EXPECT_EQ(get("/api/v1/jobs/3/log").status, 200);
+    EXPECT_EQ(get("/api/v1/jobs/3/log?rank=4&attempt=1&from=100").status, 200);
+    EXPECT_EQ(get("/api/v1/jobs/3/metrics?points=50").status, 200);
+    EXPECT_EQ(read, (std::vector<std::string>{
+                        R"(log {"file":"/runs/a/logs/attempt-2/rank-0.log"})",
+                        R"(log {"file":"/runs/a/logs/attempt-1/rank-4.log","from":100})",
+                        R"(metrics {"file":"/runs/a/metrics.jsonl","points":50})"}));
+    for (const char* bad : {"/api/v1/jobs/3/log?rank=../../x", "/api/v1/jobs/3/log?rank=-1",
+                            "/api/v1/jobs/3/log?attempt=1e9", "/api/v1/jobs/3%2f..%2f4/log"})
+        EXPECT_EQ(get(bad).status, 400) << bad;
+    EXPECT_EQ(get("/api/v1/jobs/3/passwd").status, 404);
+    EXPECT_EQ(get("/api/v1/jobs/9/log").status, 404);
+    EXPECT_EQ(read.size(), 3u);
+}
+
+TEST_F(SiteTest, ChangesAreSentToRolld) {
+    Request cancel = request("POST", "/api/v1/jobs/3/cancel");
+    cancel.body = R"({"reason": "too slow"})";
+    EXPECT_EQ(site.answer(cancel).status, 200);
+    EXPECT_EQ(site.answer(request("POST", "/api/v1/jobs/4/hold")).status, 200);
+    EXPECT_EQ(site.answer(request("POST", "/api/v1/jobs/5/checkpoint")).status, 200);
+    EXPECT_EQ(asked,
+              (std::vector<std::string>{R"(cancel {"reason":"too slow","selector":"3"})",
+                                        R"(hold {"selector":"4"})", R"(checkpoint {"id":5})"}));
+    cancel.body = "{\"reason\": 3}";
+    EXPECT_EQ(site.answer(cancel).status, 400);
+    cancel.body = R"({"selector": "all"})";
+    EXPECT_EQ(site.answer(cancel).status, 400);
+    for (const char* target : {"/api/v1/jobs/all/cancel", "/api/v1/jobs/3/shutdown",
+                               "/api/v1/shutdown", "/api/v1/jobs", "/api/v1/jobs/3"})
+        EXPECT_GE(site.answer(request("POST", target)).status, 400) << target;
+    EXPECT_EQ(asked.size(), 3u);
+    EXPECT_EQ(site.answer(request("DELETE", "/api/v1/jobs/3")).status, 405);
+    EXPECT_EQ(get("/api/v1/jobs/3/cancel").status, 404) << "GET changes nothing";
+}
+
+TEST_F(SiteTest, AReadOnlySiteChangesNothing) {
+    Site reader{{.token = "secret-of-the-test", .hosts = {"127.0.0.1:8410"}, .read_only = true},
+                [this](const std::string& op, const Json& args) { return rolld(op, args); },
+                [](const std::string&, const Json&) -> Result<Json> { return Json(); }};
+    EXPECT_EQ(reader.answer(request("POST", "/api/v1/jobs/3/cancel")).status, 403);
+    EXPECT_TRUE(asked.empty());
+    EXPECT_EQ(reader.answer(request("GET", "/api/v1/jobs")).status, 200);
+}
+
+TEST_F(SiteTest, ARolldThatDoesNotRunIsReportedAndMetricsSayItIsDown) {
+    runs = false;
+    const Reply jobs = get("/api/v1/jobs");
+    EXPECT_EQ(jobs.status, 503);
+    EXPECT_EQ(message(jobs), "rolld does not run");
+    const Reply metrics = get("/metrics");
+    EXPECT_EQ(metrics.status, 200);
+    EXPECT_NE(metrics.body->find("\nroll_up 0\n"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace roll::http

@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+"""roll-web beside a real rolld: what it serves, who may ask, and that bad clients harm nobody."""
+import http.client
+import json
+import os
+import re
+import resource
+import signal
+import socket
+import stat
+import subprocess
+import time
+import unittest
+
+from harness import RollTest, BIN, wait_until
+
+SAMPLE = re.compile(r'[a-z0-9_]+(\{[a-z]+="[^"]*"(,[a-z]+="[^"]*")*\})? -?[0-9.e+-]+')
+
+
+class Web(RollTest):
+
+    def setUp(self):
+        super().setUp()
+        self.webs = []
+
+    def tearDown(self):
+        for web in self.webs:
+            web.kill()
+            web.communicate()
+        super().tearDown()
+
+    def serve(self, *options):
+        """Starts roll-web and returns its process; self.port and self.token are its own."""
+        command = [os.path.join(BIN, 'roll-web'), '--dir', self.state, '--listen', '127.0.0.1:0', *options]
+        web = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               env=self.env)
+        self.webs.append(web)
+        self.port = int(web.stdout.readline().strip().rstrip('/').rsplit(':', 1)[1])
+        with open(os.path.join(self.state, 'web.token'), encoding='utf-8') as file:
+            self.token = file.read().strip()
+        return web
+
+    def ask(self, path, method='GET', token=None, body=None, **headers):
+        """(status, body) of one request."""
+        connection = http.client.HTTPConnection('127.0.0.1', self.port, timeout=20)
+        try:
+            connection.request(method, path, body, {'Authorization': f'Bearer {token or self.token}', **headers})
+            reply = connection.getresponse()
+            return reply.status, reply.read().decode()
+        finally:
+            connection.close()
+
+    def api(self, path, **options):
+        status, body = self.ask('/api/v1/' + path, **options)
+        self.assertEqual(status, 200, body)
+        return json.loads(body)
+
+    def raw(self, data, patience_s=20):
+        """What the server answers to these bytes, until it closes or has sent a whole reply."""
+        with socket.create_connection(('127.0.0.1', self.port), timeout=patience_s) as connection:
+            connection.sendall(data)
+            return connection.recv(65536).decode()
+
+    def test_it_serves_what_rollctl_shows(self):
+        self.up()
+        job = self.submit('--name', 'talker', '--', 'sh', '-c', 'echo "<script>alert(1)</script>"; sleep 600')
+        self.serve()
+        wait_until(lambda: self.api(f'jobs/{job}')['job']['state'] == 'running', 'a running job')
+        self.assertEqual(self.api('jobs?fields=id,name')['jobs'], [{'id': int(job), 'name': 'talker'}])
+        self.assertEqual(self.api('nodes')['all'], self.json('nodes')['all'])
+        self.assertEqual(self.api('totals')['jobs']['running'], 1)
+        wait_until(lambda: 'script' in self.ask(f'/api/v1/jobs/{job}/log')[1], 'a log')
+        log = self.api(f'jobs/{job}/log')
+        self.assertEqual(self.api(f'jobs/{job}/log?from={log["next"]}')['text'], '')
+        status, text = self.ask('/metrics')
+        self.assertEqual(status, 200)
+        for line in text.splitlines():
+            self.assertTrue(line.startswith('# ') or SAMPLE.fullmatch(line), line)
+        self.assertIn('roll_jobs{state="running"} 1', text)
+        status, body = self.ask(f'/api/v1/jobs/{job}/cancel', method='POST', body=json.dumps({'reason': 'seen enough'}))
+        self.assertEqual((status, json.loads(body)['cancelled']), (200, [int(job)]), body)
+        wait_until(lambda: self.api(f'jobs/{job}')['job']['state'] == 'cancelled', 'a cancelled job')
+        self.assertIn('seen enough', self.api(f'jobs/{job}')['job']['reason'])
+
+    def test_only_the_token_opens_it_and_rolld_may_come_and_go(self):
+        self.up()
+        web = self.serve('--read-only')
+        self.assertEqual(stat.S_IMODE(os.stat(os.path.join(self.state, 'web.token')).st_mode), 0o600)
+        self.assertEqual(self.ask('/api/v1/jobs', token='0' * 64)[0], 401)
+        self.assertEqual(self.ask('/metrics', token='x')[0], 401)
+        self.assertEqual(self.ask('/')[0], 200)
+        self.assertEqual(self.ask('/', Host='evil.example')[0], 403)
+        self.assertEqual(self.ask('/api/v1/jobs', Origin='http://evil.example')[0], 403)
+        self.assertEqual(self.ask('/api/v1/jobs/1/cancel', method='POST')[0], 403, 'read-only')
+        self.ctl('down')
+        wait_until(lambda: self.ask('/api/v1/jobs')[0] == 503, 'rolld is gone')
+        self.assertIn('roll_up 0', self.ask('/metrics')[1])
+        self.up()
+        wait_until(lambda: self.ask('/api/v1/jobs')[0] == 200, 'rolld is back')
+        web.send_signal(signal.SIGTERM)
+        self.assertEqual(web.wait(10), 0)
+        self.assertNotIn(self.token, web.stderr.read(), 'the token is in no log')
+
+    def test_bad_clients_are_told_so_and_delay_nobody(self):
+        self.up()
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        self.serve()
+        self.assertIn(' 431 ', self.raw(b'GET / HTTP/1.1\r\nHost: x\r\nA: ' + b'a' * 9000 + b'\r\n\r\n'))
+        self.assertIn(' 413 ', self.raw(b'POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999\r\n\r\n'))
+        self.assertIn(' 400 ', self.raw(b'\x16\x03\x01 this is no HTTP\r\n\r\n'))
+        for target in ('/api/v1/jobs/%', '/api/v1/jobs/1%00', '/api/v1/jobs/..%2f', '/api/v1/jobs?limit=1&limit=2',
+                       '/api/v1/jobs/99999999999999999999', '/api/v1/jobs?state=x'):
+            status, body = self.ask(target)
+            self.assertEqual(status, 400, target + body)
+            self.assertTrue(json.loads(body)['error']['message'], target)
+        self.assertEqual(self.ask('/api/v1/jobs/9')[0], 404)
+        half_open = []
+        self.addCleanup(lambda: [one.close() for one in half_open])
+        for _ in range(1000):
+            one = socket.create_connection(('127.0.0.1', self.port))
+            one.sendall(b'GET / HTTP/1.1\r\nHost:')
+            half_open.append(one)
+        began = time.monotonic()
+        job = self.submit('--', 'true')
+        self.wait_done(job)
+        self.assertEqual(self.api(f'jobs/{job}')['job']['state'], 'done')
+        self.assertLess(time.monotonic() - began, 20, 'nobody waits for the 30 s of a slow client')
+
+    def test_addresses_that_cannot_be_served_are_refused_in_a_sentence(self):
+        self.up()
+        for given, words in (('0.0.0.0:0', 'other machines could read the token'), ('localhost:1', 'ADDRESS:PORT'),
+                             ('127.0.0.1:99999', 'ADDRESS:PORT'), ('127.0.0.1', 'ADDRESS:PORT')):
+            done = self.ctl('web', '--listen', given, check=False)
+            self.assertEqual(done.returncode, 2, given)
+            self.assertIn(words, done.stderr)
+        self.serve()
+        done = self.ctl('web', '--listen', f'127.0.0.1:{self.port}', check=False)
+        self.assertEqual(done.returncode, 4)
+        self.assertIn('Address already in use', done.stderr)
+
+
+if __name__ == '__main__':
+    unittest.main(verbosity=2)
