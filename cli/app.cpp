@@ -7,6 +7,7 @@
 #include "cli/commands/alloc.hpp"
 #include "cli/commands/data.hpp"
 #include "cli/commands/secret.hpp"
+#include "cli/commands/web.hpp"
 #include "cli/job_options.hpp"
 #include "common/spec/nearest.hpp"
 
@@ -33,8 +34,8 @@ class Parser {
         add_commands();
         const char* const mode = std::getenv("ROLL_OUTPUT_MODE");
         const std::string usual = mode == nullptr ? "" : mode;
-        // Choose whether errors of the parser itself are printed as JSON. set_mode() sets `json`
-        // again after parsing.
+        // If parsing fails, its error is printed as JSON if `json` is set here. After parsing,
+        // set_mode() sets the final value.
         context_.json = usual == "json" || has_flag(argc, argv, "--json");
         try {
             app_.parse(argc, argv);
@@ -170,6 +171,9 @@ class Parser {
         CLI::App* doctor = command("doctor", "Check the installation and suggest fixes",
                                    [this] { return run_doctor(context_, slurm_); });
         doctor->add_flag("--slurm", slurm_, "Also check that Slurm pilot jobs can run from here");
+        CLI::App* web = command("web", "Serve the dashboard and metrics over HTTP until Ctrl-C",
+                                [this] { return run_web(context_, web_); });
+        add_web_options(*web, web_);
         command("version", "Print the versions of rollctl and rolld",
                 [this] { return run_version(context_); });
         CLI::App* completion = command("completion", "Print a completion script: bash, zsh or fish",
@@ -361,8 +365,8 @@ class Parser {
         }
     }
 
-    // Adds the commands that run other installed programs, and passes the command's arguments on
-    // to the program.
+    // Adds the commands that run another installed program, roll-convert or roll-rank. The program
+    // gets the command's arguments.
     void add_checkpoint_work() {
         CLI::App* plan = command("plan", "Show what a training job would do, without running it",
                                  [this] { return run_plan(context_, word_, plan_, submit_.job); });
@@ -415,7 +419,7 @@ class Parser {
         const bool said = std::find(words.begin(), words.end(), "--json") != words.end();
         if (context_.json && !said) words.emplace_back("--json");
         context_.json |= said;
-        // Pass --name on to roll-convert, too, which has an option --name for NeMo targets.
+        // --name is the job's name. For NeMo targets, it is also an option of roll-convert.
         const bool nemo = std::find(words.begin(), words.end(), "nemo") != words.end();
         if (!submit_.job.name.empty() && (nemo || !submits_))
             words.insert(words.end(), {"--name", submit_.job.name});
@@ -469,6 +473,7 @@ class Parser {
     bool failed_ = false;
     bool all_ = false;
     bool slurm_ = false;
+    WebOptions web_;
     bool submits_ = false;
     bool follow_ = false;
     Action chosen_;

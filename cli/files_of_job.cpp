@@ -43,18 +43,26 @@ std::string read_at(std::ifstream& in, std::uint64_t at, std::size_t size) {
 
 }  // namespace
 
+int tasks_per_node(const Json& document) {
+    if (!document.is_object()) return 1;
+    const Json resources = document.value("resources", Json());
+    return resources.is_object() ? resources.value("tasks_per_node", 1) : 1;
+}
+
 Result<std::vector<int>> log_ranks(const Json& job, const std::string& text) {
     const Json resources = job.value("resources", Json::object());
     const std::string kind = field_text(job, "kind");
     const bool ranked = kind == "train" || kind == "resume";
     const double gpus = resources.value("gpus_per_node", 0.0);
     const int slots = resources.value("slots_per_node", 1);
-    const int each = !ranked ? 1 : gpus > 0 ? static_cast<int>(std::ceil(gpus)) : slots;
+    const Json spec = job.value("spec", Json());
+    const int each = !ranked    ? tasks_per_node(spec)
+                     : gpus > 0 ? static_cast<int>(std::ceil(gpus))
+                                : slots;
     const auto asked = spec::array_indices(text);
     if (text != "all" && !asked)
         return fail(ErrorCode::InvalidArgument,
                     fmt::format("--rank {}; allowed: 0, 0,2-3 or all", text));
-    const Json spec = job.value("spec", Json());
     const bool shared = spec.is_object() && spec.value("log_files", "rank") == "node";
     std::set<int> ranks;
     const auto add = [&](int rank) { ranks.insert(shared ? rank - rank % each : rank); };

@@ -13,9 +13,12 @@
 
 namespace roll::cli {
 
-// Returns the ranks that `text` selects, such as "0,2-3", or "all" ranks of the job. A training job
-// has one rank per GPU or slot, and any other job one per node. If the ranks of a node share a log,
-// returns only the first rank of each node. `job` is a reply to `show`.
+// Returns the number of processes of a command on each node, from its job file.
+int tasks_per_node(const Json& document);
+
+// Returns the ranks of the job that `text` selects: a list such as "0,2-3", or the word "all". A
+// training job has one rank per GPU or slot. Any other job has one rank per node. If the ranks of a
+// node share a log, returns only the first rank of each node. `job` is a reply to `show`.
 Result<std::vector<int>> log_ranks(const Json& job, const std::string& text);
 
 // Returns the path of one rank's log in the attempt `attempt`; nullopt means the newest attempt

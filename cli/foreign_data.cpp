@@ -16,9 +16,10 @@ std::string unreadable(const std::string& path) {
     if (kind == ".jsonl" || kind == ".txt") return "";
     if (kind == ".json")
         return fmt::format(
-            "is read from {0}; Roll reads .jsonl and .txt: jq -c '.[]' {0} > {1}.jsonl", path,
-            fs::path(path).replace_extension().string());
-    return fmt::format("is read from {}; Roll reads .jsonl and .txt", path);
+            "Roll does not read the file {0}; to convert it to .jsonl, run: jq -c '.[]' {0} > "
+            "{1}.jsonl",
+            path, fs::path(path).replace_extension().string());
+    return fmt::format("Roll does not read the file {}; supported: .jsonl and .txt", path);
 }
 
 // Returns the data sets of the dataset_info.json of LLaMA-Factory.
@@ -44,7 +45,8 @@ bool uses_template(const Config& config) {
     return sft && config.has("template") && config.keys["template"] != "empty";
 }
 
-// Copies names of a data set that are given as texts; `suffix` is cut off.
+// Copies the entries of `given` whose value is a text and whose key ends with `suffix`. Removes the
+// suffix from their keys.
 Json given_names(const Json& given, const std::string& suffix) {
     Json names = Json::object();
     for (const auto& [key, name] : given.items())
@@ -59,11 +61,11 @@ std::string keys_of(const OrderedJson& object) {
     return all;
 }
 
-// Sets the names in a data set's conversations, from its `columns` and `tags`.
+// Sets data.columns and data.tags of the job file from `columns` and `tags` of a data set.
 void read_conversations(const Config& config, const std::string& key, const std::string& name,
                         const Json& set) {
     const std::string formatting = set.value("formatting", std::string("alpaca"));
-    const OrderedJson& known = foreign_table()["formatting"];  // with the usual columns
+    const OrderedJson& known = foreign_table()["formatting"];  // default columns of each formatting
     if (!known.contains(formatting))
         return config.refuse(key, fmt::format("names {}, whose formatting is {}; supported: {}",
                                               name, formatting, keys_of(known)));
@@ -113,7 +115,7 @@ void read_columns(const Config& config, const std::string& key, const std::strin
     config.set("data.completion_field", column("response", "output"));
 }
 
-// Returns the absolute paths of the files of the data sets that `key` names.
+// Returns the absolute path of the file of each data set that the value of `key` lists.
 std::vector<std::string> files_of(const Config& config, const std::string& key, const Json& info) {
     std::vector<std::string> files;
     for (const std::string& name : config.names(key)) {
@@ -133,7 +135,7 @@ std::vector<std::string> files_of(const Config& config, const std::string& key, 
         const std::string path =
             config.absolute(folder + "/" + set["file_name"].get<std::string>());
         if (const std::string problem = unreadable(path); !problem.empty()) {
-            config.refuse(key, fmt::format("names {}, which {}", name, problem));
+            config.refuse(key, fmt::format("names {}, but {}", name, problem));
             continue;
         }
         if (set.value("ranking", Json(false)) == true)

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -36,7 +37,7 @@ Result<void> set_key(Json& document, const std::string& assignment) {
         from = dot + 1;
     }
     *place = std::move(value);
-    // A training has one length, so the new one replaces the other.
+    // The length of a training is in steps or in epochs, so setting one key removes the other.
     if (path == "train.steps") document["train"].erase("epochs");
     if (path == "train.epochs") document["train"].erase("steps");
     return {};
@@ -69,6 +70,8 @@ void add_job_options(CLI::App& app, JobOptions& options) {
     app.add_option("--slots", options.slots, "CPU slots per node");
     app.add_option("--gpus", options.gpus, "GPUs per node, or a fraction of one GPU, e.g. 0.5");
     app.add_option("--nodes", options.nodes, "Number of nodes");
+    app.add_option("--tasks-per-node", options.tasks,
+                   "Processes of the command on each node; they form a gang (docs/gangs.md)");
     app.add_option("--time", options.time, "Time limit per attempt: 90s, 1h 30m, 1-12:00:00");
     app.add_option("--name", options.name, "Name of the job");
 }
@@ -92,6 +95,18 @@ void add_queue_options(CLI::App& app, JobOptions& options) {
     app.add_option("--secret", options.secrets,
                    "Secret to put into the job's environment (rollctl secret); repeatable")
         ->allow_extra_args(false);
+    app.add_option("--env", options.env,
+                   "Environment variable of a command: NAME=VALUE, or NAME for its value here; "
+                   "repeatable")
+        ->allow_extra_args(false);
+    app.add_option("--export", options.export_env,
+                   "Variables to copy from this environment: default (PATH, VIRTUAL_ENV, CONDA_*), "
+                   "all (without names that look like secrets) or none");
+    app.add_option("--workdir", options.workdir, "Working directory of the command");
+    app.add_option("--output", options.output,
+                   "File for the command's output, such as %x-%j-%r.log (key `stdout`)");
+    app.add_option("--error", options.error,
+                   "File for the command's standard error (key `stderr`)");
     app.add_option("--priority", options.priority, "Jobs of higher priority start first [0]");
     app.add_flag("--hold", options.hold, "Do not start the job before `rollctl release`");
 }
@@ -108,6 +123,23 @@ Result<Time> parse_when(const std::string& text, Time now) {
 static Json number_json(double number) {
     const bool whole = number == std::floor(number) && std::abs(number) < 1e6;
     return whole ? Json(static_cast<int>(number)) : Json(number);
+}
+
+// Sets the variables of --env in the document's `env`.
+static Result<void> set_variables(const std::vector<std::string>& words, Json& document) {
+    for (const std::string& word : words) {
+        const std::string name = word.substr(0, word.find('='));
+        const char* const here = std::getenv(name.c_str());
+        if (name.empty() || (name == word && here == nullptr))
+            return fail(ErrorCode::InvalidArgument,
+                        fmt::format("--env is {}; allowed: NAME=VALUE, or the NAME of a variable "
+                                    "that is set here",
+                                    name.empty() ? "\"" + word + "\"" : word));
+        if (!document.contains("env")) document["env"] = Json::object();
+        if (document["env"].is_object())
+            document["env"][name] = name == word ? here : word.substr(name.size() + 1);
+    }
+    return {};
 }
 
 Result<void> apply_options(const JobOptions& options, Json& document) {
@@ -129,6 +161,7 @@ Result<void> apply_options(const JobOptions& options, Json& document) {
     }
     if (options.gpus) resource("gpus_per_node", number_json(*options.gpus));
     if (options.nodes) resource("nodes", *options.nodes);
+    if (options.tasks) resource("tasks_per_node", *options.tasks);
     if (!options.time.empty()) resource("time", options.time);
     if (!options.name.empty()) document["name"] = options.name;
     if (!options.account.empty()) document["account"] = options.account;
@@ -141,6 +174,19 @@ Result<void> apply_options(const JobOptions& options, Json& document) {
         ROLL_TRY(const Time when, parse_when(*text, wall_clock_now()));
         document[key] = to_iso8601(when);
     }
+    if (!options.export_env.empty()) document["export_env"] = options.export_env;
+    if (!options.workdir.empty()) {
+        std::error_code error;
+        const auto absolute = std::filesystem::absolute(options.workdir, error);
+        if (error)
+            return fail(ErrorCode::InvalidArgument,
+                        fmt::format("--workdir is {}, and the working directory cannot be read: {}",
+                                    options.workdir, error.message()));
+        document["workdir"] = absolute.lexically_normal();
+    }
+    if (!options.output.empty()) document["stdout"] = options.output;
+    if (!options.error.empty()) document["stderr"] = options.error;
+    ROLL_TRY_VOID(set_variables(options.env, document));
     if (options.priority) document["priority"] = *options.priority;
     if (options.hold) document["hold"] = true;
     for (const auto& [key, words] :

@@ -22,6 +22,11 @@ struct JobOptions {
     std::vector<std::string> sets;   // values of --set, such as "a.b=value"
     std::vector<std::string> after;  // dependencies such as "ok:ID"
     std::vector<std::string> secrets;
+    std::vector<std::string> env;  // "NAME=value", or "NAME" for the value in this environment
+    std::string export_env;
+    std::string workdir;
+    std::string output;  // name of the file for the program's output
+    std::string error;
     bool hold = false;
     std::string name;
     std::string time;
@@ -35,12 +40,13 @@ struct JobOptions {
     std::optional<int> slots;
     std::optional<double> gpus;  // GPUs per node; 0.5 is half of one GPU
     std::optional<int> nodes;
+    std::optional<int> tasks;  // processes of a command on each node
 };
 
 // Sets a key of a job file: "a.b=value".
 Result<void> set_key(Json& document, const std::string& assignment);
 
-// adds only the options that `plan` also has
+// adds the options that `submit` and `plan` have in common
 void add_job_options(CLI::App& app, JobOptions& options);
 void add_queue_options(CLI::App& app, JobOptions& options);  // adds all options
 

@@ -119,7 +119,9 @@ std::string processor_text(const Processor& processor) {
             text += ", bfloat16 products computed in float32 by ";
             text += processor.has_blocks() ? "oneDNN" : "MKL";
             break;
-        case Processor::Bfloat16::Pairs: text += ", bfloat16 products in pairs"; break;
+        case Processor::Bfloat16::Pairs:
+            text += ", bfloat16 products by the instruction VDPBF16PS";
+            break;
         case Processor::Bfloat16::Tiles: text += ", bfloat16 products in tiles, by oneDNN"; break;
     }
     return processor.forced.empty() ? text : text + "; forced by " + processor.forced;

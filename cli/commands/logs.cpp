@@ -42,7 +42,8 @@ bool said_nothing(const Json& job, const LogsOptions& options, int rank) {
         return !options.attempt || attempt.value("attempt", 0) == *options.attempt;
     });
     const int nodes = job.value("resources", Json::object()).value("nodes", 1);
-    return field_text(job, "kind") == "command" && ran && rank < nodes;
+    const int ranks = nodes * tasks_per_node(job.value("spec", Json()));
+    return field_text(job, "kind") == "command" && ran && rank < ranks;
 }
 
 // Returns the line that is printed between the logs of two attempts.

@@ -19,6 +19,14 @@ Result<Source> again(const Json& job) {
                     fmt::format("job {} cannot be submitted again: its job file is no longer "
                                 "stored",
                                 id));
+    const Json env = document.value("env", Json::object());
+    for (const Json& value : env) {
+        if (value.is_null())
+            return fail(ErrorCode::Refused,
+                        fmt::format("job {} is {}'s, who alone sees the values of its environment",
+                                    id, field_text(job, "user")),
+                        "ask its owner to submit it again");
+    }
     for (const char* key : {"begin", "deadline", "array", "cron", "then"}) document.erase(key);
     document["after"] = Json::array();
     document["hold"] = false;

@@ -5,11 +5,13 @@
 
 #include "cli/commands/commands.hpp"
 #include "cli/daemon.hpp"
+#include "cli/environment.hpp"
 #include "cli/follow.hpp"
 #include "cli/job_view.hpp"
 #include "cli/output_check.hpp"
 #include "cli/render.hpp"
 #include "common/hash.hpp"
+#include "common/io/process.hpp"
 #include "common/protocol/client.hpp"
 #include "common/spec/job_json.hpp"
 
@@ -162,6 +164,13 @@ Result<int> submit_sources(const Context& context, const SubmitOptions& options,
         ROLL_TRY_VOID(apply_options(environment, source));
         ROLL_TRY_VOID(apply_options(options.job, source));
         for (const std::string& note : notes_of(source)) say(note);
+        const auto left_out =
+            capture_environment(source.document, io::current_environment(), user_name());
+        if (!left_out.empty())
+            say(
+                fmt::format("{}: not exported, because the names look like secrets: {}; store a "
+                            "secret with `rollctl secret set NAME` and add --secret NAME",
+                            source.label, fmt::join(left_out, ", ")));
     }
     ROLL_TRY(const std::vector<spec::JobSpec> specs, parse_sources(sources));
     if (options.dry_run) return print_specs(context, specs);

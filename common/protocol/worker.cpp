@@ -89,6 +89,8 @@ static JsonText text_of(const StartOrder& order) {
         .add("time_limit_seconds", order.time_limit_seconds)
         .add("hang_after_seconds", order.hang_after_seconds);
     if (!order.secrets.empty()) text.add("secrets", Json(order.secrets));
+    if (order.tasks_per_node > 0) text.add("tasks_per_node", order.tasks_per_node);
+    if (!order.hosts.empty()) text.add("hosts", order.hosts);
     if (!order.refused.empty()) text.add("refused", order.refused);
     return text;
 }
@@ -123,6 +125,8 @@ static Result<StartOrder> read_start(const Json& json, const std::string& path) 
     order.nonce = r.get<std::string>("nonce");
     order.time_limit_seconds = r.get_or<std::int64_t>("time_limit_seconds", 0);
     order.hang_after_seconds = r.get_or<std::int64_t>("hang_after_seconds", 0);
+    order.tasks_per_node = r.get_or("tasks_per_node", 0);
+    order.hosts = r.get_or("hosts", std::vector<std::string>{});
     order.refused = r.get_or("refused", std::string{});
     const Json& attempt = r.raw("attempt");
     const Json& checkpoints = r.raw("checkpoints");
@@ -224,6 +228,7 @@ std::string encode(const Heartbeat& heartbeat) {
     if (!heartbeat.segment.empty()) text.add("segment", heartbeat.segment);
     if (!heartbeat.gpu_numa.empty()) text.add("gpu_numa", heartbeat.gpu_numa);
     if (!heartbeat.wall.empty()) text.add("wall", heartbeat.wall);
+    if (!heartbeat.features.empty()) text.add("features", heartbeat.features);
     if (heartbeat.pilot) text.add("pilot", text_of(*heartbeat.pilot));
     return text.text();
 }
@@ -247,6 +252,7 @@ Result<Heartbeat> decode_heartbeat(std::string_view frame) {
     heartbeat.segment = r.get_or("segment", std::string{});
     heartbeat.gpu_numa = r.get_or("gpu_numa", std::vector<int>{});
     heartbeat.wall = r.get_or("wall", std::string{});
+    heartbeat.features = r.get_or("features", std::vector<std::string>{});
     const Json& pilot = r.raw("pilot");
     const Json& running = r.raw("running");
     ROLL_TRY_VOID(r.finish_lenient());
@@ -263,8 +269,8 @@ Result<Heartbeat> decode_heartbeat(std::string_view frame) {
     return heartbeat;
 }
 
-// Requires that `before` is a valid heartbeat. If `"sequence":` occurs only once in it, this is the
-// key of the heartbeat's own field and not a part of a string.
+// Requires that `before` is a valid heartbeat. Every heartbeat has the key "sequence". If the text
+// `"sequence":` occurs only once, it is therefore this key and not a part of some string.
 std::optional<std::uint64_t> repeated(std::string_view before, std::string_view frame) {
     constexpr std::string_view kName = "\"sequence\":";
     constexpr std::string_view kDigits = "0123456789";

@@ -36,7 +36,7 @@ struct RunningAttempt {
 
 // Sent by a roll-worker that runs in a Slurm allocation which rolld ordered.
 struct PilotNote {
-    std::string key;           // name that rolld gave the order
+    std::string key;           // name that rolld gave the ordered allocation
     std::string slurm_job;     // Slurm's job id
     std::int64_t ends_at = 0;  // end of the allocation in Unix seconds; 0 if unknown
     friend bool operator==(const PilotNote&, const PilotNote&) = default;
@@ -58,6 +58,7 @@ struct Heartbeat {
     std::vector<int> gpu_numa{};    // NUMA node of each GPU; empty if unknown
     std::string wall{};  // "cgroup", "namespace" or "marks": what ends all processes of an attempt
     std::optional<PilotNote> pilot{};
+    std::vector<std::string> features{};  // spec::features() of the worker's release
     std::vector<RunningAttempt> running{};
 };
 
@@ -75,14 +76,17 @@ struct StartOrder {
     // share of each GPU in percent; if below 100, other jobs use the GPU, too
     int gpu_percent = 100;
     std::string nonce;  // random per attempt; names the rendezvous of its ranks
-    // Recorded checkpoints to start from, of the job and its source job, newest first.
+    // Checkpoints from which the attempt may start, newest first: the recorded checkpoints of the
+    // job and of its source job.
     std::vector<WrittenCheckpoint> checkpoints;
     std::int64_t time_limit_seconds = 0;  // time limit of the attempt; 0: no limit
     // maximum time of a step; 0: no limit, -1: the worker learns a limit
     std::int64_t hang_after_seconds = 0;
     // Secrets for the environment of the job's programs. Never written to a file or log.
     std::map<std::string, std::string> secrets{};
-    std::string refused{};  // if not empty: reason to fail the attempt at once
+    int tasks_per_node = 0;            // processes of a gang on each node; 0: not a gang
+    std::vector<std::string> hosts{};  // names of a gang's nodes, by node rank
+    std::string refused{};             // if not empty: reason to fail the attempt at once
     friend bool operator==(const StartOrder&, const StartOrder&) = default;
 };
 

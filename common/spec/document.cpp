@@ -144,9 +144,9 @@ Result<void> check_documents(const JobSpec& spec) {
         return fail(ErrorCode::InvalidArgument,
                     problems.front().path + " " + problems.front().message);
     if (!has_variants(document, spec.variants.size()))
-        return fail(
-            ErrorCode::InvalidArgument,
-            "the job's document does not contain the variants that the job's resources list");
+        return fail(ErrorCode::InvalidArgument,
+                    "the job's document is damaged: its `variants` do not match the variants in "
+                    "the job's specification");
     if (!spec.export_document.empty()) ROLL_TRY_VOID(read_document(spec.export_document));
     for (const JobSpec& next : spec.then) ROLL_TRY_VOID(check_documents(next));
     return {};

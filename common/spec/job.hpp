@@ -73,8 +73,8 @@ struct JobSpec {
     std::string account{};  // account to charge; empty for the user's default
     // Absolute directory that the job writes to. May contain "{id}", which becomes the job's id.
     std::string output;
-    // The job from whose newest recorded checkpoint this job starts. Set for resume jobs and for
-    // automatic exports.
+    // This job starts from the newest recorded checkpoint of the source job. Set for resume jobs
+    // and for automatic exports.
     std::optional<JobId> source_job;
     // The document of the convert job that exports the model if this job succeeds; empty: no
     // automatic export.
@@ -88,11 +88,13 @@ struct JobSpec {
     // Names of the user's secrets to put into the environment of the job's programs
     // (docs/operations.md).
     std::vector<std::string> secrets{};
+    // Features (features.hpp) that a worker must have to run this job
+    std::vector<std::string> needs{};
     std::vector<JobSpec> then{};  // later jobs of the chain, submitted with this one (chain.hpp)
     friend bool operator==(const JobSpec&, const JobSpec&) = default;
 
     bool trains() const { return kind == JobKind::Train || kind == JobKind::Resume; }
-    // Number of alternative resource requests. Number 0 is `resources`; 1, 2, ... are `variants`.
+    // Returns the number of alternatives. Alternative 0 is `resources`; 1, 2, ... are `variants`.
     int shapes() const { return 1 + static_cast<int>(variants.size()); }
     const Resources& shape(int index) const {
         return index == 0 ? resources : variants.at(static_cast<std::size_t>(index - 1));

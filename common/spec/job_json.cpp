@@ -25,7 +25,8 @@ Json put_meaning(const Meaning& meaning) {
     return json;
 }
 
-// Reads a Meaning from an object, or from a string such as "stop", which older programs wrote.
+// Reads the rule for an exit code or a log line from an object. Older programs wrote a string such
+// as "stop" instead.
 Result<Meaning> read_meaning(const Json& json) {
     Meaning meaning;
     const Json label = json.is_object() ? json.value("label", Json()) : Json();
@@ -141,6 +142,7 @@ JsonText text_of(const JobSpec& spec) {
     if (spec.open) text.add("open", true);
     if (spec.into) text.add("into", spec.into->value);
     if (!spec.secrets.empty()) text.add("secrets", spec.secrets);
+    if (!spec.needs.empty()) text.add("needs", spec.needs);
     if (spec.hang_after) text.add("hang_after_seconds", spec.hang_after->count());
     if (spec.array) {
         text.add("array", JsonText()
@@ -182,6 +184,7 @@ Result<JobSpec> job_spec_of(const Json& json) {
     spec.cron = reader.get_or<std::string>("cron", "");
     spec.open = reader.get_or("open", false);
     spec.secrets = reader.get_or("secrets", spec.secrets);
+    spec.needs = reader.get_or("needs", spec.needs);
     if (reader.has("into")) spec.into = JobId{reader.get<std::uint64_t>("into")};
     if (reader.has("hang_after_seconds"))
         spec.hang_after = std::chrono::seconds(reader.get<std::int64_t>("hang_after_seconds"));

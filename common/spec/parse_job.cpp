@@ -4,7 +4,9 @@
 #include "common/json.hpp"
 #include "common/spec/chain.hpp"
 #include "common/spec/document.hpp"
+#include "common/spec/features.hpp"
 #include "common/spec/job.hpp"
+#include "common/spec/log_name.hpp"
 #include "common/spec/schema.hpp"
 #include "common/spec/sizes.hpp"
 #include "common/spec/train.hpp"
@@ -26,8 +28,8 @@ bool reads_text(const Json& document) {
     return trains(document) || document.value("kind", Json()) == "tokenize";
 }
 
-// Sets the resources of a tokenize job to one program without a GPU, whatever resources the
-// training asks for.
+// Sets the resources of a tokenize job to one program without a GPU, because its job file may be a
+// copy of a train job's file with other resources.
 void fill_tokenize(Json& document) {
     Json& resources = document["resources"];
     if (document.value("kind", Json()) != "tokenize" || !resources.is_object()) return;
@@ -40,6 +42,16 @@ void fill_tries(Json& document) {
     if (document.value("kind", Json()) != "command") return;
     if (!document.contains("retry")) document["retry"] = Json::object();
     if (document["retry"].is_object()) document["retry"].emplace("app", 0);
+}
+
+// Sets the slots of a gang without GPUs to one for each of its processes unless the job file gives
+// a number.
+void fill_slots(Json& document) {
+    const Json resources = document.value("resources", Json());
+    if (!resources.is_object() || resources.contains("slots_per_node")) return;
+    const Json tasks = resources.value("tasks_per_node", Json());
+    const bool on_gpus = resources.value("gpus_per_node", Json(0)) != 0;
+    if (tasks.is_number_integer() && !on_gpus) document["resources"]["slots_per_node"] = tasks;
 }
 
 // Turns the no_progress limit off if the job saves only at its end. In such a job, no attempt that
@@ -114,7 +126,7 @@ After parse_after(const std::string& text) {
             JobId{std::stoull(text.substr(colon + 1))}};
 }
 
-// Parses a Meaning, such as "stop" or {then: stop, label: oom}.
+// Parses the rule for an exit code or a log line: "stop" or {then: stop, label: oom}.
 Meaning parse_meaning(const Json& json) {
     const Json then = json.is_object() ? json.value("then", Json()) : json;
     Meaning meaning;
@@ -151,6 +163,56 @@ std::vector<Problem> check_exit_codes(const Json& document) {
             problems.push_back({"retry.on_exit." + code, "is not an exit code; allowed: 1 to 255"});
     }
     return problems;
+}
+
+// Checks that only a command has `tasks_per_node`. Ranks and conversions have a number of their
+// own.
+std::vector<Problem> check_tasks(const Json& document) {
+    if (document["kind"] == "command") return {};
+    std::vector<Problem> problems;
+    const auto check = [&](const Json& resources, const std::string& path) {
+        if (!resources.contains("tasks_per_node")) return;
+        problems.push_back(
+            {path + ".tasks_per_node",
+             fmt::format("is {} in a job of kind {}; allowed only in a job of kind "
+                         "command",
+                         resources["tasks_per_node"].dump(), document["kind"].get<std::string>())});
+    };
+    check(document["resources"], "resources");
+    int number = 0;
+    for (const Json& variant : document["resources"].value("variants", Json::array()))
+        check(variant, fmt::format("resources.variants[{}]", number++));
+    return problems;
+}
+
+// Checks the specifiers in `stdout` and `stderr`.
+std::vector<Problem> check_log_names(const Json& document) {
+    std::vector<Problem> problems;
+    for (const char* key : {"stdout", "stderr"}) {
+        const Json name = document.value(key, Json());
+        if (!name.is_string()) continue;
+        const auto& text = name.get_ref<const std::string&>();
+        if (const auto unknown = unknown_specifier(text))
+            problems.push_back({key, fmt::format("is {}, and {} is no specifier; allowed: {}",
+                                                 dump(name), *unknown, kLogNameSpecifiers)});
+        if (document.contains("array") && !has_specifier(text, "aJj"))
+            problems.push_back(
+                {key, fmt::format("is {}, the same file for all jobs of the array; add %a or %j",
+                                  dump(name))});
+    }
+    return problems;
+}
+
+// Returns the features that a worker must have to run the job.
+std::vector<std::string> needs_of(const JobSpec& spec, const Json& document) {
+    std::vector<std::string> needs;
+    bool gang = false;
+    for (int i = 0; i < spec.shapes(); ++i) gang |= spec.shape(i).tasks_per_node > 0;
+    const auto has = [&](const char* key) { return document.contains(key); };
+    if (gang) needs.emplace_back(kGangs);
+    if (has("setup") || has("cleanup") || has("modules")) needs.emplace_back(kScripts);
+    if (has("stdout") || has("stderr")) needs.emplace_back(kLogNames);
+    return needs;
 }
 
 // Checks that no secret has the name of a key of `env`.
@@ -214,6 +276,7 @@ JobSpec read_spec(Json& document) {
         spec.export_document = Json{{"convert", convert}}.dump();
     }
     spec.document = document.dump();
+    spec.needs = needs_of(spec, document);
     return spec;
 }
 
@@ -254,8 +317,8 @@ std::vector<JobSpec> read_chain(Json& document, const std::string& base,
 }
 
 // Returns a problem for each missing input file. Does not check a resumed job's original inputs,
-// because its checkpoint has the model and the tokenizer, and its token files have the text. The
-// ranks check the checkpoint and the token files.
+// because the job reads the model and the tokenizer from its checkpoint, and the tokens from its
+// token files. The ranks check the checkpoint and the token files.
 std::vector<Problem> missing_inputs(const OrderedJson& schema, const Json& document) {
     std::vector<Problem> problems = missing_files(schema, document);
     if (document.value("kind", Json()) != "resume") return problems;
@@ -284,6 +347,7 @@ ParsedJob parse_job(std::string_view json_document, const std::string& base_dire
     if (!json->is_object()) return parsed;
     fill_tries(*json);
     fill_no_progress(*json);
+    fill_slots(*json);
     fill_defaults(schema, *json);
     fill_derived(*json, base_directory);
     fill_tokenize(*json);
@@ -293,6 +357,8 @@ ParsedJob parse_job(std::string_view json_document, const std::string& base_dire
     if (parsed.ok()) append(parsed.problems, check_exit_codes(*json));
     if (parsed.ok()) append(parsed.problems, check_secrets(*json));
     if (parsed.ok()) append(parsed.problems, check_resources((*json)["resources"]));
+    if (parsed.ok()) append(parsed.problems, check_tasks(*json));
+    if (parsed.ok()) append(parsed.problems, check_log_names(*json));
     if (trains(*json)) append(parsed.problems, impossible_sizes(*json));
     if (trains(*json) && parsed.ok()) append(parsed.problems, impossible_variants(*json));
     if (parsed.ok()) append(parsed.problems, unreadable(*json));

@@ -34,6 +34,12 @@ std::vector<Problem> check_one(const Json& resources, const std::string& path) {
         problems.push_back({path + ".segment",
                             fmt::format("is {}; allowed: a divisor of nodes {}", segment, nodes)});
     }
+    const int tasks = resources.value("tasks_per_node", 0), slots = resources["slots_per_node"];
+    if (gpus == 0 && tasks > slots) {
+        problems.push_back(
+            {path + ".tasks_per_node",
+             fmt::format("is {}; allowed without GPUs: at most slots_per_node {}", tasks, slots)});
+    }
     return problems;
 }
 
@@ -48,6 +54,7 @@ Resources read_resources(const Json& json) {
     if (gpus > 0 && gpus < 1) resources.gpu_percent = static_cast<int>(std::lround(gpus * kWhole));
     resources.segment = json.value("segment", 0);
     resources.spares = json.value("spares", 0);
+    resources.tasks_per_node = json.value("tasks_per_node", 0);
     if (json.contains("time"))
         resources.time = parse_duration(json["time"].get<std::string>()).value();
     return resources;
@@ -96,6 +103,7 @@ JsonText text_of(const Resources& resources) {
     if (resources.gpu_percent != kWhole) text.add("gpu_percent", resources.gpu_percent);
     if (resources.segment != 0) text.add("segment", resources.segment);
     if (resources.spares != 0) text.add("spares", resources.spares);
+    if (resources.tasks_per_node != 0) text.add("tasks_per_node", resources.tasks_per_node);
     return text;
 }
 
@@ -109,6 +117,7 @@ Result<Resources> resources_of(const Json& json) {
     resources.gpu_percent = reader.get_or("gpu_percent", kWhole);
     resources.segment = reader.get_or("segment", 0);
     resources.spares = reader.get_or("spares", 0);
+    resources.tasks_per_node = reader.get_or("tasks_per_node", 0);
     ROLL_TRY_VOID(reader.finish());
     return resources;
 }

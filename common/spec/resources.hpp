@@ -22,6 +22,9 @@ struct Resources {
     int gpu_percent = 100;         // share of each GPU; below 100 only if gpus_per_node is 1
     int segment = 0;  // number of consecutive nodes that must be in one segment; 0: any segments
     int spares = 0;   // additional nodes, held to replace nodes that fail
+    // number of processes of a command on each node, which form a gang (process/gang.hpp); 0: one
+    // process, without the variables of a gang
+    int tasks_per_node = 0;
     friend auto operator<=>(const Resources&, const Resources&) = default;
 
     int ranks_per_node() const { return gpus_per_node > 0 ? gpus_per_node : slots_per_node; }

@@ -33,10 +33,21 @@ Result<std::string> document_of(const core::Job& job) {
     if (job.spec.variants.empty()) return job.spec.document.text();
     ROLL_TRY(const Json document, spec::read_document(job.spec.document.text()));
     if (!spec::has_variants(document, job.spec.variants.size()))
-        return fail(
-            ErrorCode::InvalidArgument,
-            "the job's document does not contain the variants that the job's resources list");
+        return fail(ErrorCode::InvalidArgument,
+                    "the job's document is damaged: its `variants` do not match the variants in "
+                    "the job's specification");
     return spec::with_variant(document, job.attempt->variant).dump();
+}
+
+// Returns the names of the attempt's nodes in the order of their ranks, without spares.
+std::vector<std::string> hosts_of(const core::State& state, const core::Job& job) {
+    std::vector<std::string> hosts;
+    for (const core::Place& place : job.attempt->places) {
+        const auto worker = state.workers.find(place.worker);
+        if (std::ssize(hosts) == job.resources().nodes) break;
+        hosts.push_back(worker == state.workers.end() ? "" : worker->second.node);
+    }
+    return hosts;
 }
 
 protocol::StartOrder start_order(const core::State& state, const core::StartMember& action,
@@ -55,6 +66,8 @@ protocol::StartOrder start_order(const core::State& state, const core::StartMemb
     order.node_rank = static_cast<int>(place - places.begin());
     order.nodes = job.resources().nodes;
     order.ranks_per_node = job.resources().ranks_per_node();
+    order.tasks_per_node = job.resources().tasks_per_node;
+    if (order.tasks_per_node > 0) order.hosts = hosts_of(state, job);
     order.gpu_percent = place->gpu_percent;
     order.slots = place->slots;
     order.gpus = place->gpus;
@@ -95,7 +108,8 @@ protocol::Answer next_frame(const protocol::Answer& answer) {
     return next;
 }
 
-// Returns whether the job is ordered to save before it stops: it trains and was not cancelled.
+// Returns whether the attempt must save before it stops: the job trains and was not cancelled, and
+// no member has ended without success.
 bool wants_checkpoint(const core::Job& job) {
     return job.spec.trains() && !job.cancel_requested && !job.attempt->outcome;
 }

@@ -135,10 +135,14 @@ void Server::take_request(const Client& client, const std::string& frame) {
 
 Result<void> Server::take_request(const Client& client, const protocol::Request& request) {
     ROLL_TRY_VOID(admit(client, request));
-    static constexpr std::array kQueries = {"version",  "jobs",       "show",         "nodes",
-                                            "shutdown", "alloc_list", "alloc_dry_run"};
+    static constexpr std::array kQueries = {"version", "jobs",     "show",       "nodes",
+                                            "totals",  "shutdown", "alloc_list", "alloc_dry_run"};
     if (std::ranges::find(kQueries, request.op) != kQueries.end()) {
-        reply(client.peer, request.id, query(request));
+        Result<Json> answer = query(request);
+        // An operator can read the ledger and act for each user, so nothing is hidden from him.
+        if (answer && request.op == "show" && client.who.role != Role::Operator)
+            query::hide_environment(*answer, client.who.user);
+        reply(client.peer, request.id, std::move(answer));
         return {};
     }
     if (request.op == "secret_list") {
@@ -153,6 +157,7 @@ Result<Json> Server::query(const protocol::Request& request) {
     const Time now = wall_clock_now();
     if (request.op == "jobs") return query::jobs(state, request.args, hearsay(), now);
     if (request.op == "show") return query::show(state, request.args, hearsay(), now);
+    if (request.op == "totals") return query::totals(state, now);
     if (request.op == "alloc_list") return list_allocations();
     if (request.op == "alloc_dry_run") return dry_run(request);
     if (request.op == "nodes") {

@@ -1,6 +1,8 @@
 // Users' secrets: the owner of a secret sets, lists and removes it, and a start order contains the
 // values of the secrets that its job names. State has only the names; values are sent only in start
 // orders.
+#include <algorithm>
+
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
@@ -60,12 +62,33 @@ Result<Json> Server::list_secrets(const Client& client, const protocol::Request&
     return Json{{"schema", "roll.secrets/1"}, {"secrets", std::move(list)}};
 }
 
+namespace {
+
+// Returns why the worker's release is too old to run the job; empty if it is not.
+std::string lacks(const protocol::Heartbeat& worker, const spec::JobSpec& spec) {
+    const auto older = [&](const std::string& what) {
+        return fmt::format("the roll-worker of {} is of an older release, which {}", worker.node,
+                           what);
+    };
+    if (!spec.secrets.empty() && worker.version < protocol::kSecretsVersion)
+        return older("cannot be given secrets");
+    for (const std::string& feature : spec.needs) {
+        if (std::ranges::find(worker.features, feature) == worker.features.end())
+            return older(
+                fmt::format("lacks the feature {} that the job needs; install this "
+                            "release on the node",
+                            feature));
+    }
+    return "";
+}
+
+}  // namespace
+
 // Adds the values of secrets to the worker's start orders. An order is not sent to a worker that is
-// too old to receive secrets; its attempt then ends as if the worker had refused it.
+// too old for the job; its attempt then ends as if the worker had refused it.
 void Server::fill_secrets(const Session& session, WorkerId worker, protocol::Answer& answer) {
     std::erase_if(answer.start, [&](protocol::StartOrder& order) {
         const core::Job& job = engine_.state().jobs.at(order.attempt.job);
-        if (job.spec.secrets.empty()) return false;
         for (const std::string& name : job.spec.secrets) {
             const auto value = secrets_.value({job.user, name});
             if (value)
@@ -73,10 +96,8 @@ void Server::fill_secrets(const Session& session, WorkerId worker, protocol::Ans
             else
                 order.refused = fmt::format("user {} no longer has a secret {}", job.user, name);
         }
-        if (session.last.version >= protocol::kSecretsVersion) return false;
-        const std::string why = fmt::format(
-            "the roll-worker of {} is of an older release, which cannot be given secrets",
-            session.last.node);
+        const std::string why = lacks(session.last, job.spec);
+        if (why.empty()) return false;
         spdlog::warn("job {}: {}", order.attempt.job.value, why);
         add_later(core::MemberExited{worker, order.attempt, core::Outcome::Infra, 1, why, {}});
         return true;

@@ -219,7 +219,7 @@ TEST_F(ForeignFile, EachProblemIsNamed) {
         {"finetuning_type", R"("lora")", "is lora; supported: full"},
         {"dataset", R"("news")", "names news, which dataset_info.json does not have"},
         {"dataset", R"("hub")", "names hub, which is not a local file"},
-        {"dataset", R"("array")", "Roll reads .jsonl and .txt: jq -c"},
+        {"dataset", R"("array")", "to convert it to .jsonl, run: jq -c"},
         {"dataset", R"("pairs")", "preference training is not implemented"},
         {"dataset_dir", R"("nowhere")", "nowhere/dataset_info.json"},
         {"val_size", "100", "is 100, a number of samples"},

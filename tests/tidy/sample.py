@@ -63,7 +63,7 @@ def comments(text):
             block.append(lines[at][literals[at]:])
             at += 1
         code = declaration(lines, at) if own_line else lines[begin][:column].strip()
-        found.append((begin + 1, ' '.join(part.lstrip('/ ') for part in block), code))
+        found.append((begin + 1, ' '.join(re.sub(r'^//+ ?', '', part).strip() for part in block), code))
     return found
 
 

@@ -10,6 +10,7 @@
 #include "common/io/process.hpp"
 #include "common/last_resort.hpp"
 #include "common/log.hpp"
+#include "common/spec/features.hpp"
 #include "worker/agent/agent.hpp"
 #include "worker/agent/host/cpus.hpp"
 #include "worker/agent/host/host.hpp"
@@ -45,6 +46,7 @@ struct Flags {
     NodeNeeds needs;
     int gpu_wait = 50;
     std::string segment;
+    std::string address;
     std::string wall;
     std::uint64_t reaper = 0;
 };
@@ -108,6 +110,9 @@ void add_flags(CLI::App& app, Flags& flags) {
     app.add_option("--segment", flags.segment,
                    "Network segment of this node, e.g. spine1.leaf4 (default: Slurm's "
                    "switches and the NVLink domain)");
+    app.add_option("--address", flags.address,
+                   "Address at which other nodes reach this node, for MASTER_ADDR of a gang "
+                   "(default: the address from which this node reaches rolld)");
     app.add_option("--unwanted", flags.unwanted,
                    "Seconds without an answer from rolld after which an idle pilot ends");
     app.add_option("--wall", flags.wall,
@@ -115,8 +120,8 @@ void add_flags(CLI::App& app, Flags& flags) {
                    "(guard) is killed: cgroup, namespace or marks (environment variables); "
                    "default: the first of these that the host allows")
         ->check(CLI::IsMember({"cgroup", "namespace", "marks"}));
-    // Makes this process a reaper. The option's value is the generation that the reaper's
-    // heartbeats carry.
+    // Makes this process a reaper. The option's value is the number (generation) by which rolld
+    // knows the reaper's heartbeats from those of earlier roll-workers.
     app.add_option("--reaper", flags.reaper, "")->group("");
 }
 
@@ -147,6 +152,7 @@ protocol::Heartbeat describe(const Flags& flags) {
     const auto given = given_gpus(io::current_environment());
     if (given && (!flags.pilot.empty() || flags.gpus < 0))
         self.gpus = std::min(self.gpus, static_cast<int>(given->size()));
+    self.features = spec::features();
     self.segment = flags.segment;
     if (self.segment.empty())
         self.segment = segment_of(io::current_environment(),
@@ -165,6 +171,7 @@ LaunchSite site_of(const Flags& flags, const protocol::Heartbeat& self) {
     site.slots = self.slots;
     site.gpus = self.gpus;
     site.session = self.session;
+    site.node = self.node;
     site.environment = io::current_environment();
     site.gpu_names = given_gpus(site.environment).value_or(std::vector<std::string>{});
     const std::vector<std::string> gpus = gpu_names(self.gpus);
@@ -237,7 +244,9 @@ Result<void> work(const Flags& flags, const std::vector<std::string>& words) {
     const std::string program = file_name(directory, self);
     ROLL_TRY_VOID(write_file_atomically(directory.pid(program), std::to_string(::getpid()) + "\n"));
     ROLL_TRY(const Log log, Log::open(directory.log(program), "roll-worker@" + self.node));
-    const LaunchSite site = site_of(flags, self);
+    LaunchSite site = site_of(flags, self);
+    site.address = flags.address.empty() ? address_towards(directory.read_endpoint().value_or(""))
+                                         : flags.address;
     log.info("roll-worker {} with {} slots, {} GPUs and {} {} CPUs", ROLL_VERSION, self.slots,
              self.gpus, site.cores, site.slot_cpus.empty() ? "shared" : "own");
     const auto tell = [&](const std::string& text) { log.warn("waits: {}", text); };
@@ -264,7 +273,7 @@ Result<void> work(const Flags& flags, const std::vector<std::string>& words) {
     std::error_code error;
     std::filesystem::remove(directory.pid(program), error);
     if (self.pilot) run_directory.remove();
-    // exit without joining threads, because a look at the beacon may hang with its volume
+    // exit without joining threads, because a thread that reads the beacon may hang with its volume
     ::_exit(0);
 }
 

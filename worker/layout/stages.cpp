@@ -43,8 +43,9 @@ Result<std::vector<std::int64_t>> uneven_counts(std::int64_t layers,
                                                 const formats::McaLayout& layout) {
     if (layout.account_for_embedding || layout.account_for_loss)
         return invalid(
-            "give either the number of layers of the first or last stage, or count the embedding "
-            "or the loss as a layer; Megatron does not accept both");
+            "the layout sets the number of layers of the first or last stage, and it also counts "
+            "the embedding or the loss as a layer; Megatron accepts only one of these two "
+            "settings");
     const std::int64_t others =
         layout.pp - (layout.first_layers > 0 ? 1 : 0) - (layout.last_layers > 0 ? 1 : 0);
     const std::int64_t rest = layers - layout.first_layers - layout.last_layers;

@@ -58,7 +58,8 @@ void is_strict(const std::string& frame, const std::set<std::string>& optional, 
 }
 
 TEST(Codecs, AMissingFieldOrAWrongTypeIsRefused) {
-    is_strict(encode(sample_heartbeat()), {"pilot", "generation", "beat_ms", "segment", "gpu_numa"},
+    is_strict(encode(sample_heartbeat()),
+              {"pilot", "generation", "beat_ms", "segment", "gpu_numa", "features"},
               decode_heartbeat);
     is_strict(encode(sample_answer()), {"save"}, decode_answer);
     is_strict(encode(sample_launch()), {}, decode_launch);

@@ -40,6 +40,7 @@ inline Heartbeat sample_heartbeat() {
     heartbeat.beat_ms = 5000;
     heartbeat.segment = "leaf1";
     heartbeat.gpu_numa = {0, 0, 1, 1};
+    heartbeat.features = {"gangs"};
     heartbeat.pilot = PilotNote{"c1.3.7", "4711", 1795284960};
     heartbeat.running = {ended, running};
     return heartbeat;

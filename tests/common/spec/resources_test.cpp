@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "common/spec/features.hpp"
 #include "common/spec/job.hpp"
 #include "common/spec/train.hpp"
 
@@ -40,6 +41,28 @@ TEST(JobResources, WhatCannotBeIsSaid) {
               "resources.segment is 3; allowed: a divisor of nodes 4");
     EXPECT_EQ(problem(R"({"nodes": 4, "variants": [{"nodes": 3, "segment": 2}]})"),
               "resources.variants[0].segment is 2; allowed: a divisor of nodes 3");
+}
+
+TEST(JobResources, AGangHasASlotForEachProcessAndNeedsAWorkerThatKnowsGangs) {
+    const JobSpec gang = parse(R"({"nodes": 2, "tasks_per_node": 4})").spec;
+    EXPECT_EQ(gang.resources.tasks_per_node, 4);
+    EXPECT_EQ(gang.resources.slots_per_node, 4);
+    EXPECT_EQ(gang.needs, std::vector<std::string>{kGangs});
+    EXPECT_EQ(*job_spec_from_json(to_json(gang)), gang);
+    EXPECT_EQ(parse(R"({"gpus_per_node": 8, "tasks_per_node": 8})").spec.resources.slots_per_node,
+              1);
+    EXPECT_EQ(parse(R"({"nodes": 2})").spec.needs, std::vector<std::string>{});
+    EXPECT_EQ(problem(R"({"slots_per_node": 2, "tasks_per_node": 4})"),
+              "resources.tasks_per_node is 4; allowed without GPUs: at most slots_per_node 2");
+    EXPECT_EQ(problem(R"({"tasks_per_node": 0})"),
+              "resources.tasks_per_node is 0; allowed: an integer, 1 to 4096");
+    const ParsedJob other = parse_job(
+        R"({"name": "x", "kind": "convert", "convert": {"source": "/", "target": "/t"},
+            "resources": {"tasks_per_node": 2}})",
+        "/");
+    ASSERT_FALSE(other.ok());
+    EXPECT_EQ(other.problems[0].message,
+              "is 2 in a job of kind convert; allowed only in a job of kind command");
 }
 
 TEST(JobResources, AVariantIsLikeThemButForWhatItSays) {

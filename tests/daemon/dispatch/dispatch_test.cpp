@@ -85,6 +85,24 @@ TEST(Dispatch, AGangGetsOneOrderAMemberWithItsPlace) {
     EXPECT_EQ(ranks, (std::set<int>{0, 1}));
 }
 
+TEST(Dispatch, AGangOfACommandIsToldItsNodesInTheOrderOfTheirRanks) {
+    Desk desk;
+    for (const char* node : {"a", "b", "c"}) desk.join(node, 2);
+    spec::JobSpec spec = core::wants(2, 2);
+    spec.resources.tasks_per_node = 2;
+    spec.resources.spares = 1;
+    desk.submit(spec);
+    const auto all = orders_of(desk);
+    ASSERT_EQ(all.size(), 2u);
+    for (const auto& [worker, answer] : all) {
+        const protocol::StartOrder& order = answer.start.at(0);
+        EXPECT_EQ(order.tasks_per_node, 2);
+        ASSERT_EQ(order.hosts.size(), 2u) << "a spare is no node of the gang";
+        EXPECT_EQ(order.hosts[static_cast<std::size_t>(order.node_rank)],
+                  desk.state.workers.at(worker).node);
+    }
+}
+
 TEST(Dispatch, TheNonceIsThatOfTheAttemptAndOfTheCluster) {
     Desk desk;
     desk.join("a", 2);

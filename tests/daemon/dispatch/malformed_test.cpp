@@ -156,7 +156,8 @@ TEST(Malformed, ADocumentThatRolldRelysOnIsRefusedInOneSentence) {
               "the job's document: JSON nests deeper than 90 levels");
     spec.variants = {spec.resources};
     EXPECT_EQ(refusal("{}"),
-              "the job's document does not contain the variants that the job's resources list");
+              "the job's document is damaged: its `variants` do not match the variants in the "
+              "job's specification");
 }
 
 // A ledger may contain such a job. rolld starts with it, and the job fails with a reason.
@@ -169,7 +170,8 @@ TEST(Malformed, AnAttemptWithoutItsVariantsIsRefusedByTheWorker) {
     desk.submit(spec);
     const auto all = orders(desk.state, core::actions(desk.state), "c");
     EXPECT_EQ(all.begin()->second.start.at(0).refused,
-              "the job's document does not contain the variants that the job's resources list");
+              "the job's document is damaged: its `variants` do not match the variants in the "
+              "job's specification");
 }
 
 }  // namespace

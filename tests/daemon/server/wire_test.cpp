@@ -128,6 +128,29 @@ TEST(Wire, AWorkerThatCannotBeGivenSecretsGetsNoJobThatHasSome) {
     }));
 }
 
+TEST(Wire, AWorkerWithoutAFeatureGetsNoJobThatNeedsIt) {
+    Daemon daemon;
+    daemon.start();
+    io::Client client = daemon.client();
+    FakeWorker old(daemon);
+    old.heartbeat.features = {};
+    old.until([](const auto&) { return true; });
+    Json args = submit_args("k");
+    args["spec"]["needs"] = {"gangs"};
+    ASSERT_TRUE(client.ask("submit", args, 30s));
+    EXPECT_TRUE(eventually([&] {
+        old.beat();
+        const auto answer = old.hear(100ms);
+        EXPECT_TRUE(!answer || answer->start.empty());
+        const Json job = (*client.ask("show", {{"id", 1}}, 30s))["job"];
+        return !job["attempts"].empty() &&
+               job["attempts"][0].value("reason", Json()).dump().find("lacks the feature gangs") !=
+                   std::string::npos;
+    }));
+    old.heartbeat.features = {"gangs", "more"};
+    EXPECT_FALSE(old.until([](const auto& a) { return !a.start.empty(); }).start.empty());
+}
+
 TEST(Wire, AnOlderClientIsAnsweredInItsVersionAndANewerOneIsRefused) {
     Daemon daemon;
     daemon.start();

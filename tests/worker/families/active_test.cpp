@@ -4,6 +4,7 @@
 
 #include "worker/families/families.hpp"
 #include "worker/families/model.hpp"
+#include "worker/plan/cost.hpp"
 
 namespace roll::families {
 namespace {
@@ -89,6 +90,28 @@ TEST(Active, AModelWithoutExpertsUsesAllParameters) {
     EXPECT_EQ(active.parameters, 134'515'008);
     EXPECT_EQ(active.per_token, 134'515'008);
     EXPECT_EQ(active.flops, 6 * (134'515'008.0 - 61 * 576));
+}
+
+// The trainer's MFU and `inspect` count the same products with weights. Therefore the counts of
+// models with experts above hold for MFU too, because attention scores do not depend on experts.
+TEST(Active, TheTrainerCountsTheSameFlops) {
+    const auto families = Families::load().value();
+    const Json sizes{{"hidden_size", 64},        {"num_hidden_layers", 3},
+                     {"vocab_size", 300},        {"num_attention_heads", 4},
+                     {"num_key_value_heads", 2}, {"intermediate_size", 96},
+                     {"head_dim", 24},           {"max_position_embeddings", 64},
+                     {"rms_norm_eps", 1e-6},     {"tie_word_embeddings", false},
+                     {"attention_dropout", 0.0}};
+    for (const char* model_type : {"llama", "qwen2", "qwen3", "mistral"}) {
+        const Family& family = *families.find(model_type).value();
+        const auto model = model_config(family, native_config(family, sizes).value());
+        ASSERT_TRUE(model) << model.error().message;
+        constexpr double kScores = 12.0 * 3 * 4;  // FLOPs per position: 3 layers with 4 heads
+        const double heads = kScores * static_cast<double>(model->head_dim);
+        const plan::FlopsPerToken flops = plan::flops_per_token(*model, 8);
+        EXPECT_DOUBLE_EQ(flops.full - 8 * heads, active_of(model_type, sizes).flops) << model_type;
+        EXPECT_DOUBLE_EQ(flops.causal - 4.5 * heads, active_of(model_type, sizes).flops);
+    }
 }
 
 TEST(Active, ATopKThatTheModelCannotHaveIsRefused) {

@@ -18,7 +18,7 @@ const char* name_of(Phase phase) {
 
 int programs_of(const protocol::StartOrder& order) {
     const bool ranked = order.kind == "train" || order.kind == "resume";
-    return ranked ? std::max(order.ranks_per_node, 1) : 1;
+    return std::max(ranked ? order.ranks_per_node : order.tasks_per_node, 1);
 }
 
 Ending ending_of(const Attempt& attempt) {
@@ -97,11 +97,11 @@ void BeaconTrust::on_answer(std::uint64_t from, std::uint64_t counter) {
 }
 
 bool BeaconTrust::on_look(const Look& look, std::optional<Instant> heard, const LeaseRules& rules) {
-    // A look at another incarnation counts as evidence here, because the caller judges such a look
-    // itself.
+    // Ticks of different incarnations (starts of rolld) cannot be compared; SilenceBound::looked()
+    // handles a look at another incarnation.
     if (look.incarnation != incarnation) return true;
-    // A heartbeat sent after the look does not prove contact, because the counter in the answer to
-    // that heartbeat may be higher.
+    // Contact counts only if the heartbeat was sent before the look, because the answer to a later
+    // one may have a counter that the look could not show.
     const bool in_contact = heard && *heard <= look.ended && look.ended - *heard <= rules.contact;
     const Millis delay = rules.volume_delay + (look.ended - look.began);
     const auto late = static_cast<std::uint64_t>(delay / rules.tick) + 1;

@@ -11,8 +11,9 @@ namespace roll::agent {
 namespace {
 
 std::string describe(const Ending& ending, int rank, const ExitStatus& exit) {
+    const bool alone = ending.command && ending.exits.size() == 1;
     const std::string who =
-        ending.command ? "the command" : "rank " + std::to_string(ending.first_rank + rank);
+        alone ? "the command" : "rank " + std::to_string(ending.first_rank + rank);
     if (!exit.signaled) return who + " ended with exit status " + std::to_string(exit.number);
     const char* const name = ::sigdescr_np(exit.number);
     return who + " was killed by signal " + std::to_string(exit.number) +
@@ -21,7 +22,7 @@ std::string describe(const Ending& ending, int rank, const ExitStatus& exit) {
 
 std::string failed_outcome(const ExitStatus& exit, bool command) {
     // A command that a signal ended would probably end in the same way again. Its failure is
-    // therefore the job's own, and is not retried as one of the infrastructure.
+    // therefore the job's own, and not one of the infrastructure, which would be retried.
     if (command) return "app";
     if (exit.signaled) return "infra";
     if (exit.number == protocol::kExitInvalid || exit.number == protocol::kExitDiverged)

@@ -8,6 +8,14 @@ namespace roll::agent {
 
 std::string host_name();
 
+// Returns this machine's address on the way to `endpoint` ("tcp://HOST:PORT"); empty if it is
+// unknown or a loopback address, which other machines cannot use.
+std::string address_towards(const std::string& endpoint);
+
+// Returns an id of this machine's network, which is the same only for processes that share its
+// loopback interface.
+std::string network_id();
+
 // Returns the ids of the CPUs in this process's affinity.
 std::vector<int> allowed_cpus();
 // Returns how many CPUs this process may use at a time: all in its affinity, or fewer if a cgroup

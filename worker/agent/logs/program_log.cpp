@@ -54,6 +54,12 @@ Result<io::Descriptor> open_log(const std::string& file) {
     return log;
 }
 
+Result<void> link_log(const std::string& link, const std::string& log) {
+    ROLL_TRY_VOID(make_directories(std::filesystem::path(link).parent_path()));
+    if (::symlink(log.c_str(), link.c_str()) != 0 && errno != EEXIST) return refuse("link", link);
+    return {};
+}
+
 void add_to_log(const std::string& file, const std::string& text) {
     const auto log = open_log(file);
     if (log) write_all(log->get(), "roll-worker: " + text + "\n");

@@ -14,9 +14,12 @@
 namespace roll::agent {
 
 // Opens a log for appending and creates its directories. Fails with InvalidArgument if the name can
-// never be a file, with Unavailable if the volume fails, and with Refused if the volume is full or
-// read-only, or permission or quota is missing.
+// never be a file, and with Unavailable if the volume fails. Fails with Refused if the volume is
+// full or read-only, or if permission or quota is missing.
 Result<io::Descriptor> open_log(const std::string& file);
+
+// Makes the link `link` to a log, and its directories. An existing link stays.
+Result<void> link_log(const std::string& link, const std::string& log);
 
 // Appends a line that begins with "roll-worker: ".
 void add_to_log(const std::string& file, const std::string& text);

@@ -26,6 +26,7 @@
 #include "worker/agent/process/guard_plan.hpp"
 #include "worker/agent/process/leash.hpp"
 #include "worker/agent/process/lines.hpp"
+#include "worker/agent/process/meeting.hpp"
 #include "worker/agent/process/reaper.hpp"
 #include "worker/agent/process/wall.hpp"
 
@@ -34,7 +35,8 @@ namespace {
 
 // longest time between two checks of the leash (the shared deadlines)
 constexpr int kPollMillis = 500;
-constexpr int kKillingMillis = 20;  // time between two rounds of SIGKILL
+// time between two rounds of SIGKILL, and between two looks for the meeting point of a gang
+constexpr int kSoonMillis = 20;
 constexpr std::size_t kPlanBytesMax = 64u << 20;
 
 // The guard's end of the socket to roll-worker.
@@ -79,7 +81,7 @@ class Guard {
     void await_gpus(const GuardPlan& plan);
     Result<void> start(const GuardPlan& plan);
     Result<pid_t> start_program(const Program& program, std::size_t index, bool own);
-    Result<io::Descriptor> output_of(const Program& program, bool own);
+    Result<io::Descriptor> output_of(const std::string& log, bool own);
     Result<void> start_check(const NodeCheck& check);
     void advance(const GuardPlan& plan);
     void end_check(const NodeCheck& check, std::string trouble);
@@ -101,7 +103,7 @@ class Guard {
     const Leash& leash_;
     const io::Descriptor& signals_;
     Talk& talk_;
-    std::vector<io::Descriptor> passed_;  // two for each program: its stdin and its report pipe
+    std::vector<io::Descriptor> passed_;  // for each program, its stdin and its report pipe
     std::string cgroup_{};
     // The cgroup.procs file through which programs enter the cgroup; unset without a cgroup
     io::Descriptor procs_{};
@@ -114,6 +116,7 @@ class Guard {
     Instant check_until_{};
     // Failure of the check that has just finished; "" if that check passed
     std::optional<std::string> check_end_{};
+    GangMeeting meeting_{};
     Instant capped_{};
     std::int64_t log_bytes_max_ = 0;
     bool killing_ = false;
@@ -132,7 +135,7 @@ Result<void> Guard::prepare(const GuardPlan& plan) {
         ROLL_TRY_VOID(make_directories(directory));
     if (!plan.launch_file.empty())
         ROLL_TRY_VOID(write_file_atomically(plan.launch_file, plan.launch));
-    return {};
+    return plan.gang ? meeting_.open(*plan.gang) : Result<void>();
 }
 
 // Returns this process's environment variables with the variables `more` added. If both have a
@@ -161,19 +164,24 @@ io::Spawn spawn_of(const Program& program, pid_t group, int cgroup) {
 
 // Returns the descriptor for a program's output. Roll's own programs get the log itself, so that
 // their output survives a killed guard; other programs get a pipe.
-Result<io::Descriptor> Guard::output_of(const Program& program, bool own) {
-    if (own) return open_log(program.log);
-    ROLL_TRY(std::unique_ptr<LogPipe> pipe, LogPipe::make(program.log, log_bytes_max_));
+Result<io::Descriptor> Guard::output_of(const std::string& log, bool own) {
+    if (own) return open_log(log);
+    ROLL_TRY(std::unique_ptr<LogPipe> pipe, LogPipe::make(log, log_bytes_max_));
     pipes_.push_back(std::move(pipe));
     return pipes_.back()->take_input();
 }
 
 Result<pid_t> Guard::start_program(const Program& program, std::size_t index, bool own) {
-    ROLL_TRY(const io::Descriptor log, output_of(program, own));
+    ROLL_TRY(const io::Descriptor log, output_of(program.log, own));
+    io::Descriptor error;
+    if (!program.error_log.empty()) {
+        ROLL_TRY(error, output_of(program.error_log, own));
+    }
+    if (!program.link.empty()) ROLL_TRY_VOID(link_log(program.link, program.log));
     io::Spawn spawn = spawn_of(program, group_, procs_.get());
     spawn.descriptors = {{passed_[2 * index].get(), STDIN_FILENO},
                          {log.get(), STDOUT_FILENO},
-                         {log.get(), STDERR_FILENO},
+                         {(error ? error : log).get(), STDERR_FILENO},
                          {passed_[2 * index + 1].get(), protocol::kReportDescriptor}};
     return io::spawn(spawn);
 }
@@ -208,7 +216,9 @@ void Guard::await_gpus(const GuardPlan& plan) {
 
 Result<void> Guard::start(const GuardPlan& plan) {
     for (std::size_t i = 0; i < plan.programs.size(); ++i) {
-        ROLL_TRY(const pid_t pid, start_program(plan.programs[i], i, plan.own_programs));
+        Program program = plan.programs[i];
+        meeting_.add_to(program.environment);
+        ROLL_TRY(const pid_t pid, start_program(program, i, plan.own_programs));
         programs_.push_back(pid);
         if (i == 0) group_ = pid;
     }
@@ -252,6 +262,8 @@ void Guard::advance(const GuardPlan& plan) {
             {ErrorCode::Failed, "contact with rolld was lost before the programs could start"},
             true);
     const bool checks = checked_ < plan.checks.size();
+    if (const auto met = checks ? Result<bool>(true) : meeting_.met(); !met || !*met)
+        return met ? void() : fail_with(met.error(), true);
     const auto begun = checks ? start_check(plan.checks[checked_]) : start(plan);
     started_ = !checks;
     if (!begun) fail_with(begun.error(), checks ? plan.checks[checked_].site : plan.own_programs);
@@ -259,7 +271,8 @@ void Guard::advance(const GuardPlan& plan) {
     passed_.clear();
 }
 
-// An output that cannot be written (full, read-only, quota, permission) is the job's own fault.
+// Fails the attempt because an output cannot be written (full, read-only, quota, permission). This
+// is the job's own fault.
 void Guard::fail_preparing(const Error& error) {
     Verdict verdict{"invalid", protocol::kExitInvalid, error.message};
     if (error.code == ErrorCode::Unavailable) verdict = {"infra", 1, error.message};
@@ -268,9 +281,9 @@ void Guard::fail_preparing(const Error& error) {
     killing_ = true;
 }
 
-// Fails the attempt. The outcome is "infra", which is retried, for errors of Roll's own programs,
-// because such an error may not recur on another node or at a later time. Other errors always
-// recur.
+// Fails the attempt. If the job's own program cannot be run at all, the outcome is "invalid",
+// because this would recur. Any other error may not recur on another node or later, so the outcome
+// is "infra" and the attempt is retried.
 void Guard::fail_with(const Error& error, bool own_programs) {
     if (error.code == ErrorCode::Refused) return fail_preparing(error);
     Verdict verdict{"infra", 1, error.message};
@@ -351,7 +364,10 @@ void Guard::finish_logs() {
 void Guard::look_into_logs(const GuardPlan& plan) {
     if (!failed_ || plan.patterns.empty()) return;
     std::vector<std::string> logs;
-    for (const Program& program : plan.programs) logs.push_back(program.log);
+    for (const Program& program : plan.programs) {
+        logs.push_back(program.log);
+        if (!program.error_log.empty()) logs.push_back(program.error_log);
+    }
     std::string line = "matched";
     for (const int found : scan_logs(plan.patterns, logs)) line += " " + std::to_string(found);
     talk_.say(line);
@@ -388,7 +404,7 @@ void Guard::run(const GuardPlan& plan) {
     for (;;) {
         while (io::next_signal(signals_)) continue;
         reap();
-        obey_all();  // again, because orders may have arrived together with the plan
+        obey_all();  // read orders again, because some may have arrived together with the plan
         advance(plan);
         cap_logs(plan);
         if (!killing_ && boot_now() >= leash_.killed_at()) {
@@ -413,7 +429,8 @@ void Guard::wait() {
     std::vector<pollfd> polled{{signals_.get(), POLLIN, 0}};
     for (const auto& pipe : pipes_) polled.push_back({pipe->waited(), POLLIN, 0});
     if (!killing_) polled.push_back({kGuardSocket, POLLIN, 0});
-    ::poll(polled.data(), polled.size(), killing_ ? kKillingMillis : kPollMillis);
+    const bool soon = killing_ || meeting_.waits();
+    ::poll(polled.data(), polled.size(), soon ? kSoonMillis : kPollMillis);
     for (std::size_t i = 0; i < pipes_.size(); ++i)
         if (polled[i + 1].revents != 0) pipes_[i]->begin(polled[i + 1].revents);
     if (!killing_ && polled.back().revents != 0) read_orders();

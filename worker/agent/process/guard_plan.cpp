@@ -16,6 +16,8 @@ Result<Program> read_program(const Json& json) {
     program.environment = r.get<std::vector<std::string>>("environment");
     program.directory = r.get<std::string>("directory");
     program.log = r.get<std::string>("log");
+    program.error_log = r.get<std::string>("error_log");
+    program.link = r.get<std::string>("link");
     program.cpus = r.get<std::vector<int>>("cpus");
     ROLL_TRY_VOID(r.finish());
     return program;
@@ -26,6 +28,8 @@ Json put_program(const Program& program) {
             {"environment", program.environment},
             {"directory", program.directory},
             {"log", program.log},
+            {"error_log", program.error_log},
+            {"link", program.link},
             {"cpus", program.cpus}};
 }
 
@@ -38,6 +42,25 @@ Result<NodeCheck> read_check(const Json& json) {
     ROLL_TRY_VOID(r.finish());
     ROLL_TRY(check.program, read_program(program));
     return check;
+}
+
+Json put_gang(const Gang& gang) {
+    return {{"first", gang.first},     {"meeting", gang.meeting},
+            {"address", gang.address}, {"host_file", gang.host_file},
+            {"hosts", gang.hosts},     {"patience_seconds", gang.patience_seconds}};
+}
+
+Result<Gang> read_gang(const Json& json) {
+    JsonReader r(json, "gang");
+    Gang gang;
+    gang.first = r.get<bool>("first");
+    gang.meeting = r.get<std::string>("meeting");
+    gang.address = r.get<std::string>("address");
+    gang.host_file = r.get<std::string>("host_file");
+    gang.hosts = r.get<std::string>("hosts");
+    gang.patience_seconds = r.get<int>("patience_seconds");
+    ROLL_TRY_VOID(r.finish());
+    return gang;
 }
 
 }  // namespace
@@ -64,6 +87,7 @@ std::string encode(const GuardPlan& plan) {
                     {"patterns", plan.patterns},
                     {"gpus", gpus},
                     {"gpu_wait_seconds", plan.gpu_wait_seconds},
+                    {"gang", plan.gang ? put_gang(*plan.gang) : Json()},
                     {"cgroup", plan.cgroup}});
 }
 
@@ -82,7 +106,11 @@ Result<GuardPlan> decode_guard_plan(std::string_view line) {
     const Json& checks = r.raw("checks");
     const Json& programs = r.raw("programs");
     const Json& gpus = r.raw("gpus");
+    const Json& gang = r.raw("gang");
     ROLL_TRY_VOID(r.finish());
+    if (!gang.is_null()) {
+        ROLL_TRY(plan.gang, read_gang(gang));
+    }
     for (const Json& item : checks) {
         ROLL_TRY(NodeCheck check, read_check(item));
         plan.checks.push_back(std::move(check));

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,11 +17,13 @@ namespace roll::agent {
 
 struct Program {
     std::vector<std::string> arguments;
-    // Added to the guard's own variables; replaces variables of the same name
+    // Variables added to the guard's own; they replace variables of the same name
     std::vector<std::string> environment;
     std::string directory;
     std::string log;  // path of the log for stdout and stderr; its parent directories are created
     std::vector<int> cpus{};  // CPUs to bind the program to; empty: no binding
+    std::string error_log{};  // path of the log for stderr; empty: `log`
+    std::string link{};       // path of a link to `log` that is created; empty: none
     friend bool operator==(const Program&, const Program&) = default;
 };
 
@@ -32,6 +35,18 @@ struct NodeCheck {
     // is at fault
     bool site = false;
     friend bool operator==(const NodeCheck&, const NodeCheck&) = default;
+};
+
+// The processes of a command on all nodes of an attempt, which find each other at an address and a
+// port of the first node (meeting.hpp).
+struct Gang {
+    bool first = false;   // true on the first node, which chooses the port
+    std::string meeting;  // path of the file in which the first node tells its address and port
+    std::string address;  // address of this node for other nodes; empty if unknown
+    std::string host_file;
+    std::string hosts;           // content of the host file
+    int patience_seconds = 120;  // longest wait for the file `meeting`
+    friend bool operator==(const Gang&, const Gang&) = default;
 };
 
 struct GuardPlan {
@@ -50,6 +65,7 @@ struct GuardPlan {
     std::vector<GpuRoom> gpus{};
     // Longest wait for the GPUs' memory to become free; after this time the attempt fails
     int gpu_wait_seconds = 50;
+    std::optional<Gang> gang{};
     std::string cgroup{};  // the cgroup for all programs; empty: the guard's own cgroup
     friend bool operator==(const GuardPlan&, const GuardPlan&) = default;
 };

@@ -7,35 +7,10 @@
 #include "common/protocol/rank.hpp"
 #include "common/spec/units.hpp"
 #include "worker/agent/core/attempt.hpp"
+#include "worker/agent/process/command.hpp"
 
 namespace roll::agent {
 namespace {
-
-using Environment = std::map<std::string, std::string>;
-
-struct CommandDocument {
-    std::vector<std::string> command;
-    std::string script;
-    Environment environment;
-    std::string workdir;
-};
-
-// Reads the fields of a job's document that a command needs. The document was checked at
-// submission.
-Result<CommandDocument> read_command(const Json& document) {
-    JsonReader r(document, "job");
-    CommandDocument result;
-    result.command = r.get<std::vector<std::string>>("command");
-    result.script = r.get_or("script", std::string{});
-    result.workdir = r.get_or("workdir", std::string{});
-    const Json& environment = r.raw("env");
-    ROLL_TRY_VOID(r.finish_lenient());
-    for (const auto& [name, value] : environment.items())
-        result.environment[name] = value.is_string() ? value.get<std::string>() : value.dump();
-    if (result.command.empty() || result.command[0].empty())
-        return fail(ErrorCode::InvalidArgument, "the job's command is empty");
-    return result;
-}
 
 bool is_set(const std::vector<std::string>& variables, const std::string& name) {
     return std::ranges::any_of(variables, [start = name + "="](const std::string& variable) {
@@ -67,8 +42,8 @@ std::string visible_devices(const std::vector<int>& gpus, const std::vector<std:
     return result;
 }
 
-// Returns how much memory of each GPU may be in use before the programs start: half a GiB more than
-// was in use when the worker started, for contexts of monitoring tools.
+// Returns how much memory of each GPU may be in use before the programs start. This is half a GiB
+// more than when the worker started, because monitoring tools may have contexts on the GPU.
 std::vector<GpuRoom> gpu_room(const std::vector<int>& gpus, const LaunchSite& site) {
     constexpr std::int64_t kSlackBytes = 512LL << 20;
     std::vector<GpuRoom> room;
@@ -81,8 +56,8 @@ std::vector<GpuRoom> gpu_room(const std::vector<int>& gpus, const LaunchSite& si
     return room;
 }
 
-// Limits what a program uses of a shared GPU: its memory, through the variable that JAX reads and
-// through Roll's own variable, and its processors, if the site runs CUDA MPS.
+// Limits what a program uses of a shared GPU. JAX's and Roll's own variables limit its memory; the
+// variable of CUDA MPS limits its processors, if the site runs CUDA MPS.
 void add_gpu_share(int percent, const LaunchSite& site, Environment& environment) {
     const std::string fraction = (percent < 10 ? "0.0" : "0.") + std::to_string(percent);
     environment["ROLL_GPU_FRACTION"] = fraction;
@@ -158,6 +133,11 @@ std::string log_of(const protocol::StartOrder& order, const Json& document, int 
     return logs_of(order) + "/rank-" + std::to_string(rank) + ".log";
 }
 
+// Returns the path of this node's copy of the list of a gang's nodes.
+std::string host_file_of(const protocol::StartOrder& order) {
+    return logs_of(order) + "/hosts-" + std::to_string(order.node_rank);
+}
+
 // Returns the words of a script's first line "#!INTERPRETER [ARGUMENT]", split as execve does. Roll
 // runs the interpreter itself, so that the script needs no execute permission.
 std::vector<std::string> interpreter_of(const std::string& script) {
@@ -175,9 +155,35 @@ std::vector<std::string> interpreter_of(const std::string& script) {
     return words;
 }
 
+// Returns the variables of one process of a gang. The guard adds MASTER_ADDR and MASTER_PORT.
+Environment gang_environment(const protocol::StartOrder& order, int local_rank) {
+    const int each = programs_of(order);
+    std::string hosts;
+    for (const std::string& host : order.hosts) hosts += (hosts.empty() ? "" : ",") + host;
+    return {{"WORLD_SIZE", std::to_string(order.nodes * each)},
+            {"RANK", std::to_string(order.node_rank * each + local_rank)},
+            {"LOCAL_WORLD_SIZE", std::to_string(each)},
+            {"LOCAL_RANK", std::to_string(local_rank)},
+            {"GROUP_RANK", std::to_string(order.node_rank)},
+            {"ROLL_NODELIST", hosts},
+            {"ROLL_HOSTFILE", host_file_of(order)}};
+}
+
+// Plans where the processes of a gang meet. The file names have the attempt's nonce, so that files
+// of an earlier job with the same output directory are not taken for those of this attempt.
+Gang gang_of(const protocol::StartOrder& order, const LaunchSite& site) {
+    Gang gang;
+    gang.first = order.node_rank == 0;
+    gang.address = site.address;
+    gang.meeting = logs_of(order) + "/meeting-" + order.nonce + ".json";
+    gang.host_file = host_file_of(order);
+    for (const std::string& host : order.hosts)
+        gang.hosts += host + " slots=" + std::to_string(programs_of(order)) + "\n";
+    return gang;
+}
+
 void plan_command(const protocol::StartOrder& order, const LaunchSite& site,
                   CommandDocument document, Environment environment, GuardPlan& plan) {
-    for (const auto& [name, value] : document.environment) environment[name] = value;
     plan.own_programs = false;
     if (!document.script.empty()) {
         plan.directories.push_back(logs_of(order));
@@ -188,9 +194,20 @@ void plan_command(const protocol::StartOrder& order, const LaunchSite& site,
         words.insert(words.end(), document.command.begin() + 1, document.command.end());
         document.command = std::move(words);
     }
-    plan.programs.push_back({document.command, join(environment),
-                             document.workdir.empty() ? order.output : document.workdir,
-                             log_of(order, Json::object(), 0), cpus_of(order, site, 0)});
+    const std::vector<std::string> words = shell_words(document);
+    const std::string directory = document.workdir.empty() ? order.output : document.workdir;
+    if (order.tasks_per_node > 0) {
+        plan.directories.push_back(logs_of(order));
+        plan.gang = gang_of(order, site);
+    }
+    for (int i = 0; i < programs_of(order); ++i) {
+        Environment own = environment;
+        if (plan.gang) own.merge(gang_environment(order, i));
+        for (const auto& [name, value] : document.environment) own[name] = value;
+        plan.programs.push_back({words, join(own), directory, log_of(order, Json::object(), i),
+                                 cpus_of(order, site, i)});
+        name_logs(order, document, {directory, site.node, i}, plan);
+    }
 }
 
 void plan_programs(const protocol::StartOrder& order, const LaunchSite& site, const Json& document,

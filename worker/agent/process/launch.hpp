@@ -19,6 +19,9 @@ struct LaunchSite {
     int gpus = 0;
     // Value of ROLL_WORKER, the variable that marks this roll-worker's processes
     std::string session;
+    std::string node{};  // name of this node
+    // Address of this node for other nodes; empty if unknown
+    std::string address{};
     // CUDA's names of the worker's GPUs (indices, UUIDs or MIG instances); empty: indices from 0
     std::vector<std::string> gpu_names{};
     // Memory in use on each GPU when this worker started, in bytes

@@ -74,7 +74,7 @@ class Parser {
     Result<CommandLine> parse(std::span<const std::string> arguments) {
         try {
             std::vector<std::string> words = words_of(arguments);
-            std::reverse(words.begin(), words.end());  // the order that CLI11 expects
+            std::reverse(words.begin(), words.end());  // CLI11 expects the words in reverse order
             app_.parse(std::move(words));
         } catch (const CLI::CallForHelp&) {
             return HelpCommand{app_.help()};
@@ -164,7 +164,8 @@ class Parser {
         return sub.add_option_function<std::string>(names, read, what);
     }
 
-    // Adds an option of 1 to 4096. ROLL's tools write None for the default.
+    // Adds an option with a value from 1 to 4096. "None", which ROLL's tools write, keeps the
+    // default.
     template <class Number>
     static void size(CLI::App& sub, const std::string& names, Number& into, const char* what) {
         const auto check = [&into](std::string& text) {
@@ -177,7 +178,7 @@ class Parser {
         sub.add_option(names, into, what)->transform(CLI::Validator(check, ""))->type_name("N");
     }
 
-    // Adds a flag, which the word true or false may follow.
+    // Adds a flag. The word true or false may follow the flag.
     template <class Bool>
     CLI::Option* flag(CLI::App& sub, const std::string& name, Bool& into, const char* what) {
         flags_.insert(name);
@@ -217,7 +218,8 @@ class Parser {
               "keep, fp32, bf16, fp16 or fp8 (linear layers, in blocks)");
         flag(sub, "--bf16", bf16_, "The same as --dtype bf16");
         flag(sub, "--fp16", fp16_, "The same as --dtype fp16");
-        value(sub, "--name", request_.name, parse_name, "Name in the configs of a NeMo target");
+        value(sub, "--name", request_.name, parse_name,
+              "Name of the model in the configs of a NeMo target [model]");
         value(sub, "--max-shard-size", request_.shard_bytes, parse_bytes,
               "Largest file (hf) [5GB]");
         value(sub, "--convert-model-max-length", request_.model_max_length, parse_bytes,
@@ -315,7 +317,7 @@ class Parser {
 
     void add_families() {
         CLI::App& families =
-            command("families", "List the model families, or check a file", [this] {
+            command("families", "List the model families, or check a family file", [this] {
                 return FamiliesCommand{request_.source, json_};
             });
         CLI::App* check = families.add_subcommand("check", "Check a family file")->fallthrough();

@@ -243,6 +243,74 @@ TEST(PlanLaunch, ACommandRunsAsItStandsInItsOwnPlace) {
         EXPECT_TRUE(has(program, variable)) << variable;
 }
 
+TEST(PlanLaunch, AGangIsAProgramForEachTaskWithItsRank) {
+    protocol::StartOrder gang = order("command");
+    gang.document = R"({"command": ["a"], "env": {"LOCAL_RANK": "mine"}})";
+    gang.tasks_per_node = 2;
+    gang.hosts = {"n1", "n2"};
+    gang.nonce = "cafe";
+    LaunchSite where = site();
+    where.address = "10.0.0.2";
+    const auto plan = plan_launch(gang, where);
+    ASSERT_TRUE(plan) << plan.error().message;
+    ASSERT_EQ(plan->programs.size(), 2u);
+    for (const char* variable :
+         {"RANK=3", "WORLD_SIZE=4", "LOCAL_WORLD_SIZE=2", "GROUP_RANK=1", "LOCAL_RANK=mine",
+          "ROLL_NODELIST=n1,n2", "ROLL_HOSTFILE=/runs/a-7/logs/attempt-2/hosts-1"})
+        EXPECT_TRUE(has(plan->programs[1], variable)) << variable;
+    EXPECT_TRUE(has(plan->programs[0], "RANK=2"));
+    EXPECT_EQ(plan->programs[1].log, "/runs/a-7/logs/attempt-2/rank-3.log");
+    ASSERT_TRUE(plan->gang);
+    EXPECT_FALSE(plan->gang->first);
+    EXPECT_EQ(plan->gang->hosts, "n1 slots=2\nn2 slots=2\n");
+    EXPECT_EQ(plan->gang->meeting, "/runs/a-7/logs/attempt-2/meeting-cafe.json");
+    EXPECT_EQ(plan->gang->address, "10.0.0.2");
+    EXPECT_EQ(decode_guard_plan(encode(*plan)).value(), *plan);
+    gang.tasks_per_node = 0;
+    const auto alone = plan_launch(gang, where);
+    EXPECT_FALSE(alone->gang);
+    EXPECT_FALSE(names(alone->programs.at(0), "RANK"));
+}
+
+TEST(PlanLaunch, TheLogsOfACommandHaveTheNamesThatItGives) {
+    protocol::StartOrder command = order("command");
+    command.document = R"({"command": ["a"], "env": {"ROLL_ARRAY_INDEX": "9"}, "array": "5-9:2%2",
+                          "name": "x", "workdir": "/w", "stdout": "%x-%A_%3a-%N.%r",
+                          "stderr": "/e/%j-%s"})";
+    LaunchSite where = site();
+    where.node = "n2";
+    command.tasks_per_node = 2;
+    auto plan = plan_launch(command, where);
+    ASSERT_TRUE(plan) << plan.error().message;
+    EXPECT_EQ(plan->programs[1].log, "/w/x-5_009-n2.3") << "job 7 is the third of its array";
+    EXPECT_EQ(plan->programs[1].link, "/runs/a-7/logs/attempt-2/rank-3.log");
+    EXPECT_EQ(plan->programs[1].error_log, "") << "only rank 0 writes to one file for all";
+    EXPECT_EQ(decode_guard_plan(encode(*plan)).value(), *plan);
+    command.node_rank = 0;
+    plan = plan_launch(command, where);
+    EXPECT_EQ(plan->programs[0].error_log, "/e/7-batch");
+    EXPECT_EQ(plan->programs[1].error_log, "");
+    command.document = R"({"command": ["a"], "env": {}, "stdout": "/o", "stderr": "/o"})";
+    plan = plan_launch(command, where);
+    EXPECT_EQ(plan->programs[0].log, "/o");
+    EXPECT_EQ(plan->programs[0].error_log, "") << "the same file has one writer";
+    EXPECT_EQ(plan->programs[1].log, "/runs/a-7/logs/attempt-2/rank-1.log");
+}
+
+TEST(PlanLaunch, SetupAndModulesRunInTheShellThatBecomesTheProgram) {
+    protocol::StartOrder command = order("command");
+    command.document = R"({"command": ["a", "b c"], "env": {}, "setup": "export X=1"})";
+    EXPECT_EQ(
+        plan_launch(command, site())->programs[0].arguments,
+        (std::vector<std::string>{"/bin/sh", "-c", "set -e\n\nexport X=1\nset +e\nexec \"$@\"",
+                                  "roll", "a", "b c"}));
+    command.document = R"({"command": ["a"], "env": {}, "modules": ["gcc/12", "cuda"]})";
+    EXPECT_EQ(plan_launch(command, site())->programs[0].arguments,
+              (std::vector<std::string>{
+                  "/bin/bash", "-lc", "set -e\nmodule load 'gcc/12' 'cuda'\n\nset +e\nexec \"$@\"",
+                  "roll", "a"}));
+}
+
 TEST(PlanLaunch, ACommandWithoutACommandIsRefused) {
     protocol::StartOrder command = order("command");
     EXPECT_FALSE(plan_launch(command, site()));

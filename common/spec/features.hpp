@@ -1,0 +1,16 @@
+// Features of roll-worker that a job may need. A worker names its features in its heartbeats, and
+// rolld starts no attempt on a worker that lacks a feature which the job needs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace roll::spec {
+
+constexpr const char* kGangs = "gangs";         // resources.tasks_per_node
+constexpr const char* kScripts = "scripts";     // setup, cleanup and modules
+constexpr const char* kLogNames = "log_names";  // stdout and stderr
+
+inline std::vector<std::string> features() { return {kGangs, kScripts, kLogNames}; }
+
+}  // namespace roll::spec

@@ -1,0 +1,117 @@
+"""The environment, the scripts around a command, and the names of its logs."""
+import json
+import os
+import unittest
+
+from harness import RollTest, wait_until
+
+
+class Environment(RollTest):
+    def log(self, job):
+        return self.ctl('logs', job).stdout
+
+    def run_job(self, *words, env=None):
+        done = self.ctl('submit', '--parsable', *words, env=env)
+        self.said = done.stderr
+        job = int(done.stdout.split()[0])
+        self.wait(job)
+        return job
+
+    def test_the_submitters_environment_is_copied_by_rule(self):
+        self.up()
+        caller = dict(self.env, PATH='/opt/mine:' + self.env['PATH'], VIRTUAL_ENV='/venv', CONDA_PREFIX='/conda',
+                      COLOUR='red', HF_TOKEN='hf_1', SLURM_JOB_ID='9', RANK='3')
+        show = 'echo $PATH $VIRTUAL_ENV $CONDA_PREFIX [$COLOUR] [$HF_TOKEN] [$SLURM_JOB_ID] [$RANK] [$EXTRA]'
+        usual = self.run_job('--', 'sh', '-c', show, env=caller)
+        self.assertEqual(self.log(usual), f'{caller["PATH"]} /venv /conda [] [] [] [] []\n')
+        everything = self.run_job('--export', 'all', '--env', 'EXTRA=a b', '--', 'sh', '-c', show, env=caller)
+        self.assertEqual(self.log(everything), f'{caller["PATH"]} /venv /conda [red] [] [] [] [a b]\n')
+        self.assertIn('not exported, because the names look like secrets: HF_TOKEN; store a secret with '
+                      '`rollctl secret set NAME` and add --secret NAME', self.said)
+        nothing = self.run_job('--export', 'none', '--env', 'COLOUR', '--', 'sh', '-c', show, env=caller)
+        self.assertEqual(self.log(nothing), f'{self.env["PATH"]} [red] [] [] [] []\n')
+        self.ctl('resubmit', usual)  # from another environment
+        self.wait('last')
+        self.assertEqual(self.log('last'), f'{caller["PATH"]} /venv /conda [] [] [] [] []\n')
+
+    def test_the_values_are_shown_to_the_owner_alone(self):
+        self.ctl('up', '--slots', 2, '--endpoint', 'tcp://127.0.0.1:*')
+        mine = self.submit('--', 'true')
+        self.wait(mine)
+        bundle = os.path.join(self.top, 'bob')
+        self.ctl('keys', 'add', 'bob', '--out', bundle)
+        as_bob = {**self.env, 'ROLL_DIR': bundle}
+        his = self.ctl('submit', '--parsable', '--hold', '--', 'true', env=as_bob).stdout.strip()
+        for job, env, value in ((mine, self.env, self.env['PATH']), (mine, as_bob, None),
+                                (his, as_bob, self.env['PATH'])):
+            self.assertEqual(self.json('show', job, env=env)['job']['spec']['env']['PATH'], value)
+        denied = self.ctl('resubmit', mine, env=as_bob, check=False)
+        self.assertEqual(denied.returncode, 4)
+        self.assertIn('who alone sees the values of its environment', denied.stderr)
+
+    def test_bad_options_are_refused_with_what_is_allowed(self):
+        for words, says in (
+                (['--env', 'NOT_SET'], '--env is NOT_SET; allowed: NAME=VALUE, or the NAME of a variable that is set'),
+                (['--env', '=x'], '--env is "=x"; allowed: NAME=VALUE'),
+                (['--export', 'some'], 'export_env is "some"; allowed: default, all or none'),
+                (['--workdir', 'nowhere'], f'workdir is {self.work}/nowhere, which does not exist'),
+                (['--output', 'a-%z'], 'stdout is "a-%z", and %z is no specifier; allowed: %% %A %a'),
+                (['--error', '5%'], 'stderr is "5%", and % is no specifier'),
+                (['--array', '0-3', '--output', '%x.log'],
+                 'stdout is "%x.log", the same file for all jobs of the array; add %a or %j')):
+            done = self.ctl('submit', *words, '--', 'true', check=False)
+            self.assertEqual(done.returncode, 2, done.stdout)
+            self.assertIn(says, done.stderr)
+
+    def test_the_output_goes_to_the_named_files(self):
+        self.up(slots=4)
+        os.makedirs(os.path.join(self.work, 'w'))
+        job = self.run_job('--workdir', 'w', '--output', '%x-%4j-%r-%u-%%.out', '--error', 'err/%r', '--name', 'a',
+                           '--tasks-per-node', 2, '--', 'sh', '-c', 'echo out $RANK $PWD; echo err $RANK >&2')
+        user = self.show(job)['user']
+        for rank in (0, 1):
+            with open(os.path.join(self.work, 'w', f'a-{job:04}-{rank}-{user}-%.out'), encoding='utf-8') as file:
+                self.assertEqual(file.read(), f'out {rank} {self.work}/w\n')
+            with open(os.path.join(self.work, 'w', 'err', str(rank)), encoding='utf-8') as file:
+                self.assertEqual(file.read(), f'err {rank}\n')
+            self.assertEqual(self.ctl('logs', job, '--rank', rank).stdout, f'out {rank} {self.work}/w\n')
+        array = int(self.ctl('submit', '--parsable', '--array', '3,5', '--output', 'all-%A-%a', '--', 'sh', '-c',
+                             'echo $ROLL_ARRAY_INDEX').stdout.split()[0])
+        for index in (0, 1):
+            self.wait_done(array + index)
+            with open(os.path.join(self.work, f'all-{array}-{3 + 2 * index}'), encoding='utf-8') as file:
+                self.assertEqual(file.read(), f'{3 + 2 * index}\n')
+
+    def submit_file(self, **keys):
+        with open(os.path.join(self.work, 'job.json'), 'w', encoding='utf-8') as file:
+            json.dump({'name': 'scripts', 'kind': 'command', **keys}, file)
+        return self.run_job('job.json')
+
+    def test_setup_and_cleanup_run_around_the_command(self):
+        self.up()
+        script = {'setup': 'export A=1\ncd /tmp', 'cleanup': 'echo clean $?'}
+        job = self.submit_file(command=['sh', '-c', 'echo $A $PWD "$0"; exit 5', 'two words'], **script)
+        self.assertEqual(self.log(job), '1 /tmp two words\nclean 5\n')
+        self.assertEqual(self.show(job)['exit_code'], 5)
+        job = self.submit_file(command=['echo', 'never'], setup='false\necho on', cleanup='echo clean')
+        self.assertEqual((self.log(job), self.show(job)['exit_code']), ('clean\n', 1))
+        job = self.submit_file(command=['sh', '-c', 'kill -9 $$'], cleanup='echo clean')
+        self.assertEqual((self.log(job), self.show(job)['exit_code']), ('Killed\nclean\n', 137))
+        job = self.submit_file(command=['true'], modules=['no-such-module'])
+        self.assertEqual(self.show(job)['exit_code'], 127)
+
+    def test_a_cancelled_job_is_cleaned_up(self):
+        self.up()
+        with open(os.path.join(self.work, 'job.json'), 'w', encoding='utf-8') as file:
+            json.dump({'name': 'c', 'kind': 'command', 'cleanup': 'echo clean',
+                       'command': ['sh', '-c', 'echo up; exec sleep 1000']}, file)
+        job = self.submit('job.json')
+
+        wait_until(lambda: 'up' in self.ctl('logs', job, check=False).stdout, 'the command to run')
+        self.ctl('cancel', job)
+        self.assertEqual(self.wait(job)['state'], 'cancelled')
+        self.assertEqual(self.log(job).splitlines()[-1], 'clean')
+
+
+if __name__ == '__main__':
+    unittest.main(verbosity=2)

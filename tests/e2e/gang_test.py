@@ -1,0 +1,97 @@
+"""Gangs of programs on two workers of one host: torchrun, and ranks that Roll starts itself."""
+import os
+import shutil
+import socket
+import subprocess
+import unittest
+
+from harness import BIN, RollTest, wait_until
+
+ORACLE = os.environ.get('ROLL_ORACLE_PYTHON', '')
+EXAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..', 'examples')
+SHOW = ('echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $MASTER_ADDR $MASTER_PORT $ROLL_NODELIST; '
+        'cat $ROLL_HOSTFILE')
+
+
+class Gang(RollTest):
+    def setUp(self):
+        super().setUp()
+        self.env['PATH'] = f'{os.path.dirname(ORACLE)}:{self.env["PATH"]}'
+        self.up(slots=2)
+        ours = os.path.join(self.state, 'worker.pid')  # the worker that `rollctl down` ends
+        with open(ours, encoding='ascii') as file:
+            self.pid = file.read()
+        with open(os.path.join(self.top, 'other.log'), 'wb') as log:
+            self.other = subprocess.Popen([os.path.join(BIN, 'roll-worker'), '--dir', self.state, '--node', 'other',
+                                           '--slots', '2'], env=self.env, stdout=log, stderr=log)
+        self.addCleanup(lambda: (self.other.kill(), self.other.wait()))
+        wait_until(lambda: len(self.json('nodes')['nodes']) == 2, 'the other worker')
+
+    def tearDown(self):
+        self.other.terminate()
+        self.other.wait(60)
+        with open(os.path.join(self.state, 'worker.pid'), 'w', encoding='ascii') as file:
+            file.write(self.pid)
+        super().tearDown()
+
+    def logs(self, job):
+        return sorted(self.ctl('logs', job, '--rank', 'all').stdout.splitlines())
+
+    def run_example(self, name):
+        shutil.copytree(EXAMPLES, os.path.join(self.work, 'examples'), dirs_exist_ok=True)
+        job = self.submit(os.path.join('examples', name))
+        self.wait_done(job)
+        return [line.split('] ')[-1] for line in self.logs(job) if 'sum of the ranks' in line]
+
+    def test_torchrun_and_ranks_of_roll_reduce_over_two_nodes(self):
+        expected = [f'rank {rank} of 4, local rank {rank % 2}, node {rank // 2}: sum of the ranks is 6'
+                    for rank in range(4)]
+        self.assertEqual(self.run_example('torchrun.yaml'), expected)
+        self.assertEqual(self.run_example('gang.yaml'), expected)
+
+    def test_each_process_of_a_gang_knows_its_rank_and_one_meeting_point(self):
+        job = self.submit('--nodes', 2, '--tasks-per-node', 2, '--', 'sh', '-c', SHOW)
+        self.wait_done(job)
+        ranks = [self.ctl('logs', job, '--rank', rank).stdout.splitlines() for rank in range(4)]
+        host = socket.gethostname()
+        nodes = ranks[0][0].split()[4]
+        self.assertEqual(set(nodes.split(',')), {host, 'other'})
+        for rank, lines in enumerate(ranks):
+            self.assertEqual(lines[0].split()[:2], [f'{rank}/4', f'{rank % 2}/2'])
+            self.assertEqual(lines[0].split()[2:], ranks[0][0].split()[2:])
+            self.assertEqual(lines[1:], [f'{name} slots=2' for name in nodes.split(',')])
+        address, port = ranks[0][0].split()[2:4]
+        self.assertEqual(address, '127.0.0.1')
+        self.assertGreater(int(port), 1024)
+
+    def test_two_gangs_at_once_have_two_ports_and_a_taken_port_is_not_given(self):
+        show = 'echo $MASTER_PORT; sleep 1'
+        jobs = [self.submit('--tasks-per-node', 1, '--', 'sh', '-c', show) for _ in range(4)]
+        for job in jobs:
+            self.wait_done(job)
+        ports = [self.ctl('logs', job).stdout.strip() for job in jobs]
+        self.assertEqual(len(set(ports)), 4, ports)
+
+    def test_a_failed_rank_ends_the_gang_with_its_code_and_its_number(self):
+        job = self.submit('--nodes', 2, '--tasks-per-node', 2, '--', 'sh', '-c',
+                          '[ $RANK = 3 ] && exit 7; exec sleep 1000')
+        ended = self.wait(job)
+        self.assertEqual((ended['state'], ended['exit_code']), ('failed', 7))
+        self.assertIn('rank 3 ended with exit status 7', ended['reason'])
+
+    def test_a_plain_command_gets_no_variables_of_a_gang(self):
+        job = self.submit('--', 'sh', '-c', 'echo "[$RANK$WORLD_SIZE$MASTER_PORT]"')
+        self.wait_done(job)
+        self.assertEqual(self.ctl('logs', job).stdout, '[]\n')
+
+    def test_bad_numbers_of_tasks_are_refused_with_what_is_allowed(self):
+        for words, says in ((['--tasks-per-node', 0], 'resources.tasks_per_node is 0; allowed: an integer, 1 to 4096'),
+                            (['--tasks-per-node', 4, '--slots', 2],
+                             'resources.tasks_per_node is 4; allowed without GPUs: at most slots_per_node 2')):
+            done = self.ctl('submit', *words, '--', 'true', check=False)
+            self.assertEqual(done.returncode, 2, done.stdout)
+            self.assertIn(says, done.stderr)
+
+
+if __name__ == '__main__':
+    unittest.main(verbosity=2)

@@ -1,0 +1,109 @@
+#include "worker/agent/process/command.hpp"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "common/spec/job.hpp"
+#include "common/spec/log_name.hpp"
+#include "worker/agent/core/attempt.hpp"
+
+namespace roll::agent {
+namespace {
+
+// Value of %a for a job that is not in an array, as sbatch has it
+constexpr const char* kNoIndex = "4294967294";
+
+// Returns the numbers of the array's first job and of the job's index, for %A and %a.
+std::pair<std::string, std::string> array_values(const protocol::StartOrder& order,
+                                                 const CommandDocument& document) {
+    const std::string id = std::to_string(order.attempt.job.value);
+    const auto index = document.environment.find("ROLL_ARRAY_INDEX");
+    const auto array = spec::parse_array(document.array);
+    if (!array || index == document.environment.end()) return {id, kNoIndex};
+    const auto indices = spec::array_indices(array->indices);
+    const auto place =
+        indices ? std::ranges::find(*indices, std::atoi(index->second.c_str())) : indices->end();
+    if (!indices || place == indices->end()) return {id, index->second};
+    const auto before = static_cast<std::uint64_t>(place - indices->begin());
+    return {std::to_string(order.attempt.job.value - before), index->second};
+}
+
+// Returns the path of the log with this name; empty if this rank has no log of this name.
+std::string log_path(const protocol::StartOrder& order, const CommandDocument& document,
+                     const CommandPlace& place, const std::string& name) {
+    const int rank = order.node_rank * programs_of(order) + place.local_rank;
+    if (name.empty() || (rank > 0 && !spec::has_specifier(name, "rtnN"))) return "";
+    const auto [first, index] = array_values(order, document);
+    const std::string id = std::to_string(order.attempt.job.value);
+    const spec::LogNameValues values = {{'j', id},
+                                        {'J', id},
+                                        {'A', first},
+                                        {'a', index},
+                                        {'N', place.node},
+                                        {'n', std::to_string(order.node_rank)},
+                                        {'r', std::to_string(rank)},
+                                        {'t', std::to_string(rank)},
+                                        {'s', "batch"},
+                                        {'x', document.name}};
+    const std::filesystem::path file = spec::expand_log_name(name, values, true);
+    return (std::filesystem::path(place.directory) / file).lexically_normal();
+}
+
+}  // namespace
+
+Result<CommandDocument> read_command(const Json& document) {
+    JsonReader r(document, "job");
+    CommandDocument result;
+    result.command = r.get<std::vector<std::string>>("command");
+    result.script = r.get_or("script", std::string{});
+    result.workdir = r.get_or("workdir", std::string{});
+    result.setup = r.get_or("setup", std::string{});
+    result.cleanup = r.get_or("cleanup", std::string{});
+    result.modules = r.get_or("modules", std::vector<std::string>{});
+    result.output = r.get_or("stdout", std::string{});
+    result.error = r.get_or("stderr", std::string{});
+    result.name = r.get_or("name", std::string{});
+    result.array = r.get_or("array", std::string{});
+    const Json& environment = r.raw("env");
+    ROLL_TRY_VOID(r.finish_lenient());
+    for (const auto& [name, value] : environment.items())
+        result.environment[name] = value.is_string() ? value.get<std::string>() : value.dump();
+    if (result.command.empty() || result.command[0].empty())
+        return fail(ErrorCode::InvalidArgument, "the job's command is empty");
+    return result;
+}
+
+// With `cleanup`, the shell stays the parent of the program and survives SIGTERM, which the whole
+// process group gets. Without it, the shell becomes the program.
+std::vector<std::string> shell_words(const CommandDocument& document) {
+    const bool has_modules = !document.modules.empty();
+    if (document.setup.empty() && document.cleanup.empty() && !has_modules) return document.command;
+    std::string text;
+    if (!document.cleanup.empty())
+        text += "roll_cleanup() {\n" + document.cleanup +
+                "\n:\n}\ntrap roll_cleanup EXIT\ntrap : TERM\n";
+    text += "set -e\n";
+    if (has_modules) text += "module load";
+    for (const std::string& module : document.modules) text += " '" + module + "'";
+    text += "\n" + document.setup + "\nset +e\n";
+    text += document.cleanup.empty() ? "exec \"$@\"" : "\"$@\"\nexit $?";
+    // `module` is a function that the start files of a login shell define.
+    std::vector<std::string> words = has_modules ? std::vector<std::string>{"/bin/bash", "-lc"}
+                                                 : std::vector<std::string>{"/bin/sh", "-c"};
+    words.insert(words.end(), {text, "roll"});
+    words.insert(words.end(), document.command.begin(), document.command.end());
+    return words;
+}
+
+void name_logs(const protocol::StartOrder& order, const CommandDocument& document,
+               const CommandPlace& place, GuardPlan& plan) {
+    Program& program = plan.programs.back();
+    program.error_log = log_path(order, document, place, document.error);
+    if (const std::string path = log_path(order, document, place, document.output); !path.empty()) {
+        program.link = program.log;
+        program.log = path;
+    }
+    if (program.error_log == program.log) program.error_log.clear();
+}
+
+}  // namespace roll::agent
