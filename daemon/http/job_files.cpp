@@ -22,8 +22,9 @@ struct Opened {
     std::uint64_t size = 0;
 };
 
+// Follows links: with `output`, a rank's log is a link to the file that the user named.
 Result<Opened> open_regular(const std::filesystem::path& path) {
-    io::Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    io::Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     struct stat status {};
     if (!file || ::fstat(file.get(), &status) != 0)
         return fail(errno == ENOENT ? ErrorCode::NotFound : ErrorCode::Failed,

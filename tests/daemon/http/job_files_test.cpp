@@ -54,10 +54,16 @@ TEST_F(JobFiles, OnlyRegularFilesAreRead) {
     ASSERT_EQ(::mkfifo((directory / "fifo").c_str(), 0600), 0);
     EXPECT_FALSE(read_log(directory / "fifo", Json()));
     EXPECT_FALSE(read_log(directory, Json()));
-    std::filesystem::create_symlink("/etc/passwd", directory / "link");
-    EXPECT_FALSE(read_log(directory / "link", Json()));
-    EXPECT_FALSE(read_metrics(directory / "link", 10));
+    std::filesystem::create_symlink("/dev/zero", directory / "device");
+    EXPECT_FALSE(read_log(directory / "device", Json()));
+    EXPECT_FALSE(read_metrics(directory / "device", 10));
     EXPECT_EQ(read_log(directory / "none", Json()).error().code, ErrorCode::NotFound);
+}
+
+TEST_F(JobFiles, ALinkToALogIsFollowed) {
+    write("chosen.log", "hello\n");
+    std::filesystem::create_symlink("chosen.log", directory / "rank-0.log");
+    EXPECT_EQ(read_log(directory / "rank-0.log", Json()).value()["text"], "hello\n");
 }
 
 TEST_F(JobFiles, RowsOfMetricsAreThinnedAndTheEndsStay) {
