@@ -89,7 +89,7 @@ void read_conversations(const Config& config, const std::string& key, const std:
                                     : document.contains(at_columns) && !tags.empty());
     if (differs)
         config.refuse(key, fmt::format("names {}, whose columns or tags differ from those of "
-                                       "another data set; give all files the same names",
+                                       "another data set; all data sets need the same ones",
                                        name));
     config.set("data.columns", columns);
     if (!tags.empty()) config.set("data.tags", tags);

@@ -51,7 +51,7 @@ void find_bytes(const Json& value, const std::string& path, std::vector<spec::Pr
     if (!value.is_object()) return;
     for (const auto& [key, inner] : value.items()) {
         refuse(key);
-        if (!is_utf8(key)) continue;  // the paths of inner values cannot be printed
+        if (!is_utf8(key)) continue;  // refuse() has reported it, and no path with it is printable
         find_bytes(inner, path.empty() ? key : path + "." + key, found);
     }
 }

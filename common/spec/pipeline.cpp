@@ -128,8 +128,8 @@ void check_schedule(const ParallelSpec& p, const PipelineSizes& sizes,
                            2 * p.pp, *sizes.microbatches));
     if (p.group > 0 && (!has_groups(p) || p.group < p.pp))
         refuse("parallel.group",
-               fmt::format("is {}; allowed: {} (pp) or more; it also needs pp and vpp of 2 or more "
-                           "and the schedule interleaved or auto",
+               fmt::format("is {}; allowed: {} (pp) or more; the key also requires pp >= 2, "
+                           "vpp >= 2 and the schedule interleaved or auto",
                            p.group, p.pp));
 }
 

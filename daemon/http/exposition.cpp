@@ -116,9 +116,10 @@ void add_daemon(Exposition& out, const Json& version) {
     out.single("roll_turns_total", "counter", "Turns of rolld's main loop since its start.",
                field(turns, "count"));
     out.single("roll_turn_p99_seconds", "gauge",
-               "99th percentile of a turn's duration without its commit.",
+               "99th percentile of the duration of a turn, not counting the write to the ledger.",
                seconds(field(turns, "p99_ms")));
-    out.single("roll_turn_longest_seconds", "gauge", "Longest turn without its commit.",
+    out.single("roll_turn_longest_seconds", "gauge",
+               "Longest duration of a turn, not counting the write to the ledger.",
                seconds(field(turns, "longest_ms")));
     out.single("roll_commits_total", "counter", "Commits to the ledger since rolld's start.",
                field(commits, "count"));

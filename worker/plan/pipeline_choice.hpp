@@ -10,11 +10,13 @@
 
 namespace roll::plan {
 
-// Returns the schedule that the job's `parallel` section asks for, with `microbatches` on each
-// replica. Auto is the schedule that is fastest in a simulation with `costs` (as for check()). No
-// rank may then hold more than `parallel.activation_limit` bytes of activations; 0: no limit.
-// With one chunk per rank, Auto chooses between 1F1B and ZB-H1. With several, it chooses the
-// group size of interleaving. Fails with InvalidArgument; the message has the numbers.
+// Returns the schedule that the job's `parallel` section requests, for `microbatches` micro-batches
+// per replica. For `auto`, simulates the candidates with `costs` (as check() does) and returns the
+// fastest one. Excludes candidates in which a rank holds more than `parallel.activation_limit`
+// bytes of activations (0: no limit). The candidates for one chunk per rank are 1F1B and ZB-H1; for
+// several chunks per rank, the group sizes of interleaving, and ZB-V and DualPipeV if there are
+// two. Fails with InvalidArgument if no schedule fits; the message gives the needed bytes and the
+// limit.
 Result<PipelineSchedule> schedule_of(const spec::ParallelSpec& parallel, std::int64_t microbatches,
                                      const std::vector<Costs>& costs = {});
 

@@ -207,8 +207,9 @@ void serve_ready(const State& state, Time now, Planner& planner) {
 
 }  // namespace
 
-// Each round plans all jobs anew, because the jobs of a dropped order may need another order. The
-// loop ends because each round lowers a maximum in `quotas`.
+// If an allocation order is not worthwhile, worthwhile() lowers its maximum in `quotas`, and the
+// next round plans all jobs again, because the jobs of that order may need another one. The loop
+// ends because each round lowers a maximum.
 Planner plan_ready_jobs(const State& state, Time now, OrderQuota& quotas) {
     for (;;) {
         Planner planner(state, now, quotas);

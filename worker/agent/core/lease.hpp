@@ -57,8 +57,8 @@ class SilenceBound {
     // ignored if the bound has reached lease + fence.
     void looked(const Look& look, const LeaseRules& rules);
 
-    // Applies a look at a distrusted beacon, which never lowers the bound. A look raises the bound
-    // if it shows more ticks than this machine's clock has measured, because then the clock stood
+    // Takes a reading of a beacon that is not trusted. Never lowers the bound. Raises the bound if
+    // the reading shows more ticks than this machine's clock has measured: then the clock stood
     // still while rolld counted silence.
     void doubted(const Look& look, const LeaseRules& rules);
 

@@ -23,8 +23,9 @@ bool is_qkv(const Stored& stored);
 // groups.
 Result<void> check_heads(const Stored& qkv, double version);
 
-// Returns the layout changed to that of NeMo before Megatron core: gate and up are separate tensors
-// (linear_fc1_2), and attention rows are ordered by kind (all q, all k, all v).
+// Converts the layout to the one that NeMo used before Megatron core. In that layout, gate and up
+// are separate tensors (linear_fc1_2), and attention rows are ordered by kind (all q, all k, all
+// v).
 std::vector<Stored> with_gate_apart(std::vector<Stored> layout);
 
 }  // namespace roll::convert

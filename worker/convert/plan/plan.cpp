@@ -61,8 +61,8 @@ class Holders {
         }
     }
 
-    // Checks that the holders of each HuggingFace tensor fill it exactly. Fails with Corrupt
-    // otherwise.
+    // Checks that the holders of each HuggingFace tensor cover it without gaps and overlaps. Fails
+    // with Corrupt otherwise.
     Result<void> check(const Source& source) const {
         for (std::size_t i = 0; i < of_.size(); ++i) {
             std::int64_t held = 0;

@@ -49,7 +49,7 @@ class LocalGroup {
         int missing = 0;
         int unread = 0;     // number of ranks that have not yet waited for the result
         at::Tensor result;  // defined once all ranks have arrived
-        at::Tensor before;  // result of the last collective of this site and size, if any
+        at::Tensor before;  // result of the last collective with the same Site and size
     };
     struct Message {
         Transfer sent;

@@ -12,7 +12,7 @@ namespace roll::train {
 struct Plant {
     enum class Kind : std::uint8_t {
         Drop,     // each rank keeps its own input; a message is zeros
-        Double,   // the result is twice as large
+        Double,   // each element of the result is multiplied by 2
         Average,  // the result is divided by the number of ranks
         Regroup,  // the lower and the upper half of the ranks reduce among themselves
         Delay,    // the result is that of the last such transfer, and zeros at first

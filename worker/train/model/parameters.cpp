@@ -91,7 +91,8 @@ at::Tensor box_of(at::Tensor tensor, const tensor::Shape& begin, const tensor::S
     return tensor;
 }
 
-// Draws the elements of one part of a parameter, by their numbers in the whole tensor.
+// Fills one part of a parameter with random initial values. Each value depends on the number of its
+// element in the whole tensor.
 void draw_part(const at::Tensor& drawn, const ParameterSpec& spec, const layout::Part& part,
                const InitOptions& options) {
     const auto fill = [&](const at::Tensor& values, std::int64_t number) {

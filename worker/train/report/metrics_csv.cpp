@@ -53,7 +53,7 @@ std::string CsvTable::head() const {
 }
 
 std::string CsvTable::line(const OrderedJson& row) const {
-    if (!row.contains("step")) return "";  // the head has no line in the table
+    if (!row.contains("step")) return "";  // the first record of the metrics has no step
     std::string line;
     bool empty = true;
     for (const std::string& column : columns_) {

@@ -368,7 +368,7 @@ std::string pipeline_text(const OrderedJson& plan) {
                   pipeline["imbalance"].get<double>());
     return "pipeline    " + pipeline["schedule"].get<std::string>() + ", bubble " +
            percent_text(pipeline["bubble"]) + " of the ideal time" + text +
-           "            F forward, B and W input and weight halves of backward; ' chunk 1\n";
+           "            F: forward; B: input half of backward; W: weight half; ': chunk 1\n";
 }
 
 }  // namespace
