@@ -161,6 +161,9 @@ class Parser {
             ->check(CLI::PositiveNumber);
         up->add_option("--gpus", up_.gpus, "GPUs of the worker [all]")
             ->check(CLI::NonNegativeNumber);
+        up->add_option("--memory", up_.memory,
+                       "Memory that the worker offers, e.g. 60GiB [the machine's]");
+        up->add_option("--cpus", up_.cpus, "CPUs that the worker offers [all]");
         up->add_option("--endpoint", up_.endpoint, "rolld's address, e.g. tcp://0.0.0.0:7070");
         up->add_option("--shared", up_.shared, "Directory that all Slurm nodes mount, for pilots");
         up->add_option("--slurm-poll", up_.slurm_poll, "Seconds between two squeue calls [20]");

@@ -53,12 +53,8 @@ Result<std::vector<int>> log_ranks(const Json& job, const std::string& text) {
     const Json resources = job.value("resources", Json::object());
     const std::string kind = field_text(job, "kind");
     const bool ranked = kind == "train" || kind == "resume";
-    const double gpus = resources.value("gpus_per_node", 0.0);
-    const int slots = resources.value("slots_per_node", 1);
     const Json spec = job.value("spec", Json());
-    const int each = !ranked    ? tasks_per_node(spec)
-                     : gpus > 0 ? static_cast<int>(std::ceil(gpus))
-                                : slots;
+    const int each = ranked ? spec::ranks_on_node(resources) : tasks_per_node(spec);
     const auto asked = spec::array_indices(text);
     if (text != "all" && !asked)
         return fail(ErrorCode::InvalidArgument,

@@ -6,6 +6,7 @@
 
 #include "cli/foreign_table.hpp"
 #include "common/spec/nearest.hpp"
+#include "common/spec/resources.hpp"
 
 namespace roll::cli {
 namespace {
@@ -124,7 +125,10 @@ void set_global_batch(const Foreign& foreign, Json& document) {
         document.contains(gpus) && document[gpus].is_number() && document[gpus].get<double>() > 0;
     const std::int64_t ranks =
         size_at(document, "/resources/nodes") *
-        size_at(document, on_gpus ? "/resources/gpus_per_node" : "/resources/slots_per_node");
+        spec::ranks_on_node(
+            on_gpus ? static_cast<int>(size_at(document, "/resources/gpus_per_node")) : 0,
+            static_cast<int>(size_at(document, "/resources/slots_per_node")),
+            static_cast<int>(size_at(document, "/resources/slots_per_rank")));
     const std::int64_t replica = size_at(document, "/parallel/tp") *
                                  size_at(document, "/parallel/pp") *
                                  size_at(document, "/parallel/cp");

@@ -72,6 +72,9 @@ void add_job_options(CLI::App& app, JobOptions& options) {
     app.add_option("--nodes", options.nodes, "Number of nodes");
     app.add_option("--tasks-per-node", options.tasks,
                    "Processes of the command on each node; they form a gang (docs/gangs.md)");
+    app.add_option("--memory", options.memory,
+                   "Memory per node, e.g. 4GiB; an attempt that uses more is ended");
+    app.add_option("--cpus", options.cpus, "CPUs per node that the job may use at a time");
     app.add_option("--time", options.time, "Time limit per attempt: 90s, 1h 30m, 1-12:00:00");
     app.add_option("--name", options.name, "Name of the job");
 }
@@ -162,6 +165,8 @@ Result<void> apply_options(const JobOptions& options, Json& document) {
     if (options.gpus) resource("gpus_per_node", number_json(*options.gpus));
     if (options.nodes) resource("nodes", *options.nodes);
     if (options.tasks) resource("tasks_per_node", *options.tasks);
+    if (!options.memory.empty()) resource("memory", options.memory);
+    if (options.cpus) resource("cpus", *options.cpus);
     if (!options.time.empty()) resource("time", options.time);
     if (!options.name.empty()) document["name"] = options.name;
     if (!options.account.empty()) document["account"] = options.account;

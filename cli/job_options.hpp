@@ -41,6 +41,8 @@ struct JobOptions {
     std::optional<double> gpus;  // GPUs per node; 0.5 is half of one GPU
     std::optional<int> nodes;
     std::optional<int> tasks;  // processes of a command on each node
+    std::string memory;        // memory per node, such as 4GiB
+    std::optional<int> cpus;
 };
 
 // Sets a key of a job file: "a.b=value".

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "cli/render.hpp"
+#include "common/spec/units.hpp"
 
 namespace roll::cli {
 namespace {
@@ -44,6 +45,17 @@ Json progress_of(const Json& job) {
     return Json::parse(progress.get<std::string>(), nullptr, false);
 }
 
+// Returns a value of an attempt's, or a job's, `usage` for people: a duration, or a size for
+// memory_peak; "" if it is unknown.
+std::string usage_text(const Json& row, const std::string& key) {
+    const Json usage = row.value("usage", Json());
+    const Json value = usage.is_object() ? usage.value(key, Json()) : Json();
+    if (!value.is_number()) return "";
+    if (key == "memory_peak") return spec::size_text(value.get<std::int64_t>());
+    const double seconds = value.get<double>();
+    return seconds < 60 ? fmt::format("{:.1f}s", seconds) : duration_text(seconds);
+}
+
 std::string attempts_text(const Json& attempts, Time now, bool color) {
     std::vector<std::vector<std::string>> rows;
     for (const Json& attempt : attempts) {
@@ -54,6 +66,7 @@ std::string attempts_text(const Json& attempts, Time now, bool color) {
         const std::string took =
             started ? duration_text(seconds_between(*started, ended.value_or(now))) : "";
         rows.push_back({field_text(attempt, "attempt"), field_text(attempt, "token"), state, took,
+                        usage_text(attempt, "cpu_seconds"), usage_text(attempt, "memory_peak"),
                         field_text(attempt, "nodes"), field_text(attempt, "exit_code"),
                         field_text(attempt, "reason")});
     }
@@ -61,6 +74,8 @@ std::string attempts_text(const Json& attempts, Time now, bool color) {
                   {"TOKEN"},
                   {"STATE"},
                   {"TIME", true},
+                  {"CPU", true},
+                  {"MEMORY", true},
                   {"NODES"},
                   {"EXIT", true},
                   {"REASON"}},
@@ -194,11 +209,12 @@ std::string job_line(const Json& job, std::size_t width, bool color) {
 
 const Fields& job_fields() {
     static const Fields kFields = {
-        "a job", "jobs", {"id",         "name",       "kind",       "user",       "state",
-                          "held",       "cancelling", "priority",   "reason",     "submitted_at",
-                          "started_at", "ended_at",   "exit_code",  "waiting",    "output",
-                          "attempt",    "nodes",      "source_job", "export_job", "after",
-                          "resources",  "labels",     "progress",   "time",       "info"}};
+        "a job", "jobs", {"id",         "name",       "kind",        "user",       "state",
+                          "held",       "cancelling", "priority",    "reason",     "submitted_at",
+                          "started_at", "ended_at",   "exit_code",   "waiting",    "output",
+                          "attempt",    "nodes",      "source_job",  "export_job", "after",
+                          "resources",  "labels",     "progress",    "time",       "info",
+                          "usage",      "cpu_time",   "memory_peak", "gpu_time"}};
     return kFields;
 }
 
@@ -207,12 +223,15 @@ std::vector<std::string> asked_fields(const Format& format) {
     static const std::vector<std::string> kInfo = {"state", "waiting", "progress", "reason",
                                                    "export_job"};
     const std::vector<std::string> own = {"id", "name", "kind", "state", "time", "nodes", "info"};
+    static const std::set<std::string> kUsage = {"cpu_time", "memory_peak", "gpu_time"};
     std::set<std::string> asked;
     for (const std::string& field : format.fields.empty() ? own : format.fields) {
         if (field == "time")
             asked.insert(kTime.begin(), kTime.end());
         else if (field == "info")
             asked.insert(kInfo.begin(), kInfo.end());
+        else if (kUsage.contains(field))
+            asked.insert("usage");
         else
             asked.insert(field.substr(0, field.find('.')));
     }
@@ -222,6 +241,9 @@ std::vector<std::string> asked_fields(const Format& format) {
 static std::string job_cell(const Json& job, const std::string& field, Time now) {
     if (field == "time") return time_text(job, now);
     if (field == "info") return info_text(job);
+    if (field == "cpu_time") return usage_text(job, "cpu_seconds");
+    if (field == "gpu_time") return usage_text(job, "gpu_seconds");
+    if (field == "memory_peak") return usage_text(job, field);
     if (field.starts_with("progress."))
         return deep_field_text({{"progress", progress_of(job)}}, field);
     return deep_field_text(job, field);
@@ -241,6 +263,23 @@ std::string jobs_text(const Json& jobs, const Format& format, Time now, bool col
             row.push_back(cell(job, field));
     }
     return table(columns, rows, color);
+}
+
+// Returns the limits of memory and CPUs on each node that a job asked for, and how the nodes of its
+// attempt enforce them; "" if none.
+static std::string asked_limits_text(const Json& job) {
+    const Json resources = job.value("resources", Json());
+    if (!resources.is_object()) return "";
+    std::string text, how;
+    const Json nodes = job.value("limits", Json::object());
+    for (const auto& [node, enforced] : nodes.items())
+        how += (how.empty() ? " (" : ", ") + node + ": " + field_text(nodes, node);
+    const auto memory = resources.value("memory", std::int64_t{0});
+    const int cpus = resources.value("cpus", 0);
+    if (memory > 0) text = spec::size_text(memory) + " of memory";
+    if (cpus > 0)
+        text += fmt::format("{}{} CPU{}", text.empty() ? "" : ", ", cpus, cpus == 1 ? "" : "s");
+    return text.empty() ? "" : text + " on each node" + how + (how.empty() ? "" : ")");
 }
 
 std::string job_text(const Json& job, Time now, bool color) {
@@ -264,6 +303,8 @@ std::string job_text(const Json& job, Time now, bool color) {
         const std::string value = field_text(job, key);
         if (!value.empty()) text += fmt::format("  {:<16}{}\n", title, value);
     }
+    const std::string limits = asked_limits_text(job);
+    if (!limits.empty()) text += fmt::format("  {:<16}{}\n", "limits", limits);
     const Json attempts = job.value("attempts", Json::array());
     if (!attempts.empty()) text += "\n" + indent(attempts_text(attempts, now, color));
     const Json ranks = job.value("ranks", Json::array());
@@ -287,10 +328,11 @@ static std::string node_state(const Json& node) {
 
 const Fields& node_fields() {
     static const Fields kFields = {
-        "a node",
-        "nodes",
-        {"node", "state", "slots", "slots_free", "gpus", "gpus_free", "segment", "wall", "draining",
-         "silent", "excluded", "allocation", "jobs", "joined_at", "heard_ms_ago", "heard"}};
+        "a node", "nodes", {"node",      "state",      "slots",     "slots_free", "gpus",
+                            "gpus_free", "cpus",       "cpus_free", "memory",     "memory_free",
+                            "limits",    "segment",    "wall",      "draining",   "silent",
+                            "excluded",  "allocation", "jobs",      "joined_at",  "heard_ms_ago",
+                            "heard"}};
     return kFields;
 }
 
@@ -301,24 +343,36 @@ static std::string node_cell(const Json& node, const std::string& field) {
     return heard.is_number() ? duration_text(heard.get<double>() / 1000) + " ago" : "";
 }
 
+// Returns the free and the whole memory that a node offers; "" if the node does not tell.
+static std::string node_memory(const Json& node) {
+    const Json memory = node.value("memory", Json()), free = node.value("memory_free", Json());
+    if (!memory.is_number_integer() || !free.is_number_integer() || memory == 0) return "";
+    return spec::size_text(free.get<std::int64_t>()) + "/" +
+           spec::size_text(memory.get<std::int64_t>());
+}
+
 std::string nodes_text(const Json& nodes, const Format& format) {
     if (!format.fields.empty()) return rows_text(format, nodes, false, node_cell);
     std::vector<std::vector<std::string>> rows;
     for (const Json& node : nodes) {
         const auto share = [&](const char* all, const char* free) {
             const std::string total = field_text(node, all);
-            return total == "0" ? "" : field_text(node, free) + "/" + total;
+            return total.empty() || total == "0" ? "" : field_text(node, free) + "/" + total;
         };
         rows.push_back({field_text(node, "node"), share("slots", "slots_free"),
-                        share("gpus", "gpus_free"), node_state(node), field_text(node, "jobs"),
-                        field_text(node, "wall"), node_cell(node, "heard")});
+                        share("gpus", "gpus_free"), share("cpus", "cpus_free"), node_memory(node),
+                        node_state(node), field_text(node, "jobs"), field_text(node, "wall"),
+                        field_text(node, "limits"), node_cell(node, "heard")});
     }
     return table({{"NODE"},
                   {"SLOTS FREE", true},
                   {"GPUS FREE", true},
+                  {"CPUS FREE", true},
+                  {"MEMORY FREE", true},
                   {"STATE"},
                   {"JOBS"},
                   {"WALL"},
+                  {"LIMITS"},
                   {"HEARD", true}},
                  rows, false);
 }

@@ -77,6 +77,10 @@ Result<Json> queue_of(const AllocOptions& options) {
     ROLL_TRY(const auto time, spec::parse_duration(options.time));
     ROLL_TRY(const auto idle, spec::parse_duration(options.idle));
     ROLL_TRY(const auto handover, spec::parse_duration(options.handover));
+    std::uint64_t memory = 0;
+    if (!options.memory.empty()) {
+        ROLL_TRY(memory, spec::parse_size(options.memory));
+    }
     spec::PilotQueue queue{
         .name = options.name,
         .partition = options.partition,
@@ -86,6 +90,7 @@ Result<Json> queue_of(const AllocOptions& options) {
         .nodes = options.nodes,
         .slots = options.slots.value_or(std::max(1, options.gpus)),
         .gpus = options.gpus,
+        .memory = static_cast<std::int64_t>(memory),
         .time = time,
         .sbatch_args = options.sbatch_args,
         .setup = options.setup,
@@ -117,6 +122,9 @@ void add_alloc_options(CLI::App& sub, AllocOptions& a) {
     sub.add_option("--nodes", a.nodes, "Nodes per allocation [1]");
     sub.add_option("--gpus", a.gpus, "GPUs per node [0]");
     sub.add_option("--slots", a.slots, "CPU slots per node [1 per GPU, at least 1]");
+    sub.add_option("--memory", a.memory,
+                   "Memory per node, e.g. 64GiB, for sbatch --mem; needed by jobs with "
+                   "resources.memory [left to Slurm]");
     sub.add_option("--partition", a.partition, "Slurm partition");
     sub.add_option("--account", a.account, "Slurm account");
     sub.add_option("--qos", a.qos, "Slurm QOS");

@@ -23,6 +23,7 @@ struct AllocOptions {
     int nodes = 1;
     std::optional<int> slots;
     int gpus = 0;
+    std::string memory;
     std::string time;
     std::string idle = "5m";
     std::string handover = "2m";

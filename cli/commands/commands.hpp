@@ -20,6 +20,8 @@ constexpr int kOwnTrouble = 125;
 struct UpOptions {
     std::optional<int> slots;
     std::optional<int> gpus;
+    std::string memory;
+    std::optional<int> cpus;
     std::string endpoint;
     double slurm_poll = 0;
     std::string shared;

@@ -160,6 +160,27 @@ Finding check_walls(const Context& context) {
                  : ""};
 }
 
+// Reports how each node's worker enforces the limits of jobs on memory and CPUs.
+Finding check_limits(const Context& context) {
+    auto daemon = Daemon::connect(context);
+    if (!daemon) return {"limits", true, "unknown, because rolld does not run", ""};
+    const Json reply = daemon->ask("nodes").value_or(Json::object());
+    std::string all;
+    bool weak = false;
+    for (const Json& node : reply.value("nodes", Json::array())) {
+        const std::string limits = field_text(node, "limits");
+        if (limits.empty()) continue;
+        weak |= limits.find("not enforced") != std::string::npos;
+        all += (all.empty() ? "" : ", ") + field_text(node, "node") + ": " + limits;
+    }
+    if (all.empty()) return {"limits", true, "no worker reports how it limits memory and CPUs", ""};
+    return {"limits", true, all,
+            weak ? "give roll-worker a cgroup of its own (systemd: Delegate=yes). Without one, the "
+                   "memory of a job is only watched: a job over resources.memory is ended, but may "
+                   "take more for up to a second"
+                 : ""};
+}
+
 // Checks roll-rank's shared libraries with ldd, without running roll-rank.
 Finding check_libtorch() {
     const auto rank = program_path("roll-rank");
@@ -191,6 +212,7 @@ Result<int> run_doctor(const Context& context, bool slurm) {
         findings.push_back(check_daemon(context, state));
         findings.push_back(check_worker(context, state));
         findings.push_back(check_walls(context));
+        findings.push_back(check_limits(context));
     }
     findings.push_back(check_space(state));
     for (Finding& finding : check_programs()) findings.push_back(std::move(finding));

@@ -103,6 +103,8 @@ Result<Json> ensure_worker(const Context& context, const UpOptions& options,
         arguments.emplace_back("--gpus");
         arguments.push_back(fmt::format("{}", *options.gpus));
     }
+    if (!options.memory.empty()) arguments.push_back("--memory=" + options.memory);
+    if (options.cpus) arguments.push_back(fmt::format("--cpus={}", *options.cpus));
     ROLL_TRY(const pid_t pid, start_in_background(arguments, log.path));
     return wait_ready("roll-worker", pid, log, nodes);
 }

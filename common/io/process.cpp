@@ -134,7 +134,8 @@ void pin(const std::vector<int>& cpus) {
 [[noreturn]] void run_child(Prepared& prepared) {
     const Spawn& spawn = prepared.spawn;
     reset_signals();
-    if (spawn.cgroup >= 0 && ::write(spawn.cgroup, "0", 1) != 1) give_up(prepared, Step::Cgroup);
+    for (const int cgroup : spawn.cgroups)
+        if (::write(cgroup, "0", 1) != 1) give_up(prepared, Step::Cgroup);
     if (prepared.namespaces != 0) enter_namespaces(prepared);
     if (spawn.new_session) ::setsid();
     pin(spawn.cpus);
@@ -309,6 +310,30 @@ std::vector<ProcessInfo> descendants(pid_t ancestor) {
         for (auto child = begin; child != end; ++child)
             if (seen.insert(child->second.pid).second) found.push_back(child->second);
     }
+    return found;
+}
+
+// Reads /proc/PID/task/TID/children. A kernel without these files (CONFIG_PROC_CHILDREN) needs
+// descendants().
+std::vector<pid_t> descendant_ids(pid_t ancestor) {
+    std::vector<pid_t> found;
+    std::set<pid_t> seen{ancestor};
+    bool supported = false;
+    for (std::size_t next = 0; next <= found.size(); ++next) {
+        const pid_t parent = next == 0 ? ancestor : found[next - 1];
+        std::error_code error;
+        std::filesystem::directory_iterator task("/proc/" + std::to_string(parent) + "/task",
+                                                 error);
+        for (const std::filesystem::directory_iterator end; !error && task != end;
+             task.increment(error)) {
+            std::ifstream children(task->path() / "children");
+            supported |= children.is_open();
+            for (pid_t child = 0; children >> child;)
+                if (seen.insert(child).second) found.push_back(child);
+        }
+    }
+    if (!supported)
+        for (const ProcessInfo& process : descendants(ancestor)) found.push_back(process.pid);
     return found;
 }
 

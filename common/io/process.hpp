@@ -29,7 +29,7 @@ struct Spawn {
     std::vector<int> cpus{};        // CPUs to run on; empty for the caller's
     std::optional<mode_t> umask{};  // nullopt for the caller's
     int death_signal = 0;  // signal that the child gets when the spawning thread ends; 0 for none
-    int cgroup = -1;       // open cgroup.procs to join; -1: the caller's cgroup
+    std::vector<int> cgroups{};  // open files cgroup.procs of the cgroups to join
     // Makes the child PID 1 of a new PID namespace with its own /proc. When the child ends, the
     // kernel kills all other processes of the namespace before the child can be reaped. Without
     // CAP_SYS_ADMIN this also creates a user namespace, with the same uid.
@@ -38,7 +38,7 @@ struct Spawn {
 
 // Starts a program with default signal mask and handlers. Returns its pid once exec has succeeded.
 // The caller must waitpid() it. Fails with NotFound if the program or directory does not exist,
-// InvalidArgument if it cannot be executed, Failed if the host denies `cgroup` or `pid_namespace`.
+// InvalidArgument if it cannot be executed, Failed if the host denies `cgroups` or `pid_namespace`.
 Result<pid_t> spawn(const Spawn& spawn);
 
 // Returns this process's environment in the form of Spawn::environment.
@@ -72,6 +72,10 @@ std::optional<pid_t> running(const std::filesystem::path& pid_file, const std::s
 
 // Returns all live descendants of a process, in any process group or session.
 std::vector<ProcessInfo> descendants(pid_t ancestor);
+
+// Returns the ids of all live descendants of a process, without a look at the other processes of
+// the machine.
+std::vector<pid_t> descendant_ids(pid_t ancestor);
 
 // Waits until the process ends; returns false on a timeout. Works for any process, not only
 // children.

@@ -27,8 +27,9 @@ constexpr int kExitYielded = 75;   // stopped at a step boundary after a checkpo
 constexpr int kExitPeerLost = 76;  // another rank died and broke a collective
 constexpr int kExitUnfit = 77;     // the job's check of the node failed, or a GPU is not usable
 // Exit statuses that roll-worker, not the program, gives to an attempt.
-constexpr int kExitUnhealthy = 78;  // the site's check of the node failed
-constexpr int kExitHung = 79;       // no step for too long
+constexpr int kExitUnhealthy = 78;     // the site's check of the node failed
+constexpr int kExitHung = 79;          // no step for too long
+constexpr int kExitOutOfMemory = 137;  // more memory than resources.memory; as after SIGKILL
 
 // The launch file. roll-worker writes one per attempt and node:
 // logs/attempt-N/launch-NODERANK.json. Programs get it as `--launch FILE --rank R`.

@@ -26,6 +26,14 @@ static std::vector<JsonText> texts_of(const std::vector<T>& items) {
     return texts;
 }
 
+static JsonText text_of(const Usage& usage) {
+    return JsonText()
+        .add("cpu_ms", usage.cpu_ms)
+        .add("memory_peak", usage.memory_peak)
+        .add("wall_ms", usage.wall_ms)
+        .add("gpu_ms", usage.gpu_ms);
+}
+
 static JsonText text_of(const RunningAttempt& running) {
     JsonText text = JsonText().add("attempt", text_of(running.attempt)).add("phase", running.phase);
     if (running.phase == "ended") {
@@ -33,6 +41,7 @@ static JsonText text_of(const RunningAttempt& running) {
         text.add("exit_code", running.exit_code);
         text.add("reason", running.reason);
         if (!running.matched.empty()) text.add("matched", running.matched);
+        if (running.usage != Usage{}) text.add("usage", text_of(running.usage));
     }
     if (!running.checkpoints.empty()) text.add("checkpoints", to_json_list(running.checkpoints));
     if (!running.exported.empty()) text.add("exported", running.exported);
@@ -51,6 +60,23 @@ static Result<void> check_phase(const RunningAttempt& running, const std::string
     return {};
 }
 
+static Result<Usage> read_usage(const Json& json, const std::string& path) {
+    // bounds the sums over the members of an attempt: about a thousand years
+    constexpr std::int64_t kMillisMax = std::int64_t{1} << 45;
+    JsonReader r(json, path);
+    Usage usage;
+    usage.cpu_ms = r.get<std::int64_t>("cpu_ms");
+    usage.memory_peak = r.get<std::int64_t>("memory_peak");
+    usage.wall_ms = r.get<std::int64_t>("wall_ms");
+    usage.gpu_ms = r.get<std::int64_t>("gpu_ms");
+    ROLL_TRY_VOID(r.finish_lenient());
+    const bool fits = std::min({usage.cpu_ms, usage.memory_peak, usage.wall_ms, usage.gpu_ms}) >= 0;
+    if (!fits || std::max({usage.cpu_ms, usage.wall_ms, usage.gpu_ms}) > kMillisMax ||
+        usage.memory_peak > spec::kMemoryMax)
+        return fail(ErrorCode::Corrupt, path + ": a number is too large or negative");
+    return usage;
+}
+
 static Result<RunningAttempt> read_running(const Json& json, const std::string& path) {
     JsonReader r(json, path);
     RunningAttempt running;
@@ -63,7 +89,11 @@ static Result<RunningAttempt> read_running(const Json& json, const std::string& 
     running.progress = r.get_or("progress", std::string{});
     const Json& attempt = r.raw("attempt");
     const Json& checkpoints = r.raw("checkpoints");
+    const Json& usage = r.raw("usage");
     ROLL_TRY_VOID(r.finish_lenient());
+    if (!usage.is_null()) {
+        ROLL_TRY(running.usage, read_usage(usage, path + ".usage"));
+    }
     ROLL_TRY(running.attempt, read_attempt_key(attempt, path + ".attempt"));
     if (!checkpoints.is_null())
         ROLL_TRY_VOID(read_list(checkpoints, path + ".checkpoints", running.checkpoints,
@@ -89,6 +119,8 @@ static JsonText text_of(const StartOrder& order) {
         .add("time_limit_seconds", order.time_limit_seconds)
         .add("hang_after_seconds", order.hang_after_seconds);
     if (!order.secrets.empty()) text.add("secrets", Json(order.secrets));
+    if (order.memory > 0) text.add("memory", order.memory);
+    if (order.cpus > 0) text.add("cpus", order.cpus);
     if (order.tasks_per_node > 0) text.add("tasks_per_node", order.tasks_per_node);
     if (!order.hosts.empty()) text.add("hosts", order.hosts);
     if (!order.refused.empty()) text.add("refused", order.refused);
@@ -125,6 +157,8 @@ static Result<StartOrder> read_start(const Json& json, const std::string& path) 
     order.nonce = r.get<std::string>("nonce");
     order.time_limit_seconds = r.get_or<std::int64_t>("time_limit_seconds", 0);
     order.hang_after_seconds = r.get_or<std::int64_t>("hang_after_seconds", 0);
+    order.memory = r.get_or<std::int64_t>("memory", 0);
+    order.cpus = r.get_or("cpus", 0);
     order.tasks_per_node = r.get_or("tasks_per_node", 0);
     order.hosts = r.get_or("hosts", std::vector<std::string>{});
     order.refused = r.get_or("refused", std::string{});
@@ -227,6 +261,9 @@ std::string encode(const Heartbeat& heartbeat) {
         .add("running", texts_of(heartbeat.running));
     if (!heartbeat.segment.empty()) text.add("segment", heartbeat.segment);
     if (!heartbeat.gpu_numa.empty()) text.add("gpu_numa", heartbeat.gpu_numa);
+    if (heartbeat.memory > 0) text.add("memory", heartbeat.memory);
+    if (heartbeat.cpus > 0) text.add("cpus", heartbeat.cpus);
+    if (!heartbeat.limits.empty()) text.add("limits", heartbeat.limits);
     if (!heartbeat.wall.empty()) text.add("wall", heartbeat.wall);
     if (!heartbeat.features.empty()) text.add("features", heartbeat.features);
     if (heartbeat.pilot) text.add("pilot", text_of(*heartbeat.pilot));
@@ -251,6 +288,9 @@ Result<Heartbeat> decode_heartbeat(std::string_view frame) {
     heartbeat.beat_ms = r.get_or("beat_ms", heartbeat.beat_ms);
     heartbeat.segment = r.get_or("segment", std::string{});
     heartbeat.gpu_numa = r.get_or("gpu_numa", std::vector<int>{});
+    heartbeat.memory = r.get_or<std::int64_t>("memory", 0);
+    heartbeat.cpus = r.get_or("cpus", 0);
+    heartbeat.limits = r.get_or("limits", std::string{});
     heartbeat.wall = r.get_or("wall", std::string{});
     heartbeat.features = r.get_or("features", std::vector<std::string>{});
     const Json& pilot = r.raw("pilot");
@@ -262,6 +302,10 @@ Result<Heartbeat> decode_heartbeat(std::string_view frame) {
         return fail(ErrorCode::Corrupt, "heartbeat: slots must be 0 to 4096");
     if (heartbeat.gpus < 0 || heartbeat.gpus > spec::kGpusMax)
         return fail(ErrorCode::Corrupt, "heartbeat: gpus must be 0 to 64");
+    if (heartbeat.memory < 0 || heartbeat.memory > spec::kMemoryMax)
+        return fail(ErrorCode::Corrupt, "heartbeat: memory must be 0 to 1 PiB");
+    if (heartbeat.cpus < 0 || heartbeat.cpus > spec::kSlotsMax)
+        return fail(ErrorCode::Corrupt, "heartbeat: cpus must be 0 to 4096");
     if (!pilot.is_null()) {
         ROLL_TRY(heartbeat.pilot, read_pilot(pilot));
     }

@@ -18,6 +18,7 @@
 #include "common/ids.hpp"
 #include "common/protocol/version.hpp"
 #include "common/protocol/written_checkpoint.hpp"
+#include "common/usage.hpp"
 
 namespace roll::protocol {
 
@@ -32,6 +33,7 @@ struct RunningAttempt {
     std::vector<WrittenCheckpoint> checkpoints;  // written but not yet recorded by rolld
     std::string exported;  // directory of an export that rolld has not recorded yet
     std::string progress;  // newest progress report, as JSON for people
+    Usage usage{};         // if ended: what the attempt used on this worker; zeros if unknown
 };
 
 // Sent by a roll-worker that runs in a Slurm allocation which rolld ordered.
@@ -56,6 +58,10 @@ struct Heartbeat {
     int beat_ms = 1000;             // maximum time between heartbeats in ms
     std::string segment{};          // network segment of the node; empty if unknown
     std::vector<int> gpu_numa{};    // NUMA node of each GPU; empty if unknown
+    // What the worker offers to jobs with `memory` or `cpus`; 0: it does not say
+    std::int64_t memory = 0;  // bytes
+    int cpus = 0;
+    std::string limits{};  // how the worker enforces the limits of jobs, for people
     std::string wall{};  // "cgroup", "namespace" or "marks": what ends all processes of an attempt
     std::optional<PilotNote> pilot{};
     std::vector<std::string> features{};  // spec::features() of the worker's release
@@ -84,6 +90,8 @@ struct StartOrder {
     std::int64_t hang_after_seconds = 0;
     // Secrets for the environment of the job's programs. Never written to a file or log.
     std::map<std::string, std::string> secrets{};
+    std::int64_t memory = 0;           // limit of the attempt on this node in bytes; 0: none
+    int cpus = 0;                      // CPUs that the attempt may use on this node; 0: no limit
     int tasks_per_node = 0;            // processes of a gang on each node; 0: not a gang
     std::vector<std::string> hosts{};  // names of a gang's nodes, by node rank
     std::string refused{};             // if not empty: reason to fail the attempt at once

@@ -165,18 +165,22 @@ std::vector<Problem> check_exit_codes(const Json& document) {
     return problems;
 }
 
-// Checks that only a command has `tasks_per_node`. Ranks and conversions have a number of their
-// own.
-std::vector<Problem> check_tasks(const Json& document) {
-    if (document["kind"] == "command") return {};
+// Checks that only a command has `tasks_per_node`, and only a training job `slots_per_rank`. Other
+// jobs have a number of processes of their own.
+std::vector<Problem> check_processes(const Json& document) {
+    const auto kind = document["kind"].get<std::string>();
     std::vector<Problem> problems;
+    const auto refuse = [&](const Json& resources, const std::string& path, const char* key,
+                            const char* kinds) {
+        if (!resources.contains(key)) return;
+        problems.push_back({path + "." + key,
+                            fmt::format("is {} in a job of kind {}; allowed only in a job of kind "
+                                        "{}",
+                                        resources[key].dump(), kind, kinds)});
+    };
     const auto check = [&](const Json& resources, const std::string& path) {
-        if (!resources.contains("tasks_per_node")) return;
-        problems.push_back(
-            {path + ".tasks_per_node",
-             fmt::format("is {} in a job of kind {}; allowed only in a job of kind "
-                         "command",
-                         resources["tasks_per_node"].dump(), document["kind"].get<std::string>())});
+        if (kind != "command") refuse(resources, path, "tasks_per_node", "command");
+        if (!trains(document)) refuse(resources, path, "slots_per_rank", "train or resume");
     };
     check(document["resources"], "resources");
     int number = 0;
@@ -206,12 +210,16 @@ std::vector<Problem> check_log_names(const Json& document) {
 // Returns the features that a worker must have to run the job.
 std::vector<std::string> needs_of(const JobSpec& spec, const Json& document) {
     std::vector<std::string> needs;
-    bool gang = false;
-    for (int i = 0; i < spec.shapes(); ++i) gang |= spec.shape(i).tasks_per_node > 0;
+    bool gang = false, threads = false;
+    for (int i = 0; i < spec.shapes(); ++i) {
+        gang |= spec.shape(i).tasks_per_node > 0;
+        threads |= spec.shape(i).slots_per_rank > 1;
+    }
     const auto has = [&](const char* key) { return document.contains(key); };
     if (gang) needs.emplace_back(kGangs);
     if (has("setup") || has("cleanup") || has("modules")) needs.emplace_back(kScripts);
     if (has("stdout") || has("stderr")) needs.emplace_back(kLogNames);
+    if (threads) needs.emplace_back(kSlotsPerRank);
     return needs;
 }
 
@@ -357,7 +365,7 @@ ParsedJob parse_job(std::string_view json_document, const std::string& base_dire
     if (parsed.ok()) append(parsed.problems, check_exit_codes(*json));
     if (parsed.ok()) append(parsed.problems, check_secrets(*json));
     if (parsed.ok()) append(parsed.problems, check_resources((*json)["resources"]));
-    if (parsed.ok()) append(parsed.problems, check_tasks(*json));
+    if (parsed.ok()) append(parsed.problems, check_processes(*json));
     if (parsed.ok()) append(parsed.problems, check_log_names(*json));
     if (trains(*json)) append(parsed.problems, impossible_sizes(*json));
     if (trains(*json) && parsed.ok()) append(parsed.problems, impossible_variants(*json));

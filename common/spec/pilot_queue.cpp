@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "common/json.hpp"
+#include "common/spec/node_sizes.hpp"
 
 namespace roll::spec {
 namespace {
@@ -18,6 +19,8 @@ bool is_name(const std::string& text) {
 bool is_line(const std::string& text) {
     return std::ranges::none_of(text, [](unsigned char c) { return c < ' '; });
 }
+
+constexpr std::int64_t kNodeMemoryLeast = 64 << 20;
 
 class Problems {
   public:
@@ -38,6 +41,9 @@ void check_sizes(const PilotQueue& q, Problems& problems) {
                     "slots is " + number(q.slots) + "; allowed: 1 to 4096");
     problems.unless(q.gpus >= 0 && q.gpus <= 64,
                     "gpus is " + number(q.gpus) + "; allowed: 0 to 64");
+    problems.unless(q.memory == 0 || (q.memory >= kNodeMemoryLeast && q.memory <= kMemoryMax),
+                    "memory is " + number(q.memory) +
+                        " bytes; allowed: 64 MiB to 1 PiB, or 0 for Slurm's default");
     problems.unless(q.time.count() >= 60,
                     "time is " + number(q.time.count()) + " s; allowed: at least 60 s");
     problems.unless(q.idle.count() >= 0, "idle must not be negative");
@@ -70,24 +76,26 @@ void check_texts(const PilotQueue& q, Problems& problems) {
 }  // namespace
 
 std::string to_json(const PilotQueue& queue) {
-    return dump({{"name", queue.name},
-                 {"partition", queue.partition},
-                 {"account", queue.account},
-                 {"qos", queue.qos},
-                 {"constraint", queue.constraint},
-                 {"nodes", queue.nodes},
-                 {"slots", queue.slots},
-                 {"gpus", queue.gpus},
-                 {"time_s", queue.time.count()},
-                 {"sbatch_args", queue.sbatch_args},
-                 {"setup", queue.setup},
-                 {"max_nodes", queue.max_nodes},
-                 {"max_jobs", queue.max_jobs},
-                 {"max_gpu_hours", queue.max_gpu_hours},
-                 {"backlog", queue.backlog},
-                 {"min_utilization", queue.min_percent / 100.0},
-                 {"idle_s", queue.idle.count()},
-                 {"handover_s", queue.handover.count()}});
+    Json json{{"name", queue.name},
+              {"partition", queue.partition},
+              {"account", queue.account},
+              {"qos", queue.qos},
+              {"constraint", queue.constraint},
+              {"nodes", queue.nodes},
+              {"slots", queue.slots},
+              {"gpus", queue.gpus},
+              {"time_s", queue.time.count()},
+              {"sbatch_args", queue.sbatch_args},
+              {"setup", queue.setup},
+              {"max_nodes", queue.max_nodes},
+              {"max_jobs", queue.max_jobs},
+              {"max_gpu_hours", queue.max_gpu_hours},
+              {"backlog", queue.backlog},
+              {"min_utilization", queue.min_percent / 100.0},
+              {"idle_s", queue.idle.count()},
+              {"handover_s", queue.handover.count()}};
+    if (queue.memory > 0) json["memory"] = queue.memory;
+    return dump(json);
 }
 
 Result<PilotQueue> pilot_queue_from_json(std::string_view text) {
@@ -105,6 +113,7 @@ Result<PilotQueue> pilot_queue_from_json(std::string_view text) {
     q.nodes = r.get_or("nodes", q.nodes);
     q.gpus = r.get_or("gpus", q.gpus);
     q.slots = r.get_or("slots", std::max(1, q.gpus));
+    q.memory = r.get_or("memory", q.memory);
     q.time = std::chrono::seconds(r.get<std::int64_t>("time_s"));
     q.sbatch_args = r.get_or("sbatch_args", q.sbatch_args);
     q.setup = r.get_or("setup", q.setup);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +23,9 @@ struct PilotQueue {
     int nodes = 1;
     int slots = 1;  // CPU slots per node, for --cpus-per-task of its worker
     int gpus = 0;   // GPUs per node, for --gres=gpu:N
+    // Memory per node in bytes, for --mem; 0: left to Slurm, and jobs with `memory` use no node of
+    // this queue that has not connected yet
+    std::int64_t memory = 0;
     std::chrono::seconds time{};
     std::vector<std::string> sbatch_args{};  // more arguments, passed after Roll's own
     std::vector<std::string> setup{};        // shell lines to run before the workers start

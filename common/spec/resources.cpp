@@ -1,5 +1,6 @@
 #include "common/spec/resources.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -10,6 +11,13 @@ namespace roll::spec {
 namespace {
 
 constexpr int kWhole = 100;
+
+constexpr std::int64_t kMemoryLeast = 1 << 20;
+
+std::int64_t memory_of(const Json& resources) {
+    if (!resources.contains("memory")) return 0;
+    return static_cast<std::int64_t>(parse_size(resources["memory"].get<std::string>()).value());
+}
 
 Json merged(const Json& resources, const Json& variant) {
     Json all = resources;
@@ -35,6 +43,19 @@ std::vector<Problem> check_one(const Json& resources, const std::string& path) {
                             fmt::format("is {}; allowed: a divisor of nodes {}", segment, nodes)});
     }
     const int tasks = resources.value("tasks_per_node", 0), slots = resources["slots_per_node"];
+    const int each = resources.value("slots_per_rank", 1);
+    if (each > 1 && gpus > 0)
+        problems.push_back({path + ".slots_per_rank",
+                            fmt::format("is {} with gpus_per_node {}; allowed only without GPUs, "
+                                        "because each GPU has one rank",
+                                        each, resources["gpus_per_node"].dump())});
+    else if (slots % each != 0)
+        problems.push_back(
+            {path + ".slots_per_rank",
+             fmt::format("is {}; allowed: a divisor of slots_per_node {}", each, slots)});
+    if (resources.contains("memory") && memory_of(resources) < kMemoryLeast)
+        problems.push_back({path + ".memory", fmt::format("is {}; allowed: at least 1MiB",
+                                                          dump(resources["memory"]))});
     if (gpus == 0 && tasks > slots) {
         problems.push_back(
             {path + ".tasks_per_node",
@@ -44,6 +65,16 @@ std::vector<Problem> check_one(const Json& resources, const std::string& path) {
 }
 
 }  // namespace
+
+int ranks_on_node(int gpus, int slots, int slots_per_rank) {
+    return gpus > 0 ? gpus : slots / slots_per_rank;
+}
+
+int ranks_on_node(const Json& resources) {
+    const int gpus = static_cast<int>(std::ceil(resources.value("gpus_per_node", 0.0)));
+    return ranks_on_node(gpus, resources.value("slots_per_node", 1),
+                         std::max(resources.value("slots_per_rank", 1), 1));
+}
 
 Resources read_resources(const Json& json) {
     Resources resources;
@@ -55,6 +86,9 @@ Resources read_resources(const Json& json) {
     resources.segment = json.value("segment", 0);
     resources.spares = json.value("spares", 0);
     resources.tasks_per_node = json.value("tasks_per_node", 0);
+    resources.memory = memory_of(json);
+    resources.cpus = json.value("cpus", 0);
+    resources.slots_per_rank = json.value("slots_per_rank", 1);
     if (json.contains("time"))
         resources.time = parse_duration(json["time"].get<std::string>()).value();
     return resources;
@@ -104,6 +138,9 @@ JsonText text_of(const Resources& resources) {
     if (resources.segment != 0) text.add("segment", resources.segment);
     if (resources.spares != 0) text.add("spares", resources.spares);
     if (resources.tasks_per_node != 0) text.add("tasks_per_node", resources.tasks_per_node);
+    if (resources.memory != 0) text.add("memory", resources.memory);
+    if (resources.cpus != 0) text.add("cpus", resources.cpus);
+    if (resources.slots_per_rank != 1) text.add("slots_per_rank", resources.slots_per_rank);
     return text;
 }
 
@@ -118,6 +155,9 @@ Result<Resources> resources_of(const Json& json) {
     resources.segment = reader.get_or("segment", 0);
     resources.spares = reader.get_or("spares", 0);
     resources.tasks_per_node = reader.get_or("tasks_per_node", 0);
+    resources.memory = reader.get_or<std::int64_t>("memory", 0);
+    resources.cpus = reader.get_or("cpus", 0);
+    resources.slots_per_rank = reader.get_or("slots_per_rank", 1);
     ROLL_TRY_VOID(reader.finish());
     return resources;
 }

@@ -12,8 +12,14 @@
 
 namespace roll::spec {
 
-// Resources of an attempt. It has nodes x gpus_per_node ranks, or nodes x slots_per_node if
-// gpus_per_node is 0.
+// Returns the number of ranks of a training job on a node: one for each GPU, or without GPUs one
+// for each `slots_per_rank` slots. Every layout of ranks starts from this number. Requires that
+// `slots_per_rank` is at least 1.
+int ranks_on_node(int gpus, int slots, int slots_per_rank);
+// The same for the `resources` of a job file, which may lack keys.
+int ranks_on_node(const Json& resources);
+
+// Resources of an attempt. A training job has ranks_per_node() ranks on each of its nodes.
 struct Resources {
     int nodes = 1;
     int slots_per_node = 1;
@@ -25,9 +31,15 @@ struct Resources {
     // number of processes of a command on each node, which form a gang (process/gang.hpp); 0: one
     // process, without the variables of a gang
     int tasks_per_node = 0;
+    // Limits of the attempt's processes on each node; 0: none is requested, and nothing is reserved
+    std::int64_t memory = 0;  // in bytes
+    int cpus = 0;
+    int slots_per_rank = 1;  // slots of a rank of a training job without GPUs
     friend auto operator<=>(const Resources&, const Resources&) = default;
 
-    int ranks_per_node() const { return gpus_per_node > 0 ? gpus_per_node : slots_per_node; }
+    int ranks_per_node() const {
+        return ranks_on_node(gpus_per_node, slots_per_node, slots_per_rank);
+    }
     int world_size() const { return nodes * ranks_per_node(); }
     // Totals of an attempt; they include spares.
     int workers() const { return nodes + spares; }

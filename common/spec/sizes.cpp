@@ -8,6 +8,7 @@
 
 #include "common/spec/lora.hpp"
 #include "common/spec/pipeline.hpp"
+#include "common/spec/resources.hpp"
 #include "common/spec/tensor.hpp"
 
 namespace roll::spec {
@@ -40,14 +41,22 @@ std::optional<std::int64_t> check_mesh(const Json& document, std::vector<Problem
         shares ? std::optional<std::int64_t>(1) : positive(document, "/resources/gpus_per_node");
     const auto slots = positive(document, "/resources/slots_per_node");
     if (!nodes || (!gpus && !slots)) return std::nullopt;
-    const std::int64_t per_node = gpus ? *gpus : *slots;
+    // A size that does not divide is a problem of `resources`.
+    const std::int64_t each =
+        gpus ? 1 : positive(document, "/resources/slots_per_rank").value_or(1);
+    if (!gpus && *slots % each != 0) return std::nullopt;
+    const std::int64_t per_node =
+        ranks_on_node(static_cast<int>(gpus.value_or(0)), static_cast<int>(slots.value_or(1)),
+                      static_cast<int>(each));
     const std::int64_t world = *nodes * per_node;
     const auto dp = positive(document, "/parallel/dp");
     const std::int64_t tp = positive(document, "/parallel/tp").value_or(1);
     const std::int64_t pp = positive(document, "/parallel/pp").value_or(1);
     const std::int64_t cp = positive(document, "/parallel/cp").value_or(1);
+    const std::string of_slots =
+        each == 1 ? "slots" : fmt::format("slots / {} slots per rank", each);
     const std::string ranks = fmt::format("resources give {} nodes x {} {} = {} ranks", *nodes,
-                                          per_node, gpus ? "GPUs" : "slots", world);
+                                          gpus ? *gpus : *slots, gpus ? "GPUs" : of_slots, world);
     if (dp && *dp * tp * pp * cp != world) {
         problems.push_back(
             {"parallel", fmt::format("dp {} x tp {} x pp {} x cp {} = {} ranks, but {}", *dp, tp,

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "common/json.hpp"
+#include "common/spec/resources.hpp"
 #include "common/spec/sizes.hpp"
 #include "common/spec/units.hpp"
 
@@ -160,9 +161,15 @@ Result<void> read_objective(const Json& json, TrainSpec& spec) {
 Result<ParallelSpec> read_parallel(const Json& json, const Json& resources_json) {
     JsonReader resources(resources_json, "resources");
     const int nodes = resources.get_or("nodes", 1);
-    const int gpus = static_cast<int>(std::ceil(resources.get_or("gpus_per_node", 0.0)));
+    const double gpus = resources.get_or("gpus_per_node", 0.0);
     const int slots = resources.get_or("slots_per_node", 1);
+    const int each = resources.get_or("slots_per_rank", 1);
     ROLL_TRY_VOID(resources.finish_lenient());
+    if (each < 1 || (gpus == 0 && slots % each != 0))
+        return fail(ErrorCode::InvalidArgument,
+                    "resources.slots_per_rank is " + std::to_string(each) +
+                        "; allowed: a divisor of slots_per_node " + std::to_string(slots));
+    const int ranks = nodes * ranks_on_node(static_cast<int>(std::ceil(gpus)), slots, each);
 
     JsonReader reader(json, "parallel");
     ParallelSpec parallel;
@@ -191,7 +198,7 @@ Result<ParallelSpec> read_parallel(const Json& json, const Json& resources_json)
     const auto schedule = reader.get_or<std::string>("schedule", "auto");
     const int others = parallel.tp * parallel.pp * parallel.cp;
     if (others < 1) return fail(ErrorCode::InvalidArgument, "parallel: an axis is less than 1");
-    parallel.dp = reader.get_or("dp", nodes * (gpus > 0 ? gpus : slots) / others);
+    parallel.dp = reader.get_or("dp", ranks / others);
     ROLL_TRY_VOID(reader.finish_lenient());
     if (parallel.dp < 1) {
         return fail(ErrorCode::InvalidArgument,

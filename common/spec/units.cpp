@@ -129,4 +129,16 @@ Result<std::uint64_t> parse_size(std::string_view text) {
     return static_cast<std::uint64_t>(*bytes);
 }
 
+std::string size_text(std::int64_t bytes) {
+    constexpr std::array kUnits = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB"};
+    auto number = static_cast<double>(bytes);
+    std::size_t unit = 0;
+    // 1023.95 would be printed as 1024.0.
+    for (; number >= 1023.95 && unit + 1 < kUnits.size(); ++unit) number /= 1024;
+    const double rounded = std::round(number * 10) / 10;
+    if (bytes == 0) return "0";
+    return rounded == std::floor(rounded) ? fmt::format("{:.0f} {}", rounded, kUnits.at(unit))
+                                          : fmt::format("{:.1f} {}", rounded, kUnits.at(unit));
+}
+
 }  // namespace roll::spec

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "common/error.hpp"
@@ -21,5 +22,8 @@ Result<Time> parse_instant(std::string_view text);
 
 // Parses a number of bytes: "512MiB" (powers of 1024), "5GB" (powers of 1000), "100".
 Result<std::uint64_t> parse_size(std::string_view text);
+
+// Returns a number of bytes with one decimal at most, as "3.9 GiB", "512 MiB" or "0".
+std::string size_text(std::int64_t bytes);
 
 }  // namespace roll::spec

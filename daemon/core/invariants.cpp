@@ -13,20 +13,28 @@
 namespace roll::core {
 namespace {
 
-// slots in use and hundredths in use of each GPU, by worker
-using Taken = std::map<WorkerId, std::pair<std::set<int>, std::map<int, int>>>;
+// What the attempts on a worker hold: slots, hundredths of each GPU, memory and CPUs.
+struct InUse {
+    std::set<int> slots{};
+    std::map<int, int> gpus{};
+    std::int64_t memory = 0;
+    int cpus = 0;
+};
+using Taken = std::map<WorkerId, InUse>;
 
-// Checks that each slot and GPU of the place exists, and that none is assigned twice.
+// Checks that each slot and GPU of the place exists, that none is assigned twice, and that the
+// worker has the memory and the CPUs of all its places.
 void check_place(const State& state, const Job& job, const Place& place, Taken& taken) {
     ROLL_CHECK(std::ssize(place.slots) == job.resources().slots_per_node);
     ROLL_CHECK(std::ssize(place.gpus) == job.resources().gpus_per_node);
     ROLL_CHECK(place.gpu_percent == job.resources().gpu_percent);
+    ROLL_CHECK(place.memory == job.resources().memory && place.cpus == job.resources().cpus);
     const auto worker = state.workers.find(place.worker);
     if (worker == state.workers.end()) {
         ROLL_CHECK(place.ended);
         return;
     }
-    auto& [slots, gpus] = taken[place.worker];
+    auto& [slots, gpus, memory, cpus] = taken[place.worker];
     for (int slot : place.slots) {
         ROLL_CHECK(slot >= 0 && slot < worker->second.slots);
         ROLL_CHECK(slots.insert(slot).second);
@@ -36,6 +44,9 @@ void check_place(const State& state, const Job& job, const Place& place, Taken& 
         gpus[gpu] += place.gpu_percent;
         ROLL_CHECK(gpus[gpu] <= 100);
     }
+    memory += place.memory;
+    cpus += place.cpus;
+    ROLL_CHECK(memory <= worker->second.memory && cpus <= worker->second.cpus);
 }
 
 // Checks what the attempt's fields say about each other.
@@ -195,6 +206,7 @@ void check_workers(const State& state) {
     for (const auto& [id, worker] : state.workers) {
         ROLL_CHECK(id.value < state.next_worker);
         ROLL_CHECK(worker.slots >= 0 && worker.gpus >= 0);
+        ROLL_CHECK(worker.memory >= 0 && worker.cpus >= 0);
         ROLL_CHECK(nodes.insert(worker.node).second);
         ROLL_CHECK(state.sessions.at(worker.node).back() == worker.session);
     }

@@ -66,6 +66,8 @@ protocol::StartOrder start_order(const core::State& state, const core::StartMemb
     order.node_rank = static_cast<int>(place - places.begin());
     order.nodes = job.resources().nodes;
     order.ranks_per_node = job.resources().ranks_per_node();
+    order.memory = place->memory;
+    order.cpus = place->cpus;
     order.tasks_per_node = job.resources().tasks_per_node;
     if (order.tasks_per_node > 0) order.hosts = hosts_of(state, job);
     order.gpu_percent = place->gpu_percent;

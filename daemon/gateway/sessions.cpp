@@ -83,7 +83,8 @@ void add_claims(WorkerId worker, const protocol::RunningAttempt& entry, Inputs& 
         inputs.push_back(core::ExportWritten{worker, entry.attempt, entry.exported});
     if (entry.phase == "ended") {
         inputs.push_back(core::MemberExited{worker, entry.attempt, outcome_from(entry.outcome),
-                                            entry.exit_code, entry.reason, entry.matched});
+                                            entry.exit_code, entry.reason, entry.matched,
+                                            entry.usage});
     }
 }
 
@@ -176,7 +177,7 @@ std::vector<core::Input> Sessions::hear(const core::State& state, const Peer& pe
         inputs.push_back(core::WorkerHello{heartbeat.node, heartbeat.session, heartbeat.slots,
                                            heartbeat.gpus, pilot_of(heartbeat, cluster_),
                                            heartbeat.generation, heartbeat.segment,
-                                           heartbeat.gpu_numa});
+                                           heartbeat.gpu_numa, heartbeat.memory, heartbeat.cpus});
     }
     auto [entry, fresh] = sessions_.try_emplace(heartbeat.session);
     Session& session = entry->second;

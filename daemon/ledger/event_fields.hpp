@@ -40,6 +40,7 @@ template <class V> void fields(V& v, core::AttemptStopping& e) {
 template <class V> void fields(V& v, core::MemberEnded& e) {
     v("attempt", e.attempt); v("worker", e.worker); v("outcome", e.outcome);
     v("exit_code", e.exit_code); v("reason", e.reason); v.added("matched", e.matched);
+    v.added("usage", e.usage);
 }
 template <class V> void fields(V& v, core::MachineExcluded& e) {
     v("machine", e.machine); v("until", e.until); v("reason", e.reason); v("at", e.at);
@@ -66,6 +67,7 @@ template <class V> void fields(V& v, core::WorkerJoined& e) {
     v("worker", e.worker); v("node", e.node); v("session", e.session);
     v("slots", e.slots); v("gpus", e.gpus); v("at", e.at); v.added("generation", e.generation);
     v.added("segment", e.segment); v.added("gpu_numa", e.gpu_numa);
+    v.added("memory", e.memory); v.added("cpus", e.cpus);
 }
 template <class V> void fields(V& v, core::WorkerDrained& e) {
     v("worker", e.worker); v("draining", e.draining); v.added("by", e.by);

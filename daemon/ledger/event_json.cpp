@@ -97,6 +97,13 @@ std::vector<JsonText> put(const core::SecretNames& names) {
         all.push_back(JsonText().add("user", user).add("name", name));
     return all;
 }
+JsonText put(const core::Usage& usage) {
+    return JsonText()
+        .add("cpu_ms", usage.cpu_ms)
+        .add("memory_peak", usage.memory_peak)
+        .add("wall_ms", usage.wall_ms)
+        .add("gpu_ms", usage.gpu_ms);
+}
 std::vector<JsonText> put(const std::vector<core::Place>& places) {
     std::vector<JsonText> all;
     for (const core::Place& place : places) {
@@ -104,6 +111,8 @@ std::vector<JsonText> put(const std::vector<core::Place>& places) {
         text.add("worker", place.worker.value).add("slots", place.slots).add("gpus", place.gpus);
         if (place.gpu_percent != 100) text.add("gpu_percent", place.gpu_percent);
         if (place.spare) text.add("spare", true);
+        if (place.memory != 0) text.add("memory", place.memory);
+        if (place.cpus != 0) text.add("cpus", place.cpus);
     }
     return all;
 }
@@ -154,6 +163,12 @@ void take(const Json& json, core::SecretNames& names) {
     for (const Json& item : json)
         names.insert({item.at("user").get<std::string>(), item.at("name").get<std::string>()});
 }
+void take(const Json& json, core::Usage& usage) {
+    json.at("cpu_ms").get_to(usage.cpu_ms);
+    json.at("memory_peak").get_to(usage.memory_peak);
+    json.at("wall_ms").get_to(usage.wall_ms);
+    json.at("gpu_ms").get_to(usage.gpu_ms);
+}
 void take(const Json& json, std::vector<core::Place>& places) {
     for (const Json& item : json) {
         core::Place place;
@@ -162,6 +177,8 @@ void take(const Json& json, std::vector<core::Place>& places) {
         item.at("gpus").get_to(place.gpus);
         place.gpu_percent = item.value("gpu_percent", 100);
         place.spare = item.value("spare", false);
+        place.memory = item.value("memory", std::int64_t{0});
+        place.cpus = item.value("cpus", 0);
         places.push_back(std::move(place));
     }
 }

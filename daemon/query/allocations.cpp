@@ -80,11 +80,6 @@ Json allocations(const core::State& state, const Hearsay& hearsay, Time now) {
 
 namespace {
 
-bool offers(const spec::PilotQueue& queue, const spec::Resources& wanted) {
-    return queue.slots >= wanted.slots_per_node && queue.gpus >= wanted.gpus_per_node &&
-           wanted.time <= queue.time - queue.margin();
-}
-
 int alive_of(const core::State& state, const std::string& queue) {
     return static_cast<int>(std::ranges::count_if(
         state.allocations, [&](const auto& item) { return item.second.queue == queue; }));
@@ -99,8 +94,7 @@ int other_workers(const core::State& state, const std::string& queue,
         const auto brought_by = state.allocations.find(worker.allocation);
         if (brought_by != state.allocations.end() && brought_by->second.queue == queue)
             return false;
-        return core::takes_work(state, worker) && worker.slots >= wanted.slots_per_node &&
-               worker.gpus >= wanted.gpus_per_node;
+        return core::takes_work(state, worker) && core::is_large_enough(worker, wanted);
     }));
 }
 
@@ -177,7 +171,7 @@ std::string on_order(const core::State& state, const spec::Resources& wanted) {
     for (const auto& [id, a] : state.allocations) {
         if (a.phase == core::AllocationPhase::Granted || a.releasing) continue;
         const core::AllocationQueue& queue = state.queues.at(a.queue);
-        if (offers(queue.spec, wanted) && !too_wide(state, a.queue, queue, wanted))
+        if (core::offers(queue.spec, wanted) && !too_wide(state, a.queue, queue, wanted))
             return fmt::format("allocation {} of queue {}", id.value, a.queue);
     }
     return {};
@@ -191,7 +185,7 @@ std::string to_come(const core::State& state, const spec::Resources& wanted, Tim
         if (a.phase != core::AllocationPhase::Granted || a.releasing) continue;
         const core::AllocationQueue& queue = state.queues.at(a.queue);
         if (a.joined >= queue.spec.nodes || a.granted_at + core::kJoinGrace <= now) continue;
-        if (offers(queue.spec, wanted) && !too_wide(state, a.queue, queue, wanted))
+        if (core::offers(queue.spec, wanted) && !too_wide(state, a.queue, queue, wanted))
             return fmt::format("allocation {} of queue {}", id.value, a.queue);
     }
     return {};
@@ -218,7 +212,7 @@ std::optional<Hold> supply_hold(const core::State& state, const spec::Resources&
     std::optional<Hold> paused;
     std::optional<Hold> never;
     for (const auto& [name, queue] : state.queues) {
-        if (queue.removing || !offers(queue.spec, wanted)) continue;
+        if (queue.removing || !core::offers(queue.spec, wanted)) continue;
         if (auto wide = too_wide(state, name, queue, wanted)) {
             if (!never) never = std::move(wide);
             continue;
@@ -228,6 +222,17 @@ std::optional<Hold> supply_hold(const core::State& state, const spec::Resources&
     }
     if (paused) return paused;
     if (never) return never;
+    const bool silent = wanted.memory > 0 && std::ranges::any_of(state.queues, [&](const auto& q) {
+                            spec::PilotQueue told = q.second.spec;
+                            told.memory = told.memory == 0 ? wanted.memory : 0;
+                            return !q.second.removing && core::offers(told, wanted);
+                        });
+    if (silent)
+        return Hold{"allocation",
+                    "the job asks for memory, but the allocation queues do not say how much memory "
+                    "their nodes have",
+                    "add a queue with `rollctl alloc add --memory SIZE`, or resubmit without "
+                    "resources.memory"};
     return Hold{"allocation", "no allocation queue offers large enough nodes for enough time",
                 "add a queue with larger nodes or more time (rollctl alloc add), or resubmit with "
                 "smaller resources"};

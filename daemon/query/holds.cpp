@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "common/check.hpp"
+#include "common/spec/units.hpp"
 #include "daemon/core/allocation/allocations.hpp"
 #include "daemon/core/facts/availability.hpp"
 #include "daemon/core/facts/dependency.hpp"
@@ -33,16 +34,57 @@ std::string gpu_text(const spec::Resources& wanted) {
     return counted(spec::gpus_text(wanted.gpus_per_node * wanted.gpu_percent), "GPU");
 }
 
-// Returns "2 nodes with 4 slots and 8 GPUs each". Omits a single slot beside GPUs.
+// Returns "2 nodes with 4 slots, 8 GPUs and 64 GiB of memory each". Omits a single slot beside
+// GPUs.
 std::string need_text(const spec::Resources& wanted) {
     const int nodes = wanted.workers();
     const bool gpus = wanted.gpus_per_node > 0;
     const bool slots = !gpus || wanted.slots_per_node > 1;
+    std::vector<std::string> parts;
+    if (slots) parts.push_back(counted(wanted.slots_per_node, "slot"));
+    if (gpus) parts.push_back(gpu_text(wanted));
+    if (wanted.cpus > 0) parts.push_back(counted(wanted.cpus, "CPU"));
+    if (wanted.memory > 0) parts.push_back(spec::size_text(wanted.memory) + " of memory");
+    const std::string last = parts.back();
+    parts.pop_back();
     std::string text = counted(nodes, "node") + " with ";
-    if (slots) text += counted(wanted.slots_per_node, "slot");
-    if (gpus) text += (slots ? " and " : "") + gpu_text(wanted);
+    if (!parts.empty()) text += fmt::format("{} and ", fmt::join(parts, ", "));
+    text += last;
     if (nodes > 1) text += " each";
     if (wanted.segment > 1) text += fmt::format(", in segments of {} nodes", wanted.segment);
+    return text;
+}
+
+// Explains a shortage of memory or CPUs: too few connected nodes offer as much as the job asks for.
+// Empty if enough nodes offer both.
+std::string limits_text(const core::State& state, const spec::Resources& wanted) {
+    const auto check = [&](auto core::Worker::*offered, auto amount, const char* what,
+                           const auto& text) -> std::string {
+        if (amount == 0) return "";
+        auto largest = amount * 0;
+        int enough = 0;
+        bool silent = false;
+        for (const auto& [id, worker] : state.workers) {
+            largest = std::max(largest, worker.*offered);
+            enough += worker.*offered >= amount;
+            silent |= worker.*offered == 0 && worker.slots > 0;
+        }
+        if (enough >= std::min<std::ptrdiff_t>(wanted.workers(), std::ssize(state.workers)))
+            return "";
+        if (enough > 0)
+            return fmt::format("{} of {} connected nodes {} {}", enough, state.workers.size(),
+                               enough == 1 ? "offers" : "offer", text(amount));
+        if (largest == 0)
+            return fmt::format("no connected node reports its {}; install this release there",
+                               what);
+        return fmt::format("the largest connected node offers {}{}", text(largest),
+                           silent ? "; a roll-worker of an older release does not report it" : "");
+    };
+    const auto bytes = [](std::int64_t size) { return spec::size_text(size) + " of memory"; };
+    std::string text = check(&core::Worker::memory, wanted.memory, "memory", bytes);
+    if (text.empty())
+        text = check(&core::Worker::cpus, wanted.cpus, "CPUs",
+                     [](int count) { return counted(count, "CPU"); });
     return text;
 }
 
@@ -54,6 +96,7 @@ std::string shortage_text(const core::State& state, const spec::Resources& wante
     int gpus = 0;
     int both = 0;
     int long_enough = 0;
+    if (std::string text = limits_text(state, wanted); !text.empty()) return text;
     for (const auto& [id, worker] : state.workers) {
         const bool has_slots = worker.slots >= wanted.slots_per_node;
         const bool has_gpus = worker.gpus >= wanted.gpus_per_node;
@@ -91,9 +134,7 @@ std::string shortage_text(const core::State& state, const spec::Resources& wante
 bool has_enough(const core::State& state, const spec::Resources& wanted, Time now) {
     int left = wanted.workers();
     for (const auto& [id, worker] : state.workers) {
-        const bool fits =
-            worker.slots >= wanted.slots_per_node && worker.gpus >= wanted.gpus_per_node;
-        if (!fits || !core::takes_work(state, worker)) continue;
+        if (!core::is_large_enough(worker, wanted) || !core::takes_work(state, worker)) continue;
         if (!core::has_time_for(core::leaves_at(state, worker), wanted, now)) continue;
         if (--left == 0) return wanted.segment <= 1;
     }
@@ -338,9 +379,7 @@ class Finder {
         int fitting = 0;
         std::vector<std::string> closed;  // nodes that are drained or were excluded for faults
         for (const auto& [id, worker] : state_.workers) {
-            const bool fits =
-                worker.slots >= wanted.slots_per_node && worker.gpus >= wanted.gpus_per_node;
-            if (!fits) continue;
+            if (!core::is_large_enough(worker, wanted)) continue;
             if (worker.draining || core::is_excluded(state_, worker))
                 closed.push_back(worker.node);
             else

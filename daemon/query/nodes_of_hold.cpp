@@ -1,6 +1,7 @@
 // Explains for each node why a job that waits for free resources does not run there.
 #include <fmt/format.h>
 
+#include "common/spec/units.hpp"
 #include "daemon/core/allocation/allocations.hpp"
 #include "daemon/core/facts/availability.hpp"
 #include "daemon/core/facts/machines.hpp"
@@ -31,6 +32,15 @@ std::string lack(const core::Worker& worker, const core::FreeSlots& free,
     if (gpus < wanted.gpus_per_node)
         return fmt::format("{} of {} GPUs have enough free capacity, but the job needs {}", gpus,
                            worker.gpus, spec::gpus_text(wanted.gpus_per_node * wanted.gpu_percent));
+    if ((worker.memory == 0 && wanted.memory > 0) || (worker.cpus == 0 && wanted.cpus > 0))
+        return "its roll-worker is of an older release, which does not report memory and CPUs";
+    if (free.memory < wanted.memory)
+        return fmt::format("{} of {} of memory are free, but the job needs {}",
+                           spec::size_text(free.memory), spec::size_text(worker.memory),
+                           spec::size_text(wanted.memory));
+    if (free.cpus < wanted.cpus)
+        return fmt::format("{} of {} CPUs are free, but the job needs {}", free.cpus, worker.cpus,
+                           wanted.cpus);
     if (free.left && wanted.time > *free.left)
         return fmt::format("the node's allocation ends in {} s, but the job needs {} s",
                            std::chrono::ceil<std::chrono::seconds>(*free.left).count(),

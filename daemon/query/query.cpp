@@ -30,13 +30,40 @@ Json optional_time(const std::optional<Time>& time) {
 
 Json optional_id(const std::optional<JobId>& id) { return id ? Json(id->value) : Json(nullptr); }
 
+double seconds_of(std::int64_t milliseconds) { return static_cast<double>(milliseconds) / 1000; }
+
 Json resources_json(const spec::Resources& r) {
     return {{"nodes", r.nodes},
             {"slots_per_node", r.slots_per_node},
             {"gpus_per_node", spec::gpus_number(r.gpus_per_node * r.gpu_percent)},
             {"segment", r.segment},
             {"spares", r.spares},
+            {"memory", r.memory},
+            {"cpus", r.cpus},
+            {"slots_per_rank", r.slots_per_rank},
             {"time_seconds", r.time.count()}};
+}
+
+// Returns what an attempt used; null if no worker has told it.
+Json usage_json(const core::Usage& usage) {
+    if (usage == core::Usage{}) return nullptr;
+    Json json = {{"cpu_seconds", seconds_of(usage.cpu_ms)},
+                 {"memory_peak", usage.memory_peak},
+                 {"wall_seconds", seconds_of(usage.wall_ms)}};
+    if (usage.gpu_ms > 0) json["gpu_seconds"] = seconds_of(usage.gpu_ms);
+    return json;
+}
+
+// Returns what all ended attempts of the job used together.
+Json usage_json(const core::Job& job) {
+    core::Usage sum;
+    for (const core::EndedAttempt& attempt : job.past) {
+        sum.cpu_ms += attempt.usage.cpu_ms;
+        sum.memory_peak = std::max(sum.memory_peak, attempt.usage.memory_peak);
+        sum.wall_ms += attempt.usage.wall_ms;
+        sum.gpu_ms += attempt.usage.gpu_ms;
+    }
+    return usage_json(sum);
 }
 
 Json current_attempt(const core::Attempt& attempt) {
@@ -60,7 +87,23 @@ Json ended_attempt(const core::EndedAttempt& attempt) {
             {"outcome", name(attempt.outcome, kOutcomes)},
             {"exit_code", attempt.exit_code},
             {"blamed", attempt.blamed},
+            {"usage", usage_json(attempt.usage)},
             {"reason", attempt.reason}};
+}
+
+// Returns by node how the workers of the current attempt enforce the job's limits; empty if the job
+// has none.
+Json limits_json(const core::State& state, const core::Job& job, const Hearsay& hearsay) {
+    Json limits = Json::object();
+    const spec::Resources& wanted = job.resources();
+    if (!job.attempt || (wanted.memory == 0 && wanted.cpus == 0)) return limits;
+    for (const core::Place& place : job.attempt->places) {
+        const auto worker = state.workers.find(place.worker);
+        const auto told = hearsay.limits.find(place.worker);
+        if (worker != state.workers.end() && told != hearsay.limits.end())
+            limits[worker->second.node] = told->second;
+    }
+    return limits;
 }
 
 Json attempts_json(const core::Job& job) {
@@ -124,6 +167,8 @@ Json with_scores(Json ranks) {
 struct Taken {
     int slots = 0;
     int gpu_hundredths = 0;
+    std::int64_t memory = 0;
+    int cpus = 0;
     Json jobs = Json::array();
 };
 
@@ -134,6 +179,8 @@ std::map<WorkerId, Taken> taken_of(const core::State& state) {
             Taken& taken = all[place.worker];
             taken.slots += static_cast<int>(place.slots.size());
             taken.gpu_hundredths += static_cast<int>(place.gpus.size()) * place.gpu_percent;
+            taken.memory += place.memory;
+            taken.cpus += place.cpus;
             taken.jobs.push_back(id.value);
         }
     }
@@ -250,6 +297,7 @@ constexpr std::array kFields = {
     Field{"resources", [](const View& v) { return resources_json(v.job.spec.resources); }},
     Field{"times", [](const View& v) { return times_json(v.job.spec); }},
     Field{"array", [](const View& v) { return array_json(v.job); }},
+    Field{"usage", [](const View& v) { return usage_json(v.job); }},
     Field{"progress", [](const View& v) { return progress_of(v.id, v.hearsay).told; }},
 };
 
@@ -360,6 +408,7 @@ Result<Json> show(const core::State& state, const Json& args, const Hearsay& hea
     value["exported"] = job.exported;
     value["save_margin_ms"] = core::save_margin(job.save_ms).count();
     value["ranks"] = with_scores(progress_of(id, hearsay).ranks);
+    value["limits"] = limits_json(state, job, hearsay);
     value["holds"] = holds_json(holds(state, id, now));
     value["retries"] = {{"infra", job.infra_failures},
                         {"app", job.app_failures},
@@ -409,12 +458,18 @@ Json nodes(const core::State& state, const Hearsay& hearsay, std::size_t limit) 
         if (list.size() >= limit) continue;
         const auto heard = hearsay.heard_ms_ago.find(id);
         const auto wall = hearsay.wall.find(id);
+        const auto limits = hearsay.limits.find(id);
         list.push_back(
             {{"node", worker.node},
              {"slots", worker.slots},
              {"gpus", worker.gpus},
              {"slots_free", worker.slots - taken.slots},
              {"gpus_free", spec::gpus_number(100 * worker.gpus - taken.gpu_hundredths)},
+             {"memory", worker.memory},
+             {"memory_free", worker.memory - taken.memory},
+             {"cpus", worker.cpus},
+             {"cpus_free", worker.cpus - taken.cpus},
+             {"limits", limits == hearsay.limits.end() ? "" : limits->second},
              {"segment", worker.segment},
              {"wall", wall == hearsay.wall.end() ? "" : wall->second},
              {"draining", worker.draining},

@@ -28,6 +28,8 @@ struct Hearsay {
     // Returns one entry per member of the job's attempt.
     std::function<std::vector<Told>(JobId)> told{};
     std::map<WorkerId, std::int64_t> heard_ms_ago;
+    // How the worker enforces the limits of jobs on memory and CPUs; empty: unknown
+    std::map<WorkerId, std::string> limits{};
     std::map<WorkerId, std::string> wall{};  // how the worker isolates its attempts; empty: unknown
     std::map<AllocationId, std::string> slurm{};  // what squeue last showed
     std::string slurm_trouble{};

@@ -429,6 +429,7 @@ query::Hearsay Server::hearsay() const {
         const auto ago = steady_now() - session->second.heard_at;
         hearsay.heard_ms_ago[id] = std::chrono::ceil<std::chrono::milliseconds>(ago).count();
         hearsay.wall[id] = session->second.last.wall;
+        hearsay.limits[id] = session->second.last.limits;
     }
     return hearsay;
 }

@@ -95,12 +95,16 @@ std::string quote(std::string_view text) {
 
 namespace {
 
+// Returns a size in MiB, rounded up, as Slurm counts memory.
+std::string mebibytes(std::int64_t bytes) { return std::to_string((bytes + (1 << 20) - 1) >> 20); }
+
 // Returns the command, as shell words, that starts a worker.
 std::string worker_words(const spec::PilotQueue& queue, const std::string& key, const Site& site) {
     return quote(site.worker) + " --dir " + quote(site.directory) + " \\\n    --pilot " +
            quote(key) + " --slots " + std::to_string(queue.slots) + " --gpus " +
-           std::to_string(queue.gpus) + " --ends-at \"$ends\" --handover " +
-           std::to_string(queue.margin().count());
+           std::to_string(queue.gpus) +
+           (queue.memory > 0 ? " --memory " + std::to_string(queue.memory) : "") +
+           " --ends-at \"$ends\" --handover " + std::to_string(queue.margin().count());
 }
 
 // Returns the srun command that starts the workers of all nodes but the first. --no-kill keeps the
@@ -112,6 +116,7 @@ std::string other_nodes(const spec::PilotQueue& queue) {
     text += " --mpi=none \\\n    --relative=1 --nodes=" + others + " --ntasks=" + others +
             " --ntasks-per-node=1 --cpus-per-task=" + std::to_string(queue.slots);
     if (queue.gpus > 0) text += " --gres=gpu:" + std::to_string(queue.gpus);
+    if (queue.memory > 0) text += " --mem=" + mebibytes(queue.memory) + "M";
     return text + " \\\n    \"${worker[@]}\" </dev/null &\n";
 }
 
@@ -174,6 +179,7 @@ Command submit_command(const spec::PilotQueue& queue, const std::string& key, co
         (queue.nodes > 1 ? "--signal=TERM@" : "--signal=B:TERM@") +
             std::to_string(queue.margin().count())};
     if (queue.gpus > 0) arguments.push_back("--gres=gpu:" + std::to_string(queue.gpus));
+    if (queue.memory > 0) arguments.push_back("--mem=" + mebibytes(queue.memory) + "M");
     if (!queue.partition.empty()) arguments.push_back("--partition=" + queue.partition);
     if (!queue.account.empty()) arguments.push_back("--account=" + queue.account);
     if (!queue.qos.empty()) arguments.push_back("--qos=" + queue.qos);

@@ -28,15 +28,23 @@ void Auditor::on(const core::AllocationOrdered& e) {
 double Auditor::could_use() const {
     double slots = 0;
     double gpus = 0;
+    double cpus = 0;
+    double memory = 0;
     for (const auto& [id, j] : jobs_) {
         if (!allowed(j)) continue;
         for (int i = 0; i < j.spec.shapes(); ++i) {
             slots += j.spec.shape(i).slots();
             gpus += j.spec.shape(i).gpu_hundredths();
+            cpus += j.spec.shape(i).cpus * j.spec.shape(i).workers();
+            memory += static_cast<double>(j.spec.shape(i).memory) * j.spec.shape(i).workers();
         }
     }
-    return std::max(slots / (queue_->nodes * queue_->slots),
-                    queue_->gpus == 0 ? 0 : gpus / (queue_->nodes * queue_->gpus * 100));
+    const auto share = [&](double wanted, double of_node) {
+        return of_node == 0 ? 0 : wanted / (queue_->nodes * of_node);
+    };
+    return std::max({share(slots, queue_->slots), share(gpus, queue_->gpus * 100),
+                     share(cpus, queue_->slots),
+                     share(memory, static_cast<double>(queue_->memory))});
 }
 void Auditor::on(const core::AllocationGranted& e) {
     Allocation& a = allocations_.at(e.allocation);

@@ -19,16 +19,20 @@ Auditor::Room Auditor::room(const Occupied& occupied) const {
     Room free;
     for (const auto& [id, worker] : workers_) {
         if (!takes_work(worker) || worker.quiet) continue;
-        for (int i = 0; i < worker.slots; ++i) free[id].first.insert(i);
-        for (int i = 0; i < worker.gpus; ++i) free[id].second[i] = 100;
+        for (int i = 0; i < worker.slots; ++i) free[id].slots.insert(i);
+        for (int i = 0; i < worker.gpus; ++i) free[id].gpus[i] = 100;
+        free[id].memory = worker.memory;
+        free[id].cpus = worker.cpus;
     }
     for (const auto& [id, j] : jobs_) {
         if (!j.run || !occupied(j)) continue;
         for (const Member& m : j.run->members) {
             const auto found = free.find(m.place.worker);
             if (found == free.end()) continue;
-            for (int slot : m.place.slots) found->second.first.erase(slot);
-            for (int gpu : m.place.gpus) found->second.second.at(gpu) -= m.place.gpu_percent;
+            for (int slot : m.place.slots) found->second.slots.erase(slot);
+            for (int gpu : m.place.gpus) found->second.gpus.at(gpu) -= m.place.gpu_percent;
+            found->second.memory -= j.run->given.memory;
+            found->second.cpus -= j.run->given.cpus;
         }
     }
     return free;

@@ -20,12 +20,14 @@ void Auditor::check_places(const core::AttemptPlaced& e, const spec::Resources& 
         ROLL_CHECK(has_time(workers_.at(place.worker), given, now_));
         ROLL_CHECK(std::ssize(place.slots) == given.slots_per_node);
         ROLL_CHECK(std::ssize(place.gpus) == given.gpus_per_node);
-        for (int slot : place.slots) ROLL_CHECK(found->second.first.erase(slot) == 1);
+        for (int slot : place.slots) ROLL_CHECK(found->second.slots.erase(slot) == 1);
         for (int gpu : place.gpus) {
-            int& left = found->second.second.at(gpu);
+            int& left = found->second.gpus.at(gpu);
             left -= given.gpu_percent;
             ROLL_CHECK(left >= 0 && place.gpu_percent == given.gpu_percent);
         }
+        ROLL_CHECK(place.memory == given.memory && found->second.memory >= given.memory);
+        ROLL_CHECK(place.cpus == given.cpus && found->second.cpus >= given.cpus);
         free.erase(found);  // a worker holds at most one member of a gang
         if (given.segment <= 1 || place.spare) continue;
         const core::Place& first = e.places[static_cast<std::size_t>(i - i % given.segment)];
@@ -55,8 +57,9 @@ bool Auditor::fits(const spec::Resources& wanted, const Room& room, Time now) co
     for (const auto& [id, free] : room) {
         const auto has = [&](const auto& gpu) { return gpu.second >= wanted.gpu_percent; };
         const bool enough = has_time(workers_.at(id), wanted, now) &&
-                            std::ssize(free.first) >= wanted.slots_per_node &&
-                            std::ranges::count_if(free.second, has) >= wanted.gpus_per_node;
+                            std::ssize(free.slots) >= wanted.slots_per_node &&
+                            std::ranges::count_if(free.gpus, has) >= wanted.gpus_per_node &&
+                            free.memory >= wanted.memory && free.cpus >= wanted.cpus;
         if (!enough) continue;
         ++fitting;
         const std::string& segment = workers_.at(id).segment;
@@ -93,6 +96,18 @@ void Auditor::note_faults(const Run& r, JobId id) {
         if (code == kOutput || !workers_.contains(m.place.worker)) continue;
         faults_[core::machine_of(m.node)].push_back({now_, id, code == kUnhealthy});
     }
+}
+
+// Returns what the members of an attempt used together.
+Usage Auditor::sum_of(const std::vector<core::MemberEnded>& ends) {
+    Usage used;
+    for (const core::MemberEnded& end : ends) {
+        used.cpu_ms += end.usage.cpu_ms;
+        used.memory_peak = std::max(used.memory_peak, end.usage.memory_peak);
+        used.wall_ms = std::max(used.wall_ms, end.usage.wall_ms);
+        used.gpu_ms += end.usage.gpu_ms;
+    }
+    return used;
 }
 
 // Checks that a check of an excluded machine failed, or that the machine had enough faults, from at

@@ -274,6 +274,7 @@ void Auditor::on(const core::AttemptEnded& e) {
     j.matched.clear();
     for (const core::MemberEnded& end : r.ends)
         j.matched.insert(end.matched.begin(), end.matched.end());
+    j.used.push_back(sum_of(r.ends));
     j.last_held.clear();
     for (const Member& m : r.members) j.last_held.insert(m.place.worker);
     j.last_given = r.given;
@@ -340,7 +341,8 @@ void Auditor::on(const core::ExportRecorded& e) {
     ROLL_CHECK(job(e.attempt.job).spec.kind == spec::JobKind::Convert);
 }
 void Auditor::on(const core::WorkerJoined& e) {
-    ROLL_CHECK(workers_.emplace(e.worker, Worker{e.node, e.slots, e.gpus}).second);
+    ROLL_CHECK(
+        workers_.emplace(e.worker, Worker{e.node, e.slots, e.gpus, e.memory, e.cpus}).second);
     workers_.at(e.worker).segment = e.segment;
     // A roll-worker never joins again once its successor has joined.
     auto& sessions = sessions_[e.node];
@@ -476,6 +478,8 @@ void Auditor::finish(const core::State& state) const {
     for (const auto& [id, real] : state.jobs) {
         ROLL_CHECK(core::is_over(real.phase));
         ROLL_CHECK(real.past.size() == real.attempts);
+        ROLL_CHECK(
+            std::ranges::equal(real.past, jobs_.at(id).used, {}, &core::EndedAttempt::usage));
         if (real.phase != JobPhase::Done || real.spec.kind != spec::JobKind::Train) continue;
         // The newest checkpoint that the last attempt wrote must be the newest one recorded.
         std::int64_t newest = 0;

@@ -82,7 +82,8 @@ class Auditor {
     struct Job {
         spec::JobSpec spec{};
         std::string user{};
-        std::int64_t gpu_ms = 0;  // GPU time of the job's ended attempts
+        std::int64_t gpu_ms = 0;    // GPU time of the job's ended attempts
+        std::vector<Usage> used{};  // what its ended attempts used, as their members told
         Time submitted{};
         bool held = false;
         bool closed = false;  // this group takes no more jobs
@@ -122,6 +123,8 @@ class Auditor {
         std::string node{};
         int slots = 0;
         int gpus = 0;
+        std::int64_t memory = 0;
+        int cpus = 0;
         bool draining = false;
         bool quiet = false;
         AllocationId allocation{};
@@ -138,8 +141,14 @@ class Auditor {
         JobId job{};
         bool certain = false;  // a check of the machine failed
     };
-    // by worker: free slots, and the free hundredths of each GPU
-    using Room = std::map<WorkerId, std::pair<std::set<int>, std::map<int, int>>>;
+    // What is free on a worker.
+    struct Free {
+        std::set<int> slots{};
+        std::map<int, int> gpus{};  // hundredths of each GPU
+        std::int64_t memory = 0;
+        int cpus = 0;
+    };
+    using Room = std::map<WorkerId, Free>;
 
     void on(const core::IncarnationRaised& e);
     void on(const core::JobSubmitted& e);
@@ -171,6 +180,7 @@ class Auditor {
     void on(const core::WorkerQuiet& e) { workers_.at(e.worker).quiet = e.quiet; }
     void on(const core::WorkerLost& e);
     void note_faults(const Run& r, JobId id);
+    static Usage sum_of(const std::vector<core::MemberEnded>& ends);
     void on(const core::QueueAdded& e);
     void on(const core::QueuePaused& e);
     void on(const core::AllocationOrdered& e);

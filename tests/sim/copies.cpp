@@ -55,6 +55,11 @@ void CopyRules::bury(Copy& copy) const {
     for (int pattern = 0; copy.planned.shell_code() != 0 && pattern < 3; ++pattern) {
         if (random_.percent(20)) matched.push_back(pattern);
     }
+    if (copy.up && random_.percent(70))
+        copy.said.push_back(agent::Used{copy.key(),
+                                        {.cpu_ms = random_.between(0, 90'000),
+                                         .memory_peak = random_.between(1, 6) * kGibibyte,
+                                         .wall_ms = random_.between(1, 90'000)}});
     if (!matched.empty()) copy.said.push_back(agent::Matched{copy.key(), matched});
     copy.said.push_back(agent::Gone{copy.key()});
 }

@@ -65,6 +65,7 @@ MUTATIONS = {
     ],
     'core/placement/capacity.cpp': [
         ('free -= place.gpu_percent;', '', 'GPUs are given twice'),
+        ('free.memory >= wanted.memory && ', '', 'memory is given twice'),
         ('return state.workers.at(item.first).quiet;', 'return false;', 'silent workers get jobs'),
     ],
     'core/facts/lookups.cpp': [

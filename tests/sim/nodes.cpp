@@ -20,6 +20,7 @@ void tell(AgentCore& core, const agent::ProcessEvent& event, Instant now) {
             [&](const agent::LeashRanOut& e) { core.on_leash(e.attempt, now); },
             [&](const agent::StartFailed& e) { core.on_start_failed(e.attempt, e.verdict); },
             [&](const agent::Matched& e) { core.on_matched(e.attempt, e.patterns); },
+            [&](const agent::Used& e) { core.on_usage(e.attempt, e.usage); },
             [&](const agent::Gone& e) { core.on_gone(e.attempt, now); }, [](const agent::Junk&) {}},
         event);
 }
@@ -46,6 +47,8 @@ void World::start_worker(Node& node) {
     self.generation = node.old ? 0 : sessions_made_;
     self.slots = node.slots;
     self.gpus = node.gpus;
+    self.memory = node.memory;
+    self.cpus = node.cpus;
     self.segment = node.segment;
     self.gpu_numa = node.gpu_numa;
     self.pilot = node.pilot;
@@ -239,8 +242,8 @@ void World::leave(Node& node) {
     node.worker.reset();
 }
 
-// Checks the main promise from outside: a job never runs twice at a time, and no slot or GPU is
-// used twice.
+// Checks the main promise from outside: a job never runs twice at a time, and no slot, GPU,
+// CPU or memory is used twice.
 void World::check_started(const Node& node, const Copy& started) const {
     if (started.late || forsaken_.contains(started.key())) return;
     // The attempt is unknown to the rolld that took over.
@@ -248,6 +251,8 @@ void World::check_started(const Node& node, const Copy& started) const {
     if (audited_ == ledger_.size() && !forgotten)
         ROLL_CHECK(auditor_.is_current(started.key(), node.name));
     std::map<int, int> used;  // by GPU: hundredths in use
+    std::int64_t memory = started.order.memory;
+    int cpus = started.order.cpus;
     for (const Node& other : nodes_) {
         for (const auto& [key, copy] : other.copies) {
             const bool stands_still = second_ < other.suspended_until || copy.late;
@@ -257,9 +262,12 @@ void World::check_started(const Node& node, const Copy& started) const {
             for (int slot : copy.order.slots)
                 ROLL_CHECK(!std::ranges::count(started.order.slots, slot));
             for (int gpu : copy.order.gpus) used[gpu] += copy.order.gpu_percent;
+            memory += copy.order.memory;
+            cpus += copy.order.cpus;
         }
     }
     for (int gpu : started.order.gpus) ROLL_CHECK(used[gpu] + started.order.gpu_percent <= 100);
+    ROLL_CHECK(memory <= node.memory && cpus <= node.cpus);
 }
 
 bool World::peer_failed(const Node& node, const Copy& copy) const {

@@ -17,6 +17,7 @@ void World::plan_slurm() {
     queue.nodes = random_.between(1, 2);
     queue.slots = random_.between(2, 4);
     queue.gpus = random_.between(0, 2);
+    if (random_.percent(60)) queue.memory = random_.between(2, 8) * kGibibyte;
     queue.time = std::chrono::seconds(random_.between(200, 900));
     queue.handover = std::chrono::seconds(random_.between(10, 40));
     queue.idle = std::chrono::seconds(random_.between(5, 90));
@@ -217,6 +218,8 @@ void World::start_pilot(const SlurmJob& job, int index) {
     Node node{.name = node_name(job, index)};
     node.slots = job.queue.slots;
     node.gpus = job.queue.gpus;
+    node.memory = job.queue.memory;
+    node.cpus = job.queue.slots;
     node.segment = "s" + std::to_string(index);
     node.pilot = protocol::PilotNote{job.key, job.id, 100'000 + job.ends_at};
     set_clock(node);

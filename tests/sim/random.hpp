@@ -6,6 +6,8 @@
 
 namespace roll::sim {
 
+constexpr std::int64_t kGibibyte = 1 << 30;
+
 class Random {
   public:
     explicit Random(std::uint64_t seed) : engine_(seed * 0x9e3779b97f4a7c15u + 1) {}

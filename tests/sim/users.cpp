@@ -21,6 +21,8 @@ void World::invent_shapes(spec::JobSpec& spec) {
     spec::Resources& wanted = spec.resources;
     if (wanted.gpus_per_node == 1 && random_.percent(40))
         wanted.gpu_percent = random_.between(1, 3) * 25;
+    if (random_.percent(30)) wanted.memory = random_.between(1, 6) * kGibibyte;
+    if (random_.percent(20)) wanted.cpus = random_.between(1, 3);
     if (wanted.nodes == 2 && random_.percent(30)) wanted.segment = 2;
     if (wanted.nodes == 4 && random_.percent(30)) wanted.segment = random_.percent(50) ? 2 : 4;
     if (wanted.nodes < 3 && random_.percent(15)) wanted.spares = random_.between(1, 2);
@@ -28,6 +30,7 @@ void World::invent_shapes(spec::JobSpec& spec) {
         spec::Resources other = wanted;
         other.nodes = random_.between(1, 2);
         other.segment = 0;
+        if (random_.percent(30)) other.memory = random_.between(0, 3) * kGibibyte;
         other.slots_per_node = random_.between(1, 3);
         if (random_.percent(50)) other.time = std::chrono::seconds(random_.between(20, 120));
         spec.variants.push_back(other);
@@ -377,6 +380,7 @@ bool World::machines_hold(const spec::Resources& wanted) const {
     for (std::size_t i = 0; i < machines_; ++i) {
         const Node& node = nodes_[i];
         if (node.slots < wanted.slots_per_node || node.gpus < wanted.gpus_per_node) continue;
+        if (node.memory < wanted.memory || node.cpus < wanted.cpus) continue;
         ++fitting;
         if (!node.segment.empty()) ++in_segment[node.segment];
     }
@@ -392,6 +396,7 @@ bool World::could_be_ordered(const spec::Resources& wanted) const {
     int most = queue_.max_jobs * queue_.nodes;
     if (queue_.max_nodes > 0) most = std::min(most, queue_.max_nodes / queue_.nodes * queue_.nodes);
     return queue_.slots >= wanted.slots_per_node && queue_.gpus >= wanted.gpus_per_node &&
+           queue_.memory >= wanted.memory && queue_.slots >= wanted.cpus &&
            most >= wanted.workers() && wanted.time <= queue_.time - queue_.margin();
 }
 

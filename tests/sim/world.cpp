@@ -9,9 +9,12 @@ World::World(std::uint64_t seed) : random_(seed) {
     const int count = random_.between(1, 4);
     for (int i = 0; i < count; ++i) {
         nodes_.push_back({"n" + std::to_string(i), random_.between(1, 4), random_.between(0, 2)});
+        if (random_.percent(75)) nodes_.back().memory = random_.between(1, 8) * kGibibyte;
+        if (random_.percent(75)) nodes_.back().cpus = random_.between(1, 4);
         if (random_.percent(70)) nodes_.back().segment = "s" + std::to_string(i % 2);
         if (random_.percent(50)) nodes_.back().gpu_numa = {0, 1};
         nodes_.back().old = random_.percent(25);
+        if (nodes_.back().old) nodes_.back().memory = nodes_.back().cpus = 0;
         nodes_.back().back_at = random_.between(0, 20);
         set_clock(nodes_.back());
     }

@@ -106,6 +106,9 @@ class World {
         std::string name;
         int slots = 0;
         int gpus = 0;
+        // What the roll-worker offers; 0: it does not say, as an older release
+        std::int64_t memory = 0;
+        int cpus = 0;
         std::string segment{};
         std::vector<int> gpu_numa{};
         Instant clock{};      // CLOCK_BOOTTIME

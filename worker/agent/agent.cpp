@@ -165,6 +165,7 @@ void Agent::take(const ProcessEvent& event) {
                  [&](const LeashRanOut& e) { core.on_leash(e.attempt, now_); },
                  [&](const StartFailed& e) { core.on_start_failed(e.attempt, e.verdict); },
                  [&](const Matched& e) { core.on_matched(e.attempt, e.patterns); },
+                 [&](const Used& e) { core.on_usage(e.attempt, e.usage); },
                  [&](const Gone& e) { core.on_gone(e.attempt, now_); },
                  [&](const Junk& e) {
                      parts_.log.warn("{}: program {} wrote an invalid report: {}", label(e.attempt),

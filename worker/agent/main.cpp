@@ -10,8 +10,12 @@
 #include "common/io/process.hpp"
 #include "common/last_resort.hpp"
 #include "common/log.hpp"
+#include "common/number.hpp"
 #include "common/spec/features.hpp"
+#include "common/spec/node_sizes.hpp"
+#include "common/spec/units.hpp"
 #include "worker/agent/agent.hpp"
+#include "worker/agent/host/cgroups.hpp"
 #include "worker/agent/host/cpus.hpp"
 #include "worker/agent/host/host.hpp"
 #include "worker/agent/host/links.hpp"
@@ -20,6 +24,7 @@
 #include "worker/agent/host/self_check.hpp"
 #include "worker/agent/process/clock.hpp"
 #include "worker/agent/process/guard.hpp"
+#include "worker/agent/process/limits.hpp"
 #include "worker/agent/process/reaper.hpp"
 #include "worker/agent/process/wall.hpp"
 
@@ -48,6 +53,8 @@ struct Flags {
     std::string segment;
     std::string address;
     std::string wall;
+    std::string memory;
+    int cpus = 0;
     std::uint64_t reaper = 0;
 };
 
@@ -60,14 +67,30 @@ std::string known_end(std::string text) {
     return number ? text : "0";
 }
 
-void add_flags(CLI::App& app, Flags& flags) {
-    app.add_option("--dir", flags.dir,
-                   "State directory of rolld (default: ROLL_DIR, else ~/.local/state/roll)");
-    app.add_option("--node", flags.node, "Name of this node (default: host name)");
+// Adds the options that say what this worker offers to jobs.
+void add_offer_flags(CLI::App& app, Flags& flags) {
     app.add_option("--slots", flags.slots, "CPU slots to offer (default: cores)")
         ->check(CLI::Range(1, 4096));
     app.add_option("--gpus", flags.gpus, "GPUs to offer (default: all that NVML shows)")
         ->check(CLI::Range(0, 64));
+    app.add_option("--memory", flags.memory,
+                   "Memory to offer to jobs with resources.memory, e.g. 60GiB (default: this "
+                   "machine's, or what Slurm or a cgroup leaves of it)")
+        ->check([](const std::string& text) {
+            const auto size = spec::parse_size(text);
+            return size ? std::string() : size.error().message;
+        });
+    app.add_option("--cpus", flags.cpus,
+                   "CPUs to offer to jobs with resources.cpus (default: cores, or in a pilot "
+                   "--slots)")
+        ->check(CLI::Range(1, 4096));
+}
+
+void add_flags(CLI::App& app, Flags& flags) {
+    app.add_option("--dir", flags.dir,
+                   "State directory of rolld (default: ROLL_DIR, else ~/.local/state/roll)");
+    app.add_option("--node", flags.node, "Name of this node (default: host name)");
+    add_offer_flags(app, flags);
     app.add_option("--bin-dir", flags.bin_dir,
                    "Directory of roll-rank and roll-convert (default: this program's)");
     app.add_option("--stop-grace", flags.stop_grace,
@@ -141,6 +164,18 @@ protocol::Heartbeat identify(const Flags& flags) {
     return self;
 }
 
+// Returns the memory that this worker offers: at most 1 PiB, the protocol's limit.
+std::int64_t memory_of(const Flags& flags) {
+    constexpr std::int64_t kMebibyte = 1 << 20;
+    std::int64_t memory = usable_memory();
+    const auto granted = parse_number<std::int64_t>(
+        value_of(io::current_environment(), "SLURM_MEM_PER_NODE"));  // in MiB
+    if (granted && *granted > 0 && *granted < memory / kMebibyte) memory = *granted * kMebibyte;
+    if (!flags.memory.empty())
+        memory = static_cast<std::int64_t>(spec::parse_size(flags.memory).value());
+    return std::min(memory, spec::kMemoryMax);
+}
+
 protocol::Heartbeat describe(const Flags& flags) {
     protocol::Heartbeat self = identify(flags);
     if (!flags.pilot.empty())
@@ -148,6 +183,8 @@ protocol::Heartbeat describe(const Flags& flags) {
             flags.pilot, value_of(io::current_environment(), "SLURM_JOB_ID"), flags.ends_at};
     self.slots = flags.slots > 0 ? flags.slots : cores();
     self.gpus = flags.gpus >= 0 ? flags.gpus : count_gpus();
+    self.memory = memory_of(flags);
+    self.cpus = flags.cpus > 0 ? flags.cpus : self.pilot ? self.slots : cores();
     // A pilot offers at most the GPUs that Slurm granted, whatever --gpus says.
     const auto given = given_gpus(io::current_environment());
     if (given && (!flags.pilot.empty() || flags.gpus < 0))
@@ -252,8 +289,11 @@ Result<void> work(const Flags& flags, const std::vector<std::string>& words) {
     const auto tell = [&](const std::string& text) { log.warn("waits: {}", text); };
     auto leftovers = run_directory.end_leftovers(tell);
     ROLL_TRY(Wall wall, build_wall(flags, self.session, log));
-    ROLL_TRY_VOID(run_directory.set_wall(wall));
+    Limiter limiter = Limiter::choose(wall.directory(), self.session);
+    log.info("limits of memory and CPUs: {}", limiter.text());
+    ROLL_TRY_VOID(run_directory.set_wall(wall, limiter.directories()));
     self.wall = name_of(wall.kind());
+    self.limits = limiter.text();
     AgentCore core = make_core(flags, self);
     for (auto& entry : leftovers) core.add_leftover(std::move(entry));
     const io::ZmqContext context;
@@ -262,7 +302,7 @@ Result<void> work(const Flags& flags, const std::vector<std::string>& words) {
          .link = Link(context, directory),
          .supervisor =
              Supervisor({io::own_program(), "--guard"}, site, run_directory, std::move(wall),
-                        Reaper(reaper_arguments(words, self.generation + 1))),
+                        std::move(limiter), Reaper(reaper_arguments(words, self.generation + 1))),
          .run_directory = run_directory,
          .signals = std::move(signals),
          .log = log,

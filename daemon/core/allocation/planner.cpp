@@ -12,20 +12,40 @@ namespace roll::core {
 
 // Adds the live workers with their free capacity.
 void Planner::add_workers() {
-    std::map<WorkerId, std::pair<int, int>> used;
+    std::map<WorkerId, Node> used;
     for (const JobId id : state_.index.running) {
         for (const Place& place : state_.jobs.at(id).attempt->places) {
-            used[place.worker].first += static_cast<int>(place.slots.size());
-            used[place.worker].second += static_cast<int>(place.gpus.size()) * place.gpu_percent;
+            Node& sum = used[place.worker];
+            sum.slots += static_cast<int>(place.slots.size());
+            sum.gpu_hundredths += static_cast<int>(place.gpus.size()) * place.gpu_percent;
+            sum.memory += place.memory;
+            sum.cpus += place.cpus;
         }
     }
     for (const auto& [id, worker] : state_.workers) {
         if (!takes_work(state_, worker)) continue;
-        const auto [slots, gpus] = used[id];
-        ROLL_CHECK(slots <= worker.slots && gpus <= kWholeGpu * worker.gpus);
-        nodes_.push_back({worker.allocation, worker.slots - slots, kWholeGpu * worker.gpus - gpus,
-                          leaves_at(state_, worker), worker.segment, true});
+        const Node& sum = used[id];
+        ROLL_CHECK(sum.slots <= worker.slots && sum.gpu_hundredths <= kWholeGpu * worker.gpus);
+        ROLL_CHECK(sum.memory <= worker.memory && sum.cpus <= worker.cpus);
+        nodes_.push_back({.allocation = worker.allocation,
+                          .slots = worker.slots - sum.slots,
+                          .gpu_hundredths = kWholeGpu * worker.gpus - sum.gpu_hundredths,
+                          .memory = worker.memory - sum.memory,
+                          .cpus = worker.cpus - sum.cpus,
+                          .leaves = leaves_at(state_, worker),
+                          .segment = worker.segment,
+                          .live = true});
     }
+}
+
+// Returns a node of the queue on which nothing runs.
+Planner::Node Planner::whole(AllocationId id, const spec::PilotQueue& spec, Time leaves) {
+    return {.allocation = id,
+            .slots = spec.slots,
+            .gpu_hundredths = kWholeGpu * spec.gpus,
+            .memory = spec.memory,
+            .cpus = cpus_of(spec),
+            .leaves = leaves};
 }
 
 // Adds the nodes of allocations whose workers have not joined yet, unless these workers are
@@ -36,8 +56,7 @@ void Planner::add_expected() {
         if (a.releasing || (granted && a.granted_at + kJoinGrace <= now_)) continue;
         const spec::PilotQueue& spec = state_.queues.at(a.queue).spec;
         const Time leaves = (granted ? a.ends_at : now_ + spec.time) - spec.margin();
-        for (int i = a.joined; i < spec.nodes; ++i)
-            nodes_.push_back({id, spec.slots, kWholeGpu * spec.gpus, leaves});
+        for (int i = a.joined; i < spec.nodes; ++i) nodes_.push_back(whole(id, spec, leaves));
     }
 }
 
@@ -49,6 +68,7 @@ void Planner::add_budget(const std::string& name, const AllocationQueue& queue) 
 bool Planner::has_room(const Node& node, const spec::Resources& wanted) const {
     return node.slots >= wanted.slots_per_node &&
            node.gpu_hundredths >= wanted.gpus_per_node * wanted.gpu_percent &&
+           node.memory >= wanted.memory && node.cpus >= wanted.cpus &&
            has_time_for(node.leaves, wanted, now_);
 }
 
@@ -102,11 +122,8 @@ std::vector<std::size_t> Planner::fitting_in_segments(const spec::Resources& wan
 bool Planner::order(const spec::Resources& wanted, int missing, std::vector<std::size_t>& found) {
     for (auto& [name, budget] : budgets_) {
         const spec::PilotQueue& spec = *budget.spec;
-        const bool fits = spec.slots >= wanted.slots_per_node &&
-                          spec.gpus >= wanted.gpus_per_node &&
-                          has_time_for(now_ + spec.time - spec.margin(), wanted, now_);
         const int count = (missing + spec.nodes - 1) / spec.nodes;
-        if (!fits || budget.alive + count > budget.most) continue;
+        if (!offers(spec, wanted) || budget.alive + count > budget.most) continue;
         if (budget.later) return true;
         // True if none of the queue's orders waits for its grant. Only then may a gang exceed the
         // queue's `backlog`, the maximum number of such orders. Without this exception, the nodes
@@ -132,22 +149,27 @@ bool Planner::refused(const std::string& name, const spec::Resources& wanted) co
                                      }) >= found->second;
 }
 
-// Returns whether the nodes of a batch would be used enough. It suffices that either the GPUs or
-// the CPU slots are used enough, because jobs that use all GPUs may leave CPU slots unusable, and
-// vice versa.
+// Returns whether the nodes of a batch would be used enough. It suffices that the GPUs, the CPU
+// slots, the CPUs or the memory are used enough, because jobs that use all of one of these may
+// leave the others unusable.
 bool Planner::pays(const Batch& batch) const {
     const spec::PilotQueue& spec = *budgets_.at(batch.queue).spec;
     const auto count = static_cast<int>(batch.last - batch.first);
     int slots = 0;
     int gpus = 0;
+    int cpus = 0;
+    std::int64_t mebibytes = 0;
     for (std::size_t i = batch.first; i < batch.last; ++i) {
         slots += spec.slots - nodes_[i].slots;
         gpus += kWholeGpu * spec.gpus - nodes_[i].gpu_hundredths;
+        cpus += cpus_of(spec) - nodes_[i].cpus;
+        mebibytes += (spec.memory - nodes_[i].memory) >> 20;
     }
     const auto enough = [&](std::int64_t used, std::int64_t all) {
         return all > 0 && 100 * used >= spec.min_percent * all;
     };
-    return enough(slots, count * spec.slots) || enough(gpus, count * kWholeGpu * spec.gpus);
+    return enough(slots, count * spec.slots) || enough(gpus, count * kWholeGpu * spec.gpus) ||
+           enough(cpus, count * cpus_of(spec)) || enough(mebibytes, count * (spec.memory >> 20));
 }
 
 bool Planner::worthwhile(OrderQuota& quotas) const {
@@ -170,7 +192,7 @@ void Planner::place_order(const std::string& name, Budget& budget) {
     orders_.push_back(AllocationOrdered{id, name, state_.incarnation, now_});
     const spec::PilotQueue& spec = *budget.spec;
     for (int i = 0; i < spec.nodes; ++i)
-        nodes_.push_back({id, spec.slots, kWholeGpu * spec.gpus, now_ + spec.time - spec.margin()});
+        nodes_.push_back(whole(id, spec, now_ + spec.time - spec.margin()));
     ++budget.alive;
     ++budget.waiting;
     --budget.orders;
@@ -180,7 +202,10 @@ void Planner::take(const spec::Resources& wanted, const std::vector<std::size_t>
     for (const std::size_t i : found) {
         nodes_[i].slots -= wanted.slots_per_node;
         nodes_[i].gpu_hundredths -= wanted.gpus_per_node * wanted.gpu_percent;
+        nodes_[i].memory -= wanted.memory;
+        nodes_[i].cpus -= wanted.cpus;
         ROLL_CHECK(nodes_[i].slots >= 0 && nodes_[i].gpu_hundredths >= 0);
+        ROLL_CHECK(nodes_[i].memory >= 0 && nodes_[i].cpus >= 0);
         needed_.insert(nodes_[i].allocation);
     }
 }

@@ -62,10 +62,13 @@ class Planner {
         AllocationId allocation;  // 0: the worker runs in no allocation
         int slots = 0;
         int gpu_hundredths = 0;
+        std::int64_t memory = 0;
+        int cpus = 0;
         std::optional<Time> leaves{};
         std::string segment{};
         bool live = false;  // the node's worker has joined; the segment is known only then
     };
+    static Node whole(AllocationId id, const spec::PilotQueue& spec, Time leaves);
     // The orders made together for one job. Their nodes have the indices from `first` up to `last`.
     struct Batch {
         std::string queue;

@@ -27,6 +27,14 @@ int blame(Outcome outcome, int exit_code) {
     return 0;
 }
 
+// Adds what a member used to what the members before it used.
+void add_usage(Usage& sum, const Usage& usage) {
+    sum.cpu_ms += usage.cpu_ms;
+    sum.memory_peak = std::max(sum.memory_peak, usage.memory_peak);
+    sum.wall_ms = std::max(sum.wall_ms, usage.wall_ms);
+    sum.gpu_ms += usage.gpu_ms;
+}
+
 }  // namespace
 
 void on(State& s, const AttemptPlaced& e) {
@@ -67,6 +75,7 @@ void on(State& s, const MemberEnded& e) {
     const auto place = std::ranges::find(attempt.places, e.worker, &Place::worker);
     ROLL_CHECK(place != attempt.places.end() && !place->ended);
     place->ended = true;
+    add_usage(attempt.usage, e.usage);
     attempt.matched.insert(e.matched.begin(), e.matched.end());
     const int known = blame(attempt.outcome.value_or(Outcome::Done), attempt.exit_code);
     const int now = blame(e.outcome, e.exit_code);
@@ -95,6 +104,7 @@ void on(State& s, const AttemptEnded& e) {
     ended.reason = e.reason;
     ended.nodes = job.attempt->nodes;
     ended.blamed = job.attempt->blamed;
+    ended.usage = job.attempt->usage;
     job.labels.merge(labels_of(job, e.outcome));
     if (e.outcome == Outcome::Infra) note_fault(s, e.attempt.job, e.at);
     for (const Place& place : job.attempt->places) note_used(s, place.worker, e.at);

@@ -17,6 +17,8 @@ void on(State& s, const WorkerJoined& e) {
         .node = e.node, .session = e.session, .slots = e.slots, .gpus = e.gpus, .joined_at = e.at};
     s.workers[e.worker].segment = e.segment;
     s.workers[e.worker].gpu_numa = e.gpu_numa;
+    s.workers[e.worker].memory = e.memory;
+    s.workers[e.worker].cpus = e.cpus;
     s.index.by_session[e.session] = e.worker;
     if (e.generation > 0) s.generations[e.node] = e.generation;
     if (sessions.empty() || sessions.back() != e.session) sessions.push_back(e.session);

@@ -7,12 +7,10 @@
 namespace roll::core {
 namespace {
 
-Result<Events> end_member(const State& s, WorkerId worker, const AttemptKey& key, Outcome outcome,
-                          int exit_code, const std::string& reason,
-                          const std::vector<int>& matched = {}) {
-    const Place* place = member(s, key, worker);
+Result<Events> end_member(const State& s, MemberEnded ended) {
+    const Place* place = member(s, ended.attempt, ended.worker);
     if (place == nullptr || place->ended) return Events{};
-    return Events{MemberEnded{key, worker, outcome, exit_code, reason, matched}};
+    return Events{std::move(ended)};
 }
 
 }  // namespace
@@ -35,7 +33,10 @@ Result<Events> on(const State& s, const MemberStarted& in, Time now) {
 }
 
 Result<Events> on(const State& s, const MemberExited& in, Time) {
-    return end_member(s, in.worker, in.attempt, in.outcome, in.exit_code, in.reason, in.matched);
+    if (std::min({in.usage.cpu_ms, in.usage.memory_peak, in.usage.wall_ms, in.usage.gpu_ms}) < 0)
+        return fail(ErrorCode::InvalidArgument, "an attempt cannot have used less than nothing");
+    return end_member(
+        s, {in.attempt, in.worker, in.outcome, in.exit_code, in.reason, in.matched, in.usage});
 }
 
 // Handles a member that should run on the worker but is missing from the worker's heartbeats. A
@@ -46,10 +47,10 @@ Result<Events> on(const State& s, const MemberUnknown& in, Time) {
     const bool stopping = current(s, in.attempt)->phase == AttemptPhase::Stopping;
     if (!place->up && !stopping) return Events{};
     if (stopping)
-        return end_member(s, in.worker, in.attempt, Outcome::Stopped, 1,
-                          "the attempt does not run on this worker");
-    return end_member(s, in.worker, in.attempt, Outcome::Infra, 1,
-                      "the worker no longer runs the attempt");
+        return end_member(s, {in.attempt, in.worker, Outcome::Stopped, 1,
+                              "the attempt does not run on this worker"});
+    return end_member(
+        s, {in.attempt, in.worker, Outcome::Infra, 1, "the worker no longer runs the attempt"});
 }
 
 // Records a checkpoint. Ignores one at or before the newest step of the same attempt. Checkpoints

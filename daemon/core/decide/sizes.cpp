@@ -29,6 +29,12 @@ Result<void> check_shape(const spec::Resources& wanted) {
     ROLL_TRY_VOID(within("resources.spares", wanted.spares, 0, kSparesMax));
     ROLL_TRY_VOID(within("resources.segment", wanted.segment, 0, kNodesMax));
     ROLL_TRY_VOID(within("resources.tasks_per_node", wanted.tasks_per_node, 0, spec::kSlotsMax));
+    ROLL_TRY_VOID(within("resources.memory", wanted.memory, 0, spec::kMemoryMax));
+    ROLL_TRY_VOID(within("resources.cpus", wanted.cpus, 0, spec::kSlotsMax));
+    ROLL_TRY_VOID(within("resources.slots_per_rank", wanted.slots_per_rank, 1, spec::kSlotsMax));
+    if (wanted.gpus_per_node == 0 && wanted.slots_per_node % wanted.slots_per_rank != 0)
+        return fail(ErrorCode::InvalidArgument,
+                    "resources: slots_per_rank must divide slots_per_node");
     if (wanted.ranks_per_node() < 1)
         return fail(ErrorCode::InvalidArgument,
                     "resources: a job needs at least one slot or GPU on each node");

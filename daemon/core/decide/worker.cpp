@@ -37,8 +37,8 @@ Result<Events> on(const State& s, const Drain& in, Time) {
 // The new process killed the processes of the old one before it registered. The old worker is
 // therefore lost, and a late message from it must not bring it back.
 Result<Events> on(const State& s, const WorkerHello& in, Time now) {
-    if (in.slots < 0 || in.gpus < 0)
-        return fail(ErrorCode::InvalidArgument, "a worker's slots and GPUs cannot be negative");
+    if (in.slots < 0 || in.gpus < 0 || in.memory < 0 || in.cpus < 0)
+        return fail(ErrorCode::InvalidArgument, "a worker's resources cannot be negative");
     const auto* known = find(s.sessions, in.node);
     if (known) {
         const auto found = std::ranges::find(*known, in.session);
@@ -59,7 +59,7 @@ Result<Events> on(const State& s, const WorkerHello& in, Time now) {
         events.push_back(WorkerLost{*old, "roll-worker on " + in.node + " was restarted", now});
     }
     events.push_back(WorkerJoined{WorkerId{s.next_worker}, in.node, in.session, in.slots, in.gpus,
-                                  now, in.generation, in.segment, in.gpu_numa});
+                                  now, in.generation, in.segment, in.gpu_numa, in.memory, in.cpus});
     if (in.pilot) events.push_back(PilotJoined{WorkerId{s.next_worker}, in.pilot->allocation, now});
     return events;
 }

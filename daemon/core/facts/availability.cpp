@@ -21,4 +21,15 @@ bool has_time_for(const std::optional<Time>& leaves, const spec::Resources& want
     return !leaves || now + wanted.time <= *leaves;
 }
 
+bool is_large_enough(const Worker& worker, const spec::Resources& wanted) {
+    return worker.slots >= wanted.slots_per_node && worker.gpus >= wanted.gpus_per_node &&
+           worker.memory >= wanted.memory && worker.cpus >= wanted.cpus;
+}
+
+bool offers(const spec::PilotQueue& queue, const spec::Resources& wanted) {
+    return queue.slots >= wanted.slots_per_node && queue.gpus >= wanted.gpus_per_node &&
+           queue.memory >= wanted.memory && cpus_of(queue) >= wanted.cpus &&
+           wanted.time <= queue.time - queue.margin();
+}
+
 }  // namespace roll::core

@@ -18,4 +18,15 @@ std::optional<Time> leaves_at(const State& state, const Worker& worker);
 // Returns whether a job that starts now can use its whole time limit before `leaves`.
 bool has_time_for(const std::optional<Time>& leaves, const spec::Resources& wanted, Time now);
 
+// Returns whether the worker could hold a member of a job with `wanted` if nothing else ran there.
+bool is_large_enough(const Worker& worker, const spec::Resources& wanted);
+
+// Returns whether the nodes that the queue orders are large enough for a member with `wanted`, and
+// are granted for long enough.
+bool offers(const spec::PilotQueue& queue, const spec::Resources& wanted);
+
+// Returns how many CPUs a node of the queue offers to jobs that ask for `cpus`: Slurm grants one
+// for each slot.
+inline int cpus_of(const spec::PilotQueue& queue) { return queue.slots; }
+
 }  // namespace roll::core

@@ -11,6 +11,7 @@ bool fits(const spec::Resources& wanted, const FreeSlots& free) {
     const auto has = [&](int gpu) { return gpu >= wanted.gpu_percent; };
     return std::ssize(free.slots) >= wanted.slots_per_node &&
            std::ranges::count_if(free.gpus, has) >= wanted.gpus_per_node &&
+           free.memory >= wanted.memory && free.cpus >= wanted.cpus &&
            (!free.left || wanted.time <= *free.left);
 }
 
@@ -32,6 +33,8 @@ Capacity known_capacity(const State& state, Time now, bool excluded) {
         free.slots_in_all = worker.slots;
         free.gpu_numa = worker.gpu_numa;
         free.segment = worker.segment;
+        free.memory = worker.memory;
+        free.cpus = worker.cpus;
     }
     return all;
 }
@@ -49,6 +52,9 @@ void take(Capacity& capacity, const std::vector<Place>& places) {
         const auto found = capacity.find(place.worker);
         if (found == capacity.end()) continue;
         for (int slot : place.slots) ROLL_CHECK(std::erase(found->second.slots, slot) == 1);
+        found->second.memory -= place.memory;
+        found->second.cpus -= place.cpus;
+        ROLL_CHECK(found->second.memory >= 0 && found->second.cpus >= 0);
         for (int gpu : place.gpus) {
             int& free = found->second.gpus.at(static_cast<std::size_t>(gpu));
             free -= place.gpu_percent;
@@ -64,6 +70,8 @@ void give(Capacity& capacity, const std::vector<Place>& places) {
         FreeSlots& free = found->second;
         free.slots.insert(free.slots.end(), place.slots.begin(), place.slots.end());
         ROLL_CHECK(std::ssize(free.slots) <= free.slots_in_all);
+        free.memory += place.memory;
+        free.cpus += place.cpus;
         for (int gpu : place.gpus) {
             free.gpus.at(static_cast<std::size_t>(gpu)) += place.gpu_percent;
             ROLL_CHECK(free.gpus.at(static_cast<std::size_t>(gpu)) <= kWholeGpu);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <set>
@@ -23,6 +24,8 @@ struct FreeSlots {
     std::string segment{};        // network segment; empty: unknown
     // how long jobs may stay on the worker; nullopt: no limit
     std::optional<std::chrono::milliseconds> left{};
+    std::int64_t memory = 0;  // free bytes
+    int cpus = 0;
 };
 using Capacity = std::map<WorkerId, FreeSlots>;
 

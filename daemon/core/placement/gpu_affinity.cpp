@@ -78,6 +78,8 @@ int gpu_near(int slot, const FreeSlots& free) {
 
 Place place_on(WorkerId id, const FreeSlots& free, const spec::Resources& wanted) {
     Place place{.worker = id, .slots = {}, .gpus = {}, .gpu_percent = wanted.gpu_percent};
+    place.memory = wanted.memory;
+    place.cpus = wanted.cpus;
     if (wanted.gpus_per_node > 0) {
         place.gpus = wanted.gpu_percent < kWholeGpu ? part_of_a_gpu(free, wanted.gpu_percent)
                                                     : whole_gpus(free, wanted.gpus_per_node);

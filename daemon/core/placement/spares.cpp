@@ -24,6 +24,8 @@ Capacity held_capacity(const State& state, const Attempt& attempt, Time now) {
         std::ranges::fill(free.gpus, 0);
         for (const int gpu : place.gpus)
             free.gpus.at(static_cast<std::size_t>(gpu)) = place.gpu_percent;
+        free.memory = place.memory;
+        free.cpus = place.cpus;
     }
     return held;
 }

@@ -16,9 +16,7 @@ namespace {
 bool may_be_ordered(const State& state, const spec::Resources& wanted) {
     return std::ranges::any_of(state.queues, [&](const auto& item) {
         const AllocationQueue& queue = item.second;
-        return !queue.paused && !queue.removing && queue.spec.slots >= wanted.slots_per_node &&
-               queue.spec.gpus >= wanted.gpus_per_node &&
-               wanted.time <= queue.spec.time - queue.spec.margin();
+        return !queue.paused && !queue.removing && offers(queue.spec, wanted);
     });
 }
 

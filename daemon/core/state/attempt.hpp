@@ -11,10 +11,12 @@
 #include "common/ids.hpp"
 #include "common/outcome.hpp"
 #include "common/time.hpp"
+#include "common/usage.hpp"
 
 namespace roll::core {
 
 using roll::Outcome;
+using roll::Usage;
 
 // Starting -> Running -> Stopping -> ended. An attempt may also go from Starting to Stopping.
 enum class AttemptPhase { Starting, Running, Stopping };
@@ -23,12 +25,14 @@ enum class AttemptPhase { Starting, Running, Stopping };
 // its node ranks.
 struct Place {
     WorkerId worker;
-    std::vector<int> slots;  // slot indices, 0..Worker::slots-1
-    std::vector<int> gpus;   // GPU indices, 0..Worker::gpus-1
-    bool up = false;         // the ranks of this member have started
-    bool ended = false;      // this member has ended; never set for a spare
-    int gpu_percent = 100;   // share of each GPU in percent
-    bool spare = false;      // a spare runs nothing; it is held to replace a failing node
+    std::vector<int> slots;   // slot indices, 0..Worker::slots-1
+    std::vector<int> gpus;    // GPU indices, 0..Worker::gpus-1
+    bool up = false;          // the ranks of this member have started
+    bool ended = false;       // this member has ended; never set for a spare
+    int gpu_percent = 100;    // share of each GPU in percent
+    bool spare = false;       // a spare runs nothing; it is held to replace a failing node
+    std::int64_t memory = 0;  // bytes that the member holds
+    int cpus = 0;
     friend bool operator==(const Place&, const Place&) = default;
 };
 
@@ -50,6 +54,7 @@ struct Attempt {
     bool preempted = false;   // stopped because a job of higher priority needs its resources
     std::uint64_t asked = 0;  // number of the newest requested checkpoint
     std::uint64_t saved = 0;  // number of the newest requested checkpoint that is recorded
+    Usage usage{};            // of the members that have ended
 
     // Returns the resources that the attempt holds on the worker; nullptr if none.
     const Place* place_on(WorkerId worker) const {
@@ -69,6 +74,7 @@ struct EndedAttempt {
     int exit_code = 0;
     std::string reason{};
     std::string blamed{};  // node whose failure decided the outcome
+    Usage usage{};
     friend bool operator==(const EndedAttempt&, const EndedAttempt&) = default;
 };
 

@@ -40,6 +40,7 @@ struct AttemptStarted { AttemptKey attempt; Time at{}; };                 // eve
 struct AttemptStopping { AttemptKey attempt; std::string reason; bool preempted = false; };
 struct MemberEnded { AttemptKey attempt; WorkerId worker; Outcome outcome = Outcome::Done; int exit_code = 0; std::string reason;
     std::vector<int> matched{};  // indices of the retry.on_log patterns that the member's log matched
+    Usage usage{};
 };
 struct AttemptEnded { AttemptKey attempt; Outcome outcome = Outcome::Done; int exit_code = 0; std::string reason; Time at{}; };
 // The worker ran an attempt that was not current.
@@ -55,6 +56,7 @@ struct WorkerJoined {
     WorkerId worker; std::string node; std::string session; int slots = 0; int gpus = 0; Time at{};
     std::uint64_t generation = 0;  // grows with each roll-worker started on the node; 0: unknown
     std::string segment{}; std::vector<int> gpu_numa{};
+    std::int64_t memory = 0; int cpus = 0;
 };
 struct DispatchStopped { bool stopped = true; std::string why; std::string by{}; };  // stopped: no job starts and no allocation is ordered
 struct WorkerDrained { WorkerId worker; bool draining = true; std::string by{}; };

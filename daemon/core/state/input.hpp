@@ -32,6 +32,7 @@ struct WorkerHello {
     std::string node; std::string session; int slots = 0; int gpus = 0;
     std::optional<Pilot> pilot{}; std::uint64_t generation = 0;
     std::string segment{}; std::vector<int> gpu_numa{};
+    std::int64_t memory = 0; int cpus = 0;
 };
 struct WorkerHeard { WorkerId worker; bool heard = true; };              // false: the worker missed two heartbeats
 // rolld has waited long enough after a take-over or a restore and may start jobs (leases rule 19)
@@ -41,6 +42,7 @@ struct NodeDown { WorkerId worker; std::string reason; };               // the w
 struct MemberStarted { WorkerId worker; AttemptKey attempt; };          // the member's ranks have started
 struct MemberExited { WorkerId worker; AttemptKey attempt; Outcome outcome = Outcome::Done; int exit_code = 0; std::string reason;
     std::vector<int> matched{};
+    Usage usage{};
 };
 struct StaleClaim { WorkerId worker; AttemptKey attempt; };             // the worker runs an attempt that is not current (FENCED)
 struct MemberUnknown { WorkerId worker; AttemptKey attempt; };          // the worker should run the attempt but does not report it

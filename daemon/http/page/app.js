@@ -240,6 +240,8 @@ function jobPage(id) {
     tables.replaceChildren(make('h2', {textContent: 'Attempts'}), table([
       {title: 'Attempt', value: attempt => attempt.token}, {title: 'State', value: attempt => attempt.outcome || attempt.state},
       {title: 'Nodes', kind: 'wide', value: attempt => attempt.nodes.join(' ')},
+      {title: 'CPU (s)', kind: 'number', value: attempt => attempt.usage ? number(attempt.usage.cpu_seconds) : ''},
+      {title: 'Memory (GiB)', kind: 'number', value: attempt => attempt.usage ? number(attempt.usage.memory_peak / 2 ** 30) : ''},
       {title: 'Started', value: attempt => when(attempt.started_at)}, {title: 'Ended', value: attempt => when(attempt.ended_at)},
       {title: 'Reason', kind: 'wide quiet', value: attempt => attempt.reason}], job.attempts));
     if (job.checkpoints.length > 0)
@@ -267,6 +269,7 @@ function nodesPage() {
       {title: 'State', value: node => node.excluded ? 'excluded' : node.silent ? 'silent' : node.draining ? 'draining' : 'ready'},
       {title: 'Slots free', kind: 'number', value: node => `${node.slots_free} / ${node.slots}`},
       {title: 'GPUs free', kind: 'number', value: node => `${node.gpus_free} / ${node.gpus}`},
+      {title: 'Memory free', kind: 'number', value: node => node.memory ? `${number(node.memory_free / 2 ** 30)} / ${number(node.memory / 2 ** 30)} GiB` : ''},
       {title: 'Wall', value: node => node.wall},
       {title: 'Heard', kind: 'number', value: node => node.heard_ms_ago === null ? '' : `${number(node.heard_ms_ago)} ms ago`},
       {title: 'Jobs', kind: 'wide', value: node => make('span', {}, ...node.jobs.slice(0, 20).flatMap(id => [link(String(id), '#/job/' + id), ' ']))},

@@ -34,6 +34,7 @@ TEST(Codecs, TheSamplesHoldWhatTheyShould) {
     EXPECT_EQ(heartbeat->sequence, 18446744073709551615u);
     ASSERT_EQ(heartbeat->running.size(), 2u);
     EXPECT_EQ(heartbeat->running[0].exit_code, 137);
+    EXPECT_EQ(heartbeat->running[0].usage, (Usage{1234, 5678, 90, 12}));
     EXPECT_EQ(heartbeat->running[0].checkpoints[1].writer, (Token{2, 1}));
     const auto answer = decode_answer(encode(sample_answer()));
     ASSERT_TRUE(answer);
@@ -59,7 +60,8 @@ void is_strict(const std::string& frame, const std::set<std::string>& optional, 
 
 TEST(Codecs, AMissingFieldOrAWrongTypeIsRefused) {
     is_strict(encode(sample_heartbeat()),
-              {"pilot", "generation", "beat_ms", "segment", "gpu_numa", "features"},
+              {"pilot", "generation", "beat_ms", "segment", "gpu_numa", "features", "memory",
+               "cpus", "limits"},
               decode_heartbeat);
     is_strict(encode(sample_answer()), {"save"}, decode_answer);
     is_strict(encode(sample_launch()), {}, decode_launch);
@@ -73,6 +75,16 @@ TEST(Codecs, NumbersThatDoNotFitAreRefused) {
         json["slots"] = slots;
         EXPECT_FALSE(decode_heartbeat(json.dump())) << slots;
     }
+    for (const char* field : {"cpu_ms", "memory_peak", "wall_ms", "gpu_ms"}) {
+        for (const Json& value : {Json(-1), Json(std::int64_t{1} << 60), Json("4")}) {
+            json = *parse_json(encode(sample_heartbeat()));
+            json["running"][0]["usage"][field] = value;
+            EXPECT_FALSE(decode_heartbeat(json.dump())) << field << " " << value;
+        }
+    }
+    json = *parse_json(encode(sample_heartbeat()));
+    json["memory"] = std::int64_t{1} << 51;
+    EXPECT_FALSE(decode_heartbeat(json.dump()));
 }
 
 // Any program may write to the descriptor for reports, so progress must be validated.

@@ -25,6 +25,7 @@ inline Heartbeat sample_heartbeat() {
     ended.checkpoints = sample_checkpoints();
     ended.exported = "/export/hf";
     ended.progress = R"({"step":10})";
+    ended.usage = {1234, 5678, 90, 12};
     RunningAttempt running;
     running.attempt = {JobId{8}, Token{3, 1}};
     running.phase = "running";
@@ -39,6 +40,9 @@ inline Heartbeat sample_heartbeat() {
     heartbeat.heard_recently = true;
     heartbeat.beat_ms = 5000;
     heartbeat.segment = "leaf1";
+    heartbeat.memory = 64LL << 30;
+    heartbeat.cpus = 16;
+    heartbeat.limits = "cgroup v2";
     heartbeat.gpu_numa = {0, 0, 1, 1};
     heartbeat.features = {"gangs"};
     heartbeat.pilot = PilotNote{"c1.3.7", "4711", 1795284960};
@@ -58,6 +62,8 @@ inline Answer sample_answer() {
     start.slots = {0, 3};
     start.gpus = {7};
     start.gpu_percent = 25;
+    start.memory = 3LL << 30;
+    start.cpus = 2;
     start.nonce = "00ff";
     start.checkpoints = sample_checkpoints();
     start.time_limit_seconds = 90;

@@ -18,6 +18,9 @@ JobSpec full_spec() {
     spec.resources.gpu_percent = 50;
     spec.resources.segment = 2;
     spec.resources.spares = 1;
+    spec.resources.memory = 5LL << 30;
+    spec.resources.cpus = 3;
+    spec.resources.slots_per_rank = 2;
     spec.variants = {Resources{}, spec.resources};
     spec.after = {{After::Condition::Any, JobId{3}}, {After::Condition::Failed, JobId{4}, true}};
     spec.retry = {5, 2};

@@ -65,6 +65,41 @@ TEST(JobResources, AGangHasASlotForEachProcessAndNeedsAWorkerThatKnowsGangs) {
               "is 2 in a job of kind convert; allowed only in a job of kind command");
 }
 
+TEST(JobResources, MemoryIsASizeAndCpusAreANumber) {
+    const JobSpec spec = parse(R"({"memory": "512MiB", "cpus": 3,
+                                   "variants": [{"memory": "5GB"}, {"cpus": 1}]})")
+                             .spec;
+    EXPECT_EQ(spec.resources.memory, 512LL << 20);
+    EXPECT_EQ(spec.resources.cpus, 3);
+    EXPECT_EQ(spec.shape(1).memory, 5'000'000'000);
+    EXPECT_EQ(spec.shape(2).memory, 512LL << 20);
+    EXPECT_EQ(spec.shape(2).cpus, 1);
+    EXPECT_EQ(*job_spec_from_json(to_json(spec)), spec);
+    const JobSpec plain = parse("{}").spec;
+    EXPECT_EQ(plain.resources.memory, 0);
+    EXPECT_EQ(to_json(plain).find("memory"), std::string::npos) << "older ledgers have none";
+    EXPECT_EQ(problem(R"({"memory": "lots"})"),
+              "resources.memory is \"lots\"; allowed: a size such as 512MiB or 5GB, or 0");
+    EXPECT_EQ(problem(R"({"memory": "4"})"), "resources.memory is \"4\"; allowed: at least 1MiB");
+    EXPECT_EQ(problem(R"({"cpus": 0})"), "resources.cpus is 0; allowed: an integer, 1 to 4096");
+}
+
+TEST(JobResources, ARankHasSlotsPerRankSlots) {
+    EXPECT_EQ(ranks_on_node(0, 8, 2), 4);
+    EXPECT_EQ(ranks_on_node(3, 8, 1), 3);
+    EXPECT_EQ(ranks_on_node(Json::parse(R"({"gpus_per_node": 0.5})")), 1);
+    EXPECT_EQ(ranks_on_node(Json::parse(R"({"slots_per_node": 6, "slots_per_rank": 3})")), 2);
+    EXPECT_EQ(ranks_on_node(Json::object()), 1);
+    EXPECT_EQ(problem(R"({"slots_per_node": 2, "slots_per_rank": 2})"),
+              "resources.slots_per_rank is 2 in a job of kind command; allowed only in a job of "
+              "kind train or resume");
+    EXPECT_EQ(problem(R"({"slots_per_node": 4, "slots_per_rank": 3})"),
+              "resources.slots_per_rank is 3; allowed: a divisor of slots_per_node 4");
+    EXPECT_EQ(problem(R"({"gpus_per_node": 2, "slots_per_rank": 2})"),
+              "resources.slots_per_rank is 2 with gpus_per_node 2; allowed only without GPUs, "
+              "because each GPU has one rank");
+}
+
 TEST(JobResources, AVariantIsLikeThemButForWhatItSays) {
     const JobSpec spec = parse(R"({"nodes": 2, "gpus_per_node": 4, "time": "1h",
                                    "variants": [{"gpus_per_node": 2, "time": "2h"},

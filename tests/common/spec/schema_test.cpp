@@ -24,7 +24,7 @@ TEST(UnknownKeys, ThatOtherProgramsHaveAreToldWithOurNames) {
         problems({{"gpus", 4}, {"cpus", 8}, {"train", {{"learning_rate", 1}, {"max_steps", 3}}}}),
         "train.learning_rate is an unknown key; did you mean train.optimizer.lr?\n"
         "train.max_steps is an unknown key; did you mean train.steps?\n"
-        "cpus is an unknown key; did you mean resources.slots_per_node?\n"
+        "cpus is an unknown key; did you mean resources.cpus?\n"
         "gpus is an unknown key; did you mean resources.gpus_per_node?\n");
     EXPECT_EQ(path_of_key(job_schema(), "lr"), "train.optimizer.lr");
     EXPECT_EQ(path_of_key(job_schema(), "flash_attn"), std::nullopt);

@@ -28,6 +28,24 @@ TEST(TrainSpec, DerivesDataParallelRanksFromTheResources) {
     EXPECT_EQ(spec->model.hf_config, R"({"hidden_size":64})");
 }
 
+TEST(TrainSpec, ARankMayHaveSeveralSlots) {
+    Json json = smallest();
+    json["resources"] = {{"nodes", 2}, {"slots_per_node", 4}, {"slots_per_rank", 2}};
+    EXPECT_EQ(train_spec(json.dump())->parallel.dp, 4);
+    EXPECT_TRUE(impossible_sizes(json).empty());
+    json["parallel"] = {{"dp", 2}};
+    const auto problems = impossible_sizes(json);
+    ASSERT_FALSE(problems.empty());
+    EXPECT_EQ(problems[0].message,
+              "dp 2 x tp 1 x pp 1 x cp 1 = 2 ranks, but resources give 2 nodes x 4 slots / 2 slots "
+              "per rank = 4 ranks");
+    json["resources"]["slots_per_rank"] = 3;
+    const auto uneven = train_spec(json.dump());
+    ASSERT_FALSE(uneven);
+    EXPECT_EQ(uneven.error().message,
+              "resources.slots_per_rank is 3; allowed: a divisor of slots_per_node 4");
+}
+
 TEST(TrainSpec, ATransferHasATimeOfASecondOrMore) {
     Json json = smallest();
     EXPECT_EQ(train_spec(json.dump())->parallel.collective_timeout, std::chrono::minutes(10));

@@ -107,6 +107,7 @@ void place_in(const FreeSlots& free, int slots, int gpus, int percent = 100) {
 constexpr Case kCalls[] = {
     [](Busy&) { AllocationQueue queue; queue.spec.nodes = 0; most_alive(queue, 0); },
     [](Busy& b) { b.gpu().paused = true; budget_of(b.state, "gpu", b.gpu(), b.now); },
+    [](Busy& b) { b.run().places[0].memory = 1; OrderQuota quotas; plan_ready_jobs(b.state, b.now, quotas); },
     [](Busy& b) { b.run().places[0].slots = {0, 1, 2, 3, 4}; OrderQuota quotas; plan_ready_jobs(b.state, b.now, quotas); },
     [](Busy& b) { file_places(b.state, b.train); },
     [](Busy& b) { unfile_places(b.state, b.train); unfile_places(b.state, b.train); },
@@ -122,6 +123,7 @@ constexpr Case kCalls[] = {
     [](Busy& b) { b.state.index.by_worker[b.three] = {b.train}; is_busy(b.state, b.three); },
     [](Busy&) { take_from(node({}, {}), place({0}, {})); },
     [](Busy&) { take_from(node({}, {50}), place({}, {0})); },
+    [](Busy&) { Place two = place({}, {}); two.cpus = 2; take_from(node({}, {}), two); },
     [](Busy&) { give_to(node({0, 1}, {}), place({1}, {})); },
     [](Busy&) { give_to(node({}, {50}), place({}, {0})); },
     [](Busy&) { place_in(node({0}, {10}), 1, 1, 50); },

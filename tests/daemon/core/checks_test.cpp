@@ -15,6 +15,7 @@ namespace {
 // they check.
 const std::set<std::string> kByMutation = {
     "allocation/planner.cpp: budget.orders > 0 && budget.alive < budget.most",
+    "allocation/planner.cpp: nodes_[i].memory >= 0 && nodes_[i].cpus >= 0",
     "allocation/planner.cpp: nodes_[i].slots >= 0 && nodes_[i].gpu_hundredths >= 0",
     "placement/find_places.cpp: places.empty() || std::ssize(places) == wanted.workers()",
 };

@@ -78,18 +78,24 @@ core::Events one_of_each() {
         core::JobEnded{JobId{1}, core::JobPhase::Failed, 137, "killed", kAt},
         core::AttemptPlaced{
             key,
-            {core::Place{.worker = WorkerId{5}, .slots = {0, 2}, .gpus = {1}, .gpu_percent = 50},
+            {core::Place{.worker = WorkerId{5},
+                         .slots = {0, 2},
+                         .gpus = {1},
+                         .gpu_percent = 50,
+                         .memory = 7LL << 30,
+                         .cpus = 3},
              core::Place{.worker = WorkerId{6}, .slots = {}, .gpus = {}, .spare = true}},
             kAt,
             2},
         core::AttemptStarted{key, kAt},
         core::AttemptStopping{key, "cancelled", true},
-        core::MemberEnded{key, WorkerId{5}, core::Outcome::Yielded, 75, "asked to", {0, 2}},
+        core::MemberEnded{
+            key, WorkerId{5}, core::Outcome::Yielded, 75, "asked to", {0, 2}, {5, 6, 7, 8}},
         core::AttemptEnded{key, core::Outcome::Infra, 1, "lost", kAt},
         core::CheckpointRecorded{key, 100, "/runs/x-1/checkpoints/step-00000100.2-1", kAt},
         core::CheckpointPruned{JobId{1}, 50, Token{1, 1}},
         core::ExportRecorded{key, "/runs/x-1/export/hf", kAt},
-        core::WorkerJoined{WorkerId{6}, "n2", "abd", 4, 2, kAt, 3, "leaf1", {0, 1}},
+        core::WorkerJoined{WorkerId{6}, "n2", "abd", 4, 2, kAt, 3, "leaf1", {0, 1}, 9LL << 30, 6},
         core::WorkerDrained{WorkerId{5}, true},
         core::WorkerLost{WorkerId{5}, "silent", kAt},
         core::MemberUp{key, WorkerId{5}},
@@ -137,7 +143,8 @@ TEST(EventJson, ReadsBackEveryKindAsItWasWritten) {
 TEST(EventJson, HoldsTheFieldsThatWereGiven) {
     const core::Events events = one_of_each();
     EXPECT_EQ(body_of(events[8]), R"({"at":1700000000123,"attempt":{"job":1,"token":"2-1"},)"
-                                  R"("places":[{"gpu_percent":50,"gpus":[1],"slots":[0,2],)"
+                                  R"("places":[{"cpus":3,"gpu_percent":50,"gpus":[1],)"
+                                  R"("memory":7516192768,"slots":[0,2],)"
                                   R"("worker":5},{"gpus":[],"slots":[],"spare":true,)"
                                   R"("worker":6}],"variant":2})");
     EXPECT_EQ(body_of(events[7]),

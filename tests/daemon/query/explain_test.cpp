@@ -373,6 +373,57 @@ TEST_F(Explain, NamesWhatTheConnectedNodesLack) {
               "needs 9 nodes with 2 slots and 0.5 GPUs each; 2 of 3 connected nodes have 0.5 GPUs");
 }
 
+TEST_F(Explain, NamesTheMemoryAndTheCpusThatTheNodesLack) {
+    constexpr std::int64_t kGibibyte = 1 << 30;
+    const auto why = [&](int nodes, std::int64_t gibibytes, int cpus) {
+        spec::JobSpec wanted = wants(nodes, 1);
+        wanted.resources.memory = gibibytes * kGibibyte;
+        wanted.resources.cpus = cpus;
+        return only(desk.submit(wanted)).why;
+    };
+    desk.join("old", 8);
+    EXPECT_EQ(
+        why(1, 64, 0),
+        "needs 1 node with 1 slot and 64 GiB of memory; no connected node reports its memory; "
+        "install this release there");
+    core::WorkerHello hello{"n", "n", 8, 0};
+    hello.memory = 23 * kGibibyte;
+    hello.cpus = 2;
+    desk.tell(hello);
+    EXPECT_TRUE(
+        why(1, 64, 0).starts_with("needs 1 node with 1 slot and 64 GiB of memory; the "
+                                  "largest connected node offers 23 GiB of memory"));
+    EXPECT_TRUE(
+        why(1, 1, 3).starts_with("needs 1 node with 1 slot, 3 CPUs and 1 GiB of memory; "
+                                 "the largest connected node offers 2 CPUs"));
+    EXPECT_EQ(
+        why(2, 23, 0),
+        "needs 2 nodes with 1 slot and 23 GiB of memory each; 1 of 2 connected nodes offers 23 "
+        "GiB of memory");
+    spec.resources.memory = 20 * kGibibyte;
+    desk.submit(spec);
+    const JobId waits = desk.submit(spec);
+    EXPECT_EQ(only(waits).why,
+              "waits for free resources: needs 1 node with 1 slot and 20 GiB of memory");
+    EXPECT_EQ(only(waits).nodes.back().second,
+              "3 GiB of 23 GiB of memory are free, but the job needs 20 GiB");
+}
+
+TEST_F(Explain, AQueueThatDoesNotTellItsMemoryIsNotAskedForIt) {
+    desk.tell(core::AddQueue{queue});
+    spec.resources.memory = 1 << 30;
+    const JobId id = desk.submit(spec);
+    EXPECT_TRUE(desk.state.allocations.empty());
+    EXPECT_EQ(only(id).why,
+              "the job asks for memory, but the allocation queues do not say how much memory their "
+              "nodes have");
+    queue.name = "large";
+    queue.memory = 8LL << 30;
+    desk.tell(core::AddQueue{queue});
+    EXPECT_EQ(desk.state.allocations.begin()->second.queue, "large");
+    EXPECT_EQ(only(id).why, "waits for allocation 1 of queue large");
+}
+
 // The forecast of `submit --dry-run` is what then happens to the job.
 TEST_F(Explain, AForecastComesTrue) {
     const auto told = [&] {

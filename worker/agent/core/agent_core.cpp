@@ -58,6 +58,7 @@ void AgentCore::add_leftover(protocol::RunningAttempt entry) {
     attempt.gone = true;
     attempt.verdict = Verdict{entry.outcome, entry.exit_code, entry.reason};
     attempt.matched = std::move(entry.matched);
+    attempt.usage = entry.usage;
     if (entry.phase != "ended") attempt.verdict = Verdict{"infra", 1, "roll-worker was restarted"};
     for (auto& checkpoint : entry.checkpoints)
         attempt.unrecorded.push_back({std::move(checkpoint), std::nullopt});
@@ -409,8 +410,7 @@ void AgentCore::on_start_failed(const AttemptKey& key, Verdict verdict) {
 }
 
 void AgentCore::on_matched(const AttemptKey& key, std::vector<int> patterns) {
-    Attempt* const attempt = find(key);
-    if (attempt != nullptr) attempt->matched = std::move(patterns);
+    if (Attempt* const attempt = find(key)) attempt->matched = std::move(patterns);
 }
 
 void AgentCore::on_gone(const AttemptKey& key, Instant now) {

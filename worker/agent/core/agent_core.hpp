@@ -68,6 +68,9 @@ class AgentCore {
     void on_leash(const AttemptKey& key, Instant now);
     // `patterns`: indices of the job's log patterns that match a line of the logs
     void on_matched(const AttemptKey& key, std::vector<int> patterns);
+    void on_usage(const AttemptKey& key, const Usage& usage) {
+        if (Attempt* const attempt = find(key)) note_usage(*attempt, usage);
+    }
     void on_start_failed(const AttemptKey& key, Verdict verdict);
     // call when no process of the attempt is left
     void on_gone(const AttemptKey& key, Instant now);

@@ -51,6 +51,12 @@ void note_gpu_use(Attempt& attempt, const std::vector<int>& use) {
     attempt.gpu_percent = told ? std::optional((sum + count / 2) / count) : std::nullopt;
 }
 
+void note_usage(Attempt& attempt, const Usage& usage) {
+    const auto gpus = static_cast<std::int64_t>(attempt.order.gpus.size());
+    attempt.usage = usage;
+    attempt.usage.gpu_ms = usage.wall_ms * gpus * attempt.order.gpu_percent / 100;
+}
+
 bool seems_hung(const Attempt& attempt, Instant now) {
     const Millis half = step_bound(attempt.steps, attempt.hang).value_or(Millis{}) / 2;
     return !hang_reason(attempt.steps, attempt.hang, attempt.alive, now + half).empty();
@@ -83,6 +89,7 @@ protocol::RunningAttempt entry_of(const Attempt& attempt) {
         entry.exit_code = attempt.verdict->exit_code;
         entry.reason = attempt.verdict->reason;
         entry.matched = attempt.matched;
+        entry.usage = attempt.usage;
     }
     for (const Unrecorded& written : attempt.unrecorded)
         entry.checkpoints.push_back(written.checkpoint);

@@ -79,6 +79,7 @@ struct Attempt {
     std::optional<int> gpu_percent{};  // mean GPU utilization; set only on the first node
     std::vector<int> matched{};  // indices of the job's log patterns that match a line of the logs
     std::optional<Verdict> verdict{};
+    Usage usage{};
     // Sequence number of the first heartbeat that reported the attempt's end
     std::optional<std::uint64_t> end_said{};
 
@@ -89,6 +90,9 @@ struct Attempt {
 // Stores the mean utilization of the attempt's GPUs. `use` has the utilization of each GPU of the
 // worker in percent (-1: unknown).
 void note_gpu_use(Attempt& attempt, const std::vector<int>& use);
+
+// Stores what the attempt used. `usage` is without the time of GPUs, which is added.
+void note_usage(Attempt& attempt, const Usage& usage);
 
 // Returns true if the attempt has made no progress for half of the allowed time. Its stacks are
 // then dumped, before the attempt is stopped as hung.

@@ -7,14 +7,15 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/files.hpp"
-#include "common/io/passing.hpp"
 #include "common/io/process.hpp"
 #include "common/io/signals.hpp"
 #include "common/protocol/rank.hpp"
@@ -24,8 +25,8 @@
 #include "worker/agent/logs/program_log.hpp"
 #include "worker/agent/process/clock.hpp"
 #include "worker/agent/process/guard_plan.hpp"
+#include "worker/agent/process/guard_talk.hpp"
 #include "worker/agent/process/leash.hpp"
-#include "worker/agent/process/lines.hpp"
 #include "worker/agent/process/meeting.hpp"
 #include "worker/agent/process/reaper.hpp"
 #include "worker/agent/process/wall.hpp"
@@ -37,41 +38,16 @@ namespace {
 constexpr int kPollMillis = 500;
 // time between two rounds of SIGKILL, and between two looks for the meeting point of a gang
 constexpr int kSoonMillis = 20;
-constexpr std::size_t kPlanBytesMax = 64u << 20;
-
-// The guard's end of the socket to roll-worker.
-struct Talk {
-    LineReader lines{kPlanBytesMax};
-    // Descriptors that roll-worker sent for the next plan's programs
-    std::vector<io::Descriptor> passed{};
-    std::string unsaid{};
-
-    // Reads from the socket. Returns false if roll-worker has ended.
-    bool fill() {
-        std::string bytes;
-        const ssize_t n = io::receive_with(kGuardSocket, bytes, passed);
-        lines.feed(bytes);
-        return n > 0 || (n < 0 && (errno == EINTR || errno == EAGAIN));
-    }
-
-    // Buffers `line` until flush(). The guard flushes before it waits, so that several lines wake
-    // roll-worker once.
-    void say(const std::string& line) { unsaid += line + "\n"; }
-    void flush() {
-        if (unsaid.empty()) return;
-        [[maybe_unused]] const ssize_t n = ::write(kGuardSocket, unsaid.data(), unsaid.size());
-        unsaid.clear();
-    }
-};
 
 // Runs one attempt in a guard process.
 class Guard {
   public:
-    Guard(const Leash& leash, const io::Descriptor& signals, Talk& talk)
+    Guard(const Leash& leash, const io::Descriptor& signals, Talk& talk, MemoryLimit memory)
         : leash_(leash),
           signals_(signals),
           talk_(talk),
-          passed_(std::exchange(talk.passed, {})) {}
+          passed_(std::exchange(talk.passed, {})),
+          memory_(::getpid(), std::move(memory)) {}
 
     // Runs the plan. Returns once no process is left below the guard.
     void run(const GuardPlan& plan);
@@ -93,6 +69,9 @@ class Guard {
     void terminate();
     void kill_round();
     void reap();
+    void take_end(pid_t pid, int status);
+    void watch_memory();
+    void tell_usage();
     bool programs_ended() const;
     void finish_logs();
     void look_into_logs(const GuardPlan& plan);
@@ -105,11 +84,14 @@ class Guard {
     Talk& talk_;
     std::vector<io::Descriptor> passed_;  // for each program, its stdin and its report pipe
     std::string cgroup_{};
-    // The cgroup.procs file through which programs enter the cgroup; unset without a cgroup
-    io::Descriptor procs_{};
-    std::vector<pid_t> programs_{};  // process id of each program; 0 for one that has ended
+    // The files cgroup.procs through which programs enter their cgroups
+    std::vector<io::Descriptor> procs_{};
+    MemoryWatch memory_;
+    std::chrono::microseconds cpu_{};  // processor time of the processes that have ended
+    std::vector<pid_t> programs_{};    // process id of each program; 0 for one that has ended
     std::vector<std::unique_ptr<LogPipe>> pipes_{};
     pid_t group_ = 0;
+    std::optional<Instant> started_at_{};
     bool started_ = false;     // true once the programs are started, which is after all checks
     std::size_t checked_ = 0;  // number of checks that have passed
     pid_t check_ = 0;          // process id of the running check
@@ -120,6 +102,7 @@ class Guard {
     Instant capped_{};
     std::int64_t log_bytes_max_ = 0;
     bool killing_ = false;
+    bool out_of_memory_ = false;
     bool failed_ = false;  // true: a program has failed
     bool nothing_left_ = false;
 };
@@ -127,9 +110,12 @@ class Guard {
 Result<void> Guard::prepare(const GuardPlan& plan) {
     if (passed_.size() != 2 * plan.programs.size())
         return fail(ErrorCode::Unavailable, "the programs' file descriptors did not arrive");
-    if (!plan.cgroup.empty()) {
-        ROLL_TRY(procs_, open_cgroup(plan.cgroup));
-        cgroup_ = plan.cgroup;
+    cgroup_ = plan.cgroup;
+    for (const std::string& group :
+         std::set<std::string>{plan.cgroup, plan.memory.cgroup, plan.cpu_cgroup}) {
+        if (group.empty()) continue;
+        ROLL_TRY(io::Descriptor procs, open_cgroup(group));
+        procs_.push_back(std::move(procs));
     }
     for (const std::string& directory : plan.directories)
         ROLL_TRY_VOID(make_directories(directory));
@@ -150,7 +136,8 @@ std::vector<std::string> environment_with(const std::vector<std::string>& more) 
     return all;
 }
 
-io::Spawn spawn_of(const Program& program, pid_t group, int cgroup) {
+io::Spawn spawn_of(const Program& program, pid_t group,
+                   const std::vector<io::Descriptor>& cgroups) {
     io::Spawn spawn;
     spawn.arguments = program.arguments;
     spawn.environment = environment_with(program.environment);
@@ -158,7 +145,7 @@ io::Spawn spawn_of(const Program& program, pid_t group, int cgroup) {
     spawn.group = group;
     spawn.cpus = program.cpus;
     spawn.death_signal = SIGKILL;
-    spawn.cgroup = cgroup;
+    for (const io::Descriptor& procs : cgroups) spawn.cgroups.push_back(procs.get());
     return spawn;
 }
 
@@ -178,7 +165,7 @@ Result<pid_t> Guard::start_program(const Program& program, std::size_t index, bo
         ROLL_TRY(error, output_of(program.error_log, own));
     }
     if (!program.link.empty()) ROLL_TRY_VOID(link_log(program.link, program.log));
-    io::Spawn spawn = spawn_of(program, group_, procs_.get());
+    io::Spawn spawn = spawn_of(program, group_, procs_);
     spawn.descriptors = {{passed_[2 * index].get(), STDIN_FILENO},
                          {log.get(), STDOUT_FILENO},
                          {(error ? error : log).get(), STDERR_FILENO},
@@ -215,6 +202,7 @@ void Guard::await_gpus(const GuardPlan& plan) {
 }
 
 Result<void> Guard::start(const GuardPlan& plan) {
+    started_at_ = boot_now();
     for (std::size_t i = 0; i < plan.programs.size(); ++i) {
         Program program = plan.programs[i];
         meeting_.add_to(program.environment);
@@ -227,7 +215,7 @@ Result<void> Guard::start(const GuardPlan& plan) {
 
 Result<void> Guard::start_check(const NodeCheck& check) {
     ROLL_TRY(const io::Descriptor log, open_log(check.program.log));
-    io::Spawn spawn = spawn_of(check.program, 0, procs_.get());
+    io::Spawn spawn = spawn_of(check.program, 0, procs_);
     spawn.descriptors = {{log.get(), STDOUT_FILENO}, {log.get(), STDERR_FILENO}};
     ROLL_TRY(check_, io::spawn(spawn));
     check_until_ = boot_now() + std::chrono::seconds(check.timeout_seconds);
@@ -326,31 +314,64 @@ void Guard::terminate() {
 }
 
 void Guard::kill_round() {
-    if (procs_) kill_cgroup(cgroup_);
+    if (!cgroup_.empty()) kill_cgroup(cgroup_);
     for (const io::ProcessInfo& process : io::descendants(::getpid()))
         if (process.state != 'Z') ::kill(process.pid, SIGKILL);
 }
 
+// Reaps the processes that have ended. The resources that a process used include those of its
+// children, if it has waited for them; this guard reaps the others itself.
 void Guard::reap() {
-    int status = 0;
-    pid_t pid = 0;
-    while ((pid = ::waitpid(-1, &status, WNOHANG)) > 0) {
-        const bool signaled = WIFSIGNALED(status);
-        const int number = signaled ? WTERMSIG(status) : WEXITSTATUS(status);
-        if (pid == check_) {
-            check_ = 0;
-            const std::string how = signaled ? "was killed by signal " : "ended with exit status ";
-            check_end_ = status == 0 ? "" : how + std::to_string(number);
-        }
-        const auto program = std::ranges::find(programs_, pid);
-        // not a program, but an orphan that this guard inherited as a subreaper
-        if (program == programs_.end()) continue;
-        *program = 0;
-        failed_ |= status != 0;
-        talk_.say("exit " + std::to_string(program - programs_.begin()) +
-                  (signaled ? " signal " : " code ") + std::to_string(number));
+    for (;;) {
+        siginfo_t ended{};
+        const bool asked = ::waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) == 0;
+        nothing_left_ = !asked && errno == ECHILD;
+        const pid_t pid = ended.si_pid;
+        if (!asked || pid == 0) return;
+        const bool killed = ended.si_code == CLD_KILLED && ended.si_status == SIGKILL;
+        const std::string name = killed ? name_of_process(pid) : "";
+        int status = 0;
+        rusage used{};
+        ::wait4(pid, &status, 0, &used);
+        for (const timeval& time : {used.ru_utime, used.ru_stime})
+            cpu_ += std::chrono::seconds(time.tv_sec) + std::chrono::microseconds(time.tv_usec);
+        memory_.note_ended(pid, std::int64_t{used.ru_maxrss} * 1024, name);
+        take_end(pid, status);
     }
-    nothing_left_ = pid < 0 && errno == ECHILD;
+}
+
+void Guard::take_end(pid_t pid, int status) {
+    const bool signaled = WIFSIGNALED(status);
+    const int number = signaled ? WTERMSIG(status) : WEXITSTATUS(status);
+    if (pid == check_) {
+        check_ = 0;
+        const std::string how = signaled ? "was killed by signal " : "ended with exit status ";
+        check_end_ = status == 0 ? "" : how + std::to_string(number);
+    }
+    const auto program = std::ranges::find(programs_, pid);
+    // not a program, but an orphan that this guard inherited as a subreaper
+    if (program == programs_.end()) return;
+    *program = 0;
+    failed_ |= status != 0;
+    talk_.say("exit " + std::to_string(program - programs_.begin()) +
+              (signaled ? " signal " : " code ") + std::to_string(number));
+}
+
+// Ends the attempt if it has used more memory than its limit. This is the job's own failure.
+void Guard::watch_memory() {
+    if (!started_at_ || out_of_memory_) return;
+    const auto reason = memory_.look(boot_now());
+    if (!reason) return;
+    out_of_memory_ = killing_ = true;
+    talk_.say("failed " + encode(Verdict{"app", protocol::kExitOutOfMemory, *reason}));
+}
+
+// Reports "usage CPU-MS MEMORY-PEAK WALL-MS".
+void Guard::tell_usage() {
+    if (!started_at_) return;
+    const auto cpu = std::chrono::round<std::chrono::milliseconds>(cpu_);
+    talk_.say("usage " + std::to_string(cpu.count()) + " " + std::to_string(memory_.peak()) + " " +
+              std::to_string((boot_now() - *started_at_).count()));
 }
 
 // Finishes copying the logs. If the copying failed and the program failed too, the error of the
@@ -404,6 +425,7 @@ void Guard::run(const GuardPlan& plan) {
     for (;;) {
         while (io::next_signal(signals_)) continue;
         reap();
+        watch_memory();
         obey_all();  // read orders again, because some may have arrived together with the plan
         advance(plan);
         cap_logs(plan);
@@ -421,6 +443,7 @@ void Guard::run(const GuardPlan& plan) {
     finish_logs();
     check_output(plan);
     look_into_logs(plan);
+    tell_usage();
 }
 
 // Waits for a signal, output or an order. Does not wait for orders while killing, because no order
@@ -430,24 +453,11 @@ void Guard::wait() {
     for (const auto& pipe : pipes_) polled.push_back({pipe->waited(), POLLIN, 0});
     if (!killing_) polled.push_back({kGuardSocket, POLLIN, 0});
     const bool soon = killing_ || meeting_.waits();
-    ::poll(polled.data(), polled.size(), soon ? kSoonMillis : kPollMillis);
+    const Millis most = std::min(Millis{kPollMillis}, memory_.interval());
+    ::poll(polled.data(), polled.size(), soon ? kSoonMillis : static_cast<int>(most.count()));
     for (std::size_t i = 0; i < pipes_.size(); ++i)
         if (polled[i + 1].revents != 0) pipes_[i]->begin(polled[i + 1].revents);
     if (!killing_ && polled.back().revents != 0) read_orders();
-}
-
-// Returns the next plan, or nullopt if roll-worker has ended. Skips orders for the previous
-// attempt.
-std::optional<GuardPlan> next_plan(Talk& talk) {
-    for (;;) {
-        while (const auto line = talk.lines.next()) {
-            if (*line == "term" || *line == "kill" || *line == "stacks") continue;
-            auto plan = decode_guard_plan(*line);
-            return plan ? std::optional(*std::move(plan)) : std::nullopt;
-        }
-        talk.flush();
-        if (!talk.fill()) return std::nullopt;
-    }
 }
 
 }  // namespace
@@ -466,7 +476,7 @@ int run_guard() {
     if (!leash) return 1;
     Talk talk;
     while (const auto plan = next_plan(talk)) {
-        Guard(*leash, signals, talk).run(*plan);
+        Guard(*leash, signals, talk, plan->memory).run(*plan);
         talk.say("gone");
     }
     say_clean(reaper.get());

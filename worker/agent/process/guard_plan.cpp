@@ -88,7 +88,10 @@ std::string encode(const GuardPlan& plan) {
                     {"gpus", gpus},
                     {"gpu_wait_seconds", plan.gpu_wait_seconds},
                     {"gang", plan.gang ? put_gang(*plan.gang) : Json()},
-                    {"cgroup", plan.cgroup}});
+                    {"cgroup", plan.cgroup},
+                    {"memory", plan.memory.bytes},
+                    {"memory_cgroup", plan.memory.cgroup},
+                    {"cpu_cgroup", plan.cpu_cgroup}});
 }
 
 Result<GuardPlan> decode_guard_plan(std::string_view line) {
@@ -103,6 +106,9 @@ Result<GuardPlan> decode_guard_plan(std::string_view line) {
     plan.patterns = r.get<std::vector<std::string>>("patterns");
     plan.gpu_wait_seconds = r.get<int>("gpu_wait_seconds");
     plan.cgroup = r.get<std::string>("cgroup");
+    plan.memory.bytes = r.get<std::int64_t>("memory");
+    plan.memory.cgroup = r.get<std::string>("memory_cgroup");
+    plan.cpu_cgroup = r.get<std::string>("cpu_cgroup");
     const Json& checks = r.raw("checks");
     const Json& programs = r.raw("programs");
     const Json& gpus = r.raw("gpus");

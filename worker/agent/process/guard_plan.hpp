@@ -12,6 +12,7 @@
 #include "common/error.hpp"
 #include "worker/agent/core/verdict.hpp"
 #include "worker/agent/host/gpu_room.hpp"
+#include "worker/agent/process/memory_watch.hpp"
 
 namespace roll::agent {
 
@@ -66,7 +67,9 @@ struct GuardPlan {
     // Longest wait for the GPUs' memory to become free; after this time the attempt fails
     int gpu_wait_seconds = 50;
     std::optional<Gang> gang{};
-    std::string cgroup{};  // the cgroup for all programs; empty: the guard's own cgroup
+    std::string cgroup{};      // the cgroup for all programs; empty: the guard's own cgroup
+    MemoryLimit memory{};      // its cgroup is entered, too
+    std::string cpu_cgroup{};  // another cgroup for all programs, which limits their CPUs
     friend bool operator==(const GuardPlan&, const GuardPlan&) = default;
 };
 

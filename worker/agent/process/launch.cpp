@@ -81,7 +81,8 @@ Environment environment_of(const protocol::StartOrder& order, const LaunchSite& 
     Environment result;
     const int programs = programs_of(order);
     const int held = std::max<int>(static_cast<int>(order.slots.size()), 1);
-    const int threads = site.cores * held / (std::max(site.slots, 1) * programs);
+    const int threads = order.cpus > 0 ? order.cpus / programs
+                                       : site.cores * held / (std::max(site.slots, 1) * programs);
     if (!is_set(site.environment, "OMP_NUM_THREADS"))
         result["OMP_NUM_THREADS"] = std::to_string(std::max(threads, 1));
     if (site.gpus > 0 || !order.gpus.empty())

@@ -209,18 +209,20 @@ void RunDirectory::read_walls() {
         const Json json = Json::parse(line, nullptr, false);
         if (!json.is_object()) continue;
         Built built{json.value("boot", ""), json.value("session", ""),
-                    wall_from(json.value("wall", "")), json.value("cgroup", "")};
+                    wall_from(json.value("wall", "")), json.value("cgroup", ""),
+                    json.value("limits", std::vector<std::string>{})};
         if (built.boot == boot_) walls_.push_back(std::move(built));
     }
 }
 
-Result<void> RunDirectory::set_wall(const Wall& wall) {
-    walls_ = {{boot_, session_, wall.kind(), wall.directory().string()}};
+Result<void> RunDirectory::set_wall(const Wall& wall, const std::vector<std::string>& limits) {
+    walls_ = {{boot_, session_, wall.kind(), wall.directory().string(), limits}};
     const std::string line = JsonText()
                                  .add("boot", boot_)
                                  .add("session", session_)
                                  .add("wall", name_of(wall.kind()))
                                  .add("cgroup", wall.directory().string())
+                                 .add("limits", limits)
                                  .text();
     return write_file_atomically(path_ / "walls", line + "\n");
 }
@@ -252,6 +254,7 @@ void RunDirectory::end_processes(const Record& record, const Tell& tell) const {
 // have ended, so that no new process starts.
 void RunDirectory::end_walls(const Tell& tell) {
     for (const Built& built : walls_) {
+        for (const std::string& cgroup : built.limits) remove_cgroup(cgroup);
         if (built.cgroup.empty()) continue;
         while (!end_cgroup(built.cgroup, kKillTime))
             if (tell) tell("processes in " + built.cgroup + " do not end after SIGKILL");

@@ -62,7 +62,8 @@ class RunDirectory {
 
     // Records how the processes of this roll-worker's attempts are confined. Call it once, before
     // anything is started.
-    Result<void> set_wall(const Wall& wall);
+    // `limits`: cgroups that limit the attempts' resources and are removed once all have ended.
+    Result<void> set_wall(const Wall& wall, const std::vector<std::string>& limits = {});
 
     // Records an attempt. Writes to disk only if the attempt has a guard or has ended.
     Result<void> remember(const protocol::RunningAttempt& entry);
@@ -94,6 +95,7 @@ class RunDirectory {
         std::string session{};
         WallKind kind = WallKind::Marks;
         std::string cgroup{};
+        std::vector<std::string> limits{};
     };
 
     RunDirectory(std::filesystem::path path, io::Descriptor lock, std::string session)

@@ -15,6 +15,7 @@
 #include "common/io/passing.hpp"
 #include "worker/agent/process/clock.hpp"
 #include "worker/agent/process/guard.hpp"
+#include "worker/agent/process/guard_talk.hpp"
 
 namespace roll::agent {
 namespace {
@@ -113,6 +114,10 @@ Result<void> Supervisor::launch(const Start& start) {
         passed.add(std::move(report.write));
     }
     ROLL_TRY(plan.cgroup, wall_.enclose(key));
+    ROLL_TRY(LimitCgroups groups,
+             limiter_.enclose(key, {start.order.memory, start.order.cpus}, plan.cgroup));
+    plan.memory = {start.order.memory, std::move(groups.memory)};
+    plan.cpu_cgroup = std::move(groups.cpu);
     ROLL_TRY(GuardProcess guard, take_guard());
     guard.leash.set(start.lease_ends, start.killed_at);
     auto told = run_directory_.set_guard(key, guard.pid, guard.started);
@@ -223,6 +228,7 @@ std::vector<ProcessEvent> Supervisor::collect() {
             continue;
         }
         wall_.open(it->first);
+        limiter_.open(it->first);
         if (it->second.guard.socket) idle_.push_back(std::move(it->second.guard));
         it = guarded_.erase(it);
     }
@@ -288,6 +294,10 @@ void Supervisor::take_line(const AttemptKey& key, const std::string& line) {
         Matched matched{key, {}};
         for (int pattern = 0; words >> pattern;) matched.patterns.push_back(pattern);
         events_.push_back(std::move(matched));
+    } else if (what == "usage") {
+        Usage usage;
+        words >> usage.cpu_ms >> usage.memory_peak >> usage.wall_ms;
+        events_.push_back(Used{key, usage});
     } else if (what == "leash") {
         events_.push_back(LeashRanOut{key});
     } else if (what == "failed") {

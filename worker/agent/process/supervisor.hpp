@@ -16,6 +16,7 @@
 #include "worker/agent/core/agent_core.hpp"
 #include "worker/agent/process/launch.hpp"
 #include "worker/agent/process/leash.hpp"
+#include "worker/agent/process/limits.hpp"
 #include "worker/agent/process/lines.hpp"
 #include "worker/agent/process/reaper.hpp"
 #include "worker/agent/process/run_directory.hpp"
@@ -28,21 +29,24 @@ struct Exited { AttemptKey attempt; int rank = 0; ExitStatus exit; };
 struct LeashRanOut { AttemptKey attempt; };
 struct StartFailed { AttemptKey attempt; Verdict verdict; };
 struct Matched { AttemptKey attempt; std::vector<int> patterns; };   // patterns found in the logs of a failed attempt
+struct Used { AttemptKey attempt; Usage usage; };                    // what the attempt's processes used
 struct Gone { AttemptKey attempt; };                                 // no process of the attempt is left
 // the first line on a program's report pipe that is not a report
 struct Junk { AttemptKey attempt; int rank = 0; std::string line; };
 // clang-format on
-using ProcessEvent = std::variant<Reported, Exited, LeashRanOut, StartFailed, Matched, Gone, Junk>;
+using ProcessEvent =
+    std::variant<Reported, Exited, LeashRanOut, StartFailed, Matched, Used, Gone, Junk>;
 
 class Supervisor {
   public:
     // `guard`: command line of a guard process: this roll-worker's own command line with --guard.
     Supervisor(std::vector<std::string> guard, LaunchSite site, RunDirectory& run_directory,
-               Wall wall = {}, Reaper reaper = {})
+               Wall wall = {}, Limiter limiter = {}, Reaper reaper = {})
         : guard_(std::move(guard)),
           site_(std::move(site)),
           run_directory_(run_directory),
           wall_(std::move(wall)),
+          limiter_(std::move(limiter)),
           reaper_(std::move(reaper)) {}
 
     void start(const Start& start);
@@ -99,6 +103,7 @@ class Supervisor {
     LaunchSite site_;
     RunDirectory& run_directory_;
     Wall wall_;
+    Limiter limiter_;
     Reaper reaper_;
     std::map<AttemptKey, Guarded> guarded_{};
     std::vector<GuardProcess> idle_{};  // guards without an attempt

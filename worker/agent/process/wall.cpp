@@ -2,7 +2,6 @@
 
 #include <array>
 #include <csignal>
-#include <sstream>
 #include <system_error>
 #include <thread>
 
@@ -13,6 +12,7 @@
 
 #include "common/files.hpp"
 #include "common/io/process.hpp"
+#include "worker/agent/host/cgroups.hpp"
 #include "worker/agent/process/clock.hpp"
 
 namespace roll::agent {
@@ -36,27 +36,6 @@ bool is_unpopulated(const fs::path& directory) {
     return events->find("populated 0") != std::string::npos;
 }
 
-// Returns this process's cgroup in each mounted cgroup v2 hierarchy. A line of /proc/self/mountinfo
-// is "ID PARENT DEVICE ROOT MOUNTPOINT OPTIONS [FIELD...] - TYPE SOURCE OPTIONS".
-std::vector<fs::path> own_cgroups() {
-    std::string own;
-    std::istringstream groups(read_file("/proc/self/cgroup").value_or(""));
-    for (std::string line; std::getline(groups, line);)
-        if (line.starts_with("0::")) own = line.substr(3);
-    std::vector<fs::path> found;
-    std::istringstream mounts(read_file("/proc/self/mountinfo").value_or(""));
-    for (std::string line; std::getline(mounts, line);) {
-        if (line.find(" - cgroup2 ") == std::string::npos) continue;
-        std::istringstream words(line);
-        std::string skipped, root, place;
-        words >> skipped >> skipped >> skipped >> root >> place;
-        if (root == "/") root.clear();
-        const bool below = own.starts_with(root) && own.find("/..") == std::string::npos;
-        if (!own.empty() && below) found.push_back(fs::path(place + own.substr(root.size())));
-    }
-    return found;
-}
-
 // Tests whether cgroups can be used: starts a process in a cgroup below `directory` and ends it by
 // cgroup.kill.
 Result<void> try_cgroup(const fs::path& directory) {
@@ -67,7 +46,7 @@ Result<void> try_cgroup(const fs::path& directory) {
     io::Spawn spawn;
     spawn.arguments = {"/bin/sh", "-c", "read line"};
     spawn.descriptors = {{input.read.get(), STDIN_FILENO}};
-    spawn.cgroup = procs.get();
+    spawn.cgroups = {procs.get()};
     ROLL_TRY(const pid_t pid, io::spawn(spawn));
     // Repeats the kill, because the process may enter the cgroup after the first kill: under
     // qemu-user, clone does not wait for the exec.
@@ -141,7 +120,7 @@ Result<Wall> Wall::choose(std::string_view only, const std::string& session) {
                 "this host does not support the isolation of --wall " + wall.refused_.front());
 }
 
-static fs::path cgroup_of(const fs::path& directory, const AttemptKey& key) {
+fs::path cgroup_of(const fs::path& directory, const AttemptKey& key) {
     return directory / ("job-" + std::to_string(key.job.value) + "." + to_string(key.token));
 }
 

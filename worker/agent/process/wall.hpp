@@ -61,6 +61,9 @@ class Wall {
     std::vector<std::string> refused_{};
 };
 
+// Returns the cgroup of an attempt below `directory`.
+std::filesystem::path cgroup_of(const std::filesystem::path& directory, const AttemptKey& key);
+
 // Opens the file through which a process enters the cgroup `directory` (io::Spawn). Fails with
 // Unavailable if the file cannot be written.
 Result<io::Descriptor> open_cgroup(const std::filesystem::path& directory);

@@ -57,6 +57,22 @@ TEST(PlanLaunch, AScriptIsWrittenAndStartedByItsFirstLine) {
     EXPECT_EQ(plan_launch(script, site())->programs[0].arguments[0], "/bin/sh");
 }
 
+TEST(PlanLaunch, ARankOfSeveralSlotsHasTheirThreadsAndCpus) {
+    auto train = order("train");
+    train.ranks_per_node = 1;
+    LaunchSite node = site();
+    node.slot_cpus = {{0, 1, 2, 3}, {4, 5, 6, 7}, {8, 9, 10, 11}, {12, 13, 14, 15}};
+    const auto plan = plan_launch(train, node);
+    ASSERT_TRUE(plan);
+    ASSERT_EQ(plan->programs.size(), 1u);
+    EXPECT_TRUE(has(plan->programs[0], "OMP_NUM_THREADS=8")) << "two of four slots of 16 cores";
+    EXPECT_EQ(plan->programs[0].cpus, (std::vector<int>{0, 1, 2, 3, 12, 13, 14, 15}));
+    train.ranks_per_node = 2;
+    EXPECT_TRUE(has(plan_launch(train, node)->programs[0], "OMP_NUM_THREADS=4"));
+    train.cpus = 6;
+    EXPECT_TRUE(has(plan_launch(train, node)->programs[0], "OMP_NUM_THREADS=3"));
+}
+
 TEST(PlanLaunch, SecretsAreInTheEnvironmentOfTheProgramsAlone) {
     LaunchSite where = site();
     where.check = {"/site/check"};

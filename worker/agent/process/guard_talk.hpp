@@ -1,0 +1,36 @@
+// The guard's end of the socket to roll-worker (guard.hpp).
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/io/descriptor.hpp"
+#include "worker/agent/process/guard_plan.hpp"
+#include "worker/agent/process/lines.hpp"
+
+namespace roll::agent {
+
+constexpr int kGuardSocket = 0;
+
+struct Talk {
+    static constexpr std::size_t kPlanBytesMax = 64u << 20;
+    LineReader lines{kPlanBytesMax};
+    // Descriptors that roll-worker sent for the next plan's programs
+    std::vector<io::Descriptor> passed{};
+    std::string unsaid{};
+
+    // Reads from the socket. Returns false if roll-worker has ended.
+    bool fill();
+    // Buffers `line` until flush(). The guard flushes before it waits, so that several lines wake
+    // roll-worker once.
+    void say(const std::string& line) { unsaid += line + "\n"; }
+    void flush();
+};
+
+// Returns the next plan, or nullopt if roll-worker has ended. Skips orders for the previous
+// attempt.
+std::optional<GuardPlan> next_plan(Talk& talk);
+
+}  // namespace roll::agent

@@ -1,0 +1,128 @@
+#include "worker/agent/process/memory_watch.hpp"
+
+#include <algorithm>
+#include <fstream>
+#include <utility>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "common/io/process.hpp"
+#include "common/spec/units.hpp"
+#include "worker/agent/process/limits.hpp"
+
+namespace roll::agent {
+namespace {
+
+constexpr Millis kBetweenLooks{1000};
+// Where a cgroup enforces a limit, looks are so close that a program cannot fill half of its memory
+// unseen, at 5 GB/s.
+constexpr std::int64_t kBytesPerMilli = 10'000'000;
+constexpr std::int64_t kMillisLeast = 5;
+constexpr std::int64_t kMillisMost = 100;
+
+std::string file_of(pid_t pid, const char* name) {
+    return "/proc/" + std::to_string(pid) + "/" + name;
+}
+
+// Returns the resident memory of a process, which counts shared pages in full; 0 if it has ended.
+std::int64_t resident(pid_t pid) {
+    static const std::int64_t page = ::sysconf(_SC_PAGESIZE);
+    std::ifstream statm(file_of(pid, "statm"));
+    std::int64_t size = 0, pages = 0;
+    statm >> size >> pages;
+    return pages * page;
+}
+
+// Returns the memory of a process with its share of each shared page (PSS); its resident memory if
+// the kernel does not tell.
+std::int64_t proportional_memory(pid_t pid) {
+    std::ifstream rollup(file_of(pid, "smaps_rollup"));
+    for (std::string word; rollup >> word;) {
+        std::int64_t kibibytes = 0;
+        if (word == "Pss:" && rollup >> kibibytes) return kibibytes * 1024;
+    }
+    return resident(pid);
+}
+
+}  // namespace
+
+std::string name_of_process(pid_t pid) {
+    std::ifstream comm(file_of(pid, "comm"));
+    std::string name;
+    std::getline(comm, name);
+    return name;
+}
+
+Millis MemoryWatch::interval() const {
+    if (limit_.bytes == 0) return kBetweenLooks;
+    if (limit_.cgroup.empty()) return Millis(kMillisMost);
+    return Millis(std::clamp(limit_.bytes / kBytesPerMilli, kMillisLeast, kMillisMost));
+}
+
+// Returns the memory of all processes, and notes the largest one.
+std::int64_t MemoryWatch::measure(bool proportional) {
+    std::int64_t sum = 0;
+    Process largest;
+    for (const pid_t pid : io::descendant_ids(ancestor_)) {
+        const std::int64_t bytes = proportional ? proportional_memory(pid) : resident(pid);
+        sum += bytes;
+        if (bytes > largest.bytes) largest = {pid, {}, bytes};
+    }
+    if (largest.pid > 0) {
+        largest.name = name_of_process(largest.pid);
+        largest_ = std::move(largest);
+    }
+    return sum;
+}
+
+bool MemoryWatch::was_killed() const {
+    return !limit_.cgroup.empty() && kills_for_memory(limit_.cgroup) > 0;
+}
+
+// Resident memory counts a shared page once for each process, so it is only an upper bound. To
+// measure exactly takes long for large processes, and is done only where the bound is above the
+// limit or well above the bound at the highest measurement so far.
+std::optional<std::string> MemoryWatch::look(Instant now) {
+    if (was_killed()) {
+        const std::int64_t used = std::min(peak_memory(limit_.cgroup), limit_.bytes);
+        peak_ = std::max(peak_, used);
+        return reason(used);
+    }
+    if (now - looked_ < interval()) return std::nullopt;
+    // The kernel enforces the limit: a look is needed only for the peak, and for the name of the
+    // largest process once the limit is near.
+    const bool enforced = !limit_.cgroup.empty();
+    const bool calm = enforced && used_memory(limit_.cgroup) < limit_.bytes / 2;
+    if (calm && now - looked_ < kBetweenLooks) return std::nullopt;
+    looked_ = now;
+    const std::int64_t bound = measure(false);
+    const bool over = !enforced && limit_.bytes > 0 && bound > limit_.bytes;
+    if (!over && bound <= resident_then_ + resident_then_ / 16) return std::nullopt;
+    const std::int64_t used = measure(true);
+    resident_then_ = std::max(bound, resident_then_);
+    peak_ = std::max(peak_, used);
+    return over && used > limit_.bytes ? std::optional(reason(used)) : std::nullopt;
+}
+
+void MemoryWatch::note_ended(pid_t pid, std::int64_t peak, const std::string& name) {
+    peak_ = std::max(peak_, peak);
+    if (!name.empty() && peak > killed_.bytes) killed_ = {pid, name, peak};
+}
+
+std::string MemoryWatch::reason(std::int64_t used) const {
+    // A process that was much smaller at the last look has grown fast since then.
+    const bool unseen = killed_.bytes / 4 > largest_.bytes;
+    const Process& process = unseen ? killed_ : largest_;
+    const std::string limit = spec::size_text(limit_.bytes);
+    std::string text = spec::size_text(used);
+    // "3.9 of 4 GiB" if both have the same unit
+    const auto unit = limit.substr(limit.find(' '));
+    if (text.ends_with(unit)) text.resize(text.size() - unit.size());
+    text = fmt::format("out of memory: used {} of {}", text, limit);
+    // Name no process that was small: the one to blame has then never been seen.
+    if (process.bytes < used / 8) return text;
+    return text + fmt::format(" ({}, pid {})", process.name, process.pid);
+}
+
+}  // namespace roll::agent

@@ -1,0 +1,67 @@
+// Watches the memory of an attempt's processes: records the peak, and finds out when the attempt
+// uses more than its limit. Where a cgroup enforces the limit, the kernel kills a process, and the
+// watch learns of it and names the process. Elsewhere the watch itself judges.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include <sys/types.h>
+
+#include "worker/agent/core/lease.hpp"
+
+namespace roll::agent {
+
+struct MemoryLimit {
+    std::int64_t bytes = 0;  // 0: no limit
+    std::string cgroup{};    // the cgroup that enforces the limit; empty: none does
+    friend bool operator==(const MemoryLimit&, const MemoryLimit&) = default;
+};
+
+class MemoryWatch {
+  public:
+    // `ancestor`: all its descendants are watched.
+    MemoryWatch(pid_t ancestor, MemoryLimit limit)
+        : ancestor_(ancestor),
+          limit_(std::move(limit)) {}
+
+    // Returns the longest time until the next look.
+    Millis interval() const;
+
+    // Takes a look if it is due. Returns "out of memory: used 3.9 of 4 GiB (python3, pid 123)" if
+    // the attempt has used more than its limit, else nullopt. The process is missing if it was
+    // never seen. Call it after each wait.
+    std::optional<std::string> look(Instant now);
+
+    // Notes a process that has ended and its peak in bytes, which includes those of its children.
+    // `name`: of a process that SIGKILL ended, because the kernel may have sent it.
+    void note_ended(pid_t pid, std::int64_t peak, const std::string& name);
+
+    // Returns the highest sum of the memory of all processes at a look, in bytes, or the highest
+    // memory of one process if that is more.
+    std::int64_t peak() const { return peak_; }
+
+  private:
+    struct Process {
+        pid_t pid = 0;
+        std::string name{};
+        std::int64_t bytes = 0;
+    };
+    std::int64_t measure(bool proportional);
+    std::string reason(std::int64_t used) const;
+    bool was_killed() const;
+
+    pid_t ancestor_;
+    MemoryLimit limit_;
+    Instant looked_{};
+    std::int64_t peak_ = 0;
+    std::int64_t resident_then_ = 0;  // resident memory when peak_ was measured
+    Process largest_{};               // at the last look
+    Process killed_{};                // the largest process that SIGKILL has ended
+};
+
+// Returns the name of a process that is not reaped yet; empty if there is none.
+std::string name_of_process(pid_t pid);
+
+}  // namespace roll::agent
