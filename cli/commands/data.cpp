@@ -12,12 +12,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns the objective for a file: `pretrain` if its first record has the key "text", else `sft`.
+// Returns the objective for a file, by the keys of its first record: `dpo` with "chosen" and
+// "rejected", `pretrain` with "text", else `sft`.
 const char* objective_of(const std::string& text) {
     const std::size_t begin = text.find_first_not_of(" \t\r\n");
     if (begin == std::string::npos) return "pretrain";
     const auto record = parse_json(text.substr(begin, text.find('\n', begin) - begin));
-    return record && record->is_object() && record->contains("text") ? "pretrain" : "sft";
+    if (!record || !record->is_object()) return "sft";
+    if (record->contains("chosen") && record->contains("rejected")) return "dpo";
+    return record->contains("text") ? "pretrain" : "sft";
 }
 
 // Returns the document of a job that tokenizes one file.

@@ -29,6 +29,7 @@ struct DataSpec {
     // Names of keys and roles, if they differ from the usual ones (worker/chat/conversation.hpp)
     std::map<std::string, std::string> columns, tags;
     bool completions = false;      // lines are prompts with completions (objective sft)
+    bool pairs = false;            // lines are pairs of completions; `completions` is then true
     bool skip_bad_lines = false;   // if false, the first bad line fails the job
     bool add_special = true;       // add the tokenizer's special tokens around each text
     bool documents_apart = false;  // no attention across documents in the same sequence

@@ -8,6 +8,7 @@
 
 #include "common/spec/lora.hpp"
 #include "common/spec/pipeline.hpp"
+#include "common/spec/preference.hpp"
 #include "common/spec/resources.hpp"
 #include "common/spec/tensor.hpp"
 
@@ -205,12 +206,13 @@ void check_model_source(const Json& document, std::vector<Problem>& problems) {
 void check_train_on(const Json& document, std::vector<Problem>& problems) {
     const Json::json_pointer at("/data/train_on");
     if (!document.contains(at) || document[at] == "assistant") return;
-    const Json objective = document.value("objective", Json("pretrain"));
+    const std::string objective = objective_name(document.value("objective", Json()));
     if (objective != "sft")
         problems.push_back(
-            {"data.train_on", fmt::format("is {}; allowed: `assistant` with objective {}, which "
-                                          "learns all tokens",
-                                          document[at].dump(), objective.dump())});
+            {"data.train_on",
+             fmt::format("is {}; allowed: `assistant` with objective \"{}\", which learns {}",
+                         document[at].dump(), objective,
+                         is_preference(objective) ? "the answers" : "all tokens")});
 }
 
 // Checks that a training has one length: steps or epochs.
@@ -402,6 +404,7 @@ std::vector<Problem> impossible_sizes(const Json& document) {
     check_retention(document, problems);
     check_valid_sets(document, problems);
     for (Problem& problem : lora_problems(document)) problems.push_back(std::move(problem));
+    for (Problem& problem : preference_problems(document)) problems.push_back(std::move(problem));
     return problems;
 }
 

@@ -16,8 +16,12 @@ namespace {
 template <class E, std::size_t N>
 using Names = std::array<std::pair<const char*, E>, N>;
 
-constexpr Names<Objective, 2> kObjectives{
-    {{"pretrain", Objective::Pretrain}, {"sft", Objective::Sft}}};
+constexpr Names<Objective, 6> kObjectives{{{"pretrain", Objective::Pretrain},
+                                           {"sft", Objective::Sft},
+                                           {"dpo", Objective::Preference},
+                                           {"simpo", Objective::Preference},
+                                           {"orpo", Objective::Preference},
+                                           {"cpo", Objective::Preference}}};
 constexpr Names<TrainOn, 3> kTrainOn{
     {{"assistant", TrainOn::Assistant}, {"all", TrainOn::All}, {"last", TrainOn::Last}}};
 constexpr Names<Precision, 3> kPrecisions{
@@ -131,8 +135,13 @@ Result<DataSpec> read_data(const Json& json) {
 }
 
 // Prepares `data` for objective sft: each line is a prompt with its completion, or a
-// conversation, and attention stays inside a line.
-Result<void> learn_completions(DataSpec& data) {
+// conversation, and attention stays inside a line. With a preference, each line has two
+// completions.
+Result<void> learn_completions(const std::string& objective, DataSpec& data) {
+    const bool pairs = is_preference(objective);
+    const std::string lines = pairs ? "chosen and rejected"
+                                    : fmt::format("{} and {} or with conversations",
+                                                  data.prompt_field, data.completion_field);
     std::vector<std::string> paths = data.train;
     for (const ValidFiles& set : data.valid_files)
         paths.insert(paths.end(), set.paths.begin(), set.paths.end());
@@ -140,21 +149,24 @@ Result<void> learn_completions(DataSpec& data) {
         if (!path.ends_with(".jsonl"))
             return fail(
                 ErrorCode::InvalidArgument,
-                fmt::format("objective sft needs .jsonl files with the fields {} and {} or with "
-                            "conversations, but {} is not a .jsonl file",
-                            data.prompt_field, data.completion_field, path));
+                fmt::format("objective {} needs .jsonl files with the fields {}, but {} is not a "
+                            ".jsonl file",
+                            objective, lines, path));
     data.completions = data.documents_apart = true;
+    data.pairs = pairs;
     return {};
 }
 
 // Reads the objective, and adjusts spec.data to the objective.
 Result<void> read_objective(const Json& json, TrainSpec& spec) {
     JsonReader reader(json, "job");
-    const auto objective = reader.get_or<std::string>("objective", "pretrain");
+    const Json& given = reader.raw("objective");
+    const std::string objective = objective_name(given);
     ROLL_TRY_VOID(reader.finish_lenient());
     ROLL_TRY(spec.objective, pick("objective", objective, kObjectives));
-    if (spec.objective == Objective::Sft) return learn_completions(spec.data);
-    return {};
+    if (spec.objective == Objective::Preference) spec.preference = preference_spec(given);
+    if (spec.objective == Objective::Pretrain) return {};
+    return learn_completions(objective, spec.data);
 }
 
 // Reads the mesh. A missing dp is the world size divided by the other axes.

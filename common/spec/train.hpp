@@ -13,10 +13,11 @@
 #include "common/spec/data.hpp"
 #include "common/spec/lora.hpp"
 #include "common/spec/parallel.hpp"
+#include "common/spec/preference.hpp"
 
 namespace roll::spec {
 
-enum class Objective { Pretrain, Sft };     // dpo and orpo are not implemented yet
+enum class Objective { Pretrain, Sft, Preference };
 enum class Precision { Fp32, Fp64, Bf16 };  // fp16 and fp8 are not implemented yet
 enum class Normalize { Step, Microbatch };  // mean loss over the step, or over each micro-batch
 enum class LrSchedule { Constant, Linear, Cosine, InverseSquareRoot, Wsd };
@@ -88,12 +89,15 @@ struct TrainSpec {
     std::string tokenizer = "bytes";  // "bytes", or directory with tokenizer.json
     DataSpec data;
     Objective objective = Objective::Pretrain;
+    PreferenceSpec preference;  // for Objective::Preference
     ParallelSpec parallel;
-    std::int64_t seq_length = 0;         // tokens per sequence
-    std::int64_t global_batch_size = 0;  // sequences per step
-    std::int64_t micro_batch_size = 0;   // sequences per micro-batch
-    std::int64_t steps = 0;              // 0 until it is computed from `epochs`
-    double epochs = 0;                   // passes over the training data; 0: `steps` is given
+    std::int64_t seq_length = 0;  // tokens per sequence
+    // Samples per step and per micro-batch. A sample is a sequence, or with Objective::Preference a
+    // pair of sequences.
+    std::int64_t global_batch_size = 0;
+    std::int64_t micro_batch_size = 0;
+    std::int64_t steps = 0;  // 0 until it is computed from `epochs`
+    double epochs = 0;       // passes over the training data; 0: `steps` is given
     std::uint64_t seed = 1;
     std::int64_t valid_every = 0;  // interval in steps; 0: only at the end
     // maps the name of a validation set to its interval; other sets use valid_every
@@ -124,6 +128,9 @@ struct TrainSpec {
 
     // Returns the number of micro-batches of one data-parallel rank per step.
     std::int64_t microbatches() const { return global_batch_size / micro_batch_size / parallel.dp; }
+
+    // Returns the number of sequences of a sample.
+    std::int64_t sequences_per_sample() const { return data.pairs ? 2 : 1; }
 };
 
 // Reads a document that parse_job() accepted. Fails unless its kind is train or resume.

@@ -103,14 +103,15 @@ TEST_F(Rollctl, UsageErrorsEndWithTwoAndAWayOn) {
 
 TEST_F(Rollctl, InvalidJobFilesAreRefusedWithEveryProblemBeforeADaemonIsAsked) {
     std::ofstream(base + "/bad.yaml")
-        << "name: x\nkind: train\nobjective: dpo\nparallel: {cp: 2}\n";
+        << "name: x\nkind: train\nobjective: kto\nparallel: {cp: 2}\n";
     const Ended ended = run("submit bad.yaml --set name=.x");
     EXPECT_EQ(ended.status, 2);
     EXPECT_EQ(ended.output,
               "rollctl: bad.yaml cannot be queued:\n"
               "  --set name is \".x\"; allowed: 1 to 64 letters, digits, dots, dashes and "
               "underscores, starting with a letter or digit\n"
-              "  line 3: objective dpo is not supported yet; supported: pretrain, sft\n"
+              "  line 3: objective kto is not supported yet; supported: pretrain, sft, dpo, simpo, "
+              "orpo, cpo\n"
               "  line 4: parallel.cp 2 is not supported yet; supported: 1\n"
               "  model is missing; allowed: a mapping\n"
               "  data is missing; allowed: a mapping\n"

@@ -51,7 +51,7 @@ struct Rows {
 };
 
 Rows rows_of(const spec::TrainSpec& spec, int tp) {
-    const std::int64_t tokens = spec.micro_batch_size * spec.seq_length;
+    const std::int64_t tokens = microbatch_tokens(spec);
     const bool splits = spec.parallel.sequence && tp > 1;
     return {tokens, splits ? (tokens + tp - 1) / tp : tokens};
 }
@@ -101,6 +101,10 @@ spec::ModelConfig part_of(spec::ModelConfig m, int tp) {
 }
 
 }  // namespace
+
+std::int64_t microbatch_tokens(const spec::TrainSpec& spec) {
+    return spec.micro_batch_size * spec.sequences_per_sample() * spec.seq_length;
+}
 
 std::int64_t main_bytes(spec::Precision precision) {
     return precision == spec::Precision::Fp64 ? 8 : 4;
@@ -158,7 +162,7 @@ MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& 
     const spec::ModelConfig m = part_of(model, part.tp);
     const std::int64_t element = element_bytes(spec.precision);
     const std::int64_t count = part_parameters(model, part);
-    const std::int64_t tokens = spec.micro_batch_size * spec.seq_length;
+    const std::int64_t tokens = microbatch_tokens(spec);
     MemoryBytes bytes;
     const std::int64_t main = main_bytes(spec.precision);
     bytes.weights = count * element;
@@ -219,15 +223,17 @@ std::int64_t tensor_bytes(const spec::ModelConfig& m, const spec::TrainSpec& spe
     const std::int64_t each = spec.parallel.sequence ? 10 : 8;
     const std::int64_t sent =
         each * part.layers + 2 * (part.first ? 1 : 0) + 2 * (part.last ? 1 : 0);
-    const std::int64_t tokens = spec.micro_batch_size * spec.seq_length * spec.microbatches();
+    const std::int64_t tokens = microbatch_tokens(spec) * spec.microbatches();
     const std::int64_t bytes = sent * tokens * m.hidden * element_bytes(spec.precision);
     return bytes * (part.tp - 1) / part.tp;
 }
 
 std::vector<Costs> stage_costs(const spec::ModelConfig& model, const spec::TrainSpec& spec,
                                std::span<const StagePart> parts) {
-    const auto tokens = static_cast<double>(spec.micro_batch_size * spec.seq_length);
-    const auto sequences = static_cast<double>(spec.micro_batch_size);
+    const auto tokens = static_cast<double>(microbatch_tokens(spec));
+    const auto sequences = tokens / static_cast<double>(spec.seq_length);
+    // The logits of pairs are computed once more, for the log-probabilities before the gradient.
+    const double head_products = spec.data.pairs ? 4 : 3;
     const int tp = parts.empty() ? 1 : parts.front().tp;
     const spec::ModelConfig m = part_of(model, tp);
     const Rows rows = rows_of(spec, tp);
@@ -247,7 +253,7 @@ std::vector<Costs> stage_costs(const spec::ModelConfig& model, const spec::Train
                                         static_cast<double>(m.window_of(layer)));
         const double head = part.last ? 2 * tokens * static_cast<double>(m.vocab * m.hidden) : 0;
         layers_flop += products + attention;
-        costs.push_back({.forward = products + attention + 3 * head,
+        costs.push_back({.forward = products + attention + head_products * head,
                          .backward_input = products + 2 * attention,
                          .backward_weight = products,
                          .after_forward = (input + part.layers * saved) * element,

@@ -20,6 +20,10 @@ std::int64_t main_bytes(spec::Precision precision);
 
 std::int64_t parameter_count(const spec::ModelConfig& model);
 
+// Returns the number of tokens of a micro-batch of one replica. Pairs may have fewer, because they
+// are not padded.
+std::int64_t microbatch_tokens(const spec::TrainSpec& spec);
+
 // FLOPs per trained token of forward and backward together, which is three times forward. A
 // multiply-add counts as two FLOPs. Only matrix products count; recomputed products do not count.
 // `causal` counts only the attention scores that a causal mask leaves: (T + 1) / 2 per token, where

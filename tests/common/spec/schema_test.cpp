@@ -58,10 +58,12 @@ TEST(NotBuilt, IsNotListedAsAllowed) {
                         {"parallel", {{"cp", "two"}}},
                         {"checkpoint", {{"format", 7}}}}),
               "checkpoint.format is 7; allowed: mca\n"
-              "objective is \"grpo\"; allowed: pretrain or sft\n"
+              "objective is \"grpo\"; allowed: pretrain, sft, dpo, simpo, orpo or cpo; "
+              "did you mean orpo?\n"
               "parallel.cp is \"two\"; allowed: 1\n");
-    EXPECT_EQ(problems({{"objective", "dpo"}}),
-              "objective dpo is not supported yet; supported: pretrain, sft\n");
+    EXPECT_EQ(problems({{"objective", "kto"}}),
+              "objective kto is not supported yet; supported: pretrain, sft, dpo, simpo, orpo, "
+              "cpo\n");
 }
 
 }  // namespace

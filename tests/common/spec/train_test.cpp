@@ -145,13 +145,63 @@ TEST(TrainSpec, WhatIsLearnedBelongsToSft) {
     EXPECT_EQ(impossible_sizes(json).size(), 0);
 }
 
+std::string problems_of(const Json& objective) {
+    std::string text;
+    const Json document = {{"objective", objective}, {"train", Json::object()}};
+    for (const Problem& problem : preference_problems(document))
+        text += problem.path + " " + problem.message + "\n";
+    return text;
+}
+
+TEST(TrainSpec, ReadsAnObjectiveAsANameOrAsAMapping) {
+    Json json = smallest();
+    json["data"]["train"] = {"/pairs.jsonl"};
+    json["model"]["from"] = "/start";
+    json["objective"] = "dpo";
+    EXPECT_EQ(train_spec(json.dump())->preference, PreferenceSpec{});
+    EXPECT_TRUE(train_spec(json.dump())->data.pairs);
+    EXPECT_EQ(train_spec(json.dump())->sequences_per_sample(), 2);
+    json["objective"] = {{"kind", "simpo"}, {"gamma", 0.5}};
+    const auto simpo = train_spec(json.dump())->preference;
+    EXPECT_EQ(simpo.kind, PreferenceKind::SimPo);
+    EXPECT_EQ(simpo.beta, 2);
+    EXPECT_EQ(simpo.gamma, 0.5);
+    EXPECT_FALSE(simpo.has_reference());
+    json["objective"] = {{"kind", "sft"}};
+    EXPECT_EQ(train_spec(json.dump())->objective, Objective::Sft);
+    json["data"]["train"] = {"/text.txt"};
+    json["objective"] = "orpo";
+    EXPECT_EQ(train_spec(json.dump()).error().message,
+              "objective orpo needs .jsonl files with the fields chosen and rejected, but "
+              "/text.txt is not a .jsonl file");
+}
+
+TEST(TrainSpec, RefusesKeysThatAnObjectiveDoesNotHave) {
+    const char* const no_model =
+        "objective dpo needs a reference model; set model.from to the model that the training "
+        "starts from, or objective.reference\n";
+    EXPECT_EQ(problems_of("dpo"), no_model);
+    EXPECT_EQ(problems_of({{"kind", "dpo"}, {"reference", "/model"}}), "");
+    EXPECT_EQ(problems_of("orpo"), "");
+    EXPECT_EQ(problems_of({{"kind", "orpo"}, {"gamma", 1}}),
+              "objective.gamma is not a key of objective orpo; allowed: beta, nll_weight\n");
+    EXPECT_EQ(problems_of({{"kind", "cpo"}, {"loss", "robust"}}),
+              "objective.loss is robust; allowed with objective cpo: sigmoid, ipo, hinge\n");
+    EXPECT_EQ(problems_of({{"kind", "cpo"}, {"loss", "ipo"}, {"label_smoothing", 0.1}}),
+              "objective.label_smoothing is 0.1, which loss ipo does not use; allowed: 0, or loss "
+              "sigmoid or robust\n");
+    EXPECT_EQ(problems_of({{"kind", "sft"}, {"beta", 1}}),
+              "objective.beta is not a key of objective sft, which has none\n");
+}
+
 TEST(TrainSpec, RefusesWhatIsNoTrainJob) {
     EXPECT_FALSE(train_spec(R"({"kind":"convert","convert":{}})"));
     Json json = smallest();
-    json["objective"] = "dpo";
+    json["objective"] = "kto";
     ASSERT_FALSE(train_spec(json.dump()));
-    EXPECT_EQ(train_spec(json.dump()).error().message,
-              "objective dpo is not supported yet; supported: pretrain, sft");
+    EXPECT_EQ(
+        train_spec(json.dump()).error().message,
+        "objective kto is not supported yet; supported: pretrain, sft, dpo, simpo, orpo, cpo");
     json = smallest();
     json["train"].erase("steps");
     EXPECT_EQ(train_spec(json.dump()).error().message, "train: needs a field steps");

@@ -4,8 +4,8 @@
 
 #include <ATen/ATen.h>
 
+#include "worker/train/data/token_check.hpp"
 #include "worker/train/ops/cross_entropy.hpp"
-#include "worker/train/process/failure.hpp"
 
 namespace roll::train {
 namespace {
@@ -16,13 +16,6 @@ Microbatch empty_batch(const spec::TrainSpec& spec) {
     for (std::int64_t row = 0; spec.data.documents_apart && row < spec.micro_batch_size; ++row)
         batch.segments.push_back(row * spec.seq_length);
     return batch;
-}
-
-std::int64_t checked(std::int64_t token, std::int64_t vocab) {
-    if (token >= 0 && token < vocab) return token;
-    throw RankFailure(2, "data: token " + std::to_string(token) +
-                             " is outside the model's vocabulary of " + std::to_string(vocab) +
-                             "; the token file was made with another tokenizer");
 }
 
 struct RowRules {
@@ -46,8 +39,8 @@ void fill_row(Microbatch& batch, std::int64_t row, const RowRules& rules,
     for (std::size_t i = 0; i + 1 < tokens.size(); ++i) {
         const std::int64_t token = tokens[i], next = tokens[i + 1];
         const auto is_read = [&](std::int64_t id) { return rules.completions && id < 0; };
-        inputs[i] = checked(is_read(token) ? data::only_read(token) : token, rules.vocab);
-        targets[i] = is_read(next) ? ops::kIgnored : checked(next, rules.vocab);
+        inputs[i] = checked_token(is_read(token) ? data::only_read(token) : token, rules.vocab);
+        targets[i] = is_read(next) ? ops::kIgnored : checked_token(next, rules.vocab);
     }
     if (!rules.documents_apart) return;
     for (const std::size_t start : window.document_starts()) {
@@ -74,16 +67,37 @@ std::vector<std::int64_t> piece_lengths(std::span<const Microbatch> batch) {
     return lengths;
 }
 
-std::vector<Microbatch> step_batches(const data::Sampler& sampler, const StepPlace& place,
-                                     std::int64_t vocab, std::span<const std::int64_t> left_out) {
+namespace {
+
+// Like step_batches(), for pairs.
+std::vector<Microbatch> pair_step(const data::Sampler& sampler, const StepPlace& place,
+                                  const BatchRules& rules) {
     const spec::TrainSpec& spec = place.spec;
     std::int64_t sample = place.first();
-    const RowRules rules = rules_of(spec, vocab);
+    std::vector<Microbatch> batches;
+    for (std::int64_t m = 0; m < spec.microbatches(); ++m) {
+        std::vector<data::Window> pairs;
+        for (std::int64_t pair = 0; pair < spec.micro_batch_size; ++pair, ++sample)
+            if (!std::binary_search(rules.left_out.begin(), rules.left_out.end(), sample))
+                pairs.push_back(sampler.sample(static_cast<std::uint64_t>(sample)));
+        batches.push_back(pair_batch(pairs, {spec.seq_length, rules.vocab, rules.references}));
+    }
+    return batches;
+}
+
+}  // namespace
+
+std::vector<Microbatch> step_batches(const data::Sampler& sampler, const StepPlace& place,
+                                     const BatchRules& given) {
+    const spec::TrainSpec& spec = place.spec;
+    if (spec.data.pairs) return pair_step(sampler, place, given);
+    std::int64_t sample = place.first();
+    const RowRules rules = rules_of(spec, given.vocab);
     std::vector<Microbatch> batches;
     for (std::int64_t m = 0; m < spec.microbatches(); ++m) {
         batches.push_back(empty_batch(spec));
         for (std::int64_t row = 0; row < spec.micro_batch_size; ++row, ++sample) {
-            if (std::binary_search(left_out.begin(), left_out.end(), sample)) continue;
+            if (std::binary_search(given.left_out.begin(), given.left_out.end(), sample)) continue;
             fill_row(batches.back(), row, rules,
                      sampler.sample(static_cast<std::uint64_t>(sample)));
         }
@@ -92,13 +106,22 @@ std::vector<Microbatch> step_batches(const data::Sampler& sampler, const StepPla
 }
 
 std::vector<Microbatch> valid_batches(std::span<const data::Window> windows,
-                                      const spec::TrainSpec& spec, std::int64_t vocab,
+                                      const spec::TrainSpec& spec, const BatchRules& given,
                                       int dp_rank) {
-    const RowRules rules = rules_of(spec, vocab);
+    const RowRules rules = rules_of(spec, given.vocab);
     // Number of rows of a micro-batch, over all data-parallel ranks
     const std::int64_t rows = spec.micro_batch_size * spec.parallel.dp;
     std::vector<Microbatch> batches;
     for (std::int64_t begin = 0; begin < std::ssize(windows); begin += rows) {
+        if (spec.data.pairs) {
+            const auto first = std::min(begin + dp_rank * spec.micro_batch_size,
+                                        static_cast<std::int64_t>(std::ssize(windows)));
+            const auto count = std::min(spec.micro_batch_size, std::ssize(windows) - first);
+            batches.push_back(pair_batch(
+                windows.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)),
+                {spec.seq_length, given.vocab, given.references}));
+            continue;
+        }
         batches.push_back(empty_batch(spec));
         for (std::int64_t row = 0; row < spec.micro_batch_size; ++row) {
             const std::int64_t window = begin + dp_rank * spec.micro_batch_size + row;

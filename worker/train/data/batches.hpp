@@ -9,6 +9,7 @@
 #include "common/spec/train.hpp"
 #include "worker/tokenizer/tokenizer.hpp"
 #include "worker/train/data/corpus/sampler.hpp"
+#include "worker/train/data/pair_batches.hpp"
 #include "worker/train/model/chunk_spec.hpp"
 
 namespace roll::train {
@@ -27,17 +28,23 @@ struct StepPlace {
     }
 };
 
-// Returns one rank's micro-batches of a step. All targets in the rows of the samples `left_out`
-// (ascending) are ignored. Throws RankFailure(invalid) if a token is not below `vocab`; the message
-// names the token.
+struct BatchRules {
+    std::int64_t vocab = 0;
+    std::span<const std::int64_t> left_out = {};  // samples to leave out, ascending
+    const PairReferences* references = nullptr;   // of pairs; null: there is no reference
+};
+
+// Returns one rank's micro-batches of a step. All targets in the rows of a sample that is left out
+// are ignored; a pair that is left out has no rows. Throws RankFailure(invalid) if a token is not
+// below `vocab`; the message names the token.
 std::vector<Microbatch> step_batches(const data::Sampler& sampler, const StepPlace& place,
-                                     std::int64_t vocab,
-                                     std::span<const std::int64_t> left_out = {});
+                                     const BatchRules& rules);
 
 // Returns this rank's share of the held-out windows. Every rank gets the same number of
 // micro-batches. Short rows are padded with ignored targets.
 std::vector<Microbatch> valid_batches(std::span<const data::Window> windows,
-                                      const spec::TrainSpec& spec, std::int64_t vocab, int dp_rank);
+                                      const spec::TrainSpec& spec, const BatchRules& rules,
+                                      int dp_rank);
 
 // Returns true if at least one target of the window counts in the loss.
 bool predicts(const data::Window& window, const spec::TrainSpec& spec);

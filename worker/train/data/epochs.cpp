@@ -94,9 +94,8 @@ void plan_epochs(spec::TrainSpec& spec) {
     std::vector<data::NamedTokens> files;
     for (const std::string& path : spec.data.train)
         files.push_back({path, open_tokens(path, *tokenizer, options)});
-    const data::Cut cut = spec.data.completions ? data::Cut::BetweenDocuments : data::Cut::Anywhere;
-    const data::Corpus corpus =
-        need(data::Corpus::make(std::move(files), spec.data.valid_fraction, spec.seq_length, cut));
+    const data::Corpus corpus = need(data::Corpus::make(std::move(files), spec.data.valid_fraction,
+                                                        spec.seq_length, cut_of(spec.data)));
     set_steps_of_epochs(spec, corpus, {});
 }
 

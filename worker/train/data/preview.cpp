@@ -44,7 +44,7 @@ PreviewDocument document_of(std::span<const std::uint32_t> ids, std::int64_t mos
 // decides `form`.
 data::EncodeRules file_rules(const fs::path& path, data::EncodeRules rules) {
     rules.json_lines = path.extension() == ".jsonl";
-    if (!rules.completions) return rules;
+    if (!rules.completions || rules.pairs) return rules;
     const MappedFile file = need(MappedFile::open(path));
     const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()),
                                 file.bytes().size());

@@ -43,6 +43,7 @@ data::PrepareOptions text_options(const spec::TrainSpec& spec,
     options.tokenizer = tokenizer.identity;
     options.rules.field = spec.data.field;
     options.rules.completions = spec.data.completions;
+    options.rules.pairs = spec.data.pairs;
     options.rules.prompt_field = spec.data.prompt_field;
     options.rules.completion_field = spec.data.completion_field;
     options.rules.names = {spec.data.columns, spec.data.tags};
@@ -51,6 +52,11 @@ data::PrepareOptions text_options(const spec::TrainSpec& spec,
     if (spec.data.append_eos && tokenizer.eos) options.rules.end_token = *tokenizer.eos;
     options.skip_bad_lines = spec.data.skip_bad_lines;
     return options;
+}
+
+data::Cut cut_of(const spec::DataSpec& data) {
+    if (data.pairs) return data::Cut::BetweenPairs;
+    return data.completions ? data::Cut::BetweenDocuments : data::Cut::Anywhere;
 }
 
 }  // namespace roll::train

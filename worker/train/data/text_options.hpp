@@ -6,6 +6,7 @@
 
 #include "common/spec/train.hpp"
 #include "worker/tokenizer/directory.hpp"
+#include "worker/train/data/corpus/corpus.hpp"
 #include "worker/train/data/corpus/prepare.hpp"
 
 namespace roll::train {
@@ -15,5 +16,8 @@ namespace roll::train {
 data::PrepareOptions text_options(const spec::TrainSpec& spec,
                                   const tokenizer::TextTokenizer& tokenizer,
                                   const std::vector<std::filesystem::path>& checkpoints);
+
+// Returns where the windows of a job's corpus may begin.
+data::Cut cut_of(const spec::DataSpec& data);
 
 }  // namespace roll::train

@@ -197,8 +197,11 @@ data::LearnedDocuments learned_of(const data::Corpus& corpus, const spec::TrainS
                " of a single token (no token is predicted from another document)";
         if (next.empty()) next = "join short documents into longer ones";
     }
+    const bool pairs = spec.data.pairs;
     throw RankFailure(2, "data.train: none of the " + std::to_string(counts.documents) +
-                             " documents has a token to learn: " + why + "; " + next);
+                             (pairs ? " pairs has two answers with a token to learn: "
+                                    : " documents has a token to learn: ") +
+                             why + "; " + next);
 }
 
 }  // namespace
@@ -226,7 +229,7 @@ std::optional<TrainingData> prepare_training(const protocol::Launch& launch, int
     auto files = open_all(spec.data.train);
     const std::vector<std::string> trained = rank == 0 ? identity : std::vector<std::string>();
     if (!files) return std::nullopt;
-    const data::Cut cut = spec.data.completions ? data::Cut::BetweenDocuments : data::Cut::Anywhere;
+    const data::Cut cut = cut_of(spec.data);
     data::Corpus corpus =
         need(data::Corpus::make(*std::move(files), spec.data.valid_fraction, spec.seq_length, cut));
     std::vector<data::Corpus> valid;
@@ -238,8 +241,8 @@ std::optional<TrainingData> prepare_training(const protocol::Launch& launch, int
     if (spec.epochs > 0) set_steps_of_epochs(spec, corpus, {});
     data::LearnedDocuments learned;
     if (rank == 0) learned = learned_of(corpus, spec);
-    return TrainingData{std::move(spec),  std::move(model), std::move(corpus),
-                        std::move(valid), learned,          trained};
+    return TrainingData{std::move(spec), std::move(model), std::move(corpus),   std::move(valid),
+                        learned,         trained,          std::move(identity), options.directory};
 }
 
 int tokenize_ahead(const protocol::Launch& launch, WorkerLink& link) {

@@ -4,6 +4,7 @@
 // is done.
 #pragma once
 
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,6 +24,9 @@ struct TrainingData {
     // Counts of documents, on rank 0 only, and only if documents are kept apart.
     data::LearnedDocuments learned = {};
     std::vector<std::string> identity = {};  // on rank 0: the hashes for checkpoint::State::data
+    // Hashes of the tokens of all files: those of `corpus`, then those of each corpus in `valid`.
+    std::vector<std::string> hashes = {};
+    std::filesystem::path tokens = {};  // directory of the token files
 };
 
 // Prepares a rank. Returns nullopt if told to stop. Throws RankFailure; on rank 0 also

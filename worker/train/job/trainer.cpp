@@ -63,7 +63,12 @@ bool Trainer::stops_early() const {
     return spec_.early_stop.patience > 0 && state_.stale_validations >= spec_.early_stop.patience;
 }
 
+BatchRules Trainer::batch_rules() const {
+    return {model_.config.vocab, state_.left_out, references_ ? &*references_ : nullptr};
+}
+
 int Trainer::run() {
+    if (stopped_) return protocol::kExitYielded;
     if (spec_.valid_at_start && state_.step == 0) measure({.last = true});
     while (state_.step < spec_.steps && !stops_early()) {
         const Agreed agreed = agree();
@@ -138,8 +143,7 @@ bool Trainer::await_space() {
 void Trainer::train_step() {
     const auto start = Clock::now();
     const double waited = waited_;
-    const std::vector<Microbatch> batch =
-        step_batches(sampler_, place(), model_.config.vocab, state_.left_out);
+    const std::vector<Microbatch> batch = step_batches(sampler_, place(), batch_rules());
     const double data_wait = seconds_since(start);
     const double lr = plan::learning_rate(spec_.optimizer, spec_.steps, state_.step);
     const double decay = plan::weight_decay(spec_.optimizer, spec_.steps, state_.step);
@@ -299,7 +303,7 @@ std::vector<ValidResult> Trainer::measure(const Moment& moment) {
     if (sets.empty()) return {};
     if (writes()) validation_.measure_text(model_.tokenizer->tokenizer, corpus_);
     std::vector<ValidResult> results =
-        validation_.run(sets, *step_, spec_, model_.config.vocab, dp_->rank());
+        validation_.run(sets, *step_, spec_, batch_rules(), dp_->rank());
     if (!writes()) return results;
     metrics_->append(valid_row(state_.step, results));
     std::printf("%s\n", valid_text(state_.step, results).c_str());
@@ -330,7 +334,7 @@ void Trainer::measure_export() {
         weight.copy_(weight.to(*dtype));
     }
     const ValidResult result =
-        validation_.run({sets.front()}, *step_, spec_, model_.config.vocab, dp_->rank()).front();
+        validation_.run({sets.front()}, *step_, spec_, batch_rules(), dp_->rank()).front();
     for (std::size_t i = 0; i < kept.size(); ++i)
         step_->chunks()[i].parameters().flat_weight.copy_(kept[i]);
     if (!writes()) return;

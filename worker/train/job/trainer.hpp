@@ -21,6 +21,7 @@
 #include "worker/train/data/training_data.hpp"
 #include "worker/train/job/bad_step.hpp"
 #include "worker/train/job/loss_rise.hpp"
+#include "worker/train/job/reference_pass.hpp"
 #include "worker/train/job/validation.hpp"
 #include "worker/train/model/model_setup.hpp"
 #include "worker/train/pipeline/train_step.hpp"
@@ -50,6 +51,11 @@ class Trainer {
 
     void connect();
     void connect_recorder();
+    TrainOptions step_options() const;
+    void load_model(const std::string& directory);
+    void find_references(const TrainingData& data);
+    std::vector<ReferenceFile> reference_files(const std::vector<std::string>& hashes) const;
+    BatchRules batch_rules() const;
     void restore_newest();
     void start_from_given();
     void recall_left_out();
@@ -101,6 +107,9 @@ class Trainer {
     // the first and the last stage, if this rank is one of them and the model is tied
     std::unique_ptr<Communicator> tie_;
     std::optional<TrainStep> step_;
+    std::string loaded_, loaded_how_;  // the model in step_, until a checkpoint is restored
+    std::optional<PairReferences> references_;  // set if the objective has a reference
+    bool stopped_ = false;                      // told to stop before the first step
     checkpoint::State state_;
     checkpoint::Choice choice_;       // set on rank 0 only
     std::optional<Saver> saver_;      // set only on the rank that writes

@@ -1,6 +1,7 @@
 // The trainer up to its first step: connects the ranks, restores the state, and opens the outputs.
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 
 #include <ATen/ATen.h>
 #include <net/if.h>
@@ -94,6 +95,24 @@ Trainer::Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, Tra
       validation_(spec_, corpus_, valid_),
       schedule_(job_pipeline(spec_, model_.config).schedule) {
     connect();
+    step_.emplace(model_.config, schedule_, Groups{*pp_, *dp_, tie_.get(), tp_.get()},
+                  step_options());
+    const std::vector<ParameterSpec> specs = specs_of(step_->whole());
+    const std::int64_t frozen = count_frozen(spec_.model.freeze, specs);
+    if (frozen > 0 && writes())
+        std::printf("%lld of %lld parameters are frozen\n", static_cast<long long>(frozen),
+                    static_cast<long long>(numel(specs)));
+    frozen_factors_ = frozen_factors(spec_, model_.config);
+    state_ = first_state(spec_, corpus_.train_tokens());
+    state_.data = std::move(data.identity);
+    find_references(data);
+    restore_newest();
+    recall_left_out();
+    if (writes()) open_outputs();
+    link_.report(protocol::Ready{});
+}
+
+TrainOptions Trainer::step_options() const {
     TrainOptions options;
     options.init = {.seed = spec_.seed,
                     .std = model_.config.init_std,
@@ -109,19 +128,63 @@ Trainer::Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, Tra
     options.split = stage_split(spec_.parallel);
     options.sequence = spec_.parallel.sequence;
     options.zero = spec_.parallel.zero;
-    step_.emplace(model_.config, schedule_, Groups{*pp_, *dp_, tie_.get(), tp_.get()}, options);
-    const std::vector<ParameterSpec> specs = specs_of(step_->whole());
-    const std::int64_t frozen = count_frozen(spec_.model.freeze, specs);
-    if (frozen > 0 && writes())
-        std::printf("%lld of %lld parameters are frozen\n", static_cast<long long>(frozen),
-                    static_cast<long long>(numel(specs)));
-    frozen_factors_ = frozen_factors(spec_, model_.config);
-    state_ = first_state(spec_, corpus_.train_tokens());
-    state_.data = std::move(data.identity);
-    restore_newest();
-    recall_left_out();
-    if (writes()) open_outputs();
-    link_.report(protocol::Ready{});
+    if (spec_.objective == spec::Objective::Preference) options.preference = spec_.preference;
+    return options;
+}
+
+// Returns the files of pairs, with the windows that the job trains on or holds out.
+std::vector<ReferenceFile> Trainer::reference_files(const std::vector<std::string>& hashes) const {
+    std::vector<ReferenceFile> files;
+    std::map<const data::CorpusFile*, std::size_t> index;
+    const auto add = [&](const data::Corpus& corpus) {
+        for (const data::CorpusFile& file : corpus.files()) {
+            index[&file] = files.size();
+            files.push_back({&file, hashes[files.size()], {}});
+        }
+    };
+    add(corpus_);
+    for (const data::Corpus& corpus : valid_) add(corpus);
+    // A batch more than the steps need, because a job that continues with another batch size may
+    // end with a part of a batch more.
+    const auto samples = static_cast<std::uint64_t>((spec_.steps + 1) * spec_.global_batch_size);
+    for (std::uint64_t i = 0; i < std::min(samples, sampler_.windows()); ++i) {
+        const data::Window window = sampler_.sample(i);
+        files[index.at(window.file)].windows.push_back(window);
+    }
+    for (const data::Window& window : validation_.windows())
+        files[index.at(window.file)].windows.push_back(window);
+    return files;
+}
+
+// Finds the reference log-probabilities of the pairs, before a checkpoint is restored.
+void Trainer::find_references(const TrainingData& data) {
+    if (spec_.objective != spec::Objective::Preference || !spec_.preference.has_reference()) return;
+    const auto stops = [this](std::int64_t done, std::int64_t pairs) {
+        if (writes())
+            link_.report(protocol::Progress{
+                Json{{"phase", "reference"}, {"pairs", done}, {"pairs_total", pairs}}.dump()});
+        return link_.poll().stop;
+    };
+    std::vector<fs::path> earlier;
+    for (const fs::path& checkpoint : candidates_of(launch_))
+        earlier.push_back(output_of(checkpoint));
+    references_ = measure_references({.spec = spec_,
+                                      .step = *step_,
+                                      .world = *world_,
+                                      .vocab = model_.config.vocab,
+                                      .output = launch_.output,
+                                      .earlier = std::move(earlier),
+                                      .directory = data.tokens,
+                                      .load = [this](const auto& model) { load_model(model); },
+                                      .stops = stops},
+                                     reference_files(data.hashes));
+    stopped_ = !references_;
+}
+
+void Trainer::load_model(const std::string& directory) {
+    if (loaded_ == directory) return;
+    loaded_how_ = load_weights(directory, *step_, spec_.seed);
+    loaded_ = directory;
 }
 
 // Connects to the other ranks' store, and starts to record transfers. A transfer that does not end
@@ -187,8 +250,9 @@ void Trainer::connect() {
 void Trainer::start_from_given() {
     const std::string& from = spec_.model.from;
     if (from.empty()) return;
-    const std::string how = load_weights(from, *step_, spec_.seed);
-    if (writes()) std::printf("starting from the weights in %s (%s)\n", from.c_str(), how.c_str());
+    load_model(from);
+    if (writes())
+        std::printf("starting from the weights in %s (%s)\n", from.c_str(), loaded_how_.c_str());
 }
 
 // Restores the newest good checkpoint. Rank 0 verifies every byte of the candidates; the other
@@ -299,11 +363,10 @@ void Trainer::open_outputs() {
     saver_.emplace(std::move(options), model_, link_);
     metrics_.emplace(MetricsOptions{output, earlier, state_.step,
                                     metrics_head(spec_, model_.config, corpus_, learned_),
-                                    spec_.metrics, validation_.names()});
+                                    spec_.metrics, validation_.names(), spec_.data.pairs});
     for (const auto& [step, loss] : metrics_->losses()) history_.add(step, loss);
     std::printf("%s\n", headline(spec_, model_.config, corpus_).c_str());
-    if (learned_.documents > 0)
-        std::printf("%s\n", documents_line(learned_, spec_.seq_length).c_str());
+    if (learned_.documents > 0) std::printf("%s\n", documents_line(learned_, spec_).c_str());
     std::vector<std::string> warnings = model_.warnings;
     for (std::string& warning : warnings_of(spec_, corpus_, learned_))
         warnings.push_back(std::move(warning));

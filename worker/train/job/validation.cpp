@@ -5,9 +5,9 @@
 #include <cstdio>
 #include <numbers>
 
-#include "worker/train/data/batches.hpp"
 #include "worker/train/data/corpus/ngram.hpp"
 #include "worker/train/process/failure.hpp"
+#include "worker/train/report/pair_report.hpp"
 
 namespace roll::train {
 
@@ -45,6 +45,13 @@ std::vector<std::string> Validation::names() const {
     return names;
 }
 
+std::vector<data::Window> Validation::windows() const {
+    std::vector<data::Window> windows;
+    for (const ValidSet& set : sets_)
+        windows.insert(windows.end(), set.windows.begin(), set.windows.end());
+    return windows;
+}
+
 std::vector<const ValidSet*> Validation::due(const Moment& m) const {
     std::vector<const ValidSet*> found;
     for (const ValidSet& set : sets_) {
@@ -62,15 +69,18 @@ namespace {
 constexpr std::int64_t kMicrobatches = 16;
 
 LossSum evaluate(std::span<const data::Window> windows, TrainStep& step,
-                 const spec::TrainSpec& spec, std::int64_t vocab, int dp_rank) {
+                 const spec::TrainSpec& spec, const BatchRules& rules, int dp_rank) {
     const auto most =
         static_cast<std::size_t>(kMicrobatches * spec.micro_batch_size * spec.parallel.dp);
     LossSum sum;
     for (; !windows.empty(); windows = windows.subspan(std::min(most, windows.size()))) {
         const auto part = windows.first(std::min(most, windows.size()));
-        const LossSum added = step.evaluate(valid_batches(part, spec, vocab, dp_rank));
+        const LossSum added = step.evaluate(valid_batches(part, spec, rules, dp_rank));
         sum.loss += added.loss;
         sum.tokens += added.tokens;
+        if (!added.pairs) continue;
+        if (!sum.pairs) sum.pairs.emplace();
+        *sum.pairs += *added.pairs;
     }
     return sum;
 }
@@ -78,16 +88,19 @@ LossSum evaluate(std::span<const data::Window> windows, TrainStep& step,
 }  // namespace
 
 std::vector<ValidResult> Validation::run(const std::vector<const ValidSet*>& sets, TrainStep& step,
-                                         const spec::TrainSpec& spec, std::int64_t vocab,
+                                         const spec::TrainSpec& spec, const BatchRules& rules,
                                          int dp_rank) const {
     std::vector<ValidResult> results;
     for (const ValidSet* set : sets) {
-        const LossSum sum = evaluate(set->windows, step, spec, vocab, dp_rank);
+        const LossSum sum = evaluate(set->windows, step, spec, rules, dp_rank);
         ValidResult result{.name = set->name,
                            .tracked = set->tracked,
                            .loss = sum.loss / static_cast<double>(sum.tokens),
                            .tokens = sum.tokens};
-        if (set->bytes > 0)
+        if (sum.pairs) {
+            result.loss = mean_loss(spec.preference, *sum.pairs);
+            result.pairs = sum.pairs;
+        } else if (set->bytes > 0)
             result.bits_per_byte = sum.loss / std::numbers::ln2 / static_cast<double>(set->bytes);
         result.ngram_bits = set->ngram_bits;
         results.push_back(std::move(result));
@@ -98,6 +111,7 @@ std::vector<ValidResult> Validation::run(const std::vector<const ValidSet*>& set
 void Validation::measure_text(const tokenizer::Tokenizer& tokenizer, const data::Corpus& train) {
     if (measured_) return;
     measured_ = true;
+    if (train.cut() == data::Cut::BetweenPairs) return;  // losses of pairs are not per token
     std::optional<data::NgramModel> baseline;
     for (ValidSet& set : sets_) {
         set.bytes = predicted_bytes(set.windows, tokenizer);
@@ -111,7 +125,10 @@ OrderedJson valid_row(std::int64_t step, const std::vector<ValidResult>& results
     OrderedJson row = {{"step", step}};
     const auto put = [&](const ValidResult& result, const std::string& suffix) {
         row["valid_loss" + suffix] = result.loss;
-        row["valid_perplexity" + suffix] = std::exp(result.loss);
+        if (result.pairs)
+            put_pairs(row, "valid_", suffix, *result.pairs);
+        else
+            row["valid_perplexity" + suffix] = std::exp(result.loss);
         if (result.bits_per_byte) row["valid_bits_per_byte" + suffix] = *result.bits_per_byte;
         row["valid_tokens" + suffix] = result.tokens;
         if (result.ngram_bits) row["ngram2_bits_per_byte" + suffix] = *result.ngram_bits;
@@ -127,10 +144,15 @@ std::string valid_text(std::int64_t step, const std::vector<ValidResult>& result
     std::string text;
     for (const ValidResult& result : results) {
         char line[256];
-        std::snprintf(line, sizeof line, "%sstep %lld  held-out%s%s: loss %.4f, perplexity %.4g",
+        std::snprintf(line, sizeof line, "%sstep %lld  held-out%s%s: loss %.4f",
                       text.empty() ? "" : "\n", static_cast<long long>(step),
-                      result.name.empty() ? "" : " ", result.name.c_str(), result.loss,
-                      std::exp(result.loss));
+                      result.name.empty() ? "" : " ", result.name.c_str(), result.loss);
+        text += line;
+        if (result.pairs) {
+            text += ", " + pairs_text(*result.pairs);
+            continue;
+        }
+        std::snprintf(line, sizeof line, ", perplexity %.4g", std::exp(result.loss));
         text += line;
         if (result.bits_per_byte) {
             std::snprintf(line, sizeof line, ", %.4f bits per byte", *result.bits_per_byte);

@@ -10,6 +10,7 @@
 #include "common/json.hpp"
 #include "common/spec/train.hpp"
 #include "worker/tokenizer/tokenizer.hpp"
+#include "worker/train/data/batches.hpp"
 #include "worker/train/data/corpus/sampler.hpp"
 #include "worker/train/pipeline/train_step.hpp"
 
@@ -28,9 +29,10 @@ struct ValidSet {
 struct ValidResult {
     std::string name;
     bool tracked = false;
-    double loss = 0;  // mean loss in nats per token
+    double loss = 0;  // mean loss in nats per token, or mean loss of the pairs
     std::int64_t tokens = 0;
     std::optional<double> bits_per_byte{}, ngram_bits{};
+    std::optional<PairSums> pairs{};  // of an objective that compares pairs; `loss` is their mean
 };
 
 // Progress of training, which decides which sets are due. `last` is true if no training step
@@ -52,6 +54,7 @@ class Validation {
 
     bool empty() const { return sets_.empty(); }
     std::vector<std::string> names() const;
+    std::vector<data::Window> windows() const;  // returns the windows of all sets
 
     // Returns the sets to evaluate at this moment, in order, the tracked one first.
     std::vector<const ValidSet*> due(const Moment& moment) const;
@@ -59,7 +62,7 @@ class Validation {
     // Returns the model's losses on `sets`. Every rank must call this function, and every rank gets
     // the same losses.
     std::vector<ValidResult> run(const std::vector<const ValidSet*>& sets, TrainStep& step,
-                                 const spec::TrainSpec& spec, std::int64_t vocab,
+                                 const spec::TrainSpec& spec, const BatchRules& rules,
                                  int dp_rank) const;
 
     // Computes the number of predicted text bytes of each set and the n-gram baseline, which only

@@ -87,19 +87,43 @@ at::Tensor Chunk::normed(const at::Tensor& x_MC, ops::RmsNormSaved& saved) const
                          saved);
 }
 
-// Returns the loss. If this micro-batch is the next to contribute to the gradient of the head's
-// weight, its contribution is computed with the loss, while the logits exist. Otherwise, it is
-// computed later from new logits, which costs time but no memory.
-at::Tensor Chunk::loss_of(int microbatch, const at::Tensor& x_MC, const at::Tensor& targets_M,
-                          double scale, const GradReady& ready) {
+std::vector<double> Chunk::sequence_log_probs(const at::Tensor& h_MC,
+                                              const Microbatch& data) const {
+    const at::Tensor loss_M =
+        ops::linear_cross_entropy_rows(h_MC, output(), here(data.targets_BT).flatten());
+    return sequence_sums(data, loss_M.cpu().neg_());
+}
+
+// Returns what forward() returns. If this micro-batch is the next to contribute to the gradient of
+// the head's weight, its contribution is computed with the loss, while the logits exist. Otherwise,
+// it is computed later from new logits, which costs time but no memory.
+at::Tensor Chunk::loss_of(int microbatch, const at::Tensor& x_MC, const Microbatch& data,
+                          const LossRule& rule, const GradReady& ready) {
     Saved& saved = saved_.at(microbatch);
+    const at::Tensor targets_M = here(data.targets_BT).flatten();
     const at::Tensor h_MC = head_rows(normed(x_MC, saved.norm), saved.sequences.rows);
+    // The factors of the rows depend on the log-probabilities of all of them, so that the logits of
+    // pairs are computed twice.
+    at::Tensor log_probs_S, scale_M;
+    if (rule.preference != nullptr) {
+        const std::vector<double> log_probs = sequence_log_probs(h_MC, data);
+        log_probs_S = at::tensor(log_probs, at::kDouble);
+        scale_M = row_scales(data, rule, log_probs);
+    }
+    const auto loss_and_grad = [h_MC, head = output(), targets_M, scale_M, scale = rule.scale](
+                                   const ops::HeadGrad& grad, ops::CrossEntropySaved& to,
+                                   const ops::Place& place) {
+        if (!scale_M.defined())
+            return ops::linear_cross_entropy(h_MC, head, targets_M, scale, grad, to, place);
+        ops::linear_cross_entropy_grad(h_MC, head, targets_M, scale_M, grad, to, place);
+        return at::Tensor();
+    };
     AddGrad add = [](const at::Tensor&, ops::Sum) {};
     const bool in_turn = grads_.is_next(head(), microbatch, 0);
     if (!in_turn) {
-        add = [h_MC, head = output(), targets_M, scale](const at::Tensor& dw_VC, ops::Sum sum) {
+        add = [loss_and_grad](const at::Tensor& dw_VC, ops::Sum sum) {
             ops::CrossEntropySaved dropped;
-            ops::linear_cross_entropy(h_MC, head, targets_M, scale, {dw_VC, sum}, dropped);
+            loss_and_grad({dw_VC, sum}, dropped, {});
         };
     }
     ops::HeadGrad grad;
@@ -107,15 +131,14 @@ at::Tensor Chunk::loss_of(int microbatch, const at::Tensor& x_MC, const at::Tens
         grad.sum = grads_.open(head());
         grad.dw_VC = parameters_.grad[head()];
     }
-    at::Tensor loss =
-        ops::linear_cross_entropy(h_MC, output(), targets_M, scale, grad, saved.loss,
-                                  place_of(microbatch, part_.layer_end - part_.layer_begin));
+    const at::Tensor loss =
+        loss_and_grad(grad, saved.loss, place_of(microbatch, part_.layer_end - part_.layer_begin));
     grads_.add(head(), microbatch, 0, std::move(add), ready);
-    return loss;
+    return log_probs_S.defined() ? log_probs_S : loss;
 }
 
 at::Tensor Chunk::forward(int microbatch, const Microbatch& data, const at::Tensor& hidden_MC,
-                          double scale, const GradReady& ready) {
+                          const LossRule& rule, const GradReady& ready) {
     auto [entry, fresh] = saved_.try_emplace(microbatch);
     ROLL_CHECK(fresh);
     Saved& saved = entry->second;
@@ -130,7 +153,7 @@ at::Tensor Chunk::forward(int microbatch, const Microbatch& data, const at::Tens
     // For the first micro-batch, return a copy. The next stage keeps it, but x_MC may be in the
     // memory of a gradient, to which backward will write.
     if (!part_.post) return microbatch == 0 ? x_MC.clone() : x_MC;
-    return loss_of(microbatch, x_MC, here(data.targets_BT).flatten(), scale, ready);
+    return loss_of(microbatch, x_MC, data, rule, ready);
 }
 
 at::Tensor Chunk::hidden_of(const Microbatch& data, const at::Tensor& hidden_MC) {
@@ -150,6 +173,11 @@ at::Tensor Chunk::evaluate(const Microbatch& data, const at::Tensor& hidden_MC) 
     const at::Tensor h_MC = hidden_of(data, hidden_MC);
     if (!part_.post) return h_MC;
     return ops::linear_cross_entropy_value(h_MC, output(), here(data.targets_BT).flatten());
+}
+
+at::Tensor Chunk::log_probs(const Microbatch& data, const at::Tensor& hidden_MC) {
+    const at::Tensor h_MC = hidden_of(data, hidden_MC);
+    return part_.post ? at::tensor(sequence_log_probs(h_MC, data), at::kDouble) : h_MC;
 }
 
 at::Tensor Chunk::logits(const at::Tensor& tokens_BT) {

@@ -14,6 +14,7 @@
 #include "worker/train/model/decoder_layer.hpp"
 #include "worker/train/model/ordered_grads.hpp"
 #include "worker/train/model/saved_room.hpp"
+#include "worker/train/model/sequences.hpp"
 #include "worker/train/model/vocabulary.hpp"
 #include "worker/train/ops/cross_entropy.hpp"
 
@@ -41,9 +42,10 @@ class Chunk {
 
     // Computes a micro-batch's forward pass. Takes `hidden_MC` from the previous stage; the first
     // stage (`pre`) does not use it. Returns hidden_MC for the next stage. The last stage (`post`)
-    // returns the summed loss times `scale`, a 0-dim double.
+    // returns the summed loss times `rule.scale`, a 0-dim double. With a preference, it returns the
+    // log-probabilities of the sequences, doubles on the CPU.
     at::Tensor forward(int microbatch, const Microbatch& data, const at::Tensor& hidden_MC,
-                       double scale, const GradReady& ready);
+                       const LossRule& rule, const GradReady& ready);
 
     // Computes the input halves of backward (the gradients of activations). Takes the gradient of
     // hidden_MC from the next stage; the last stage (`post`) does not use it. Returns the gradient
@@ -58,6 +60,10 @@ class Chunk {
     // Like forward(), but returns the sum of the loss without `scale` and saves nothing for
     // backward.
     at::Tensor evaluate(const Microbatch& data, const at::Tensor& hidden_MC);
+
+    // Like evaluate(), but the last stage returns the log-probabilities of the sequences, doubles
+    // on the CPU.
+    at::Tensor log_probs(const Microbatch& data, const at::Tensor& hidden_MC);
 
     // Returns logits [B, T, V]. Requires one chunk with the whole model.
     at::Tensor logits(const at::Tensor& tokens_BT);
@@ -114,8 +120,9 @@ class Chunk {
     at::Tensor here(const at::Tensor& tensor) const;
     at::Tensor hidden_of(const Microbatch& data, const at::Tensor& hidden_MC);
     void prepare_rope(std::int64_t positions);
-    at::Tensor loss_of(int microbatch, const at::Tensor& x_MC, const at::Tensor& targets_M,
-                       double scale, const GradReady& ready);
+    at::Tensor loss_of(int microbatch, const at::Tensor& x_MC, const Microbatch& data,
+                       const LossRule& rule, const GradReady& ready);
+    std::vector<double> sequence_log_probs(const at::Tensor& h_MC, const Microbatch& data) const;
     at::Tensor loss_backward(Saved& saved, const Contribute& contribute);
 
     spec::ModelConfig config_;

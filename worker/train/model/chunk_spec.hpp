@@ -52,6 +52,9 @@ struct Microbatch {
     // Starts of the segments as indices into the B T rows, ascending, including the start of each
     // sequence. Segments do not attend to each other. If empty, each sequence is one segment.
     std::vector<std::int64_t> segments = {};
+    // Pairs: log-probabilities of the segments under the reference model; empty if there is none.
+    // Segment 2 k is the chosen answer of pair k, and segment 2 k + 1 the rejected one.
+    std::vector<double> references = {};
 };
 
 }  // namespace roll::train

@@ -13,14 +13,15 @@ namespace {
 // Size of a block of logits in bytes. In measurements, larger blocks were not faster.
 constexpr std::int64_t kBlockBytes = 64 << 20;
 
-// Replaces a block's logits by the gradient of the loss, and writes the loss of each row to
-// loss_R (double).
-void losses(const at::Tensor& logits_RV, const at::Tensor& targets_R, double scale,
+// Replaces a block's logits by the gradient of the loss times scale_R (double, on the CPU), and
+// writes the loss of each row to loss_R (double).
+void losses(const at::Tensor& logits_RV, const at::Tensor& targets_R, const at::Tensor& scale_R,
             const at::Tensor& loss_R) {
     const std::int64_t size = logits_RV.size(1);
     for_float_types(logits_RV, [&]<class S>(S) {
         S* logits = logits_RV.data_ptr<S>();
         const std::int64_t* targets = targets_R.const_data_ptr<std::int64_t>();
+        const double* scale = scale_R.const_data_ptr<double>();
         double* loss = loss_R.data_ptr<double>();
         for_rows(logits_RV.size(0), 1, [&](std::int64_t first, std::int64_t count) {
             const auto room =
@@ -31,7 +32,7 @@ void losses(const at::Tensor& logits_RV, const at::Tensor& targets_R, double sca
                     loss[m] = 0;
                 } else {
                     loss[m] = simd::kernels<S>().cross_entropy(logits + m * size, room.get(),
-                                                               targets[m], scale, size);
+                                                               targets[m], scale[m], size);
                 }
             }
         });
@@ -56,8 +57,9 @@ at::Tensor statistics(const at::Tensor& l_RV, const at::Tensor& target_R, const 
 }
 
 // Like losses(), for a block of logits over this rank's shard of the vocabulary.
-void losses_of_shard(const at::Tensor& logits_RV, const at::Tensor& targets_R, double scale,
-                     const at::Tensor& loss_R, const VocabularyShard& shard) {
+void losses_of_shard(const at::Tensor& logits_RV, const at::Tensor& targets_R,
+                     const at::Tensor& scale_R, const at::Tensor& loss_R,
+                     const VocabularyShard& shard) {
     const at::Tensor own_RV = logits_RV.narrow(1, 0, shard.count), l_RV = wide(own_RV);
     const at::Tensor ignored_R = targets_R.eq(kIgnored);
     at::Tensor target_R = targets_R - shard.begin;
@@ -75,21 +77,23 @@ void losses_of_shard(const at::Tensor& logits_RV, const at::Tensor& targets_R, d
     if (shard.count < logits_RV.size(1))
         logits_RV.narrow(1, shard.count, logits_RV.size(1) - shard.count).zero_();
     if (shard.count == 0) return;
-    const at::Tensor part_R = (scale / sum_R).masked_fill_(ignored_R, 0).to(l_RV.scalar_type());
+    const at::Tensor there_R = scale_R.to(l_RV.device());
+    const at::Tensor part_R = (there_R / sum_R).masked_fill_(ignored_R, 0).to(l_RV.scalar_type());
     at::Tensor grad_RV = (l_RV - max_R.to(l_RV.scalar_type()).unsqueeze(1)).exp_();
     grad_RV.mul_(part_R.unsqueeze(1));
-    grad_RV.scatter_add_(1, target_R.unsqueeze(1),
-                         (has_R.to(l_RV.scalar_type()) * -scale).unsqueeze(1));
+    grad_RV.scatter_add_(
+        1, target_R.unsqueeze(1),
+        has_R.to(l_RV.scalar_type()).mul_(-there_R.to(l_RV.scalar_type())).unsqueeze(1));
     own_RV.copy_(grad_RV);
 }
 
-// Replaces a block's logits by the gradient of the loss, and writes the loss of each row to
-// loss_R.
+// Replaces a block's logits by the gradient of the loss times scale_R, and writes the loss of each
+// row to loss_R.
 void losses_of(const Head& head, const at::Tensor& logits_RV, const at::Tensor& targets_R,
-               double scale, const at::Tensor& loss_R) {
-    if (head.shard) return losses_of_shard(logits_RV, targets_R, scale, loss_R, *head.shard);
+               const at::Tensor& scale_R, const at::Tensor& loss_R) {
+    if (head.shard) return losses_of_shard(logits_RV, targets_R, scale_R, loss_R, *head.shard);
     const auto whole = logits_RV.is_cpu() ? losses : gpu::cross_entropy;
-    whole(logits_RV, targets_R, scale, loss_R);
+    whole(logits_RV, targets_R, scale_R, loss_R);
 }
 
 // Returns the number of rows per block of logits. All blocks have nearly the same size.
@@ -118,9 +122,16 @@ at::Tensor logits(const at::Tensor& x_MC, const Head& head) {
     return logits_MV;
 }
 
-at::Tensor linear_cross_entropy(const at::Tensor& x_MC, const Head& head,
-                                const at::Tensor& targets_M, double scale, const HeadGrad& grad,
-                                CrossEntropySaved& saved, const Place& place) {
+namespace {
+
+at::Tensor same_scale(std::int64_t rows, double scale) {
+    return at::full({rows}, scale, at::TensorOptions(at::kDouble));
+}
+
+// Computes the gradients, and returns the loss of each row.
+at::Tensor forward_backward(const at::Tensor& x_MC, const Head& head, const at::Tensor& targets_M,
+                            const at::Tensor& scale_M, const HeadGrad& grad,
+                            CrossEntropySaved& saved, const Place& place) {
     const at::Tensor& w_VC = head.w_VC;
     const std::int64_t rows = x_MC.size(0), size = w_VC.size(0);
     const std::int64_t block = block_rows(x_MC, w_VC);
@@ -132,27 +143,48 @@ at::Tensor linear_cross_entropy(const at::Tensor& x_MC, const Head& head,
         const at::Tensor logits = logits_RV.narrow(0, 0, count), x = x_MC.narrow(0, begin, count);
         matmul(logits, x, w_VC.t(), 0);
         const at::Tensor slope = cap(logits, head.soft_cap);
-        losses_of(head, logits, targets_M.narrow(0, begin, count), scale,
+        losses_of(head, logits, targets_M.narrow(0, begin, count), scale_M.narrow(0, begin, count),
                   loss_M.narrow(0, begin, count));
         if (slope.defined()) logits.mul_(slope);
         matmul(saved.dx_MC.narrow(0, begin, count), logits, w_VC, 0);
         if (!grad.dw_VC.defined()) continue;
         linear_backward_weight(logits, x, grad.dw_VC, begin == 0 ? grad.sum : Sum::Add);
     }
-    return loss_M.sum() * scale;
+    return loss_M;
+}
+
+}  // namespace
+
+at::Tensor linear_cross_entropy(const at::Tensor& x_MC, const Head& head,
+                                const at::Tensor& targets_M, double scale, const HeadGrad& grad,
+                                CrossEntropySaved& saved, const Place& place) {
+    const at::Tensor scale_M = same_scale(x_MC.size(0), scale);
+    return forward_backward(x_MC, head, targets_M, scale_M, grad, saved, place).sum() * scale;
+}
+
+void linear_cross_entropy_grad(const at::Tensor& x_MC, const Head& head,
+                               const at::Tensor& targets_M, const at::Tensor& scale_M,
+                               const HeadGrad& grad, CrossEntropySaved& saved, const Place& place) {
+    forward_backward(x_MC, head, targets_M, scale_M, grad, saved, place);
+}
+
+at::Tensor linear_cross_entropy_rows(const at::Tensor& x_MC, const Head& head,
+                                     const at::Tensor& targets_M) {
+    const std::int64_t rows = x_MC.size(0), block = block_rows(x_MC, head.w_VC);
+    const at::Tensor loss_M = at::empty({rows}, x_MC.options().dtype(at::kDouble));
+    const at::Tensor zero_M = same_scale(rows, 0);
+    for (std::int64_t begin = 0; begin < rows; begin += block) {
+        const std::int64_t count = std::min(block, rows - begin);
+        const at::Tensor logits_RV = logits(x_MC.narrow(0, begin, count), head);
+        losses_of(head, logits_RV, targets_M.narrow(0, begin, count),
+                  zero_M.narrow(0, begin, count), loss_M.narrow(0, begin, count));
+    }
+    return loss_M;
 }
 
 at::Tensor linear_cross_entropy_value(const at::Tensor& x_MC, const Head& head,
                                       const at::Tensor& targets_M) {
-    const std::int64_t rows = x_MC.size(0), block = block_rows(x_MC, head.w_VC);
-    const at::Tensor loss_M = at::empty({rows}, x_MC.options().dtype(at::kDouble));
-    for (std::int64_t begin = 0; begin < rows; begin += block) {
-        const std::int64_t count = std::min(block, rows - begin);
-        const at::Tensor logits_RV = logits(x_MC.narrow(0, begin, count), head);
-        losses_of(head, logits_RV, targets_M.narrow(0, begin, count), /*scale=*/0,
-                  loss_M.narrow(0, begin, count));
-    }
-    return loss_M.sum();
+    return linear_cross_entropy_rows(x_MC, head, targets_M).sum();
 }
 
 }  // namespace roll::ops

@@ -54,6 +54,17 @@ at::Tensor linear_cross_entropy(const at::Tensor& x_MC, const Head& head,
                                 const at::Tensor& targets_M, double scale, const HeadGrad& grad,
                                 CrossEntropySaved& saved, const Place& place = {});
 
+// Like linear_cross_entropy(), with a factor for each row: `scale_M`, doubles on the CPU. Computes
+// the gradient of the sum over rows of scale times loss, and returns no loss.
+void linear_cross_entropy_grad(const at::Tensor& x_MC, const Head& head,
+                               const at::Tensor& targets_M, const at::Tensor& scale_M,
+                               const HeadGrad& grad, CrossEntropySaved& saved,
+                               const Place& place = {});
+
+// Returns -log softmax(logits)[target] of each row, doubles [M]; 0 if the target is ignored.
+at::Tensor linear_cross_entropy_rows(const at::Tensor& x_MC, const Head& head,
+                                     const at::Tensor& targets_M);
+
 // Like linear_cross_entropy(), without `scale` and gradients: returns only the sum and saves
 // nothing.
 at::Tensor linear_cross_entropy_value(const at::Tensor& x_MC, const Head& head,

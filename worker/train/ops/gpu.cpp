@@ -207,8 +207,8 @@ Heads attention_backward(const at::Tensor& do_BTA, const AttentionSaved& s) {
     return {d.q_BHTD, d.k_BGTD.to(type), d.v_BGTD.to(type)};
 }
 
-void cross_entropy(const at::Tensor& logits_RV, const at::Tensor& targets_R, double scale,
-                   const at::Tensor& loss_R) {
+void cross_entropy(const at::Tensor& logits_RV, const at::Tensor& targets_R,
+                   const at::Tensor& scale_R, const at::Tensor& loss_R) {
     const bool wide = logits_RV.scalar_type() == at::kDouble;
     const at::Tensor counts_R1 = targets_R.ne(kIgnored).unsqueeze(1),
                      target_R1 = targets_R.clamp_min(0).unsqueeze(1);
@@ -217,7 +217,8 @@ void cross_entropy(const at::Tensor& logits_RV, const at::Tensor& targets_R, dou
     at::Tensor to = loss_R;
     to.copy_(own_R1.mul(counts_R1).neg_().squeeze(1));
     at::Tensor d_RV = log_p_RV.exp_();
-    d_RV.scatter_add_(1, target_R1, at::full_like(own_R1, -1)).mul_(counts_R1).mul_(scale);
+    const at::Tensor scale_R1 = scale_R.to(d_RV.options()).unsqueeze(1);
+    d_RV.scatter_add_(1, target_R1, at::full_like(own_R1, -1)).mul_(counts_R1).mul_(scale_R1);
     logits_RV.copy_(d_RV);
 }
 

@@ -30,10 +30,10 @@ at::Tensor rope_backward(const Heads& d, const RopeTable& table);
 at::Tensor attention(AttentionSaved& saved);
 Heads attention_backward(const at::Tensor& do_BTA, const AttentionSaved& saved);
 
-// Replaces the logits by scale times the gradient of the loss. Writes the loss of each row to
-// loss_R (double).
-void cross_entropy(const at::Tensor& logits_RV, const at::Tensor& targets_R, double scale,
-                   const at::Tensor& loss_R);
+// Replaces the logits by the gradient of the loss times scale_R (double, on the CPU). Writes the
+// loss of each row to loss_R (double).
+void cross_entropy(const at::Tensor& logits_RV, const at::Tensor& targets_R,
+                   const at::Tensor& scale_R, const at::Tensor& loss_R);
 
 struct AdamW {
     double lr, beta1, beta2, weight_decay, eps;

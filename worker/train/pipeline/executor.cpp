@@ -49,13 +49,24 @@ WeightHalves when_weights(std::span<const plan::Op> ops, std::size_t i, const Ch
     return plan::halves_together(ops, i, part.pre) ? WeightHalves::Now : WeightHalves::Later;
 }
 
+// Runs forward of a micro-batch on one chunk.
+at::Tensor forward(Chunk& chunk, int microbatch, const RuledBatch& batch, const at::Tensor& in,
+                   const GradReady& ready) {
+    const Microbatch& data = batch.microbatches[microbatch];
+    if (!batch.rules.empty())
+        return chunk.forward(microbatch, data, in, batch.rules[microbatch], ready);
+    return batch.sequences > 0 ? chunk.log_probs(data, in) : chunk.evaluate(data, in);
+}
+
 }  // namespace
 
 at::Tensor execute(const plan::PipelineSchedule& schedule, std::span<RankChunk> chunks,
-                   const ScaledBatch& batch, Communicator& pp, StepTrace& trace) {
+                   const RuledBatch& batch, Communicator& pp, StepTrace& trace) {
     const std::vector<plan::Op>& ops = schedule.ranks[pp.rank()];
     Handed handed;
-    const at::Tensor loss_K = at::zeros({std::ssize(batch.microbatches)}, at::kDouble);
+    std::vector<std::int64_t> sizes = {std::ssize(batch.microbatches)};
+    if (batch.sequences > 0) sizes.push_back(batch.sequences);
+    const at::Tensor result = at::zeros(sizes, at::kDouble);
     for (std::size_t i = 0; i < ops.size(); ++i) {
         const plan::Op& op = ops[i];
         const auto& [chunk, ready] = chunks[op.chunk];
@@ -74,13 +85,13 @@ at::Tensor execute(const plan::PipelineSchedule& schedule, std::span<RankChunk> 
                 if (!part.pre)
                     in = link.receive(link.stage - 1, sizes_MC,
                                       tag(Site::Activation, part.layer_begin));
-                out = batch.scales.empty() ? chunk.evaluate(data, in)
-                                           : chunk.forward(op.microbatch, data, in,
-                                                           batch.scales[op.microbatch], ready);
+                out = forward(chunk, op.microbatch, batch, in, ready);
                 if (!part.post)
                     link.send(out, link.stage + 1, tag(Site::Activation, part.layer_end));
+                else if (batch.sequences > 0)
+                    result[op.microbatch].narrow(0, 0, out.numel()).copy_(out);
                 else
-                    loss_K[op.microbatch] = out;
+                    result[op.microbatch] = out;
                 break;
             case plan::OpKind::BackwardInput:
                 if (!part.post)
@@ -94,7 +105,7 @@ at::Tensor execute(const plan::PipelineSchedule& schedule, std::span<RankChunk> 
         }
         trace.push_back({.kind = TraceEvent::Kind::OpDone, .op = op});
     }
-    return loss_K;
+    return result;
 }
 
 }  // namespace roll::train

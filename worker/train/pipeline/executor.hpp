@@ -3,6 +3,7 @@
 // finite. The loop makes no decisions; plan::check() has shown that the schedule terminates.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -17,11 +18,14 @@ struct RankChunk {
     GradReady ready;  // called after each contribution to a gradient
 };
 
-struct ScaledBatch {
+struct RuledBatch {
     std::span<const Microbatch> microbatches;
-    // Factor by which each micro-batch's summed loss is multiplied. Empty in an evaluation, in
-    // which all ops are forward: losses are then not scaled, and nothing is saved for backward.
-    std::span<const double> scales = {};
+    // The rule of each micro-batch's loss. Empty in an evaluation, in which all ops are forward:
+    // losses are then not scaled, and nothing is saved for backward.
+    std::span<const LossRule> rules = {};
+    // Number of sequences of a micro-batch, at most, if the last stage returns log-probabilities of
+    // sequences (a preference); 0: it returns losses
+    std::int64_t sequences = 0;
 };
 
 // The events of a step in order, for tests and timelines.
@@ -35,10 +39,11 @@ struct TraceEvent {
 };
 using StepTrace = std::vector<TraceEvent>;
 
-// Executes this rank's row of the schedule. Returns the loss of each micro-batch, doubles on the
+// Executes this rank's row of the schedule. Returns the loss of each micro-batch, [K], or the
+// log-probabilities of its sequences, [K, batch.sequences] with zeros at the end: doubles on the
 // CPU; 0 on ranks without the last stage. Gradients and losses are bitwise the same for every
 // schedule with the same number of layers per chunk.
 at::Tensor execute(const plan::PipelineSchedule& schedule, std::span<RankChunk> chunks,
-                   const ScaledBatch& batch, Communicator& pp, StepTrace& trace);
+                   const RuledBatch& batch, Communicator& pp, StepTrace& trace);
 
 }  // namespace roll::train

@@ -17,6 +17,12 @@ at::Tensor own_gradient(const Parameters& p, std::size_t i) {
     return p.own_grad[i].narrow(0, 0, std::clamp(rows, std::int64_t{0}, p.own[i].count));
 }
 
+// Returns the log-probabilities of a micro-batch's sequences.
+std::span<const double> row_of(const at::Tensor& log_probs_KS, std::size_t microbatch) {
+    const auto length = static_cast<std::size_t>(log_probs_KS.size(1));
+    return {log_probs_KS.const_data_ptr<double>() + microbatch * length, length};
+}
+
 }  // namespace
 
 TrainStep::TrainStep(const spec::ModelConfig& config, const plan::PipelineSchedule& schedule,
@@ -55,7 +61,8 @@ TrainStep::TrainStep(const spec::ModelConfig& config, const plan::PipelineSchedu
 // Returns the factor by which each micro-batch's summed loss is scaled. Token counts are reduced
 // over ranks before the first backward, because gradients cannot be rescaled once the reduction of
 // a bucket has started.
-std::vector<double> TrainStep::scales(std::span<const Microbatch> batch, std::int64_t& tokens) {
+std::vector<LossRule> TrainStep::rules(std::span<const Microbatch> batch, std::int64_t& tokens) {
+    if (options_.preference) return pair_rules(batch, tokens);
     std::vector<double> counts;
     at::Tensor total = at::zeros({}, at::kDouble);
     for (const Microbatch& data : batch) {
@@ -65,12 +72,73 @@ std::vector<double> TrainStep::scales(std::span<const Microbatch> batch, std::in
     sum_over(groups_.dp, total, {Site::TokenCount});
     tokens = std::llround(total.item<double>());
     const double means = static_cast<double>(std::ssize(batch)) * groups_.dp.size();
-    for (double& count : counts) {
+    std::vector<LossRule> rules;
+    for (const double count : counts) {
         const double one =
             options_.normalize == spec::Normalize::Step ? total.item<double>() : means * count;
-        count = one > 0 ? 1 / one : 0;
+        rules.push_back({.scale = one > 0 ? 1 / one : 0});
     }
-    return counts;
+    return rules;
+}
+
+// Like rules(), for pairs. Pairs are counted in place of targets.
+std::vector<LossRule> TrainStep::pair_rules(std::span<const Microbatch> batch,
+                                            std::int64_t& tokens) {
+    std::vector<PairScale> counts;  // numbers of pairs, and of tokens of chosen answers
+    const at::Tensor totals = at::zeros({3}, at::kDouble);
+    for (const Microbatch& data : batch) {
+        const std::vector<double> of_sequence = sequence_tokens(data);
+        PairScale count{static_cast<double>(pairs_in(data)), 0};
+        for (std::size_t i = 0; i + 1 < of_sequence.size(); i += 2) {
+            count.token += of_sequence[i];
+            totals[2] += of_sequence[i] + of_sequence[i + 1];
+        }
+        totals[0] += count.pair;
+        totals[1] += count.token;
+        counts.push_back(count);
+    }
+    sum_over(groups_.dp, totals, {Site::TokenCount});
+    tokens = std::llround(totals[2].item<double>());
+    const double means = static_cast<double>(std::ssize(batch)) * groups_.dp.size();
+    const bool whole = options_.normalize == spec::Normalize::Step;
+    const auto one_in = [](double count) { return count > 0 ? 1 / count : 0; };
+    std::vector<LossRule> rules;
+    for (const PairScale& count : counts)
+        rules.push_back(
+            {.preference = &*options_.preference,
+             .pairs = {one_in(whole ? totals[0].item<double>() : means * count.pair),
+                       one_in(whole ? totals[1].item<double>() : means * count.token)}});
+    return rules;
+}
+
+// Returns the number of sequences of the micro-batch with the most; 0 without a preference.
+std::int64_t TrainStep::sequences_of(std::span<const Microbatch> batch) const {
+    std::int64_t most = 0;
+    for (const Microbatch& data : batch) most = std::max(most, std::ssize(data.segments));
+    return options_.preference ? most : 0;
+}
+
+PairSums TrainStep::sums_over_replicas(PairSums sums) {
+    const at::Tensor all = at::tensor(at::ArrayRef<double>(sums.sums), at::kDouble);
+    sum_over(groups_.dp, all, {Site::LossSum});
+    std::copy_n(all.const_data_ptr<double>(), sums.sums.size(), sums.sums.begin());
+    return sums;
+}
+
+// Returns this replica's part of the loss, and adds up result.pairs over the replicas.
+double TrainStep::loss_of_pairs(std::span<const Microbatch> batch, std::span<const LossRule> rules,
+                                const at::Tensor& log_probs_KS, StepResult& result) {
+    double loss = 0;
+    PairSums all;
+    for (std::size_t k = 0; k < batch.size(); ++k) {
+        const auto sequences = batch[k].segments.size();
+        const PairSums sums =
+            sums_of(*options_.preference, batch[k], row_of(log_probs_KS, k).first(sequences));
+        loss += scaled_loss(*options_.preference, sums, rules[k].pairs);
+        all += sums;
+    }
+    result.pairs = sums_over_replicas(all);
+    return loss;
 }
 
 // Sums the gradients of a tied embedding over the first and the last stage, which each hold a copy.
@@ -135,7 +203,7 @@ StepResult TrainStep::run(std::span<const Microbatch> batch, double lr) {
     ROLL_CHECK(std::ssize(batch) == schedule_.microbatches);
     const c10::InferenceMode no_autograd;
     StepResult result;
-    const std::vector<double> scale = scales(batch, result.tokens);
+    const std::vector<LossRule> rule = rules(batch, result.tokens);
     std::vector<RankChunk> chunks;
     trace_.clear();
     for (std::size_t i = 0; i < chunks_.size(); ++i) {
@@ -144,10 +212,14 @@ StepResult TrainStep::run(std::span<const Microbatch> batch, double lr) {
         chunks.push_back(
             {chunks_[i], [&reduce = buckets_[i]](int parameter) { reduce.ready(parameter); }});
     }
-    const at::Tensor loss = execute(schedule_, chunks, {batch, scale}, groups_.pp, trace_).sum();
+    const at::Tensor values =
+        execute(schedule_, chunks, {batch, rule, sequences_of(batch)}, groups_.pp, trace_);
+    at::Tensor loss = options_.preference ? values : values.sum();
     for (GradBuckets& buckets : buckets_) buckets.finish();
     reduce_tied();
     sum_over(groups_.pp, loss, {Site::LossSum});
+    if (options_.preference)
+        loss = at::scalar_tensor(loss_of_pairs(batch, rule, values, result), at::kDouble);
     sum_over(groups_.dp, loss, {Site::LossSum});
     result.loss = result.tokens > 0 ? loss.item<double>() : std::nan("");
     result.grad_norm = std::sqrt(over_model(Site::GradNorm, square_sum, true));
@@ -162,7 +234,33 @@ StepResult TrainStep::run(std::span<const Microbatch> batch, double lr) {
     return result;
 }
 
+at::Tensor TrainStep::log_probs(std::span<const Microbatch> batch) {
+    const c10::InferenceMode no_autograd;
+    std::vector<RankChunk> chunks = alone();
+    StepTrace dropped;
+    const at::Tensor log_probs_KS =
+        execute(plan::forward_only(schedule_.pp, schedule_.vp, static_cast<int>(batch.size()),
+                                   schedule_.placing),
+                chunks, {batch, {}, sequences_of(batch)}, groups_.pp, dropped);
+    sum_over(groups_.pp, log_probs_KS, {Site::Evaluation});
+    return log_probs_KS;
+}
+
+LossSum TrainStep::evaluate_pairs(std::span<const Microbatch> batch) {
+    const at::Tensor log_probs_KS = log_probs(batch);
+    PairSums sums;
+    at::Tensor tokens = at::zeros({}, at::kDouble);
+    for (std::size_t k = 0; k < batch.size(); ++k) {
+        sums += sums_of(*options_.preference, batch[k],
+                        row_of(log_probs_KS, k).first(batch[k].segments.size()));
+        tokens += batch[k].targets_BT.ne(ops::kIgnored).sum();
+    }
+    sum_over(groups_.dp, tokens, {Site::Evaluation});
+    return {0, std::llround(tokens.item<double>()), sums_over_replicas(sums)};
+}
+
 LossSum TrainStep::evaluate(std::span<const Microbatch> batch) {
+    if (options_.preference) return evaluate_pairs(batch);
     const c10::InferenceMode no_autograd;
     at::Tensor sums_S = at::zeros({2}, at::kDouble);  // loss and number of tokens
     std::vector<RankChunk> chunks = alone();
@@ -182,7 +280,12 @@ LossSum TrainStep::evaluate(std::span<const Microbatch> batch) {
 double TrainStep::replay(const Microbatch& data) {
     const c10::InferenceMode no_autograd;
     const double count = data.targets_BT.ne(ops::kIgnored).sum().item<double>();
-    const double scale = 1 / std::max(count, 1.0);
+    LossRule rule{.scale = 1 / std::max(count, 1.0)};
+    if (options_.preference) {
+        const auto pairs = static_cast<double>(std::max<std::int64_t>(pairs_in(data), 1));
+        rule.preference = &*options_.preference;
+        rule.pairs = {1 / pairs, 1 / std::max(count, 1.0)};
+    }
     const plan::PipelineSchedule one =
         plan::gpipe(schedule_.pp, schedule_.vp, 1, schedule_.placing);
     for (Chunk& chunk : chunks_) {
@@ -195,9 +298,12 @@ double TrainStep::replay(const Microbatch& data) {
     }
     std::vector<RankChunk> chunks = alone();
     StepTrace dropped;
-    const at::Tensor loss_K = execute(one, chunks, {{&data, 1}, {&scale, 1}}, groups_.pp, dropped);
-    sum_over(groups_.pp, loss_K, {Site::NotFinite});
-    return loss_K.item<double>();
+    const at::Tensor values = execute(
+        one, chunks, {{&data, 1}, {&rule, 1}, sequences_of({&data, 1})}, groups_.pp, dropped);
+    sum_over(groups_.pp, values, {Site::NotFinite});
+    if (!options_.preference) return values.item<double>();
+    return scaled_loss(*options_.preference, sums_of(*options_.preference, data, row_of(values, 0)),
+                       rule.pairs);
 }
 
 bool is_first(const Groups& groups) {

@@ -36,6 +36,8 @@ struct TrainOptions {
     double clip_grad = 1.0;  // maximum global norm of the gradient; 0: no clipping
     bool count_zeros = false;
     spec::Normalize normalize = spec::Normalize::Step;
+    // If set, micro-batches hold pairs of sequences, and the loss is a mean over the pairs.
+    std::optional<spec::PreferenceSpec> preference = std::nullopt;
     StageSplit split = {};  // how the layers are divided; pp and vpp are the schedule's
     bool sequence = false;  // sequence parallelism over the tensor-parallel ranks
     // 0: each data-parallel rank has all optimizer state and gradients. 1: the ranks share
@@ -54,11 +56,13 @@ struct StepResult {
     // False if the loss or the norm is not finite, or no target counts; the weights are then
     // unchanged.
     bool updated = false;
+    std::optional<PairSums> pairs = std::nullopt;  // over all dp ranks; set only with a preference
 };
 
 struct LossSum {
     double loss = 0;  // sum of -log p(target) over all targets that count, not scaled
     std::int64_t tokens = 0;
+    std::optional<PairSums> pairs = std::nullopt;  // set only with a preference; `loss` is then 0
 };
 
 class TrainStep {
@@ -75,6 +79,10 @@ class TrainStep {
     // Returns the loss of any number of micro-batches, summed over all replicas. The number must be
     // the same on each replica.
     LossSum evaluate(std::span<const Microbatch> batch);
+
+    // Returns the log-probabilities of the sequences of this replica's micro-batches of pairs, on
+    // all its ranks: [K, S], with zeros after a micro-batch's last sequence.
+    at::Tensor log_probs(std::span<const Microbatch> batch);
 
     // Runs forward and backward of one micro-batch. Leaves its gradients, which are not reduced, in
     // the chunks. Returns its mean loss. All stages of a replica must call it; replicas need not.
@@ -95,7 +103,13 @@ class TrainStep {
     const StepTrace& trace() const { return trace_; }
 
   private:
-    std::vector<double> scales(std::span<const Microbatch> batch, std::int64_t& tokens);
+    std::vector<LossRule> rules(std::span<const Microbatch> batch, std::int64_t& tokens);
+    std::vector<LossRule> pair_rules(std::span<const Microbatch> batch, std::int64_t& tokens);
+    double loss_of_pairs(std::span<const Microbatch> batch, std::span<const LossRule> rules,
+                         const at::Tensor& log_probs_KS, StepResult& result);
+    PairSums sums_over_replicas(PairSums sums);
+    LossSum evaluate_pairs(std::span<const Microbatch> batch);
+    std::int64_t sequences_of(std::span<const Microbatch> batch) const;
     std::vector<RankChunk> alone();
     void reduce_tied();
     bool is_counted(const ChunkSpec& part, std::size_t index, const ParameterSpec& spec) const;

@@ -30,6 +30,7 @@ struct MetricsOptions {
     OrderedJson head;       // first line of a new file
     spec::MetricsSpec also;
     std::vector<std::string> valid_sets = {};
+    bool pairs = false;  // the rows have the keys of pair_report.hpp
 };
 
 class Metrics {

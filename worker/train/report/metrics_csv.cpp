@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "worker/train/report/pair_report.hpp"
+
 namespace roll::train {
 namespace {
 
@@ -32,12 +34,20 @@ std::string quoted(const std::string& name) {
 
 }  // namespace
 
-CsvTable::CsvTable(const std::vector<std::string>& sets, const std::vector<OrderedJson>& kept)
+CsvTable::CsvTable(const std::vector<std::string>& sets, const std::vector<OrderedJson>& kept,
+                   bool pairs)
     : columns_(std::begin(kOfEveryRun), std::end(kOfEveryRun)) {
     columns_.insert(columns_.end(), std::begin(kOfEverySet), std::end(kOfEverySet));
     for (const std::string& set : sets)
         for (const char* const column : kOfEverySet)
             if (!set.empty()) columns_.push_back(std::string(column) + "/" + set);
+    for (const char* const key : kPairKeys) {
+        if (!pairs) break;
+        columns_.emplace_back(key);
+        columns_.push_back(std::string("valid_") + key);
+        for (const std::string& set : sets)
+            if (!set.empty()) columns_.push_back(std::string("valid_") + key + "/" + set);
+    }
     for (const OrderedJson& row : kept) {
         if (!row.contains("step")) continue;  // skip the head
         for (const auto& [name, cell] : row.items())

@@ -13,8 +13,10 @@ namespace roll::train {
 class CsvTable {
   public:
     // `sets` are the names of the validation sets (one empty name if unnamed). `kept` are the
-    // rows at the start of the file. Each key with a number in these rows gets a column.
-    CsvTable(const std::vector<std::string>& sets, const std::vector<OrderedJson>& kept);
+    // rows at the start of the file. Each key with a number in these rows gets a column. `pairs`:
+    // the rows have the keys of pair_report.hpp.
+    CsvTable(const std::vector<std::string>& sets, const std::vector<OrderedJson>& kept,
+             bool pairs);
 
     std::string head() const;
 

@@ -406,7 +406,8 @@ OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu) {
     json["pipeline"] = pipeline_json(job);
     json["steps"] = spec.steps > 0 ? OrderedJson(spec.steps) : OrderedJson();
     if (spec.epochs > 0) json["epochs"] = spec.epochs;
-    json["tokens_per_step"] = spec.global_batch_size * spec.seq_length;
+    const std::int64_t per_step = plan::microbatch_tokens(spec) * spec.microbatches() * p.dp;
+    json["tokens_per_step"] = per_step;
     json["flops_per_token"] = {{"causal", flops.causal}, {"full", flops.full}};
     json["memory_per_rank_bytes"] = memory_json(memory);
     for (const plan::MemoryBytes& bytes : job.memory)
@@ -427,7 +428,7 @@ OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu) {
     // A stage exchanges activations and their gradients with its neighbours. Stages on the same
     // rank send nothing. Each tensor-parallel rank sends all rows or, with sequence parallelism,
     // only its own.
-    const std::int64_t message = spec.micro_batch_size * spec.seq_length * model.hidden *
+    const std::int64_t message = plan::microbatch_tokens(spec) * model.hidden *
                                  plan::element_bytes(spec.precision) * (p.sequence ? 1 : p.tp);
     if (p.pp > 1) {
         json["links"] = links_json(job.report, message);
@@ -436,8 +437,7 @@ OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu) {
         json["communication_bytes_per_step"]["activations"] = sent;
     }
     if (p.tp > 1) json["communication_bytes_per_step"]["tensor"] = job.tensor_bytes;
-    const double flop = flops.causal * static_cast<double>(spec.global_batch_size) *
-                        static_cast<double>(spec.seq_length * spec.steps);
+    const double flop = flops.causal * static_cast<double>(per_step * spec.steps);
     json["time"] = time_json(spec, mesh.world_size(), flop, on_gpu);
     json["checkpoint_bytes"] = {{"weights", disk.weights}, {"optimizer", disk.optimizer}};
     return json;

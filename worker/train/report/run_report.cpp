@@ -13,7 +13,7 @@ namespace {
 // used, because a window never spans two files.
 std::string unused_files(const data::Corpus& corpus, std::int64_t seq_length) {
     constexpr int kNamed = 3;
-    if (corpus.cut() == data::Cut::BetweenDocuments) return {};
+    if (corpus.cut() != data::Cut::Anywhere) return {};
     std::size_t files = 0, tokens = 0;
     std::string names;
     for (const data::CorpusFile& file : corpus.files()) {
@@ -82,23 +82,23 @@ std::string headline(const spec::TrainSpec& spec, const spec::ModelConfig& model
     return spec.name + ": " + std::to_string(plan::parameter_count(model)) + " parameters, " +
            std::to_string(spec.steps) + " steps" +
            (spec.epochs > 0 ? " (" + epochs_text(spec.epochs) + ")" : "") + " of " +
-           std::to_string(spec.global_batch_size) + " x " + std::to_string(spec.seq_length) +
-           " tokens, " + axes_text(spec.parallel) + ", " + name_of(spec.precision) + ", " +
-           std::to_string(corpus.train_tokens()) + " training tokens and " +
-           std::to_string(corpus.valid_tokens()) + " held out";
+           std::to_string(spec.global_batch_size) + (spec.data.pairs ? " pairs of 2 x " : " x ") +
+           std::to_string(spec.seq_length) + " tokens, " + axes_text(spec.parallel) + ", " +
+           name_of(spec.precision) + ", " + std::to_string(corpus.train_tokens()) +
+           " training tokens and " + std::to_string(corpus.valid_tokens()) + " held out";
 }
 
-std::string documents_line(const data::LearnedDocuments& learned, std::int64_t seq_length) {
-    return std::to_string(learned.documents) + " documents: " + std::to_string(learned.cut) +
-           " cut to " + std::to_string(seq_length + 1) + " tokens, " +
-           std::to_string(learned.unlearned) + " without a token to learn";
+std::string documents_line(const data::LearnedDocuments& learned, const spec::TrainSpec& spec) {
+    return std::to_string(learned.documents) + (spec.data.pairs ? " pairs: " : " documents: ") +
+           std::to_string(learned.cut) + " cut to " + std::to_string(spec.seq_length + 1) +
+           " tokens, " + std::to_string(learned.unlearned) + " without a token to learn";
 }
 
 std::vector<std::string> warnings_of(const spec::TrainSpec& spec, const data::Corpus& corpus,
                                      const data::LearnedDocuments& learned) {
     std::vector<std::string> warnings;
     if (learned.cut > 0 || learned.unlearned > 0)
-        warnings.push_back("data.train: " + documents_line(learned, spec.seq_length) +
+        warnings.push_back("data.train: " + documents_line(learned, spec) +
                            (learned.cut > 0
                                 ? "; set train.seq_length to " +
                                       std::to_string(learned.longest - 1) + " to cut none"

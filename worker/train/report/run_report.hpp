@@ -22,7 +22,7 @@ std::string headline(const spec::TrainSpec& spec, const spec::ModelConfig& model
                      const data::Corpus& corpus);
 
 // Returns a line such as "300 documents: 2 cut to 33 tokens, 1 without a token to learn".
-std::string documents_line(const data::LearnedDocuments& learned, std::int64_t seq_length);
+std::string documents_line(const data::LearnedDocuments& learned, const spec::TrainSpec& spec);
 
 // Returns warnings about settings that the user may not have intended: files or documents that
 // contribute nothing to the loss, and settings with which an interrupted run loses much work.

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <cstdio>
 
+#include "worker/train/report/pair_report.hpp"
+
 namespace roll::train {
 namespace {
 
@@ -35,6 +37,7 @@ OrderedJson row_of(const StepReport& r) {
                        {"tokens_per_second", r.tokens_per_second()},
                        {"tokens_per_second_per_rank", r.tokens_per_second_per_rank()},
                        {"tflops", r.tokens_per_second() * r.flops.causal / 1e12}};
+    if (r.result.pairs) put_pairs(row, "", "", *r.result.pairs);
     if (r.result.grad_zeros) row["grad_zeros"] = *r.result.grad_zeros;
     if (!r.result.updated) row["skipped"] = true;
     if (r.peak_flops > 0) {
@@ -61,6 +64,7 @@ std::string line_of(const StepReport& r) {
     std::string line = text_of("step %*lld/%s", static_cast<int>(steps.size()),
                                static_cast<long long>(r.step), steps.c_str());
     line += text_of("  loss %8.4f  lr %8.3g  norm %8.3f", r.result.loss, r.lr, r.result.grad_norm);
+    if (r.result.pairs) line += "  " + pairs_text(*r.result.pairs);
     const std::string clip =
         text_of("clip x%.3f (%3.0f %% of steps)", r.result.clip_factor, 100 * r.clipped_share);
     line += text_of("  %-28s", r.result.updated ? clip.c_str() : "skipped");

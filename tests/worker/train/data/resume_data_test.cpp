@@ -59,7 +59,7 @@ class Billion : public testing::Test {
         std::vector<at::Tensor> rows;
         for (int rank = 0; rank < dp; ++rank) {
             const StepPlace place{spec, step, step * kBatch, rank};
-            for (const Microbatch& batch : step_batches(sampler, place, 256))
+            for (const Microbatch& batch : step_batches(sampler, place, {.vocab = 256}))
                 rows.push_back(batch.tokens_BT);
         }
         return rows;

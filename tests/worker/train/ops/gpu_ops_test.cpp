@@ -94,7 +94,7 @@ TEST(GpuOperators, CrossEntropyIsTheCpus) {
     CrossEntropySaved saved;
     const at::Tensor loss = linear_cross_entropy(x, {w}, targets, 0.7, {}, saved);
     const at::Tensor logits = x.mm(w.t()), loss_R = at::empty({41}, at::kDouble);
-    gpu::cross_entropy(logits, targets, 0.7, loss_R);
+    gpu::cross_entropy(logits, targets, at::full({logits.size(0)}, 0.7, at::kDouble), loss_R);
     EXPECT_NEAR(loss_R.sum().item<double>() * 0.7, loss.item<double>(), 1e-10);
     expect_close(logits.mm(w), saved.dx_MC, "dx");
 }

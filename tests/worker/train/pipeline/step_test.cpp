@@ -225,7 +225,7 @@ TEST(Step, TheFirstMicrobatchAloneSavesWhereGradientsWillBe) {
     const auto writes = [&](int microbatch, std::vector<std::string> freeze) {
         Chunk chunk(config, whole_chunk(config), {.freeze = std::move(freeze)});
         const auto batch = tiny_batch(0, 2);
-        chunk.forward(microbatch, batch[0], {}, 1, [](int) {});
+        chunk.forward(microbatch, batch[0], {}, {.scale = 1}, [](int) {});
         const Parameters& p = chunk.parameters();
         std::vector<bool> written;
         for (std::size_t i = 0; i < p.specs.size(); ++i)

@@ -11,6 +11,24 @@ namespace {
 // chosen so that the gradient norm exceeds kClip in every step
 constexpr double kStd = 0.2;
 
+// Makes preference pairs of a micro-batch, whose rows are one sequence of 22 positions. The first
+// two targets of each answer belong to the prompt.
+void make_pairs(Microbatch& data, int number) {
+    data.tokens_BT = data.tokens_BT.view({1, -1});
+    data.targets_BT = data.tokens_BT.roll(-1, 1);
+    data.segments =
+        number % 2 == 0 ? std::vector<std::int64_t>{0, 4, 11, 15} : std::vector<std::int64_t>{0, 9};
+    if (number == 5) {
+        data.segments = {0};
+        data.targets_BT.fill_(ops::kIgnored);
+        return;
+    }
+    for (const std::int64_t start : data.segments) {
+        data.targets_BT[0].narrow(0, start, 2).fill_(ops::kIgnored);
+        data.references.push_back(-5 - 0.5 * static_cast<double>((start + number) % 7));
+    }
+}
+
 // Returns the micro-batches of a step. Their tokens are within the world's vocabulary.
 std::vector<Microbatch> make_batch(const World& world, int step) {
     std::vector<Microbatch> batch = tiny_batch(step, world.dp * world.schedule.microbatches);
@@ -19,6 +37,10 @@ std::vector<Microbatch> make_batch(const World& world, int step) {
         data.tokens_BT.remainder_(vocab);
         const at::Tensor targets_BT = data.targets_BT.remainder(vocab);
         data.targets_BT = targets_BT.masked_fill(data.targets_BT.eq(ops::kIgnored), ops::kIgnored);
+        if (world.data == Data::Pairs) {
+            make_pairs(data, static_cast<int>(&data - batch.data()) % kMicrobatches);
+            continue;
+        }
         if (world.data == Data::Packed) data.segments = {0, 3, 4, 11, 13, 18};
         const bool is_short = world.data == Data::Lengths && (&data - batch.data()) % 2 == 1;
         if (!is_short) continue;
@@ -26,6 +48,12 @@ std::vector<Microbatch> make_batch(const World& world, int step) {
         data.targets_BT = data.targets_BT.narrow(1, 4, 7).contiguous();
     }
     return batch;
+}
+
+void note_pairs(Named& seen, const std::string& prefix, const PairSums& sums) {
+    note_one(seen, prefix + "pairs", at::scalar_tensor(sums[PairSums::Pairs], at::kDouble));
+    note_one(seen, prefix + "rewards",
+             at::tensor(at::ArrayRef<double>(sums.sums), at::kDouble).slice(0, 1));
 }
 
 // Records a step. Called by each stage; every stage reports the same numbers for the whole model.
@@ -38,6 +66,7 @@ void note_step(Named& seen, int step, TrainStep& trainer, const StepResult& resu
         {"grad_zeros", static_cast<double>(result.grad_zeros.value_or(-1))}};
     for (const auto& [name, number] : numbers)
         note_one(seen, prefix + name, at::scalar_tensor(number, at::kDouble));
+    if (result.pairs) note_pairs(seen, prefix, *result.pairs);
     note(seen, prefix, trainer);
 }
 
@@ -75,6 +104,7 @@ void train_rank(Seat seat, Named& seen) {
                       {.init = {.std = kStd, .dtype = world.dtype, .freeze = world.freeze},
                        .clip_grad = world.clip,
                        .count_zeros = true,
+                       .preference = world.preference,
                        .split = world.split,
                        .sequence = world.sequence,
                        .zero = world.zero,
@@ -93,6 +123,7 @@ void train_rank(Seat seat, Named& seen) {
     const LossSum valid = trainer.evaluate(own(held_out));
     note_one(seen, "valid.loss", at::scalar_tensor(valid.loss, at::kDouble));
     note_one(seen, "valid.tokens", at::scalar_tensor(valid.tokens, at::kDouble));
+    if (valid.pairs) note_pairs(seen, "valid.", *valid.pairs);
 }
 
 }  // namespace

@@ -19,8 +19,12 @@ inline constexpr int kMicrobatches = 8;
 inline constexpr double kClip = 0.3;
 
 // The micro-batches of a step. They have different numbers of targets that count; the 12th has
-// none. Packed: each has segments of 1 to 7 tokens. Lengths: every second one is shorter.
-enum class Data { Plain, Packed, Lengths };
+// none. Packed: each has segments of 1 to 7 tokens. Lengths: every second one is shorter. Pairs:
+// each has two preference pairs, one, or (the 6th) none, with reference log-probabilities.
+enum class Data { Plain, Packed, Lengths, Pairs };
+
+// The number of pairs in the default number of micro-batches.
+inline constexpr int kPairsOfStep = 11;
 
 struct World {
     spec::ModelConfig config;
@@ -35,6 +39,7 @@ struct World {
     std::vector<std::string> freeze = {};
     StageSplit split = {};
     Data data = Data::Plain;
+    std::optional<spec::PreferenceSpec> preference = std::nullopt;  // for Data::Pairs
 };
 
 // Returns a model whose layers divide into 4 stages of 2 chunks.

@@ -6,6 +6,16 @@
 namespace roll::data {
 namespace {
 
+// Returns the first start of a pair at or after token `at`. Returns the number of tokens if there
+// is none.
+std::size_t next_pair(const TokenFile& file, std::size_t at) {
+    const std::size_t end = file.tokens().size();
+    const std::vector<std::size_t> starts = file.starts_within(0, end);  // without document 0
+    for (std::size_t i = 1; at > 0 && i < starts.size(); i += 2)
+        if (starts[i] >= at) return starts[i];
+    return at == 0 ? 0 : end;
+}
+
 // Returns the first document start at or after token `at`. Returns the number of tokens if there is
 // none.
 std::size_t next_document(const TokenFile& file, std::size_t at) {
@@ -23,6 +33,7 @@ Result<CorpusFile> split(NamedTokens named, double valid_fraction, Cut where) {
         static_cast<std::size_t>(std::llround(valid_fraction * static_cast<double>(tokens.size())));
     std::size_t cut = tokens.size() - std::min(held_out, tokens.size());
     if (where == Cut::BetweenDocuments) cut = next_document(named.file, cut);
+    if (where == Cut::BetweenPairs) cut = next_pair(named.file, cut);
     return CorpusFile{std::move(named.name), std::move(named.file), tokens.first(cut),
                       tokens.subspan(cut)};
 }
@@ -33,8 +44,7 @@ Result<Corpus> Corpus::make(std::vector<NamedTokens> files, double valid_fractio
                             std::int64_t seq_length, Cut cut) {
     Corpus corpus;
     corpus.cut_ = cut;
-    const std::size_t enough =
-        cut == Cut::BetweenDocuments ? 1 : static_cast<std::size_t>(seq_length) + 1;
+    const std::size_t enough = cut == Cut::Anywhere ? static_cast<std::size_t>(seq_length) + 1 : 1;
     std::size_t longest = 0;
     for (NamedTokens& named : files) {
         ROLL_TRY(CorpusFile file, split(std::move(named), valid_fraction, cut));

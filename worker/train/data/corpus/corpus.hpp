@@ -11,9 +11,10 @@
 
 namespace roll::data {
 
-// The places at which windows, and a file's held-out tail, may begin: any token, or only the start
-// of a document.
-enum class Cut { Anywhere, BetweenDocuments };
+// The places at which windows, and a file's held-out tail, may begin: any token, only the start of
+// a document, or only the start of a document with an even number, because documents 2 k and 2 k +
+// 1 are a pair.
+enum class Cut { Anywhere, BetweenDocuments, BetweenPairs };
 
 struct CorpusFile {
     std::string name;  // name in the job file, for messages
@@ -31,9 +32,9 @@ struct NamedTokens {
 class Corpus {
   public:
     // Makes a corpus. The held-out tail of each file is round(valid_fraction * its size) tokens;
-    // with Cut::BetweenDocuments it begins at the next document. Fails with InvalidArgument if a
-    // file has no tokens, or if no file has enough left to train on. Enough is seq_length + 1
-    // tokens, or with Cut::BetweenDocuments one document. The error message is one sentence.
+    // with another cut than Anywhere it begins at the next document or pair. Fails with
+    // InvalidArgument if a file has no tokens, or if no file has enough left to train on. Enough is
+    // seq_length + 1 tokens, or with such a cut one document. The error message is one sentence.
     static Result<Corpus> make(std::vector<NamedTokens> files, double valid_fraction,
                                std::int64_t seq_length, Cut cut = Cut::Anywhere);
 

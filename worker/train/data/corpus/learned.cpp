@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "worker/train/data/corpus/sampler.hpp"
+
 namespace roll::data {
 namespace {
 
@@ -9,15 +11,35 @@ namespace {
 constexpr std::size_t kTokensAtOnce = std::size_t{1} << 26U;
 
 bool has_target(const Tokens& document, const LearnRules& rules) {
-    if (!rules.completions) return document.size() > 1;
-    for (std::size_t i = 1; i < document.size(); ++i)
-        if (document[i] >= 0) return true;
-    return false;
+    return rules.completions ? has_target(document) : document.size() > 1;
+}
+
+LearnedDocuments count_pairs(const Corpus& corpus, std::int64_t seq_length) {
+    const std::size_t most = static_cast<std::size_t>(seq_length) + 1;
+    LearnedDocuments counts;
+    for (const CorpusFile& file : corpus.files()) {
+        for_pairs(file, 0, file.train.size(), [&](const Window& window, std::size_t second) {
+            const Tokens tokens = window.tokens();
+            const std::size_t first = second - window.begin;
+            const Tokens answers[] = {tokens.first(first), tokens.subspan(first)};
+            bool cut = false, unlearned = false;
+            for (const Tokens& answer : answers) {
+                cut |= answer.size() > most;
+                unlearned |= !has_target(answer.first(std::min(answer.size(), most)));
+                counts.longest = std::max(counts.longest, static_cast<std::int64_t>(answer.size()));
+            }
+            ++counts.documents;
+            counts.cut += cut;
+            counts.unlearned += unlearned;
+        });
+    }
+    return counts;
 }
 
 }  // namespace
 
 LearnedDocuments count_learned(const Corpus& corpus, const LearnRules& rules) {
+    if (corpus.cut() == Cut::BetweenPairs) return count_pairs(corpus, rules.seq_length);
     // A document that is longer than a window is truncated only if windows begin at documents.
     // Otherwise, it continues in the next window.
     const bool cuts = corpus.cut() == Cut::BetweenDocuments;

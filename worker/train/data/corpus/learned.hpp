@@ -14,7 +14,8 @@ struct LearnRules {
 };
 
 // Counts of documents in the training part of a corpus. A target is a token that follows another
-// token of the same document.
+// token of the same document. If the corpus is cut between pairs, a pair counts as one document,
+// which is cut or unlearned if one of its two answers is.
 struct LearnedDocuments {
     std::int64_t documents = 0;
     std::int64_t cut = 0;        // documents longer than a window, whose rest is never trained on

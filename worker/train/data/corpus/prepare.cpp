@@ -32,6 +32,7 @@ constexpr int kChatRules = 1;  // version of the rules that make tokens of conve
 // Version of the rules that make tokens of prompt-completion pairs. Earlier versions encoded prompt
 // and completion separately, and their token files record no version.
 constexpr int kPairRules = 2;
+constexpr int kPreferenceRules = 1;  // version of the rules that make tokens of pairs of answers
 
 // A file lock. It is held until this object is destroyed or the process ends.
 class FileLock {
@@ -89,6 +90,13 @@ Json rules_of(const PrepareOptions& options) {
              {"skip_bad_lines", options.skip_bad_lines}};
     if (options.rules.completions)
         key["fields"] = {options.rules.prompt_field, options.rules.completion_field};
+    if (options.rules.pairs) {
+        key["preference"] = {{"rules", kPreferenceRules}};
+        if (options.rules.chat) key["preference"]["template"] = options.rules.chat->identity;
+        if (!options.rules.names.empty())
+            key["preference"]["names"] = {options.rules.names.columns, options.rules.names.tags};
+        return key;
+    }
     const auto train_on = static_cast<int>(options.rules.render.train_on);
     if (options.rules.completions && !options.rules.form)
         key["pairs"] = {{"rules", kPairRules}, {"train_on", train_on}};
@@ -279,7 +287,7 @@ Result<std::optional<Prepared>> find_made(const fs::path& source, const PrepareO
         possible.back().erase("pairs");  // earlier versions did not record this key
     }
     for (const chat::Form form : chat::kForms) {
-        if (!options.rules.chat) break;
+        if (!options.rules.chat || options.rules.pairs) break;
         PrepareOptions of_form = options;
         of_form.rules.form = form;
         possible.push_back(rules_of(of_form));
@@ -310,7 +318,7 @@ Result<std::optional<Prepared>> find_made(const fs::path& source, const PrepareO
 // has conversations, but the tokenizer has no chat template.
 Result<std::optional<chat::Form>> form_of(const fs::path& source, const MappedFile& file,
                                           const EncodeRules& rules) {
-    if (!rules.completions) return std::optional<chat::Form>();
+    if (!rules.completions || rules.pairs) return std::optional<chat::Form>();
     const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()),
                                 file.bytes().size());
     const auto form =

@@ -43,7 +43,42 @@ void pack(const CorpusFile& file, std::size_t begin, std::size_t end, std::int64
     close();
 }
 
+// Returns the pairs that begin in the tokens [begin, end) and have tokens to learn.
+void pack_pairs(const CorpusFile& file, std::size_t begin, std::size_t end, std::int64_t seq_length,
+                std::vector<Window>& windows) {
+    const std::size_t most = static_cast<std::size_t>(seq_length) + 1;
+    const Tokens all = file.file.tokens();
+    for_pairs(file, begin, end, [&](const Window& window, std::size_t second) {
+        const std::size_t first = second - window.begin, rest = window.size - first;
+        if (has_target(all.subspan(window.begin, std::min(first, most))) &&
+            has_target(all.subspan(second, std::min(rest, most))))
+            windows.push_back(window);
+    });
+}
+
+void pack_by(Cut cut, const CorpusFile& file, std::size_t begin, std::size_t end,
+             std::int64_t seq_length, std::vector<Window>& windows) {
+    (cut == Cut::BetweenPairs ? pack_pairs : pack)(file, begin, end, seq_length, windows);
+}
+
 }  // namespace
+
+bool has_target(const Tokens& document) {
+    for (std::size_t i = 1; i < document.size(); ++i)
+        if (document[i] >= 0) return true;
+    return false;
+}
+
+void for_pairs(const CorpusFile& file, std::size_t begin, std::size_t end,
+               const std::function<void(const Window&, std::size_t)>& visit) {
+    if (begin >= end) return;
+    std::vector<std::size_t> starts = file.file.starts_within(begin, end);
+    starts.insert(starts.begin(), begin);
+    starts.push_back(end);
+    std::size_t pair = begin == 0 ? 0 : (file.file.starts_within(0, begin).size() + 1) / 2;
+    for (std::size_t i = 0; i + 2 < starts.size(); i += 2, ++pair)
+        visit({&file, starts[i], starts[i + 2] - starts[i], pair}, starts[i + 1]);
+}
 
 Permutation::Permutation(std::uint64_t size, std::uint64_t key)
     : size_(size),
@@ -78,8 +113,8 @@ Sampler::Sampler(const Corpus& corpus, std::int64_t seq_length, std::uint64_t se
       seed_(seed),
       starts_{0} {
     for (const CorpusFile& file : corpus.files()) {
-        const bool packs = corpus.cut() == Cut::BetweenDocuments;
-        if (packs) pack(file, 0, file.train.size(), seq_length, packed_);
+        const bool packs = corpus.cut() != Cut::Anywhere;
+        if (packs) pack_by(corpus.cut(), file, 0, file.train.size(), seq_length, packed_);
         starts_.push_back(packs ? packed_.size() : starts_.back() + window_count(file, seq_length));
     }
     ROLL_CHECK(windows() > 0);
@@ -108,8 +143,9 @@ std::vector<Window> valid_windows(const Corpus& corpus, std::int64_t seq_length)
     std::vector<Window> windows;
     const auto length = static_cast<std::size_t>(seq_length);
     for (const CorpusFile& file : corpus.files()) {
-        if (corpus.cut() == Cut::BetweenDocuments) {
-            pack(file, file.train.size(), file.file.tokens().size(), seq_length, windows);
+        if (corpus.cut() != Cut::Anywhere) {
+            pack_by(corpus.cut(), file, file.train.size(), file.file.tokens().size(), seq_length,
+                    windows);
             continue;
         }
         for (std::size_t begin = 0; begin + 1 < file.valid.size(); begin += length) {

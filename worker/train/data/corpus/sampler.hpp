@@ -9,9 +9,13 @@
 // If the corpus is cut between documents, a window holds whole consecutive documents, as many as
 // fit into seq_length inputs (a longer document is truncated). These windows are computed once;
 // each epoch visits them in an order drawn for that epoch.
+//
+// If the corpus is cut between pairs, a window holds the two documents of one pair. Pairs of which
+// a document has no token to learn among its first seq_length + 1 tokens are left out.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "worker/train/data/corpus/corpus.hpp"
@@ -38,12 +42,21 @@ struct Window {
     const CorpusFile* file = nullptr;  // file of the tokens; its corpus must outlive this window
     std::size_t begin = 0;             // index of the window's first token in the whole file
     std::size_t size = 0;
+    std::size_t pair = 0;  // number of the pair in its file, if the corpus is cut between pairs
 
     Tokens tokens() const { return file->file.tokens().subspan(begin, size); }
 
     // Returns the offsets within the window at which documents begin, ascending, without offset 0.
     std::vector<std::size_t> document_starts() const;
 };
+
+// Calls visit(window, begin of the second document) for each pair that begins in the tokens [begin,
+// end) of a file, which begin and end between pairs.
+void for_pairs(const CorpusFile& file, std::size_t begin, std::size_t end,
+               const std::function<void(const Window&, std::size_t)>& visit);
+
+// Returns true if one of the tokens counts in the loss. Context-only tokens are negative.
+bool has_target(const Tokens& document);
 
 class Sampler {
   public:
@@ -62,14 +75,14 @@ class Sampler {
     std::uint64_t seed_;
     // Index of each file's first window, then the number of windows
     std::vector<std::uint64_t> starts_;
-    std::vector<Window> packed_;  // all windows, if the corpus is cut between documents
+    std::vector<Window> packed_;  // all windows, unless the corpus is cut anywhere
 };
 
 // Returns the held-out tails as windows, in order. Each window holds its inputs plus one token. If
 // windows may be cut anywhere, the windows of a tail are consecutive runs of seq_length inputs (the
 // last one may be shorter). Then every token of a tail except its first is predicted exactly once,
-// from the tokens before it in its window. If the corpus is cut between documents, the windows hold
-// whole documents, like a Sampler's.
+// from the tokens before it in its window. If the corpus is cut elsewhere, the windows hold whole
+// documents or pairs, like a Sampler's.
 std::vector<Window> valid_windows(const Corpus& corpus, std::int64_t seq_length);
 
 }  // namespace roll::data

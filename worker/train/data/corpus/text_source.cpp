@@ -7,6 +7,7 @@
 #include "common/hash.hpp"
 #include "common/json.hpp"
 #include "worker/train/data/corpus/chat_source.hpp"
+#include "worker/train/data/corpus/pair_source.hpp"
 #include "worker/train/data/corpus/tokens.hpp"
 
 namespace roll::data {
@@ -147,9 +148,33 @@ Result<bool> TextSource::encode_document(std::string_view line,
     return !text.empty();
 }
 
+// Encodes the two answers of a line as two documents.
+Result<void> TextSource::encode_answers(std::string_view line, Encoded& encoded) const {
+    if (line.size() > kLineMax)
+        return fail(ErrorCode::InvalidArgument,
+                    "is a pair of " + mib(line.size()) + ", longer than 1 GiB");
+    ROLL_TRY(const AnswerPair pair,
+             read_pair(line, {*tokenizer_, rules_.chat.get(), rules_.no_chat, rules_.prompt_field,
+                              rules_.names, rules_.render, rules_.add_special}));
+    const auto end_token = static_cast<std::uint32_t>(rules_.end_token);
+    for (const std::vector<std::uint32_t>* answer : {&pair.chosen, &pair.rejected}) {
+        encoded.ids.insert(encoded.ids.end(), answer->begin(), answer->end());
+        const bool ends = rules_.end_token >= 0 && !pair.conversation;
+        if (ends && encoded.ids.back() != end_token) encoded.ids.push_back(end_token);
+        encoded.document_ends.push_back(encoded.ids.size());
+    }
+    return {};
+}
+
 void TextSource::encode_line(std::string_view line, Encoded& encoded) const {
     ++encoded.lines;
     if (std::all_of(line.begin(), line.end(), is_space)) return;
+    if (rules_.pairs) {
+        const auto done = encode_answers(line, encoded);
+        if (!done)
+            encoded.bad.push_back({encoded.lines, done.error().message, line.substr(0, kQuoted)});
+        return;
+    }
     const std::size_t begin = encoded.ids.size();
     const auto done = encode_document(line, encoded.ids);
     if (!done)
@@ -161,11 +186,12 @@ void TextSource::encode_line(std::string_view line, Encoded& encoded) const {
 // Encodes a line. Reports a document that does not fit in memory as a bad line.
 void TextSource::encode_line_within_memory(std::string_view line, Encoded& encoded) const {
     const std::uint64_t lines = encoded.lines;
-    const std::size_t ids = encoded.ids.size();
+    const std::size_t ids = encoded.ids.size(), documents = encoded.document_ends.size();
     try {
         encode_line(line, encoded);
     } catch (const std::bad_alloc&) {
         encoded.ids.resize(ids);
+        encoded.document_ends.resize(documents);
         encoded.lines = lines + 1;
         encoded.bad.push_back(
             {encoded.lines,

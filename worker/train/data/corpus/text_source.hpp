@@ -24,6 +24,8 @@ struct EncodeRules {
     // true: a document is a prompt (context only) followed by a completion
     bool completions = false;
     std::string prompt_field = "prompt", completion_field = "completion";
+    // true: a line has two completions, and gives two documents (pair_source.hpp); `form` is unset
+    bool pairs = false;
     // Chat template, for conversations in place of prompts and completions. Null if there is none;
     // `no_chat` then says why.
     std::shared_ptr<const chat::ModelTemplate> chat = {};
@@ -50,7 +52,8 @@ struct Encoded {
     std::uint64_t text_hash = 0;  // hash of the slice's bytes
     std::uint64_t lines = 0;
     std::vector<std::uint32_t> ids;  // token ids; context-only ones are stored as ~id (tokens.hpp)
-    std::vector<std::size_t> document_ends;  // position in `ids` behind each document
+    // position in `ids` behind each document; with EncodeRules::pairs, an even number of positions
+    std::vector<std::size_t> document_ends;
     std::vector<BadLine> bad;
 };
 
@@ -82,6 +85,7 @@ class TextSource {
                      std::vector<std::uint32_t>& ids) const;
     void encode_line_within_memory(std::string_view line, Encoded& encoded) const;
     void end_document(std::size_t document_begin, Encoded& encoded) const;
+    Result<void> encode_answers(std::string_view line, Encoded& encoded) const;
 
     MappedFile file_;
     std::string_view text_;

@@ -1,0 +1,137 @@
+#include "common/spec/preference.hpp"
+
+#include <algorithm>
+#include <optional>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace roll::spec {
+namespace {
+
+constexpr std::array<std::pair<std::string_view, PairLoss>, 5> kLosses{
+    {{"sigmoid", PairLoss::Sigmoid},
+     {"robust", PairLoss::Robust},
+     {"ipo", PairLoss::Ipo},
+     {"hinge", PairLoss::Hinge},
+     {"sigmoid_norm", PairLoss::SigmoidNorm}}};
+
+template <class E, std::size_t N>
+std::optional<E> value_named(const std::array<std::pair<std::string_view, E>, N>& names,
+                             std::string_view name) {
+    for (const auto& [known, value] : names)
+        if (known == name) return value;
+    return std::nullopt;
+}
+
+// The keys, beside `kind`, that an objective has, and the losses it can have.
+struct Keys {
+    std::vector<std::string_view> keys;
+    std::vector<std::string_view> losses = {};
+};
+
+Keys keys_of(PreferenceKind kind) {
+    switch (kind) {
+        case PreferenceKind::Dpo:
+            return {{"loss", "beta", "label_smoothing", "nll_weight", "reference"},
+                    {"sigmoid", "robust", "ipo", "hinge", "sigmoid_norm"}};
+        case PreferenceKind::SimPo: return {{"beta", "gamma", "label_smoothing", "nll_weight"}};
+        case PreferenceKind::Orpo: return {{"beta", "nll_weight"}};
+        case PreferenceKind::Cpo: break;
+    }
+    return {{"loss", "beta", "label_smoothing", "nll_weight"}, {"sigmoid", "ipo", "hinge"}};
+}
+
+// The defaults of TRL's configs, and for SimPO those of its paper.
+PreferenceSpec usual(PreferenceKind kind) {
+    PreferenceSpec spec{.kind = kind};
+    if (kind == PreferenceKind::SimPo) spec.beta = 2, spec.gamma = 1;
+    if (kind == PreferenceKind::Orpo || kind == PreferenceKind::Cpo) spec.nll_weight = 1;
+    return spec;
+}
+
+bool contains(const std::vector<std::string_view>& names, std::string_view name) {
+    return std::ranges::find(names, name) != names.end();
+}
+
+void check_keys(const Json& objective, PreferenceKind kind, std::vector<Problem>& problems) {
+    const Keys known = keys_of(kind);
+    for (const auto& [key, value] : objective.items())
+        if (key != "kind" && !contains(known.keys, key))
+            problems.push_back(
+                {"objective." + key, fmt::format("is not a key of objective {}; allowed: {}",
+                                                 name_of(kind), fmt::join(known.keys, ", "))});
+    const Json loss = objective.value("loss", Json());
+    if (known.losses.empty() || !loss.is_string()) return;
+    const auto name = loss.get<std::string>();
+    if (!contains(known.losses, name))
+        problems.push_back(
+            {"objective.loss", fmt::format("is {}; allowed with objective {}: {}", name,
+                                           name_of(kind), fmt::join(known.losses, ", "))});
+    const Json smoothing = objective.value("label_smoothing", Json());
+    if (smoothing.is_number() && smoothing != 0 && name != "sigmoid" && name != "robust")
+        problems.push_back(
+            {"objective.label_smoothing",
+             fmt::format("is {}, which loss {} does not use; allowed: 0, or loss sigmoid or robust",
+                         smoothing.dump(), name)});
+}
+
+bool has_key(const Json& document, const char* section, const char* key) {
+    const Json found = document.value(section, Json());
+    return found.is_object() && found.contains(key);
+}
+
+}  // namespace
+
+const char* name_of(PreferenceKind kind) {
+    return kPreferenceKinds[static_cast<std::size_t>(kind)].first.data();
+}
+
+std::string objective_name(const Json& json) {
+    if (json.is_null()) return "pretrain";
+    const Json name = json.is_object() ? json.value("kind", Json()) : json;
+    return name.is_string() ? name.get<std::string>() : "";
+}
+
+bool is_preference(std::string_view objective) {
+    return value_named(kPreferenceKinds, objective).has_value();
+}
+
+PreferenceSpec preference_spec(const Json& json) {
+    PreferenceSpec spec =
+        usual(value_named(kPreferenceKinds, objective_name(json)).value_or(PreferenceKind::Dpo));
+    if (!json.is_object()) return spec;
+    spec.loss = value_named(kLosses, json.value("loss", std::string())).value_or(spec.loss);
+    spec.beta = json.value("beta", spec.beta);
+    spec.label_smoothing = json.value("label_smoothing", spec.label_smoothing);
+    spec.gamma = json.value("gamma", spec.gamma);
+    spec.nll_weight = json.value("nll_weight", spec.nll_weight);
+    spec.reference = json.value("reference", spec.reference);
+    return spec;
+}
+
+std::vector<Problem> preference_problems(const Json& document) {
+    std::vector<Problem> problems;
+    const Json objective = document.value("objective", Json());
+    const auto kind = value_named(kPreferenceKinds, objective_name(objective));
+    if (!kind) {
+        if (!objective.is_object()) return problems;
+        for (const auto& [key, value] : objective.items())
+            if (key != "kind")
+                problems.push_back(
+                    {"objective." + key, fmt::format("is not a key of objective {}, which has none",
+                                                     objective_name(objective))});
+        return problems;
+    }
+    if (objective.is_object()) check_keys(objective, *kind, problems);
+    const bool given = objective.is_object() && objective.contains("reference");
+    if (usual(*kind).has_reference() && document.contains("train") && !given &&
+        !has_key(document, "model", "from"))
+        problems.push_back(
+            {"objective", fmt::format("{} needs a reference model; set model.from to the model "
+                                      "that the training starts from, or objective.reference",
+                                      name_of(*kind))});
+    return problems;
+}
+
+}  // namespace roll::spec

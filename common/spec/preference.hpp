@@ -1,0 +1,59 @@
+// Training on preferences: the objectives that compare a chosen answer with a rejected one
+// (`objective` in a job file). Names and meanings are those of TRL where it has them.
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/json.hpp"
+#include "common/spec/problem.hpp"
+
+namespace roll::spec {
+
+// Dpo compares the log-probabilities of the answers with those of a reference model. The other
+// kinds need no reference.
+enum class PreferenceKind { Dpo, SimPo, Orpo, Cpo };
+
+inline constexpr std::array<std::pair<std::string_view, PreferenceKind>, 4> kPreferenceKinds{
+    {{"dpo", PreferenceKind::Dpo},
+     {"simpo", PreferenceKind::SimPo},
+     {"orpo", PreferenceKind::Orpo},
+     {"cpo", PreferenceKind::Cpo}}};
+
+// worker/train/objective/preference.hpp has the formulas.
+enum class PairLoss { Sigmoid, Robust, Ipo, Hinge, SigmoidNorm };
+
+struct PreferenceSpec {
+    PreferenceKind kind = PreferenceKind::Dpo;
+    PairLoss loss = PairLoss::Sigmoid;  // for kinds Dpo and Cpo
+    double beta = 0.1;
+    double label_smoothing = 0;  // share of pairs whose answers are assumed to be swapped
+    double gamma = 0;            // SimPo: the margin between the answers' rewards
+    double nll_weight = 0;       // factor of the mean -log p of the tokens of the chosen answers
+    std::string reference =
+        {};  // Dpo: directory of the reference model; empty: the starting weights
+
+    bool has_reference() const { return kind == PreferenceKind::Dpo; }
+    friend bool operator==(const PreferenceSpec&, const PreferenceSpec&) = default;
+};
+
+const char* name_of(PreferenceKind kind);
+
+// Returns the name of the objective in a job file's `objective`: a string, or an object with the
+// key `kind`. Returns "pretrain" if `json` is null, and an empty text for other types.
+std::string objective_name(const Json& json);
+
+bool is_preference(std::string_view objective);
+
+// Reads `objective`, a string or an object. Requires that preference_problems() is empty.
+PreferenceSpec preference_spec(const Json& json);
+
+// Returns a problem for each value in `objective` that its kind does not have, and for each other
+// key of the job that it does not allow. Ignores wrong types, because the schema's checker reports
+// them.
+std::vector<Problem> preference_problems(const Json& document);
+
+}  // namespace roll::spec

@@ -1,0 +1,169 @@
+"""preference_steps.py OUT: training steps on preference pairs with the losses of TRL, in float64 throughout.
+
+OUT/weight is the model before the first step, a HuggingFace directory. OUT/pairs.safetensors has `ids` [step,
+sequence, position], `begin` (the answer's first token) and `length` of each sequence; sequences 2 k and 2 k + 1 are the
+chosen and the rejected answer of pair k. For each of CASES, OUT/NAME/objective.json is the `objective` of a job, and
+OUT/NAME/told.safetensors has `loss` and `norm` of each step, `references` and the means `rewards` [step, 2] of the
+chosen and the rejected answers. OUT/NAME/grad has the gradients of the first step, OUT/NAME/trained the weights after
+the last.
+
+The loss is TRL's source text: its trainers need pyarrow to be imported, and the loss of its DPOTrainer is part of a
+longer function.
+"""
+import ast
+import copy
+import importlib.util
+import json
+import math
+import shutil
+import sys
+import types
+from pathlib import Path
+
+import numpy
+import torch
+import torch.nn.functional as F
+from family_steps import CLIP, VOCAB, make_model, make_optimizer, save
+from in_type import Lift
+from safetensors.torch import save_file
+
+STEPS, PAIRS, LONGEST = 4, 4, 21
+CASES = {
+    "sigmoid": {"kind": "dpo"},
+    "smoothed": {"kind": "cpo", "label_smoothing": 0.2, "nll_weight": 0, "beta": 0.3},
+    "robust": {"kind": "dpo", "loss": "robust", "label_smoothing": 0.1, "beta": 0.4},
+    "ipo": {"kind": "dpo", "loss": "ipo", "beta": 0.6},
+    "hinge": {"kind": "dpo", "loss": "hinge", "beta": 0.25},
+    "norm": {"kind": "dpo", "loss": "sigmoid_norm", "beta": 1.5},
+    "simpo": {"kind": "simpo", "beta": 2.0, "gamma": 0.7, "label_smoothing": 0.05, "nll_weight": 0.2},
+    "orpo": {"kind": "orpo", "beta": 0.3},
+    "cpo": {"kind": "cpo", "beta": 0.2},
+    "cpo-ipo": {"kind": "cpo", "loss": "ipo", "beta": 0.5, "nll_weight": 0.5},
+    "cpo-hinge": {"kind": "cpo", "loss": "hinge", "beta": 0.1},
+}
+
+
+def trl_source(path):
+    root = Path(importlib.util.find_spec("trl").origin).parent
+    return (root / path).read_text()
+
+
+def function_of(path, name, **names):
+    """Returns a function of TRL's source, which sees only `names` beside torch."""
+    for node in ast.walk(ast.parse(trl_source(path))):
+        if isinstance(node, ast.FunctionDef) and node.name == name:
+            node.decorator_list = []
+            space = {"torch": torch, "F": F, **names}
+            exec(compile(ast.Module([node], []), path, "exec"), space)
+            return space[name]
+    raise KeyError(name)
+
+
+def dpo_loop():
+    """Returns the code of TRL's DPOTrainer that adds up the losses: the loop over its loss types."""
+    path = "trainer/dpo_trainer.py"
+    for node in ast.walk(ast.parse(trl_source(path))):
+        is_loop = isinstance(node, ast.For) and "self.loss_types" in ast.unparse(node.iter)
+        if is_loop and "per_sequence_loss" in ast.unparse(node):
+            return compile(ast.Module([node], []), path, "exec")
+    raise KeyError("loss_types")
+
+
+DPO = dpo_loop()
+ON_CPU = types.SimpleNamespace(device="cpu")
+CPO = function_of("experimental/cpo/cpo_trainer.py", "cpo_loss")
+LOG1MEXP = function_of("experimental/orpo/orpo_trainer.py", "log1mexp")
+ORPO = function_of("experimental/orpo/orpo_trainer.py", "odds_ratio_loss", log1mexp=LOG1MEXP)
+
+
+def loss_of(case, logps, tokens, references, mask):
+    """Returns (mean loss of the pairs, means of the rewards) from sums [sequence] of log-probabilities."""
+    kind, beta = case["kind"], case.get("beta", 0.1)
+    chosen, rejected = logps[0::2], logps[1::2]
+    if kind == "dpo":
+        scores = logps - references
+        trainer = types.SimpleNamespace(loss_types=[case.get("loss", "sigmoid")], loss_weights=[1.0], beta=beta,
+                                        label_smoothing=case.get("label_smoothing", 0.0), use_weighting=False)
+        space = {"self": trainer, "F": F, "torch": torch, "math": math, "loss": 0.0, "device": "cpu",
+                 "chosen_scores": scores[0::2], "rejected_scores": scores[1::2],
+                 "delta_score": scores[0::2] - scores[1::2], "completion_mask": torch.cat([mask[0::2], mask[1::2]])}
+        exec(DPO, space)
+        return space["loss"], beta * scores[0::2], beta * scores[1::2]
+    if kind in ("orpo", "simpo") or case.get("loss") == "ipo":
+        chosen, rejected = chosen / tokens[0::2], rejected / tokens[1::2]
+    if kind == "orpo":
+        losses, good, bad, _, _ = ORPO(types.SimpleNamespace(beta=beta, accelerator=ON_CPU), chosen, rejected)
+        return -losses.mean(), good, bad
+    trainer = types.SimpleNamespace(alpha=0.0, beta=beta, simpo_gamma=case.get("gamma"), accelerator=ON_CPU,
+                                    label_smoothing=case.get("label_smoothing", 0.0),
+                                    loss_type="simpo" if kind == "simpo" else case.get("loss", "sigmoid"))
+    losses, good, bad = CPO(trainer, chosen, rejected)
+    return losses.mean(), good, bad
+
+
+def sums(model, ids, begin, length):
+    """Returns (log-probabilities, numbers) of the answers' tokens, summed over each sequence, and their mask."""
+    logp = model(ids[:, :-1], use_cache=False).logits.log_softmax(-1).gather(-1, ids[:, 1:, None]).squeeze(-1)
+    place = torch.arange(ids.shape[1])
+    mask = (place >= begin[:, None]) & (place < length[:, None])
+    return (logp * mask[:, 1:]).sum(-1), mask.sum(-1), mask
+
+
+def train(case, model, data, references, out):
+    optimizer = make_optimizer(model)
+    weight = case.get("nll_weight", 1.0 if case["kind"] in ("orpo", "cpo") else 0.0)
+    told = {"loss": [], "norm": [], "rewards": []}
+    for step in range(STEPS):
+        logps, tokens, mask = sums(model, *(part[step] for part in data))
+        loss, good, bad = loss_of(case, logps, tokens, references[step], mask)
+        loss = loss - weight * logps[0::2].sum() / tokens[0::2].sum()
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        if step == 0:
+            save(model, out / "grad", {name: weight.grad.clone() for name, weight in model.named_parameters()})
+        told["norm"].append(torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP, foreach=False))
+        optimizer.step()
+        told["loss"].append(loss.detach())
+        told["rewards"].append(torch.stack([good.detach().mean(), bad.detach().mean()]))
+    save(model, out / "trained")
+    return {name: torch.stack(values) for name, values in told.items()}
+
+
+def make_data():
+    random = numpy.random.default_rng(5)
+    ids = torch.from_numpy(random.integers(0, VOCAB, (STEPS, 2 * PAIRS, LONGEST)))
+    begin = torch.from_numpy(random.integers(1, 9, (STEPS, PAIRS)).repeat(2, axis=1))
+    length = begin + torch.from_numpy(random.integers(1, LONGEST - 9, (STEPS, 2 * PAIRS)))
+    prompts = torch.arange(LONGEST) < begin[:, :, None]
+    ids[:, 1::2] = torch.where(prompts[:, 1::2], ids[:, 0::2], ids[:, 1::2])  # both answers to one prompt
+    return ids, begin, length
+
+
+def main():
+    out = Path(sys.argv[1])
+    shutil.rmtree(out, ignore_errors=True)
+    torch.set_num_threads(1)
+    torch.set_default_dtype(torch.float64)
+    torch.use_deterministic_algorithms(True)
+    with Lift():
+        start = make_model(3, "llama", {"num_hidden_layers": 2})
+        save(start, out / "weight")
+        data = make_data()
+        save_file({name: part.double().contiguous() for name, part in zip(("ids", "begin", "length"), data)},
+                  out / "pairs.safetensors")
+        with torch.no_grad():
+            references = torch.stack([sums(start, *(part[step] for part in data))[0] for step in range(STEPS)])
+        for name, case in CASES.items():
+            # The first case's reference is the starting model. The others', whose first margins are not 0, are not.
+            noise = 0 if name == "sigmoid" else torch.from_numpy(numpy.random.default_rng(9).normal(
+                0, 2, references.shape))
+            (out / name).mkdir()
+            (out / name / "objective.json").write_text(json.dumps(case))
+            told = train(case, copy.deepcopy(start), data, references + noise, out / name)
+            save_file({key: tensor.double().contiguous()
+                       for key, tensor in (told | {"references": references + noise}).items()},
+                      out / name / "told.safetensors")
+
+
+if __name__ == "__main__":
+    main()

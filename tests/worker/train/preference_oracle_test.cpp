@@ -1,0 +1,143 @@
+// Compares training on preference pairs with tests/oracle/preference_steps.py, whose losses are
+// TRL's, in float64 to 1e-10: loss, gradient norm and rewards of each step, the gradients of the
+// first, and the weights after the last. The pairs are packed here and padded there.
+#include <cstdlib>
+#include <filesystem>
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include "common/files.hpp"
+#include "common/tensor/safetensors.hpp"
+#include "tests/worker/train/expect.hpp"
+#include "worker/train/comm/local_communicator.hpp"
+#include "worker/train/model/load_weights.hpp"
+#include "worker/train/model/model_setup.hpp"
+#include "worker/train/pipeline/train_step.hpp"
+
+namespace roll::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double kLimit = 1e-10;
+
+at::Tensor tensor_of(const fs::path& file, const std::string& name) {
+    const auto opened = tensor::SafetensorsFile::open(file).value();
+    const tensor::TensorView& view = *opened.find(name);
+    return at::from_blob(const_cast<std::byte*>(view.bytes.data()), view.info.shape, at::kDouble)
+        .clone();
+}
+
+// The padded pairs of the oracle.
+struct Pairs {
+    at::Tensor ids, begin, length;
+
+    explicit Pairs(const fs::path& file)
+        : ids(tensor_of(file, "ids").to(at::kLong)),
+          begin(tensor_of(file, "begin").to(at::kLong)),
+          length(tensor_of(file, "length").to(at::kLong)) {}
+
+    // Packs the sequences [first, last) of a step.
+    Microbatch packed(std::int64_t step, std::int64_t first, std::int64_t last,
+                      const at::Tensor& references) const {
+        std::vector<at::Tensor> inputs, targets;
+        Microbatch batch;
+        std::int64_t rows = 0;
+        for (std::int64_t i = first; i < last; ++i) {
+            const auto size = length[step][i].item<std::int64_t>();
+            const auto prompt = begin[step][i].item<std::int64_t>();
+            inputs.push_back(ids[step][i].narrow(0, 0, size - 1));
+            targets.push_back(ids[step][i].narrow(0, 1, size - 1).clone());
+            targets.back().narrow(0, 0, prompt - 1).fill_(ops::kIgnored);
+            batch.segments.push_back(rows);
+            batch.references.push_back(references[step][i].item<double>());
+            rows += size - 1;
+        }
+        batch.tokens_BT = at::cat(inputs).unsqueeze(0);
+        batch.targets_BT = at::cat(targets).unsqueeze(0);
+        return batch;
+    }
+};
+
+Parameters read(const fs::path& directory, const spec::ModelConfig& config) {
+    Parameters p = make_parameters(parameter_specs(config, whole_chunk(config)),
+                                   {.dtype = at::kDouble, .draw = false});
+    load_weights(directory, p);
+    return p;
+}
+
+double expect_parameters(const std::vector<at::Tensor>& tensors, const Parameters& expected,
+                         const std::string& what) {
+    double worst = 0;
+    for (std::size_t i = 0; i < expected.specs.size(); ++i) {
+        expect_close(tensors[i], expected.weight[i], what + " " + expected.specs[i].name, kLimit);
+        worst = std::max(worst, error(tensors[i], expected.weight[i]));
+    }
+    return worst;
+}
+
+void expect_steps(const fs::path& top, const fs::path& path) {
+    const Json objective = parse_json(read_file(path / "objective.json").value()).value();
+    EXPECT_TRUE(spec::preference_problems({{"objective", objective}}).empty());
+    const Pairs pairs(top / "pairs.safetensors");
+    const fs::path told = path / "told.safetensors";
+    const at::Tensor losses = tensor_of(told, "loss"), norms = tensor_of(told, "norm"),
+                     rewards = tensor_of(told, "rewards");
+    at::Tensor references = tensor_of(told, "references");
+    const spec::PreferenceSpec preference = spec::preference_spec(objective);
+    if (!preference.has_reference()) references = at::zeros_like(references);
+    const spec::ModelConfig config = setup_model(top / "weight").config;
+    LocalGroup alone(1);
+    LocalCommunicator self(alone, 0);
+    const plan::PipelineSchedule schedule = plan::one_forward_one_backward(1, 2);
+    TrainStep trainer(config, schedule, {self, self},
+                      {.init = {.dtype = at::kDouble}, .clip_grad = 1.0, .preference = preference});
+    Chunk& chunk = trainer.chunks()[0];
+    load_weights(top / "weight", chunk.parameters());
+    const std::int64_t sequences = pairs.ids.size(1);
+    double worst_grad = 0, worst_loss = 0;
+    for (std::int64_t step = 0; step < pairs.ids.size(0); ++step) {
+        // One pair in the first micro-batch, the others in the second.
+        const std::vector<Microbatch> batch = {pairs.packed(step, 0, 2, references),
+                                               pairs.packed(step, 2, sequences, references)};
+        const StepResult result = trainer.run(batch, 1e-3);
+        ASSERT_TRUE(result.updated);
+        const double loss = losses[step].item<double>(), norm = norms[step].item<double>();
+        EXPECT_NEAR(result.loss, loss, kLimit * std::abs(loss)) << "step " << step;
+        EXPECT_NEAR(result.grad_norm, norm, kLimit * norm) << "step " << step;
+        worst_loss = std::max(worst_loss, std::abs(result.loss - loss) / std::abs(loss));
+        ASSERT_TRUE(result.pairs);
+        EXPECT_EQ((*result.pairs)[PairSums::Pairs], static_cast<double>(sequences / 2));
+        const double seen[] = {result.pairs->mean(PairSums::RewardChosen),
+                               result.pairs->mean(PairSums::RewardRejected)};
+        for (int i = 0; i < 2; ++i) {
+            const double reward = rewards[step][i].item<double>();
+            EXPECT_NEAR(seen[i], reward, kLimit * std::max(1.0, std::abs(reward)));
+        }
+        if (step == 0)
+            worst_grad =
+                expect_parameters(chunk.parameters().grad, read(path / "grad", config), "gradient");
+    }
+    const double worst_weight =
+        expect_parameters(chunk.parameters().weight, read(path / "trained", config), "weight");
+    std::printf("%-10s worst: loss %.1e, gradient %.1e, weight %.1e\n", path.filename().c_str(),
+                worst_loss, worst_grad, worst_weight);
+}
+
+TEST(PreferenceOracle, StepsHaveTheLossesGradientsAndWeightsOfTrl) {
+    at::set_num_threads(1);
+    const char* folder = std::getenv("ROLL_ORACLE_DATA");
+    ASSERT_NE(folder, nullptr) << "run by ctest: no ROLL_ORACLE_DATA";
+    int cases = 0;
+    for (const auto& entry : fs::directory_iterator(folder)) {
+        if (!fs::exists(entry.path() / "objective.json")) continue;
+        SCOPED_TRACE(entry.path().filename());
+        expect_steps(folder, entry.path());
+        ++cases;
+    }
+    EXPECT_EQ(cases, 11);
+}
+
+}  // namespace
+}  // namespace roll::train

@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+"""objective: dpo and its kin, as jobs: the reference, layouts, continued jobs, and refused files."""
+import glob
+import json
+import math
+import os
+import random
+import signal
+import unittest
+
+from ranks import CONVERT, Attempt, RankCase
+
+REWARDS = ('rewards/chosen', 'rewards/rejected', 'rewards/margins', 'rewards/accuracies', 'logps/chosen',
+           'logps/rejected', 'nll_loss', 'pairs')
+LORA = {'r': 4, 'alpha': 8}
+
+
+def write_pairs(path, count, seed=3):
+    """Writes pairs of which the chosen answer has other letters than the rejected one."""
+    rng = random.Random(seed)
+    word = lambda letters, size: ''.join(rng.choice(letters) for _ in range(size))
+    with open(path, 'w', encoding='utf-8') as file:
+        for _ in range(count):
+            file.write(json.dumps({'prompt': word('abcdefgh ', rng.randint(1, 9)) + ':',
+                                   'chosen': word('aeiou', rng.randint(2, 14)),
+                                   'rejected': word('xyzuv', rng.randint(2, 14))}) + '\n')
+    return path
+
+
+@unittest.skipUnless(CONVERT, 'needs roll-convert')
+class PreferenceTest(RankCase):
+
+    def setUp(self):
+        super().setUp()
+        self.start = self.exported(self.run_whole(99, 1, self.document(2, dp=1, train__precision='fp64')), 'start')
+        self.path = write_pairs(os.path.join(self.top, 'pairs.jsonl'), 60)
+
+    def pairs(self, steps, dp=1, **changes):
+        return self.document(steps, dp=dp, **{
+            'objective': 'dpo', 'model': {'from': self.start}, 'data': {'train': [self.path], 'valid': 0.2},
+            'train__precision': 'fp64', 'train__global_batch_size': 4, 'train__micro_batch_size': 2,
+            'train__valid_every': 3, 'train__valid_at_start': True, 'checkpoint__every': 3, **changes})
+
+    def stored(self):
+        return glob.glob(os.path.join(self.top, 'tokens', 'reference-*'))
+
+    def test_every_layout_trains_as_one_rank_from_a_loss_of_log_2(self):
+        one = self.run_whole(1, 1, self.pairs(6))
+        rows = one.metrics()
+        self.assertAlmostEqual(rows[0]['valid_loss'], math.log(2), delta=1e-12)
+        self.assertAlmostEqual(rows[1]['loss'], math.log(2), delta=1e-12)
+        for key in REWARDS:
+            self.assertIn(key, rows[1])
+            self.assertIn('valid_' + key, rows[0])
+        self.assertNotIn('valid_perplexity', rows[0])
+        self.assertEqual((rows[1]['rewards/margins'], rows[1]['pairs'], rows[0]['valid_rewards/accuracies']), (0, 4, 0))
+        valid = [row for row in rows if 'valid_loss' in row]
+        self.assertLess(valid[-1]['valid_loss'], valid[0]['valid_loss'])
+        self.assertGreater(valid[-1]['valid_rewards/accuracies'], 0.9)
+        self.assertIn('margin +', one.log())
+        for job, slots, parallel in ((2, 2, {'dp': 2, 'zero': 2}), (3, 2, {'dp': 1, 'tp': 2, 'sequence': True}),
+                                     (4, 2, {'dp': 1, 'pp': 2})):
+            for file in self.stored():
+                os.remove(file)
+            run = self.run_whole(job, 1, self.pairs(6, resources={'nodes': 1, 'slots_per_node': slots},
+                                                    parallel=parallel))
+            self.expect_close(run.metrics(), rows)
+            self.expect_close_tensors(run.doubles(6) if job == 2 else one.doubles(6), one.doubles(6))
+
+    def test_a_continued_job_keeps_its_reference(self):
+        """Bitwise, with the stored values, and with values that are computed again although the weights have moved."""
+        for job, lora in ((1, None), (4, LORA)):
+            document = self.pairs(6, dp=2, **({'train__lora': lora} if lora else {}))
+            for file in self.stored():
+                os.remove(file)
+            whole = self.run_whole(job, 1, document)
+            self.assertIn(f'reference {self.start}: log-probabilities of 39 pairs, 39 of them computed', whole.log())
+            again = self.run_whole(job + 1, 1, document, checkpoints=whole.published[:1])
+            self.assertIn('39 pairs, 0 of them computed', again.log())
+            self.assertEqual(again.metrics(), whole.metrics())
+            for file in self.stored():
+                os.remove(file)
+            anew = self.run_whole(job + 2, 1, document, checkpoints=whole.published[:1])
+            self.assertIn('resumed at step 3', anew.log())
+            self.assertIn('39 pairs, 39 of them computed', anew.log())
+            self.assertEqual(anew.metrics(), whole.metrics())
+
+    def test_a_changed_reference_is_refused_when_it_is_needed(self):
+        whole = self.run_whole(1, 1, self.pairs(3))
+        for name in ('config.json', 'model.safetensors'):
+            os.utime(os.path.join(self.start, name), (1, 1))
+        again = self.run_whole(2, 1, self.pairs(3), checkpoints=whole.published)
+        self.assertIn('0 of them computed', again.log())
+        for file in self.stored():
+            os.remove(file)
+        self.refused(self.pairs(3), 2, f'the reference model {self.start} has changed since the job started',
+                     checkpoints=whole.published)
+
+    def test_another_model_is_the_reference(self):
+        other = self.exported(self.run_whole(98, 1, self.document(4, dp=1, train__precision='fp64')), 'other')
+        run = self.run_whole(1, 1, self.pairs(1, objective={'kind': 'dpo', 'reference': other}))
+        self.assertIn(f'reference {other}: ', run.log())
+        self.assertGreater(abs(run.metrics()[0]['valid_loss'] - math.log(2)), 1e-4)
+
+    def test_a_stopped_pass_over_the_reference_keeps_what_it_computed(self):
+        path = write_pairs(os.path.join(self.top, 'many.jsonl'), 6000)
+        document = self.pairs(1500, data__train=[path], data__valid=0.0)
+        first = Attempt(self, 1, 1, document)
+        while not any(report['p'].get('pairs', 0) for report in first.said('progress')):
+            self.assertIsNone(first.ranks[0].poll(), first.log())
+        first.ranks[0].send_signal(signal.SIGTERM)
+        self.assertEqual(first.wait(), [75], first.log())
+        self.assertEqual(first.metrics(), [])
+        self.assertEqual(len(self.stored()), 1)
+        again = self.run_whole(2, 1, dict(document, train=dict(document['train'], steps=2, valid_at_start=False)))
+        self.assertIn('12 pairs, 0 of them computed', again.log())
+
+    def test_objectives_without_a_reference_need_no_model(self):
+        sizes = self.document(1)['model']
+        for job, kind in ((1, 'orpo'), (2, 'simpo'), (3, 'cpo')):
+            run = self.run_whole(job, 1, self.pairs(12, objective=kind, model=sizes, train__precision='bf16'))
+            valid = [row for row in run.metrics() if 'valid_loss' in row]
+            self.assertLess(valid[-1]['valid_loss'], valid[0]['valid_loss'], kind)
+            self.assertNotIn('reference', run.log())
+
+    def test_pairs_that_are_cut_or_teach_nothing_are_counted(self):
+        with open(self.path, 'a', encoding='utf-8') as file:
+            file.write(json.dumps({'prompt': 'a' * 40, 'chosen': 'b', 'rejected': 'c'}) + '\n')
+            file.write(json.dumps({'prompt': 'a', 'chosen': 'b' * 40, 'rejected': 'c'}) + '\n')
+        run = self.run_whole(1, 1, self.pairs(1, data__valid=0.0))
+        self.assertIn('62 pairs: 2 cut to 33 tokens, 1 without a token to learn', run.log())
+        self.assertIn('warning: data.train: 62 pairs', run.log())
+
+    def test_bad_lines_are_refused_or_skipped(self):
+        with open(self.path, 'a', encoding='utf-8') as file:
+            file.write('{"prompt": "a", "chosen": "b", "rejected": "b"}\n{"prompt": "a", "chosen": "b"}\n')
+        self.refused(self.pairs(1), 2, f'data: {self.path}, line 61: its fields "chosen" and "rejected" are equal: '
+                     "'b'; correct this line")
+        run = self.run_whole(1, 1, self.pairs(1, data__on_bad_line='skip'))
+        self.assertIn('pairs.jsonl: 2 bad lines skipped', run.log())
+        self.assertIn('120 documents', run.log())
+
+
+if __name__ == '__main__':
+    unittest.main()

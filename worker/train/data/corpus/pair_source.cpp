@@ -1,0 +1,224 @@
+#include "worker/train/data/corpus/pair_source.hpp"
+
+#include <algorithm>
+#include <span>
+
+#include "worker/chat/json_value.hpp"
+#include "worker/train/data/corpus/tokens.hpp"
+
+namespace roll::data {
+namespace {
+
+using chat::Kind;
+using chat::Value;
+
+tl::unexpected<Error> no_pair(std::string reason) {
+    return fail(ErrorCode::InvalidArgument, std::move(reason));
+}
+
+std::string quoted(const Value& value) {
+    constexpr std::size_t kLongest = 60;
+    std::string text;
+    chat::append_repr(value, text);
+    return text.size() > kLongest ? text.substr(0, kLongest) + "..." : text;
+}
+
+Value field(const Value& record, std::string_view name) {
+    const Value* const found = record.dict->find(name);
+    return found == nullptr ? chat::none() : *found;
+}
+
+const char* kind_of_answer(const Value& value) {
+    if (value.is(Kind::String)) return "a text";
+    return value.is(Kind::List) ? "a list of messages" : "a message";
+}
+
+// Checks that the answers are there and of one kind.
+Result<void> check_answers(const Value& record) {
+    for (const char* const name : {"chosen", "rejected"}) {
+        const std::string its = std::string("its field \"") + name + "\" is ";
+        const Value value = field(record, name);
+        if (record.dict->find(name) == nullptr)
+            return no_pair(std::string("has no field \"") + name + "\"");
+        if (!value.is(Kind::String) && !value.is(Kind::List) && !value.is(Kind::Dict))
+            return no_pair(its + quoted(value) + "; allowed: a text, or a list of messages");
+        if (!value.is(Kind::Dict) && value.size == 0) return no_pair(its + "empty");
+    }
+    const Value chosen = field(record, "chosen"), rejected = field(record, "rejected");
+    if (chosen.kind != rejected.kind)
+        return no_pair(std::string("its field \"chosen\" is ") + kind_of_answer(chosen) +
+                       ", and its field \"rejected\" is " + kind_of_answer(rejected));
+    if (chat::equal(chosen, rejected))
+        return no_pair("its fields \"chosen\" and \"rejected\" are equal: " + quoted(chosen));
+    return {};
+}
+
+// Texts of the prompt, and of the prompt with each answer.
+struct Texts {
+    std::string prompt = {}, chosen = {}, rejected = {};
+    bool conversation = false;
+};
+
+// Returns the texts of a record without a prompt. As in TRL, the prompt is what both texts begin
+// with, up to but not including the space before the first difference.
+Texts split_texts(std::string_view chosen, std::string_view rejected) {
+    const std::size_t most = std::min(chosen.size(), rejected.size()) - 1;
+    auto shared =
+        static_cast<std::size_t>(std::ranges::mismatch(chosen, rejected).in1 - chosen.begin());
+    if (shared > 0 && shared <= most && chosen[shared - 1] == ' ') --shared;
+    shared = std::min(shared, most);
+    // A prompt ends between two characters.
+    while (shared > 0 && (static_cast<unsigned char>(chosen[shared]) & 0xC0U) == 0x80U) --shared;
+    return {std::string(chosen.substr(0, shared)), std::string(chosen), std::string(rejected)};
+}
+
+Result<Texts> plain_texts(const Value& record, const std::string& prompt_field) {
+    const Value prompt = field(record, prompt_field), chosen = field(record, "chosen"),
+                rejected = field(record, "rejected");
+    if (prompt.is(Kind::None)) return split_texts(chosen.text(), rejected.text());
+    if (!prompt.is(Kind::String))
+        return no_pair("its field \"" + prompt_field + "\" is " + quoted(prompt) +
+                       "; allowed with answers that are texts: a text");
+    const std::string before(prompt.text());
+    return Texts{before, before + std::string(chosen.text()),
+                 before + std::string(rejected.text())};
+}
+
+// Returns the record with another value for `name`.
+Value with_field(const Value& record, std::string_view name, const Value& value,
+                 chat::Arena& arena) {
+    std::vector<chat::Entry> entries(record.dict->entries.begin(), record.dict->entries.end());
+    entries.push_back({name, value});  // the last entry of a name counts
+    return chat::dict(std::move(entries), arena);
+}
+
+Value joined(const Value& list, std::span<const Value> more, chat::Arena& arena) {
+    std::vector<Value> items(list.list().begin(), list.list().end());
+    items.insert(items.end(), more.begin(), more.end());
+    return chat::list(items, arena);
+}
+
+// A record of one conversation: the prompt with one answer.
+struct Whole {
+    Value record;
+    chat::Form form = chat::Form::Messages;
+    std::size_t answer = 1;  // number of messages of the answer
+};
+
+// Returns the number of messages with which both lists begin, fewer than either has.
+std::size_t shared_messages(const Value& chosen, const Value& rejected) {
+    const std::size_t most = std::min(chosen.size, rejected.size) - 1;
+    std::size_t shared = 0;
+    while (shared < most && chat::equal(chosen.items[shared], rejected.items[shared])) ++shared;
+    return shared;
+}
+
+Result<Whole> in_its_form(const Value& record, const chat::Names& names) {
+    const auto form = chat::form_of(record, names);
+    if (!form) return no_pair("has answers, and no conversation before them");
+    return Whole{record, *form};
+}
+
+// Returns the record of the conversation that ends with the answer in the field `side`.
+Result<Whole> whole_of(const Value& record, std::string_view side, const PairRules& rules,
+                       chat::Arena& arena) {
+    const auto name_of = [&](const char* key, const char* usual) {
+        const auto found = rules.names.columns.find(key);
+        return found == rules.names.columns.end() ? std::string_view(usual)
+                                                  : std::string_view(found->second);
+    };
+    const Value answer = field(record, side);
+    if (answer.is(Kind::String))
+        return in_its_form(with_field(record, name_of("response", "output"), answer, arena),
+                           rules.names);
+    if (answer.is(Kind::Dict)) {
+        const std::string_view list = name_of("messages", "conversations");
+        if (!field(record, list).is(Kind::List))
+            return no_pair("its answers are messages, and it has no list \"" + std::string(list) +
+                           "\"");
+        return in_its_form(
+            with_field(record, list, joined(field(record, list), {&answer, 1}, arena), arena),
+            rules.names);
+    }
+    const Value prompt = field(record, rules.prompt_field);
+    if (prompt.is(Kind::List))
+        return Whole{with_field(record, "messages", joined(prompt, answer.list(), arena), arena),
+                     chat::Form::Messages, answer.size};
+    const std::size_t shared = shared_messages(field(record, "chosen"), field(record, "rejected"));
+    return Whole{with_field(record, "messages", answer, arena), chat::Form::Messages,
+                 answer.size - shared};
+}
+
+Result<Texts> conversation_texts(const Value& record, const PairRules& rules, chat::Arena& arena) {
+    if (rules.chat == nullptr)
+        return no_pair("has conversations, and " + rules.no_chat +
+                       "; set `tokenizer` to a directory whose tokenizer_config.json has a "
+                       "chat_template, or that has a chat_template.jinja");
+    Texts texts{.conversation = true};
+    for (const auto& [side, text] :
+         {std::pair("chosen", &texts.chosen), std::pair("rejected", &texts.rejected)}) {
+        ROLL_TRY(const Whole whole, whole_of(record, side, rules, arena));
+        const bool named = whole.form != chat::Form::Messages;
+        ROLL_TRY(const chat::Conversation conversation,
+                 chat::conversation_of(whole.record, whole.form, arena,
+                                       named ? rules.names : chat::Names()));
+        const std::span<const Value> messages = conversation.messages.list();
+        const auto rendered = [&](std::span<const Value> some, bool ask) {
+            return chat::render(*rules.chat, conversation, some, ask, arena, rules.render);
+        };
+        ROLL_TRY(chat::Rendered all, rendered(messages, false));
+        *text = std::move(all.text);
+        const auto before = messages.first(messages.size() - whole.answer);
+        if (before.empty()) continue;
+        ROLL_TRY(chat::Rendered asked, rendered(before, true));
+        texts.prompt = std::move(asked.text);
+    }
+    return texts;
+}
+
+bool is_alpaca(const Value& record, const PairRules& rules) {
+    const auto found = rules.names.columns.find("prompt");
+    const std::string_view name =
+        found == rules.names.columns.end() ? "instruction" : std::string_view(found->second);
+    return field(record, "chosen").is(Kind::String) &&
+           field(record, rules.prompt_field).is(Kind::None) && field(record, name).is(Kind::String);
+}
+
+Result<AnswerPair> encoded_pair(std::string_view line, const PairRules& rules) {
+    chat::Arena arena(rules.render.limits.memory);
+    ROLL_TRY(const Value record, chat::read_json(line, arena));
+    if (!record.is(Kind::Dict)) return no_pair("is not a JSON object");
+    ROLL_TRY_VOID(check_answers(record));
+    const bool plain = field(record, "chosen").is(Kind::String) && !is_alpaca(record, rules);
+    auto texts =
+        plain ? plain_texts(record, rules.prompt_field) : conversation_texts(record, rules, arena);
+    if (!texts) return tl::unexpected(texts.error());
+    const auto encoded = [&](const std::string& text) {
+        return rules.tokenizer.encode(text, {.add_special = plain && rules.add_special});
+    };
+    AnswerPair pair{encoded(texts->chosen), encoded(texts->rejected), texts->conversation};
+    if (pair.chosen == pair.rejected)
+        return no_pair("its fields \"chosen\" and \"rejected\" have the same tokens");
+    const std::vector<std::uint32_t> prompt = encoded(texts->prompt);
+    const auto shared = [&](const std::vector<std::uint32_t>& answer) {
+        return std::ranges::mismatch(prompt, answer).in1 - prompt.begin();
+    };
+    const auto begin =
+        static_cast<std::size_t>(std::min(shared(pair.chosen), shared(pair.rejected)));
+    for (std::vector<std::uint32_t>* answer : {&pair.chosen, &pair.rejected})
+        for (std::size_t i = 0; i < begin; ++i)
+            (*answer)[i] = static_cast<std::uint32_t>(only_read((*answer)[i]));
+    return pair;
+}
+
+}  // namespace
+
+Result<AnswerPair> read_pair(std::string_view line, const PairRules& rules) {
+    try {
+        return encoded_pair(line, rules);
+    } catch (const chat::Failure& failure) {
+        return no_pair(failure.message);
+    }
+}
+
+}  // namespace roll::data

@@ -1,0 +1,169 @@
+#include "worker/train/job/reference_pass.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+
+#include <ATen/ATen.h>
+
+#include "common/check.hpp"
+#include "common/hash.hpp"
+#include "common/json.hpp"
+#include "worker/train/data/batches.hpp"
+#include "worker/train/process/failure.hpp"
+
+namespace roll::train {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+// Number of micro-batches of a replica that are evaluated at a time.
+constexpr std::int64_t kMicrobatchesAtOnce = 16;
+constexpr auto kStoredEvery = std::chrono::seconds(30);
+
+bool writes(const ReferencePass& pass) { return pass.world.rank() == 0; }
+
+std::string model_of(const ReferencePass& pass) {
+    const std::string& given = pass.spec.preference.reference;
+    return given.empty() ? pass.spec.model.from : given;
+}
+
+// Returns the job's reference. A continued job keeps that of its first start.
+ReferenceRecord record_of(const ReferencePass& pass) {
+    for (const fs::path& output : pass.earlier)
+        if (auto record = read_reference(output)) return *record;
+    const std::string model = model_of(pass);
+    return {model, need(model_identity(model))};
+}
+
+// Returns the path of the values of a file's pairs.
+fs::path path_of(const ReferencePass& pass, const ReferenceRecord& record,
+                 const ReferenceFile& file) {
+    const spec::TrainSpec& spec = pass.spec;
+    const std::int64_t seed = spec.model.vocab > 0 ? static_cast<std::int64_t>(spec.seed) : 0;
+    const Json key = {
+        {"tokens", file.hash},           {"model", record.identity},
+        {"vocab", pass.vocab},           {"seed", seed},
+        {"seq_length", spec.seq_length}, {"precision", static_cast<int>(spec.precision)}};
+    return pass.directory / ("reference-" + to_hex(hash64(key.dump())));
+}
+
+std::size_t pairs_of(const data::CorpusFile& file) { return file.file.documents() / 2; }
+
+// A tensor on the memory of the values of a file.
+at::Tensor tensor_of(PairValues& values) {
+    return at::from_blob(values.data(), {std::ssize(values), 2}, at::kDouble);
+}
+
+// Reads the stored values on the rank that writes, and gives them to all ranks.
+PairReferences stored(const ReferencePass& pass, const std::vector<ReferenceFile>& files,
+                      const std::vector<fs::path>& paths) {
+    PairReferences references;
+    for (std::size_t i = 0; i < files.size(); ++i) {
+        const data::CorpusFile& file = *files[i].file;
+        references.add(file, pairs_of(file));
+        PairValues& values = references.values(file);
+        if (writes(pass))
+            if (auto found = read_values(paths[i], values.size())) values = *std::move(found);
+        broadcast_from(0, pass.world, tensor_of(values), {Site::Agreement});
+    }
+    return references;
+}
+
+// Stores the values of all files.
+void store(const ReferencePass& pass, const std::vector<ReferenceFile>& files,
+           const std::vector<fs::path>& paths, PairReferences& references) {
+    if (!writes(pass)) return;
+    for (std::size_t i = 0; i < files.size(); ++i)
+        need(write_values(paths[i], references.values(*files[i].file)));
+}
+
+bool told_to_stop(const ReferencePass& pass, std::int64_t done, std::int64_t pairs) {
+    const at::Tensor votes = at::full({}, pass.stops(done, pairs) ? 1.0 : 0.0, at::kDouble);
+    sum_over(pass.world, votes, {Site::Agreement});
+    return votes.item<double>() > 0;
+}
+
+// Computes the values of some windows. Each replica computes its share.
+void compute(const ReferencePass& pass, std::span<const data::Window> windows,
+             PairReferences& references) {
+    Communicator& dp = pass.step.groups().dp;
+    const std::int64_t rows = pass.spec.micro_batch_size;
+    const std::vector<Microbatch> batch =
+        valid_batches(windows, pass.spec, {.vocab = pass.vocab}, dp.rank());
+    const at::Tensor log_probs_KS = pass.step.log_probs(batch);
+    const at::Tensor values_P2 = at::zeros({std::ssize(windows), 2}, at::kDouble);
+    for (std::int64_t k = 0; k < std::ssize(batch); ++k)
+        for (std::int64_t pair = 0; pair < pairs_in(batch[static_cast<std::size_t>(k)]); ++pair)
+            values_P2[(k * dp.size() + dp.rank()) * rows + pair].copy_(
+                log_probs_KS[k].narrow(0, 2 * pair, 2));
+    sum_over(dp, values_P2, {Site::Evaluation});
+    const auto* value = values_P2.const_data_ptr<double>();
+    for (std::size_t i = 0; i < windows.size(); ++i)
+        references.set(windows[i], {value[2 * i], value[2 * i + 1]});
+}
+
+// Loads the reference. It must not have changed since the job's first start. The adapter of a LoRA
+// job is off: a factor B of zeros adds nothing.
+void load_reference(const ReferencePass& pass, const ReferenceRecord& record) {
+    if (writes(pass) && need(model_identity(record.model)) != record.identity)
+        throw RankFailure(2, "the reference model " + record.model +
+                                 " has changed since the job started; restore its files, or start "
+                                 "a new job");
+    pass.load(record.model);
+    for (Chunk& chunk : pass.step.chunks()) {
+        const Parameters& p = chunk.parameters();
+        for (std::size_t i = 0; i < p.specs.size(); ++i)
+            if (p.specs[i].name.find(".lora_B.") != std::string::npos)
+                ROLL_CHECK(p.weight[i].count_nonzero().item<std::int64_t>() == 0);
+    }
+}
+
+}  // namespace
+
+std::optional<PairReferences> measure_references(const ReferencePass& pass,
+                                                 const std::vector<ReferenceFile>& files) {
+    ReferenceRecord record{model_of(pass), ""};
+    std::vector<fs::path> paths(files.size());
+    if (writes(pass)) {
+        record = record_of(pass);
+        need(write_reference(pass.output, record));
+        for (std::size_t i = 0; i < files.size(); ++i) paths[i] = path_of(pass, record, files[i]);
+    }
+    PairReferences references = stored(pass, files, paths);
+    std::vector<data::Window> missing;
+    std::int64_t pairs = 0;
+    for (const ReferenceFile& file : files) {
+        pairs += std::ssize(file.windows);
+        std::ranges::copy_if(file.windows, std::back_inserter(missing),
+                             [&](const data::Window& w) { return !references.is_known(w); });
+    }
+    if (!missing.empty()) load_reference(pass, record);
+    const auto most = static_cast<std::size_t>(kMicrobatchesAtOnce * pass.spec.micro_batch_size *
+                                               pass.step.groups().dp.size());
+    const auto start = Clock::now();
+    auto due = start + kStoredEvery;
+    for (std::size_t at = 0; at < missing.size(); at += most) {
+        if (told_to_stop(pass, static_cast<std::int64_t>(at), std::ssize(missing))) {
+            store(pass, files, paths, references);
+            return std::nullopt;
+        }
+        compute(pass, std::span(missing).subspan(at, std::min(most, missing.size() - at)),
+                references);
+        if (Clock::now() < due) continue;
+        store(pass, files, paths, references);
+        due = Clock::now() + kStoredEvery;
+    }
+    if (!missing.empty()) store(pass, files, paths, references);
+    if (writes(pass))
+        std::printf(
+            "reference %s: log-probabilities of %lld pairs, %lld of them computed in %.1f s "
+            "and the others found in %s\n",
+            record.model.c_str(), static_cast<long long>(pairs),
+            static_cast<long long>(std::ssize(missing)),
+            std::chrono::duration<double>(Clock::now() - start).count(), pass.directory.c_str());
+    return references;
+}
+
+}  // namespace roll::train

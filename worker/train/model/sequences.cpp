@@ -1,0 +1,63 @@
+#include "worker/train/model/sequences.hpp"
+
+#include <ATen/ATen.h>
+
+#include "common/check.hpp"
+#include "worker/train/ops/cross_entropy.hpp"
+
+namespace roll::train {
+namespace {
+
+// Calls body(sequence, begin, end) for the rows [begin, end) of each sequence.
+template <class Body>
+void for_sequences(const Microbatch& data, const Body& body) {
+    ROLL_CHECK(!data.segments.empty());
+    for (std::size_t i = 0; i < data.segments.size(); ++i) {
+        const bool last = i + 1 == data.segments.size();
+        body(i, data.segments[i], last ? data.tokens_BT.numel() : data.segments[i + 1]);
+    }
+}
+
+PairBatch batch_of(const Microbatch& data, std::span<const double> log_probs,
+                   std::span<const double> tokens) {
+    ROLL_CHECK(data.references.empty() || std::ssize(data.references) >= 2 * pairs_in(data));
+    return {log_probs, data.references, tokens};
+}
+
+}  // namespace
+
+std::vector<double> sequence_sums(const Microbatch& data, const at::Tensor& row_M) {
+    const auto* rows = row_M.const_data_ptr<double>();
+    std::vector<double> sums(data.segments.size());
+    for_sequences(data, [&](std::size_t i, std::int64_t begin, std::int64_t end) {
+        for (std::int64_t row = begin; row < end; ++row) sums[i] += rows[row];
+    });
+    return sums;
+}
+
+std::vector<double> sequence_tokens(const Microbatch& data) {
+    const at::Tensor counts_M = data.targets_BT.ne(ops::kIgnored).to(at::kDouble).flatten();
+    return sequence_sums(data, counts_M);
+}
+
+at::Tensor row_scales(const Microbatch& data, const LossRule& rule,
+                      std::span<const double> log_probs) {
+    const std::vector<double> tokens = sequence_tokens(data);
+    const std::vector<double> coefficients =
+        pair_coefficients(*rule.preference, batch_of(data, log_probs, tokens), rule.pairs);
+    const at::Tensor scale_M = at::empty({data.tokens_BT.numel()}, at::TensorOptions(at::kDouble));
+    auto* scales = scale_M.data_ptr<double>();
+    for_sequences(data, [&](std::size_t i, std::int64_t begin, std::int64_t end) {
+        // A row's loss is the negative of its log-probability.
+        std::fill(scales + begin, scales + end, -coefficients[i]);
+    });
+    return scale_M;
+}
+
+PairSums sums_of(const spec::PreferenceSpec& spec, const Microbatch& data,
+                 std::span<const double> log_probs) {
+    const std::vector<double> tokens = sequence_tokens(data);
+    return pair_sums(spec, batch_of(data, log_probs, tokens));
+}
+
+}  // namespace roll::train

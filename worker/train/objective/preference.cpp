@@ -1,0 +1,154 @@
+#include "worker/train/objective/preference.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace roll::train {
+namespace {
+
+using spec::PairLoss;
+using spec::PreferenceKind;
+
+// The nearest to probability 1 that log_odds() distinguishes, so that its value is finite.
+constexpr double kSurest = -1e-12;
+
+double logistic(double x) { return 1 / (1 + std::exp(-x)); }
+
+double log_logistic(double x) {
+    return x < 0 ? x - std::log1p(std::exp(x)) : -std::log1p(std::exp(-x));
+}
+
+// Returns log(1 - exp(x)) for x < 0. Each branch is exact where the other one cancels.
+double log1mexp(double x) {
+    return x > -std::numbers::ln2 ? std::log(-std::expm1(x)) : std::log1p(-std::exp(x));
+}
+
+// A function's value and its derivative.
+struct Slope {
+    double value = 0, derivative = 0;
+};
+
+// Returns -(1 - e) log s(d) - e log s(-d).
+Slope smoothed(double d, double e) {
+    return {-(1 - e) * log_logistic(d) - e * log_logistic(-d),
+            -(1 - e) * logistic(-d) + e * logistic(d)};
+}
+
+Slope robust(double d, double e) {
+    return {(-(1 - e) * log_logistic(d) + e * log_logistic(-d)) / (1 - 2 * e),
+            (-(1 - e) * logistic(-d) - e * logistic(d)) / (1 - 2 * e)};
+}
+
+Slope hinge(double d) { return d < 1 ? Slope{1 - d, -1} : Slope{}; }
+
+Slope log_odds(double log_p) {
+    const double x = std::min(log_p, kSurest);
+    return {x - log1mexp(x), -1 / std::expm1(x)};
+}
+
+// An answer, as a loss compares it.
+struct Answer {
+    double log_prob = 0;  // sum over the tokens, or mean
+    double reference = 0;
+    double share = 1;  // derivative of log_prob with respect to the sum
+    double score() const { return log_prob - reference; }
+};
+
+struct PairValue {
+    double loss = 0;
+    double chosen = 0, rejected = 0;  // derivatives with respect to the answers' log_prob
+};
+
+// Returns true if the loss itself compares means over the tokens.
+bool compares_means(const spec::PreferenceSpec& spec) {
+    return spec.loss == PairLoss::Ipo || spec.loss == PairLoss::SigmoidNorm;
+}
+
+// Returns true if the metrics, too, have means over the tokens, as TRL's.
+bool reports_means(const spec::PreferenceSpec& spec) {
+    switch (spec.kind) {
+        case PreferenceKind::SimPo:
+        case PreferenceKind::Orpo: return true;
+        case PreferenceKind::Cpo: return compares_means(spec);
+        case PreferenceKind::Dpo: break;
+    }
+    return false;
+}
+
+Answer answer_of(const PairBatch& batch, std::size_t i, bool mean) {
+    const double share = mean ? 1 / batch.tokens[i] : 1;
+    return {batch.log_probs[i] * share, batch.references.empty() ? 0 : batch.references[i] * share,
+            share};
+}
+
+PairValue orpo(const spec::PreferenceSpec& spec, const Answer& chosen, const Answer& rejected) {
+    const Slope c = log_odds(chosen.log_prob), r = log_odds(rejected.log_prob);
+    const Slope loss = smoothed(c.value - r.value, 0);
+    return {spec.beta * loss.value, spec.beta * loss.derivative * c.derivative,
+            -spec.beta * loss.derivative * r.derivative};
+}
+
+Slope loss_of(const spec::PreferenceSpec& spec, double margin) {
+    const double e = spec.label_smoothing;
+    switch (spec.loss) {
+        case PairLoss::Sigmoid: return smoothed(margin, e);
+        case PairLoss::Robust: return robust(margin, e);
+        case PairLoss::Hinge: return hinge(margin);
+        case PairLoss::SigmoidNorm: return smoothed(margin, 0);
+        case PairLoss::Ipo: break;
+    }
+    const double off = margin / spec.beta - 1 / (2 * spec.beta);
+    return {off * off, 2 * off / spec.beta};
+}
+
+PairValue value_of(const spec::PreferenceSpec& spec, const Answer& chosen, const Answer& rejected) {
+    if (spec.kind == PreferenceKind::Orpo) return orpo(spec, chosen, rejected);
+    const double margin = spec.beta * (chosen.score() - rejected.score()) - spec.gamma;
+    const Slope loss = loss_of(spec, margin);
+    return {loss.value, spec.beta * loss.derivative, -spec.beta * loss.derivative};
+}
+
+}  // namespace
+
+PairSums pair_sums(const spec::PreferenceSpec& spec, const PairBatch& batch) {
+    const bool mean = compares_means(spec) || reports_means(spec), told = reports_means(spec);
+    PairSums sums;
+    for (std::size_t i = 0; i + 1 < batch.log_probs.size(); i += 2) {
+        sums[PairSums::Pairs] += 1;
+        sums[PairSums::Loss] +=
+            value_of(spec, answer_of(batch, i, mean), answer_of(batch, i + 1, mean)).loss;
+        sums[PairSums::Nll] -= batch.log_probs[i];
+        sums[PairSums::Tokens] += batch.tokens[i];
+        const Answer chosen = answer_of(batch, i, told), rejected = answer_of(batch, i + 1, told);
+        sums[PairSums::RewardChosen] += spec.beta * chosen.score();
+        sums[PairSums::RewardRejected] += spec.beta * rejected.score();
+        sums[PairSums::Accuracy] += chosen.score() > rejected.score() ? 1 : 0;
+        sums[PairSums::LogpChosen] += chosen.log_prob;
+        sums[PairSums::LogpRejected] += rejected.log_prob;
+    }
+    return sums;
+}
+
+double scaled_loss(const spec::PreferenceSpec& spec, const PairSums& sums, const PairScale& scale) {
+    return scale.pair * sums[PairSums::Loss] + spec.nll_weight * scale.token * sums[PairSums::Nll];
+}
+
+double mean_loss(const spec::PreferenceSpec& spec, const PairSums& sums) {
+    return scaled_loss(spec, sums, {1 / sums[PairSums::Pairs], 1 / sums[PairSums::Tokens]});
+}
+
+std::vector<double> pair_coefficients(const spec::PreferenceSpec& spec, const PairBatch& batch,
+                                      const PairScale& scale) {
+    const bool mean = compares_means(spec) || reports_means(spec);
+    std::vector<double> coefficients(batch.log_probs.size(), 0.0);
+    for (std::size_t i = 0; i + 1 < batch.log_probs.size(); i += 2) {
+        const Answer chosen = answer_of(batch, i, mean), rejected = answer_of(batch, i + 1, mean);
+        const PairValue value = value_of(spec, chosen, rejected);
+        coefficients[i] = scale.pair * value.chosen * chosen.share - scale.token * spec.nll_weight;
+        coefficients[i + 1] = scale.pair * value.rejected * rejected.share;
+    }
+    return coefficients;
+}
+
+}  // namespace roll::train
