@@ -97,8 +97,9 @@ TEST(PlantedBugs, EachIsFoundAndTheCellsAreRightWithoutThem) {
                              .schedule = plan::gpipe(1, 1, kMicrobatches),
                              .steps = 1});
     for (const Cell& cell : cells())
-        EXPECT_EQ(first_difference(train_locally(job_of(cell.world)), alone[cell.world.config.tied]),
-                  std::nullopt)
+        EXPECT_EQ(
+            first_difference(train_locally(job_of(cell.world)), alone[cell.world.config.tied]),
+            std::nullopt)
             << cell.name;
     for (const Bug& bug : bugs()) {
         std::string found;
