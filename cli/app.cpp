@@ -373,9 +373,12 @@ class Parser {
     void add_checkpoint_work() {
         CLI::App* plan = command("plan", "Show what a training job would do, without running it",
                                  [this] { return run_plan(context_, word_, plan_, submit_.job); });
-        plan->add_option("FILE", word_)->required();
         add_plan_options(*plan, plan_);
         add_job_options(*plan, submit_.job);
+        CLI::App* prove = command("prove", "Compare a training job's layout with one rank",
+                                  [this] { return run_prove(context_, word_, submit_.job); });
+        add_job_options(*prove, submit_.job);
+        for (CLI::App* sub : {plan, prove}) sub->add_option("FILE", word_)->required();
         command_of(app_.add_subcommand("data", "Look at training data"), "preview",
                    "Show the tokens of the first documents, and which are learned",
                    [this] { return run_preview(context_, preview_); });

@@ -131,6 +131,8 @@ struct PlanFiles {
 void add_plan_options(CLI::App& command, PlanFiles& files);
 Result<int> run_plan(const Context& context, const std::string& file, const PlanFiles& files,
                      const JobOptions& options);
+// Compares the job's layout, at the least sizes, with one rank.
+Result<int> run_prove(const Context& context, const std::string& file, const JobOptions& options);
 // Maps the name of a command to its subcommands; a command without subcommands has an empty list.
 using Commands = std::map<std::string, std::vector<std::string>>;
 Result<int> run_completion(const std::string& shell, const Commands& commands);

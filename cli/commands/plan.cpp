@@ -9,6 +9,7 @@
 #include "cli/commands/data.hpp"
 
 namespace roll::cli {
+
 Result<std::string> in_memory(const std::string& content) {
     const int fd = ::memfd_create("roll-plan", 0);
     if (fd < 0) return fail(ErrorCode::Failed, "cannot make a file in memory");
@@ -55,19 +56,33 @@ void add_plan_options(CLI::App& command, PlanFiles& files) {
     command.add_option("--trace", files.trace, "Write the schedule as a Chrome trace (JSON)");
 }
 
+// Returns the arguments with which roll-rank reads the job of `file` for one of its commands.
+static Result<std::vector<std::string>> words_for(const char* verb, const Context& context,
+                                                  const std::string& file,
+                                                  const JobOptions& options) {
+    const std::vector kinds{spec::JobKind::Train, spec::JobKind::Resume};
+    ROLL_TRY(const std::string text,
+             one_document(file, fmt::format("rollctl {}", verb), kinds, options));
+    ROLL_TRY(const std::string document, in_memory(text));
+    std::vector<std::string> words = {verb, "--spec", document};
+    if (context.json) words.emplace_back("--json");
+    return words;
+}
+
 Result<int> run_plan(const Context& context, const std::string& file, const PlanFiles& files,
                      const JobOptions& options) {
-    const std::vector kinds{spec::JobKind::Train, spec::JobKind::Resume};
-    ROLL_TRY(const std::string text, one_document(file, "rollctl plan", kinds, options));
-    ROLL_TRY(const std::string document, in_memory(text));
-    std::vector<std::string> arguments = {"plan", "--spec", document};
-    if (context.json) arguments.emplace_back("--json");
+    ROLL_TRY(std::vector<std::string> words, words_for("plan", context, file, options));
     for (const auto& [option, path] : {std::pair{"--svg", files.svg}, {"--trace", files.trace}}) {
         if (path.empty()) continue;
-        arguments.emplace_back(option);
-        arguments.push_back(path);
+        words.emplace_back(option);
+        words.push_back(path);
     }
-    return tl::unexpected(become("roll-rank", arguments));
+    return tl::unexpected(become("roll-rank", words));
+}
+
+Result<int> run_prove(const Context& context, const std::string& file, const JobOptions& options) {
+    ROLL_TRY(const std::vector<std::string> words, words_for("prove", context, file, options));
+    return tl::unexpected(become("roll-rank", words));
 }
 
 }  // namespace roll::cli

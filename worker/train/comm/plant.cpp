@@ -1,5 +1,12 @@
 #include "worker/train/comm/plant.hpp"
 
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <sstream>
+#include <utility>
+#include <vector>
+
 #include <ATen/ATen.h>
 
 namespace roll::train {
@@ -25,7 +32,37 @@ at::Tensor half_sum(const at::TensorList& inputs, int rank) {
     return sum;
 }
 
+constexpr std::array<std::pair<const char*, Plant::Kind>, 5> kKinds = {
+    {{"drop", Plant::Kind::Drop},
+     {"double", Plant::Kind::Double},
+     {"average", Plant::Kind::Average},
+     {"regroup", Plant::Kind::Regroup},
+     {"delay", Plant::Kind::Delay}}};
+
 }  // namespace
+
+Result<Plant> parse_plant(const std::string& words) {
+    std::vector<std::string> parts;
+    std::istringstream in(words);
+    for (std::string part; std::getline(in, part, '|');) parts.push_back(part);
+    const auto refuse = [&] {
+        return fail(ErrorCode::InvalidArgument,
+                    "\"" + words + "\" is no planted bug; allowed: KIND|SITE[|LAYER[|GROUP]]");
+    };
+    if (parts.size() < 2 || parts.size() > 4) return refuse();
+    parts.resize(4);
+    const std::string& layer = parts[2];
+    const auto kind =
+        std::ranges::find(kKinds, parts[0], [](const auto& one) { return one.first; });
+    const std::optional<Site> site = site_named(parts[1]);
+    if (kind == kKinds.end() || !site) return refuse();
+    Plant plant{kind->second, *site, -1, parts[3]};
+    if (layer.empty()) return plant;
+    const auto [end, error] =
+        std::from_chars(layer.data(), layer.data() + layer.size(), plant.layer);
+    if (error != std::errc() || end != layer.data() + layer.size()) return refuse();
+    return plant;
+}
 
 bool Plant::hits(const std::string& group_name, const Tag& tag) const {
     return tag.site == site && (layer < 0 || tag.layer == layer) && group_name.starts_with(group);

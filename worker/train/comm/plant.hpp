@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "common/error.hpp"
 #include "worker/train/comm/communicator.hpp"
 
 namespace roll::train {
@@ -24,6 +25,11 @@ struct Plant {
 
     bool hits(const std::string& group_name, const Tag& tag) const;
 };
+
+// Reads a plant written as KIND|SITE, KIND|SITE|LAYER or KIND|SITE|LAYER|GROUP, such as
+// "drop|row output|1|tp". KIND is drop, double, average, regroup or delay; SITE is a site in the
+// words of text(Tag). Fails with InvalidArgument.
+Result<Plant> parse_plant(const std::string& words);
 
 // Returns the wrong result that the bug gives to rank `rank`. `inputs` are the inputs of all ranks,
 // and `right` is the right result. `before` is the right result of the last such transfer; it is

@@ -51,4 +51,10 @@ std::string text(const Tag& tag) {
     return words;
 }
 
+std::optional<Site> site_named(std::string_view words) {
+    for (int i = 0; i <= static_cast<int>(Site::Barrier); ++i)
+        if (const auto site = static_cast<Site>(i); words == site_name(site)) return site;
+    return std::nullopt;
+}
+
 }  // namespace roll::train

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 
 namespace roll::train {
 
@@ -41,5 +43,8 @@ struct Tag {
 
 // Returns the tag in words, e.g. "row output, layer 3, micro-batch 1".
 std::string text(const Tag& tag);
+
+// Returns the site whose words are `words`, e.g. "row output"; nullopt if there is none.
+std::optional<Site> site_named(std::string_view words);
 
 }  // namespace roll::train

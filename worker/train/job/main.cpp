@@ -1,4 +1,5 @@
-// roll-rank: runs one rank of a train job; also samples text (generate) and reports plans (plan).
+// roll-rank: runs one rank of a train job; also samples text (generate), reports plans (plan), and
+// proves layouts (prove).
 #include <cstdio>
 #include <cstdlib>
 #include <thread>
@@ -13,10 +14,13 @@
 #include "worker/train/data/preview.hpp"
 #include "worker/train/job/trainer.hpp"
 #include "worker/train/model/generate_text.hpp"
+#include "worker/train/model/model_setup.hpp"
 #include "worker/train/process/deterministic.hpp"
 #include "worker/train/process/failure.hpp"
 #include "worker/train/process/launch.hpp"
 #include "worker/train/process/stacks.hpp"
+#include "worker/train/prove/prove.hpp"
+#include "worker/train/prove/report.hpp"
 #include "worker/train/report/plan_report.hpp"
 
 namespace roll::train {
@@ -92,6 +96,30 @@ int plan(const Arguments& arguments) {
     return 0;
 }
 
+// Returns the bugs that the environment plants, so that tests can show that proofs find them.
+std::vector<Plant> planted_bugs() {
+    const char* const words = std::getenv("ROLL_PROVE_PLANT");
+    if (words == nullptr) return {};
+    std::fprintf(stderr, "note: ROLL_PROVE_PLANT plants a bug: %s\n", words);
+    return {need(parse_plant(words))};
+}
+
+// Proves the layout of a job. Takes a spec file as plan() does.
+int prove_layout(const Arguments& arguments) {
+    set_threads(1);
+    const std::string document = need(read_file(arguments.spec_file));
+    const spec::TrainSpec spec = need(spec::train_spec(document));
+    const Json resources = need(parse_json(document)).value("resources", Json::object());
+    check_spec(spec, resources.value("gpus_per_node", 0) > 0);
+    const spec::ModelConfig config = setup_model(spec, {}, true).config;
+    const OrderedJson json = proof_json(spec, prove(spec, config, planted_bugs()));
+    std::printf("%s\n", (arguments.json ? json.dump() : proof_text(json)).c_str());
+    if (json["proven"].get<bool>()) return 0;
+    std::fflush(stdout);
+    std::fprintf(stderr, "error: %s\n", failure_text(json).c_str());
+    return 1;
+}
+
 // Prints the first documents of a job's data.
 int preview_data(const Arguments& arguments) {
     const std::string document = need(read_file(arguments.spec_file));
@@ -160,6 +188,10 @@ int main(int argc, char** argv) {
     planning->add_flag("--json", arguments.json, "One JSON object (roll.plan/1)");
     planning->add_option("--svg", arguments.svg, "Write a drawing of the pipeline schedule");
     planning->add_option("--trace", arguments.trace, "Write the pipeline schedule as Chrome trace");
+    CLI::App* proving = app.add_subcommand(
+        "prove", "Compare a train job's layout, at the least sizes, with one rank");
+    proving->add_option("--spec", arguments.spec_file, "The job's document, JSON")->required();
+    proving->add_flag("--json", arguments.json, "One JSON object (roll.prove/1)");
     CLI::App* previewing =
         app.add_subcommand("preview", "Show the first documents of a job's data, as tokens");
     previewing->add_option("--spec", arguments.spec_file, "The job's document, JSON")->required();
@@ -181,9 +213,11 @@ int main(int argc, char** argv) {
     if (*sampling) return run([&] { return generate(arguments); }, on_stderr);
     if (*previewing) return run([&] { return preview_data(arguments); }, on_stderr);
     if (*planning) return run([&] { return plan(arguments); }, on_stderr);
+    if (*proving) return run([&] { return prove_layout(arguments); }, on_stderr);
     if (arguments.launch.empty()) {
-        std::fprintf(stderr,
-                     "error: give --launch FILE --rank R, or a command: generate, plan, preview\n");
+        std::fprintf(
+            stderr,
+            "error: give --launch FILE --rank R, or a command: generate, plan, prove, preview\n");
         return 2;
     }
     dump_stacks_on_signal();

@@ -51,7 +51,6 @@ class Trainer {
 
     void connect();
     void connect_recorder();
-    TrainOptions step_options() const;
     void load_model(const std::string& directory);
     void find_references(const TrainingData& data);
     std::vector<ReferenceFile> reference_files(const std::vector<std::string>& hashes) const;

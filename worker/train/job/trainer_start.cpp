@@ -95,8 +95,9 @@ Trainer::Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, Tra
       validation_(spec_, corpus_, valid_),
       schedule_(job_pipeline(spec_, model_.config).schedule) {
     connect();
-    step_.emplace(model_.config, schedule_, Groups{*pp_, *dp_, tie_.get(), tp_.get()},
-                  step_options());
+    TrainOptions options = train_options(spec_, model_.config);
+    options.init.device = backend_.device;
+    step_.emplace(model_.config, schedule_, Groups{*pp_, *dp_, tie_.get(), tp_.get()}, options);
     const std::vector<ParameterSpec> specs = specs_of(step_->whole());
     const std::int64_t frozen = count_frozen(spec_.model.freeze, specs);
     if (frozen > 0 && writes())
@@ -110,26 +111,6 @@ Trainer::Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, Tra
     recall_left_out();
     if (writes()) open_outputs();
     link_.report(protocol::Ready{});
-}
-
-TrainOptions Trainer::step_options() const {
-    TrainOptions options;
-    options.init = {.seed = spec_.seed,
-                    .std = model_.config.init_std,
-                    .dtype = dtype_of(spec_.precision),
-                    .device = backend_.device,
-                    .draw = spec_.model.from.empty(),
-                    .freeze = spec_.model.freeze};
-    options.adamw = {spec_.optimizer.beta1, spec_.optimizer.beta2, spec_.optimizer.eps,
-                     spec_.optimizer.weight_decay, spec_.optimizer.decays};
-    options.clip_grad = spec_.optimizer.clip_grad;
-    options.count_zeros = spec_.metrics.grad_zeros;
-    options.normalize = spec_.normalize;
-    options.split = stage_split(spec_.parallel);
-    options.sequence = spec_.parallel.sequence;
-    options.zero = spec_.parallel.zero;
-    if (spec_.objective == spec::Objective::Preference) options.preference = spec_.preference;
-    return options;
 }
 
 // Returns the files of pairs, with the windows that the job trains on or holds out.

@@ -1,4 +1,5 @@
-// The pipeline of a train job: the parts of the model on its stages, and the schedule.
+// What a train job's spec says about its step: the parts of the model on the pipeline's stages, the
+// schedule, and the options.
 #pragma once
 
 #include <vector>
@@ -6,6 +7,7 @@
 #include "common/spec/train.hpp"
 #include "worker/plan/cost.hpp"
 #include "worker/train/model/chunk_spec.hpp"
+#include "worker/train/pipeline/train_step.hpp"
 
 namespace roll::train {
 
@@ -18,5 +20,8 @@ struct JobPipeline {
 // Returns the pipeline of the job. Throws RankFailure(invalid) if the layers do not divide or no
 // schedule fits.
 JobPipeline job_pipeline(const spec::TrainSpec& spec, const spec::ModelConfig& config);
+
+// Returns the options of the job's step, with weights on the CPU.
+TrainOptions train_options(const spec::TrainSpec& spec, const spec::ModelConfig& config);
 
 }  // namespace roll::train

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/worker/train/expect.hpp"
+#include "tests/worker/train/notes.hpp"
 #include "tests/worker/train/tiny_model.hpp"
 #include "worker/train/comm/local_communicator.hpp"
 

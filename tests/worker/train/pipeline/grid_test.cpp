@@ -186,7 +186,7 @@ TEST(Grid, EveryCellTrainsAsOneRankDoes) {
     in_parallel(grid().cells.size(), [&](std::size_t i) {
         const Row& row = grid().cells[i];
         SCOPED_TRACE(name(row));
-        const auto differs = first_difference(train_cell(row, i + 1), references.at(key(row)));
+        const auto differs = first_difference({train_cell(row, i + 1)}, references.at(key(row)));
         EXPECT_EQ(differs, std::nullopt) << name(row);
     });
 }

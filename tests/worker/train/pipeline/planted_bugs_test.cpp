@@ -5,7 +5,7 @@
 #include <optional>
 
 #include <ATen/ATen.h>
-#include <gtest/gtest-spi.h>
+#include <gtest/gtest.h>
 
 #include "tests/worker/train/pipeline/world.hpp"
 
@@ -90,14 +90,6 @@ std::vector<Bug> bugs() {
         {"rows of the embedding's gradient not gathered", {Drop, Site::EmbeddingGrad}, "sequence"}};
 }
 
-// Trains the cell. Copies that differ between ranks do not fail the test.
-Named train_quietly(const World& world) {
-    ::testing::TestPartResultArray results;
-    const ::testing::ScopedFakeTestPartResultReporter reporter(
-        ::testing::ScopedFakeTestPartResultReporter::INTERCEPT_ALL_THREADS, &results);
-    return train(world);
-}
-
 TEST(PlantedBugs, EachIsFoundAndTheCellsAreRightWithoutThem) {
     std::map<bool, Named> alone;
     for (const bool tied : {false, true})
@@ -105,7 +97,9 @@ TEST(PlantedBugs, EachIsFoundAndTheCellsAreRightWithoutThem) {
                              .schedule = plan::gpipe(1, 1, kMicrobatches),
                              .steps = 1});
     for (const Cell& cell : cells())
-        EXPECT_EQ(first_difference(train(cell.world), alone[cell.world.config.tied]), std::nullopt)
+        EXPECT_EQ(
+            first_difference(train_locally(job_of(cell.world)), alone[cell.world.config.tied]),
+            std::nullopt)
             << cell.name;
     for (const Bug& bug : bugs()) {
         std::string found;
@@ -113,7 +107,7 @@ TEST(PlantedBugs, EachIsFoundAndTheCellsAreRightWithoutThem) {
             if (!std::string(cell.name).starts_with(bug.cell)) continue;
             cell.world.fabric.plants = {bug.plant};
             const auto differs =
-                first_difference(train_quietly(cell.world), alone[cell.world.config.tied]);
+                first_difference(train_locally(job_of(cell.world)), alone[cell.world.config.tied]);
             if (!differs) continue;
             found = std::string(cell.name) + ": " + *differs;
             break;

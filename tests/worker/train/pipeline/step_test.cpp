@@ -8,6 +8,7 @@
 #include <ATen/Parallel.h>
 
 #include "tests/worker/train/expect.hpp"
+#include "tests/worker/train/notes.hpp"
 #include "tests/worker/train/processes.hpp"
 #include "tests/worker/train/tiny_model.hpp"
 #include "worker/plan/pipeline_check.hpp"

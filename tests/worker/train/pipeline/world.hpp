@@ -6,8 +6,9 @@
 #include <vector>
 
 #include "tests/worker/train/expect.hpp"
+#include "tests/worker/train/notes.hpp"
 #include "tests/worker/train/tiny_model.hpp"
-#include "worker/train/comm/local_fabric.hpp"
+#include "worker/train/prove/local_job.hpp"
 
 namespace roll::train {
 
@@ -64,14 +65,16 @@ inline spec::ModelConfig split_model(bool tied) {
     return config;
 }
 
-// Trains and returns, by name, the loss, gradient norm, clip factor and zeros of every step, all
-// gradients, weights and moments after it, and then the loss of other data. Clipping acts in every
-// step unless it is off. Expects replicas and both copies of a tied embedding to be bitwise equal.
-// Rethrows the first exception of a rank.
+// Returns the world as a job of this process. `world` must outlive it.
+LocalJob job_of(const World& world);
+
+// Trains and returns what the job computed. Expects that clipping acts in every step unless it is
+// off, and that replicas and both copies of a tied embedding are bitwise equal. Rethrows the first
+// exception of a rank.
 Named train(const World& world);
 
-// Returns the first quantity that differs by more than 1e-10, in the order in which steps compute
-// them; nullopt if none differs.
-std::optional<std::string> first_difference(const Named& seen, const Named& reference);
+// Returns the first quantity that differs by more than 1e-10, or of which two ranks have different
+// copies, in the order in which steps compute them; nullopt if none differs.
+std::optional<std::string> first_difference(const Record& seen, const Named& reference);
 
 }  // namespace roll::train

@@ -1,0 +1,67 @@
+#include "worker/train/prove/local_job.hpp"
+
+#include <ATen/Parallel.h>
+
+#include "worker/plan/mesh.hpp"
+#include "worker/train/process/failure.hpp"
+
+namespace roll::train {
+namespace {
+
+// The groups of one rank, with the names that start as those of a job of several processes do.
+struct RankGroups {
+    std::unique_ptr<Communicator> pp, dp, tp, tie;
+};
+
+RankGroups connect(const LocalJob& job, const plan::Mesh& mesh, LocalFabric& fabric, int rank) {
+    const auto group = [&](const std::string& name, const std::vector<int>& ranks) {
+        return fabric.group(name + " " + std::to_string(ranks.front()), ranks, rank);
+    };
+    const std::vector<int> stages = mesh.group(rank, plan::Axis::Pp);
+    RankGroups groups{group("pp", stages),
+                      group("dp", mesh.group(rank, plan::Axis::Dp)),
+                      group("tp", mesh.group(rank, plan::Axis::Tp)),
+                      {}};
+    const bool at_end = rank == stages.front() || rank == stages.back();
+    if (job.config.tied && stages.size() > 1 && at_end)
+        groups.tie = group("tie", {stages.front(), stages.back()});
+    return groups;
+}
+
+void train_rank(const LocalJob& job, const RankGroups& groups, Record& record) {
+    TrainStep trainer(job.config, job.schedule,
+                      {*groups.pp, *groups.dp, groups.tie.get(), groups.tp.get()}, job.options);
+    const int microbatches = job.schedule.microbatches;
+    const auto own = [&](const std::vector<Microbatch>& batch) {
+        return std::span(batch).subspan(groups.dp->rank() * microbatches, microbatches);
+    };
+    for (int step = 0; step < job.steps; ++step) {
+        const std::vector<Microbatch> batch = job.batch(step);
+        const StepResult result = trainer.run(own(batch), job.lr);
+        const std::string prefix = std::to_string(step) + ".";
+        note_result(record, prefix, result);
+        note_state(record, prefix, trainer);
+    }
+    const std::vector<Microbatch> held_out = job.batch(job.steps);
+    const LossSum valid = trainer.evaluate(own(held_out));
+    note_number(record, "valid.loss", valid.loss);
+    note_number(record, "valid.tokens", static_cast<double>(valid.tokens));
+    if (valid.pairs) note_pairs(record, "valid.", *valid.pairs);
+}
+
+}  // namespace
+
+Record train_locally(const LocalJob& job) {
+    const int ranks = job.dp * job.tp * job.schedule.pp;
+    const plan::Mesh mesh =
+        need(plan::Mesh::make({.dp = job.dp, .tp = job.tp, .pp = job.schedule.pp}, ranks));
+    LocalFabric fabric(ranks, job.fabric);
+    Record record;  // needs no lock, because one rank runs at a time
+    fabric.run([&](int rank) {
+        at::set_num_threads(1);
+        train_rank(job, connect(job, mesh, fabric, rank), record);
+    });
+    return record;
+}
+
+}  // namespace roll::train

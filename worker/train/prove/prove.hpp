@@ -1,0 +1,40 @@
+// Proves that the layout of a train job computes the numbers of one rank: trains the job with the
+// least sizes that keep its layout (cut.hpp) on as many ranks in this process, in float64, and
+// compares all gradients, weights and moments with those of one rank with the same micro-batches.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "worker/train/prove/cut.hpp"
+#include "worker/train/prove/local_job.hpp"
+
+namespace roll::train {
+
+struct Proof {
+    SmallJob job;
+    std::vector<std::int64_t> layers = {};  // of each chunk, in the order of forward
+    int steps = 0;
+    double clip_grad = 0;                  // the gradient norm exceeds this limit in every step
+    std::size_t tensors = 0, numbers = 0;  // compared quantities
+    Difference worst = {};                 // the compared quantity with the largest error
+    // The first quantity that differs, and the first tensor; nullopt if none differs
+    std::optional<Difference> first = std::nullopt, first_tensor = std::nullopt;
+    std::size_t differing = 0;
+    std::string fault = {};  // why the ranks could not train; empty if they trained
+    double seconds = 0;
+
+    bool holds() const { return differing == 0 && fault.empty(); }
+};
+
+// The largest error of a quantity that counts as equal.
+inline constexpr double kProofLimit = 1e-10;
+
+// Proves the layout. `plants` are bugs for tests. Throws RankFailure(invalid) if the job could not
+// run, with the same message as plan_json().
+Proof prove(const spec::TrainSpec& spec, const spec::ModelConfig& config,
+            const std::vector<Plant>& plants = {});
+
+}  // namespace roll::train

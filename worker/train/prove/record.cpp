@@ -1,0 +1,151 @@
+#include "worker/train/prove/record.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cmath>
+#include <limits>
+#include <tuple>
+
+#include <ATen/ATen.h>
+
+namespace roll::train {
+namespace {
+
+// Returns the box of `tensor` that begins at `begin`.
+at::Tensor box_of(at::Tensor tensor, const layout::Shape& begin, const layout::Shape& size) {
+    for (std::size_t i = 0; i < begin.size(); ++i)
+        tensor = tensor.narrow(static_cast<std::int64_t>(i), begin[i], size[i]);
+    return tensor;
+}
+
+// Returns the elements that differ most; an element that is NaN differs most.
+Difference difference_of(const std::string& name, const at::Tensor& seen,
+                         const at::Tensor& expected) {
+    Difference difference{.name = name, .error = error_of(seen, expected)};
+    if (seen.sizes() != expected.sizes() || seen.numel() == 0) return difference;
+    std::int64_t place = (seen - expected).abs().argmax().item<std::int64_t>();
+    difference.seen = seen.reshape({-1})[place].item<double>();
+    difference.expected = expected.reshape({-1})[place].item<double>();
+    for (std::int64_t i = expected.dim() - 1; i >= 0; --i) {
+        difference.index.insert(difference.index.begin(), place % expected.size(i));
+        place /= expected.size(i);
+    }
+    return difference;
+}
+
+// The place of a quantity in the order in which steps compute it: step, kind, parameter.
+using Order = std::tuple<int, int, int>;
+
+Order order_of(const std::string& name, const std::map<std::string, int>& parameters) {
+    constexpr std::array kKinds = {"loss",        "grad.",   "grad_zeros", "grad_norm",
+                                   "clip_factor", "weight.", "average.",   "square."};
+    const std::size_t dot = name.find('.');
+    const bool is_step = std::isdigit(static_cast<unsigned char>(name[0])) != 0;
+    const std::string quantity = name.substr(dot + 1);
+    const auto kind = std::ranges::find_if(
+        kKinds, [&](const char* known) { return quantity.starts_with(known); });
+    const std::size_t start = quantity.find('.');
+    const auto found = parameters.find(quantity.substr(start + 1));
+    const int place = found == parameters.end() ? 0 : found->second;
+    return {is_step ? std::stoi(name) : std::numeric_limits<int>::max(),
+            static_cast<int>(kind - kKinds.begin()),
+            quantity.starts_with("grad.") ? -place : place};
+}
+
+// Adds a tensor that only has the own rows of parameter `i`.
+void note_own(Record& record, const std::string& name, const Parameters& p, std::size_t i,
+              const at::Tensor& rows) {
+    const at::Tensor all = at::full(p.specs[i].sizes, std::nan(""), rows.options());
+    own_rows(p, i, all).copy_(rows);
+    note_part(record, name, p.specs[i], all);
+}
+
+}  // namespace
+
+double error_of(const at::Tensor& a, const at::Tensor& b) {
+    if (a.sizes() != b.sizes()) return std::numeric_limits<double>::infinity();
+    if (b.numel() == 0) return 0;
+    const double scale = b.abs().max().item<double>();
+    return (a - b).abs().max().item<double>() / (scale > 0 ? scale : 1);
+}
+
+void note_number(Record& record, const std::string& name, double number) {
+    const at::Tensor value = at::scalar_tensor(number, at::kDouble);
+    const auto [place, is_new] = record.values.try_emplace(name, value);
+    const bool both_nan = std::isnan(number) && std::isnan(place->second.item<double>());
+    if (is_new || both_nan || place->second.equal(value)) return;
+    record.unequal.push_back(difference_of(name, value, place->second));
+    record.unequal.back().of_copies = true;
+}
+
+void note_part(Record& record, const std::string& name, const ParameterSpec& spec,
+               const at::Tensor& tensor) {
+    const at::Tensor none = at::full(whole_sizes(spec), std::nan(""), tensor.options());
+    const at::Tensor whole = record.values.try_emplace(name, none).first->second;
+    std::vector<layout::Part> parts = spec.parts;
+    const layout::Shape start(spec.sizes.size(), 0);
+    if (parts.empty()) parts.push_back({start, {spec.sizes.begin(), spec.sizes.end()}, start});
+    for (const layout::Part& part : parts) {
+        const at::Tensor to = box_of(whole, part.whole, part.size);
+        const at::Tensor from = box_of(tensor, part.local, part.size);
+        const at::Tensor has = from.isnan().logical_not_();
+        const at::Tensor copies = to.masked_select(has);
+        const at::Tensor equal = copies.isnan().logical_or_(copies.eq(from.masked_select(has)));
+        if (!equal.all().item<bool>()) {
+            const at::Tensor both = has.logical_and(to.isnan().logical_not_());
+            record.unequal.push_back(
+                difference_of(name, at::where(both, from, 0), at::where(both, to, 0)));
+            record.unequal.back().of_copies = true;
+        }
+        to.copy_(at::where(has, from, to));
+    }
+}
+
+void note_state(Record& record, const std::string& prefix, TrainStep& trainer) {
+    for (std::size_t chunk = 0; chunk < trainer.chunks().size(); ++chunk) {
+        const Parameters& p = trainer.chunks()[chunk].parameters();
+        const AdamWState& moments = trainer.optimizers()[chunk].state();
+        for (std::size_t i = 0; i < p.specs.size(); ++i) {
+            const std::string& name = p.specs[i].name;
+            note_own(record, prefix + "grad." + name, p, i, p.own_grad[i]);
+            note_part(record, prefix + "weight." + name, p.specs[i], p.weight[i]);
+            if (p.specs[i].frozen) continue;
+            note_own(record, prefix + "average." + name, p, i, moments.average[i]);
+            note_own(record, prefix + "square." + name, p, i, moments.square[i]);
+        }
+    }
+}
+
+void note_result(Record& record, const std::string& prefix, const StepResult& result) {
+    note_number(record, prefix + "loss", result.loss);
+    note_number(record, prefix + "grad_norm", result.grad_norm);
+    note_number(record, prefix + "clip_factor", result.clip_factor);
+    note_number(record, prefix + "grad_zeros", static_cast<double>(result.grad_zeros.value_or(-1)));
+    if (result.pairs) note_pairs(record, prefix, *result.pairs);
+}
+
+void note_pairs(Record& record, const std::string& prefix, const PairSums& sums) {
+    note_number(record, prefix + "pairs", sums[PairSums::Pairs]);
+    for (std::size_t i = PairSums::Loss; i < PairSums::kCount; ++i)
+        note_number(record, prefix + "pair_sum." + std::to_string(i), sums.sums[i]);
+}
+
+std::vector<Difference> differences(const Record& seen, const Named& reference, double limit,
+                                    std::span<const std::string> parameters) {
+    std::vector<Difference> all = seen.unequal;
+    for (const auto& [name, expected] : reference) {
+        const auto own = seen.values.find(name);
+        const at::Tensor value = own != seen.values.end() ? own->second : at::empty({0});
+        if (error_of(value, expected) <= limit) continue;
+        all.push_back(difference_of(name, value, expected));
+    }
+    std::map<std::string, int> places;
+    for (const std::string& name : parameters)
+        places.emplace(name, static_cast<int>(places.size()));
+    std::ranges::stable_sort(
+        all, {}, [&](const Difference& difference) { return order_of(difference.name, places); });
+    return all;
+}
+
+}  // namespace roll::train
