@@ -17,6 +17,12 @@ at::Tensor own_gradient(const Parameters& p, std::size_t i) {
     return p.own_grad[i].narrow(0, 0, std::clamp(rows, std::int64_t{0}, p.own[i].count));
 }
 
+// Returns the entries of the chunk's layers.
+plan::Recomputed part_of(const plan::Recomputed& all, const ChunkSpec& part) {
+    if (all.empty()) return {};
+    return {all.begin() + part.layer_begin, all.begin() + part.layer_end};
+}
+
 }  // namespace
 
 TrainStep::TrainStep(const spec::ModelConfig& config, const plan::PipelineSchedule& schedule,
@@ -37,6 +43,7 @@ TrainStep::TrainStep(const spec::ModelConfig& config, const plan::PipelineSchedu
     }
     for (int chunk = 0; chunk < schedule.vp; ++chunk) {
         ChunkSpec part = parts[schedule.stage(groups.pp.rank(), chunk)];
+        part.recompute = part_of(options.recompute, part);
         if (groups.tp != nullptr) {
             part.tp = groups.tp->size();
             part.tp_rank = groups.tp->rank();
@@ -160,6 +167,16 @@ StepResult TrainStep::run(std::span<const Microbatch> batch, double lr) {
     for (AdamW& optimizer : optimizers_) optimizer.step(lr, result.clip_factor);
     for (GradBuckets& buckets : buckets_) buckets.gather_weights();
     return result;
+}
+
+std::string TrainStep::doing() const {
+    const std::vector<plan::Op>& ops = schedule_.ranks[groups_.pp.rank()];
+    const auto done = static_cast<std::size_t>(
+        std::ranges::count(trace_, TraceEvent::Kind::OpDone, &TraceEvent::kind));
+    if (done >= ops.size()) return "the optimizer's update";
+    constexpr const char* kNames[] = {"forward", "backward", "the weight half of backward"};
+    return std::string(kNames[static_cast<int>(ops[done].kind)]) + " of micro-batch " +
+           std::to_string(ops[done].microbatch);
 }
 
 LossSum TrainStep::evaluate(std::span<const Microbatch> batch) {

@@ -78,6 +78,7 @@ void train_rank(Seat seat, Named& seen) {
                        .split = world.split,
                        .sequence = world.sequence,
                        .zero = world.zero,
+                       .recompute = world.recompute,
                        .bucket_numel = 2000});
     const int microbatches = world.schedule.microbatches;
     const auto own = [&](const std::vector<Microbatch>& batch) {

@@ -35,6 +35,7 @@ struct World {
     std::vector<std::string> freeze = {};
     StageSplit split = {};
     Data data = Data::Plain;
+    plan::Recomputed recompute = {};  // by layer of the model; empty: nothing is computed again
 };
 
 // Returns a model whose layers divide into 4 stages of 2 chunks.
