@@ -22,8 +22,9 @@ constexpr double kLearningRate = 1e-3;
 // Returns the job in its layout, with clipping at `clip`.
 LocalJob in_layout(const SmallJob& small, double clip) {
     const spec::ParallelSpec& p = small.spec.parallel;
+    const JobPipeline pipeline = job_pipeline(small.spec, small.config, /*on_gpu=*/false);
     LocalJob job{.config = small.config,
-                 .schedule = job_pipeline(small.spec, small.config).schedule,
+                 .schedule = pipeline.schedule,
                  .dp = p.dp,
                  .tp = p.tp,
                  .options = train_options(small.spec, small.config),
@@ -37,6 +38,7 @@ LocalJob in_layout(const SmallJob& small, double clip) {
     job.options.init.draw = true;
     job.options.clip_grad = clip;
     job.options.count_zeros = true;
+    job.options.recompute = pipeline.recompute;
     return job;
 }
 
@@ -47,6 +49,7 @@ LocalJob on_one_rank(LocalJob job) {
     job.options.split = {};
     job.options.sequence = false;
     job.options.zero = 0;
+    job.options.recompute = {};
     return job;
 }
 
@@ -98,7 +101,8 @@ void compare(Proof& proof, const Record& seen, const Named& reference) {
 Proof prove(const spec::TrainSpec& spec, const spec::ModelConfig& config,
             const std::vector<Plant>& plants) {
     const auto start = std::chrono::steady_clock::now();
-    Proof proof{.job = cut_job(spec, config, job_pipeline(spec, config).schedule)};
+    Proof proof{.job =
+                    cut_job(spec, config, job_pipeline(spec, config, /*on_gpu=*/false).schedule)};
     const SmallJob& small = proof.job;
     check_spec(small.spec, false);
     for (const ChunkSpec& chunk : stage_chunks(small.config, stage_split(small.spec.parallel)))

@@ -36,7 +36,7 @@ spec::TrainSpec job_with(const spec::ParallelSpec& parallel, std::int64_t microb
 }
 
 SmallJob cut(const spec::TrainSpec& spec, const spec::ModelConfig& config) {
-    const SmallJob job = cut_job(spec, config, job_pipeline(spec, config).schedule);
+    const SmallJob job = cut_job(spec, config, job_pipeline(spec, config, false).schedule);
     EXPECT_TRUE(spec::tensor_problems(job.spec.parallel, spec::tensor_sizes(job.config)).empty());
     EXPECT_TRUE(spec::pipeline_problems(job.spec.parallel, {.microbatches = job.spec.microbatches(),
                                                             .layers = job.config.layers})
