@@ -10,7 +10,8 @@ namespace roll::spec {
 constexpr const char* kGangs = "gangs";         // resources.tasks_per_node
 constexpr const char* kScripts = "scripts";     // setup, cleanup and modules
 constexpr const char* kLogNames = "log_names";  // stdout and stderr
+constexpr const char* kBatch = "sbatch";        // key `sbatch`
 
-inline std::vector<std::string> features() { return {kGangs, kScripts, kLogNames}; }
+inline std::vector<std::string> features() { return {kGangs, kScripts, kLogNames, kBatch}; }
 
 }  // namespace roll::spec
