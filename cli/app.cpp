@@ -7,6 +7,7 @@
 #include "cli/commands/alloc.hpp"
 #include "cli/commands/data.hpp"
 #include "cli/commands/secret.hpp"
+#include "cli/commands/slurm.hpp"
 #include "cli/commands/web.hpp"
 #include "cli/job_options.hpp"
 #include "common/spec/nearest.hpp"
@@ -385,6 +386,8 @@ class Parser {
         add_preview_options(*app_.get_subcommand("data")->get_subcommand("preview"), preview_);
         add_conversion("convert", "Convert a checkpoint: SRC DST [--to FORMAT] ...");
         add_conversion("merge", "Merge a LoRA adapter into its base: BASE ADAPTER DST");
+        pass("slurm", "Run sbatch, squeue, sacct, scancel or sinfo on Roll's queue", "");
+        pass("compat", "Write Slurm's commands for Roll's queue to the directory DIR", "");
         pass("inspect", "Show what a checkpoint contains: DIR", "roll-convert");
         pass("verify", "Check a checkpoint for damage: DIR", "roll-convert");
         pass("diff", "Compare two checkpoints: A B", "roll-convert");
@@ -448,8 +451,8 @@ class Parser {
             chosen_ = [this, sub, name, program]() -> Result<int> {
                 std::vector<std::string> arguments = {name};
                 for (const std::string& word : sub->remaining()) arguments.push_back(word);
-                const bool said =
-                    std::find(arguments.begin(), arguments.end(), "--json") != arguments.end();
+                if (program.empty()) return run_slurm(context_, arguments);
+                const bool said = std::ranges::find(arguments, "--json") != arguments.end();
                 if (context_.json && !said) arguments.emplace_back("--json");
                 ROLL_TRY_VOID(replace_jobs(context_, arguments));
                 return tl::unexpected(become(program, arguments));

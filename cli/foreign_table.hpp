@@ -1,10 +1,11 @@
-// The content of schemas/foreign/trainer.json, which is part of the program.
+// The content of the tables in schemas/foreign, which are part of the program.
 #pragma once
 
 #include "common/json.hpp"
 
 namespace roll::cli {
 
-const OrderedJson& foreign_table();
+const OrderedJson& foreign_table();  // trainer.json
+const OrderedJson& sbatch_table();   // sbatch.json
 
 }  // namespace roll::cli

@@ -6,6 +6,8 @@
 
 #include "cli/job_sizes.hpp"
 #include "cli/model_check.hpp"
+#include "cli/slurm/directives.hpp"
+#include "cli/slurm/sbatch.hpp"
 #include "cli/toml_file.hpp"
 #include "common/files.hpp"
 #include "common/spec/document.hpp"
@@ -18,15 +20,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kBySet = 0;  // line number that marks a key set by --set
-
-std::string file_name(const std::string& program) {
-    std::string name = fs::path(program).filename();
-    for (char& c : name) {
-        if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.' && c != '_') c = '-';
-    }
-    const bool starts_well = !name.empty() && std::isalnum(static_cast<unsigned char>(name[0]));
-    return starts_well ? name.substr(0, 64) : "command";
-}
 
 bool is_utf8(const std::string& text) {
     const auto written = [&](Json::error_handler_t how) {
@@ -59,10 +52,13 @@ void find_bytes(const Json& value, const std::string& path, std::vector<spec::Pr
 // Makes a source from a script. The job gets a copy of the script's text, so that later changes
 // to the file do not affect the job.
 Result<Source> script_source(const std::string& text, const std::string& file) {
+    if (has_directives(text)) {
+        ROLL_TRY(SbatchJob job, read_batch_script(text, file, {}, {}));
+        return std::move(job.source);
+    }
     ROLL_TRY(Source source, command_source({file}));
     source.label = file;
     source.document["script"] = text;
-    source.notes = slurm_directives(text, file);
     ROLL_TRY(const JobOptions options, read_directives(text, file));
     ROLL_TRY_VOID(apply_options(options, source.document));
     return source;
@@ -146,8 +142,9 @@ std::optional<std::vector<Json>> read_json(std::string_view text) {
     return documents;
 }
 
-// Reads a job file; "-" stands for standard input. Refuses devices, because some of them never end.
-Result<std::string> read_text(const std::string& file) {
+}  // namespace
+
+Result<std::string> read_job_text(const std::string& file) {
     if (file == "-") return read_file("/dev/stdin");
     std::error_code error;
     if (fs::is_directory(file, error)) {
@@ -168,10 +165,12 @@ Result<std::string> read_text(const std::string& file) {
     return read_file(file);
 }
 
-}  // namespace
-
 Result<std::vector<Source>> read_job_file(const std::string& file) {
-    ROLL_TRY(const std::string text, read_text(file));
+    ROLL_TRY(const std::string text, read_job_text(file));
+    return job_sources(text, file);
+}
+
+Result<std::vector<Source>> job_sources(const std::string& text, const std::string& file) {
     if (text.starts_with("#!")) {
         ROLL_TRY(Source script, script_source(text, file));
         return std::vector{std::move(script)};
@@ -231,22 +230,6 @@ std::vector<std::string> notes_of(const Source& source) {
     for (std::string& line : describe(*source.foreign, source.document))
         notes.push_back(std::move(line));
     return notes;
-}
-
-Result<Source> command_source(const std::vector<std::string>& program) {
-    ROLL_TRY(std::string here, working_directory());
-    Json document = {{"kind", "command"}, {"name", file_name(program.front())}};
-    document["command"] = program;
-    return Source{"the command", std::move(document), std::move(here), {}, {}, 0};
-}
-
-Result<std::string> working_directory() {
-    std::error_code error;
-    std::string here = fs::current_path(error);
-    if (!error) return here;
-    return fail(ErrorCode::InvalidArgument,
-                "the working directory cannot be read: " + error.message(),
-                "cd to an existing directory and try again");
 }
 
 Result<std::vector<spec::JobSpec>> parse_sources(const std::vector<Source>& sources,

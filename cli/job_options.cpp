@@ -235,18 +235,6 @@ Result<JobOptions> read_directives(std::string_view script, const std::string& f
     return options;
 }
 
-std::vector<std::string> slurm_directives(std::string_view script, const std::string& file) {
-    std::string lines;
-    for_each_head_line(script, [&](int number, std::string_view line) {
-        if (line.starts_with("#SBATCH")) lines += fmt::format("\n  line {}: {}", number, line);
-    });
-    if (lines.empty()) return {};
-    return {
-        fmt::format("{}: #SBATCH lines are ignored; write them as #ROLL lines, which accept "
-                    "options of `rollctl submit --help`:{}",
-                    file, lines)};
-}
-
 Result<JobOptions> options_of_environment() {
     JobOptions options;
     const char* const words = std::getenv("ROLL_SUBMIT");

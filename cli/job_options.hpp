@@ -63,10 +63,6 @@ Result<void> apply_options(const JobOptions& options, Json& document);
 // neither a comment nor empty. Fails with InvalidArgument and the message "FILE:LINE: ...".
 Result<JobOptions> read_directives(std::string_view script, const std::string& file);
 
-// Returns a note that lists the "#SBATCH ..." lines at the script's head and says that Roll ignores
-// them; empty if there are none.
-std::vector<std::string> slurm_directives(std::string_view script, const std::string& file);
-
 // Reads the options in the variable ROLL_SUBMIT. These options override a job file and its #ROLL
 // lines. The command line overrides these options.
 Result<JobOptions> options_of_environment();

@@ -18,6 +18,7 @@
 #include "common/hash.hpp"
 #include "common/io/beacon.hpp"
 #include "common/io/client.hpp"
+#include "common/io/compat.hpp"
 #include "common/io/process.hpp"
 #include "common/io/state_directory.hpp"
 #include "common/json.hpp"
@@ -137,7 +138,7 @@ Result<slurm::Site> pilot_site(const io::StateDirectory& directory, mode_t umask
     site.directory = directory.root();
     site.worker = std::filesystem::path(io::own_program()).parent_path() / "roll-worker";
     site.logs = directory.root() / "pilots";
-    site.environment = io::current_environment();
+    site.environment = io::without_compat(io::current_environment());
     ROLL_TRY_VOID(make_directories(site.logs));
     return site;
 }

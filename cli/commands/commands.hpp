@@ -39,7 +39,9 @@ struct SubmitOptions {
     bool wait = false;
     bool follow = false;
     bool dry_run = false;
-    bool strict = false;  // refuse jobs that no connected node or ordered allocation can run
+    bool strict = false;     // refuse jobs that no connected node or ordered allocation can run
+    bool as_sbatch = false;  // print "Submitted batch job 12", as sbatch does
+    bool quiet = false;      // print nothing about jobs that were queued
 };
 Result<int> run_submit(const Context& context, const SubmitOptions& options);
 Result<int> run_resume(const Context& context, const std::string& selector,

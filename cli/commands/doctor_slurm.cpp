@@ -7,6 +7,7 @@
 #include "cli/daemon.hpp"
 #include "cli/local.hpp"
 #include "cli/render.hpp"
+#include "common/io/compat.hpp"
 #include "common/io/process.hpp"
 #include "common/io/state_directory.hpp"
 #include "daemon/slurm/parse.hpp"
@@ -22,7 +23,7 @@ slurm::Site here(const Context& context) {
     auto daemon = Daemon::connect(context);
     if (daemon) site.directory = daemon->ask("alloc_list").value_or(Json()).value("shared", "");
     site.worker = program_path("roll-worker").value_or("roll-worker");
-    site.environment = io::current_environment();
+    site.environment = io::without_compat(io::current_environment());
     return site;
 }
 

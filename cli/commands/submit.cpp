@@ -4,12 +4,14 @@
 #include <fmt/format.h>
 
 #include "cli/commands/commands.hpp"
+#include "cli/commands/slurm.hpp"
 #include "cli/daemon.hpp"
 #include "cli/environment.hpp"
 #include "cli/follow.hpp"
 #include "cli/job_view.hpp"
 #include "cli/output_check.hpp"
 #include "cli/render.hpp"
+#include "cli/slurm/directives.hpp"
 #include "common/hash.hpp"
 #include "common/io/process.hpp"
 #include "common/protocol/client.hpp"
@@ -17,6 +19,9 @@
 
 namespace roll::cli {
 namespace {
+
+// Notes about how the jobs were read
+using Notes = std::vector<std::string>;
 
 std::string draw_key() {
     std::random_device random;
@@ -47,8 +52,16 @@ void warn_of_never(const Json& reply) {
                     field_text(reply, "id"), field_text(hold, "why"), field_text(hold, "remedy")));
 }
 
-void print_queued(const Context& context, const Json& reply, const spec::JobSpec& spec) {
+void print_queued(const Context& context, const SubmitOptions& options, const Json& reply,
+                  const spec::JobSpec& spec) {
     const auto id = reply.value("id", std::uint64_t{0});
+    if (options.as_sbatch) {
+        if (context.parsable)
+            print(fmt::format("{}\n", id));
+        else if (!options.quiet)
+            print(fmt::format("Submitted batch job {}\n", id));
+        return;
+    }
     if (context.parsable) {
         for (std::uint64_t task = 0; task < reply.value("jobs", std::uint64_t{1}); ++task)
             print(fmt::format("{}\n", id + task));
@@ -75,13 +88,14 @@ void print_queued(const Context& context, const Json& reply, const spec::JobSpec
 // and the jobs that were queued. With --follow, prints nothing if there was no error, because the
 // progress was already printed.
 void print_outcome(const SubmitOptions& options, const Json& replies, const Json& ended,
-                   const std::optional<Error>& trouble) {
+                   const std::optional<Error>& trouble, const Notes& notes) {
     Json value = {{"schema", "roll.submits/1"}, {"submitted", replies}};
     if (!trouble && options.follow) return;
     if (!trouble && options.wait) value = {{"schema", "roll.jobs/1"}, {"jobs", ended}};
     if (!trouble && !options.wait && replies.size() == 1) value = replies[0];
     if (trouble) value["error"] = protocol::error_json(*trouble)["error"];
     if (trouble && options.wait) value["jobs"] = ended;
+    if (!notes.empty()) value["notes"] = notes;
     options.follow ? print_json_line(value, "roll.submits/1") : print_json(value);
 }
 
@@ -95,7 +109,7 @@ Result<void> check_key(const std::string& key) {
 }
 
 Result<int> submit_specs(const Context& context, const SubmitOptions& options,
-                         const std::vector<spec::JobSpec>& specs) {
+                         const std::vector<spec::JobSpec>& specs, const Notes& notes = {}) {
     ROLL_TRY_VOID(check_key(options.key));
     ROLL_TRY(Daemon daemon, Daemon::connect_for_change(context));
     if (const auto uid = daemon.runs_as()) ROLL_TRY_VOID(check_outputs(specs, *uid));
@@ -113,7 +127,7 @@ Result<int> submit_specs(const Context& context, const SubmitOptions& options,
         const auto id = reply.value("id", std::uint64_t{0});
         for (std::uint64_t task = 0; task < reply.value("jobs", std::uint64_t{1}); ++task)
             ids.push_back(id + task);
-        if (!context.json) print_queued(context, reply, specs[i]);
+        if (!context.json) print_queued(context, options, reply, specs[i]);
         if (!context.json) warn_of_never(reply);
         replies.push_back(reply);
     }
@@ -127,13 +141,14 @@ Result<int> submit_specs(const Context& context, const SubmitOptions& options,
         if (!watched && !trouble) trouble = watched.error();
         status = trouble ? kOwnTrouble : *watched;
     }
-    if (context.json) print_outcome(options, replies, ended, trouble);
+    if (context.json) print_outcome(options, replies, ended, trouble, notes);
     return status;
 }
 
 // Prints the jobs of --dry-run, with all defaults filled in. If rolld runs, also prints its
 // forecast for each job.
-Result<int> print_specs(const Context& context, const std::vector<spec::JobSpec>& specs) {
+Result<int> print_specs(const Context& context, const std::vector<spec::JobSpec>& specs,
+                        const Notes& notes) {
     auto daemon = Daemon::connect(context);
     const auto uid = daemon ? daemon->runs_as() : std::nullopt;
     if (uid) ROLL_TRY_VOID(check_outputs(specs, *uid));
@@ -147,7 +162,9 @@ Result<int> print_specs(const Context& context, const std::vector<spec::JobSpec>
         job["document"] = Json::parse(spec.document.text());
         jobs.push_back(std::move(job));
     }
-    print_json({{"schema", "roll.dry_run/1"}, {"jobs", jobs}});
+    Json value = {{"schema", "roll.dry_run/1"}, {"jobs", jobs}};
+    if (!notes.empty()) value["notes"] = notes;
+    print_json(value);
     return 0;
 }
 
@@ -160,10 +177,14 @@ bool is_script(const Source& source) {
 Result<int> submit_sources(const Context& context, const SubmitOptions& options,
                            std::vector<Source> sources) {
     ROLL_TRY(const JobOptions environment, options_of_environment());
+    Notes notes;
     for (Source& source : sources) {
         ROLL_TRY_VOID(apply_options(environment, source));
         ROLL_TRY_VOID(apply_options(options.job, source));
-        for (const std::string& note : notes_of(source)) say(note);
+        for (std::string& note : notes_of(source)) {
+            if (!options.quiet) say(note);
+            notes.push_back(std::move(note));
+        }
         const auto left_out =
             capture_environment(source.document, io::current_environment(), user_name());
         if (!left_out.empty())
@@ -173,14 +194,32 @@ Result<int> submit_sources(const Context& context, const SubmitOptions& options,
                             source.label, fmt::join(left_out, ", ")));
     }
     ROLL_TRY(const std::vector<spec::JobSpec> specs, parse_sources(sources));
-    if (options.dry_run) return print_specs(context, specs);
-    return submit_specs(context, options, specs);
+    if (options.dry_run) return print_specs(context, specs, notes);
+    return submit_specs(context, options, specs, notes);
+}
+
+Result<int> submit_batch(const Context& context, const SubmitOptions& options, SbatchJob job) {
+    Context own = context;
+    own.parsable |= job.parsable;
+    SubmitOptions all = options;
+    all.wait |= job.wait;
+    all.quiet |= job.quiet;
+    all.dry_run |= job.test_only;
+    return submit_sources(own, all, {std::move(job.source)});
 }
 
 Result<int> run_submit(const Context& context, const SubmitOptions& options) {
     std::vector<Source> sources;
     for (const std::string& file : options.files) {
-        ROLL_TRY(std::vector<Source> of_file, read_job_file(file));
+        ROLL_TRY(const std::string text, read_job_text(file));
+        if (sources.empty() && text.starts_with("#!") && has_directives(text)) {
+            // As with sbatch, the words after the script are its arguments
+            std::vector<std::string> arguments(options.files.begin() + 1, options.files.end());
+            arguments.insert(arguments.end(), options.program.begin(), options.program.end());
+            ROLL_TRY(SbatchJob job, read_batch_script(text, file, {}, arguments));
+            return submit_batch(context, options, std::move(job));
+        }
+        ROLL_TRY(std::vector<Source> of_file, job_sources(text, file));
         for (Source& source : of_file) sources.push_back(std::move(source));
     }
     const bool script = sources.size() == 1 && is_script(sources[0]);

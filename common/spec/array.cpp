@@ -49,6 +49,27 @@ bool add_range(std::string_view part, std::vector<int>& all) {
     return all.size() <= 2 * static_cast<std::size_t>(kArrayTasksMax);
 }
 
+// Returns the end of the JSON string whose first character is at `at`.
+std::size_t end_of_string(std::string_view text, std::size_t at) {
+    while (at < text.size() && text[at] != '"') at += text[at] == '\\' ? 2 : 1;
+    return std::min(at, text.size());
+}
+
+// Replaces "{index}" in a job's document, but not in the text of a script, where ${index} is a
+// variable of the shell.
+std::string replaced_outside_scripts(std::string_view text, const std::string& number) {
+    constexpr std::string_view kScript = R"("script":")";
+    std::string result;
+    while (true) {
+        const std::size_t key = text.find(kScript);
+        if (key == std::string_view::npos) return result + replaced(text, "{index}", number);
+        const std::size_t end = end_of_string(text, key + kScript.size());
+        result += replaced(text.substr(0, key), "{index}", number);
+        result += text.substr(key, end - key);
+        text.remove_prefix(end);
+    }
+}
+
 tl::unexpected<Error> no_array(std::string_view text) {
     return fail(
         ErrorCode::InvalidArgument,
@@ -93,7 +114,7 @@ JobSpec array_task(const JobSpec& array, int index) {
     task.array->index = index;
     const std::string number = std::to_string(index);
     task.output = replaced(array.output, "{index}", number);
-    task.document = replaced(array.document.text(), "{index}", number);
+    task.document = replaced_outside_scripts(array.document.text(), number);
     return task;
 }
 

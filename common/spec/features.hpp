@@ -11,7 +11,10 @@ constexpr const char* kGangs = "gangs";         // resources.tasks_per_node
 constexpr const char* kScripts = "scripts";     // setup, cleanup and modules
 constexpr const char* kLogNames = "log_names";  // stdout and stderr
 constexpr const char* kSlotsPerRank = "slots_per_rank";
+constexpr const char* kBatch = "sbatch";  // key `sbatch`
 
-inline std::vector<std::string> features() { return {kGangs, kScripts, kLogNames, kSlotsPerRank}; }
+inline std::vector<std::string> features() {
+    return {kGangs, kScripts, kLogNames, kSlotsPerRank, kBatch};
+}
 
 }  // namespace roll::spec

@@ -70,6 +70,16 @@ bool exports_adapter(const Json& document) {
            document["export"].value("merge", Json()) != true;
 }
 
+// A batch script is the only process that Roll starts on its node. As the process of a gang, it
+// learns the names of the job's nodes.
+void fill_batch(Json& document) {
+    if (!document.contains("sbatch")) return;
+    if (!document.contains("resources")) document["resources"] = Json::object();
+    Json& resources = document["resources"];
+    if (resources.is_object() && !resources.contains("tasks_per_node"))
+        resources["tasks_per_node"] = 1;
+}
+
 // Fills defaults that depend on other keys, which the schema cannot express.
 void fill_derived(Json& document, const std::string& base) {
     if (!document.contains("output") && document.value("name", Json()).is_string()) {
@@ -169,6 +179,12 @@ std::vector<Problem> check_exit_codes(const Json& document) {
 // jobs have a number of processes of their own.
 std::vector<Problem> check_processes(const Json& document) {
     const auto kind = document["kind"].get<std::string>();
+    const Json tasks = document["resources"].value("tasks_per_node", Json(1));
+    if (document.contains("sbatch") && tasks != 1)
+        return {{"resources.tasks_per_node",
+                 fmt::format("is {} in a batch script; allowed: 1, because srun in the script "
+                             "starts the tasks (sbatch.ntasks_per_node)",
+                             tasks.dump())}};
     std::vector<Problem> problems;
     const auto refuse = [&](const Json& resources, const std::string& path, const char* key,
                             const char* kinds) {
@@ -199,7 +215,9 @@ std::vector<Problem> check_log_names(const Json& document) {
         if (const auto unknown = unknown_specifier(text))
             problems.push_back({key, fmt::format("is {}, and {} is no specifier; allowed: {}",
                                                  dump(name), *unknown, kLogNameSpecifiers)});
-        if (document.contains("array") && !has_specifier(text, "aJj"))
+        // As in Slurm, the jobs of a batch script's array may share a file
+        if (document.contains("array") && !document.contains("sbatch") &&
+            !has_specifier(text, "aJj"))
             problems.push_back(
                 {key, fmt::format("is {}, the same file for all jobs of the array; add %a or %j",
                                   dump(name))});
@@ -220,6 +238,7 @@ std::vector<std::string> needs_of(const JobSpec& spec, const Json& document) {
     if (has("setup") || has("cleanup") || has("modules")) needs.emplace_back(kScripts);
     if (has("stdout") || has("stderr")) needs.emplace_back(kLogNames);
     if (threads) needs.emplace_back(kSlotsPerRank);
+    if (has("sbatch")) needs.emplace_back(kBatch);
     return needs;
 }
 
@@ -355,6 +374,7 @@ ParsedJob parse_job(std::string_view json_document, const std::string& base_dire
     if (!json->is_object()) return parsed;
     fill_tries(*json);
     fill_no_progress(*json);
+    fill_batch(*json);
     fill_slots(*json);
     fill_defaults(schema, *json);
     fill_derived(*json, base_directory);

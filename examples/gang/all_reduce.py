@@ -1,7 +1,7 @@
 """Adds the ranks of all processes with torch.distributed over Gloo, and prints the sum.
 
 torchrun and Roll (resources.tasks_per_node) both set the variables that this program reads:
-RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT.
+RANK, WORLD_SIZE, LOCAL_RANK, GROUP_RANK, MASTER_ADDR and MASTER_PORT.
 """
 import os
 import sys
@@ -15,6 +15,6 @@ total = torch.tensor([float(rank)])
 dist.all_reduce(total)
 # one write, because ranks of a torchrun share a log
 sys.stdout.write(f'rank {rank} of {size}, local rank {os.environ["LOCAL_RANK"]}, '
-                 f'node {os.environ["ROLL_NODE_RANK"]}: sum of the ranks is {total.item():.0f}\n')
+                 f'node {os.environ["GROUP_RANK"]}: sum of the ranks is {total.item():.0f}\n')
 sys.stdout.flush()
 dist.destroy_process_group()

@@ -1,4 +1,5 @@
-# cmake -D "TABLE=trainer.json" -D "OUT=embedded.cpp" -P EmbedForeignTable.cmake: writes the file as a string literal.
+# cmake -D "TABLE=trainer.json" -D FUNCTION=foreign_table -D "OUT=embedded.cpp" -P EmbedForeignTable.cmake: writes the
+# file as a string literal, and a function of cli/foreign_table.hpp that returns its content.
 file(READ "${TABLE}" table)
 # A string literal of more than 64 KiB is not portable, so the table is written in parts.
 string(LENGTH "${table}" length)
@@ -13,7 +14,7 @@ file(WRITE "${OUT}" "#include \"cli/foreign_table.hpp\"
 
 namespace roll::cli {
 
-const OrderedJson& foreign_table() {
+const OrderedJson& ${FUNCTION}() {
     static const OrderedJson kTable = OrderedJson::parse(${text});
     return kTable;
 }

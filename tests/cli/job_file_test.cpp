@@ -63,18 +63,6 @@ TEST(Directives, NameTheLineThatIsWrong) {
     EXPECT_TRUE(options.error().message.starts_with("a.sh:3: ")) << options.error().message;
 }
 
-TEST(Directives, OfSlurmAreListedAndNotRead) {
-    const std::string script =
-        "#!/bin/bash\n#SBATCH --gpus=4\n#ROLL --slots 2\n#SBATCH -t 10\necho\n#SBATCH -N 2\n";
-    EXPECT_EQ(read_directives(script, "a.sh")->slots, 2);
-    EXPECT_EQ(
-        slurm_directives(script, "a.sh"),
-        (std::vector<std::string>{
-            "a.sh: #SBATCH lines are ignored; write them as #ROLL lines, which accept options of "
-            "`rollctl submit --help`:\n  line 2: #SBATCH --gpus=4\n  line 4: #SBATCH -t 10"}));
-    EXPECT_TRUE(slurm_directives("#!/bin/sh\n#ROLL --slots 2\n", "a.sh").empty());
-}
-
 // Settings override each other in this order: file, ROLL_SUBMIT, command line.
 TEST(Environment, WinsOverTheFileAndNotOverTheCommandLine) {
     ::setenv("ROLL_SUBMIT", "--slots 2 --name 'from env' --set train.steps=7", 1);

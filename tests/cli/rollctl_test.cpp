@@ -2,6 +2,7 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <regex>
@@ -174,11 +175,38 @@ TEST_F(Rollctl, AFileOfAnotherProgramIsNamedAndItsKeysAreToldOnce) {
         << ended.output;
 }
 
-TEST_F(Rollctl, SlurmsDirectivesAreListedOnStderr) {
-    std::ofstream(base + "/job.sh") << "#!/bin/sh\n#SBATCH --gpus=4\ntrue\n";
-    const Ended ended = run("submit --dry-run job.sh");
+TEST_F(Rollctl, TellsHowItReadsTheOptionsOfABatchScript) {
+    std::ofstream(base + "/job.sh") << "#!/bin/sh\n#SBATCH --gpus=4 --mem=1G\ntrue\n";
+    const Ended ended = run("submit --dry-run job.sh a b");
     EXPECT_EQ(ended.status, 0);
-    EXPECT_NE(ended.output.find("line 2: #SBATCH --gpus=4\n"), std::string::npos) << ended.output;
+    EXPECT_NE(ended.output.find("  --gpus=4: resources.gpus_per_node 4\n"), std::string::npos)
+        << ended.output;
+    EXPECT_NE(ended.output.find("  no effect: --mem=1G: "), std::string::npos) << ended.output;
+    const Json shown = Json::parse(ended.output.substr(ended.output.find("\n{\n") + 1));
+    EXPECT_EQ(shown["notes"].size(), 3u);
+    EXPECT_EQ(shown["jobs"][0]["document"]["command"], Json::parse(R"(["job.sh", "a", "b"])"));
+    std::ofstream(base + "/job.sh") << "#!/bin/sh\n#SBATCH --uid=0 --time=5x\ntrue\n";
+    const Ended refused = run("submit --dry-run job.sh");
+    EXPECT_EQ(refused.status, 2);
+    EXPECT_NE(refused.output.find("job.sh:2: --time is \"5x\"; allowed: M, M:S,"),
+              std::string::npos)
+        << refused.output;
+    EXPECT_NE(refused.output.find("job.sh:2: --uid=0: jobs run as the user of rolld"),
+              std::string::npos);
+}
+
+TEST_F(Rollctl, CompatNeverWritesBesideSlurm) {
+    std::filesystem::create_directories(base + "/slurm");
+    std::ofstream(base + "/slurm/scontrol") << "Slurm's";
+    const Ended refused = run("compat slurm");
+    EXPECT_EQ(refused.status, 4);
+    EXPECT_NE(refused.output.find("slurm/scontrol exists, and `rollctl compat` did not write it"),
+              std::string::npos)
+        << refused.output;
+    EXPECT_FALSE(std::filesystem::exists(base + "/slurm/sbatch"));
+    EXPECT_EQ(run("compat own").status, 0);
+    EXPECT_EQ(run("compat own").status, 0);  // its own programs are written again
+    EXPECT_TRUE(std::filesystem::exists(base + "/own/squeue"));
 }
 
 TEST_F(Rollctl, DryRunShowsTheWholeDocumentOfACommand) {

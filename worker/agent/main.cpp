@@ -27,6 +27,8 @@
 #include "worker/agent/process/limits.hpp"
 #include "worker/agent/process/reaper.hpp"
 #include "worker/agent/process/wall.hpp"
+#include "worker/agent/steps/batch.hpp"
+#include "worker/agent/steps/srun.hpp"
 
 namespace roll::agent {
 namespace {
@@ -368,6 +370,12 @@ Result<void> reap(const Flags& flags) {
 
 int run(int argc, char** argv) {
     if (argc == 2 && std::strcmp(argv[1], "--guard") == 0) return run_guard();
+    const std::string_view first = argc > 1 ? argv[1] : "";
+    // Programs of batch scripts (steps/)
+    if (first == "batch") return run_batch(argc - 1, argv + 1);
+    if (first == "steps") return run_steps(argc - 1, argv + 1);
+    if (first == "srun") return run_srun(argc - 1, argv + 1);
+    if (first == "scontrol") return run_scontrol(argc - 1, argv + 1);
     CLI::App app("Runs the jobs that rolld gives to this node.");
     Flags flags;
     add_flags(app, flags);

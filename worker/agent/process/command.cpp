@@ -13,43 +13,72 @@ namespace {
 // Value of %a for a job that is not in an array, as sbatch has it
 constexpr const char* kNoIndex = "4294967294";
 
-// Returns the numbers of the array's first job and of the job's index, for %A and %a.
-std::pair<std::string, std::string> array_values(const protocol::StartOrder& order,
-                                                 const CommandDocument& document) {
-    const std::string id = std::to_string(order.attempt.job.value);
-    const auto index = document.environment.find("ROLL_ARRAY_INDEX");
-    const auto array = spec::parse_array(document.array);
-    if (!array || index == document.environment.end()) return {id, kNoIndex};
-    const auto indices = spec::array_indices(array->indices);
-    const auto place =
-        indices ? std::ranges::find(*indices, std::atoi(index->second.c_str())) : indices->end();
-    if (!indices || place == indices->end()) return {id, index->second};
-    const auto before = static_cast<std::uint64_t>(place - indices->begin());
-    return {std::to_string(order.attempt.job.value - before), index->second};
-}
-
 // Returns the path of the log with this name; empty if this rank has no log of this name.
 std::string log_path(const protocol::StartOrder& order, const CommandDocument& document,
                      const CommandPlace& place, const std::string& name) {
     const int rank = order.node_rank * programs_of(order) + place.local_rank;
     if (name.empty() || (rank > 0 && !spec::has_specifier(name, "rtnN"))) return "";
-    const auto [first, index] = array_values(order, document);
+    const auto place_in_array = array_place(order, document);
     const std::string id = std::to_string(order.attempt.job.value);
-    const spec::LogNameValues values = {{'j', id},
-                                        {'J', id},
-                                        {'A', first},
-                                        {'a', index},
-                                        {'N', place.node},
-                                        {'n', std::to_string(order.node_rank)},
-                                        {'r', std::to_string(rank)},
-                                        {'t', std::to_string(rank)},
-                                        {'s', "batch"},
-                                        {'x', document.name}};
+    const spec::LogNameValues values = {
+        {'j', id},
+        {'J', id},
+        {'A', place_in_array ? std::to_string(place_in_array->first) : id},
+        {'a', place_in_array ? std::to_string(place_in_array->index) : kNoIndex},
+        {'N', place.node},
+        {'n', std::to_string(order.node_rank)},
+        {'r', std::to_string(rank)},
+        {'t', std::to_string(rank)},
+        {'s', "batch"},
+        {'x', name_of(document)}};
     const std::filesystem::path file = spec::expand_log_name(name, values, true);
     return (std::filesystem::path(place.directory) / file).lexically_normal();
 }
 
+Result<BatchScript> read_batch(const Json& json) {
+    JsonReader r(json, "job.sbatch");
+    BatchScript batch;
+    batch.name = r.get_or("name", std::string{});
+    batch.tasks = r.get_or("ntasks", 0);
+    batch.tasks_per_node = r.get_or("ntasks_per_node", 0);
+    batch.cpus_per_task = r.get_or("cpus_per_task", 0);
+    batch.cpus_per_gpu = r.get_or("cpus_per_gpu", 0);
+    batch.submit_directory = r.get_or("submit_dir", std::string{});
+    batch.submit_host = r.get_or("submit_host", std::string{});
+    batch.input = r.get_or("input", std::string{});
+    batch.append = r.get_or("open_mode", std::string{}) == "append";
+    batch.export_names = r.get_or("export", std::string{});
+    batch.dependency = r.get_or("dependency", std::string{});
+    const Json signal = r.raw("signal");
+    ROLL_TRY_VOID(r.finish_lenient());
+    if (!signal.is_object()) return batch;
+    JsonReader s(signal, "job.sbatch.signal");
+    batch.signal = s.get<int>("number");
+    batch.signal_before = s.get<int>("before");
+    batch.signal_to_script = s.get_or("script", false);
+    ROLL_TRY_VOID(s.finish_lenient());
+    return batch;
+}
+
 }  // namespace
+
+const std::string& name_of(const CommandDocument& document) {
+    const bool other = document.batch && !document.batch->name.empty();
+    return other ? document.batch->name : document.name;
+}
+
+std::optional<ArrayPlace> array_place(const protocol::StartOrder& order,
+                                      const CommandDocument& document) {
+    const auto index = document.environment.find("ROLL_ARRAY_INDEX");
+    const auto array = spec::parse_array(document.array);
+    if (!array || index == document.environment.end()) return std::nullopt;
+    ArrayPlace found{order.attempt.job.value, std::atoi(index->second.c_str()), {}};
+    if (auto indices = spec::array_indices(array->indices)) found.indices = *std::move(indices);
+    const auto at = std::ranges::find(found.indices, found.index);
+    if (at != found.indices.end())
+        found.first -= static_cast<std::uint64_t>(at - found.indices.begin());
+    return found;
+}
 
 Result<CommandDocument> read_command(const Json& document) {
     JsonReader r(document, "job");
@@ -64,10 +93,15 @@ Result<CommandDocument> read_command(const Json& document) {
     result.error = r.get_or("stderr", std::string{});
     result.name = r.get_or("name", std::string{});
     result.array = r.get_or("array", std::string{});
+    result.secrets = r.get_or("secrets", std::vector<std::string>{});
+    const Json batch = r.raw("sbatch");
     const Json& environment = r.raw("env");
     ROLL_TRY_VOID(r.finish_lenient());
     for (const auto& [name, value] : environment.items())
         result.environment[name] = value.is_string() ? value.get<std::string>() : value.dump();
+    if (batch.is_object()) {
+        ROLL_TRY(result.batch, read_batch(batch));
+    }
     if (result.command.empty() || result.command[0].empty())
         return fail(ErrorCode::InvalidArgument, "the job's command is empty");
     return result;

@@ -2,7 +2,9 @@
 // program and the names of its logs. Pure.
 #pragma once
 
+#include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +16,24 @@
 namespace roll::agent {
 
 using Environment = std::map<std::string, std::string>;
+
+// Key `sbatch`: the command is a batch script of Slurm (batch.hpp).
+struct BatchScript {
+    std::string name;  // name of the job as Slurm has it; empty: the name of Roll's job
+    int tasks = 0;     // 0: not given
+    int tasks_per_node = 0;
+    int cpus_per_task = 0;
+    int cpus_per_gpu = 0;
+    std::string submit_directory;
+    std::string submit_host;
+    std::string input;  // file for the standard input; empty: /dev/null
+    bool append = false;
+    std::string export_names;  // value of --export; empty: not given
+    std::string dependency;
+    int signal = 0;         // 0: none
+    int signal_before = 0;  // seconds before the time limit
+    bool signal_to_script = false;
+};
 
 struct CommandDocument {
     std::vector<std::string> command;
@@ -27,7 +47,22 @@ struct CommandDocument {
     std::string error;   // key `stderr`
     std::string name;
     std::string array;  // key `array` of a job of an array, e.g. "0-15%4"
+    std::optional<BatchScript> batch{};
+    std::vector<std::string> secrets{};  // names of the job's secrets
 };
+
+// Returns the name of the job as the submitter wrote it.
+const std::string& name_of(const CommandDocument& document);
+
+// The place of a job in its array.
+struct ArrayPlace {
+    std::uint64_t first = 0;  // number of the array's first job
+    int index = 0;
+    std::vector<int> indices;  // all indices of the array, ascending
+};
+// Returns nullopt for a job that is not in an array.
+std::optional<ArrayPlace> array_place(const protocol::StartOrder& order,
+                                      const CommandDocument& document);
 
 // Reads the fields of a job's document that a command needs. The document was checked at
 // submission.

@@ -7,6 +7,7 @@
 #include "common/protocol/rank.hpp"
 #include "common/spec/units.hpp"
 #include "worker/agent/core/attempt.hpp"
+#include "worker/agent/process/batch.hpp"
 #include "worker/agent/process/command.hpp"
 
 namespace roll::agent {
@@ -203,11 +204,13 @@ void plan_command(const protocol::StartOrder& order, const LaunchSite& site,
     }
     for (int i = 0; i < programs_of(order); ++i) {
         Environment own = environment;
-        if (plan.gang) own.merge(gang_environment(order, i));
+        if (plan.gang && !document.batch) own.merge(gang_environment(order, i));
+        if (document.batch) own.merge(batch_environment(order, document, site));
         for (const auto& [name, value] : document.environment) own[name] = value;
         plan.programs.push_back({words, join(own), directory, log_of(order, Json::object(), i),
                                  cpus_of(order, site, i)});
         name_logs(order, document, {directory, site.node, i}, plan);
+        if (document.batch) plan_batch(order, document, site, logs_of(order), plan.programs.back());
     }
 }
 

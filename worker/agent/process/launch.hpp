@@ -1,40 +1,14 @@
 // Plans the start of an attempt on this node: its programs, environment and files. Pure.
 #pragma once
 
-#include <cstdint>
 #include <string>
-#include <vector>
 
 #include "common/error.hpp"
 #include "common/protocol/worker.hpp"
 #include "worker/agent/process/guard_plan.hpp"
+#include "worker/agent/process/launch_site.hpp"
 
 namespace roll::agent {
-
-// Properties of this node that affect a launch.
-struct LaunchSite {
-    std::string programs;  // directory that contains roll-rank and roll-convert
-    int cores = 1;         // number of CPUs, which determines the number of threads
-    int slots = 1;
-    int gpus = 0;
-    // Value of ROLL_WORKER, the variable that marks this roll-worker's processes
-    std::string session;
-    std::string node{};  // name of this node
-    // Address of this node for other nodes; empty if unknown
-    std::string address{};
-    // CUDA's names of the worker's GPUs (indices, UUIDs or MIG instances); empty: indices from 0
-    std::vector<std::string> gpu_names{};
-    // Memory in use on each GPU when this worker started, in bytes
-    std::vector<std::int64_t> gpu_used_bytes{};
-    // CPUs to which the programs of each slot are bound; empty: no binding
-    std::vector<std::vector<int>> slot_cpus{};
-    std::vector<std::string> environment;  // roll-worker's environment, "NAME=value"
-    // Command of the check that the site runs before every attempt; empty: none
-    std::vector<std::string> check{};
-    int check_seconds = 60;
-    std::vector<std::string> links{};  // network links that were up when this worker started
-    int gpu_wait_seconds = 50;  // longest wait for the GPUs' memory to become free; 0: do not wait
-};
 
 // Plans the programs of an attempt by the job's kind. `train` and `resume` start one roll-rank per
 // slot, `convert` and `merge` one roll-convert, and `command` starts the job's own program. Fails

@@ -73,6 +73,60 @@ TEST(PlanLaunch, ARankOfSeveralSlotsHasTheirThreadsAndCpus) {
     EXPECT_TRUE(has(plan_launch(train, node)->programs[0], "OMP_NUM_THREADS=3"));
 }
 
+TEST(PlanLaunch, ABatchScriptRunsOnTheFirstNodeWithSlurmsVariables) {
+    auto batch = order("command");
+    batch.node_rank = 0;
+    batch.tasks_per_node = 1;
+    batch.hosts = {"n1.a3", "n2.a3"};
+    batch.gpus = {0, 1};
+    batch.time_limit_seconds = 600;
+    batch.document = R"({"command": ["a.sh", "x"], "name": "a", "workdir": "/w",
+        "script": "#!/bin/sh", "stdout": "slurm-%A_%a.out", "array": "3-7:2%1",
+        "secrets": ["TOKEN"], "env": {"ROLL_ARRAY_INDEX": "5"},
+        "sbatch": {"ntasks": 3, "cpus_per_task": 2, "submit_dir": "/w", "name": "a b",
+                   "signal": {"number": 10, "before": 60, "script": true}}})";
+    LaunchSite pilot = site();
+    pilot.node = "n1.a3";
+    pilot.environment = {"SLURMD_NODENAME=n1", "SLURM_JOB_ID=99", "SLURM_STEP_ID=0", "USER=me"};
+    const auto plan = plan_launch(batch, pilot);
+    ASSERT_TRUE(plan) << plan.error().message;
+    const Program& first = plan->programs[0];
+    for (const char* one : {"SLURM_JOB_ID=7",
+                            "SLURM_JOB_NAME=a b",
+                            "SLURM_JOB_NODELIST=n1,n2",
+                            "SLURM_NNODES=2",
+                            "SLURM_NTASKS=3",
+                            "SLURM_TASKS_PER_NODE=2,1",
+                            "SLURM_CPUS_PER_TASK=2",
+                            "SLURM_CPUS_ON_NODE=2",
+                            "SLURM_JOB_CPUS_PER_NODE=2(x2)",
+                            "SLURM_JOB_GPUS=0,1",
+                            "SLURM_SUBMIT_DIR=/w",
+                            "SLURM_ARRAY_JOB_ID=6",
+                            "SLURM_ARRAY_TASK_ID=5",
+                            "SLURM_ARRAY_TASK_MIN=3",
+                            "SLURM_ARRAY_TASK_MAX=7",
+                            "SLURM_ARRAY_TASK_COUNT=3",
+                            "SLURM_ARRAY_TASK_STEP=2",
+                            "SLURM_RESTART_COUNT=1",
+                            "SLURM_JOB_USER=me",
+                            "ROLL_PILOT_SLURM_JOB_ID=99",
+                            "ROLL_SECRETS=TOKEN",
+                            "SLURMD_NODENAME=n1"})
+        EXPECT_TRUE(has(first, one)) << one;
+    EXPECT_FALSE(names(first, "RANK"));
+    EXPECT_EQ(
+        first.arguments,
+        (std::vector<std::string>{
+            "/opt/roll/bin/roll-worker", "batch", "--folder=/runs/a-7/logs/attempt-2/steps",
+            "--truncate=/w/slurm-6_5.out", "--signal=10", "--signal-after=540", "--to-script",
+            "--unset=SLURM_STEP_ID", "--", "/bin/sh", "/runs/a-7/logs/attempt-2/script-0", "x"}));
+    batch.node_rank = 1;
+    EXPECT_EQ(plan_launch(batch, pilot)->programs[0].arguments,
+              (std::vector<std::string>{"/opt/roll/bin/roll-worker", "steps",
+                                        "--folder=/runs/a-7/logs/attempt-2/steps", "--node=1"}));
+}
+
 TEST(PlanLaunch, SecretsAreInTheEnvironmentOfTheProgramsAlone) {
     LaunchSite where = site();
     where.check = {"/site/check"};

@@ -1,0 +1,401 @@
+#include "cli/slurm/rules.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "cli/slurm/values.hpp"
+#include "common/files.hpp"
+
+namespace roll::cli {
+namespace {
+
+constexpr int kLowestPriority = -1'000'000;
+constexpr const char* kTimeLimit = "M, M:S, H:M:S, D-H, D-H:M, D-H:M:S, or 0 for no limit";
+constexpr const char* kInstant =
+    "now+1hour, tomorrow, 16:00, 2026-11-26 or 2026-11-26T16:00:00, in local time";
+
+// Returns a name that Roll accepts: other characters become dashes.
+std::string roll_name(const std::string& name) {
+    std::string result = name.substr(0, 64);
+    for (char& c : result)
+        if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.' && c != '_') c = '-';
+    const bool starts_well = !result.empty() && std::isalnum(static_cast<unsigned char>(result[0]));
+    return starts_well ? result : ("job" + result).substr(0, 64);
+}
+
+// The options of one job while they are translated.
+class Translation {
+  public:
+    Translation(const std::vector<SbatchOption>& options, Json document, Time now) : now_(now) {
+        reading_.document = std::move(document);
+        for (const SbatchOption& option : options) {
+            std::erase_if(order_, [&](const auto& other) { return other.name == option.name; });
+            order_.push_back(option);
+        }
+        for (const SbatchOption& option : order_) by_name_[option.name] = &option;
+    }
+
+    SbatchReading run();
+
+  private:
+    const SbatchOption* find(const std::string& name) const {
+        const auto found = by_name_.find(name);
+        return found == by_name_.end() ? nullptr : found->second;
+    }
+    Json& slurm() { return reading_.document["sbatch"]; }
+    Json& resources() { return reading_.document["resources"]; }
+
+    void refuse(const SbatchOption& option, const std::string& allowed) {
+        reading_.problems.push_back(fmt::format("{}--{} is \"{}\"; allowed: {}", option.place,
+                                                option.name, option.value, allowed));
+    }
+    std::optional<int> count(const std::string& name, int least = 1);
+    std::optional<int> gpu_count(const std::string& name);
+    void read_sizes();
+    void read_gpus(int nodes, int tasks);
+    std::optional<int> gres_gpus();
+    void read_texts();
+    void read_name();
+    void read_times();
+    void read_queue();
+    void read_requeue();
+    void read_dependency();
+    void read_export();
+    void read_export_file();
+    void read_signal();
+    void read_switches(int nodes);
+    void describe();
+
+    std::vector<SbatchOption> order_;  // each option once, in the order of the last ones
+    std::map<std::string, const SbatchOption*> by_name_;
+    Time now_;
+    SbatchReading reading_{};
+};
+
+// Returns the number of an option; nullopt if it is not given or is refused.
+std::optional<int> Translation::count(const std::string& name, int least) {
+    const SbatchOption* const option = find(name);
+    if (option == nullptr) return std::nullopt;
+    const auto number = slurm_count(option->value);
+    if (number && *number >= least) return number;
+    refuse(*option, fmt::format("a whole number from {} on", least));
+    return std::nullopt;
+}
+
+// Returns the number of "N" or "TYPE:N".
+std::optional<int> Translation::gpu_count(const std::string& name) {
+    const SbatchOption* const option = find(name);
+    if (option == nullptr) return std::nullopt;
+    const std::size_t colon = option->value.rfind(':');
+    const auto number =
+        slurm_number(option->value.substr(colon == std::string::npos ? 0 : colon + 1));
+    if (!number) refuse(*option, "N or TYPE:N");
+    return number;
+}
+
+// Returns the GPUs of --gres; nullopt if it names none. Other resources are refused.
+std::optional<int> Translation::gres_gpus() {
+    const SbatchOption* const option = find("gres");
+    if (option == nullptr) return std::nullopt;
+    std::optional<int> total;
+    for (const std::string& part : split_at(option->value, ',')) {
+        std::vector<std::string> words = split_at(part, ':');
+        if (words.back().find('(') != std::string::npos)
+            words.back().resize(words.back().find('('));  // "gpu:2(S:0)"
+        const bool bare = words.size() == 1 || !slurm_number(words.back());
+        const auto number = bare ? std::optional(1) : slurm_number(words.back());
+        if (option->value == "none") return std::nullopt;
+        if (words[0] != "gpu" || !number || words.size() > 3) {
+            refuse(*option, "gpu, gpu:N or gpu:TYPE:N, because GPUs are Roll's only such resource");
+            return std::nullopt;
+        }
+        total = total.value_or(0) + *number;
+    }
+    return total;
+}
+
+void Translation::read_gpus(int nodes, int tasks) {
+    const auto all = gpu_count("gpus");
+    std::optional<int> each = gpu_count("gpus-per-node");
+    const auto gres = gres_gpus();
+    if (!each) each = gres;
+    if (!each)
+        if (const auto per_task = gpu_count("gpus-per-task")) each = *per_task * tasks;
+    if (!each && all && *all % nodes != 0)
+        refuse(*find("gpus"), fmt::format("a multiple of the {} nodes, because each node of a job "
+                                          "has equally many GPUs",
+                                          nodes));
+    if (!each && all) each = *all / nodes;
+    if (each) resources()["gpus_per_node"] = *each;
+}
+
+// Reads the options that decide nodes, tasks, slots and GPUs.
+void Translation::read_sizes() {
+    int nodes = 1;
+    if (const SbatchOption* const option = find("nodes")) {
+        const auto range = split_at(option->value, '-');
+        const auto least = slurm_count(range.front());
+        const auto most = slurm_count(range.back());
+        if (range.size() > 2 || !least || !most || *least < 1 || *most < *least)
+            refuse(*option, "N or N-M with whole numbers from 1 on");
+        else
+            nodes = *least;
+    }
+    auto ntasks = count("ntasks");
+    const auto per_node = count("ntasks-per-node");
+    const auto per_gpu = count("ntasks-per-gpu");
+    const auto all_gpus = gpu_count("gpus");
+    if (!ntasks && per_gpu && all_gpus) ntasks = *per_gpu * *all_gpus;
+    if (find("nodes") == nullptr && ntasks && per_node)
+        nodes = (*ntasks + *per_node - 1) / *per_node;
+    if (ntasks && *ntasks < nodes) {
+        reading_.read.push_back(
+            fmt::format("  note: {} tasks need at most {} nodes, so the job has {} nodes", *ntasks,
+                        *ntasks, *ntasks));
+        nodes = *ntasks;
+    }
+    const int tasks = ntasks ? (*ntasks + nodes - 1) / nodes : per_node.value_or(1);
+    resources()["nodes"] = nodes;
+    resources()["tasks_per_node"] = 1;
+    read_gpus(nodes, tasks);
+    const auto per_task = count("cpus-per-task");
+    const auto per_gpu_cpus = count("cpus-per-gpu");
+    const int gpus = resources().value("gpus_per_node", 0);
+    int slots = tasks * per_task.value_or(1);
+    if (per_gpu_cpus) slots = std::max(*per_gpu_cpus * gpus, 1);
+    if (find("overcommit") != nullptr) slots = per_task.value_or(1);
+    slots = std::max(slots, count("mincpus").value_or(1));
+    resources()["slots_per_node"] = slots;
+    for (const auto& [key, value] : {std::pair("ntasks", ntasks),
+                                     {"ntasks_per_node", per_node},
+                                     {"cpus_per_task", per_task},
+                                     {"cpus_per_gpu", per_gpu_cpus}})
+        if (value) slurm()[key] = *value;
+    read_switches(nodes);
+}
+
+void Translation::read_switches(int nodes) {
+    const SbatchOption* const option = find("switches");
+    if (option == nullptr) return;
+    const auto switches = slurm_number(option->value.substr(0, option->value.find('@')));
+    if (!switches || *switches < 1)
+        refuse(*option, "a whole number from 1 on, which may have @TIME after it");
+    else if (*switches == 1)
+        resources()["segment"] = nodes;
+}
+
+void Translation::read_name() {
+    Json& document = reading_.document;
+    std::string name = document["name"];
+    if (const SbatchOption* const option = find("job-name")) name = option->value;
+    document["name"] = roll_name(name);
+    if (document["name"] != name && !name.empty()) slurm()["name"] = name;
+}
+
+void Translation::read_texts() {
+    Json& document = reading_.document;
+    const bool array = find("array") != nullptr;
+    document["stdout"] = array ? "slurm-%A_%a.out" : "slurm-%j.out";
+    for (const auto& [name, key] : {std::pair("output", "stdout"), {"error", "stderr"}})
+        if (const SbatchOption* const option = find(name))
+            option->value.empty() ? refuse(*option, "the name of a file")
+                                  : void(document[key] = option->value);
+    if (const SbatchOption* const option = find("chdir"))
+        document["workdir"] = std::filesystem::absolute(option->value).lexically_normal();
+    if (const SbatchOption* const option = find("comment")) slurm()["comment"] = option->value;
+    if (const SbatchOption* const option = find("input")) slurm()["input"] = option->value;
+    slurm()["open_mode"] = "truncate";
+    if (const SbatchOption* const option = find("open-mode")) {
+        const std::string& mode = option->value;
+        const bool append = mode == "append" || mode == "a";
+        if (!append && mode != "truncate" && mode != "t")
+            refuse(*option, "append or truncate");
+        else
+            slurm()["open_mode"] = append ? "append" : "truncate";
+    }
+}
+
+void Translation::read_times() {
+    if (const SbatchOption* const option = find("time")) {
+        const auto limit = slurm_duration(option->value);
+        if (!limit)
+            refuse(*option, kTimeLimit);
+        else if (limit->count() > 0)
+            resources()["time"] = fmt::format("{}s", limit->count());
+    }
+    for (const char* name : {"begin", "deadline"}) {
+        const SbatchOption* const option = find(name);
+        if (option == nullptr) continue;
+        const auto when = slurm_instant(option->value, now_);
+        when ? void(reading_.document[name] = to_iso8601(*when)) : refuse(*option, kInstant);
+    }
+    if (const SbatchOption* const option = find("array"))
+        reading_.document["array"] = option->value;
+}
+
+void Translation::read_queue() {
+    Json& document = reading_.document;
+    if (find("hold") != nullptr) document["hold"] = true;
+    if (const SbatchOption* const option = find("nice")) {
+        const bool negative = option->value.starts_with('-');
+        const auto nice = option->value.empty() ? std::optional(100)
+                                                : slurm_number(option->value.substr(negative));
+        if (!nice)
+            refuse(*option, "a whole number");
+        else
+            document["priority"] = std::max(negative ? *nice : -*nice, kLowestPriority);
+    }
+    if (const SbatchOption* const option = find("priority")) {
+        const auto priority = slurm_number(option->value);
+        if (!priority && option->value != "TOP") refuse(*option, "a whole number from 0 on");
+        if (priority && *priority > 0) document["priority"] = *priority;
+        if (priority == 0) document["hold"] = true;
+    }
+    read_requeue();
+    for (const char* name : {"wait", "parsable", "quiet", "test-only", "help", "usage", "version"})
+        if (find(name) != nullptr) reading_.submission.emplace_back(name);
+    if (const SbatchOption* const option = find("wait-all-nodes");
+        option != nullptr && option->value != "0" && option->value != "1")
+        refuse(*option, "0 or 1");
+}
+
+void Translation::read_requeue() {
+    const auto place = [&](const char* name) {
+        return std::ranges::find(order_, name, &SbatchOption::name) - order_.begin();
+    };
+    const bool never = find("no-requeue") != nullptr &&
+                       (find("requeue") == nullptr || place("no-requeue") > place("requeue"));
+    if (never) reading_.document["retry"] = {{"infra", 0}, {"preempted", 0}};
+}
+
+void Translation::read_dependency() {
+    const SbatchOption* const option = find("dependency");
+    if (option == nullptr) return;
+    static const std::map<std::string, std::string> kTypes = {
+        {"afterok", "ok"}, {"afterany", "any"}, {"afternotok", "failed"}};
+    const auto allowed = [&] {
+        refuse(*option,
+               "afterok, afterany and afternotok with ids of jobs, such as "
+               "afterok:12:13,afterany:14");
+    };
+    Json after = Json::array();
+    for (const std::string& part : split_at(option->value, ',')) {
+        std::vector<std::string> words = split_at(part, ':');
+        // An id alone means afterany.
+        if (words.size() == 1 && slurm_number(words[0])) words.insert(words.begin(), "afterany");
+        const auto type = kTypes.find(words[0]);
+        if (type == kTypes.end() || words.size() < 2) return allowed();
+        for (std::size_t i = 1; i < words.size(); ++i) {
+            if (slurm_number(words[i]).value_or(0) == 0) return allowed();
+            after.push_back(type->second + ":" + words[i]);
+        }
+    }
+    reading_.document["after"] = after;
+    slurm()["dependency"] = option->value;
+}
+
+// Reads --export: ALL, NONE, NIL, or names with or without values.
+void Translation::read_export() {
+    Json& document = reading_.document;
+    const SbatchOption* const option = find("export");
+    document["export_env"] = option == nullptr && find("export-file") == nullptr ? "all" : "none";
+    read_export_file();
+    if (option == nullptr) return;
+    slurm()["export"] = option->value;
+    for (const std::string& word : split_at(option->value, ',')) {
+        const std::size_t equals = word.find('=');
+        const std::string name = word.substr(0, equals);
+        if (word == "ALL") {
+            document["export_env"] = "all";
+        } else if (equals != std::string::npos && equals > 0) {
+            document["env"][name] = word.substr(equals + 1);
+        } else if (word != "NONE" && word != "NIL" && !word.empty()) {
+            // As in Slurm, a name that is not set here is left out
+            if (const char* const value = std::getenv(name.c_str())) document["env"][name] = value;
+        }
+    }
+}
+
+void Translation::read_export_file() {
+    const SbatchOption* const option = find("export-file");
+    if (option == nullptr) return;
+    const auto text = read_regular_file(option->value);
+    if (!text) return refuse(*option, "a readable file, but " + text.error().message);
+    for (const std::string& word : split_at(*text, '\0')) {
+        const std::size_t equals = word.find('=');
+        if (word.empty()) continue;
+        if (equals == std::string::npos || equals == 0)
+            return refuse(*option, "a file with NAME=VALUE entries that end with a zero byte");
+        reading_.document["env"][word.substr(0, equals)] = word.substr(equals + 1);
+    }
+}
+
+void Translation::read_signal() {
+    const SbatchOption* const option = find("signal");
+    if (option == nullptr) return;
+    const auto signal = slurm_signal(option->value);
+    if (!signal) return refuse(*option, "[B:]SIGNAL[@SECONDS], such as USR1@90 or B:TERM@60");
+    slurm()["signal"] = {
+        {"number", signal->number}, {"before", signal->seconds}, {"script", signal->batch}};
+}
+
+// Returns "PATH VALUE, PATH VALUE" for the keys that an option sets.
+std::string set_values(const OrderedJson& paths, const Json& document) {
+    std::vector<std::string> texts;
+    for (const OrderedJson& path : paths) {
+        std::string pointer = "/" + path.get<std::string>();
+        std::ranges::replace(pointer, '.', '/');
+        const Json::json_pointer at(pointer);
+        if (!document.contains(at) || document[at].is_object() || pointer == "/script") continue;
+        texts.push_back(fmt::format("{} {}", path.get<std::string>(), dump(document[at])));
+    }
+    return fmt::format("{}", fmt::join(texts, ", "));
+}
+
+// Lists how each option was read, and the options that are refused.
+void Translation::describe() {
+    for (const SbatchOption& option : order_) {
+        const OrderedJson& entry = sbatch_entry(option.name);
+        const auto why = [&](const char* key) { return entry[key].get<std::string>(); };
+        if (entry.contains("refused"))
+            reading_.problems.push_back(
+                fmt::format("{}{}: {}", option.place, option_text(option), why("refused")));
+        if (entry.contains("no_effect"))
+            reading_.read.push_back(
+                fmt::format("  no effect: {}: {}", option_text(option), why("no_effect")));
+        if (!entry.contains("sets")) continue;
+        const std::string values = set_values(entry["sets"], reading_.document);
+        reading_.read.push_back(
+            fmt::format("  {}: {}", option_text(option), values.empty() ? why("reads") : values));
+    }
+}
+
+SbatchReading Translation::run() {
+    slurm() = Json::object();
+    resources() = Json::object();
+    read_name();
+    read_sizes();
+    read_texts();
+    read_times();
+    read_queue();
+    read_dependency();
+    read_export();
+    read_signal();
+    describe();
+    return std::move(reading_);
+}
+
+}  // namespace
+
+SbatchReading translate_sbatch(const std::vector<SbatchOption>& options, Json document, Time now) {
+    return Translation(options, std::move(document), now).run();
+}
+
+}  // namespace roll::cli

@@ -1,0 +1,36 @@
+// Reads batch scripts of Slurm, and command lines of sbatch, as jobs of kind `command`.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/slurm/options.hpp"
+#include "cli/source.hpp"
+#include "common/error.hpp"
+
+namespace roll::cli {
+
+// A batch script that was read, and the options of sbatch that concern the submission itself.
+struct SbatchJob {
+    Source source;
+    bool parsable = false;
+    bool wait = false;
+    bool quiet = false;
+    bool test_only = false;
+    bool help = false;
+    bool usage = false;
+    bool version = false;
+};
+
+// Makes a job from a script's text. `given` are the options of a command line, which override
+// those of SBATCH_* variables, which override #SBATCH lines. `arguments` are the script's
+// arguments. Fails with one InvalidArgument that lists all problems.
+Result<SbatchJob> read_batch_script(const std::string& text, const std::string& file,
+                                    const std::vector<SbatchOption>& given,
+                                    const std::vector<std::string>& arguments);
+
+// Reads a command line of sbatch: its options, the script (stdin without one) and the script's
+// arguments.
+Result<SbatchJob> read_sbatch_command(const std::vector<std::string>& words);
+
+}  // namespace roll::cli

@@ -1,0 +1,197 @@
+#!/usr/bin/env python3
+"""Batch scripts of Slurm on two workers of one host, srun in them, and Slurm's commands of `rollctl compat`."""
+import os
+import re
+import shutil
+import socket
+import subprocess
+import unittest
+
+from harness import BIN, RollTest, wait_until
+
+ORACLE = os.environ.get('ROLL_ORACLE_PYTHON', '')
+TOP = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..')
+
+
+class Sbatch(RollTest):
+    def setUp(self):
+        super().setUp()
+        if ORACLE:
+            self.env['PATH'] = f'{os.path.dirname(ORACLE)}:{self.env["PATH"]}'
+        self.up(slots=4)
+        ours = os.path.join(self.state, 'worker.pid')  # the worker that `rollctl down` ends
+        with open(ours, encoding='ascii') as file:
+            self.pid = file.read()
+        with open(os.path.join(self.top, 'other.log'), 'wb') as log:
+            self.other = subprocess.Popen([os.path.join(BIN, 'roll-worker'), '--dir', self.state, '--node', 'other',
+                                           '--slots', '4'], env=self.env, stdout=log, stderr=log)
+        self.addCleanup(lambda: (self.other.kill(), self.other.wait()))
+        wait_until(lambda: len(self.json('nodes')['nodes']) == 2, 'the other worker')
+
+    def tearDown(self):
+        self.other.terminate()
+        self.other.wait(60)
+        with open(os.path.join(self.state, 'worker.pid'), 'w', encoding='ascii') as file:
+            file.write(self.pid)
+        super().tearDown()
+
+    def script(self, text, name='job.sh'):
+        return self.write(name, text)
+
+    def read(self, name):
+        with open(os.path.join(self.work, name), encoding='utf-8') as file:
+            return file.read()
+
+    def run_script(self, text, *words):
+        """Runs a batch script to its end. Returns its output."""
+        self.script(text)
+        job = self.submit('job.sh', *words)
+        self.ended = self.wait(job)
+        return self.read(f'slurm-{job}.out')
+
+    def test_the_script_of_the_submission_runs_once_in_its_directory(self):
+        self.script('#!/bin/bash\n#SBATCH -N2 --hold -J "a b" -e err-%j --comment=hi\necho $0 "$@" $PWD\n'
+                    'echo $SLURM_JOB_NAME $SLURM_SUBMIT_DIR $SLURM_NNODES; cat; echo e >&2\n')
+        done = self.ctl('submit', '--parsable', 'job.sh', 'x', 'y z')
+        job = int(done.stdout)
+        self.assertIn('  --nodes=2: resources.nodes 2', done.stderr)
+        self.script('#!/bin/sh\necho changed\n')
+        self.ctl('release', job)
+        self.wait_done(job)
+        lines = self.read(f'slurm-{job}.out').splitlines()
+        self.assertRegex(lines[0], rf'/script-0 x y z {re.escape(self.work)}$')
+        self.assertEqual(lines[1:], [f'a b {self.work} 2'])
+        self.assertEqual(self.read(f'err-{job}'), 'e\n')
+        self.assertEqual(self.ctl('logs', job).stdout.splitlines()[1:], lines[1:])
+
+    def test_an_array_shares_a_script_with_index_as_a_variable_of_the_shell(self):
+        self.script('#!/bin/bash\n#SBATCH --array=3,5%1\nindex=v\n'
+                    'echo ${index} $SLURM_ARRAY_TASK_ID $SLURM_ARRAY_JOB_ID $SLURM_ARRAY_TASK_COUNT\n')
+        first = int(self.ctl('submit', '--parsable', 'job.sh').stdout.split()[0])
+        for job, index in ((first, 3), (first + 1, 5)):
+            self.wait_done(job)
+            self.assertEqual(self.read(f'slurm-{first}_{index}.out'), f'v {index} {first} 2\n')
+
+    def test_srun_starts_tasks_on_both_nodes(self):
+        said = self.run_script(
+            '#!/bin/bash\n#SBATCH -N2 --ntasks-per-node=2\n'
+            'srun -l sh -c \'echo $SLURM_PROCID $SLURM_LOCALID $SLURM_NODEID $SLURM_NTASKS $A\' | sort\n'
+            'scontrol show hostnames\n'
+            'srun -N1 -n1 -w other sh -c \'echo on $ROLL_NODE_RANK $SLURMD_NODENAME; exit 3\'; echo $?\n'
+            'srun -n1 sh -c \'kill -9 $$\'; echo $?\n'
+            'srun -n 3 -o task-%t.txt echo; ls task-*\n'
+            'srun --gres=gpu:1 true; echo $?\n'
+            'srun -n4 no-such-program; echo $?\n', '--env', 'A=b')
+        lines = said.splitlines()
+        self.assertEqual(lines[:4], ['0: 0 0 0 4 b', '1: 1 1 0 4 b', '2: 2 0 1 4 b', '3: 3 1 1 4 b'])
+        self.assertEqual(set(lines[4:6]), {'other', socket.gethostname()})
+        rest = lines[6:]
+        self.assertRegex(rest[0], r'^on [01] other$')
+        self.assertIn('srun: error: other: task 0: Exited with exit code 3', rest)
+        self.assertIn('3', rest)
+        self.assertIn('137', rest)
+        self.assertEqual([line for line in rest if line.startswith('task-')],
+                         ['task-0.txt', 'task-1.txt', 'task-2.txt'])
+        self.assertTrue(any(line.startswith('srun: --gres: the tasks of a step see all GPUs') for line in rest))
+        self.assertEqual(rest[-1], '127')
+
+    def test_the_signal_before_the_limit_reaches_the_script_or_the_tasks(self):
+        text = ('#!/bin/bash\n#SBATCH -N2 --time=1 --signal={}USR1@58\n'
+                'trap "echo script; exit 7" USR1\nsrun sh -c \'trap "echo task; exit 0" USR1; '
+                'for i in $(seq 300); do sleep 0.1; done\' & wait; wait\n')
+        self.script(text.format('B:'), 'b.sh')
+        self.script(text.format(''), 't.sh')
+        first, second = self.submit('b.sh'), self.submit('t.sh')
+        self.assertEqual(self.wait(first)['exit_code'], 7)
+        self.wait_done(second)
+        self.assertEqual(self.read(f'slurm-{first}.out'), 'script\n')
+        self.assertEqual(self.read(f'slurm-{second}.out'), 'task\ntask\n')
+
+    def test_a_cancelled_job_ends_its_tasks_on_both_nodes(self):
+        self.script('#!/bin/bash\n#SBATCH -N2\nsrun sleep 1000\n')
+        job = self.submit('job.sh')
+
+        def sleeps():
+            return [pid for pid in self.processes() if 'sleep 1000' in self.describe(pid)]
+        wait_until(lambda: len([p for p in sleeps() if '(sleep' in self.describe(p)]) == 2, 'both tasks')
+        self.ctl('cancel', job)
+        self.assertEqual(self.wait(job)['state'], 'cancelled')
+        wait_until(lambda: not sleeps(), 'the tasks to end')
+
+    def test_the_commands_of_compat_have_slurms_shapes(self):
+        tools = os.path.join(self.work, 'slurm')
+        self.ctl('compat', tools)
+        env = {**self.env, 'PATH': f'{tools}:{self.env["PATH"]}'}
+
+        def run(*words, check=0):
+            done = subprocess.run(words, cwd=self.work, env=env, capture_output=True, text=True, timeout=60,
+                                  stdin=subprocess.DEVNULL)
+            self.assertEqual(done.returncode, check, done.stdout + done.stderr)
+            return done.stdout, done.stderr
+        self.script('#!/bin/sh\n#SBATCH --array=1-2\nsleep 1000\n')
+        said, _ = run('sbatch', '-J', 'arr', '--comment=hi', 'job.sh')
+        self.assertEqual(said, 'Submitted batch job 1\n')
+        self.assertEqual(run('sbatch', '--parsable', '-H', '-t', '5', '--wrap', 'echo a')[0], '3\n')
+        self.assertEqual(run('sbatch', '-W', '-Q', '--wrap', 'exit 4', check=4)[0], '')
+        wait_until(lambda: run('squeue', '-h', '-t', 'R', '-o', '%i')[0].split() == ['1_1', '1_2'], 'the array')
+        shown = run('squeue')[0].splitlines()
+        self.assertEqual(shown[0].split(), 'JOBID PARTITION NAME USER ST TIME NODES NODELIST(REASON)'.split())
+        self.assertTrue(shown[0].startswith('             JOBID PARTITION     NAME     USER ST       TIME  NODES'))
+        user = self.env['USER'][:8]
+        self.assertEqual(shown[1].split(), ['3', 'roll', 'wrap', user, 'PD', '0:00', '1', '(JobHeldUser)'])
+        self.assertEqual(shown[2].split()[:3], ['1_1', 'roll', 'arr'])
+        self.assertEqual(run('squeue', '-h', '-j', '3', '-o', '%.5i|%T|%l|%r|%C|%8j|')[0],
+                         '    3|PENDING|5:00|JobHeldUser|1|wrap    |\n')
+        self.assertEqual(run('squeue', '-hj', '1_2', '-o', '%k %F %K')[0], 'hi 1 2\n')
+        self.assertIn('squeue: the field %z has no meaning in Roll', run('squeue', '-o', '%z', check=2)[1])
+        self.assertIn('squeue: --json is not an option that', run('squeue', '--json', check=2)[1])
+        self.assertEqual(run('scancel', '1_2')[0], '')
+        self.assertEqual(run('scancel', '99', check=1)[1], 'scancel: error: there is no job 99\n')
+        run('scancel', '-n', 'arr')
+        run('scancel', '-t', 'PENDING')
+        wait_until(lambda: run('squeue', '-h')[0] == '', 'the queue to be empty')
+        rows = run('sacct', '-n', '-P', '-o', 'JobID,JobName,State,ExitCode')[0].splitlines()
+        self.assertEqual(rows[2:], ['3|wrap|CANCELLED|0:0', '4|wrap|FAILED|4:0'])
+        self.assertEqual(run('sacct', '-j', '4')[0].splitlines(), [
+            'JobID           JobName  Partition    Account  AllocCPUS      State ExitCode ',
+            '------------ ---------- ---------- ---------- ---------- ---------- -------- ',
+            '4                  wrap       roll                     1     FAILED      4:0 '])
+        shown = run('sinfo')[0].splitlines()
+        self.assertEqual(shown[0], 'PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST')
+        self.assertEqual(shown[1].split()[:5], ['roll*', 'up', 'infinite', '2', 'idle'])
+        self.assertEqual(run('sinfo', '-h', '-n', 'other', '-o', '%n %c %t')[0], 'other 4 idle\n')
+        self.assertIn('srun: tasks start only in a batch script', run('srun', 'true', check=1)[1])
+
+    def test_nothing_is_queued_if_a_line_is_wrong(self):
+        for line, says in (('--time=5x', 'job.sh:2: --time is "5x"; allowed: M, M:S'),
+                           ('--nosuch', 'job.sh:2: --nosuch is not an option of sbatch'),
+                           ('foo', 'job.sh:2: "foo" is not an option'),
+                           ('--nodelist=n1', 'job.sh:2: --nodelist=n1: jobs do not choose nodes'),
+                           ('--array=5-2', '"5-2" is not an array'),
+                           ('-J "x', 'job.sh:2: the quote " is not closed')):
+            self.script(f'#!/bin/sh\n#SBATCH {line}\ntrue\n')
+            done = self.ctl('submit', 'job.sh', check=False)
+            self.assertEqual(done.returncode, 2, line)
+            self.assertIn(says, done.stderr)
+        self.assertEqual(self.json('jobs', '-a')['jobs'], [])
+
+    @unittest.skipUnless(ORACLE, 'needs torch')
+    def test_the_examples_run(self):
+        shutil.copytree(os.path.join(TOP, 'examples'), os.path.join(self.work, 'examples'))
+        train = self.submit('--gpus', 0, 'examples/sbatch/train.sh')
+        torchrun = self.submit('--gpus', 0, '--slots', 2, 'examples/sbatch/torchrun.sh')
+        files = [self.write(f'{n}.txt', 'word ' * n) for n in (1, 2, 3, 4, 5)]
+        array = int(self.ctl('submit', '--parsable', 'examples/sbatch/array.sh', *files).stdout.split()[0])
+        for index in range(4):
+            self.wait_done(array + index)
+        self.assertEqual(self.read(f'count-{array}_1.out'), f'{files[0]} 1\n{files[4]} 5\n')
+        self.wait_done(train)
+        self.assertRegex(self.read(f'train-{train}.out'), r'job \d+ on \S+ with 2 CPUs\nstep 300: loss 0\.0\d+, saved')
+        self.wait_done(torchrun)
+        said = sorted(line for line in self.read(f'slurm-{torchrun}.out').splitlines() if 'sum of' in line)
+        self.assertEqual(said, [f'rank {rank} of 4, local rank {rank % 2}, node {rank // 2}: sum of the ranks is 6'
+                                for rank in range(4)])
+
+
+if __name__ == '__main__':
+    unittest.main(verbosity=2)

@@ -1,0 +1,206 @@
+#!/usr/bin/env python3
+"""Each honoured option of sbatch, submitted to a real Slurm and to Roll in pilots: jobs see the same."""
+import json
+import os
+import re
+import subprocess
+import unittest
+
+from harness import wait_until
+from slurm_test import SlurmTest
+
+TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..', 'schemas', 'foreign', 'sbatch.json')
+# Variables whose values depend on the cluster or on the order in which jobs started
+OTHER = {'SLURMD_NODENAME', 'SLURM_CLUSTER_NAME', 'SLURM_CONF', 'SLURM_JOB_PARTITION',
+         'SLURM_MEM_PER_CPU', 'SLURM_NODE_ALIASES',
+         'SLURM_PRIO_PROCESS', 'SLURM_TASK_PID', 'SLURM_TOPOLOGY_ADDR', 'SLURM_TOPOLOGY_ADDR_PATTERN',
+         'SLURM_WORKING_CLUSTER', 'SLURM_GET_USER_ENV', 'SLURM_JOB_GPUS', 'SLURM_JOB_NODELIST', 'SLURM_NODELIST',
+         'SLURM_JOB_USER', 'SLURM_GTIDS', 'SLURM_JOB_QOS', 'SLURM_GPUS', 'SLURM_GPUS_PER_NODE',
+         'SLURM_GPUS_PER_TASK', 'SLURM_NTASKS_PER_GPU', 'SLURM_OVERCOMMIT', 'SLURM_EXPORT_ENV', 'SLURM_CPUS_PER_GPU',
+         'SLURM_JOB_CPUS_PER_NODE', 'SLURM_CPUS_ON_NODE', 'SLURM_TASKS_PER_NODE', 'SLURM_GPUS_ON_NODE'}
+SHOW = '''#!/bin/bash
+env | grep '^SLURM' | sort
+echo "words [$*] directory ${PWD##*/} input [$(cat)]"
+echo "colour [$COLOUR] extra [$EXTRA] path [${PATH:+set}]"
+echo "gpus $(echo $CUDA_VISIBLE_DEVICES | tr , ' ' | wc -w)"
+echo "nodes $(scontrol show hostnames "$SLURM_JOB_NODELIST" | wc -l)"
+echo "to stderr" >&2
+'''
+# Options, and the environment of sbatch. {id} in an option is the number of the first job.
+CASES = {
+    'array': ['--array=3-7:2%2'],
+    'chdir': ['--chdir=sub'],
+    'comment': ['--comment=a b'],
+    'cpus-per-gpu': ['--gpus=2', '--cpus-per-gpu=2'],
+    'cpus-per-task': ['-c3'],
+    'error': ['--error=err-%x-%5j.txt'],
+    'export': ['--export=EXTRA=1,COLOUR'],
+    'export none': ['--export=ALL,EXTRA=a b'],
+    'export-file': ['--export-file=variables'],
+    'gpus': ['-N2', '--gpus=4'],
+    'gpus-per-node': ['-N2', '--gpus-per-node=h200:3'],
+    'gpus-per-task': ['-n2', '--gpus-per-task=1'],
+    'gres': ['--gres=gpu:2'],
+    'input': ['--input=text'],
+    'job-name': ['-J', 'a b/c'],
+    'mincpus': ['--mincpus=2'],
+    'nice': ['--nice=5'],
+    'nodes': ['-N2-3', '--use-min-nodes'],
+    'ntasks': ['-n3', '-N2'],
+    'ntasks-per-gpu': ['--gpus=2', '--ntasks-per-gpu=2'],
+    'ntasks-per-node': ['-N2', '--ntasks-per-node=2'],
+    'open-mode': ['--open-mode=append', '--output=kept'],
+    'output': ['--output=%x.%u.%j.%N.out', '-J', 'named'],
+    'overcommit': ['-n4', '-O'],
+    'switches': ['-N2', '--switches=1'],
+    'time': ['--time=0-0:5'],
+    'no-requeue': ['--no-requeue'],
+    'requeue': ['--requeue'],
+    'signal': ['--signal=B:USR1@60', '--time=5'],
+    'wait-all-nodes': ['-N2', '--wait-all-nodes=1'],
+    'wrap': ['--wrap=env | grep ^SLURM; echo wrapped $0 | sed s,/.*/,,'],
+    'variables': [],
+}
+# Options that a comparison of what jobs see does not show; each is tested below
+ELSEWHERE = {'begin', 'deadline', 'dependency', 'hold', 'priority', 'wait', 'parsable', 'quiet', 'test-only', 'help',
+             'usage', 'version', 'use-min-nodes'}
+
+
+SIDES = ('slurm', 'roll')
+INPUTS = {'show.sh': SHOW, 'text': 'typed', 'kept': 'before\n', 'variables': 'EXTRA=file\0COLOUR=blue\0'}
+
+
+def compared(text, numbers):
+    """Returns the lines of a job's output without what must differ: its numbers, and variables of the cluster."""
+    lines = []
+    for line in text.splitlines():
+        if line.split('=')[0] not in OTHER:
+            lines.append(re.sub(rf'(?<=[=_])({"|".join(numbers)})$', 'ID', line))
+    return sorted(lines)
+
+
+class SbatchTest(SlurmTest):
+    def setUp(self):
+        super().setUp()
+        del self.env['SLURM_JOB_ID']
+        self.env['COLOUR'] = 'red'
+        self.queue('--nodes', '2', '--gpus', '4', '--slots', '8', '--max-jobs', '4')
+        self.tools = os.path.join(self.top, 'tools')
+        self.ctl('compat', self.tools)
+
+    def run_in(self, side, place, program, *words, check=0, **env):
+        """Runs a command of Slurm or of Roll's compat in a directory. Returns what it printed."""
+        path = os.path.join(self.tools, program) if side == 'roll' else program
+        done = subprocess.run([path, *words], cwd=os.path.join(self.work, place), env={**self.env, **env},
+                              capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+        self.assertEqual(done.returncode, check, f'{side}: {program} {words}: {done.stdout}{done.stderr}')
+        return done.stdout.strip()
+
+    def folder(self, side, case):
+        place = os.path.join(self.work, side, case)
+        os.makedirs(os.path.join(place, 'sub'))
+        for name, text in INPUTS.items():
+            with open(os.path.join(place, name), 'w', encoding='utf-8') as file:
+                file.write(text)
+        return place
+
+    def wait_all(self):
+        def names(side):
+            return [name for name in self.run_in(side, '.', 'squeue', '-h', '-o', '%j').splitlines()
+                    if not name.startswith('roll-')]
+        wait_until(lambda: not names('roll'), 'the jobs of Roll')
+        wait_until(lambda: not names('slurm'), 'the jobs of Slurm')
+
+    def outputs(self, side, case, job):
+        """Returns {name: lines} of the files that a case wrote."""
+        found = {}
+        for where, _, names in os.walk(os.path.join(self.work, side, case)):
+            for name in names:
+                if '/runs' in where or (name in INPUTS and name != 'kept'):
+                    continue
+                with open(os.path.join(where, name), encoding='utf-8') as file:
+                    text = file.read()
+                number = re.search(r'SLURM_JOB_ID=(\d+)', text)
+                label = re.sub(rf'(?<!\d)0*{job}(?!\d)', 'ID', name)
+                found[re.sub(r'n\d+(?=\.out)', 'NODE', label)] = compared(text, {job, number[1] if number else job})
+        return found
+
+    def test_jobs_see_the_same(self):
+        with open(TABLE, encoding='utf-8') as file:
+            honoured = {name for name, entry in json.load(file)['options'].items() if 'sets' in entry}
+        self.assertEqual(honoured - set(CASES) - ELSEWHERE, set(), 'honoured options without a test')
+        jobs = {}
+        for case, words in CASES.items():
+            script = [] if case == 'wrap' else ['show.sh', 'x', 'y z']
+            env = {'SBATCH_TIMELIMIT': '7', 'SBATCH_JOB_NAME': 'by variable'} if case == 'variables' else {}
+            for side in SIDES:
+                self.folder(side, case)
+                jobs[side, case] = self.run_in(side, f'{side}/{case}', 'sbatch', *words, '--parsable', *script, **env)
+        self.wait_all()
+        for case in CASES:
+            with self.subTest(case):
+                seen = {side: self.outputs(side, case, jobs[side, case]) for side in SIDES}
+                self.assertTrue(seen['slurm'])
+                self.assertEqual(seen['roll'], seen['slurm'])
+
+    def test_the_queue_shows_the_same(self):
+        """Options that decide when a job runs, and those about the submission."""
+        for side in SIDES:
+            self.folder(side, 'queue')
+
+            def run(*words, side=side, **options):
+                return self.run_in(side, f'{side}/queue', *words, **options)
+            held = run('sbatch', '--parsable', '-H', '--wrap', 'true')
+            later = run('sbatch', '--parsable', '--begin=now+1hour', '--wrap', 'true')
+            zero = run('sbatch', '--parsable', '--priority=0', '--wrap', 'true')
+            after = run('sbatch', '--parsable', f'--dependency=afterok:{held},afterany:{later}', '-t', '1-2:3',
+                        '--wrap', 'true')
+            self.assertEqual(run('sbatch', '-Q', '-H', '--wrap', 'true'), '')
+            self.assertRegex(run('sbatch', '-H', '--wrap', 'true'), r'^Submitted batch job \d+$')
+            for job, reason in ((held, 'JobHeldUser'), (later, 'BeginTime'), (zero, 'JobHeldUser'),
+                                (after, 'Dependency')):
+                self.assertEqual(run('squeue', '-h', '-j', job, '-o', '%T %r %C %D'), f'PENDING {reason} 1 1', side)
+            self.assertEqual(run('squeue', '-h', '-j', after, '-o', '%.12l|%4t|%8j|%M'),
+                             '1-02:03:00|PD  |wrap    |0:00')
+            run('scancel', held, later, zero, after)
+            self.assertEqual(run('squeue', '-h', '-j', held, '-t', 'all', '-o', '%T %t'), 'CANCELLED CA')
+            run('sbatch', '--wait', '--wrap', 'exit 5', check=5)
+            run('sbatch', '--wait', '-Q', '--wrap', 'true')
+            before = run('squeue', '-h', '-t', 'all', '-o', '%i')
+            run('sbatch', '--test-only', '--wrap', 'true')
+            self.assertEqual(run('squeue', '-h', '-t', 'all', '-o', '%i'), before)
+            for option in ('--help', '--usage', '--version'):
+                self.assertTrue(run('sbatch', option))
+            run('scancel', '-n', 'wrap')
+
+    def test_the_table_has_each_option_of_sbatch(self):
+        said = self.run_in('slurm', '.', 'sbatch', '--help')
+        with open(TABLE, encoding='utf-8') as file:
+            known = json.load(file)['options']
+        options = re.findall(r'^ +(?:-(\w), ? ?)?--([a-z-]+)', said, re.MULTILINE)
+        self.assertGreater(len(options), 80)
+        for letter, name in options:
+            self.assertIn(name, known)
+            self.assertEqual(known[name].get('short', ''), letter, name)
+
+    def test_srun_in_a_script_starts_tasks_in_pilots(self):
+        self.folder('roll', 'srun')
+        script = ('srun -l sh -c \'echo $SLURM_PROCID $SLURM_NODEID $SLURM_LOCALID $SLURM_NTASKS '
+                  '$SLURM_STEP_TASKS_PER_NODE $SLURM_JOB_NUM_NODES\' | sort; srun -n1 -N1 sh -c "exit 3"; echo $?')
+        seen = {}
+        for side in SIDES:
+            os.makedirs(os.path.join(self.work, side), exist_ok=True)
+            job = self.run_in(side, side, 'sbatch', '--parsable', '--wait', '-N2', '-n4', '--ntasks-per-node=2',
+                              '--output=srun.out', '--wrap', script)
+            self.assertTrue(job)
+            with open(os.path.join(self.work, side, 'srun.out'), encoding='utf-8') as file:
+                seen[side] = [line for line in file.read().splitlines() if 'srun: ' not in line]
+        self.assertEqual(seen['roll'], seen['slurm'])
+        self.assertEqual(len(seen['roll']), 5)
+
+
+del SlurmTest  # its tests run in slurm_test.py
+
+
+if __name__ == '__main__':
+    unittest.main(verbosity=2)

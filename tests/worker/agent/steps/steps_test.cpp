@@ -1,0 +1,101 @@
+#include <algorithm>
+
+#include <gtest/gtest.h>
+
+#include "worker/agent/steps/srun_options.hpp"
+#include "worker/agent/steps/step.hpp"
+
+namespace roll::agent {
+namespace {
+
+using Texts = std::vector<std::string>;
+
+TEST(Step, TasksAreSpreadOverTheNodes) {
+    EXPECT_EQ(spread(5, 3), (std::vector<int>{2, 2, 1}));
+    EXPECT_EQ(spread(4, 2), (std::vector<int>{2, 2}));
+    EXPECT_EQ(repeated_text({2, 2, 1}), "2(x2),1");
+    const auto nodes_of = [](bool cyclic) {
+        std::vector<int> nodes;
+        for (const Task& task : place_tasks({2, 1}, cyclic)) nodes.push_back(task.node);
+        return nodes;
+    };
+    EXPECT_EQ(nodes_of(false), (std::vector<int>{0, 0, 1}));
+    EXPECT_EQ(nodes_of(true), (std::vector<int>{0, 1, 0}));
+}
+
+TEST(Step, IsTheSameAfterItsFile) {
+    const std::string folder = testing::TempDir() + "steps-" + std::to_string(::getpid());
+    ASSERT_EQ(std::system(("mkdir -p " + step_folder(folder, 3)).c_str()), 0);
+    EXPECT_FALSE(*read_step(folder, 3));
+    Step step;
+    step.number = 3;
+    step.words = {"echo", "a b"};
+    step.environment = {"A=1"};
+    step.directory = "/w";
+    step.nodes = {"n1", "n2"};
+    step.job_nodes = {1, 2};
+    step.tasks = place_tasks({2, 1}, false);
+    step.tasks[1].output = "/w/out";
+    ASSERT_TRUE(write_step(folder, step));
+    EXPECT_EQ(**read_step(folder, 3), step);
+    const Texts variables = task_variables(step, step.tasks[1]);
+    for (const char* one :
+         {"SLURM_PROCID=1", "SLURM_LOCALID=1", "SLURM_NODEID=0", "SLURM_GTIDS=0,1",
+          "SLURM_NTASKS=3", "SLURM_STEP_ID=3", "SLURM_STEP_NODELIST=n1,n2",
+          "SLURM_STEP_TASKS_PER_NODE=2,1", "SLURMD_NODENAME=n1"})
+        EXPECT_EQ(std::ranges::count(variables, one), 1) << one;
+}
+
+// Returns "NODES:TASKS" of the step, or the error.
+std::string plan(const Texts& arguments, const StepSite& site = {{"n1", "n2", "n3"}, 0, 0}) {
+    const auto options = read_srun(arguments);
+    if (!options) return options.error().message;
+    const auto step = plan_step(*options, site);
+    if (!step) return step.error().message;
+    std::string text;
+    for (const std::string& node : step->nodes) text += node + " ";
+    return text + std::to_string(step->tasks.size());
+}
+
+TEST(Srun, DecidesNodesAndTasks) {
+    EXPECT_EQ(plan({"true"}), "n1 n2 n3 3");
+    EXPECT_EQ(plan({"true"}, {{"n1", "n2"}, 5, 0}), "n1 n2 5");
+    EXPECT_EQ(plan({"true"}, {{"n1", "n2"}, 0, 4}), "n1 n2 8");
+    EXPECT_EQ(plan({"-n", "2", "true"}), "n1 n2 2");
+    EXPECT_EQ(plan({"-N1", "-n4", "true"}), "n1 4");
+    EXPECT_EQ(plan({"-N2", "--ntasks-per-node=3", "true"}), "n1 n2 6");
+    EXPECT_EQ(plan({"-w", "n[2-3]", "-N1", "-n1", "true"}), "n2 1");
+    EXPECT_EQ(plan({"--exclude=n1", "true"}), "n2 n3 2");
+    EXPECT_EQ(plan({"-r", "2", "-N1", "true"}), "n3 1");
+    EXPECT_EQ(plan({"-N4", "true"}), "srun: the step needs 4 nodes, and the job has 3 for it");
+    EXPECT_EQ(plan({"-w", "n9", "true"}), "srun: the job has no node n9");
+}
+
+TEST(Srun, ReadsOptionsUpToTheProgram) {
+    const auto options = read_srun({"-l", "-u", "--export=ALL,A=1", "-K", "--mpi=none", "--gres=0",
+                                    "-o", "out", "--cpu-bind=cores", "prog", "-n", "9"});
+    ASSERT_FALSE(options.has_value() && options->tasks != 0);
+    ASSERT_TRUE(options) << options.error().message;
+    EXPECT_EQ(options->words, (Texts{"prog", "-n", "9"}));
+    EXPECT_TRUE(options->label && options->unequal_exit_kills);
+    EXPECT_EQ(options->output, "out");
+    EXPECT_EQ(plan({"--foo", "true"}), "srun: --foo is not an option that Roll's srun has");
+    EXPECT_EQ(plan({"-n0", "true"}), "srun: --ntasks is \"0\"; allowed: a whole number from 1 on");
+    EXPECT_EQ(plan({"--pty", "bash"}), "srun: --pty: a batch script has no terminal");
+    EXPECT_EQ(plan({"--mpi=pmix", "a"}),
+              "srun: --mpi=pmix: Roll has no PMI server; use mpirun --hostfile $ROLL_HOSTFILE");
+    EXPECT_EQ(plan({"--gpus-per-task=1", "a"}).substr(0, 57),
+              "srun: --gpus-per-task: the tasks of a step see all GPUs t");
+    EXPECT_EQ(plan({"-n", "2"}), "srun: no program is given");
+    EXPECT_EQ(plan({"-n"}), "srun: -n needs a value");
+}
+
+TEST(Hosts, AreExpanded) {
+    EXPECT_EQ(expand_hosts("n[1-3,7],m1"), (Texts{"n1", "n2", "n3", "n7", "m1"}));
+    EXPECT_EQ(expand_hosts("n[08-10]x"), (Texts{"n08x", "n09x", "n10x"}));
+    for (const char* bad : {"", "n[1", "n[a-b]", "a,,b"})
+        EXPECT_EQ(expand_hosts(bad), Texts()) << bad;
+}
+
+}  // namespace
+}  // namespace roll::agent

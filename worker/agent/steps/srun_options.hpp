@@ -1,0 +1,46 @@
+// The options of srun, as roll-worker's srun reads them. Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/error.hpp"
+#include "worker/agent/steps/step.hpp"
+
+namespace roll::agent {
+
+struct SrunOptions {
+    int tasks = 0;  // 0: not given
+    int nodes = 0;
+    int tasks_per_node = 0;
+    int relative = 0;               // first node of the step
+    std::vector<std::string> only;  // names of the nodes to use; empty: any
+    std::vector<std::string> without;
+    bool cyclic = false;
+    bool label = false;
+    bool unequal_exit_kills = false;  // --kill-on-bad-exit
+    std::string output;
+    std::string error;
+    std::string directory;
+    std::string export_names = "ALL";
+    std::vector<std::string> words;
+};
+
+// Reads the arguments of srun, without its name. Fails with InvalidArgument for an option that
+// this srun does not have.
+Result<SrunOptions> read_srun(const std::vector<std::string>& arguments);
+
+// What a job's environment says about its nodes.
+struct StepSite {
+    std::vector<std::string> nodes;
+    int tasks = 0;           // SLURM_NTASKS of the batch script; 0: not set
+    int tasks_per_node = 0;  // SLURM_NTASKS_PER_NODE
+};
+
+// Plans a step: its nodes and tasks. Fails with InvalidArgument if the job has too few nodes.
+Result<Step> plan_step(const SrunOptions& options, const StepSite& site);
+
+// Returns the names in a list of nodes such as "n[1-3,7],m1"; empty if the list is malformed.
+std::vector<std::string> expand_hosts(const std::string& list);
+
+}  // namespace roll::agent

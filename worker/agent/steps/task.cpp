@@ -1,0 +1,77 @@
+#include "worker/agent/steps/task.hpp"
+
+#include <csignal>
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/io/process.hpp"
+
+namespace roll::agent {
+namespace {
+
+Result<io::Descriptor> open_output(const std::string& file) {
+    io::Descriptor output(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+    if (output) return output;
+    return fail(ErrorCode::Failed, "cannot open " + file);
+}
+
+}  // namespace
+
+int shell_status(int wait_status) {
+    return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
+}
+
+Result<void> RunningTasks::start(const std::string& folder, const Step& step, const Task& task,
+                                 const std::vector<std::string>& environment, bool inherits) {
+    io::Spawn spawn;
+    spawn.arguments = step.words;
+    spawn.environment = merged(environment, task_variables(step, task));
+    spawn.directory = step.directory;
+    // In a group of its own, a task gets each signal once: from srun, not also with the script.
+    spawn.group = 0;
+    spawn.death_signal = SIGKILL;
+    io::Descriptor output;
+    io::Descriptor error;
+    if (inherits) {
+        spawn.descriptors = {{STDIN_FILENO, STDIN_FILENO},
+                             {STDOUT_FILENO, STDOUT_FILENO},
+                             {STDERR_FILENO, STDERR_FILENO}};
+    } else {
+        const auto file = [&](const std::string& own, const char* suffix) {
+            return own.empty() ? task_file(folder, step.number, task.number, suffix) : own;
+        };
+        ROLL_TRY(output, open_output(file(task.output, ".out")));
+        ROLL_TRY(error, open_output(file(task.error, ".err")));
+        spawn.descriptors = {{output.get(), STDOUT_FILENO}, {error.get(), STDERR_FILENO}};
+    }
+    ROLL_TRY(const pid_t pid, io::spawn(spawn));
+    pids_[pid] = {step.number, task.number};
+    return {};
+}
+
+std::vector<RunningTasks::Ended> RunningTasks::reap() {
+    std::vector<Ended> ended;
+    int status = 0;
+    for (pid_t pid = 0; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) {
+        const auto found = pids_.find(pid);
+        if (found == pids_.end()) continue;
+        ended.push_back({found->second.step, found->second.task, shell_status(status)});
+        pids_.erase(found);
+    }
+    return ended;
+}
+
+std::set<int> RunningTasks::steps() const {
+    std::set<int> steps;
+    for (const auto& [pid, place] : pids_) steps.insert(place.step);
+    return steps;
+}
+
+void RunningTasks::signal(int step, int number) const {
+    for (const auto& [pid, place] : pids_)
+        if (place.step == step) ::kill(-pid, number);
+}
+
+}  // namespace roll::agent

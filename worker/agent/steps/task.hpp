@@ -1,0 +1,45 @@
+// The running tasks of a step on one node.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <sys/types.h>
+
+#include "common/error.hpp"
+#include "worker/agent/steps/step.hpp"
+
+namespace roll::agent {
+
+// Returns the exit status of a process as a shell has it: 128+n for signal n.
+int shell_status(int wait_status);
+
+// Tasks that this process started.
+class RunningTasks {
+  public:
+    // Starts a task. `environment` is the whole environment without the step's variables. With
+    // `inherits`, the task has this process's standard streams; otherwise its output goes to its
+    // files.
+    Result<void> start(const std::string& folder, const Step& step, const Task& task,
+                       const std::vector<std::string>& environment, bool inherits);
+    struct Ended {
+        int step = 0;
+        int task = 0;
+        int status = 0;  // as shell_status() returns it
+    };
+    std::vector<Ended> reap();                // reaps the tasks that have ended
+    void signal(int step, int number) const;  // signals the tasks of a step
+    bool none() const { return pids_.empty(); }
+    std::set<int> steps() const;  // numbers of the steps that have running tasks
+
+  private:
+    struct Place {
+        int step = 0;
+        int task = 0;
+    };
+    std::map<pid_t, Place> pids_{};
+};
+
+}  // namespace roll::agent
