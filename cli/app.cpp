@@ -6,8 +6,10 @@
 #include "cli/arguments.hpp"
 #include "cli/commands/alloc.hpp"
 #include "cli/commands/data.hpp"
+#include "cli/commands/logs.hpp"
 #include "cli/commands/secret.hpp"
 #include "cli/commands/slurm.hpp"
+#include "cli/commands/usage.hpp"
 #include "cli/commands/web.hpp"
 #include "cli/job_options.hpp"
 #include "common/spec/nearest.hpp"
@@ -267,12 +269,7 @@ class Parser {
     void add_queries() {
         CLI::App* jobs = command("jobs", "List queued and running jobs; -a also lists finished",
                                  [this] { return run_jobs(context_, jobs_); });
-        jobs->add_option("JOBS", jobs_.selector,
-                         "Ids (7, 3-9 or 1,4), `last`, `all`, `@me` or a name glob");
-        jobs->add_flag("-a,--all", jobs_.all, "Also list finished jobs");
-        jobs->add_option("--state", jobs_.state, "Only jobs in this state")
-            ->check(CLI::IsMember({"queued", "running", "done", "failed", "cancelled"}));
-        jobs->add_option("--user", jobs_.user, "Only this user's jobs");
+        add_jobs_options(*jobs, jobs_);
         add_format(jobs, jobs_.format, "ROLL_JOBS_FORMAT");
         CLI::App* show = command("show", "Show a job's attempts, checkpoints and export",
                                  [this] { return run_show(context_, word_); });
@@ -280,13 +277,9 @@ class Parser {
         CLI::App* explain = command("explain", "Explain why a job waits and how to let it run",
                                     [this] { return run_explain(context_, word_); });
         explain->add_option("JOB", word_, "Id (7), `last` or a name")->required();
-        CLI::App* logs = command("logs", "Print the log of a job's ranks",
-                                 [this] { return run_logs(context_, logs_); });
-        logs->add_option("JOB", logs_.selector, "Id (7), `last` or a name")->required();
-        logs->add_flag("-f,--follow", logs_.follow, "Keep printing until the job ends");
-        logs->add_option("--rank", logs_.ranks, "Ranks: 0, 0,2-3 or all [0]");
-        logs->add_option("--attempt", logs_.attempt, "Attempt [newest]")
-            ->check(CLI::PositiveNumber);
+        add_logs_options(*command("logs", "Print the logs of jobs",
+                                  [this] { return run_logs(context_, logs_); }),
+                         logs_);
         CLI::App* events = command("events", "List events of one job or of all jobs",
                                    [this] { return run_events(context_, events_); });
         events->add_option("JOB", events_.selector, "Id (7), `last` or a name [all jobs]");
@@ -298,8 +291,14 @@ class Parser {
         metrics->add_flag("-f,--follow", metrics_.follow, "Keep printing until the job ends");
         metrics->add_flag("--plot", metrics_.plot, "Plot a curve in the terminal");
         metrics->add_option("--key", metrics_.key, "Metric to plot [loss]");
-        command("top", "Show nodes, jobs and events live; press q to quit",
+        command("top", "Watch jobs, nodes and allocations live; ? lists the keys, q quits",
                 [this] { return run_top(context_); });
+        add_usage_options(*command("usage", "Show your share, your limits and your waiting jobs",
+                                   [this] { return run_usage(context_, usage_); }),
+                          usage_);
+        add_report_options(*command("report", "Sum up used and wasted GPU-hours and slot-hours",
+                                    [this] { return run_report(context_, report_); }),
+                           report_);
         add_format(command("nodes", "List nodes", [this] { return run_nodes(context_, word_); }),
                    word_, "ROLL_NODES_FORMAT");
     }
@@ -469,6 +468,8 @@ class Parser {
     PlanFiles plan_;
     PreviewOptions preview_;
     JobsOptions jobs_;
+    UsageOptions usage_;
+    ReportOptions report_;
     AllocOptions alloc_;
     LogsOptions logs_;
     MetricsOptions metrics_;

@@ -153,17 +153,23 @@ std::string user_name() {
     return entry != nullptr ? entry->pw_name : fmt::format("{}", ::getuid());
 }
 
+Result<std::vector<std::uint64_t>> jobs_of(Daemon& daemon, const std::string& selector) {
+    const Json args = {{"selector", selector}, {"all", true}, {"fields", {"id"}}};
+    ROLL_TRY(const Json reply, daemon.jobs(args));
+    std::vector<std::uint64_t> ids;
+    for (const Json& job : reply.value("jobs", Json::array()))
+        ids.push_back(job.value("id", std::uint64_t{0}));
+    if (!ids.empty()) return ids;
+    return fail(ErrorCode::NotFound, fmt::format("there is no job {}", selector),
+                "rollctl jobs -a");
+}
+
 Result<std::uint64_t> one_job(Daemon& daemon, const std::string& selector) {
-    ROLL_TRY(const Json reply, daemon.jobs({{"selector", selector}, {"all", true}}));
-    const Json jobs = reply.value("jobs", Json::array());
-    if (jobs.size() == 1) return jobs[0].value("id", std::uint64_t{0});
-    if (jobs.empty()) {
-        return fail(ErrorCode::NotFound, fmt::format("there is no job {}", selector),
-                    "rollctl jobs -a");
-    }
+    ROLL_TRY(const auto ids, jobs_of(daemon, selector));
+    if (ids.size() == 1) return ids[0];
     return fail(
         ErrorCode::InvalidArgument,
-        fmt::format("{} matches {} jobs; this command accepts only one", selector, jobs.size()),
+        fmt::format("{} matches {} jobs; this command accepts only one", selector, ids.size()),
         fmt::format("rollctl jobs -a '{}'", selector));
 }
 

@@ -76,6 +76,10 @@ Result<Json> change(const Context& context, const std::string& op, Json args);
 // Returns the name of the user who runs this program.
 std::string user_name();
 
+// Returns the ids of the jobs that `selector` selects, ascending. Fails with NotFound if there is
+// none.
+Result<std::vector<std::uint64_t>> jobs_of(Daemon& daemon, const std::string& selector);
+
 // Returns the id of the one job that `selector` selects. Fails with NotFound if `selector` selects
 // no job, and with InvalidArgument if it selects several jobs.
 Result<std::uint64_t> one_job(Daemon& daemon, const std::string& selector);

@@ -99,14 +99,14 @@ std::uint64_t Tail::find_again(std::ifstream& in, std::uint64_t size) {
     return 0;
 }
 
-std::vector<std::string> Tail::lines() {
+std::vector<std::string> Tail::lines(std::uint64_t bytes_max) {
     constexpr std::size_t kSeen = 256;
     std::error_code error;
     const auto size = fs::file_size(file_, error);
     if (error) return {};
     std::ifstream in(file_, std::ios::binary);
     offset_ = find_again(in, size);
-    std::string text = read_at(in, offset_, size - offset_);
+    std::string text = read_at(in, offset_, std::min(bytes_max, size - offset_));
     offset_ += text.size();
     seen_ += text;
     seen_.erase(0, seen_.size() - std::min(kSeen, seen_.size()));

@@ -31,8 +31,12 @@ Result<std::filesystem::path> log_file(const std::filesystem::path& output,
 // text.
 class Tail {
   public:
-    explicit Tail(std::filesystem::path file) : file_(std::move(file)) {}
-    std::vector<std::string> lines();
+    // Starts at the offset `from`, which must be the beginning of a line.
+    explicit Tail(std::filesystem::path file, std::uint64_t from = 0)
+        : file_(std::move(file)),
+          offset_(from) {}
+    // Reads at most `bytes_max` new bytes.
+    std::vector<std::string> lines(std::uint64_t bytes_max = UINT64_MAX);
     std::string rest();  // returns the unfinished last line, and drops it
     const std::filesystem::path& file() const { return file_; }
 
@@ -40,7 +44,7 @@ class Tail {
     std::uint64_t find_again(std::ifstream& in, std::uint64_t size);
 
     std::filesystem::path file_;
-    std::uint64_t offset_ = 0;
+    std::uint64_t offset_;
     // The last bytes that were read, which end at offset_. If the head of the file was cut off,
     // reading continues after the place where these bytes are found again.
     std::string seen_;

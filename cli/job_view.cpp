@@ -16,28 +16,6 @@ double seconds_between(Time from, Time to) {
     return std::chrono::duration<double>(to - from).count();
 }
 
-// Returns how long the job has been queued or running. For an ended job, returns how long it ran,
-// or "" if it ended without a run.
-std::string time_text(const Json& job, Time now) {
-    const auto submitted = parse_time(job.value("submitted_at", Json()));
-    const auto started = parse_time(job.value("started_at", Json()));
-    const auto ended = parse_time(job.value("ended_at", Json()));
-    const auto from = started ? started : submitted;
-    if (!from || (ended && !started)) return "";
-    return duration_text(seconds_between(*from, ended.value_or(now)));
-}
-
-std::string info_text(const Json& job) {
-    const std::string state = field_text(job, "state");
-    if (state == "queued") return field_text(job, "waiting");
-    if (state == "running") return progress_text(job);
-    std::string text = field_text(job, "reason");
-    if (!field_text(job, "export_job").empty()) {
-        text += (text.empty() ? "" : "; ") + ("export: job " + field_text(job, "export_job"));
-    }
-    return text;
-}
-
 // Returns the job's progress as an object. The reply has the progress as an object or as JSON text.
 Json progress_of(const Json& job) {
     const Json progress = job.value("progress", Json());
@@ -56,7 +34,7 @@ std::string usage_text(const Json& row, const std::string& key) {
     return seconds < 60 ? fmt::format("{:.1f}s", seconds) : duration_text(seconds);
 }
 
-std::string attempts_text(const Json& attempts, Time now, bool color) {
+std::string attempts_text(const Json& attempts, const Look& look) {
     std::vector<std::vector<std::string>> rows;
     for (const Json& attempt : attempts) {
         std::string state = field_text(attempt, "outcome");
@@ -64,7 +42,7 @@ std::string attempts_text(const Json& attempts, Time now, bool color) {
         const auto started = parse_time(attempt.value("started_at", Json()));
         const auto ended = parse_time(attempt.value("ended_at", Json()));
         const std::string took =
-            started ? duration_text(seconds_between(*started, ended.value_or(now))) : "";
+            started ? duration_text(seconds_between(*started, ended.value_or(look.now))) : "";
         rows.push_back({field_text(attempt, "attempt"), field_text(attempt, "token"), state, took,
                         usage_text(attempt, "cpu_seconds"), usage_text(attempt, "memory_peak"),
                         field_text(attempt, "nodes"), field_text(attempt, "exit_code"),
@@ -79,7 +57,7 @@ std::string attempts_text(const Json& attempts, Time now, bool color) {
                   {"NODES"},
                   {"EXIT", true},
                   {"REASON"}},
-                 rows, color);
+                 rows, look.color);
 }
 
 std::string checkpoints_text(const Json& checkpoints) {
@@ -115,6 +93,46 @@ std::string indent(const std::string& text) {
 }
 
 }  // namespace
+
+std::string id_text(const Json& job) {
+    const Json fold = job.value("fold", Json());
+    if (!fold.is_object()) return field_text(job, "id");
+    return fmt::format("{}[{}]", field_text(job, "id"), field_text(fold, "indices"));
+}
+
+std::string info_text(const Json& job) {
+    if (const Json fold = job.value("fold", Json()); fold.is_object()) {
+        std::string text;
+        const Json states = fold.value("states", Json::object());
+        for (const auto& [state, word] : {std::pair{"done", "done"},
+                                          {"failed", "failed"},
+                                          {"cancelled", "cancelled"},
+                                          {"running", "running"},
+                                          {"queued", "waiting"}}) {
+            if (!states.contains(state)) continue;
+            text += fmt::format("{}{} {}", text.empty() ? "" : ", ", states[state].dump(), word);
+        }
+        const std::string waiting = field_text(job, "waiting");
+        return waiting.empty() ? text : text + ": " + waiting;
+    }
+    const std::string state = field_text(job, "state");
+    if (state == "queued") return field_text(job, "waiting");
+    if (state == "running") return progress_text(job);
+    std::string text = field_text(job, "reason");
+    if (!field_text(job, "export_job").empty()) {
+        text += (text.empty() ? "" : "; ") + ("export: job " + field_text(job, "export_job"));
+    }
+    return text;
+}
+
+std::string time_text(const Json& job, Time now) {
+    const auto submitted = parse_time(job.value("submitted_at", Json()));
+    const auto started = parse_time(job.value("started_at", Json()));
+    const auto ended = parse_time(job.value("ended_at", Json()));
+    const auto from = started ? started : submitted;
+    if (!from || (ended && !started)) return "";
+    return duration_text(seconds_between(*from, ended.value_or(now)));
+}
 
 bool is_over(const Json& job) {
     const std::string state = field_text(job, "state");
@@ -238,31 +256,39 @@ std::vector<std::string> asked_fields(const Format& format) {
     return {asked.begin(), asked.end()};
 }
 
-static std::string job_cell(const Json& job, const std::string& field, Time now) {
-    if (field == "time") return time_text(job, now);
+static std::string job_cell(const Json& job, const std::string& field, const Look& look) {
+    if (field == "id") return id_text(job);
+    if (field == "time") return time_text(job, look.now);
     if (field == "info") return info_text(job);
     if (field == "cpu_time") return usage_text(job, "cpu_seconds");
     if (field == "gpu_time") return usage_text(job, "gpu_seconds");
     if (field == "memory_peak") return usage_text(job, field);
+    if (field.ends_with("_at")) return time_field_text(job, field, look.local);
     if (field.starts_with("progress."))
         return deep_field_text({{"progress", progress_of(job)}}, field);
     return deep_field_text(job, field);
 }
 
-std::string jobs_text(const Json& jobs, const Format& format, Time now, bool color) {
-    const auto cell = [now](const Json& job, const std::string& field) {
-        return job_cell(job, field, now);
+std::string jobs_text(const Json& jobs, const Format& format, const Look& look) {
+    const auto cell = [&look](const Json& job, const std::string& field) {
+        return job_cell(job, field, look);
     };
-    if (!format.fields.empty()) return rows_text(format, jobs, color, cell);
-    const std::vector<Column> columns = {{"ID", true},   {"NAME"},  {"KIND"}, {"STATE"},
-                                         {"TIME", true}, {"NODES"}, {"INFO"}};
+    if (!format.fields.empty()) return rows_text(format, jobs, look.color, cell);
+    static const std::vector<Column> kColumns = {
+        {.title = "ID", .right = true, .shrinks = 4, .least = 10},
+        {.title = "NAME", .shrinks = 3, .least = 12},
+        {.title = "KIND", .drops = 1},
+        {.title = "STATE"},
+        {.title = "TIME", .right = true, .drops = 3},
+        {.title = "NODES", .shrinks = 2, .least = 8, .drops = 2},
+        {.title = "INFO", .shrinks = 1, .least = 24}};
     std::vector<std::vector<std::string>> rows;
     for (const Json& job : jobs) {
         auto& row = rows.emplace_back();
         for (const char* field : {"id", "name", "kind", "state", "time", "nodes", "info"})
             row.push_back(cell(job, field));
     }
-    return table(columns, rows, color);
+    return table(kColumns, rows, look.color, look.width);
 }
 
 // Returns the limits of memory and CPUs on each node that a job asked for, and how the nodes of its
@@ -282,10 +308,10 @@ static std::string asked_limits_text(const Json& job) {
     return text.empty() ? "" : text + " on each node" + how + (how.empty() ? "" : ")");
 }
 
-std::string job_text(const Json& job, Time now, bool color) {
+std::string job_text(const Json& job, const Look& look) {
     std::string text =
         fmt::format("job {} {} ({}): {}", field_text(job, "id"), field_text(job, "name"),
-                    field_text(job, "kind"), paint_state(field_text(job, "state"), color));
+                    field_text(job, "kind"), paint_state(field_text(job, "state"), look.color));
     const std::string info = info_text(job);
     text += info.empty() ? "\n" : fmt::format(" - {}\n", info);
     for (const auto& [key, title] :
@@ -300,13 +326,14 @@ std::string job_text(const Json& job, Time now, bool color) {
                                                           {"source_job", "starts from job"},
                                                           {"export_job", "export job"},
                                                           {"exported", "export"}}) {
-        const std::string value = field_text(job, key);
+        const std::string value =
+            key.ends_with("_at") ? time_field_text(job, key, look.local) : field_text(job, key);
         if (!value.empty()) text += fmt::format("  {:<16}{}\n", title, value);
     }
     const std::string limits = asked_limits_text(job);
     if (!limits.empty()) text += fmt::format("  {:<16}{}\n", "limits", limits);
     const Json attempts = job.value("attempts", Json::array());
-    if (!attempts.empty()) text += "\n" + indent(attempts_text(attempts, now, color));
+    if (!attempts.empty()) text += "\n" + indent(attempts_text(attempts, look));
     const Json ranks = job.value("ranks", Json::array());
     if (!ranks.empty()) text += "\n" + indent(ranks_text(ranks));
     const Json checkpoints = job.value("checkpoints", Json::array());
@@ -316,7 +343,7 @@ std::string job_text(const Json& job, Time now, bool color) {
 
 // Returns the node's state for people. After a roll-worker was killed, its reaper sends the last
 // report. Such a report has 0 slots.
-static std::string node_state(const Json& node) {
+std::string node_state(const Json& node) {
     if (node.value("slots", Json()) == 0) return "ended";
     if (node.value("draining", Json()) == true) return "draining";
     if (node.value("silent", Json()) == true) return "silent";
@@ -336,9 +363,7 @@ const Fields& node_fields() {
     return kFields;
 }
 
-static std::string node_cell(const Json& node, const std::string& field) {
-    if (field == "state") return node_state(node);
-    if (field != "heard") return deep_field_text(node, field);
+std::string node_heard(const Json& node) {
     const Json heard = node.value("heard_ms_ago", Json());
     return heard.is_number() ? duration_text(heard.get<double>() / 1000) + " ago" : "";
 }
@@ -351,8 +376,17 @@ static std::string node_memory(const Json& node) {
            spec::size_text(memory.get<std::int64_t>());
 }
 
-std::string nodes_text(const Json& nodes, const Format& format) {
-    if (!format.fields.empty()) return rows_text(format, nodes, false, node_cell);
+static std::string node_cell(const Json& node, const std::string& field, const Look& look) {
+    if (field == "state") return node_state(node);
+    if (field == "joined_at") return time_field_text(node, field, look.local);
+    return field == "heard" ? node_heard(node) : deep_field_text(node, field);
+}
+
+std::string nodes_text(const Json& nodes, const Format& format, const Look& look) {
+    const auto cell = [&look](const Json& node, const std::string& field) {
+        return node_cell(node, field, look);
+    };
+    if (!format.fields.empty()) return rows_text(format, nodes, false, cell);
     std::vector<std::vector<std::string>> rows;
     for (const Json& node : nodes) {
         const auto share = [&](const char* all, const char* free) {
@@ -362,24 +396,25 @@ std::string nodes_text(const Json& nodes, const Format& format) {
         rows.push_back({field_text(node, "node"), share("slots", "slots_free"),
                         share("gpus", "gpus_free"), share("cpus", "cpus_free"), node_memory(node),
                         node_state(node), field_text(node, "jobs"), field_text(node, "wall"),
-                        field_text(node, "limits"), node_cell(node, "heard")});
+                        field_text(node, "limits"), cell(node, "heard")});
     }
-    return table({{"NODE"},
-                  {"SLOTS FREE", true},
-                  {"GPUS FREE", true},
-                  {"CPUS FREE", true},
-                  {"MEMORY FREE", true},
-                  {"STATE"},
-                  {"JOBS"},
-                  {"WALL"},
-                  {"LIMITS"},
-                  {"HEARD", true}},
-                 rows, false);
+    static const std::vector<Column> kColumns = {
+        {.title = "NODE", .shrinks = 3, .least = 12},
+        {.title = "SLOTS FREE", .right = true},
+        {.title = "GPUS FREE", .right = true},
+        {.title = "CPUS FREE", .right = true, .drops = 5},
+        {.title = "MEMORY FREE", .right = true, .drops = 4},
+        {.title = "STATE", .shrinks = 2, .least = 10},
+        {.title = "JOBS", .shrinks = 1, .least = 8},
+        {.title = "WALL", .drops = 1},
+        {.title = "LIMITS", .drops = 2},
+        {.title = "HEARD", .right = true, .drops = 3}};
+    return table(kColumns, rows, false, look.width);
 }
 
-std::string event_text(const Json& event) {
-    std::string at = field_text(event, "at");
-    if (at.size() > 19) at = at.substr(0, 19) + "Z";
+std::string event_text(const Json& event, bool local) {
+    std::string at = time_field_text(event, "at", local);
+    if (!local && at.size() > 19) at = at.substr(0, 19) + "Z";
     const std::string job = field_text(event, "job");
     return fmt::format("{}  {:<10}{:<22}{}\n", at, job.empty() ? "" : "job " + job,
                        field_text(event, "kind"), field_text(event, "text"));

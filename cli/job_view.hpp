@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/look.hpp"
 #include "cli/output_format.hpp"
 #include "common/error.hpp"
 #include "common/json.hpp"
@@ -17,11 +18,23 @@ const Fields& node_fields();  // fields that `nodes -o` accepts: a node's keys, 
 // Returns the keys of a job's summary that jobs_text() needs for this format.
 std::vector<std::string> asked_fields(const Format& format);
 
-// Format the rows of a reply to `jobs` or `nodes` as text.
-std::string jobs_text(const Json& jobs, const Format& format, Time now, bool color);
-std::string job_text(const Json& job, Time now, bool color);
-std::string nodes_text(const Json& nodes, const Format& format = {});
-std::string event_text(const Json& event);
+// Format the rows of a reply to `jobs` or `nodes` as text. A row with `fold` stands for the tasks
+// of a job array.
+std::string jobs_text(const Json& jobs, const Format& format, const Look& look);
+std::string job_text(const Json& job, const Look& look);
+std::string nodes_text(const Json& nodes, const Format& format = {}, const Look& look = {});
+std::string node_state(const Json& node);  // returns "up", "draining", "silent" ...
+std::string node_heard(const Json& node);  // returns "2s ago", or "" if it is unknown
+std::string event_text(const Json& event, bool local = false);
+
+// Returns the id of a row of `jobs`: "7", or "17[1-100]" for the tasks of an array.
+std::string id_text(const Json& job);
+// Returns why a job waits, its progress, or why it ended. For the tasks of an array, returns how
+// many are in each state, such as "72 done, 8 running, 20 waiting".
+std::string info_text(const Json& job);
+// Returns how long the job has been queued or running. For an ended job, returns how long it ran,
+// or "" if it ended without a run.
+std::string time_text(const Json& job, Time now);
 
 bool is_over(const Json& job);
 

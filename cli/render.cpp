@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "cli/text_width.hpp"
+
 namespace roll::cli {
 namespace {
 
@@ -19,13 +21,59 @@ const char* color_of(const std::string& state) {
     return nullptr;
 }
 
-std::string pad(const std::string& cell, std::size_t width, bool right) {
-    const std::size_t missing = width > cell.size() ? width - cell.size() : 0;
-    return right ? std::string(missing, ' ') + cell : cell + std::string(missing, ' ');
-}
-
 void trim_right(std::string& line) {
     while (!line.empty() && line.back() == ' ') line.pop_back();
+}
+
+// The widths of a table's columns; 0: the column is left out.
+using Widths = std::vector<std::size_t>;
+
+constexpr std::size_t kGap = 2;  // spaces between two columns
+
+std::size_t total_of(const Widths& widths) {
+    std::size_t total = 0;
+    for (const std::size_t width : widths) total += width > 0 ? width + kGap : 0;
+    return total > 0 ? total - kGap : 0;
+}
+
+// Returns the indices of the columns for which `rank` is not 0, ascending by it.
+std::vector<std::size_t> ranked(const std::vector<Column>& columns, int Column::*rank) {
+    std::vector<std::size_t> order;
+    for (std::size_t i = 0; i < columns.size(); ++i)
+        if (columns[i].*rank > 0) order.push_back(i);
+    std::ranges::sort(order, {}, [&](std::size_t i) { return columns[i].*rank; });
+    return order;
+}
+
+Widths shrunk(const std::vector<Column>& columns, Widths widths, std::size_t width) {
+    for (const std::size_t i : ranked(columns, &Column::shrinks)) {
+        const std::size_t total = total_of(widths);
+        if (total <= width) break;
+        const std::size_t least = std::min(widths[i], columns[i].least);
+        widths[i] -= std::min(total - width, widths[i] - least);
+    }
+    return widths;
+}
+
+Widths fitted(const std::vector<Column>& columns, Widths widths, std::size_t width) {
+    Widths narrow = shrunk(columns, widths, width);
+    for (const std::size_t i : ranked(columns, &Column::drops)) {
+        if (total_of(narrow) <= width) break;
+        widths[i] = 0;
+        narrow = shrunk(columns, widths, width);
+    }
+    return narrow;
+}
+
+Widths natural_widths(const std::vector<Column>& columns,
+                      const std::vector<std::vector<std::string>>& rows) {
+    Widths widths(columns.size(), 0);
+    for (const auto& row : rows)
+        for (std::size_t i = 0; i < columns.size(); ++i)
+            widths[i] = std::max(widths[i], columns_of(row[i]));
+    for (std::size_t i = 0; i < columns.size(); ++i)
+        if (widths[i] > 0 || rows.empty()) widths[i] = std::max(widths[i], columns[i].title.size());
+    return widths;
 }
 
 }  // namespace
@@ -36,31 +84,30 @@ std::string paint_state(const std::string& state, bool color) {
 }
 
 std::string table(const std::vector<Column>& columns,
-                  const std::vector<std::vector<std::string>>& rows, bool color) {
-    std::vector<std::size_t> widths(columns.size(), 0);
-    for (const auto& row : rows) {
-        for (std::size_t i = 0; i < columns.size(); ++i) {
-            widths[i] = std::max(widths[i], row[i].size());
-        }
-    }
+                  const std::vector<std::vector<std::string>>& rows, bool color,
+                  std::size_t width) {
+    Widths widths = natural_widths(columns, rows);
+    if (width > 0) widths = fitted(columns, std::move(widths), width);
     std::string text;
     const auto add_line = [&](const auto& cell_of, bool painted) {
         std::string line;
-        for (std::size_t i = 0; i < columns.size(); ++i) {
-            if (widths[i] == 0 && !rows.empty()) continue;
+        std::size_t room = width > 0 ? width : std::string::npos;
+        for (std::size_t i = 0; i < columns.size() && room > 0; ++i) {
+            if (widths[i] == 0) continue;
             if (!line.empty()) line += "  ";
-            const std::string cell = cell_of(i);
-            const std::size_t width = std::max(widths[i], columns[i].title.size());
-            const std::string padded = pad(cell, width, columns[i].right);
+            const std::size_t own = std::min(widths[i], room);
+            const std::string cell = fit_text(cell_of(i), own);
             const std::string shown = paint_state(cell, painted);
-            line += shown == cell ? padded : shown + std::string(width - cell.size(), ' ');
+            line += shown == cell ? pad_text(cell, own, columns[i].right)
+                                  : shown + std::string(own - cell.size(), ' ');
+            room -= std::min(room, own + kGap);
         }
         trim_right(line);
         text += line + "\n";
     };
     add_line([&](std::size_t i) { return columns[i].title; }, false);
     for (const auto& row : rows) {
-        add_line([&](std::size_t i) { return row[i]; }, color);
+        add_line([&](std::size_t i) { return width > 0 ? harmless(row[i]) : row[i]; }, color);
     }
     return text;
 }
@@ -121,6 +168,21 @@ std::string jobs_text(const Json& ids, const std::string& what, bool parsable) {
     std::string text;
     for (const Json& id : ids) text += id.dump() + "\n";
     return text;
+}
+
+std::string local_time_text(Time time) {
+    const std::time_t seconds =
+        std::chrono::floor<std::chrono::seconds>(time).time_since_epoch().count();
+    std::tm local{};
+    ::localtime_r(&seconds, &local);
+    return fmt::format("{:04}-{:02}-{:02} {:02}:{:02}:{:02}", local.tm_year + 1900,
+                       local.tm_mon + 1, local.tm_mday, local.tm_hour, local.tm_min, local.tm_sec);
+}
+
+std::string time_field_text(const Json& object, const std::string& key, bool local) {
+    const auto time =
+        local && object.is_object() ? parse_time(object.value(key, Json())) : std::nullopt;
+    return time ? local_time_text(*time) : field_text(object, key);
 }
 
 std::string field_text(const Json& object, const std::string& key) {

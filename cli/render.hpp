@@ -1,6 +1,8 @@
 // Formats tables, times and amounts for people. Pure functions.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,12 +15,20 @@ namespace roll::cli {
 struct Column {
     std::string title;
     bool right = false;  // align to the right, for numbers
+    // In a table that is too wide, columns with `shrinks` become narrower, down to `least`: first
+    // the column with the lowest `shrinks`. Then the columns with `drops` are left out, the lowest
+    // first. 0: never.
+    int shrinks = 0;
+    std::size_t least = 0;
+    int drops = 0;
 };
 
 // Formats rows of cells as lines. Columns are padded and two spaces apart. Omits columns that are
-// empty in all rows. `color` paints cells that contain the name of a job's state.
+// empty in all rows. `color` paints cells that contain the name of a job's state. No line is wider
+// than `width` unless `width` is 0; a cell that is cut ends with "+".
 std::string table(const std::vector<Column>& columns,
-                  const std::vector<std::vector<std::string>>& rows, bool color);
+                  const std::vector<std::vector<std::string>>& rows, bool color,
+                  std::size_t width = 0);
 
 std::string paint_state(const std::string& state, bool color);
 
@@ -28,6 +38,12 @@ std::string number_text(const Json& value);  // returns a real number with 4 sig
 
 // Parses a time such as "2026-11-21T09:30:00.125Z"; nullopt if it is malformed.
 std::optional<Time> parse_time(const Json& value);
+
+// Returns a time such as "2026-11-21 10:30:00" in the local zone.
+std::string local_time_text(Time time);
+
+// Returns the field `key`, which is a time; in the local zone if `local` is set.
+std::string time_field_text(const Json& object, const std::string& key, bool local);
 
 // Returns a field as text: a string without quotes, null as an empty text, a list with commas.
 std::string field_text(const Json& object, const std::string& key);

@@ -63,7 +63,11 @@ struct JobsOptions {
     std::string state;
     std::string user;
     std::string format;
+    std::string since;                  // leave out jobs that ended before this time
+    std::optional<std::size_t> newest;  // list only this many jobs, the newest ones
+    bool expand = false;                // a row for each task of an array
 };
+void add_jobs_options(CLI::App& command, JobsOptions& options);  // except -o
 Result<int> run_jobs(const Context& context, const JobsOptions& options);
 struct KeysOptions {
     std::string name;
@@ -81,13 +85,6 @@ Result<int> run_top(const Context& context);
 Result<int> run_explain(const Context& context, const std::string& selector);
 Result<int> run_show(const Context& context, const std::string& selector);
 
-struct LogsOptions {
-    std::string selector;
-    bool follow = false;
-    std::string ranks = "0";  // ranks whose logs are shown, such as "0,2-3" or "all"
-    std::optional<int> attempt;
-};
-Result<int> run_logs(const Context& context, const LogsOptions& options);
 struct EventsOptions {
     std::string selector;  // jobs whose events are shown; empty: all
     bool follow = false;

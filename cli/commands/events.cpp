@@ -35,7 +35,7 @@ Result<int> run_events(const Context& context, const EventsOptions& options) {
             else if (lines)
                 print_json_line(event, "roll.event_line/1");
             else
-                print(event_text(event));
+                print(event_text(event, context.terminal));
         }
         const bool more = !events.empty();
         args["since"] = reply.value("next", args["since"]);

@@ -1,7 +1,11 @@
+#include <algorithm>
+
+#include <CLI/CLI.hpp>
+
 #include "cli/commands/commands.hpp"
 #include "cli/daemon.hpp"
 #include "cli/job_view.hpp"
-#include "common/time.hpp"
+#include "cli/since.hpp"
 
 namespace roll::cli {
 
@@ -14,66 +18,147 @@ Result<int> print_format_help(const Fields& fields) {
 namespace {
 
 // Prints the jobs of all pages as one JSON value, but keeps only one page in memory.
-Result<int> print_whole(Daemon& daemon, Json args) {
-    constexpr int kJobsPerPage = 4000;  // jobs per page; a page takes about 30 MB of memory
-    args["limit"] = kJobsPerPage;
-    Json rest;  // all fields of the first reply except the jobs
-    bool any = false;
-    ROLL_TRY_VOID(daemon.each_page(std::move(args), [&](Json& page) {
-        std::string text = rest.is_null() ? "{\n  \"jobs\": [" : "";
+class JsonPrinter {
+  public:
+    void add(Json& page) {
+        std::string text = rest_.is_null() ? "{\n  \"jobs\": [" : "";
         for (const Json& job : page["jobs"]) {
-            text += any ? ",\n    " : "\n    ";
-            any = true;
+            text += any_ ? ",\n    " : "\n    ";
+            any_ = true;
             for (const char c : job.dump(2, ' ', false, Json::error_handler_t::replace)) {
                 text += c;
                 if (c == '\n') text += "    ";
             }
         }
         print(text);
-        if (!rest.is_null()) return;
+        if (!rest_.is_null()) return;
         page.erase("jobs");
         page.erase("next");
-        rest = std::move(page);
-    }));
-    const std::string others = rest.dump(2, ' ', false, Json::error_handler_t::replace);
-    print((any ? "\n  ]," : "],") + others.substr(1) + "\n");
-    return 0;
+        rest_ = std::move(page);
+    }
+    void finish() const {
+        const std::string others = rest_.dump(2, ' ', false, Json::error_handler_t::replace);
+        print((any_ ? "\n  ]," : "],") + others.substr(1) + "\n");
+    }
+
+  private:
+    Json rest_{};  // all fields of the first reply except the jobs
+    bool any_ = false;
+};
+
+// Prints pages of jobs as ids, or as a table with one title.
+class TextPrinter {
+  public:
+    TextPrinter(const Context& context, const Format& format)
+        : context_(context),
+          format_(format),
+          look_(look_of(context)) {}
+
+    void add(const Json& page) {
+        const Json& jobs = page.at("jobs");
+        if (jobs.empty()) return;
+        std::string text;
+        for (const Json& job : jobs)
+            if (context_.parsable) text += job.value("id", Json()).dump() + "\n";
+        if (!context_.parsable) text = jobs_text(jobs, format_, look_);
+        const bool titled = shown_ > 0 && format_.pattern.empty() && !context_.parsable;
+        print(titled ? text.substr(text.find('\n') + 1) : text);
+        shown_ += jobs.size();
+    }
+    // Prints the title if there is no row. Returns the number of rows.
+    std::size_t finish() const {
+        if (shown_ == 0 && !context_.parsable) print(jobs_text(Json::array(), format_, look_));
+        return shown_;
+    }
+
+  private:
+    const Context& context_;
+    const Format& format_;
+    Look look_;
+    std::size_t shown_ = 0;
+};
+
+// Returns the newest jobs that match `args`, at most `count`, as one page with the oldest first.
+Result<Json> newest(Daemon& daemon, Json args, std::size_t count) {
+    args["reverse"] = true;
+    Json all;
+    Json jobs = Json::array();
+    for (Json next = 0; !next.is_null() && jobs.size() < count;) {
+        if (next != 0) args["from"] = next;
+        args["limit"] = count - jobs.size();
+        ROLL_TRY(Json page, daemon.ask("jobs", args));
+        next = page.value("next", Json());
+        for (Json& job : page["jobs"]) jobs.push_back(std::move(job));
+        page.erase("jobs");
+        if (all.is_null()) all = std::move(page);
+    }
+    std::ranges::reverse(jobs.get_ref<Json::array_t&>());
+    all["jobs"] = std::move(jobs);
+    return all;
 }
 
-}  // namespace
-
-Result<int> run_jobs(const Context& context, const JobsOptions& options) {
-    if (options.format == "help") return print_format_help(job_fields());
-    ROLL_TRY(const Format format, parse_format(options.format, job_fields(), formats_file()));
-    ROLL_TRY(Daemon daemon, Daemon::connect(context));
+// Returns the arguments of the request `jobs` without the ones that select a page.
+Result<Json> request_of(const Context& context, const JobsOptions& options, const Format& format) {
     Json args = Json::object();
     if (!options.selector.empty()) args["selector"] = options.selector;
-    // Include jobs that have ended if the user gave a selector or a state.
-    args["all"] = options.all || !options.selector.empty() || !options.state.empty();
+    // Include jobs that have ended if the user gave a selector, a state or a time.
+    args["all"] = options.all || !options.selector.empty() || !options.state.empty() ||
+                  !options.since.empty();
     if (!options.state.empty()) args["state"] = options.state;
     if (!options.user.empty()) args["user"] = options.user;
+    if (!options.since.empty()) {
+        ROLL_TRY(const Time since, parse_since(options.since, wall_clock_now()));
+        args["since"] = since.time_since_epoch().count();
+    }
     // Request only the fields to print, because a long queue then takes a fraction of the time.
     if (context.parsable)
         args["fields"] = {"id"};
     else if (!context.json)
         args["fields"] = asked_fields(format);
-    if (context.json) return print_whole(daemon, std::move(args));
-    // Few rows a page, so that the first rows of a long queue come at once. With a selector the
-    // pages are larger, because rolld evaluates the selector for each page.
-    constexpr int kRowsPerPage = 2000;
-    if (options.selector.empty()) args["limit"] = kRowsPerPage;
-    std::size_t shown = 0;
-    ROLL_TRY_VOID(daemon.each_page(std::move(args), [&](const Json& page) {
-        const Json& jobs = page.at("jobs");
-        std::string text;
-        for (const Json& job : jobs)
-            if (context.parsable) text += job.value("id", Json()).dump() + "\n";
-        if (!context.parsable) text = jobs_text(jobs, format, wall_clock_now(), context.color);
-        const bool titled = shown > 0 && format.pattern.empty() && !context.parsable;
-        print(titled ? text.substr(text.find('\n') + 1) : text);
-        shown += jobs.size();
-    }));
-    if (!context.parsable && shown == 0 && !options.all)
+    // Only the usual table has one row for an array, because scripts read the other outputs.
+    args["fold"] = !context.json && !context.parsable && format.fields.empty() && !options.expand;
+    return args;
+}
+
+}  // namespace
+
+void add_jobs_options(CLI::App& command, JobsOptions& options) {
+    command.add_option("JOBS", options.selector,
+                       "Ids (7, 3-9 or 1,4), `last`, `all`, `@me` or a name glob");
+    command.add_flag("-a,--all", options.all, "Also list finished jobs");
+    command.add_option("--state", options.state, "Only jobs in this state")
+        ->check(CLI::IsMember({"queued", "running", "done", "failed", "cancelled"}));
+    command.add_option("--user", options.user, "Only this user's jobs");
+    command.add_option("--since", options.since,
+                       "Also list jobs that ended since this time: 2h, or 2026-11-22T08:00:00Z");
+    command.add_option("-n,--newest", options.newest, "Only the newest N rows")
+        ->check(CLI::Range(1, 1'000'000'000));
+    command.add_flag("-r,--expand", options.expand, "A row for each task of an array");
+}
+
+Result<int> run_jobs(const Context& context, const JobsOptions& options) {
+    if (options.format == "help") return print_format_help(job_fields());
+    ROLL_TRY(const Format format, parse_format(options.format, job_fields(), formats_file()));
+    ROLL_TRY(Json args, request_of(context, options, format));
+    ROLL_TRY(Daemon daemon, Daemon::connect(context));
+    JsonPrinter json;
+    TextPrinter text(context, format);
+    const auto add = [&](Json& page) { context.json ? json.add(page) : text.add(page); };
+    if (options.newest) {
+        ROLL_TRY(Json page, newest(daemon, std::move(args), *options.newest));
+        add(page);
+    } else {
+        // Few rows a page, so that the first rows of a long queue come at once. With a selector the
+        // pages are larger, because rolld evaluates the selector for each page.
+        constexpr int kJobsPerPage = 4000;  // as JSON, a page takes about 30 MB of memory
+        constexpr int kRowsPerPage = 2000;
+        if (context.json || options.selector.empty())
+            args["limit"] = context.json ? kJobsPerPage : kRowsPerPage;
+        ROLL_TRY_VOID(daemon.each_page(std::move(args), add));
+    }
+    if (context.json)
+        json.finish();
+    else if (text.finish() == 0 && !context.parsable && !options.all)
         say("no job is queued or running; rollctl jobs -a also lists finished jobs");
     return 0;
 }

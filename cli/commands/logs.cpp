@@ -1,37 +1,111 @@
+#include "cli/commands/logs.hpp"
+
 #include <algorithm>
+#include <list>
 #include <map>
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include "cli/commands/commands.hpp"
 #include "cli/daemon.hpp"
 #include "cli/files_of_job.hpp"
 #include "cli/follow.hpp"
 #include "cli/job_view.hpp"
+#include "cli/log_lines.hpp"
 #include "cli/render.hpp"
+#include "cli/since.hpp"
+#include "common/pattern.hpp"
 
 namespace roll::cli {
 namespace {
 
 constexpr auto kLogPoll = std::chrono::milliseconds(250);
+// More jobs than this are not followed at once, because each log is read four times a second.
+constexpr std::size_t kFollowedMax = 200;
+constexpr std::uint64_t kPiece = 8u << 20;  // maximum number of bytes of a log to read at once
 
-// The log of one rank. `mark` stands before each printed line: "[3] ", or empty if only one rank
-// is shown.
+namespace fs = std::filesystem;
+
+// The options that select lines, after they were checked.
+struct Wanted {
+    std::optional<std::uint64_t> tail;
+    std::optional<Time> since;
+    std::optional<Pattern> grep;
+    bool takes(std::string_view line) const { return !grep || grep->occurs_in(line); }
+};
+
+Result<Wanted> wanted_of(const LogsOptions& options) {
+    Wanted wanted{options.tail, std::nullopt, std::nullopt};
+    if (!options.since.empty()) {
+        ROLL_TRY(wanted.since, parse_since(options.since, wall_clock_now()));
+    }
+    if (options.grep.empty()) return wanted;
+    auto pattern = Pattern::make(options.grep);
+    if (!pattern) {
+        // The first sentence; the others quote the expression with a mark in it.
+        const std::string& why = pattern.error().message;
+        return fail(ErrorCode::InvalidArgument,
+                    fmt::format("--grep {}: this is not a regular expression: {}", options.grep,
+                                why.substr(0, why.find(".  "))),
+                    "put a backslash before characters such as ( [ * + ? to search for themselves");
+    }
+    wanted.grep = *std::move(pattern);
+    return wanted;
+}
+
+// Returns the offset in the log at which the wanted lines begin.
+std::uint64_t begin_of(const fs::path& file, const Wanted& wanted) {
+    std::uint64_t from = 0;
+    if (wanted.since) {
+        const auto since = offset_since(file, *wanted.since);
+        if (!since)
+            say(fmt::format("the lines of {} begin with no time; --since shows all of them",
+                            file.string()));
+        from = since.value_or(0);
+    }
+    if (!wanted.tail) return from;
+    const auto takes = [&](std::string_view line) { return wanted.takes(line); };
+    return std::max(from, offset_of_last(file, *wanted.tail, takes));
+}
+
+// Collects lines, and prints them in large pieces.
+class LogOutput {
+  public:
+    explicit LogOutput(bool json) : json_(json) {}
+    ~LogOutput() { flush(); }
+    LogOutput(const LogOutput&) = delete;
+    LogOutput& operator=(const LogOutput&) = delete;
+
+    void put(const std::string& mark, const fs::path& file, std::string_view line, bool newline) {
+        constexpr std::size_t kAtOnce = 64u << 10;
+        if (json_)
+            return print_json_line({{"file", file.string()}, {"line", line}}, "roll.log_line/1");
+        text_.append(mark).append(line);
+        if (newline) text_ += '\n';
+        if (text_.size() > kAtOnce) flush();
+    }
+    void flush() { print(std::exchange(text_, {})); }
+
+  private:
+    bool json_;
+    std::string text_;
+};
+
+// The log of one rank. `mark` stands before each printed line: "[3] ", "[17:3] " if several jobs
+// are shown, or empty if only one rank is shown.
 struct Log {
     Tail tail;
     std::string mark;
 };
 
-// Prints the new lines of a log. As JSON, prints an object {"schema", "file", "line"} for each
-// line.
-void print_new(const Context& context, Log& log, bool to_the_end) {
-    const auto put = [&](const std::string& line, const char* newline) {
-        if (!context.json) return print(log.mark + line + newline);
-        print_json_line({{"file", log.tail.file().string()}, {"line", line}}, "roll.log_line/1");
-    };
-    for (const std::string& line : log.tail.lines()) put(line, "\n");
+// Prints the new lines of a log.
+void print_new(LogOutput& out, const Wanted& wanted, Log& log, bool to_the_end) {
+    for (auto lines = log.tail.lines(kPiece); !lines.empty(); lines = log.tail.lines(kPiece))
+        for (const std::string& line : lines)
+            if (wanted.takes(line)) out.put(log.mark, log.tail.file(), line, true);
     const std::string rest = to_the_end ? log.tail.rest() : "";
-    if (!rest.empty()) put(rest, log.mark.empty() ? "" : "\n");
+    if (!rest.empty() && wanted.takes(rest))
+        out.put(log.mark, log.tail.file(), rest, !log.mark.empty());
 }
 
 // Returns whether this rank of a command job ran but printed nothing. Such a rank has no log,
@@ -56,70 +130,209 @@ std::string superseded_text(const Json& job) {
            field_text(last, "reason");
 }
 
-std::string mark_of(int rank, const std::vector<int>& ranks) {
+// Returns the text before each line, which names the job if several are shown, and the rank.
+std::string mark_of(const Json& job, bool many, int rank, const std::vector<int>& ranks) {
+    if (many && ranks.size() > 1) return fmt::format("[{}:{}] ", field_text(job, "id"), rank);
+    if (many) return fmt::format("[{}] ", field_text(job, "id"));
     return ranks.size() > 1 ? fmt::format("[{}] ", rank) : "";
 }
 
-Result<int> follow_logs(const Context& context, Daemon& daemon, std::uint64_t id,
-                        const LogsOptions& options) {
+// Follows the logs of one job.
+class Follower {
+  public:
+    Follower(const LogsOptions& options, const Wanted& wanted, LogOutput& out, bool many)
+        : options_(options),
+          wanted_(wanted),
+          out_(out),
+          many_(many) {}
+
+    // Prints what is new. `job` must have been requested before this call: if the job has ended,
+    // its logs are then complete.
+    Result<void> print_new_lines(const Json& job, bool talks) {
+        ROLL_TRY(const std::vector<int> ranks, log_ranks(job, options_.ranks));
+        bool told = !talks;
+        missing_.reset();
+        for (const int rank : ranks) {
+            const auto file = log_file(field_text(job, "output"), options_.attempt, rank);
+            if (!file && !said_nothing(job, options_, rank)) missing_ = file.error();
+            const auto known = logs_.find(rank);
+            if (file && known != logs_.end() && known->second.tail.file() != *file) {
+                print_new(out_, wanted_, known->second, true);
+                out_.flush();
+                if (!std::exchange(told, true)) say(superseded_text(job));
+                logs_.erase(known);
+                fresh_ = false;
+            }
+            if (file && !logs_.contains(rank)) add(*file, job, rank, ranks);
+            if (const auto log = logs_.find(rank); log != logs_.end())
+                print_new(out_, wanted_, log->second, is_over(job));
+        }
+        out_.flush();
+        return {};
+    }
+    // The error of a log that is missing, if the job has no log at all.
+    std::optional<Error> missing() const { return logs_.empty() ? missing_ : std::nullopt; }
+
+  private:
+    void add(const fs::path& file, const Json& job, int rank, const std::vector<int>& ranks) {
+        // The log of a later attempt is shown from its beginning.
+        const std::uint64_t from = fresh_ ? begin_of(file, wanted_) : 0;
+        logs_.emplace(rank, Log{Tail(file, from), mark_of(job, many_, rank, ranks)});
+    }
+
+    const LogsOptions& options_;
+    const Wanted& wanted_;
+    LogOutput& out_;
+    bool many_;
+    bool fresh_ = true;
+    std::map<int, Log> logs_{};
+    std::optional<Error> missing_{};
+};
+
+Result<int> follow_one(const Context& context, Daemon& daemon, std::uint64_t id,
+                       const LogsOptions& options, const Wanted& wanted) {
     const InterruptNote note({id});
-    std::map<int, Log> logs;
+    LogOutput out(context.json);
+    Follower follower(options, wanted, out, false);
     JobWatch watch(daemon, id);
     for (;;) {
-        // Request the job's state before reading its logs. If the job has ended, the logs are
-        // then complete.
         ROLL_TRY(const Json job, watch.look(kLogPoll));
-        ROLL_TRY(const std::vector<int> ranks, log_ranks(job, options.ranks));
-        std::optional<Error> missing;
-        bool told = false;
-        for (const int rank : ranks) {
-            const auto file = log_file(field_text(job, "output"), options.attempt, rank);
-            if (!file && !said_nothing(job, options, rank)) missing = file.error();
-            const auto known = logs.find(rank);
-            if (file && known != logs.end() && known->second.tail.file() != *file) {
-                print_new(context, known->second, true);
-                if (!context.json && !std::exchange(told, true)) say(superseded_text(job));
-                logs.erase(known);
-            }
-            if (file) logs.try_emplace(rank, Log{Tail(*file), mark_of(rank, ranks)});
-            if (const auto log = logs.find(rank); log != logs.end())
-                print_new(context, log->second, is_over(job));
-        }
+        ROLL_TRY_VOID(follower.print_new_lines(job, !context.json));
         if (!is_over(job)) continue;
-        return logs.empty() && missing ? tl::unexpected(*missing) : Result<int>(0);
+        if (const auto missing = follower.missing()) return tl::unexpected(*missing);
+        return 0;
     }
+}
+
+struct Followed {
+    std::uint64_t id;
+    Follower follower;
+    Json job{};  // reply to `show`
+};
+
+// Requests the jobs again whose state or attempt has changed.
+Result<void> look_again(Daemon& daemon, std::list<Followed>& all) {
+    std::vector<std::uint64_t> ids;
+    for (const Followed& one : all) ids.push_back(one.id);
+    const Json args = {{"selector", ids_text(ids)}, {"fields", {"id", "state", "attempt"}}};
+    ROLL_TRY(const Json reply, daemon.ask_patiently("jobs", args, std::chrono::seconds(60)));
+    std::map<std::uint64_t, Json> news;
+    for (const Json& job : reply.value("jobs", Json::array()))
+        news[job.value("id", std::uint64_t{0})] = job;
+    for (Followed& one : all) {
+        const Json& now = news[one.id];
+        const bool same = !one.job.is_null() && one.job["state"] == now.value("state", Json()) &&
+                          one.job["attempt"] == now.value("attempt", Json());
+        if (same) continue;
+        ROLL_TRY(one.job, daemon.show(one.id));
+    }
+    return {};
+}
+
+// Follows the logs of several jobs until all have ended.
+Result<int> follow_many(const Context& context, Daemon& daemon,
+                        const std::vector<std::uint64_t>& ids, const LogsOptions& options,
+                        const Wanted& wanted) {
+    if (ids.size() > kFollowedMax) {
+        return fail(ErrorCode::InvalidArgument,
+                    fmt::format("{} selects {} jobs; logs -f follows at most {}", options.selector,
+                                ids.size(), kFollowedMax),
+                    "select fewer jobs, such as 3-9");
+    }
+    const InterruptNote note(ids);
+    LogOutput out(context.json);
+    std::list<Followed> all;
+    for (const std::uint64_t id : ids) all.push_back({id, Follower(options, wanted, out, true)});
+    for (;; pause(kLogPoll)) {
+        ROLL_TRY_VOID(look_again(daemon, all));
+        for (Followed& one : all)
+            ROLL_TRY_VOID(one.follower.print_new_lines(one.job, !context.json));
+        std::erase_if(all, [](const Followed& one) { return is_over(one.job); });
+        if (all.empty()) return 0;
+    }
+}
+
+// Returns the lines of a log as JSON.
+Json log_json(const fs::path& file, const Wanted& wanted) {
+    Json lines = Json::array();
+    std::string rest;
+    each_line(file, begin_of(file, wanted), [&](std::string_view line, bool whole) {
+        if (wanted.takes(line) && whole) lines.push_back(line);
+        if (wanted.takes(line) && !whole) rest = line;
+        return true;
+    });
+    return {{"schema", "roll.logs/1"}, {"file", file.string()}, {"lines", lines}, {"rest", rest}};
+}
+
+void print_log(LogOutput& out, const fs::path& file, const Wanted& wanted,
+               const std::string& mark) {
+    each_line(file, begin_of(file, wanted), [&](std::string_view line, bool whole) {
+        if (wanted.takes(line)) out.put(mark, file, line, whole || !mark.empty());
+        return true;
+    });
+}
+
+// Prints the logs of a job, or appends them to `all` as JSON. Returns whether there is a log.
+Result<bool> print_logs(const Context& context, const Json& job, const LogsOptions& options,
+                        const Wanted& wanted, bool many, Json& all) {
+    ROLL_TRY(const std::vector<int> ranks, log_ranks(job, options.ranks));
+    LogOutput out(false);
+    bool any = false;
+    for (const int rank : ranks) {
+        const auto file = log_file(field_text(job, "output"), options.attempt, rank);
+        const bool silent = !file && said_nothing(job, options, rank);
+        any |= file || silent;
+        if (!file && !silent && !many) return tl::unexpected(file.error());
+        if (file && !context.json) print_log(out, *file, wanted, mark_of(job, many, rank, ranks));
+        if (!context.json || (!file && !silent)) continue;
+        Json log = file ? log_json(*file, wanted)
+                        : Json{{"schema", "roll.logs/1"},
+                               {"file", nullptr},
+                               {"lines", Json::array()},
+                               {"rest", ""}};
+        log["job"] = job.value("id", Json());
+        log["rank"] = rank;
+        all.push_back(std::move(log));
+    }
+    return any;
 }
 
 }  // namespace
 
+void add_logs_options(CLI::App& command, LogsOptions& options) {
+    command
+        .add_option("JOBS", options.selector, "Ids (7, 3-9 or 1,4), `last`, `all`, `@me` or a name")
+        ->required();
+    command.add_flag("-f,--follow", options.follow, "Keep printing until the jobs end");
+    command.add_option("--rank", options.ranks, "Ranks: 0, 0,2-3 or all [0]");
+    command.add_option("--attempt", options.attempt, "Attempt [newest]")
+        ->check(CLI::PositiveNumber);
+    command.add_option("--tail", options.tail, "Only the last N lines of each log")
+        ->check(CLI::Range(0, 1'000'000'000));
+    command.add_option("--since", options.since,
+                       "Only lines since this time: 2h, or 2026-11-22T08:00:00Z");
+    command.add_option("--grep", options.grep, "Only lines that match this regular expression");
+}
+
 Result<int> run_logs(const Context& context, const LogsOptions& options) {
+    ROLL_TRY(const Wanted wanted, wanted_of(options));
     ROLL_TRY(Daemon daemon, Daemon::connect(context));
-    ROLL_TRY(const std::uint64_t id, one_job(daemon, options.selector));
-    if (options.follow) return follow_logs(context, daemon, id, options);
-    ROLL_TRY(const Json job, daemon.show(id));
-    ROLL_TRY(const std::vector<int> ranks, log_ranks(job, options.ranks));
+    ROLL_TRY(const std::vector<std::uint64_t> ids, jobs_of(daemon, options.selector));
+    if (options.follow && ids.size() == 1)
+        return follow_one(context, daemon, ids[0], options, wanted);
+    if (options.follow) return follow_many(context, daemon, ids, options, wanted);
     Json all = Json::array();
-    for (const int rank : ranks) {
-        const auto file = log_file(field_text(job, "output"), options.attempt, rank);
-        if (!file && !said_nothing(job, options, rank)) return tl::unexpected(file.error());
-        if (!file) {
-            all.push_back({{"schema", "roll.logs/1"},
-                           {"file", nullptr},
-                           {"lines", Json::array()},
-                           {"rest", ""}});
-            continue;
-        }
-        Log log{Tail(*file), mark_of(rank, ranks)};
-        if (context.json)
-            all.push_back({{"schema", "roll.logs/1"},
-                           {"file", file->string()},
-                           {"lines", log.tail.lines()},
-                           {"rest", log.tail.rest()}});
-        else
-            print_new(context, log, true);
+    std::size_t without = 0;
+    for (const std::uint64_t id : ids) {
+        ROLL_TRY(const Json job, daemon.show(id));
+        ROLL_TRY(const bool any, print_logs(context, job, options, wanted, ids.size() > 1, all));
+        without += any ? 0 : 1;
     }
     if (context.json)
         print_json(all.size() == 1 ? all[0] : Json{{"schema", "roll.logs/1"}, {"logs", all}});
+    else if (without > 0)
+        say(fmt::format("{} of the {} jobs {} no log yet", without, ids.size(),
+                        without == 1 ? "has" : "have"));
     return 0;
 }
 

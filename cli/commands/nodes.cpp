@@ -16,7 +16,7 @@ Result<int> run_nodes(const Context& context, const std::string& shown) {
     } else if (context.parsable) {
         for (const Json& node : nodes) print(field_text(node, "node") + "\n");
     } else {
-        print(nodes_text(nodes, format));
+        print(nodes_text(nodes, format, look_of(context)));
         const std::string stopped = field_text(reply, "stopped");
         if (!stopped.empty())
             say("rolld starts no jobs: " + stopped + "; next: rollctl undrain --all");

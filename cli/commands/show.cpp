@@ -16,7 +16,7 @@ Result<int> run_show(const Context& context, const std::string& selector) {
     } else if (context.parsable) {
         print(fmt::format("{}\n", id));
     } else {
-        print(job_text(reply.value("job", Json::object()), wall_clock_now(), context.color));
+        print(job_text(reply.value("job", Json::object()), look_of(context)));
     }
     return 0;
 }

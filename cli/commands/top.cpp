@@ -1,164 +1,209 @@
-// `rollctl top`: draws the lines of cli/top_view with ncurses.
+// `rollctl top`: draws the lines of cli/top/view with ncurses, and reads keys.
 #include <clocale>
+#include <csignal>
+#include <cstdlib>
 
+#include <fmt/format.h>
+#include <langinfo.h>
 #include <ncurses.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "cli/commands/commands.hpp"
 #include "cli/daemon.hpp"
-#include "cli/files_of_job.hpp"
-#include "cli/job_view.hpp"
-#include "cli/render.hpp"
-#include "cli/top_view.hpp"
+#include "cli/top/keys.hpp"
+#include "cli/top/reader.hpp"
+#include "cli/top/terminal.hpp"
+#include "cli/top/view.hpp"
+#include "common/io/descriptor.hpp"
 
 namespace roll::cli {
 namespace {
 
-constexpr int kWaitMs = 500;  // longest wait for an event; then keyboard and progress are read
-constexpr int kEventsRead = 1000;
-constexpr int kJobsRead = 100;  // maximum number of running jobs, and of queued jobs, that are read
-constexpr std::size_t kEventsKept = 100;
+constexpr int kRedrawMs = 1000;  // the clock and the durations change each second
 constexpr std::size_t kPlainHeight = 60;
 constexpr std::size_t kPlainWidth = 160;
 
-struct Screen {
-    Screen() {
-        std::setlocale(LC_ALL, "");
-        initscr();
+// The signal that ends the program; 0: none. Set by a handler.
+volatile std::sig_atomic_t ending_signal = 0;  // NOLINT
+void note_signal(int signal) { ending_signal = signal; }
+
+// Takes over the terminal, and gives it back as it was.
+class Screen {
+  public:
+    static Result<std::unique_ptr<Screen>> open(bool color) {
+        const char* const name = std::getenv("TERM");
+        const std::string terminal = name == nullptr ? "" : name;
+        if (!top::can_move_cursor()) {
+            return fail(ErrorCode::InvalidArgument,
+                        fmt::format("the terminal type {} cannot show a full-screen view",
+                                    terminal.empty() ? "(TERM is not set)" : terminal),
+                        "rollctl jobs, or set TERM to your terminal's type, such as xterm");
+        }
+        SCREEN* const screen = newterm(nullptr, stdout, stdin);
+        if (screen == nullptr)
+            return fail(ErrorCode::Failed, "cannot take over the terminal " + terminal);
+        return std::unique_ptr<Screen>(new Screen(screen, color));
+    }
+    ~Screen() {
+        endwin();
+        delscreen(screen_);
+    }
+    Screen(const Screen&) = delete;
+    Screen& operator=(const Screen&) = delete;
+
+    void draw(const std::vector<top::Line>& lines) const {
+        erase();
+        for (std::size_t row = 0; row < lines.size(); ++row) {
+            move(static_cast<int>(row), 0);
+            for (const top::Span& span : lines[row]) {
+                attrset(attribute_of(span.style));
+                addstr(span.text.c_str());
+            }
+        }
+        refresh();
+    }
+    // Returns the next key that was pressed; nullopt: none. `resized` is set if the size changed.
+    std::optional<top::Key> key(bool& resized) const;
+
+  private:
+    Screen(SCREEN* screen, bool color) : screen_(screen) {
         cbreak();
         noecho();
         curs_set(0);
-        timeout(0);
+        keypad(stdscr, TRUE);
+        nodelay(stdscr, TRUE);
+        set_escdelay(25);  // ms after which Esc is a key, not the beginning of a sequence
+        color_ = color && has_colors() && start_color() == OK;
+        if (!color_) return;
+        use_default_colors();
+        for (const auto& [pair, foreground] :
+             {std::pair{1, COLOR_CYAN}, {2, COLOR_YELLOW}, {3, COLOR_GREEN}, {4, COLOR_RED}})
+            init_pair(static_cast<short>(pair), static_cast<short>(foreground), -1);
     }
-    ~Screen() { endwin(); }
-    Screen(const Screen&) = delete;
-    Screen& operator=(const Screen&) = delete;
+
+    attr_t attribute_of(top::Style style) const {
+        const auto colored = [&](short pair) { return color_ ? COLOR_PAIR(pair) : A_NORMAL; };
+        switch (style) {
+            case top::Style::Plain: break;
+            case top::Style::Bar:
+            case top::Style::Selected: return A_REVERSE;
+            case top::Style::Title: return A_BOLD;
+            case top::Style::Dim: return A_DIM;
+            case top::Style::Running: return colored(1);
+            case top::Style::Queued: return colored(2);
+            case top::Style::Done: return colored(3);
+            case top::Style::Failed: return colored(4);
+        }
+        return A_NORMAL;
+    }
+
+    SCREEN* screen_;
+    bool color_ = false;
 };
 
-void draw(const TopData& data) {
-    erase();
-    const auto height = static_cast<std::size_t>(getmaxy(stdscr));
-    const auto width = static_cast<std::size_t>(getmaxx(stdscr));
-    const auto lines = top_lines(data, width, height, wall_clock_now());
-    for (std::size_t row = 0; row < lines.size(); ++row)
-        mvaddstr(static_cast<int>(row), 0, lines[row].c_str());
-    refresh();
+std::optional<top::Key> Screen::key(bool& resized) const {
+    using top::Key;
+    static const std::map<int, Key::Kind> kKinds = {
+        {KEY_UP, Key::Up},       {KEY_DOWN, Key::Down},    {KEY_LEFT, Key::Left},
+        {KEY_RIGHT, Key::Right}, {KEY_PPAGE, Key::PageUp}, {KEY_NPAGE, Key::PageDown},
+        {KEY_HOME, Key::Home},   {KEY_END, Key::End},      {KEY_ENTER, Key::Enter},
+        {'\n', Key::Enter},      {'\r', Key::Enter},       {27, Key::Escape},
+        {'\t', Key::Tab},        {KEY_BTAB, Key::BackTab}, {KEY_BACKSPACE, Key::Backspace},
+        {127, Key::Backspace},   {'\b', Key::Backspace}};
+    for (int code = getch(); code != ERR; code = getch()) {
+        if (code == KEY_RESIZE) resized = true;
+        if (const auto kind = kKinds.find(code); kind != kKinds.end()) return Key{kind->second};
+        if (code >= ' ' && code < 127) return Key{Key::Character, static_cast<char>(code)};
+    }
+    return std::nullopt;
 }
 
-constexpr std::size_t kClock = 11;  // offset of the time of day in "2026-11-22T14:31:15Z"
+top::Canvas canvas_now(bool utf8) {
+    return {static_cast<std::size_t>(getmaxx(stdscr)), static_cast<std::size_t>(getmaxy(stdscr)),
+            utf8, wall_clock_now(), true};
+}
 
-class Watch {
-  public:
-    // `nodes` is the maximum number of nodes to read from rolld; 0: all nodes.
-    Watch(Daemon& daemon, int nodes) : daemon_(daemon), nodes_(nodes) {}
-    const TopData& data() const { return data_; }
-
-    // Waits up to `wait_ms` for new events, then refreshes all data.
-    Result<void> look(int wait_ms) {
-        ROLL_TRY_VOID(read_events(wait_ms));
-        data_.jobs = Json::array();
-        for (const char* state : {"running", "queued"}) {
-            const Json args = {{"state", state}, {"limit", kJobsRead}};
-            ROLL_TRY(const Json reply, daemon_.ask_patiently("jobs", args, kPatience));
-            data_.running = reply.value("running", std::uint64_t{0});
-            data_.queued = reply.value("queued", std::uint64_t{0});
-            for (const Json& job : reply.value("jobs", Json::array())) data_.jobs.push_back(job);
-        }
-        const Json limit = nodes_ > 0 ? Json{{"limit", nodes_}} : Json::object();
-        ROLL_TRY(const Json nodes, daemon_.ask_patiently("nodes", limit, kPatience));
-        data_.nodes = nodes.value("nodes", Json::array());
-        data_.all = nodes.value("all", Json::object());
-        for (const Json& job : data_.jobs) read_metrics(job);
-        const auto now = std::chrono::steady_clock::now();
-        if (now < gpus_due_) return {};
-        gpus_due_ = now + kGpuLooks;
-        for (const Json& job : data_.jobs) {
-            const Json progress = job.value("progress", Json());
-            const Json use = progress.is_object() ? progress.value("gpu_percent", Json()) : Json();
-            if (use.is_number())
-                data_.curves[job.value("id", std::uint64_t{0})].gpu_percent.push_back(
-                    use.get<double>());
-        }
-        return {};
-    }
-
-  private:
-    static constexpr auto kPatience = std::chrono::seconds(60);
-    // Time between two readings of GPU use. A roll-worker measures GPU use at the same interval.
-    static constexpr auto kGpuLooks = std::chrono::seconds(2);
-
-    // Reads the newest events on the first call, and all later events on later calls. Waits up to
-    // `wait_ms` for an event.
-    Result<void> read_events(int wait_ms) {
-        for (bool more = true; more;) {
-            Json args = {{"since", seen_}, {"limit", kEventsRead}, {"wait_ms", wait_ms}};
-            if (seen_ == 0) args["newest"] = kEventsKept;
-            ROLL_TRY(const Json reply, daemon_.ask_patiently("events", args, kPatience));
-            const Json events = reply.value("events", Json::array());
-            for (const Json& event : events) {
-                std::string line = event_text(event);
-                line.pop_back();
-                // Keep only the time of day in the line.
-                line.erase(kClock + 8, 1).erase(0, kClock);
-                data_.events.push_back(std::move(line));
-                if (data_.events.size() > kEventsKept) data_.events.pop_front();
+// Replaces what an ASCII terminal cannot show.
+void make_ascii(std::vector<top::Line>& lines) {
+    for (top::Line& line : lines) {
+        for (top::Span& span : line) {
+            std::string text;
+            for (const char c : span.text) {
+                const auto byte = static_cast<unsigned char>(c);
+                if (byte < 0x80) text += c;
+                if (byte >= 0xC0) text += '?';
             }
-            seen_ = reply.value("next", seen_);
-            more = !events.empty();
-            wait_ms = 0;
-        }
-        return {};
-    }
-
-    void read_metrics(const Json& job) {
-        if (field_text(job, "state") != "running") return;
-        const auto id = job.value("id", std::uint64_t{0});
-        const auto file = std::filesystem::path(field_text(job, "output")) / "metrics.jsonl";
-        Tail& tail = tails_.try_emplace(id, file).first->second;
-        Curve& curve = data_.curves[id];
-        for (const std::string& line : tail.lines()) {
-            const Json row = Json::parse(line, nullptr, false);
-            const auto put = [&](const char* key, std::vector<double>& values) {
-                if (row.is_object() && row.value(key, Json()).is_number())
-                    values.push_back(row[key].get<double>());
-            };
-            put("loss", curve.loss);
-            put("tokens_per_second", curve.tokens_per_second);
+            span.text = text;
         }
     }
+}
 
-    Daemon& daemon_;
-    int nodes_;
-    TopData data_;
-    std::int64_t seen_ = 0;
-    std::map<std::uint64_t, Tail> tails_;
-    std::chrono::steady_clock::time_point gpus_due_{};
-};
+// Shows the view until the user quits. Returns the signal that ended it, or 0.
+int show(const Screen& screen, top::Reader& reader, int woken) {
+    const bool utf8 = std::string_view(nl_langinfo(CODESET)) == "UTF-8";
+    top::Ui ui;
+    for (bool quit = false; !quit && ending_signal == 0;) {
+        const auto data = reader.data();
+        bool resized = false;
+        for (auto key = screen.key(resized); key && !quit; key = screen.key(resized)) {
+            const top::Effect effect = top::press(ui, *key, *data, canvas_now(utf8));
+            quit = effect.quit;
+            if (!effect.cancel.empty()) reader.cancel(effect.cancel);
+        }
+        reader.want(top::wanted_of(ui));
+        if (resized) clear();
+        auto lines = top::draw(*data, ui, canvas_now(utf8));
+        if (!utf8) make_ascii(lines);
+        screen.draw(lines);
+        std::array<pollfd, 2> polled{pollfd{STDIN_FILENO, POLLIN, 0}, pollfd{woken, POLLIN, 0}};
+        if (!quit && ending_signal == 0) ::poll(polled.data(), polled.size(), kRedrawMs);
+        quit |= (polled[0].revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
+        eventfd_t count = 0;
+        if ((polled[1].revents & POLLIN) != 0) ::eventfd_read(woken, &count);
+    }
+    return ending_signal;
+}
+
+Result<int> run_screen(const Context& context, top::Reading reading) {
+    std::setlocale(LC_ALL, "");
+    ROLL_TRY(auto screen, Screen::open(context.color));
+    struct sigaction note {};
+    note.sa_handler = note_signal;
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::sigaction(signal, &note, nullptr);
+    const io::Descriptor woken(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    top::Reader reader(std::move(reading), [fd = woken.get()] { ::eventfd_write(fd, 1); });
+    const int signal = show(*screen, reader, woken.get());
+    screen.reset();
+    // The reader's thread may wait for rolld for seconds, so it is not waited for.
+    if (signal == 0) std::_Exit(0);
+    std::signal(signal, SIG_DFL);
+    ::raise(signal);
+    return 128 + signal;
+}
 
 }  // namespace
 
 Result<int> run_top(const Context& context) {
     ROLL_TRY(Daemon daemon, Daemon::connect(context));
-    Watch watch(daemon, context.json ? 0 : kNodesShown);
-    ROLL_TRY_VOID(watch.look(0));
+    top::Reading reading(std::move(daemon));
+    ROLL_TRY_VOID(reading.look(
+        {.page = context.json ? top::Page::Nodes : top::Page::Jobs, .expand = context.json}, 0));
+    if (context.terminal && !context.json) return run_screen(context, std::move(reading));
+    const top::Data& data = reading.data();
     if (context.json) {
-        print_json(
-            {{"schema", "roll.top/1"}, {"jobs", watch.data().jobs}, {"nodes", watch.data().nodes}});
+        print_json({{"schema", "roll.top/1"}, {"jobs", data.jobs}, {"nodes", data.nodes}});
         return 0;
     }
-    if (!context.terminal) {  // stdout is not a terminal: print the view once
-        for (const std::string& line :
-             top_lines(watch.data(), kPlainWidth, kPlainHeight, wall_clock_now()))
-            print(line + "\n");
-        return 0;
-    }
-    const Screen screen;
-    for (;;) {
-        draw(watch.data());
-        for (int key = getch(); key != ERR; key = getch()) {
-            if (key == 'q' || key == 'Q') return 0;
-        }
-        ROLL_TRY_VOID(watch.look(kWaitMs));
-    }
+    // stdout is not a terminal: print the view once.
+    const top::Canvas canvas{kPlainWidth, kPlainHeight, true, wall_clock_now(), false};
+    auto lines = top::draw(data, {}, canvas);
+    lines.pop_back();  // the keys
+    std::string text;
+    for (const top::Line& line : lines) text += top::text_of(line) + "\n";
+    print(text);
+    return 0;
 }
 
 }  // namespace roll::cli

@@ -9,15 +9,12 @@
 #include "common/spec/document.hpp"
 #include "daemon/core/facts/machines.hpp"
 #include "daemon/core/facts/save_margin.hpp"
-#include "daemon/query/page.hpp"
 #include "daemon/query/progress.hpp"
 
 namespace roll::query {
 namespace {
 
-// maximum number of jobs per reply, which together make about 9 MB
-constexpr int kPageMax = 10'000;
-constexpr std::array kPhases = {"starting", "running", "stopping"};
+constexpr std::array kAttemptPhases = {"starting", "running", "stopping"};
 
 template <class Enum, std::size_t N>
 const char* name(Enum value, const std::array<const char*, N>& names) {
@@ -69,7 +66,7 @@ Json usage_json(const core::Job& job) {
 Json current_attempt(const core::Attempt& attempt) {
     return {{"token", to_string(attempt.token)},
             {"attempt", attempt.token.attempt},
-            {"state", name(attempt.phase, kPhases)},
+            {"state", name(attempt.phase, kAttemptPhases)},
             {"nodes", attempt.nodes},
             {"placed_at", to_iso8601(attempt.placed_at)},
             {"started_at", optional_time(attempt.started_at)},
@@ -325,67 +322,21 @@ Json summary(const core::State& state, JobId id, const Hearsay& hearsay, Time no
     return summary({state, id, state.jobs.at(id), hearsay, waits}, kFields);
 }
 
-Result<Json> jobs(const core::State& state, const Json& args, const Hearsay& hearsay, Time now) {
-    JsonReader r(args, "jobs");
-    const auto selector = r.get_or<std::string>("selector", "");
-    const bool all = r.get_or("all", false) || !selector.empty();
-    const auto wanted_state = r.get_or<std::string>("state", "");
-    const auto wanted_user = r.get_or<std::string>("user", "");
-    const auto me = r.get_or<std::string>("me", "");
-    const JobId from{r.get_or<std::uint64_t>("from", 0)};
-    const int limit = std::clamp(r.get_or("limit", kPageMax), 1, kPageMax);
-    const auto names = r.get_or<std::vector<std::string>>("fields", {});
-    ROLL_TRY_VOID(r.finish_lenient());
-    const std::vector<Field> fields = fields_of(names);
-    if (!wanted_state.empty() &&
-        std::ranges::find(core::kJobPhases, wanted_state) == core::kJobPhases.end()) {
-        return fail(ErrorCode::InvalidArgument, "there is no state " + wanted_state,
-                    "use queued, running, done, failed or cancelled");
-    }
-    const auto wanted = [&](const core::Job& job) {
-        if (!wanted_state.empty() && wanted_state != name(job.phase, core::kJobPhases))
-            return false;
-        if (!all && wanted_state.empty() && core::is_over(job.phase)) return false;
-        return wanted_user.empty() || job.user == wanted_user;
-    };
-    Waits waits(state, now);
-    Json list = Json::array();
-    Json next = nullptr;
-    Page page;
-    const auto add = [&](JobId id, const core::Job& job) {  // returns false if the page is full
-        if (!wanted(job)) return true;
-        if (std::ssize(list) < limit) {
-            Json row = summary({state, id, job, hearsay, waits}, fields);
-            if (page.takes(row)) {
-                list.push_back(std::move(row));
-                return true;
-            }
-        }
-        next = id.value;
-        return false;
-    };
-    const bool runs = wanted_state == "running";
-    const bool live = runs || wanted_state == "queued" || (wanted_state.empty() && !all);
-    // Iterate only jobs that have not ended, because there are few of them.
-    if (selector.empty() && live) {
-        const std::set<JobId>& ids = runs ? state.index.running : state.index.open;
-        auto at = ids.lower_bound(from);
-        while (at != ids.end() && add(*at, state.jobs.at(*at))) ++at;
-    } else if (selector.empty() || selector == "all") {
-        auto at = state.jobs.lower_bound(from);
-        while (at != state.jobs.end() && add(at->first, at->second)) ++at;
-    } else {
-        ROLL_TRY(const auto ids, select(state, selector, me));
-        auto at = std::ranges::lower_bound(ids, from);
-        while (at != ids.end() && add(*at, state.jobs.at(*at))) ++at;
-    }
-    const auto running = state.index.running.size();
-    Json reply{{"schema", "roll.jobs/1"},
-               {"next", std::move(next)},
-               {"running", running},
-               {"queued", state.index.open.size() - running}};
-    reply["jobs"] = std::move(list);  // an initializer list would copy `list`
-    return reply;
+struct Rows::Parts {
+    const core::State& state;
+    const Hearsay& hearsay;
+    Waits waits;
+    std::vector<Field> fields;
+};
+
+Rows::Rows(const core::State& state, const Hearsay& hearsay, Time now,
+           const std::vector<std::string>& fields)
+    : parts_(new Parts{state, hearsay, Waits(state, now), fields_of(fields)}) {}
+
+Rows::~Rows() = default;
+
+Json Rows::row(JobId id, const core::Job& job) {
+    return summary({parts_->state, id, job, parts_->hearsay, parts_->waits}, parts_->fields);
 }
 
 Result<Json> show(const core::State& state, const Json& args, const Hearsay& hearsay, Time now) {

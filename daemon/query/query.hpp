@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -45,6 +46,21 @@ Result<std::vector<JobId>> select(const core::State& state, const std::string& s
 // Returns the smallest priority with which `ids` come before all other queued jobs.
 int priority_before(const core::State& state, const std::vector<JobId>& ids);
 
+// The summaries of jobs that a reply lists.
+class Rows {
+  public:
+    // `fields` names the fields of each summary; empty: all. Unknown names are ignored, because a
+    // newer client may send them. `state` and `hearsay` must outlive this object.
+    Rows(const core::State& state, const Hearsay& hearsay, Time now,
+         const std::vector<std::string>& fields);
+    ~Rows();
+    Json row(JobId id, const core::Job& job);
+
+  private:
+    struct Parts;
+    std::unique_ptr<Parts> parts_;
+};
+
 Json summary(const core::State& state, JobId id, const Hearsay& hearsay, Time now);
 Result<Json> jobs(const core::State& state, const Json& args, const Hearsay& hearsay, Time now);
 Result<Json> show(const core::State& state, const Json& args, const Hearsay& hearsay, Time now);
@@ -58,6 +74,10 @@ Json nodes(const core::State& state, const Hearsay& hearsay,
 Json allocations(const core::State& state, const Hearsay& hearsay, Time now);
 // Returns counts of jobs, users, workers and allocations for monitoring. Visits each job once.
 Json totals(const core::State& state, Time now);
+// Returns what `user` and the user's accounts use of their limits, and the user's waiting jobs.
+Result<Json> usage(const core::State& state, const Json& args, Time now);
+// Returns a page of a report about held and wasted resources.
+Result<Json> report(const core::State& state, const Json& args, Time now);
 Json events(std::span<const core::Row> rows, std::int64_t since);
 
 // All rules that can hold a queued job. For each rule there is a test that creates such a hold,

@@ -136,7 +136,8 @@ void Server::take_request(const Client& client, const std::string& frame) {
 Result<void> Server::take_request(const Client& client, const protocol::Request& request) {
     ROLL_TRY_VOID(admit(client, request));
     static constexpr std::array kQueries = {"version", "jobs",     "show",       "nodes",
-                                            "totals",  "shutdown", "alloc_list", "alloc_dry_run"};
+                                            "totals",  "shutdown", "alloc_list", "alloc_dry_run",
+                                            "usage",   "report"};
     if (std::ranges::find(kQueries, request.op) != kQueries.end()) {
         Result<Json> answer = query(request);
         // An operator can read the ledger and act for each user, so nothing is hidden from him.
@@ -158,6 +159,8 @@ Result<Json> Server::query(const protocol::Request& request) {
     if (request.op == "jobs") return query::jobs(state, request.args, hearsay(), now);
     if (request.op == "show") return query::show(state, request.args, hearsay(), now);
     if (request.op == "totals") return query::totals(state, now);
+    if (request.op == "usage") return query::usage(state, request.args, now);
+    if (request.op == "report") return query::report(state, request.args, now);
     if (request.op == "alloc_list") return list_allocations();
     if (request.op == "alloc_dry_run") return dry_run(request);
     if (request.op == "nodes") {

@@ -22,7 +22,7 @@ Json two_jobs() {
 
 std::string shown(const std::string& format, const std::string& file = "") {
     const auto parsed = parse_format(format, job_fields(), file);
-    return parsed ? jobs_text(two_jobs(), *parsed, kRenderedAt, false) : parsed.error().message;
+    return parsed ? jobs_text(two_jobs(), *parsed, {kRenderedAt}) : parsed.error().message;
 }
 
 TEST(OutputFormat, AListOfFieldsIsATable) {
@@ -30,9 +30,8 @@ TEST(OutputFormat, AListOfFieldsIsATable) {
               "id  state\n"
               "7   running\n"
               "12  failed\n");
-    EXPECT_EQ(
-        jobs_text(Json::array(), *parse_format("id,name", job_fields(), ""), kRenderedAt, false),
-        "id  name\n");
+    EXPECT_EQ(jobs_text(Json::array(), *parse_format("id,name", job_fields(), ""), {kRenderedAt}),
+              "id  name\n");
 }
 
 TEST(OutputFormat, APatternIsALineOfEachRow) {

@@ -1,5 +1,7 @@
 #include "cli/render.hpp"
 
+#include <cstdlib>
+
 #include <gtest/gtest.h>
 
 #include "cli/job_view.hpp"
@@ -23,12 +25,56 @@ Json jobs() {
 }
 
 TEST(JobsTable, ShowsWhatMattersInEachState) {
-    EXPECT_EQ(jobs_text(jobs(), {}, kNow, false),
+    EXPECT_EQ(jobs_text(jobs(), {}, {kNow}),
               "ID  NAME  KIND     STATE      TIME  NODES  INFO\n"
               " 7  kjv   train    running  1m 05s  n1     step 120/300  loss 2.3100  41.2k "
               "tokens/s  1m 05s left\n"
               " 8  eval  command  queued      30s         after job 7\n"
               " 9  bad   command  failed   2h 10m  n1,n2  exit 3\n");
+}
+
+TEST(JobsTable, FitsTheTerminalByARule) {
+    const auto wide = [](std::size_t width) {
+        return jobs_text(jobs(), {}, {kNow, false, false, width});
+    };
+    EXPECT_EQ(wide(200), jobs_text(jobs(), {}, {kNow})) << "nothing is cut if there is room";
+    EXPECT_EQ(wide(80),
+              "ID  NAME  KIND     STATE      TIME  NODES  INFO\n"
+              " 7  kjv   train    running  1m 05s  n1     step 120/300  loss 2.3100  41.2k tok+\n"
+              " 8  eval  command  queued      30s         after job 7\n"
+              " 9  bad   command  failed   2h 10m  n1,n2  exit 3\n");
+    EXPECT_EQ(wide(60),
+              "ID  NAME  STATE      TIME  NODES  INFO\n"
+              " 7  kjv   running  1m 05s  n1     step 120/300  loss 2.31+\n"
+              " 8  eval  queued      30s         after job 7\n"
+              " 9  bad   failed   2h 10m  n1,n2  exit 3\n");
+    EXPECT_EQ(wide(50),
+              "ID  NAME  STATE    INFO\n"
+              " 7  kjv   running  step 120/300  loss 2.3100  41.+\n"
+              " 8  eval  queued   after job 7\n"
+              " 9  bad   failed   exit 3\n");
+    EXPECT_EQ(wide(12), "ID  NAME  S+\n 7  kjv   r+\n 8  eval  q+\n 9  bad   f+\n");
+}
+
+TEST(JobsTable, AnArrayIsOneRow) {
+    Json array = jobs()[0];
+    array["id"] = 17;
+    array["progress"] = nullptr;
+    array["fold"] = Json::parse(R"({"first": 17, "last": 116, "tasks": 100, "indices": "1-100",
+        "states": {"done": 72, "queued": 20, "running": 8}})");
+    EXPECT_EQ(jobs_text(Json({array}), {}, {kNow}),
+              "       ID  NAME  KIND   STATE      TIME  NODES  INFO\n"
+              "17[1-100]  kjv   train  running  1m 05s  n1     72 done, 8 running, 20 waiting\n");
+}
+
+TEST(JobsTable, TimesAreLocalOnATerminalAlone) {
+    ::setenv("TZ", "Asia/Tokyo", 1);
+    const Format format = *parse_format("id,submitted_at", job_fields(), "");
+    EXPECT_NE(jobs_text(jobs(), format, {kNow, false, true}).find("2026-11-21 18:50:00\n"),
+              std::string::npos);
+    EXPECT_NE(jobs_text(jobs(), format, {kNow}).find("2026-11-21T09:50:00.000Z\n"),
+              std::string::npos);
+    ::setenv("TZ", "UTC", 1);
 }
 
 TEST(JobLine, HasABarWhereThereIsRoomAndFitsItsTerminal) {
@@ -60,8 +106,8 @@ TEST(JobsText, NamesManyInOneLine) {
 }
 
 TEST(JobsTable, PaintsStatesOnlyWhenAsked) {
-    EXPECT_NE(jobs_text(jobs(), {}, kNow, true).find("\x1b[31mfailed\x1b[0m"), std::string::npos);
-    EXPECT_EQ(jobs_text(jobs(), {}, kNow, false).find('\x1b'), std::string::npos);
+    EXPECT_NE(jobs_text(jobs(), {}, {kNow, true}).find("\x1b[31mfailed\x1b[0m"), std::string::npos);
+    EXPECT_EQ(jobs_text(jobs(), {}, {kNow}).find('\x1b'), std::string::npos);
 }
 
 TEST(ExitStatus, IsTheJobsOwnCode) {
@@ -78,7 +124,7 @@ TEST(JobView, ListsAttemptsAndCheckpoints) {
         "started_at": "2026-11-21T09:51:00.000Z", "ended_at": "2026-11-21T09:52:00.000Z",
         "nodes": ["n1"], "exit_code": 137, "reason": "a rank was killed by signal 9"}])");
     job["checkpoints"] = Json::parse(R"([{"step": 100, "token": "1-1", "directory": "/c"}])");
-    const std::string text = job_text(job, kNow, false);
+    const std::string text = job_text(job, {kNow});
     EXPECT_NE(text.find("job 7 kjv (train): running"), std::string::npos);
     EXPECT_NE(text.find("  output          /runs/kjv-7\n"), std::string::npos);
     EXPECT_NE(text.find("infra  1m 00s  n1      137  a rank was killed by signal 9\n"),

@@ -1,4 +1,5 @@
 // Runs rollctl itself, without a daemon, and checks its output and exit status.
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -100,6 +101,23 @@ TEST_F(Rollctl, UsageErrorsEndWithTwoAndAWayOn) {
     EXPECT_EQ(run("submit").status, 2);
     EXPECT_EQ(run("--help").status, 0);
     EXPECT_EQ(run("submit --help").status, 0);
+}
+
+TEST_F(Rollctl, BadOptionsOfQueriesAreOneSentenceBeforeADaemonIsAsked) {
+    for (const auto& [arguments, sentence] :
+         {std::pair{"logs 1 --grep '('", "--grep (: this is not a regular expression: Unmatched"},
+          {"logs 1 --since yesterday", "--since is yesterday; allowed: a duration such as 90s"},
+          {"logs 1 --tail -3", "--tail: Value -3 not in range 0 to 1000000000"},
+          {"jobs --since 3", "--since is 3; allowed: a duration"},
+          {"jobs -n 0", "--newest: Value 0 not in range 1 to 1000000000"},
+          {"jobs --state gone", "--state: gone not in {queued,running,done,failed,cancelled}"},
+          {"report --by colour", "--by: colour not in {user,account,kind,week}"},
+          {"report --since 2026-13-01", "--since is 2026-13-01; allowed"}}) {
+        const Ended ended = run(arguments);
+        EXPECT_EQ(ended.status, 2) << arguments << "\n" << ended.output;
+        EXPECT_NE(ended.output.find(sentence), std::string::npos) << ended.output;
+        EXPECT_LE(std::ranges::count(ended.output, '\n'), 2) << ended.output;
+    }
 }
 
 TEST_F(Rollctl, InvalidJobFilesAreRefusedWithEveryProblemBeforeADaemonIsAsked) {

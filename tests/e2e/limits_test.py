@@ -8,7 +8,7 @@ import threading
 import time
 import unittest
 
-from harness import BIN, RollTest
+from harness import BIN, RollTest, wait_until
 
 
 class Limits(RollTest):
@@ -97,7 +97,8 @@ class Limits(RollTest):
         self.assertEqual([job['id'] for job in reply['jobs']], list(range(1, 4201)))
         self.assertEqual((reply['schema'], reply['queued'], reply['running']), ('roll.jobs/1', 4200, 0))
         self.assertEqual(whole, json.dumps(reply, indent=2, sort_keys=True, ensure_ascii=False) + '\n')
-        self.assertEqual(len(self.ctl('jobs').stdout.splitlines()), 4201)
+        self.assertEqual(len(self.ctl('jobs', '-r').stdout.splitlines()), 4201)
+        self.assertIn('1[0-4199]', self.ctl('jobs').stdout.splitlines()[1])
         self.assertIn('4200', self.ctl('cancel', 'all').stdout)
         self.assertEqual(self.json('jobs')['jobs'], [])
 
@@ -105,10 +106,48 @@ class Limits(RollTest):
         self.up()
         self.ctl('submit', '--parsable', '--array', '0-2099', '--hold', '--', 'true')
         self.ctl('submit', '--name', 'n' * 60, '--hold', '--', 'true')
-        lines = self.ctl('jobs').stdout.splitlines()
+        lines = self.ctl('jobs', '-r').stdout.splitlines()
         self.assertEqual(len(lines), 2102)
         self.assertLess(lines[0].index('KIND'), 40)  # the last name is no part of the first page's table
         self.assertGreater(lines[-1].index('command'), 60)
+
+    def test_the_logs_of_many_jobs_are_printed_and_followed(self):
+        self.up()
+        self.ctl('submit', '--array', '1-2', '--', 'sh', '-c',
+                 'echo "2026-11-22T08:00:0${ROLL_ARRAY_INDEX}Z begins"; sleep 1; seq -f "line %g" 3')
+        self.ctl('submit', '--hold', '--', 'true')
+        lines = self.ctl('logs', '1-2', '-f', '--grep', 'begins|3').stdout.splitlines()
+        self.assertEqual(sorted(lines), ['[1] 2026-11-22T08:00:01Z begins', '[1] line 3',
+                                         '[2] 2026-11-22T08:00:02Z begins', '[2] line 3'])
+        done = self.ctl('logs', '1-3', '--tail', '1')
+        self.assertEqual(done.stdout, '[1] line 3\n[2] line 3\n')
+        self.assertIn('1 of the 3 jobs has no log yet', done.stderr)
+        self.assertEqual(self.ctl('logs', '1', '--since', '2026-11-22T08:00:02Z').stdout, '')
+        self.assertEqual(self.ctl('logs', '1', '--tail', '9', '--since', '2026-11-22').stdout,
+                         '2026-11-22T08:00:01Z begins\nline 1\nline 2\nline 3\n')
+        logs = self.json('logs', '1-2', '--tail', '1')
+        self.assertEqual([(log['job'], log['lines']) for log in logs['logs']],
+                         [(1, ['line 3']), (2, ['line 3'])])
+
+    def test_usage_and_report_say_who_holds_and_who_waits(self):
+        self.up()
+        self.ctl('submit', '--slots', '2', '--time', '10m', '--', 'sleep', '600')
+        self.ctl('submit', '--slots', '2', '--array', '1-9', '--name', 'waits', '--', 'true')
+        wait_until(lambda: self.json('usage')['running'] == 1, 'the first job to run')
+        usage = self.json('usage')
+        self.assertEqual(usage['schema'], 'roll.usage/1')
+        first = usage['waiting'][0]
+        self.assertEqual((first['id'], first['position'], first['tasks']), (2, 1, 9))
+        self.assertIsNotNone(first['starts_at'])
+        self.assertIn('1 running and 9 queued', self.ctl('usage').stdout)
+        self.ctl('cancel', '1')
+        self.wait(10)
+        report = self.json('report', '--since', '1h')
+        self.assertEqual((report['schema'], report['total']['jobs']), ('roll.report/1', 10))
+        wasted = report['rows'][0]['wasted']
+        self.assertGreater(wasted['cancelled']['slot_hours'], 0)
+        self.assertEqual(wasted['failed']['slot_hours'], 0)
+        self.assertEqual(len(self.ctl('report', '--csv').stdout.splitlines()), 2)
 
 
 if __name__ == '__main__':

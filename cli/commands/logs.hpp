@@ -1,0 +1,28 @@
+// Options of `rollctl logs`.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "cli/context.hpp"
+
+namespace CLI {
+class App;
+}
+
+namespace roll::cli {
+
+struct LogsOptions {
+    std::string selector;
+    bool follow = false;
+    std::string ranks = "0";  // ranks whose logs are shown, such as "0,2-3" or "all"
+    std::optional<int> attempt;
+    std::optional<std::uint64_t> tail;  // show only this many lines, the last ones
+    std::string since;                  // show only lines since this time, or for this duration
+    std::string grep;                   // show only lines that match this regular expression
+};
+void add_logs_options(CLI::App& command, LogsOptions& options);
+Result<int> run_logs(const Context& context, const LogsOptions& options);
+
+}  // namespace roll::cli

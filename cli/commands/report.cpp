@@ -1,0 +1,162 @@
+// `rollctl report`: adds the pages of a report and prints the sums in hours.
+#include <array>
+#include <cctype>
+#include <map>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "cli/commands/usage.hpp"
+#include "cli/daemon.hpp"
+#include "cli/look.hpp"
+#include "cli/render.hpp"
+#include "cli/since.hpp"
+
+namespace roll::cli {
+namespace {
+
+constexpr std::array kCauses = {"failed", "requeued", "cancelled"};
+
+struct Sum {
+    std::int64_t jobs = 0;
+    // Milliseconds of slots and of GPUs: held in all, then wasted by each cause.
+    std::map<std::string, std::int64_t> slot_ms{}, gpu_ms{};
+
+    void add(const Json& row) {
+        jobs += row.value("jobs", std::int64_t{0});
+        for (const char* part : {"held", "failed", "requeued", "cancelled"}) {
+            const Json held = row.value(part, Json::object());
+            slot_ms[part] += held.value("slot_ms", std::int64_t{0});
+            gpu_ms[part] += held.value("gpu_ms", std::int64_t{0});
+        }
+    }
+    static double hours(const std::map<std::string, std::int64_t>& parts, const char* part) {
+        constexpr double kHour = 3'600'000;
+        const auto found = parts.find(part);
+        return found == parts.end() ? 0 : static_cast<double>(found->second) / kHour;
+    }
+    Json json() const {
+        Json wasted = Json::object();
+        for (const char* cause : kCauses)
+            wasted[cause] = {{"gpu_hours", hours(gpu_ms, cause)},
+                             {"slot_hours", hours(slot_ms, cause)}};
+        return {{"jobs", jobs},
+                {"gpu_hours", hours(gpu_ms, "held")},
+                {"slot_hours", hours(slot_ms, "held")},
+                {"wasted", std::move(wasted)}};
+    }
+};
+
+// Returns the cells of a row: its key, the jobs, GPU-hours and slot-hours, and the wasted hours of
+// both by cause.
+std::vector<std::string> cells_of(const std::string& key, const Json& row) {
+    const auto hours = [](const Json& of, const char* unit) {
+        return fmt::format("{:.2f}", of.value(unit, 0.0));
+    };
+    std::vector<std::string> cells = {key, field_text(row, "jobs"), hours(row, "gpu_hours"),
+                                      hours(row, "slot_hours")};
+    for (const char* cause : kCauses) {
+        const Json wasted = row.value("wasted", Json::object()).value(cause, Json::object());
+        cells.push_back(hours(wasted, "gpu_hours"));
+        cells.push_back(hours(wasted, "slot_hours"));
+    }
+    return cells;
+}
+
+std::string shown_key(const Json& row, const std::string& by) {
+    const std::string key = field_text(row, by);
+    return key.empty() ? "(none)" : key;
+}
+
+std::string report_csv(const Json& report, const std::string& by) {
+    std::vector<std::vector<std::string>> rows = {{by, "jobs", "gpu_hours", "slot_hours"}};
+    for (const char* cause : kCauses)
+        for (const char* unit : {"gpu_hours", "slot_hours"})
+            rows[0].push_back(fmt::format("{}_{}", cause, unit));
+    for (const Json& row : report["rows"]) rows.push_back(cells_of(field_text(row, by), row));
+    return csv_text(rows);
+}
+
+}  // namespace
+
+Json report_of(const std::vector<Json>& pages, const std::string& by) {
+    std::map<std::string, Sum> sums;
+    Sum total;
+    for (const Json& page : pages) {
+        for (const Json& row : page.value("rows", Json::array())) {
+            sums[field_text(row, by)].add(row);
+            total.add(row);
+        }
+    }
+    Json rows = Json::array();
+    for (const auto& [key, sum] : sums) {
+        Json row = sum.json();
+        row[by] = key;
+        rows.push_back(std::move(row));
+    }
+    // A job that ran in several weeks has a row for each of them, so the rows' jobs are no total.
+    Json all = total.json();
+    if (by == "week") all.erase("jobs");
+    return {{"schema", "roll.report/1"}, {"by", by}, {"rows", rows}, {"total", all}};
+}
+
+std::string report_text(const Json& report, std::size_t width) {
+    const std::string by = field_text(report, "by");
+    std::vector<std::vector<std::string>> rows;
+    for (const Json& row : report["rows"]) rows.push_back(cells_of(shown_key(row, by), row));
+    rows.push_back(cells_of("total", report["total"]));
+    std::string title = by;
+    for (char& c : title) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+    std::vector<Column> columns = {{.title = title, .shrinks = 1, .least = 10},
+                                   {.title = "JOBS", .right = true, .drops = 1},
+                                   {.title = "GPU-HOURS", .right = true},
+                                   {.title = "SLOT-HOURS", .right = true}};
+    // Only the hours of GPUs, or of slots if no job has GPUs, have columns for each cause.
+    const bool gpus = report["total"].value("gpu_hours", 0.0) > 0;
+    for (const char* name : {"FAILED", "REQUEUED", "CANCELLED"})
+        columns.push_back({.title = name, .right = true, .drops = 2});
+    for (auto& row : rows) {
+        std::vector<std::string> kept(row.begin(), row.begin() + 4);
+        for (std::size_t cause = 0; cause < kCauses.size(); ++cause)
+            kept.push_back(row[4 + 2 * cause + (gpus ? 0 : 1)]);
+        row = std::move(kept);
+    }
+    return table(columns, rows, false, width) +
+           fmt::format("FAILED, REQUEUED and CANCELLED are wasted {}-hours\n",
+                       gpus ? "GPU" : "slot");
+}
+
+void add_report_options(CLI::App& command, ReportOptions& options) {
+    command.add_option("--by", options.by, "Rows: user, account, kind or week [user]")
+        ->check(CLI::IsMember({"user", "account", "kind", "week"}));
+    command.add_option("--since", options.since,
+                       "Count only what was held since this time: 7d, or 2026-11-22T08:00:00Z");
+    command.add_flag("--csv", options.csv, "Print comma-separated values");
+}
+
+Result<int> run_report(const Context& context, const ReportOptions& options) {
+    Json args = {{"by", options.by}};
+    if (!options.since.empty()) {
+        ROLL_TRY(const Time since, parse_since(options.since, wall_clock_now()));
+        args["since"] = since.time_since_epoch().count();
+    }
+    ROLL_TRY(Daemon daemon, Daemon::connect(context));
+    std::vector<Json> pages;
+    for (Json next = 0; !next.is_null();) {
+        args["from"] = next;
+        ROLL_TRY(Json page, daemon.ask("report", args));
+        next = page.value("next", Json());
+        pages.push_back(std::move(page));
+    }
+    Json report = report_of(pages, options.by);
+    if (args.contains("since"))
+        report["since"] = to_iso8601(Time(std::chrono::milliseconds(args["since"])));
+    if (context.json)
+        print_json(report);
+    else
+        print(options.csv ? report_csv(report, options.by)
+                          : report_text(report, look_of(context).width));
+    return 0;
+}
+
+}  // namespace roll::cli

@@ -1,0 +1,35 @@
+// Finds lines of a log: the last ones, those since a time, those that match a pattern. Reads a log
+// in blocks, and only the blocks that are needed, because a log may have many gigabytes.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string_view>
+
+#include "common/time.hpp"
+
+namespace roll::cli {
+
+// Returns the time at the beginning of a line, such as "2026-11-21T10:00:00.5Z" or
+// "[2026-11-21 10:00:00,500] step 3"; nullopt if the line begins with no time. A time without a
+// zone is in the local zone.
+std::optional<Time> time_of_line(std::string_view line);
+
+// Returns the offset at which the last `count` lines begin that `takes` accepts; 0 if there are
+// fewer. A last line without a newline counts.
+std::uint64_t offset_of_last(const std::filesystem::path& file, std::uint64_t count,
+                             const std::function<bool(std::string_view)>& takes);
+
+// Returns the offset of the first line that has a time of `since` or later; the log's size if there
+// is none, or if the log was last written before `since`. nullopt if no line at the beginning of
+// the log has a time. Requires that the times in the log ascend.
+std::optional<std::uint64_t> offset_since(const std::filesystem::path& file, Time since);
+
+// Calls `visit` with each line from the offset `from` on, which must be the beginning of a line,
+// until `visit` returns false. `whole` is false for a last line without a newline.
+void each_line(const std::filesystem::path& file, std::uint64_t from,
+               const std::function<bool(std::string_view line, bool whole)>& visit);
+
+}  // namespace roll::cli

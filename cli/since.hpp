@@ -1,0 +1,15 @@
+// The option --since of `jobs`, `logs`, `report` and others.
+#pragma once
+
+#include <string_view>
+
+#include "common/error.hpp"
+#include "common/time.hpp"
+
+namespace roll::cli {
+
+// Parses a duration that ends at `now`, such as "2h", or a time such as "2026-11-22T08:00:00Z".
+// Fails with InvalidArgument if `text` is neither.
+Result<Time> parse_since(std::string_view text, Time now);
+
+}  // namespace roll::cli

@@ -1,0 +1,30 @@
+// The help of `rollctl top`.
+#pragma once
+
+#include <array>
+
+namespace roll::cli::top {
+
+// The keys and what they do, for the help.
+struct KeyHelp {
+    const char* keys;
+    const char* what;
+};
+inline constexpr std::array kKeyHelp = {
+    KeyHelp{"Up Down j k", "select a row; scroll a job, a log or this help"},
+    KeyHelp{"PgUp PgDn Home End g G", "move by a screen; to the first or last row"},
+    KeyHelp{"1 2 3, Tab", "show jobs, nodes or allocations; the next of them"},
+    KeyHelp{"Enter", "open the job: attempts, loss and speed over its run"},
+    KeyHelp{"l", "follow the job's log"},
+    KeyHelp{"c", "cancel the job, after a question"},
+    KeyHelp{"/", "show only rows that contain a text; Esc shows all"},
+    KeyHelp{"s S", "sort by state, id, name, user or time; in reverse"},
+    KeyHelp{"a", "list jobs that have ended, too"},
+    KeyHelp{"r", "show each task of an array in a row of its own"},
+    KeyHelp{"[ ]", "in a log: show the previous or next rank"},
+    KeyHelp{"Left Right", "in a log: show the rest of long lines"},
+    KeyHelp{"Esc", "back: from a log to its job, from a job to the list"},
+    KeyHelp{"q Q", "q: back, or quit from a list; Q: quit"},
+};
+
+}  // namespace roll::cli::top

@@ -1,0 +1,40 @@
+// What each key of `rollctl top` does. Pure.
+#pragma once
+
+#include <string>
+
+#include "cli/top/model.hpp"
+
+namespace roll::cli::top {
+
+struct Key {
+    enum Kind {
+        Character,
+        Up,
+        Down,
+        Left,
+        Right,
+        PageUp,
+        PageDown,
+        Home,
+        End,
+        Enter,
+        Escape,
+        Tab,
+        BackTab,
+        Backspace
+    };
+    Kind kind = Character;
+    char character = 0;  // of Kind::Character: an ASCII character
+};
+
+// What the program must do beside drawing.
+struct Effect {
+    bool quit = false;
+    std::string cancel{};  // selector of jobs to cancel; empty: none
+};
+
+// Changes `ui` as the key asks for. `canvas` is the size of the screen on which `data` is shown.
+Effect press(Ui& ui, Key key, const Data& data, const Canvas& canvas);
+
+}  // namespace roll::cli::top

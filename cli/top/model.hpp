@@ -1,0 +1,114 @@
+// The model of `rollctl top`: what is known of rolld, and what the user has chosen to see. Both are
+// plain values, so that the view and the handling of keys are pure functions.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/render.hpp"
+#include "common/json.hpp"
+
+namespace roll::cli::top {
+
+// The newest metrics of a running job, oldest first.
+struct Curve {
+    std::vector<double> loss;
+    std::vector<double> tokens_per_second;
+    std::vector<double> gpu_percent{};  // GPU load in percent, sampled every two seconds
+    friend bool operator==(const Curve&, const Curve&) = default;
+};
+
+// The job whose page or log is open.
+struct OpenJob {
+    Json job;                  // `job` of the reply to `show`; null until it has come
+    std::vector<Point> loss;   // over the steps of the whole run
+    std::vector<Point> speed;  // tokens/s over the steps of the whole run
+};
+
+// The end of the log that is followed.
+struct OpenLog {
+    std::string title;                // names the file, or says why there is none
+    std::deque<std::string> lines{};  // without control characters
+    std::uint64_t before = 0;         // number of lines that were read before the first of `lines`
+};
+
+struct Data {
+    std::uint64_t running = 0;  // number of running jobs
+    std::uint64_t queued = 0;   // number of queued jobs
+    // Rows of the replies to `jobs`: running, queued, then finished jobs. A long queue is cut off.
+    Json jobs = Json::array();
+    Json nodes = Json::array();             // rows of the reply to `nodes`; may lack some nodes
+    Json all = Json::object();              // totals of all nodes, from the reply to `nodes`
+    Json allocations = Json::object();      // the reply to `alloc_list`
+    std::map<std::uint64_t, Curve> curves;  // by job
+    std::deque<std::string> events;         // newest events, one line each, newest last
+    OpenJob open;
+    OpenLog log;
+    std::string trouble;        // why rolld does not answer; empty: it does
+    std::string answer;         // the result of the last change
+    std::uint64_t answers = 0;  // number of changes that have a result
+};
+
+enum class Page { Jobs, Nodes, Allocations };
+inline constexpr std::array kPageNames = {"Jobs", "Nodes", "Allocations"};
+enum class Sort { State, Id, Name, User, Time };
+inline constexpr std::array kSortNames = {"state", "id", "name", "user", "time"};
+
+// A question that the user must answer with y or n.
+struct Confirm {
+    std::string selector;  // the jobs to cancel
+    std::string what;      // names the jobs
+};
+
+// What the user has chosen.
+struct Ui {
+    Page page = Page::Jobs;
+    std::optional<std::uint64_t> job{};  // the job whose page is open
+    bool log = false;                    // show the job's log in place of its page
+    int rank = 0;                        // rank whose log is shown
+    bool help = false;
+    bool finished = false;  // list jobs that have ended, too
+    bool expand = false;    // a row for each task of an array
+    std::string filter{};   // show only rows that contain this text
+    bool typing = false;    // keys go into the filter
+    Sort sort = Sort::State;
+    bool reversed = false;
+    // By page: the selected row. The row is known by its key, because rows come and go.
+    std::array<std::string, kPageNames.size()> selected{};
+    std::size_t scroll = 0;                  // first line of the job page or the help
+    std::size_t shift = 0;                   // first column of the log
+    std::optional<std::uint64_t> log_top{};  // first line shown of the log; nullopt: the end
+    std::optional<Confirm> confirm{};
+    std::string message{};           // shown in the last line until the next key
+    std::uint64_t answers_seen = 0;  // results of changes that were shown
+};
+
+// How the view may draw.
+struct Canvas {
+    std::size_t width = 80;
+    std::size_t height = 24;
+    bool utf8 = true;
+    Time now{};
+    bool local = true;  // times are in the local zone
+};
+
+// What the reader must request, as a function of the user's choice.
+struct Wanted {
+    Page page = Page::Jobs;
+    std::optional<std::uint64_t> job{};
+    bool log = false;
+    int rank = 0;
+    bool finished = false;
+    bool expand = false;
+    friend bool operator==(const Wanted&, const Wanted&) = default;
+};
+inline Wanted wanted_of(const Ui& ui) {
+    return {ui.page, ui.job, ui.log, ui.rank, ui.finished, ui.expand};
+}
+
+}  // namespace roll::cli::top

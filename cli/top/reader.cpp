@@ -1,0 +1,263 @@
+#include "cli/top/reader.hpp"
+
+#include <algorithm>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "cli/job_view.hpp"
+#include "cli/log_lines.hpp"
+#include "cli/text_width.hpp"
+#include "cli/top/rows.hpp"
+
+namespace roll::cli::top {
+namespace {
+
+constexpr int kWaitMs = 250;  // longest wait for an event
+constexpr int kEventsRead = 1000;
+constexpr std::size_t kEventsKept = 100;
+constexpr int kJobsRead = 500;  // maximum number of rows of each reply to `jobs`
+constexpr int kNodesRead = 10'000;
+constexpr std::size_t kLinesKept = 10'000;         // lines of the open log
+constexpr std::size_t kCurvesRead = 100;           // maximum number of running jobs with curves
+constexpr std::uint64_t kRecentBytes = 64u << 10;  // metrics that are read for a job in a list
+// GPU use is sampled as often as a roll-worker measures it.
+constexpr auto kGpuLooks = std::chrono::seconds(2);
+constexpr std::size_t kSamplesKept = 100;
+
+std::filesystem::path metrics_file(const Json& job) {
+    return std::filesystem::path(field_text(job, "output")) / "metrics.jsonl";
+}
+
+std::uint64_t id_of(const Json& job) { return job.value("id", std::uint64_t{0}); }
+
+// Returns a tail that begins at most kRecentBytes before the end of the file.
+Tail recent_tail(const std::filesystem::path& file) {
+    std::error_code error;
+    const auto size = std::filesystem::file_size(file, error);
+    if (error || size <= kRecentBytes) return Tail(file);
+    Tail tail(file, size - kRecentBytes);
+    return tail;
+}
+
+void keep_newest(std::vector<double>& values) {
+    if (values.size() > kSamplesKept)
+        values.erase(values.begin(), values.end() - static_cast<std::ptrdiff_t>(kSamplesKept));
+}
+
+}  // namespace
+
+Result<Json> Reading::ask(const std::string& op, Json args) {
+    return daemon_.ask_patiently(op, std::move(args), std::chrono::seconds(1));
+}
+
+// Reads the newest events on the first call, and all later events on later calls.
+Result<void> Reading::read_events(int wait_ms) {
+    for (bool more = true; more;) {
+        Json args = {{"since", seen_}, {"limit", kEventsRead}, {"wait_ms", wait_ms}};
+        if (seen_ == 0) args["newest"] = kEventsKept;
+        ROLL_TRY(const Json reply, ask("events", args));
+        const Json events = reply.value("events", Json::array());
+        for (const Json& event : events) {
+            constexpr std::size_t kDate = 11;  // length of "2026-11-22 "
+            std::string line = event_text(event, true);
+            line.pop_back();
+            data_.events.push_back(line.substr(std::min(kDate, line.size())));
+            if (data_.events.size() > kEventsKept) data_.events.pop_front();
+        }
+        seen_ = reply.value("next", seen_);
+        more = !events.empty();
+        wait_ms = 0;
+    }
+    return {};
+}
+
+// Reads the running jobs, then all jobs that have not ended, then the newest ones if finished jobs
+// are wanted. A job or an array gets its row from the last reply that has it, because only that one
+// counts all tasks of an array.
+Result<void> Reading::read_jobs(const Wanted& wanted) {
+    std::vector<Json> requests = {{{"state", "running"}}, Json::object()};
+    if (wanted.finished) requests.push_back({{"all", true}, {"reverse", true}});
+    std::map<std::uint64_t, Json> rows;
+    for (Json& args : requests) {
+        args["limit"] = kJobsRead;
+        args["fold"] = !wanted.expand;
+        ROLL_TRY(const Json reply, ask("jobs", args));
+        data_.running = reply.value("running", std::uint64_t{0});
+        data_.queued = reply.value("queued", std::uint64_t{0});
+        for (const Json& job : reply.value("jobs", Json::array()))
+            rows[wanted.expand ? id_of(job) : row_key(job)] = job;
+    }
+    data_.jobs = Json::array();
+    for (auto& [key, job] : rows) data_.jobs.push_back(std::move(job));
+    return {};
+}
+
+void Reading::read_curves() {
+    std::size_t count = 0;
+    for (const Json& job : data_.jobs) {
+        if (field_text(job, "state") != "running" || ++count > kCurvesRead) continue;
+        const std::uint64_t id = id_of(job);
+        const auto known = tails_.find(id);
+        Tail& tail = known != tails_.end()
+                         ? known->second
+                         : tails_.emplace(id, recent_tail(metrics_file(job))).first->second;
+        Curve& curve = data_.curves[id];
+        for (const Json& row : metric_rows(tail)) {
+            const auto put = [&](const char* key, std::vector<double>& values) {
+                if (row.value(key, Json()).is_number()) values.push_back(row[key].get<double>());
+                keep_newest(values);
+            };
+            put("loss", curve.loss);
+            put("tokens_per_second", curve.tokens_per_second);
+        }
+    }
+}
+
+void Reading::note_gpus() {
+    const auto now = std::chrono::steady_clock::now();
+    if (now < gpus_due_) return;
+    gpus_due_ = now + kGpuLooks;
+    for (const Json& job : data_.jobs) {
+        const Json progress = job.value("progress", Json());
+        const Json use = progress.is_object() ? progress.value("gpu_percent", Json()) : Json();
+        if (!use.is_number()) continue;
+        auto& samples = data_.curves[id_of(job)].gpu_percent;
+        samples.push_back(use.get<double>());
+        keep_newest(samples);
+    }
+}
+
+// Reads the job whose page is open, and the metrics of its whole run.
+Result<void> Reading::read_open(const Wanted& wanted) {
+    if (!wanted.job) {
+        whole_.reset();
+        whole_of_ = 0;
+        data_.open = {};
+        return {};
+    }
+    ROLL_TRY(const Json reply, ask("show", {{"id", *wanted.job}}));
+    data_.open.job = reply.value("job", Json());
+    if (whole_of_ != *wanted.job) {
+        whole_of_ = *wanted.job;
+        whole_.emplace(metrics_file(data_.open.job));
+        data_.open.loss.clear();
+        data_.open.speed.clear();
+    }
+    for (const Json& row : metric_rows(*whole_)) {
+        const Json step = row.value("step", Json());
+        const auto put = [&](const char* key, std::vector<Point>& points) {
+            if (row.value(key, Json()).is_number() && step.is_number())
+                points.push_back({step.get<double>(), row[key].get<double>()});
+        };
+        put("loss", data_.open.loss);
+        put("tokens_per_second", data_.open.speed);
+    }
+    return {};
+}
+
+void Reading::read_log(const Wanted& wanted) {
+    if (!wanted.log) {
+        log_.reset();
+        data_.log = {};
+        return;
+    }
+    const auto file = log_file(field_text(data_.open.job, "output"), std::nullopt, wanted.rank);
+    if (!file) {
+        log_.reset();
+        data_.log = {file.error().message};
+        return;
+    }
+    if (!log_ || log_->file() != *file) {
+        log_.emplace(*file,
+                     offset_of_last(*file, kLinesKept, [](std::string_view) { return true; }));
+        data_.log = {file->string()};
+    }
+    for (const std::string& line : log_->lines()) {
+        data_.log.lines.push_back(harmless(line));
+        if (data_.log.lines.size() <= kLinesKept) continue;
+        data_.log.lines.pop_front();
+        ++data_.log.before;
+    }
+}
+
+Result<void> Reading::look(const Wanted& wanted, int wait_ms) {
+    ROLL_TRY_VOID(read_events(wait_ms));
+    ROLL_TRY_VOID(read_jobs(wanted));
+    const Json limit = {{"limit", wanted.page == Page::Nodes ? kNodesRead : 1}};
+    ROLL_TRY(const Json nodes, ask("nodes", limit));
+    data_.nodes = nodes.value("nodes", Json::array());
+    data_.all = nodes.value("all", Json::object());
+    if (wanted.page == Page::Allocations) {
+        ROLL_TRY(data_.allocations, ask("alloc_list", Json::object()));
+    }
+    ROLL_TRY_VOID(read_open(wanted));
+    read_log(wanted);
+    read_curves();
+    note_gpus();
+    return {};
+}
+
+void Reading::cancel(const std::string& selector) {
+    const Json args = {{"selector", selector}, {"wait_ms", 2000}};
+    const auto reply = daemon_.ask_patiently("cancel", args, std::chrono::seconds(10));
+    ++data_.answers;
+    if (!reply) {
+        data_.answer = reply.error().message;
+        return;
+    }
+    std::string text =
+        jobs_text(reply->value("cancelled", Json::array()), "cancelled", /*parsable=*/false);
+    if (text.empty()) text = "job " + selector + " is being cancelled\n";
+    text.pop_back();
+    data_.answer = text;
+}
+
+Reader::Reader(Reading reading, std::function<void()> wake) {
+    shared_->data = std::make_shared<const Data>(reading.data());
+    std::thread([shared = shared_, reading = std::move(reading), wake = std::move(wake)]() mutable {
+        run(shared, std::move(reading), wake);
+    }).detach();  // The program ends while the thread may wait for rolld.
+}
+
+void Reader::run(const std::shared_ptr<Shared>& shared, Reading reading,
+                 const std::function<void()>& wake) {
+    for (Wanted last;;) {
+        std::deque<std::string> to_cancel;
+        Wanted wanted;
+        {
+            const std::lock_guard lock(shared->mutex);
+            wanted = shared->wanted;
+            to_cancel.swap(shared->to_cancel);
+        }
+        for (const std::string& selector : to_cancel) reading.cancel(selector);
+        // What the user has just opened is read at once.
+        const bool hurries = wanted != last || !to_cancel.empty();
+        const auto looked = reading.look(wanted, hurries ? 0 : kWaitMs);
+        last = wanted;
+        reading.data().trouble = looked ? "" : looked.error().message;
+        if (!looked) pause(std::chrono::milliseconds(kWaitMs));
+        {
+            const std::lock_guard lock(shared->mutex);
+            shared->data = std::make_shared<const Data>(reading.data());
+        }
+        wake();
+    }
+}
+
+std::shared_ptr<const Data> Reader::data() {
+    const std::lock_guard lock(shared_->mutex);
+    return shared_->data;
+}
+
+void Reader::want(const Wanted& wanted) {
+    const std::lock_guard lock(shared_->mutex);
+    shared_->wanted = wanted;
+}
+
+void Reader::cancel(std::string selector) {
+    const std::lock_guard lock(shared_->mutex);
+    shared_->to_cancel.push_back(std::move(selector));
+}
+
+}  // namespace roll::cli::top

@@ -1,0 +1,74 @@
+// Reads from rolld and from the files of jobs in a thread of its own, so that `rollctl top` handles
+// keys at once while rolld or a volume is slow.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "cli/daemon.hpp"
+#include "cli/files_of_job.hpp"
+#include "cli/top/model.hpp"
+
+namespace roll::cli::top {
+
+// Reads what a view needs. Blocks; not safe for use by several threads.
+class Reading {
+  public:
+    explicit Reading(Daemon daemon) : daemon_(std::move(daemon)) {}
+
+    // Waits up to `wait_ms` for new events, then reads all that `wanted` asks for. Fails if rolld
+    // does not answer; then the old data stays.
+    Result<void> look(const Wanted& wanted, int wait_ms);
+    // Cancels jobs and notes the result.
+    void cancel(const std::string& selector);
+    Data& data() { return data_; }
+
+  private:
+    Result<void> read_events(int wait_ms);
+    Result<void> read_jobs(const Wanted& wanted);
+    Result<void> read_open(const Wanted& wanted);
+    void read_log(const Wanted& wanted);
+    void read_curves();
+    void note_gpus();
+    Result<Json> ask(const std::string& op, Json args);
+
+    Daemon daemon_;
+    Data data_{};
+    std::int64_t seen_ = 0;                  // number of the newest event
+    std::map<std::uint64_t, Tail> tails_{};  // metrics of running jobs, by job
+    std::optional<Tail> whole_{};            // all metrics of the open job
+    std::uint64_t whole_of_ = 0;             // the job of `whole_`
+    std::optional<Tail> log_{};
+    std::chrono::steady_clock::time_point gpus_due_{};
+};
+
+class Reader {
+  public:
+    // Starts the thread. `wake` is called in it after each change of the data.
+    Reader(Reading reading, std::function<void()> wake);
+
+    std::shared_ptr<const Data> data();
+    void want(const Wanted& wanted);
+    void cancel(std::string selector);
+
+  private:
+    struct Shared {
+        std::mutex mutex;
+        std::shared_ptr<const Data> data;
+        Wanted wanted;
+        std::deque<std::string> to_cancel;
+    };
+    static void run(const std::shared_ptr<Shared>& shared, Reading reading,
+                    const std::function<void()>& wake);
+
+    std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
+};
+
+}  // namespace roll::cli::top

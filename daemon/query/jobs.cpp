@@ -1,0 +1,284 @@
+// The reply to `jobs`: a page of summaries. A page visits a limited number of jobs, because a turn
+// of rolld serves nobody else. The client asks for the next page from `next` on.
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "daemon/query/page.hpp"
+#include "daemon/query/query.hpp"
+
+namespace roll::query {
+namespace {
+
+// maximum number of jobs per reply, which together make about 9 MB
+constexpr int kPageMax = 10'000;
+// Maximum number of jobs that a page visits if rows are folded, reversed or limited by time. Such
+// a page may visit many jobs for each row. The last array of a page is visited whole.
+constexpr std::size_t kVisitsMax = 20'000;
+constexpr std::size_t kIndicesMax = 200;  // maximum number of bytes of a folded row's indices
+
+struct Asked {
+    std::string selector;
+    bool all = false;
+    std::string state;
+    std::string user;
+    std::string me;
+    std::uint64_t from = 0;
+    int limit = 0;
+    std::vector<std::string> fields;
+    std::optional<Time> since;  // leave out jobs that ended before this time
+    bool fold = false;          // one row for the tasks of an array
+    bool reverse = false;       // newest job first
+
+    // Whether only jobs that have not ended are listed.
+    bool live() const { return state == "running" || state == "queued" || (state.empty() && !all); }
+    bool wants(const core::Job& job) const {
+        if (!state.empty() && state != core::kJobPhases.at(static_cast<std::size_t>(job.phase)))
+            return false;
+        if (state.empty() && !all && core::is_over(job.phase)) return false;
+        if (since && job.ended_at && *job.ended_at < *since) return false;
+        return user.empty() || job.user == user;
+    }
+    // A folded row of an array that has not ended also counts the tasks that have.
+    bool counts(const core::Job& job) const {
+        return wants(job) || (state.empty() && !all && (user.empty() || job.user == user));
+    }
+};
+
+Result<Asked> read(const Json& args) {
+    JsonReader r(args, "jobs");
+    Asked asked;
+    asked.selector = r.get_or<std::string>("selector", "");
+    asked.all = r.get_or("all", false) || !asked.selector.empty();
+    asked.state = r.get_or<std::string>("state", "");
+    asked.user = r.get_or<std::string>("user", "");
+    asked.me = r.get_or<std::string>("me", "");
+    asked.from = r.get_or<std::uint64_t>("from", 0);
+    asked.limit = std::clamp(r.get_or("limit", kPageMax), 1, kPageMax);
+    asked.fields = r.get_or<std::vector<std::string>>("fields", {});
+    if (r.has("since")) asked.since = Time(std::chrono::milliseconds(r.get<std::int64_t>("since")));
+    asked.fold = r.get_or("fold", false);
+    asked.reverse = r.get_or("reverse", false);
+    ROLL_TRY_VOID(r.finish_lenient());
+    if (!asked.state.empty() &&
+        std::ranges::find(core::kJobPhases, asked.state) == core::kJobPhases.end()) {
+        return fail(ErrorCode::InvalidArgument, "there is no state " + asked.state,
+                    "use queued, running, done, failed or cancelled");
+    }
+    return asked;
+}
+
+// The jobs among which a page is sought. Both functions return nullopt if there is no such job.
+struct Source {
+    std::function<std::optional<JobId>(JobId)> at_or_after;
+    std::function<std::optional<JobId>(JobId)> at_or_before;
+};
+
+// `ids` is a sorted container that outlives the source; `id_of` returns the id of an element.
+template <class Ids, class IdOf>
+Source source_of(const Ids& ids, IdOf id_of, auto lower_bound) {
+    return {[&ids, id_of, lower_bound](JobId id) -> std::optional<JobId> {
+                const auto at = lower_bound(id);
+                return at == ids.end() ? std::nullopt : std::optional(id_of(*at));
+            },
+            [&ids, id_of, lower_bound](JobId id) -> std::optional<JobId> {
+                auto at = lower_bound(id);
+                if (at != ids.end() && id_of(*at) == id) return id;
+                return at == ids.begin() ? std::nullopt : std::optional(id_of(*--at));
+            }};
+}
+
+Source source_of(const std::set<JobId>& ids) {
+    return source_of(
+        ids, [](JobId id) { return id; }, [&ids](JobId id) { return ids.lower_bound(id); });
+}
+
+Source source_of(const std::vector<JobId>& ids) {
+    return source_of(
+        ids, [](JobId id) { return id; },
+        [&ids](JobId id) { return std::ranges::lower_bound(ids, id); });
+}
+
+Source source_of(const std::map<JobId, core::Job>& jobs) {
+    return source_of(
+        jobs, [](const auto& one) { return one.first; },
+        [&jobs](JobId id) { return jobs.lower_bound(id); });
+}
+
+// Returns ascending numbers as ranges: "1-5,9".
+std::string ranges_text(const std::vector<int>& numbers) {
+    std::string text;
+    for (std::size_t from = 0, to = 0; from < numbers.size(); from = to) {
+        while (to < numbers.size() && numbers[to] == numbers[from] + static_cast<int>(to - from))
+            ++to;
+        text += fmt::format("{}{}", text.empty() ? "" : ",", numbers[from]);
+        if (to - from > 1) text += fmt::format("-{}", numbers[to - 1]);
+        if (text.size() > kIndicesMax) return text.substr(0, kIndicesMax) + "...";
+    }
+    return text;
+}
+
+// The tasks of one array that a folded row stands for.
+struct Fold {
+    JobId first{}, last{};  // the first and the last task
+    JobId shown{};          // the task whose summary the row shows
+    std::array<std::int64_t, core::kJobPhases.size()> states{};
+    std::size_t tasks = 0;
+    std::vector<int> indices{};  // of the tasks that were visited
+    std::string all_indices{};   // of the whole array, if its tasks were not visited
+
+    void add(JobId id, const core::Job& job, const core::State& state) {
+        // A running task tells most, then the task that starts next, then the one that ended last.
+        const auto rank = [](core::JobPhase phase) {
+            return phase == core::JobPhase::Running ? 0 : phase == core::JobPhase::Queued ? 1 : 2;
+        };
+        if (indices.empty()) first = shown = id;
+        const int old = rank(state.jobs.at(shown).phase), now = rank(job.phase);
+        if (now < old || (now == 2 && old == 2)) shown = id;
+        last = id;
+        ++states.at(static_cast<std::size_t>(job.phase));
+        indices.push_back(job.spec.array->index);
+        ++tasks;
+    }
+    // Counts an array of which no task has ended or was removed, without a visit to each task.
+    void add_all(JobId array, const core::Job& job, const core::State& state, int count) {
+        const auto found = state.index.array_running.find(array);
+        const int running = found == state.index.array_running.end() ? 0 : found->second;
+        first = array;
+        last = JobId{array.value + static_cast<std::uint64_t>(count) - 1};
+        shown = running > 0 ? *state.index.running.lower_bound(array) : array;
+        states.at(static_cast<std::size_t>(core::JobPhase::Running)) = running;
+        states.at(static_cast<std::size_t>(core::JobPhase::Queued)) = count - running;
+        tasks = static_cast<std::size_t>(count);
+        all_indices = job.spec.array->indices;
+    }
+    Json json() const {
+        Json counts = Json::object();
+        for (std::size_t phase = 0; phase < states.size(); ++phase)
+            if (states.at(phase) > 0) counts[core::kJobPhases.at(phase)] = states.at(phase);
+        return {{"first", first.value},
+                {"last", last.value},
+                {"tasks", tasks},
+                {"indices", indices.empty() ? all_indices : ranges_text(indices)},
+                {"states", std::move(counts)}};
+    }
+};
+
+class Lister {
+  public:
+    Lister(const core::State& state, const Asked& asked, Rows& rows, Source source)
+        : state_(state),
+          asked_(asked),
+          rows_(rows),
+          source_(std::move(source)),
+          all_(source_of(state.jobs)) {}
+
+    // Fills the page. Returns the job from which the next page goes on; nullopt if there is none.
+    std::optional<JobId> fill(Json& list) {
+        const bool limited = asked_.fold || asked_.reverse || asked_.since;
+        auto at = asked_.reverse && asked_.from == 0 ? before(JobId{UINT64_MAX})
+                                                     : next(JobId{asked_.from});
+        while (at) {
+            const core::Job& job = state_.jobs.at(*at);
+            JobId end = *at;
+            ++looks_;
+            if (asked_.wants(job)) {
+                if (std::ssize(list) >= asked_.limit) return at;
+                Json row = row_of(*at, job, end);
+                if (!page_.takes(row)) return at;
+                list.push_back(std::move(row));
+            }
+            at = asked_.reverse ? before(JobId{end.value - 1}) : next(JobId{end.value + 1});
+            if (limited && looks_ >= kVisitsMax) return at;
+        }
+        return std::nullopt;
+    }
+
+  private:
+    std::optional<JobId> next(JobId id) const {
+        return asked_.reverse ? before(id) : source_.at_or_after(id);
+    }
+    std::optional<JobId> before(JobId id) const {
+        return id.value == 0 ? std::nullopt : source_.at_or_before(id);
+    }
+
+    // Returns the row of a job, or of the array that the job is in. Sets `end` to the last job in
+    // the direction of the page that the row stands for.
+    Json row_of(JobId id, const core::Job& job, JobId& end) {
+        if (!asked_.fold || !job.spec.array) return rows_.row(id, job);
+        const Fold fold = fold_of(job.array);
+        end = asked_.reverse ? fold.first : fold.last;
+        if (fold.tasks == 1) return rows_.row(id, job);
+        Json row = rows_.row(fold.shown, state_.jobs.at(fold.shown));
+        row["id"] = fold.first.value;
+        row["fold"] = fold.json();
+        return row;
+    }
+
+    // The tasks of an array have consecutive numbers, because one submission made them.
+    Fold fold_of(JobId array) {
+        Fold fold;
+        const bool whole = asked_.selector.empty() && asked_.state.empty() && !asked_.all;
+        const auto any = static_cast<std::size_t>(spec::After::Condition::Any);
+        const core::Tasks& tasks = state_.index.arrays.at(array);
+        const auto first = state_.jobs.find(array);
+        if (whole && first != state_.jobs.end() && tasks.conditions.at(any).left == tasks.count) {
+            const auto indices = spec::array_indices(first->second.spec.array->indices);
+            if (indices && std::ssize(*indices) == tasks.count) {
+                fold.add_all(array, first->second, state_, tasks.count);
+                return fold;
+            }
+        }
+        const Source& source = whole ? all_ : source_;
+        for (auto id = source.at_or_after(array); id;
+             id = source.at_or_after(JobId{id->value + 1})) {
+            const core::Job& job = state_.jobs.at(*id);
+            if (job.array != array) break;
+            ++looks_;
+            if (asked_.counts(job)) fold.add(*id, job, state_);
+        }
+        return fold;
+    }
+
+    const core::State& state_;
+    const Asked& asked_;
+    Rows& rows_;
+    Source source_;
+    Source all_;
+    Page page_{};
+    std::size_t looks_ = 0;
+};
+
+}  // namespace
+
+Result<Json> jobs(const core::State& state, const Json& args, const Hearsay& hearsay, Time now) {
+    ROLL_TRY(const Asked asked, read(args));
+    std::vector<JobId> selected;
+    if (!asked.selector.empty() && asked.selector != "all") {
+        ROLL_TRY(selected, select(state, asked.selector, asked.me));
+    }
+    // Look only at jobs that have not ended if no others are wanted, because there are few of them.
+    const core::Index& index = state.index;
+    const bool chosen = !asked.selector.empty() && asked.selector != "all";
+    const bool live = asked.selector.empty() && asked.live();
+    Source source = chosen                     ? source_of(selected)
+                    : !live                    ? source_of(state.jobs)
+                    : asked.state == "running" ? source_of(index.running)
+                                               : source_of(index.open);
+    Rows rows(state, hearsay, now, asked.fields);
+    Json list = Json::array();
+    const auto next = Lister(state, asked, rows, std::move(source)).fill(list);
+    Json reply{{"schema", "roll.jobs/1"},
+               {"next", next ? Json(next->value) : Json(nullptr)},
+               {"running", index.running.size()},
+               {"queued", index.open.size() - index.running.size()}};
+    reply["jobs"] = std::move(list);  // an initializer list would copy `list`
+    return reply;
+}
+
+}  // namespace roll::query

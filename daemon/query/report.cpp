@@ -1,0 +1,167 @@
+// The reply to `report`: resources that attempts held, and how much of it was wasted. The client
+// adds the rows of all pages (cli/commands/report.cpp).
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <map>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "daemon/query/query.hpp"
+
+namespace roll::query {
+namespace {
+
+// Maximum number of jobs that a page visits, because a turn of rolld serves nobody else.
+constexpr int kReportedMax = 20'000;
+constexpr std::array kGroups = {"user", "account", "kind", "week"};
+
+// Resources times the time for which they were held.
+struct HeldTime {
+    std::int64_t slot_ms = 0;
+    std::int64_t gpu_ms = 0;
+    void add(const HeldTime& more) {
+        slot_ms += more.slot_ms;
+        gpu_ms += more.gpu_ms;
+    }
+    Json json() const { return {{"slot_ms", slot_ms}, {"gpu_ms", gpu_ms}}; }
+};
+
+// Causes of waste: the attempt's job failed, was queued again, or was cancelled.
+enum class Waste { None, Failed, Requeued, Cancelled };
+
+struct HeldSum {
+    std::int64_t jobs = 0;
+    HeldTime held{};
+    std::map<Waste, HeldTime> wasted{};
+};
+
+// A part of an attempt's time and the resources that the attempt held.
+struct Span {
+    Time from, to;
+    std::int64_t slots, gpu_hundredths;
+    Waste waste;
+    HeldTime held() const {
+        const std::int64_t ms = std::max<std::int64_t>(0, (to - from).count());
+        return {slots * ms, gpu_hundredths * ms / 100};
+    }
+};
+
+Waste waste_of(const core::Job& job, const core::EndedAttempt& attempt) {
+    // A yielded attempt has saved its work.
+    if (attempt.outcome == Outcome::Done || attempt.outcome == Outcome::Yielded) return Waste::None;
+    const bool last = &attempt == &job.past.back();
+    if (!last || !core::is_over(job.phase)) return Waste::Requeued;
+    if (job.phase == core::JobPhase::Failed) return Waste::Failed;
+    return job.phase == core::JobPhase::Cancelled ? Waste::Cancelled : Waste::None;
+}
+
+std::vector<Span> spans_of(const core::Job& job, Time now) {
+    std::vector<Span> spans;
+    for (const core::EndedAttempt& attempt : job.past) {
+        const spec::Resources& wanted = job.spec.shape(0);
+        const auto nodes = static_cast<std::int64_t>(attempt.nodes.size());
+        spans.push_back({attempt.placed_at, attempt.ended_at, nodes * wanted.slots_per_node,
+                         nodes * wanted.gpus_per_node * wanted.gpu_percent,
+                         waste_of(job, attempt)});
+    }
+    if (!job.attempt) return spans;
+    const spec::Resources& held = job.resources();
+    spans.push_back(
+        {job.attempt->placed_at, now, held.slots(), held.gpu_hundredths(), Waste::None});
+    return spans;
+}
+
+// Returns the beginning of the week, Monday 00:00 UTC.
+Time week_of(Time time) {
+    using namespace std::chrono;
+    const auto day = floor<days>(time);
+    return day - (weekday(day) - Monday);
+}
+
+class Report {
+  public:
+    Report(std::string by, Time since, Time now) : by_(std::move(by)), since_(since), now_(now) {}
+
+    void add(const core::Job& job) {
+        std::map<std::string, HeldSum> own;
+        for (Span span : spans_of(job, now_)) {
+            span.from = std::max(span.from, since_);
+            if (span.to <= span.from) continue;
+            if (by_ == "week")
+                add_weeks(own, span);
+            else
+                add_to(own[key_of(job)], span);
+        }
+        for (const auto& [key, part] : own) {
+            HeldSum& sum = sums_[key];
+            ++sum.jobs;
+            sum.held.add(part.held);
+            for (const auto& [waste, held] : part.wasted) sum.wasted[waste].add(held);
+        }
+    }
+
+    Json rows() const {
+        Json rows = Json::array();
+        for (const auto& [key, sum] : sums_) {
+            const auto wasted = [&sum = sum](Waste waste) {
+                const auto found = sum.wasted.find(waste);
+                return (found == sum.wasted.end() ? HeldTime{} : found->second).json();
+            };
+            rows.push_back({{by_, key},
+                            {"jobs", sum.jobs},
+                            {"held", sum.held.json()},
+                            {"failed", wasted(Waste::Failed)},
+                            {"requeued", wasted(Waste::Requeued)},
+                            {"cancelled", wasted(Waste::Cancelled)}});
+        }
+        return rows;
+    }
+
+  private:
+    std::string key_of(const core::Job& job) const {
+        if (by_ == "user") return job.user;
+        if (by_ == "account") return job.spec.account;
+        return spec::name_of(job.spec.kind);
+    }
+    static void add_to(HeldSum& sum, const Span& span) {
+        sum.held.add(span.held());
+        if (span.waste != Waste::None) sum.wasted[span.waste].add(span.held());
+    }
+    static void add_weeks(std::map<std::string, HeldSum>& sums, const Span& whole) {
+        for (Time from = whole.from; from < whole.to;) {
+            const Time week = week_of(from);
+            Span part = whole;
+            part.from = from;
+            part.to = from = std::min(whole.to, week + std::chrono::weeks(1));
+            add_to(sums[to_iso8601(week).substr(0, 10)], part);
+        }
+    }
+
+    std::string by_;
+    Time since_, now_;
+    std::map<std::string, HeldSum> sums_{};
+};
+
+}  // namespace
+
+Result<Json> report(const core::State& state, const Json& args, Time now) {
+    JsonReader r(args, "report");
+    const auto by = r.get_or<std::string>("by", "user");
+    const Time since{std::chrono::milliseconds(r.get_or<std::int64_t>("since", 0))};
+    const JobId from{r.get_or<std::uint64_t>("from", 0)};
+    ROLL_TRY_VOID(r.finish_lenient());
+    if (std::ranges::find(kGroups, by) == kGroups.end())
+        return fail(ErrorCode::InvalidArgument, "there is no report by " + by,
+                    "use user, account, kind or week");
+    Report sums(by, since, now);
+    auto at = state.jobs.lower_bound(from);
+    for (int looks = 0; at != state.jobs.end() && looks < kReportedMax; ++at, ++looks)
+        sums.add(at->second);
+    return Json{{"schema", "roll.report_page/1"},
+                {"next", at == state.jobs.end() ? Json(nullptr) : Json(at->first.value)},
+                {"rows", sums.rows()}};
+}
+
+}  // namespace roll::query

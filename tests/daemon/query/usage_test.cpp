@@ -1,0 +1,89 @@
+#include <gtest/gtest.h>
+
+#include "daemon/query/query.hpp"
+#include "tests/daemon/core/desk.hpp"
+
+namespace roll::query {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST(Usage, ShowsLimitsAndTheQueueOfAUser) {
+    core::Desk desk;
+    spec::Policy policy;
+    policy.accounts["lab"].users = {"ann"};
+    policy.accounts["lab"].quota.slots = 4;
+    policy.users["*"].quota.jobs = 50;
+    desk.tell(core::SetPolicy{policy});
+    desk.join("n1", 2);
+    spec::JobSpec job = core::wants(1, 2);
+    job.account = "lab";
+    job.resources.time = 10min;
+    for (int i = 0; i < 3; ++i) desk.submit(job);
+    job.hold = true;
+    desk.submit(job);
+    const Json all = usage(desk.state, {{"user", "ann"}}, desk.now).value();
+    EXPECT_EQ(all["running"], 1);
+    EXPECT_EQ(all["queued"], 3);
+    ASSERT_EQ(all["usage"].size(), 2u);
+    EXPECT_EQ(all["usage"][0]["name"], "ann");
+    EXPECT_EQ(all["usage"][0]["limits"]["jobs"], 50);
+    EXPECT_EQ(all["usage"][0]["jobs"], 4);
+    EXPECT_EQ(all["usage"][1]["name"], "lab");
+    EXPECT_EQ(all["usage"][1]["slots"], 2);
+    EXPECT_EQ(all["usage"][1]["limits"]["slots"], 4);
+    ASSERT_EQ(all["waiting"].size(), 3u);
+    EXPECT_EQ(all["waiting"][0]["id"], 2);
+    EXPECT_EQ(all["waiting"][0]["position"], 1);
+    EXPECT_EQ(all["waiting"][0]["starts_at"], to_iso8601(desk.now + 10min));
+    EXPECT_EQ(all["waiting"][1]["position"], 2);
+    EXPECT_EQ(all["waiting"][1]["starts_at"], nullptr);
+    EXPECT_EQ(all["waiting"][2]["id"], 4) << "a held job has no position";
+    EXPECT_EQ(all["waiting"][2]["position"], nullptr);
+    EXPECT_EQ(usage(desk.state, {{"user", "bob"}}, desk.now).value()["waiting"].size(), 0u);
+}
+
+TEST(Report, AttemptsCountByCauseOfWaste) {
+    core::Desk desk;
+    desk.now = Time(std::chrono::sys_days(std::chrono::year(2026) / 11 / 22)) + 23h;  // a Sunday
+    desk.tell(core::Tick{});
+    desk.join("n1", 8, 4);
+    const auto run = [&](core::Outcome outcome) {
+        spec::JobSpec spec = core::wants(1, 2, 1);
+        spec.retry.app = 0;
+        const JobId id = desk.submit(spec);
+        desk.pass(2h);
+        desk.exit(id, outcome, outcome == core::Outcome::Done ? 0 : 1);
+        return id;
+    };
+    run(core::Outcome::Done);
+    run(core::Outcome::App);
+    const JobId retried = run(core::Outcome::Infra);
+    const Json rows = report(desk.state, Json::object(), desk.now).value()["rows"];
+    ASSERT_EQ(rows.size(), 1u);
+    constexpr std::int64_t kHour = 3'600'000;
+    EXPECT_EQ(rows[0]["user"], "ann");
+    EXPECT_EQ(rows[0]["jobs"], 3);
+    EXPECT_EQ(rows[0]["held"], Json({{"slot_ms", 12 * kHour}, {"gpu_ms", 6 * kHour}}));
+    EXPECT_EQ(rows[0]["failed"]["gpu_ms"], 2 * kHour);
+    EXPECT_EQ(rows[0]["requeued"]["gpu_ms"], 2 * kHour);
+    EXPECT_EQ(rows[0]["cancelled"]["gpu_ms"], 0);
+    EXPECT_FALSE(core::is_over(desk.job(retried).phase));
+
+    const Json weeks = report(desk.state, {{"by", "week"}}, desk.now).value()["rows"];
+    ASSERT_EQ(weeks.size(), 2u);
+    EXPECT_EQ(weeks[0]["week"], "2026-11-16");
+    EXPECT_EQ(weeks[0]["held"]["gpu_ms"], kHour);
+    EXPECT_EQ(weeks[1]["week"], "2026-11-23");
+    EXPECT_EQ(weeks[1]["held"]["gpu_ms"], 5 * kHour);
+
+    const auto since = (desk.now - 3h).time_since_epoch().count();
+    const Json late = report(desk.state, {{"since", since}}, desk.now).value()["rows"];
+    EXPECT_EQ(late[0]["held"]["gpu_ms"], 3 * kHour);
+    EXPECT_EQ(late[0]["jobs"], 2);
+    EXPECT_EQ(report(desk.state, {{"by", "colour"}}, desk.now).error().message,
+              "there is no report by colour");
+}
+
+}  // namespace
+}  // namespace roll::query
