@@ -22,7 +22,7 @@ def files_of(folder):
 
 
 def moments_of(checkpoint):
-    with open(os.path.join(checkpoint, 'roll/optimizer.safetensors'), 'rb') as file:
+    with open(os.path.join(checkpoint, 'roll/optimizer/rank-00000.safetensors'), 'rb') as file:
         header = json.loads(file.read(int.from_bytes(file.read(8), 'little')))
     return {name.rsplit('.', 1)[0] for name in header if name != '__metadata__'}
 
