@@ -347,6 +347,7 @@ Result<void> read_checkpoint(const Json& json, TrainSpec& spec) {
         reader.get_or("keep_optimizer", spec.checkpoint_keep_optimizer);
     spec.checkpoint_first_step = reader.get_or("first_step", spec.checkpoint_first_step);
     spec.checkpoint_keep_best = reader.get_or("keep_best", spec.checkpoint_keep_best);
+    spec.checkpoint_buffer_mib = reader.get_or("buffer_mib", spec.checkpoint_buffer_mib);
     const auto wait = reader.get_or<std::string>("wait_for_space", "10m");
     ROLL_TRY_VOID(reader.finish_lenient());
     ROLL_TRY(spec.checkpoint_wait_for_space, parse_duration(wait));

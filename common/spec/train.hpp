@@ -122,6 +122,8 @@ struct TrainSpec {
     bool checkpoint_keep_best = false;   // also keep the checkpoint of the lowest validation loss
     bool checkpoint_first_step = false;  // save after the first step and read it back, as a test
     std::chrono::seconds checkpoint_wait_for_space{600};  // how long the last save waits for space
+    // maximum of host memory, in MiB, that a rank's copy of its part of a checkpoint takes
+    std::int64_t checkpoint_buffer_mib = 2048;
     ExportFormat export_format = ExportFormat::Hf;
     ExportDtype export_dtype = ExportDtype::Bf16;
     bool export_best = false;  // export the checkpoint of the lowest validation loss, not the last

@@ -1,4 +1,5 @@
 """Runs a training rank without roll-worker: publishes its checkpoints, kills it, reads its metrics."""
+import glob
 import json
 import os
 import subprocess
@@ -130,7 +131,8 @@ class Rank:
         """Returns {file: bytes} of the files needed to resume."""
         folder = dict(self.published)[step]
         found = {}
-        for name in ('iter_0000001/mp_rank_00/model_optim_rng.pt', 'roll/optimizer.safetensors', 'roll/state.json'):
-            with open(os.path.join(folder, name), 'rb') as file:
-                found[name] = file.read()
+        for pattern in ('iter_0000001/*/model_optim_rng.pt', 'roll/optimizer/*', 'roll/state.json'):
+            for path in glob.glob(os.path.join(folder, pattern)):
+                with open(path, 'rb') as file:
+                    found[os.path.relpath(path, folder)] = file.read()
         return found

@@ -3,6 +3,7 @@
 Every process that they start inherits ROLL_E2E_ID; tear-down ends those and no others, and a test
 that leaves one behind after `rollctl down` fails.
 """
+import glob
 import json
 import os
 import random
@@ -212,9 +213,10 @@ class RollTest(unittest.TestCase):
         newest = max(self.show(job)['checkpoints'], key=lambda c: c['step'])
         folder = newest['directory']
         found = {}
-        for name in ('iter_0000001/mp_rank_00/model_optim_rng.pt', 'roll/optimizer.safetensors'):
-            with open(os.path.join(folder, name), 'rb') as file:
-                found[name] = file.read()
+        for pattern in ('iter_0000001/*/model_optim_rng.pt', 'roll/optimizer/*'):
+            for path in glob.glob(os.path.join(folder, pattern)):
+                with open(path, 'rb') as file:
+                    found[os.path.relpath(path, folder)] = file.read()
         return found
 
     def assert_same(self, job, calm):

@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "common/files.hpp"
+#include "worker/checkpoint/optimizer_index.hpp"
 #include "worker/checkpoint/state.hpp"
 
 namespace roll::checkpoint {
@@ -27,8 +28,7 @@ bool is_needed_to_resume(const Kept& kept, const std::vector<Kept>& recorded,
 }
 
 bool has_optimizer(const Manifest& manifest) {
-    return std::any_of(manifest.files.begin(), manifest.files.end(),
-                       [](const FileEntry& file) { return file.path == kOptimizerFile; });
+    return std::ranges::any_of(manifest.files, is_optimizer_state, &FileEntry::path);
 }
 
 bool is_of_step(const std::filesystem::path& directory, std::int64_t step) {
@@ -57,10 +57,11 @@ std::vector<std::filesystem::path> with_step_first(
     return order;
 }
 
-Choice choose_newest(std::span<const std::filesystem::path> newest_first, For use) {
+Choice choose_newest(std::span<const std::filesystem::path> newest_first, For use,
+                     const Verify& verify_one) {
     Choice choice;
     for (const std::filesystem::path& directory : newest_first) {
-        auto manifest = verify(directory);
+        auto manifest = verify_one(directory);
         if (manifest && (use == For::Weights || has_optimizer(*manifest))) {
             choice.directory = directory;
             choice.manifest = *std::move(manifest);

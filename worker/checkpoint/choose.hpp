@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -36,9 +37,14 @@ std::vector<std::filesystem::path> with_step_first(
 // the use of a chosen checkpoint: only its weights, or to resume training
 enum class For { Weights, Resume };
 
+// Verifies a checkpoint and returns its manifest.
+using Verify = std::function<Result<Manifest>(const std::filesystem::path& directory)>;
+
 // Returns the first of `newest_first` whose bytes all verify. For Resume, the checkpoint must also
 // have optimizer state. Reads the files.
-Choice choose_newest(std::span<const std::filesystem::path> newest_first, For use = For::Weights);
+Choice choose_newest(
+    std::span<const std::filesystem::path> newest_first, For use = For::Weights,
+    const Verify& verify_one = [](const auto& directory) { return verify(directory); });
 
 // A recorded checkpoint of the job, with the properties that decide if it is kept.
 struct Kept {

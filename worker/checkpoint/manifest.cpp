@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <functional>
 
 #include <fmt/format.h>
 
@@ -9,7 +10,7 @@
 #include "common/hash.hpp"
 #include "common/json.hpp"
 #include "common/number.hpp"
-#include "worker/checkpoint/state.hpp"
+#include "worker/checkpoint/optimizer_index.hpp"
 
 namespace roll::checkpoint {
 namespace {
@@ -95,6 +96,23 @@ Result<void> check_file(const fs::path& directory, const FileEntry& wanted) {
     return {};
 }
 
+// Returns the files that a reader checks: each file, from the largest, goes to the reader with the
+// fewest bytes so far.
+std::vector<const FileEntry*> files_of(const Manifest& manifest, const Share& share) {
+    std::vector<const FileEntry*> order;
+    for (const FileEntry& file : manifest.files) order.push_back(&file);
+    std::ranges::stable_sort(order, std::greater(), &FileEntry::size_bytes);
+    std::vector<std::uint64_t> bytes(static_cast<std::size_t>(share.readers));
+    std::vector<const FileEntry*> own;
+    for (const FileEntry* file : order) {
+        const auto least = std::ranges::min_element(bytes);
+        *least += file->size_bytes + 1;
+        if (least - bytes.begin() == share.reader) own.push_back(file);
+    }
+    std::ranges::sort(own, {}, &FileEntry::path);
+    return own;
+}
+
 }  // namespace
 
 std::string encode(const Manifest& manifest) {
@@ -130,17 +148,25 @@ Result<Manifest> decode_manifest(std::string_view text) {
     return manifest;
 }
 
-Result<std::vector<FileEntry>> hash_files(const fs::path& directory) {
+Result<std::vector<FileEntry>> hash_files(const fs::path& directory, std::vector<FileEntry> known) {
     ROLL_TRY(const std::vector<std::string> paths, list_files(directory));
     std::vector<FileEntry> files;
     for (const std::string& path : paths) {
+        const auto found = std::ranges::find(known, path, &FileEntry::path);
+        if (found != known.end()) {
+            files.push_back(std::move(*found));
+            known.erase(found);
+            continue;
+        }
         ROLL_TRY(FileEntry entry, hash_file(directory, path));
         files.push_back(std::move(entry));
     }
+    if (!known.empty())
+        return fail(ErrorCode::Corrupt, (directory / known.front().path).string() + " is missing");
     return files;
 }
 
-Result<Manifest> verify(const fs::path& directory) {
+Result<Manifest> verify(const fs::path& directory, const Share& share) {
     ROLL_TRY(const std::string text, read_file(directory / kManifestFile));
     auto manifest = decode_manifest(text);
     if (!manifest) {
@@ -153,12 +179,13 @@ Result<Manifest> verify(const fs::path& directory) {
         return fail(ErrorCode::Corrupt,
                     (directory / kManifestFile).string() + " was changed after it was written");
     }
-    for (const FileEntry& file : manifest->files) ROLL_TRY_VOID(check_file(directory, file));
+    for (const FileEntry* file : files_of(*manifest, share))
+        ROLL_TRY_VOID(check_file(directory, *file));
     ROLL_TRY(const std::vector<std::string> present, list_files(directory));
     for (const std::string& path : present) {
         const bool listed = std::any_of(manifest->files.begin(), manifest->files.end(),
                                         [&](const FileEntry& file) { return file.path == path; });
-        if (!listed && path != kOptimizerFile)
+        if (!listed && !is_optimizer_state(path))
             return fail(ErrorCode::Corrupt,
                         (directory / path).string() + " is not in its manifest");
     }

@@ -33,13 +33,21 @@ struct Manifest {
 std::string encode(const Manifest& manifest);
 Result<Manifest> decode_manifest(std::string_view json);
 
-// Lists and hashes every regular file below the directory except the manifest.
-Result<std::vector<FileEntry>> hash_files(const std::filesystem::path& directory);
+// Lists every regular file below the directory except the manifest. Takes the entries of the files
+// in `known`, and hashes the others.
+Result<std::vector<FileEntry>> hash_files(const std::filesystem::path& directory,
+                                          std::vector<FileEntry> known = {});
 
-// Reads and checks every byte, and returns the manifest. Fails with NotFound if there is no
-// directory or no manifest. Fails with Corrupt if a file is missing, has another size or other
-// bytes, or is not listed; the message names the first such file. Optimizer state may be unlisted,
-// because a process may have died while it dropped that state.
-Result<Manifest> verify(const std::filesystem::path& directory);
+// The share of a checkpoint's bytes that one of several readers checks.
+struct Share {
+    int reader = 0;
+    int readers = 1;
+};
+
+// Reads and checks the bytes of a share of the files, and returns the manifest. Fails with NotFound
+// if there is no directory or no manifest. Fails with Corrupt if a file is missing, has another
+// size or other bytes, or is not listed; the message names the first such file. Optimizer state may
+// be unlisted, because a process may have died while it dropped that state.
+Result<Manifest> verify(const std::filesystem::path& directory, const Share& share = {});
 
 }  // namespace roll::checkpoint

@@ -8,6 +8,8 @@
 
 #include "common/files.hpp"
 #include "worker/checkpoint/manifest.hpp"
+#include "worker/checkpoint/optimizer_index.hpp"
+#include "worker/checkpoint/part.hpp"
 #include "worker/checkpoint/state.hpp"
 
 namespace roll::checkpoint {
@@ -67,11 +69,14 @@ Result<void> fsync_tree(const fs::path& directory) {
     return fsync_directory(directory);
 }
 
-Result<void> seal(const fs::path& directory, const Name& name) {
+// Syncs the directory and writes the manifest. `known` are the entries of files that were hashed
+// while they were written.
+Result<void> seal(const fs::path& directory, const Name& name, std::vector<FileEntry> known = {}) {
     ROLL_TRY_VOID(make_directories(directory / kFolder));
     ROLL_TRY_VOID(fsync_tree(directory));
-    ROLL_TRY(std::vector<FileEntry> files, hash_files(directory));
-    return write_file_atomically(directory / kManifestFile, encode({name, std::move(files)}));
+    ROLL_TRY(std::vector<FileEntry> files, hash_files(directory, std::move(known)));
+    return write_file_atomically(directory / kManifestFile,
+                                 encode(Manifest{name, std::move(files)}));
 }
 
 Result<void> remove_tree(const fs::path& directory) {
@@ -95,6 +100,29 @@ Result<fs::path> stage(const fs::path& checkpoints, const Name& name, const Fill
     return directory;
 }
 
+Result<fs::path> begin_stage(const fs::path& checkpoints, const Name& name) {
+    const fs::path directory = checkpoints / staged_name(name);
+    ROLL_TRY_VOID(remove_tree(directory));
+    ROLL_TRY_VOID(make_directories(directory));
+    return directory;
+}
+
+Result<fs::path> seal_parts(const fs::path& checkpoints, const Name& name, int ranks,
+                            const Fill& fill) {
+    const fs::path directory = checkpoints / staged_name(name);
+    Leftover leftover(directory);
+    ROLL_TRY(std::vector<FileEntry> files, join_parts(directory, name, ranks));
+    ROLL_TRY_VOID(fill(directory));
+    ROLL_TRY_VOID(seal(directory, name, std::move(files)));
+    ROLL_TRY_VOID(fsync_directory(checkpoints));
+    leftover.keep();
+    return directory;
+}
+
+void drop_stage(const fs::path& checkpoints, const Name& name) {
+    const Leftover dropped(checkpoints / staged_name(name));
+}
+
 Result<void> remove(const fs::path& checkpoints, const Name& name) {
     const fs::path from = checkpoints / final_name(name);
     const fs::path trash = checkpoints / (std::string(kTrashPrefix) + final_name(name));
@@ -108,13 +136,14 @@ Result<void> remove(const fs::path& checkpoints, const Name& name) {
 
 Result<void> drop_optimizer(const fs::path& checkpoints, const Name& name) {
     const fs::path directory = checkpoints / final_name(name);
-    const fs::path file = directory / kOptimizerFile;
     std::error_code error;
-    if (!fs::exists(file, error)) return {};
+    if (!fs::exists(directory / kOptimizerFile, error) &&
+        !fs::exists(directory / kOptimizerFolder, error))
+        return {};
     ROLL_TRY(const std::string text, read_file(directory / kManifestFile));
     ROLL_TRY(Manifest manifest, decode_manifest(text));
     std::erase_if(manifest.files,
-                  [](const FileEntry& entry) { return entry.path == kOptimizerFile; });
+                  [](const FileEntry& entry) { return is_optimizer_state(entry.path); });
     // Writes the new manifest outside the checkpoint, because a checkpoint may not contain files
     // that its manifest does not list.
     const fs::path draft = checkpoints / (std::string(kTrashPrefix) + "manifest");
@@ -122,9 +151,8 @@ Result<void> drop_optimizer(const fs::path& checkpoints, const Name& name) {
     fs::rename(draft, directory / kManifestFile, error);
     if (error) return failed("cannot rename to", directory / kManifestFile, error);
     ROLL_TRY_VOID(fsync_directory((directory / kManifestFile).parent_path()));
-    fs::remove(file, error);
-    if (error) return failed("cannot delete", file, error);
-    return {};
+    ROLL_TRY_VOID(remove_tree(directory / kOptimizerFile));
+    return remove_tree(directory / kOptimizerFolder);
 }
 
 Result<void> prove(const fs::path& checkpoints, const Token& writer) {

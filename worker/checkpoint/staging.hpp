@@ -22,6 +22,17 @@ using Fill = std::function<Result<void>(const std::filesystem::path& directory)>
 Result<std::filesystem::path> stage(const std::filesystem::path& checkpoints, const Name& name,
                                     const Fill& fill);
 
+// Stages a checkpoint that several ranks write. begin_stage() creates an empty
+// CHECKPOINTS/.step-... and returns it; each rank then writes its part there (part.hpp). When all
+// have, seal_parts() calls `fill` for the remaining files, joins the parts and writes the manifest.
+// It does not read the parts' files. If it fails, it removes the directory.
+Result<std::filesystem::path> begin_stage(const std::filesystem::path& checkpoints,
+                                          const Name& name);
+Result<std::filesystem::path> seal_parts(const std::filesystem::path& checkpoints, const Name& name,
+                                         int ranks, const Fill& fill);
+// Removes a staged directory that will not be sealed.
+void drop_stage(const std::filesystem::path& checkpoints, const Name& name);
+
 // Deletes a published checkpoint. Renames it to a hidden name first, so that a crash never leaves a
 // published checkpoint that does not verify. Succeeds if the checkpoint is missing. After a
 // failure, another call deletes what is left.

@@ -254,10 +254,25 @@ Result<StateDict> TorchFile::state_dict(PickleId id) const {
 
 // Writing ---------------------------------------------------------------------------------------
 
-Result<TorchFileWriter> TorchFileWriter::create(const std::filesystem::path& path,
-                                                std::vector<TorchSection> sections,
-                                                const std::function<void(PickleWriter&)>& more,
-                                                const std::filesystem::path& earlier) {
+namespace {
+
+TorchImage image_of(const std::filesystem::path& path, std::string pickle,
+                    const std::vector<std::int64_t>& sizes) {
+    const std::string top = path.stem().string();
+    TorchImage image{std::move(pickle), {"little", "3\n"}, {}};
+    image.layout.add(top + "/data.pkl", static_cast<std::int64_t>(image.pickle.size()));
+    for (std::size_t i = 0; i < sizes.size(); ++i)
+        image.layout.add(top + "/data/" + std::to_string(i), sizes[i]);
+    image.layout.add(top + "/byteorder", static_cast<std::int64_t>(image.marks[0].size()));
+    image.layout.add(top + "/version", static_cast<std::int64_t>(image.marks[1].size()));
+    return image;
+}
+
+}  // namespace
+
+Result<TorchImage> torch_image(const std::filesystem::path& path,
+                               const std::vector<TorchSection>& sections,
+                               const std::function<void(PickleWriter&)>& more) {
     std::vector<std::int64_t> sizes;
     for (const TorchSection& section : sections) {
         for (const tensor::TensorInfo& info : section.tensors) {
@@ -268,32 +283,29 @@ Result<TorchFileWriter> TorchFileWriter::create(const std::filesystem::path& pat
             sizes.push_back(bytes);
         }
     }
-    return begin(path, pickle_of(sections, more), sizes, earlier);
+    return image_of(path, pickle_of(sections, more), sizes);
 }
 
-Result<TorchFileWriter> TorchFileWriter::begin(const std::filesystem::path& path,
-                                               const std::string& pickle,
-                                               const std::vector<std::int64_t>& sizes,
-                                               const std::filesystem::path& earlier) {
-    const std::string top = path.stem().string();
-    ZipLayout layout;
-    layout.add(top + "/data.pkl", static_cast<std::int64_t>(pickle.size()));
-    for (std::size_t i = 0; i < sizes.size(); ++i)
-        layout.add(top + "/data/" + std::to_string(i), sizes[i]);
-    const std::array<std::pair<const char*, std::string_view>, 2> marks{
-        {{"/byteorder", "little"}, {"/version", "3\n"}}};
-    for (const auto& [name, content] : marks)
-        layout.add(top + name, static_cast<std::int64_t>(content.size()));
+Result<TorchFileWriter> TorchFileWriter::create(const std::filesystem::path& path,
+                                                std::vector<TorchSection> sections,
+                                                const std::function<void(PickleWriter&)>& more,
+                                                const std::filesystem::path& earlier) {
+    ROLL_TRY(TorchImage image, torch_image(path, sections, more));
+    return begin(path, std::move(image), earlier);
+}
 
+Result<TorchFileWriter> TorchFileWriter::begin(const std::filesystem::path& path, TorchImage image,
+                                               const std::filesystem::path& earlier) {
     ROLL_TRY(tensor::OutputFile file, tensor::OutputFile::create(path, earlier));
-    TorchFileWriter writer(std::move(file), std::move(layout));
-    writer.written_.assign(writer.layout_.members().size(), 0);
+    TorchFileWriter writer(std::move(file), std::move(image.layout));
+    const std::size_t members = writer.layout_.members().size();
+    writer.written_.assign(members, 0);
     const auto write = [&](std::size_t member, std::string_view content) {
         return writer.append_to(member, tensor::as_bytes(content));
     };
-    ROLL_TRY_VOID(write(0, pickle));
-    ROLL_TRY_VOID(write(sizes.size() + 1, marks[0].second));
-    ROLL_TRY_VOID(write(sizes.size() + 2, marks[1].second));
+    ROLL_TRY_VOID(write(0, image.pickle));
+    ROLL_TRY_VOID(write(members - 2, image.marks[0]));
+    ROLL_TRY_VOID(write(members - 1, image.marks[1]));
     return writer;
 }
 
@@ -328,7 +340,7 @@ Result<void> write_torch_file(const std::filesystem::path& path, const std::stri
 }
 
 Result<void> write_torch_pickle(const std::filesystem::path& path, const std::string& pickle) {
-    ROLL_TRY(TorchFileWriter writer, TorchFileWriter::begin(path, pickle, {}));
+    ROLL_TRY(TorchFileWriter writer, TorchFileWriter::begin(path, image_of(path, pickle, {})));
     return writer.finish();
 }
 

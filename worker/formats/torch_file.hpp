@@ -2,6 +2,7 @@
 // written files load with torch.load(weights_only=True).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -10,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <tl/expected.hpp>
@@ -75,13 +77,26 @@ struct TorchSection {
     bool nested = false;                  // true: a '/' in a name starts a nested dict
 };
 
+// A torch file that is written from front to back: for each member of `layout` its header and its
+// content, then the directory. Member 0 is the pickle, member 1 + i tensor i; the last two are
+// `marks`.
+struct TorchImage {
+    std::string pickle;
+    std::array<std::string_view, 2> marks;
+    ZipLayout layout;
+};
+
+// Returns the image of a file named `path`. `more` writes further keys of the file's dict, each
+// with its value. Fails with InvalidArgument if torch lacks the data type of a tensor.
+Result<TorchImage> torch_image(const std::filesystem::path& path,
+                               const std::vector<TorchSection>& sections,
+                               const std::function<void(PickleWriter&)>& more = {});
+
 // Writes a torch file. Tensors may be appended in any order. The bytes of one tensor must be
 // appended in order.
 class TorchFileWriter {
   public:
-    // Creates the file. `more` writes further keys of the file's dict, each with its value.
-    // `earlier` is passed to OutputFile. Fails with InvalidArgument if torch lacks the data type of
-    // a tensor.
+    // Creates the file of torch_image(). `earlier` is passed to OutputFile.
     static Result<TorchFileWriter> create(const std::filesystem::path& path,
                                           std::vector<TorchSection> sections,
                                           const std::function<void(PickleWriter&)>& more = {},
@@ -95,9 +110,7 @@ class TorchFileWriter {
   private:
     friend Result<void> write_torch_pickle(const std::filesystem::path& path,
                                            const std::string& pickle);
-    static Result<TorchFileWriter> begin(const std::filesystem::path& path,
-                                         const std::string& pickle,
-                                         const std::vector<std::int64_t>& storages,
+    static Result<TorchFileWriter> begin(const std::filesystem::path& path, TorchImage image,
                                          const std::filesystem::path& earlier = {});
     TorchFileWriter(tensor::OutputFile file, ZipLayout layout)
         : file_(std::move(file)),

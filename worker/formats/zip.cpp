@@ -269,6 +269,10 @@ void ZipLayout::add(std::string name, std::int64_t size) {
     members_.push_back(std::move(member));
 }
 
+std::string ZipLayout::header(std::size_t member) const {
+    return local_header(members_[member], headers_[member]);
+}
+
 std::string ZipLayout::directory() const {
     std::string central;
     for (std::size_t i = 0; i < members_.size(); ++i)
@@ -284,7 +288,7 @@ std::int64_t ZipLayout::size() const {
 
 Result<void> ZipLayout::write_headers(tensor::OutputFile& file, std::int64_t base) const {
     for (std::size_t i = 0; i < members_.size(); ++i) {
-        const std::string local = local_header(members_[i], headers_[i]);
+        const std::string local = header(i);
         ROLL_TRY_VOID(file.write_at(base + headers_[i], tensor::as_bytes(local)));
     }
     return file.write_at(base + end_, tensor::as_bytes(directory()));

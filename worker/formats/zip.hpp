@@ -40,11 +40,17 @@ class ZipLayout {
     // members' content. The archive begins at byte `base` of `file`.
     Result<void> write_headers(tensor::OutputFile& file, std::int64_t base = 0) const;
 
+    // Returns the local header of a member, which lies between the content of the previous member
+    // and its own. Requires that the member's `crc` is set.
+    std::string header(std::size_t member) const;
+    // Returns the central directory, which follows the last member's content. Requires that the
+    // `crc` of every member is set.
+    std::string directory() const;
+
     // Returns the size of the whole archive in bytes.
     std::int64_t size() const;
 
   private:
-    std::string directory() const;
     std::vector<ZipMember> members_;
     std::vector<std::int64_t> headers_;  // offset of each member's local header
     std::int64_t end_ = 0;

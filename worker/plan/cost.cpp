@@ -178,6 +178,27 @@ LayerFlops layer_flops(const spec::ModelConfig& m, const spec::TrainSpec& spec,
             .down = product(m.hidden, m.intermediate)};
 }
 
+constexpr std::int64_t kMib = 1 << 20;
+
+// Returns the bytes of the largest part of a checkpoint that a rank of the stage writes, or of the
+// buffer if it is smaller. One replica writes the stage's weights. The replicas divide the moments;
+// if they share optimizer state, each has its own part, else the parts make up for the weights. In
+// a LoRA job, the first rank writes the adapter.
+std::int64_t snapshot_bytes(const spec::ModelConfig& model, const spec::TrainSpec& spec,
+                            const StagePart& part, std::int64_t count, std::int64_t frozen) {
+    const std::int64_t dp = spec.parallel.dp, main = main_bytes(spec.precision);
+    const std::int64_t trained = parameter_count(model) - part.frozen_of_model;
+    const std::int64_t adapter = part.first ? trained : 0;
+    const std::int64_t weights = model.lora.is_set() ? adapter : count;
+    const std::int64_t vocabulary = part_of(model, part.tp).vocab * model.hidden;
+    const std::int64_t copy = model.tied && !part.first && part.last ? vocabulary : 0;
+    const std::int64_t moments = 2 * (count - frozen - copy);
+    const bool by_rows = spec.parallel.zero > 0 || model.lora.is_set();
+    const std::int64_t most = by_rows ? weights + (moments + dp - 1) / dp
+                                      : std::max(weights, (weights + moments + dp - 1) / dp);
+    return std::min(most * main, spec.checkpoint_buffer_mib * kMib);
+}
+
 }  // namespace
 
 std::int64_t microbatch_tokens(const spec::TrainSpec& spec) {
@@ -297,9 +318,7 @@ MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& 
     const std::int64_t backward =
         backward_extra(m, rows, segments, held.recompute, outside, layer) * element;
     bytes.workspace = std::max(loss, backward);
-    const std::int64_t all = parameter_count(model);
-    const std::int64_t trained = all - part.frozen_of_model;
-    if (part.first) bytes.snapshot = ((is_lora ? trained : all) + 2 * trained) * main;
+    bytes.snapshot = snapshot_bytes(model, spec, part, count, held.frozen);
     bytes.program = held.on_gpu ? 0 : program_bytes(spec.precision);
     return bytes;
 }

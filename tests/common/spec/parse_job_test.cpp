@@ -97,8 +97,9 @@ TEST_F(ParseJob, DefaultsInTheSchemaAreThoseOfTheTrainSpec) {
                        o.weight_decay_schedule, s.peak_tflops, s.on_not_finite, s.metrics.csv,
                        s.metrics.tensorboard, s.early_stop.patience, s.early_stop.min_delta,
                        s.checkpoint_keep_best, s.checkpoint_keep_every, s.checkpoint_keep_optimizer,
-                       s.checkpoint_first_step, s.checkpoint_wait_for_space, s.valid_at_start,
-                       s.deterministic, s.metrics.grad_zeros, o.decays));
+                       s.checkpoint_first_step, s.checkpoint_wait_for_space,
+                       s.checkpoint_buffer_mib, s.valid_at_start, s.deterministic,
+                       s.metrics.grad_zeros, o.decays));
     };
     EXPECT_EQ(values(*filled), values(*assumed));
 }

@@ -99,7 +99,7 @@ TEST(TrainSpec, ReadsEverySection) {
     Json json = smallest();
     json["kind"] = "resume";
     json["export"] = "none";
-    json["checkpoint"] = {{"every", 100}, {"keep", 3}, {"format", "mca"}};
+    json["checkpoint"] = {{"every", 100}, {"keep", 3}, {"buffer_mib", 7}, {"format", "mca"}};
     json["data"]["valid"] = 0.2;
     json["train"]["optimizer"] = {{"lr", 3e-3}, {"schedule", "constant"}, {"beta2", 0.99}};
     json["train"]["sample"] = {{"every", 10}, {"prompts", {"In the"}}};
@@ -110,6 +110,7 @@ TEST(TrainSpec, ReadsEverySection) {
     EXPECT_EQ(spec->export_format, ExportFormat::None);
     EXPECT_EQ(spec->checkpoint_every, 100);
     EXPECT_EQ(spec->checkpoint_keep, 3);
+    EXPECT_EQ(spec->checkpoint_buffer_mib, 7);
     EXPECT_EQ(spec->data.valid_fraction, 0.2);
     EXPECT_EQ(spec->optimizer.lr, 3e-3);
     EXPECT_EQ(spec->optimizer.schedule, LrSchedule::Constant);

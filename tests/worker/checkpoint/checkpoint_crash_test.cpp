@@ -8,7 +8,9 @@
 #include <unistd.h>
 
 #include "common/files.hpp"
+#include "common/hash.hpp"
 #include "worker/checkpoint/manifest.hpp"
+#include "worker/checkpoint/part.hpp"
 #include "worker/checkpoint/staging.hpp"
 
 namespace roll::checkpoint {
@@ -21,13 +23,21 @@ constexpr int kRounds = 60;
 // Saves a checkpoint at each step, publishes it as roll-worker does, and deletes the previous one.
 [[noreturn]] void write_for_ever(const fs::path& root) {
     for (std::int64_t step = 1;; ++step) {
-        const auto fill = [&](const fs::path& directory) -> Result<void> {
-            fs::create_directories(directory / "a/b");
-            for (int i = 0; i < 4; ++i)
-                std::ofstream(directory / "a/b" / std::to_string(i)) << std::string(5000, 'x');
-            return {};
+        const Name name{step, {1, 1}};
+        const std::string content(5000, 'x');
+        const auto directory = begin_stage(root, name);
+        if (!directory) ::_exit(2);
+        for (int rank = 0; rank < 4; ++rank) {
+            const std::string file = "a/b/" + std::to_string(rank);
+            fs::create_directories(*directory / "a/b");
+            std::ofstream(*directory / file) << content;
+            const Part part{name, {{file, content.size(), hash64(content)}}, {}};
+            if (!write_part(*directory, rank, part)) ::_exit(5);
+        }
+        const auto fill = [](const fs::path& head) {
+            return write_file_atomically(head / "config", "x");
         };
-        const auto staged = stage(root, {step, {1, 1}}, fill);
+        const auto staged = seal_parts(root, name, 4, fill);
         if (!staged || !rename_new(*staged, root / final_name({step, {1, 1}}))) ::_exit(3);
         if (!remove(root, {step - 2, {1, 1}})) ::_exit(4);
     }

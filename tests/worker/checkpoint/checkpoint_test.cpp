@@ -1,12 +1,16 @@
 #include <fstream>
 #include <random>
+#include <thread>
 
 #include <gtest/gtest.h>
 #include <sys/mount.h>
 
 #include "common/files.hpp"
+#include "common/hash.hpp"
 #include "worker/checkpoint/background.hpp"
+#include "worker/checkpoint/byte_pipe.hpp"
 #include "worker/checkpoint/choose.hpp"
+#include "worker/checkpoint/part.hpp"
 #include "worker/checkpoint/staging.hpp"
 #include "worker/checkpoint/state.hpp"
 
@@ -341,6 +345,106 @@ TEST(Background, GivesEachOutcomeOnce) {
     EXPECT_FALSE(background.poll());
     background.start([]() -> Result<std::string> { throw std::runtime_error("no memory"); });
     EXPECT_EQ(background.wait()->error().message, "no memory");
+}
+
+// Writes the part of a rank, which has one file.
+Part put_part(const fs::path& staged, const Name& name, int rank, const std::string& content) {
+    const std::string path = std::string(kOptimizerFolder) + "/" + optimizer_file(rank);
+    put(staged / path, content);
+    const StoredBox box{optimizer_file(rank), {rank, 0}, {1, 5}, {0, 0}};
+    Part part{name, {{path, content.size(), hash64(content)}}, {7, {{"w", {{2, 5}, {box}}}}}};
+    EXPECT_TRUE(write_part(staged, rank, part));
+    return part;
+}
+
+TEST_F(Checkpoint, PartsAreJoinedWithoutReadingTheirFiles) {
+    const Name name{4, {1, 2}};
+    const fs::path staged = begin_stage(root_, name).value();
+    const Part first = put_part(staged, name, 0, "abc");
+    put_part(staged, name, 1, "defg");
+    // The writer's hash counts, so a byte that changes after it is found by verify().
+    put(staged / first.files[0].path, "abX");
+    ASSERT_TRUE(seal_parts(root_, name, 2, fill));
+    EXPECT_FALSE(fs::exists(staged / "roll/part-00000.json"));
+    const auto verified = verify(staged);
+    ASSERT_FALSE(verified);
+    EXPECT_NE(verified.error().message.find("rank-00000.safetensors has other bytes"),
+              std::string::npos);
+    put(staged / first.files[0].path, "abc");
+    EXPECT_EQ(verify(staged).value().files.size(), 6u);
+    const auto index =
+        decode_optimizer_index(read_file(staged / kOptimizerIndexFile).value()).value();
+    EXPECT_EQ(index.updates, 7);
+    ASSERT_EQ(index.parameters.at("w").boxes.size(), 2u);
+    EXPECT_EQ(index.parameters.at("w").boxes[1].begin, (Sizes{1, 0}));
+    // Two readers each check other files; together they check all.
+    put(staged / first.files[0].path, "abX");
+    EXPECT_NE(verify(staged, {0, 2}).has_value(), verify(staged, {1, 2}).has_value());
+}
+
+TEST_F(Checkpoint, APartThatIsMissingTornOrOfAnotherStepIsNamed) {
+    const Name name{4, {1, 2}};
+    const auto seal = [&](const std::function<void(const fs::path& staged)>& spoil) {
+        const fs::path staged = begin_stage(root_, name).value();
+        for (int rank = 0; rank < 2; ++rank) put_part(staged, name, rank, "abc");
+        spoil(staged);
+        const auto sealed = seal_parts(root_, name, 2, fill);
+        EXPECT_FALSE(fs::exists(staged));
+        return sealed ? std::string() : sealed.error().message;
+    };
+    const std::string missing =
+        seal([](const fs::path& staged) { fs::remove(staged / "roll/part-00001.json"); });
+    EXPECT_NE(missing.find("the part of rank 1 is missing"), std::string::npos) << missing;
+    const std::string torn = seal([](const fs::path& staged) {
+        fs::resize_file(staged / kOptimizerFolder / optimizer_file(1), 2);
+    });
+    EXPECT_NE(torn.find("has 2 bytes, but 3 were written"), std::string::npos) << torn;
+    const std::string other = seal([&](const fs::path& staged) {
+        EXPECT_TRUE(write_part(staged, 1, {{3, {1, 2}}, {}, {}}));
+    });
+    EXPECT_NE(other.find("belongs to step-00000003.1-2"), std::string::npos) << other;
+}
+
+TEST_F(Checkpoint, TheOptimizerStateOfAllRanksIsDropped) {
+    const Name name{4, {1, 2}};
+    const fs::path staged = begin_stage(root_, name).value();
+    for (int rank = 0; rank < 2; ++rank) put_part(staged, name, rank, "abc");
+    ASSERT_TRUE(seal_parts(root_, name, 2, fill));
+    const fs::path directory = root_ / final_name(name);
+    ASSERT_TRUE(rename_new(staged, directory));
+    const std::vector<fs::path> only{directory};
+    EXPECT_EQ(choose_newest(only, For::Resume).directory, directory);
+    ASSERT_TRUE(drop_optimizer(root_, name));
+    EXPECT_FALSE(fs::exists(directory / kOptimizerFolder));
+    EXPECT_TRUE(verify(directory));
+    EXPECT_FALSE(choose_newest(only, For::Resume).directory);
+}
+
+TEST(BytePipe, PassesMoreBytesThanItHoldsInOrder) {
+    std::vector<std::byte> ring(24);
+    BytePipe pipe(ring);
+    std::thread producer([&] {
+        for (int next = 0; next < 1000;) {
+            const auto room = pipe.room(static_cast<std::size_t>(1000 - next));
+            for (std::byte& byte : room) byte = static_cast<std::byte>(next++);
+            pipe.commit(room.size());
+        }
+    });
+    int seen = 0;
+    for (const std::size_t size : {1, 7, 24, 8}) {
+        for (int i = 0; i < 25; ++i) {
+            for (const auto& span : pipe.await(size))
+                for (const std::byte byte : span) EXPECT_EQ(byte, static_cast<std::byte>(seen++));
+            pipe.release(size);
+        }
+    }
+    EXPECT_EQ(seen, 1000);
+    producer.join();
+    pipe.abandon();
+    EXPECT_TRUE(pipe.await(1)[0].empty());
+    pipe.stop();
+    pipe.commit(24);
+    EXPECT_TRUE(pipe.room(1).empty());
 }
 
 }  // namespace

@@ -13,7 +13,7 @@
 #include "worker/plan/cost.hpp"
 #include "worker/train/comm/local_communicator.hpp"
 #include "worker/train/save/adapter_files.hpp"
-#include "worker/train/save/snapshot.hpp"
+#include "worker/train/save/part_writer.hpp"
 
 namespace roll::train {
 namespace {
@@ -79,8 +79,10 @@ void expect_steps(const fs::path& path) {
     expect_close(chunk.logits(ids[0]), told.at("logits"), "logits", kLimit);
     const fs::path saved = path / "saved";
     fs::create_directories(saved);
-    const Snapshot snapshot = *take_snapshot(trainer, {}, "");
-    ASSERT_TRUE(write_adapter(saved, snapshot.specs, snapshot.weight, model));
+    PartWriter writer(trainer, model, {}, 0, 1 << 20);
+    writer.start(saved, {});
+    writer.wait();
+    ASSERT_FALSE(writer.has_failed());
     const auto ours = tensors_of(saved / "adapter_model.safetensors");
     const auto theirs = tensors_of(path / "trained/adapter_model.safetensors");
     ASSERT_EQ(ours.size(), theirs.size());

@@ -12,11 +12,14 @@
 #include "worker/train/process/failure.hpp"
 #include "worker/train/report/peak.hpp"
 #include "worker/train/report/step_report.hpp"
+#include "worker/train/save/first_error.hpp"
 #include "worker/train/save/left_out.hpp"
 #include "worker/train/save/poisoned.hpp"
 
 namespace roll::train {
 namespace {
+
+namespace fs = std::filesystem;
 
 using namespace std::chrono_literals;
 
@@ -42,7 +45,7 @@ Trainer::Agreed Trainer::agree() {
         saver_->poll();
     }
     if (saver_) saver_->ask(heard.save);
-    const at::Tensor votes = at::zeros({4}, at::kDouble);
+    const at::Tensor votes = at::zeros({6}, at::kDouble);
     if (heard.stop) votes[0] = 1;
     if (heard.stop && !heard.checkpoint) votes[1] = 1;
     // Only the rank that writes votes, because ranks receive the request at different steps. A
@@ -50,7 +53,11 @@ Trainer::Agreed Trainer::agree() {
     const bool asked = saver_ && saver_->is_asked() && saver_->last_step() != state_.step;
     if (asked || (saver_ && saver_->is_due_again())) votes[2] = 1;
     if (std::exchange(peak_beaten_, false)) votes[3] = 1;
+    const bool part_done = part_->is_running() && part_->is_done();
+    if (part_done) votes[4] = 1;
+    if (part_done && part_->has_failed()) votes[5] = 1;
     sum_over(*world_, votes, {Site::Agreement});
+    if (votes[4].item<double>() == world_->size()) conclude_parts(votes[5].item<double>() > 0);
     const auto voted = [&](int vote) { return votes[vote].item<double>() > 0; };
     return {voted(0), !voted(1), voted(2), voted(3)};
 }
@@ -90,6 +97,7 @@ int Trainer::run_steps() {
         const Agreed agreed = agree();
         if (agreed.stop) {
             if (agreed.checkpoint) save(Save::UnlessSaved);
+            finish_part();
             if (saver_) saver_->finish();
             if (writes())
                 std::printf("stopped at step %lld\n", static_cast<long long>(state_.step));
@@ -132,6 +140,7 @@ int Trainer::run_steps() {
 bool Trainer::await_space() {
     const auto deadline = Clock::now() + spec_.checkpoint_wait_for_space;
     for (;;) {
+        finish_part();
         if (saver_) saver_->finish();
         const at::Tensor waits = at::zeros({}, at::kDouble);
         if (saver_ && saver_->is_put_off() && Clock::now() < deadline) waits.fill_(1);
@@ -267,6 +276,7 @@ void Trainer::not_finite(const StepResult& result, std::span<const Microbatch> b
         if (writes()) std::printf("%s; the step is skipped\n", bad.sentence.c_str());
         return;
     }
+    finish_part();
     if (saver_) saver_->finish();
     std::string ending;
     if (spec_.on_not_finite == Policy::Rewind) ending = prepare_rewind(bad);
@@ -381,23 +391,43 @@ void Trainer::sample() {
     }
 }
 
-// Saves a checkpoint. The ranks of the first replica take part, or all ranks if they share
-// optimizer state; the rank that writes decides.
+// Saves a checkpoint. All ranks write their parts; rank 0 decides.
 void Trainer::save(Save when) {
-    const bool is_shared = spec_.parallel.zero > 0;
-    if (dp_->rank() > 0 && !is_shared) return;
+    finish_part();
     const at::Tensor saves = at::zeros({}, at::kDouble);
     if (saver_ && (when == Save::Always || saver_->last_step() != state_.step)) {
         metrics_->sync();
-        if (saver_->has_room(state_.step)) saves.fill_(1);
+        if (saver_->has_room(state_.step) && saver_->begin(state_.step)) saves.fill_(1);
     }
-    broadcast_from(0, *tp_, saves, {Site::Agreement});
-    broadcast_from(0, *pp_, saves, {Site::Agreement});
-    if (is_shared) broadcast_from(0, *dp_, saves, {Site::Agreement});
+    broadcast_from(0, *world_, saves, {Site::Agreement});
     if (saves.item<double>() == 0) return;
     phase_ = Phase::Checkpoint;
-    std::optional<Snapshot> snapshot = take_snapshot(*step_, state_, record_);
-    if (saver_) saver_->save(*std::move(snapshot));
+    saving_ = state_;
+    const checkpoint::Name name{state_.step, launch_.attempt.token};
+    part_->start(fs::path(launch_.output) / "checkpoints" / checkpoint::staged_name(name), name);
+}
+
+// Waits until all ranks have written their parts of the running save.
+void Trainer::finish_part() {
+    if (!part_->is_running()) return;
+    const at::Tensor failed = at::zeros({}, at::kDouble);
+    part_->wait();
+    if (part_->has_failed()) failed.fill_(1);
+    sum_over(*world_, failed, {Site::Agreement});
+    conclude_parts(failed.item<double>() > 0);
+}
+
+// Ends the save for which all ranks have written their parts, or have failed. If one has failed,
+// its reason is sent to rank 0.
+void Trainer::conclude_parts(bool failed) {
+    const Result<void> own = part_->take();
+    if (!failed) {
+        if (saver_) saver_->seal(*std::exchange(saving_, std::nullopt), record_);
+        return;
+    }
+    saving_.reset();
+    const std::optional<RankError> first = first_error(*world_, own);
+    if (saver_) saver_->give_up(first->rank, first->error);
 }
 
 // Waits a moment until rolld records the last checkpoint, because retention deletes an older

@@ -27,6 +27,7 @@
 #include "worker/train/pipeline/job_schedule.hpp"
 #include "worker/train/pipeline/train_step.hpp"
 #include "worker/train/report/metrics.hpp"
+#include "worker/train/save/part_writer.hpp"
 #include "worker/train/save/saver.hpp"
 
 namespace roll::train {
@@ -59,7 +60,9 @@ class Trainer {
     void restore_newest();
     void start_from_given();
     void recall_left_out();
-    void open_outputs();
+    // `checkpoint_bytes`: upper bound of a checkpoint's size
+    void open_outputs(std::uint64_t checkpoint_bytes);
+    std::uint64_t checkpoint_bytes();
     Agreed agree();
     void train_step();
     StepPlace place() const { return {spec_, state_.step, state_.samples, dp_->rank()}; }
@@ -84,6 +87,9 @@ class Trainer {
     void sample();
     enum class Save { Always, UnlessSaved };  // UnlessSaved: unless this step was saved last
     void save(Save when = Save::Always);
+    void finish_part();
+    void conclude_parts(bool failed);
+    Result<checkpoint::Manifest> verify_shared(const std::filesystem::path& directory);
     bool await_space();
     void await_recorded();
     bool due(std::int64_t every) const;
@@ -113,9 +119,11 @@ class Trainer {
     std::optional<PairReferences> references_;  // set if the objective has a reference
     bool stopped_ = false;                      // told to stop before the first step
     checkpoint::State state_;
-    checkpoint::Choice choice_;       // set on rank 0 only
-    std::optional<Saver> saver_;      // set only on the rank that writes
-    std::optional<Metrics> metrics_;  // set only on the rank that writes
+    checkpoint::Choice choice_;
+    std::optional<PartWriter> part_;
+    std::optional<checkpoint::State> saving_;  // the state in the checkpoint that is being written
+    std::optional<Saver> saver_;               // set only on the rank that writes
+    std::optional<Metrics> metrics_;           // set only on the rank that writes
     Clock::time_point progress_due_{};
     std::int64_t tokens_before_ = 0;  // tokens trained before the latest step
     double step_seconds_ = 0;         // smoothed duration of a step

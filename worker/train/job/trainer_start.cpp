@@ -21,6 +21,7 @@
 #include "worker/train/report/run_report.hpp"
 #include "worker/train/save/adapter_files.hpp"
 #include "worker/train/save/continuation.hpp"
+#include "worker/train/save/first_error.hpp"
 #include "worker/train/save/job_record.hpp"
 #include "worker/train/save/left_out.hpp"
 #include "worker/train/save/poisoned.hpp"
@@ -111,7 +112,10 @@ Trainer::Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, Tra
     find_references(data);
     restore_newest();
     recall_left_out();
-    if (writes()) open_outputs();
+    part_.emplace(*step_, model_, mca_layout_of(spec_.parallel, model_.config, schedule_), rank_,
+                  spec_.checkpoint_buffer_mib << 20);
+    const std::uint64_t bytes = checkpoint_bytes();
+    if (writes()) open_outputs(bytes);
     link_.report(protocol::Ready{});
 }
 
@@ -238,8 +242,16 @@ void Trainer::start_from_given() {
         std::printf("starting from the weights in %s (%s)\n", from.c_str(), loaded_how_.c_str());
 }
 
-// Restores the newest good checkpoint. Rank 0 verifies every byte of the candidates; the other
-// ranks follow its choice.
+// Verifies a checkpoint. The ranks read a share of its bytes each, and all get the same outcome.
+Result<checkpoint::Manifest> Trainer::verify_shared(const fs::path& directory) {
+    auto manifest = checkpoint::verify(directory, {rank_, world_->size()});
+    const Result<void> own =
+        manifest ? Result<void>() : Result<void>(tl::unexpected(manifest.error()));
+    if (const auto bad = first_error(*world_, own)) return tl::unexpected(bad->error);
+    return manifest;
+}
+
+// Restores the newest good checkpoint, which all ranks verify and choose together.
 void Trainer::restore_newest() {
     const std::vector<fs::path> candidates = candidates_of(launch_);
     if (candidates.empty()) {
@@ -248,29 +260,20 @@ void Trainer::restore_newest() {
         start_from_given();
         return;
     }
-    const at::Tensor chosen = at::zeros({}, at::kDouble);
-    if (writes()) {
-        choice_ = choose_sound(candidates);
+    choice_ = choose_sound(candidates, [&](const auto& one) { return verify_shared(one); });
+    if (writes())
         for (const std::string& reason : choice_.reasons) std::printf("%s\n", reason.c_str());
-        if (choice_.directory)
-            chosen.fill_(static_cast<double>(std::ranges::find(candidates, *choice_.directory) -
-                                             candidates.begin() + 1));
-        else if (std::ranges::any_of(candidates, is_poisoned))
-            chosen.fill_(-1);
-    }
-    broadcast_from(0, *world_, chosen, {Site::Agreement});
-    if (chosen.item<double>() < 0)
+    if (!choice_.directory && std::ranges::any_of(candidates, is_poisoned))
         throw RankFailure(
             writes() ? protocol::kExitDiverged : protocol::kExitPeerLost,
             "no checkpoint is left from before the loss began to rise; keep more checkpoints "
             "(checkpoint.keep, checkpoint.keep_every), or train with a lower train.optimizer.lr");
-    const auto number = static_cast<std::size_t>(chosen.item<double>());
-    if (number == 0)
-        throw RankFailure(1,
-                          "none of the " + std::to_string(candidates.size()) +
-                              " recorded checkpoints passes verification; the newest checkpoint: " +
-                              (writes() ? choice_.reasons.front() : "see rank 0"));
-    const fs::path& directory = candidates[number - 1];
+    if (!choice_.directory)
+        throw RankFailure(1, "none of the " + std::to_string(candidates.size()) +
+                                 " recorded checkpoints passes verification; the newest "
+                                 "checkpoint: " +
+                                 choice_.reasons.front());
+    const fs::path& directory = *choice_.directory;
     const bool adapts = model_.config.lora.is_set();
     check_is_adapter(directory, adapts);
     if (adapts) {
@@ -321,13 +324,26 @@ void Trainer::recall_left_out() {
                     ranges_text(state_.left_out).c_str());
 }
 
-void Trainer::open_outputs() {
+// Returns an upper bound of a checkpoint's size in bytes: the parts of all ranks, and the files
+// without tensors.
+std::uint64_t Trainer::checkpoint_bytes() {
+    constexpr std::int64_t kOfRank = 1 << 13, kOfFiles = 1 << 16;
+    const at::Tensor all = at::tensor({part_->bytes() + kOfRank}, at::kLong);
+    sum_over(*world_, all, {Site::Agreement});
+    std::int64_t bytes = all.item<std::int64_t>() + kOfFiles + std::ssize(record_);
+    for (const auto& [name, content] : model_.companions) bytes += std::ssize(content);
+    return static_cast<std::uint64_t>(bytes);
+}
+
+void Trainer::open_outputs(std::uint64_t checkpoint_bytes) {
     const fs::path output = launch_.output;
     SaverOptions options{output / "checkpoints",
                          launch_.attempt.token,
                          retention_of(spec_),
                          recorded_of(launch_, choice_),
-                         snapshot_bytes(*step_, model_) + record_.size(),
+                         checkpoint_bytes,
+                         world_->size(),
+                         mca_layout_of(spec_.parallel, model_.config, schedule_),
                          spec_.checkpoint_first_step && state_.step == 0};
     if (spec_.checkpoint_keep_best && state_.best_valid_loss)
         options.retention.best_step =

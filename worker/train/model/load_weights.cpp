@@ -151,6 +151,7 @@ std::string load_weights(const fs::path& directory, std::span<Parameters* const>
     const convert::Source source = of_disk(convert::open_source(directory, families));
     formats::McaConfig one_file = source.config;
     one_file.layout = {};
+    one_file.padded_vocab = 0;
     one_file.local_names = false;
     const auto layout = of_disk(convert::mca_layout(source.native, source.model, one_file));
     const convert::Plan plan = of_disk(convert::make_plan(source, layout, dtype_of(*chunks[0])));

@@ -336,11 +336,14 @@ at::Tensor grad_like(const Parameters& p, int i) {
     return at::empty(p.specs[i].sizes, p.flat_weight.options().dtype(main_type(p)));
 }
 
-void copy_main(const Parameters& p, std::size_t i, const at::Tensor& to) {
+void copy_main(const Parameters& p, std::size_t i, const at::Tensor& to, std::int64_t begin) {
+    const auto part = [&](const at::Tensor& own) {
+        return own.flatten().narrow(0, begin, to.numel());
+    };
     if (p.flat_rest.defined())
-        join_into(to, own_rows(p, i, p.weight[i]), p.rest[i]);
+        join_into(to, part(own_rows(p, i, p.weight[i])), part(p.rest[i]));
     else
-        to.copy_(p.main[i]);
+        to.flatten().copy_(part(p.main[i]));
 }
 
 at::Tensor main_to_write(const Parameters& p, std::size_t i) {

@@ -76,8 +76,10 @@ at::Tensor own_rows(const Parameters& parameters, std::size_t i, const at::Tenso
 // Returns an uninitialized tensor for a part of the gradient of parameter `i`.
 at::Tensor grad_like(const Parameters& parameters, int i);
 
-// Copies the own rows of parameter i's main weight to `to`, a contiguous CPU main_type() tensor.
-void copy_main(const Parameters& parameters, std::size_t i, const at::Tensor& to);
+// Copies elements of the own rows of parameter i's main weight, from element `begin` of these rows
+// on, to `to`, a contiguous CPU main_type() tensor.
+void copy_main(const Parameters& parameters, std::size_t i, const at::Tensor& to,
+               std::int64_t begin = 0);
 
 // Give access to a parameter's main weight for writing. main_to_write() returns a CPU tensor in the
 // parameter's shape, which the caller fills; set_main() then copies that tensor to the parameter.

@@ -100,17 +100,51 @@ void read_factor(const tensor::SafetensorsFile& file, const std::string& name, P
 
 }  // namespace
 
-Result<void> write_adapter(const fs::path& directory, std::span<const ParameterSpec> specs,
-                           std::span<const at::Tensor> factors, const ModelSetup& model) {
+AdapterImage adapter_image(TrainStep& step, const ModelSetup& model) {
     const PeftNames names(model);
-    std::vector<tensor::TensorView> tensors;
-    for (std::size_t i = 0; i < specs.size(); ++i) {
-        const at::Tensor& weight = factors[i];
-        tensors.push_back({{names.of(specs[i]), dtype_of(weight), weight.sizes().vec()},
-                           {static_cast<const std::byte*>(weight.data_ptr()), weight.nbytes()}});
+    const std::vector<ParameterSpec> specs = specs_of(saved_parameters(step.whole()));
+    const bool is_double = main_type(step.chunks().front().parameters()) == at::kDouble;
+    const auto dtype = is_double ? tensor::DType::F64 : tensor::DType::F32;
+    AdapterImage image{kWeightFile, {}, {}};
+    std::map<std::string, std::size_t> by_name;
+    for (std::size_t i = 0; i < specs.size(); ++i) by_name[names.of(specs[i])] = i;
+    for (const auto& [name, i] : by_name) {
+        image.infos.push_back({name, dtype, specs[i].sizes});
+        image.factors.push_back(i);
     }
-    ROLL_TRY_VOID(
-        tensor::write_safetensors(directory / kWeightFile, std::move(tensors), {{"format", "pt"}}));
+    return image;
+}
+
+std::vector<at::Tensor> joined_factors(TrainStep& step) {
+    const Groups& groups = step.groups();
+    const Parameters& first = step.chunks().front().parameters();
+    const at::ScalarType type = main_type(first);
+    std::vector<at::Tensor> factors;
+    if (groups.dp.rank() > 0 && !first.is_shared) return factors;
+    for (const WholeParameter& parameter : saved_parameters(step.whole())) {
+        // Ranks that share optimizer state each add their own rows. The rows are disjoint, so
+        // their sum with zeros is exact.
+        const auto copy = [&](std::span<const at::Tensor> to) {
+            const Parameters& p = step.chunks()[parameter.chunk].parameters();
+            if (p.is_shared) to[0].zero_();
+            copy_main(p, parameter.index, own_rows(p, parameter.index, to[0]));
+            if (p.is_shared)
+                sum_over(groups.dp, to[0], {Site::Weights, static_cast<int>(parameter.index)});
+        };
+        if (groups.dp.rank() > 0) {
+            const at::Tensor dropped = at::empty(parameter.own.sizes, type);
+            if (parameter.rank == groups.pp.rank()) copy({&dropped, 1});
+            continue;
+        }
+        at::Tensor whole;
+        if (is_first(groups)) whole = at::empty(parameter.spec.sizes, type);
+        copy_to_first(parameter, groups.pp, groups.tp, type, {&whole, 1}, copy);
+        if (whole.defined()) factors.push_back(whole);
+    }
+    return factors;
+}
+
+Result<void> write_adapter_config(const fs::path& directory, const ModelSetup& model) {
     return write_file_atomically(directory / kConfigFile, config_of(model).dump(2) + "\n");
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/files.hpp"
+#include "worker/checkpoint/optimizer_index.hpp"
 #include "worker/train/model/model_setup.hpp"
 #include "worker/train/process/failure.hpp"
 #include "worker/train/process/launch.hpp"
@@ -105,7 +106,8 @@ std::vector<checkpoint::Kept> recorded_of(const protocol::Launch& launch,
         const auto name = checkpoint::parse_final_name(directory.filename().string());
         if (name && directory.parent_path().lexically_normal() == own)
             recorded.push_back({*name, !is_damaged(choice, directory),
-                                fs::exists(directory / checkpoint::kOptimizerFile, error)});
+                                fs::exists(directory / checkpoint::kOptimizerFile, error) ||
+                                    fs::exists(directory / checkpoint::kOptimizerFolder, error)});
     }
     return recorded;
 }

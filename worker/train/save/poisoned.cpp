@@ -65,11 +65,12 @@ bool is_poisoned(const fs::path& checkpoint) {
            });
 }
 
-checkpoint::Choice choose_sound(const std::vector<fs::path>& newest_first) {
+checkpoint::Choice choose_sound(const std::vector<fs::path>& newest_first,
+                                const checkpoint::Verify& verify) {
     std::vector<fs::path> sound, poisoned;
     for (const fs::path& directory : newest_first)
         (is_poisoned(directory) ? poisoned : sound).push_back(directory);
-    checkpoint::Choice choice = checkpoint::choose_newest(sound, checkpoint::For::Resume);
+    checkpoint::Choice choice = checkpoint::choose_newest(sound, checkpoint::For::Resume, verify);
     for (const fs::path& directory : poisoned) {
         choice.skipped.push_back(directory);
         choice.damaged.push_back(directory);

@@ -27,8 +27,9 @@ void add_poisoned(const std::filesystem::path& output, const Poisoned& poisoned)
 // job, covers `checkpoint`. Throws RankFailure if the list is not in Roll's format.
 bool is_poisoned(const std::filesystem::path& checkpoint);
 
-// Returns what choose_newest() chooses from the checkpoints that are not poisoned. Adds the
-// poisoned ones to `skipped` and `damaged`, so that retention does not count them as kept.
-checkpoint::Choice choose_sound(const std::vector<std::filesystem::path>& newest_first);
+// Returns what choose_newest() chooses with `verify` from the checkpoints that are not poisoned.
+// Adds the poisoned ones to `skipped` and `damaged`, so that retention does not count them as kept.
+checkpoint::Choice choose_sound(const std::vector<std::filesystem::path>& newest_first,
+                                const checkpoint::Verify& verify);
 
 }  // namespace roll::train

@@ -71,6 +71,7 @@ void Saver::put_off(std::int64_t step, const std::string& why) {
 }
 
 void Saver::settle(const Result<std::string>& outcome) {
+    writing_ = false;
     if (!outcome && outcome.error().code == ErrorCode::Refused)
         return put_off(last_step_, outcome.error().message);
     if (!outcome) {
@@ -98,20 +99,34 @@ bool Saver::has_room(std::int64_t step) {
     return false;
 }
 
-void Saver::save(Snapshot snapshot) {
+std::optional<fs::path> Saver::begin(std::int64_t step) {
     answers_ = asked_;
     begun_ = Clock::now();
-    last_step_ = snapshot.state.step;
+    last_step_ = step;
+    auto staged = checkpoint::begin_stage(options_.checkpoints, {step, options_.writer});
+    writing_ = staged.has_value();
+    if (staged) return *std::move(staged);
+    settle(tl::unexpected(staged.error()));
+    return std::nullopt;
+}
+
+void Saver::seal(checkpoint::State state, std::string job) {
     const checkpoint::Name name{last_step_, options_.writer};
-    background_.start([this, name, snapshot = std::move(snapshot),
+    background_.start([this, name, state = std::move(state), job = std::move(job),
                        read_back = options_.read_back_first]() -> Result<std::string> {
         const auto fill = [&](const fs::path& directory) {
-            return write_snapshot(directory, snapshot, model_);
+            return write_head_files(directory, model_, options_.layout, state, job);
         };
-        ROLL_TRY(const fs::path staged, checkpoint::stage(options_.checkpoints, name, fill));
+        ROLL_TRY(const fs::path staged,
+                 checkpoint::seal_parts(options_.checkpoints, name, options_.ranks, fill));
         if (read_back) ROLL_TRY_VOID(checkpoint::verify(staged));
         return staged.string();
     });
+}
+
+void Saver::give_up(int rank, const Error& error) {
+    checkpoint::drop_stage(options_.checkpoints, {last_step_, options_.writer});
+    settle(fail(error.code, "rank " + std::to_string(rank) + ": " + error.message));
 }
 
 void Saver::poll() {
@@ -125,7 +140,7 @@ void Saver::finish() {
 }
 
 bool Saver::is_due_again() const {
-    return !put_off_.empty() && !background_.busy() && Clock::now() >= again_;
+    return !put_off_.empty() && !writing_ && Clock::now() >= again_;
 }
 
 void Saver::need_saved() const {

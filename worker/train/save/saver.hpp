@@ -1,20 +1,22 @@
-// Writes a run's checkpoints in the background, one at a time, and reports each when it is staged
-// (complete under a hidden name). Deletes old checkpoints, also in the background, when newer ones
-// are recorded. If the disk is full, a checkpoint is put off and training goes on. Exists only on
-// the rank that writes; used from its training thread.
+// Completes a run's checkpoints in the background, one at a time, and reports each when it is
+// staged (complete under a hidden name). All ranks write their parts first (part_writer.hpp).
+// Deletes old checkpoints, also in the background, when newer ones are recorded. If the disk is
+// full, a checkpoint is put off and training goes on. Exists only on rank 0; used from its training
+// thread.
 #pragma once
 
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "worker/checkpoint/background.hpp"
 #include "worker/checkpoint/choose.hpp"
 #include "worker/train/process/worker_link.hpp"
-#include "worker/train/save/snapshot.hpp"
+#include "worker/train/save/restore.hpp"
 
 namespace roll::train {
 
@@ -24,7 +26,9 @@ struct SaverOptions {
     checkpoint::Retention retention;
     // this job's checkpoints that are recorded at the start
     std::vector<checkpoint::Kept> recorded;
-    std::uint64_t bytes = 0;  // size of one checkpoint's tensors in bytes
+    std::uint64_t bytes = 0;  // upper bound of one checkpoint's size in bytes
+    int ranks = 1;            // number of ranks that write parts
+    formats::McaLayout layout = {};
     // true: read back and verify every byte of the first checkpoint written
     bool read_back_first = false;
 };
@@ -39,9 +43,15 @@ class Saver {
     // Waits for the save that is running. Returns true if there is space for a checkpoint of this
     // step. Otherwise puts the checkpoint off, logs that and returns false.
     bool has_room(std::int64_t step);
-    // Starts writing `snapshot`, which answers the newest request for a checkpoint. Requires that
-    // no save is running.
-    void save(Snapshot snapshot);
+    // Begins the checkpoint of `step`, which answers the newest request for one: returns the staged
+    // directory, to which the ranks write their parts. Puts the checkpoint off and returns nullopt
+    // if the disk is full. Requires that no save is running.
+    std::optional<std::filesystem::path> begin(std::int64_t step);
+    // Completes the checkpoint in the background, once all parts are written. `job`: its record.
+    void seal(checkpoint::State state, std::string job);
+    // Gives the checkpoint up, because the part of `rank` could not be written: puts it off if the
+    // disk is full. Throws RankFailure otherwise.
+    void give_up(int rank, const Error& error);
     // Records a request for a checkpoint. The numbers of requests grow within an attempt. A request
     // is pending until a checkpoint that answers it is staged.
     void ask(std::uint64_t request) { asked_ = std::max(asked_, request); }
@@ -62,7 +72,7 @@ class Saver {
     // previous best one once rolld has recorded it.
     void best(std::int64_t step) { next_best_step_ = step; }
 
-    // step of the last snapshot passed to save(), or -1
+    // step of the last checkpoint that was begun, or -1
     std::int64_t last_step() const { return last_step_; }
     // Returns true if the last checkpoint is not recorded yet and old checkpoints can only be
     // deleted after that.
@@ -85,7 +95,8 @@ class Saver {
     std::uint64_t asked_ = 0;    // number of the newest request that is not answered, or 0
     std::uint64_t answers_ = 0;  // number of the request that the running save answers, or 0
     Clock::time_point begun_{};
-    std::string put_off_;  // reason why a checkpoint is put off; empty if none is put off
+    bool writing_ = false;  // true from begin() until the checkpoint is staged or given up
+    std::string put_off_;   // reason why a checkpoint is put off; empty if none is put off
     Clock::time_point again_{};
     std::chrono::seconds again_after_{1};
     std::int64_t next_best_step_ = -1;

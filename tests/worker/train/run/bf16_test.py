@@ -23,7 +23,7 @@ class Bf16Test(RankCase):
         run = self.run_whole(1, 1, self.document(
             1, dp=1, model={'from': start}, train__precision='bf16', train__optimizer__lr=0.0,
             train__optimizer__min_lr=0.0, train__optimizer__beta1=0.0, train__optimizer__clip_grad=0.0))
-        moments = os.path.join(run.published[-1][1], 'roll/optimizer.safetensors')
+        moments = os.path.join(run.published[-1][1], 'roll/optimizer/rank-00000.safetensors')
         told = json.loads(self.oracle('bf16_gradients.py', start, moments, self.corpus, 8, 32))
         truth, theirs = told['loss']
         ours = run.metrics()[0]['loss']

@@ -69,14 +69,14 @@ class RankTest(RankCase):
         first.wait_step(17)
         first.ranks[1].kill()
         self.assertEqual(first.wait()[0], 76, first.log())
-        damaged = os.path.join(first.published[-1][1], 'roll', 'optimizer.safetensors')
+        damaged = os.path.join(first.published[-1][1], 'roll', 'optimizer', 'rank-00001.safetensors')
         with open(damaged, 'r+b') as file:
             file.seek(1000)
             byte = file.read(1)[0]
             file.seek(1000)
             file.write(bytes([byte ^ 1]))
         second = self.run_whole(2, 2, self.document(40, checkpoint__every=5), reversed(first.published))
-        self.assertIn('optimizer.safetensors has other bytes', second.log())
+        self.assertIn('rank-00001.safetensors has other bytes', second.log())
         self.assertEqual(second.metrics(), whole.metrics())
         self.assertEqual(second.weights(40), whole.weights(40))
 

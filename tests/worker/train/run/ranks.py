@@ -1,6 +1,8 @@
 """Shared by the tests of roll-rank as real processes: attempts, and a small corpus with a job."""
 import array
+import glob
 import json
+import math
 import os
 import random
 import shutil
@@ -10,7 +12,6 @@ import tempfile
 import threading
 import time
 import unittest
-import zipfile
 
 RANK = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else 'roll-rank'
 CONVERT = os.path.join(os.path.dirname(RANK), 'roll-convert')
@@ -126,30 +127,62 @@ class Attempt:
         return [report for _, report in self.reports if report['t'] == kind]
 
     def doubles(self, step):
-        """Returns {name: numbers} of an fp64 checkpoint: each storage of the weights, each moment."""
+        """Returns {name: numbers} of the whole model in an fp64 checkpoint: the weights as the converter reads them,
+        each moment."""
         folder = dict(self.published)[step]
-        found = {}
-        with zipfile.ZipFile(os.path.join(folder, 'iter_0000001/mp_rank_00/model_optim_rng.pt')) as archive:
-            for name in archive.namelist():
-                if '/data/' in name:
-                    found[name] = array.array('d', archive.read(name))
-        with open(os.path.join(folder, 'roll/optimizer.safetensors'), 'rb') as file:
-            header = json.loads(file.read(int.from_bytes(file.read(8), 'little')))
-            body = file.read()
-        for name, tensor in header.items():
-            if name != '__metadata__' and tensor['dtype'] == 'F64':
-                found[name] = array.array('d', body[slice(*tensor['data_offsets'])])
-        return found
+        export = os.path.join(self.output, f'export-{step}')
+        subprocess.run([CONVERT, 'convert', folder, export, '--to', 'hf', '--overwrite'], check=True,
+                       capture_output=True)
+        found = dict(tensors_of(os.path.join(export, 'model.safetensors')))
+        found = {name: array.array('d', data) for name, (_, data) in found.items()}
+        return {**found, **moments_of(folder)}
 
     def weights(self, step):
         """Returns {file: bytes} of the files needed to resume: weights, moments, state."""
         folder = dict(self.published)[step]
-        names = ('iter_0000001/mp_rank_00/model_optim_rng.pt', 'roll/optimizer.safetensors', 'roll/state.json')
         found = {}
-        for name in names:
-            with open(os.path.join(folder, name), 'rb') as file:
-                found[name] = file.read()
+        for pattern in ('iter_0000001/*/model_optim_rng.pt', 'roll/optimizer/*', 'roll/state.json'):
+            for path in glob.glob(os.path.join(folder, pattern)):
+                with open(path, 'rb') as file:
+                    found[os.path.relpath(path, folder)] = file.read()
         return found
+
+
+def tensors_of(path):
+    """Returns {name: (shape, bytes)} of a safetensors file."""
+    with open(path, 'rb') as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), 'little')))
+        body = file.read()
+    return {name: (tensor['shape'], body[slice(*tensor['data_offsets'])]) for name, tensor in header.items()
+            if name != '__metadata__'}
+
+
+def moments_of(folder):
+    """Returns {name: numbers} of the whole moments in an fp64 checkpoint, in which every element is stored once."""
+    folder = os.path.join(folder, 'roll/optimizer')
+    with open(os.path.join(folder, 'index.json'), encoding='utf-8') as file:
+        parameters = json.load(file)['parameters']
+    files = {name: tensors_of(os.path.join(folder, name)) for name in os.listdir(folder) if name != 'index.json'}
+    found = {}
+    for name, parameter in parameters.items():
+        width = math.prod(parameter['shape'][1:])
+        for moment in (name + '.exp_avg', name + '.exp_avg_sq'):
+            whole = array.array('d', [math.nan]) * math.prod(parameter['shape'])
+            for box in parameter['boxes']:
+                shape, data = files[box['file']][moment]
+                stored, columns = array.array('d', data), math.prod(shape[1:])
+                begin, size, local = ([*box[key], 0][1] if len(shape) > 1 else 0 for key in ('begin', 'size', 'local'))
+                size = size if len(shape) > 1 else 1
+                for row in range(box['size'][0]):
+                    at = (box['begin'][0] + row) * width + begin
+                    if not all(map(math.isnan, whole[at:at + size])):
+                        raise AssertionError(f'{moment} is stored twice')
+                    first = (box['local'][0] + row) * columns + local
+                    whole[at:at + size] = stored[first:first + size]
+            if any(map(math.isnan, whole)):
+                raise AssertionError(f'{moment} is not whole')
+            found[moment] = whole
+    return found
 
 
 def write_corpus(path):

@@ -162,13 +162,13 @@ class Saving(RankCase):
         folder = os.path.join(run.output, 'checkpoints')
         left = sorted(os.listdir(folder))
         self.assertEqual(left, [f'step-000000{step}.1-1' for step in (20, 40, 45, 50)])
-        have = [name for name in left if os.path.exists(os.path.join(folder, name, 'roll/optimizer.safetensors'))]
+        have = [name for name in left if os.path.exists(os.path.join(folder, name, 'roll/optimizer'))]
         self.assertEqual(have, left[-1:])
         whole = self.run_whole(2, 1, self.document(60, dp=1, train__optimizer__decay_steps=50))
         more = self.document(60, dp=1, kind='resume', train__optimizer__decay_steps=50)
         again = self.run_whole(3, 1, more, reversed(run.published[-2:]), kind='resume')
-        self.assertEqual(again.weights(60)['roll/optimizer.safetensors'],
-                         whole.weights(60)['roll/optimizer.safetensors'])
+        self.assertEqual(again.weights(60)['roll/optimizer/rank-00000.safetensors'],
+                         whole.weights(60)['roll/optimizer/rank-00000.safetensors'])
         self.refused(more, 1, 'the optimizer state of this checkpoint was deleted', kind='resume',
                      checkpoints=run.published[-2:-1])
 

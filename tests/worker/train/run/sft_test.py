@@ -43,7 +43,7 @@ class SftTest(RankCase):
         rows = self.packed_rows(path)
         run = self.run_whole(1, 1, self.pairs(1, path, dp=1, train__global_batch_size=rows,
                                               train__micro_batch_size=1, **first))
-        moments = os.path.join(run.published[-1][1], 'roll/optimizer.safetensors')
+        moments = os.path.join(run.published[-1][1], 'roll/optimizer/rank-00000.safetensors')
         told = json.loads(self.oracle('sft_gradients.py', start, moments, path, LENGTH))
         row = run.metrics()[0]
         print(f"{rows} rows: loss {row['loss']:.6f}, off by {row['loss'] - told['loss']:+.1e}; gradients by at most "

@@ -1,0 +1,53 @@
+// roll/optimizer/index.json: which part of each parameter's moments every file of
+// roll/optimizer/ holds. Each element of a moment is in one file.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/error.hpp"
+
+namespace roll::checkpoint {
+
+inline constexpr const char* kOptimizerFolder = "roll/optimizer";
+inline constexpr const char* kOptimizerIndexFile = "roll/optimizer/index.json";
+// The names of a parameter's moments in the files: its name with one of these endings
+inline constexpr const char* kAverage = ".exp_avg";
+inline constexpr const char* kSquare = ".exp_avg_sq";
+
+using Sizes = std::vector<std::int64_t>;
+
+// A box of a parameter's elements. It begins at `begin` in the parameter, and at `local` in the
+// tensor of the file that stores it.
+struct StoredBox {
+    std::string file;  // name in roll/optimizer/
+    Sizes begin, size, local;
+    friend bool operator==(const StoredBox&, const StoredBox&) = default;
+};
+
+struct StoredParameter {
+    Sizes shape;  // of the whole parameter
+    std::vector<StoredBox> boxes;
+    friend bool operator==(const StoredParameter&, const StoredParameter&) = default;
+};
+
+struct OptimizerIndex {
+    std::int64_t updates = 0;                           // number of updates made
+    std::map<std::string, StoredParameter> parameters;  // by name
+    friend bool operator==(const OptimizerIndex&, const OptimizerIndex&) = default;
+};
+
+std::string encode(const OptimizerIndex& index);
+// Fails with Corrupt if the text is not such an index, or if a box leaves its parameter.
+Result<OptimizerIndex> decode_optimizer_index(std::string_view json);
+
+// Returns the name of a rank's file in roll/optimizer/: "rank-00003.safetensors".
+std::string optimizer_file(int rank);
+
+// Returns true if the file, whose path is relative to the checkpoint, holds optimizer state.
+bool is_optimizer_state(std::string_view path);
+
+}  // namespace roll::checkpoint

@@ -1,0 +1,41 @@
+#include "worker/train/save/first_error.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include <ATen/ATen.h>
+
+namespace roll::train {
+namespace {
+
+constexpr std::int64_t kMessage = 2048;  // the longest message in bytes, with its code
+
+}  // namespace
+
+std::optional<RankError> first_error(Communicator& world, const Result<void>& own) {
+    const at::Tensor failed = at::zeros({}, at::kDouble);
+    if (!own) failed.fill_(1);
+    sum_over(world, failed, {Site::Agreement});
+    if (failed.item<double>() == 0) return std::nullopt;
+    // One row for each rank: the code plus 1, then the message, as numbers
+    const at::Tensor row = at::zeros({kMessage}, at::kDouble);
+    if (!own) {
+        const std::string& message = own.error().message;
+        row[0] = static_cast<double>(own.error().code) + 1;
+        for (std::int64_t i = 1; i < std::min(kMessage, std::ssize(message) + 1); ++i)
+            row[i] = static_cast<double>(
+                static_cast<unsigned char>(message[static_cast<std::size_t>(i - 1)]));
+    }
+    const at::Tensor all = gather_over(world, row, {Site::Agreement});
+    for (int rank = 0; rank < world.size(); ++rank) {
+        const double* const told = all[rank].const_data_ptr<double>();
+        if (told[0] == 0) continue;
+        std::string message;
+        for (std::int64_t i = 1; i < kMessage && told[i] != 0; ++i)
+            message += static_cast<char>(static_cast<unsigned char>(told[i]));
+        return RankError{rank, {static_cast<ErrorCode>(told[0] - 1), std::move(message)}};
+    }
+    return std::nullopt;
+}
+
+}  // namespace roll::train

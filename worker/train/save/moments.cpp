@@ -1,0 +1,166 @@
+#include "worker/train/save/moments.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include <ATen/ATen.h>
+
+#include "common/files.hpp"
+#include "common/tensor/safetensors.hpp"
+#include "worker/checkpoint/optimizer_index.hpp"
+#include "worker/checkpoint/state.hpp"
+#include "worker/train/process/failure.hpp"
+#include "worker/train/save/part_plan.hpp"
+
+namespace roll::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+using checkpoint::OptimizerIndex;
+using checkpoint::Sizes;
+using checkpoint::StoredBox;
+using checkpoint::StoredParameter;
+
+tensor::DType stored_type(at::ScalarType type) {
+    return type == at::kDouble ? tensor::DType::F64 : tensor::DType::F32;
+}
+
+// Returns the index of roll/optimizer.safetensors, the one file that earlier versions wrote.
+OptimizerIndex index_of(const tensor::SafetensorsFile& file, const std::string& name) {
+    OptimizerIndex index;
+    const auto updates = file.metadata().find("updates");
+    if (updates == file.metadata().end())
+        throw RankFailure(2, "the checkpoint's optimizer state has no number of updates");
+    index.updates = std::stoll(updates->second);
+    for (const tensor::TensorView& view : file.tensors()) {
+        if (!view.info.name.ends_with(checkpoint::kAverage)) continue;
+        const auto length = view.info.name.size() - std::string_view(checkpoint::kAverage).size();
+        const Sizes start(view.info.shape.size());
+        index.parameters[view.info.name.substr(0, length)] = {
+            view.info.shape, {{name, start, view.info.shape, start}}};
+    }
+    return index;
+}
+
+// The files with a checkpoint's moments. A file is opened when it is first read.
+class Moments {
+  public:
+    explicit Moments(const fs::path& checkpoint) {
+        const auto text = read_file(checkpoint / checkpoint::kOptimizerIndexFile);
+        if (text) {
+            folder_ = checkpoint / checkpoint::kOptimizerFolder;
+            index = need(checkpoint::decode_optimizer_index(*text));
+            return;
+        }
+        const fs::path only = checkpoint / checkpoint::kOptimizerFile;
+        folder_ = only.parent_path();
+        index = index_of(file(only.filename()), only.filename());
+    }
+
+    const tensor::SafetensorsFile& file(const std::string& name) {
+        auto found = files_.find(name);
+        if (found == files_.end())
+            found = files_.emplace(name, need(tensor::SafetensorsFile::open(folder_ / name))).first;
+        return found->second;
+    }
+
+    OptimizerIndex index;
+
+  private:
+    fs::path folder_;
+    std::map<std::string, tensor::SafetensorsFile> files_;
+};
+
+// The elements that two boxes of a whole parameter share.
+struct Overlap {
+    Sizes begin, size;
+    std::int64_t count = 1;  // 0 if there are none
+};
+
+Overlap overlap_of(const StoredBox& a, const StoredBox& b) {
+    Overlap both;
+    for (std::size_t i = 0; i < a.begin.size(); ++i) {
+        both.begin.push_back(std::max(a.begin[i], b.begin[i]));
+        const std::int64_t end = std::min(a.begin[i] + a.size[i], b.begin[i] + b.size[i]);
+        both.size.push_back(std::max<std::int64_t>(end - both.begin[i], 0));
+        both.count *= both.size[i];
+    }
+    return both;
+}
+
+// Returns the elements of an overlap in a tensor that holds the box `box`.
+at::Tensor elements(at::Tensor tensor, const StoredBox& box, const Overlap& overlap) {
+    for (std::size_t i = 0; i < box.begin.size(); ++i)
+        tensor = tensor.narrow(static_cast<std::int64_t>(i),
+                               box.local[i] + overlap.begin[i] - box.begin[i], overlap.size[i]);
+    return tensor;
+}
+
+// Returns the stored tensor of a moment, which has the box.
+at::Tensor stored_tensor(Moments& moments, const StoredBox& box, const std::string& name,
+                         at::ScalarType type) {
+    const tensor::TensorView* view = moments.file(box.file).find(name);
+    bool fits = view != nullptr && view->info.dtype == stored_type(type) &&
+                view->info.shape.size() == box.size.size();
+    for (std::size_t i = 0; fits && i < box.size.size(); ++i)
+        fits = box.local[i] <= view->info.shape[i] - box.size[i];
+    if (!fits)
+        throw RankFailure(2, "the checkpoint's optimizer state has no " + name +
+                                 " of the job's shape and precision in " + box.file);
+    return at::from_blob(const_cast<std::byte*>(view->bytes.data()), view->info.shape,
+                         at::TensorOptions(type));
+}
+
+// Reads the own rows of one moment of a parameter.
+void read_moment(Moments& moments, const StoredParameter& stored, const ParameterSpec& spec,
+                 const std::string& name, const layout::Rows& own, const at::Tensor& into) {
+    if (stored.shape != whole_sizes(spec))
+        throw RankFailure(2, "the checkpoint's optimizer state has " + name + " of shape " +
+                                 tensor::to_string(stored.shape) + "; the job's model has " +
+                                 tensor::to_string(whole_sizes(spec)));
+    const at::Tensor host = at::zeros(into.sizes(), into.options().device(at::kCPU));
+    std::int64_t missing = 0;
+    for (const StoredBox& wanted : boxes_of(spec, own, "")) {
+        missing += c10::multiply_integers(wanted.size);
+        for (const StoredBox& box : stored.boxes) {
+            const Overlap overlap = overlap_of(box, wanted);
+            if (overlap.count == 0) continue;
+            const at::Tensor from = stored_tensor(moments, box, name, into.scalar_type());
+            elements(host, wanted, overlap).copy_(elements(from, box, overlap));
+            missing -= overlap.count;
+        }
+    }
+    if (missing != 0)
+        throw RankFailure(
+            2, "the checkpoint's optimizer state does not have every element of " + name + " once");
+    into.copy_(host);
+}
+
+}  // namespace
+
+void read_moments(const fs::path& checkpoint, TrainStep& step) {
+    Moments moments(checkpoint);
+    const auto is_stored = [&](const WholeParameter& parameter) {
+        return !parameter.spec.frozen && moments.index.parameters.contains(parameter.spec.name);
+    };
+    if (std::ranges::none_of(step.whole(), is_stored))
+        throw RankFailure(2, "the checkpoint's optimizer state belongs to another model");
+    for (std::size_t chunk = 0; chunk < step.chunks().size(); ++chunk) {
+        const Parameters& p = step.chunks()[chunk].parameters();
+        AdamWState& state = step.optimizers()[chunk].state();
+        for (std::size_t i = 0; i < p.specs.size(); ++i) {
+            const std::string& name = p.specs[i].name;
+            const auto stored = moments.index.parameters.find(name);
+            if (p.specs[i].frozen || stored == moments.index.parameters.end()) continue;
+            const auto read = [&](const char* ending, const at::Tensor& into) {
+                read_moment(moments, stored->second, p.specs[i], name + ending, p.own[i], into);
+            };
+            read(checkpoint::kAverage, state.average[i]);
+            read(checkpoint::kSquare, state.square[i]);
+        }
+        state.steps = moments.index.updates;
+    }
+}
+
+}  // namespace roll::train

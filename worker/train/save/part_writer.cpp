@@ -1,0 +1,214 @@
+#include "worker/train/save/part_writer.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include <ATen/ATen.h>
+
+#include "worker/train/model/lazy_zeros.hpp"
+#include "worker/train/process/failure.hpp"
+#include "worker/train/save/adapter_files.hpp"
+
+namespace roll::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Elements of a tensor whose checksum is computed at once
+constexpr std::int64_t kCrcElements = 1 << 18;
+
+// Returns true if the main weights of a replica are spread over the replicas.
+bool is_spread(const Parameters& p) { return p.is_shared && !p.flat_weight.is_same(p.flat_main); }
+
+// Returns the main weight of parameter `i`, of which each replica has its own rows. All replicas
+// must call it. The rows are disjoint, so their sum with zeros is exact.
+at::Tensor joined_main(const Parameters& p, std::size_t i, Communicator& dp) {
+    const at::Tensor whole = at::zeros(p.specs[i].sizes, main_type(p));
+    copy_main(p, i, own_rows(p, i, whole));
+    sum_over(dp, whole, {Site::Weights, static_cast<int>(i)});
+    return whole;
+}
+
+std::vector<formats::TorchSection> sections_of(const WeightFile& weights) {
+    std::vector<formats::TorchSection> sections;
+    for (std::size_t i = 0; i < weights.keys.size(); ++i) {
+        sections.push_back({weights.keys[i], {}});
+        for (const Content& content : weights.contents[i])
+            sections.back().tensors.push_back(content.info);
+    }
+    return sections;
+}
+
+Result<std::string> write_files(const fs::path& staged, int rank, const checkpoint::Name& name,
+                                const std::vector<StreamedFile>& files,
+                                checkpoint::OptimizerIndex boxes, checkpoint::BytePipe& pipe) {
+    checkpoint::Part part{name, {}, std::move(boxes)};
+    for (const StreamedFile& file : files) {
+        auto entry = write_streamed(staged, file, pipe);
+        if (!entry) {
+            pipe.stop();
+            return tl::unexpected(entry.error());
+        }
+        part.files.push_back(*std::move(entry));
+    }
+    ROLL_TRY_VOID(checkpoint::write_part(staged, rank, part));
+    return std::string();
+}
+
+}  // namespace
+
+PartWriter::PartWriter(TrainStep& step, const ModelSetup& model, const formats::McaLayout& layout,
+                       int rank, std::int64_t buffer)
+    : step_(step),
+      model_(model),
+      rank_(rank),
+      plan_(plan_part(step, layout, rank)) {
+    for (const WeightFile& weights : plan_.weights)
+        if (weights.own) files_.push_back(need(torch_stream(weights.path, sections_of(weights))));
+    if (model.config.lora.is_set() && rank == 0) {
+        AdapterImage image = adapter_image(step, model);
+        factors_ = std::move(image.factors);
+        files_.push_back(need(safetensors_stream(image.path, image.infos)));
+    }
+    if (!plan_.moments.empty()) {
+        std::vector<tensor::TensorInfo> infos;
+        for (const Content& content : plan_.moments) infos.push_back(content.info);
+        files_.push_back(need(safetensors_stream(plan_.moments_path, infos)));
+    }
+    std::int64_t content = 0;
+    for (const StreamedFile& file : files_) content += file.bytes;
+    bytes_ = content + std::ssize(checkpoint::encode(plan_.boxes));
+    // A multiple of every element's size
+    constexpr std::int64_t kUnit = 64;
+    const std::int64_t size = std::clamp(content, kUnit, std::max(buffer, kUnit));
+    ring_ = lazy_zeros((size + kUnit - 1) / kUnit * kUnit, at::kByte);
+    pipe_.emplace(std::span(reinterpret_cast<std::byte*>(ring_.data_ptr()), ring_.nbytes()));
+}
+
+void PartWriter::start(const fs::path& staged, const checkpoint::Name& name) {
+    pipe_->reset();
+    outcome_.reset();
+    running_ = true;
+    checkpoint::OptimizerIndex boxes = plan_.boxes;
+    boxes.updates = step_.optimizers().front().state().steps;
+    background_.start([this, staged, name, boxes = std::move(boxes)] {
+        return write_files(staged, rank_, name, files_, boxes, *pipe_);
+    });
+    try {
+        produce();
+    } catch (...) {
+        pipe_->abandon();
+        throw;
+    }
+}
+
+void PartWriter::produce() {
+    auto file = files_.begin();
+    const bool gathers = is_spread(step_.chunks().front().parameters());
+    for (const WeightFile& weights : plan_.weights) {
+        if (weights.own || gathers) send_weights(weights, weights.own ? &*file : nullptr);
+        if (weights.own) ++file;
+    }
+    if (model_.config.lora.is_set()) send_adapter();
+    for (const Content& content : plan_.moments) send_moment(content);
+}
+
+// Passes the elements of a tensor to the thread that writes. `copy` copies elements from `begin` on
+// to a CPU tensor.
+void PartWriter::send(const StreamedFile& file, std::int64_t elements,
+                      const std::function<void(const at::Tensor& to, std::int64_t begin)>& copy) {
+    const at::ScalarType type = main_type(step_.chunks().front().parameters());
+    const auto element = static_cast<std::int64_t>(c10::elementSize(type));
+    if (sends_crc(file, elements * element, *pipe_)) {
+        std::uint64_t crc = 0;
+        const at::Tensor block = at::empty({std::min(kCrcElements, elements)}, type);
+        for (std::int64_t begin = 0; begin < elements; begin += block.numel()) {
+            const at::Tensor part = block.narrow(0, 0, std::min(block.numel(), elements - begin));
+            copy(part, begin);
+            crc = formats::crc32_of(
+                static_cast<std::uint32_t>(crc),
+                {static_cast<const std::byte*>(part.const_data_ptr()), part.nbytes()});
+        }
+        for (std::size_t sent = 0; sent < sizeof crc;) {
+            const std::span<std::byte> room = pipe_->room(sizeof crc - sent);
+            if (room.empty()) return;
+            std::memcpy(room.data(), reinterpret_cast<const std::byte*>(&crc) + sent, room.size());
+            pipe_->commit(room.size());
+            sent += room.size();
+        }
+    }
+    for (std::int64_t begin = 0; begin < elements;) {
+        const std::span<std::byte> room =
+            pipe_->room(static_cast<std::size_t>((elements - begin) * element));
+        if (room.empty()) return;
+        const std::int64_t count = std::ssize(room) / element;
+        copy(at::from_blob(room.data(), {count}, at::TensorOptions(type)), begin);
+        pipe_->commit(room.size());
+        begin += count;
+    }
+}
+
+// Passes the weights of a file to the thread, or, if `file` is null, only helps another replica to
+// do so.
+void PartWriter::send_weights(const WeightFile& weights, const StreamedFile* file) {
+    for (const std::vector<Content>& contents : weights.contents) {
+        for (const Content& content : contents) {
+            const Parameters& p = step_.chunks()[content.chunk].parameters();
+            const std::size_t i = content.index;
+            const std::int64_t elements = p.weight[i].numel();
+            // Copies from a tensor of all rows, or joins the halves of the main weights.
+            at::Tensor rows;
+            if (is_spread(p))
+                rows = joined_main(p, i, step_.groups().dp).flatten();
+            else if (p.flat_weight.is_same(p.flat_main))
+                rows = p.weight[i].flatten();
+            if (file == nullptr) continue;
+            send(*file, elements, [&](const at::Tensor& to, std::int64_t begin) {
+                if (rows.defined())
+                    to.copy_(rows.narrow(0, begin, to.numel()));
+                else
+                    copy_main(p, i, to, begin);
+            });
+        }
+    }
+}
+
+void PartWriter::send_moment(const Content& content) {
+    const Parameters& p = step_.chunks()[content.chunk].parameters();
+    const AdamWState& state = step_.optimizers()[content.chunk].state();
+    const at::Tensor& moment = content.of == Content::Of::Average ? state.average[content.index]
+                                                                  : state.square[content.index];
+    const std::int64_t first = content.rows.begin - p.own[content.index].begin;
+    const at::Tensor rows = moment.narrow(0, first, content.rows.count).flatten();
+    send(files_.back(), rows.numel(), [&](const at::Tensor& to, std::int64_t begin) {
+        to.copy_(rows.narrow(0, begin, to.numel()));
+    });
+}
+
+void PartWriter::send_adapter() {
+    const std::vector<at::Tensor> factors = joined_factors(step_);
+    if (rank_ != 0) return;
+    for (const std::size_t i : factors_) {
+        const at::Tensor flat = factors[i].flatten();
+        send(files_.front(), flat.numel(), [&](const at::Tensor& to, std::int64_t begin) {
+            to.copy_(flat.narrow(0, begin, to.numel()));
+        });
+    }
+}
+
+bool PartWriter::is_done() {
+    if (!outcome_) outcome_ = background_.poll();
+    return outcome_.has_value();
+}
+
+void PartWriter::wait() {
+    if (!outcome_) outcome_ = background_.wait();
+}
+
+Result<void> PartWriter::take() {
+    running_ = false;
+    if (!*outcome_) return tl::unexpected(outcome_->error());
+    return {};
+}
+
+}  // namespace roll::train

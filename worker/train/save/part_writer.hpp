@@ -1,0 +1,65 @@
+// Writes a rank's part of each checkpoint in the background. Between two steps, the rank copies its
+// bytes to a ring in host memory; a thread hashes and writes them from there while training goes
+// on. If the bytes do not fit in the ring, training waits until the thread has written the rest.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "worker/checkpoint/background.hpp"
+#include "worker/checkpoint/byte_pipe.hpp"
+#include "worker/checkpoint/part.hpp"
+#include "worker/train/save/part_plan.hpp"
+#include "worker/train/save/streamed_file.hpp"
+
+namespace roll::train {
+
+class PartWriter {
+  public:
+    // `rank`: this rank's number in the job. `buffer`: the largest size of the ring in bytes.
+    // `step` and `model` must outlive this object.
+    PartWriter(TrainStep& step, const ModelSetup& model, const formats::McaLayout& layout, int rank,
+               std::int64_t buffer);
+
+    // Returns the size in bytes of the files that this rank writes, with its part of the index.
+    std::int64_t bytes() const { return bytes_; }
+
+    // Starts to write the part to the staged directory. Returns when the model may be changed. All
+    // ranks of the job must call it. Requires !is_running().
+    void start(const std::filesystem::path& staged, const checkpoint::Name& name);
+
+    bool is_running() const { return running_; }
+    // Returns true once the running part is on disk or has failed.
+    bool is_done();
+    void wait();  // waits until is_done()
+    // Requires is_done().
+    bool has_failed() const { return !*outcome_; }
+    // Returns the outcome, after which the part no longer runs. Requires is_done().
+    Result<void> take();
+
+  private:
+    void produce();
+    void send(const StreamedFile& file, std::int64_t elements,
+              const std::function<void(const at::Tensor& to, std::int64_t begin)>& copy);
+    void send_weights(const WeightFile& weights, const StreamedFile* file);
+    void send_moment(const Content& content);
+    void send_adapter();
+
+    TrainStep& step_;
+    const ModelSetup& model_;
+    int rank_;
+    PartPlan plan_;
+    std::vector<StreamedFile> files_;   // in the order in which they are written
+    std::vector<std::size_t> factors_;  // the adapter's tensors, as indices of its factors
+    std::int64_t bytes_ = 0;
+    at::Tensor ring_;
+    std::optional<checkpoint::BytePipe> pipe_;
+    bool running_ = false;
+    std::optional<Result<std::string>> outcome_;
+    checkpoint::Background background_;
+};
+
+}  // namespace roll::train

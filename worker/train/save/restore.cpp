@@ -1,0 +1,59 @@
+#include "worker/train/save/restore.hpp"
+
+#include "common/files.hpp"
+#include "worker/train/model/load_weights.hpp"
+#include "worker/train/model/tensor_shard.hpp"
+#include "worker/train/process/failure.hpp"
+#include "worker/train/save/adapter_files.hpp"
+#include "worker/train/save/moments.hpp"
+
+namespace roll::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+Result<void> write_model_config(const fs::path& directory, const ModelSetup& model,
+                                const formats::McaLayout& layout) {
+    formats::McaConfig config;
+    config.model_type = model.config.family;
+    config.hf_config = model.hf_config;
+    config.native = model.native;
+    config.layout = layout;
+    const std::int64_t rows = vocabulary_rows(model.config, layout.tp) * layout.tp;
+    if (rows != model.config.vocab) {
+        config.native["vocab_size"] = model.config.vocab;
+        config.native["padded_vocab_size"] = rows;
+    }
+    return formats::write_mca_root(directory, config, tensor::DType::F32);
+}
+
+}  // namespace
+
+Result<void> write_head_files(const fs::path& directory, const ModelSetup& model,
+                              const formats::McaLayout& layout, const checkpoint::State& state,
+                              const std::string& job) {
+    ROLL_TRY_VOID(make_directories(directory / "roll"));
+    ROLL_TRY_VOID(model.config.lora.is_set() ? write_adapter_config(directory, model)
+                                             : write_model_config(directory, model, layout));
+    for (const auto& [name, content] : model.companions)
+        ROLL_TRY_VOID(write_file_atomically(directory / name, content));
+    ROLL_TRY_VOID(write_file_atomically(directory / checkpoint::kJobFile, job));
+    return write_file_atomically(directory / checkpoint::kStateFile, checkpoint::encode(state));
+}
+
+std::string load_weights(const fs::path& directory, TrainStep& step, std::uint64_t seed) {
+    std::vector<Parameters*> chunks;
+    for (Chunk& chunk : step.chunks()) chunks.push_back(&chunk.parameters());
+    return load_weights(directory, chunks, specs_of(step.whole()), seed);
+}
+
+checkpoint::State restore(const fs::path& directory, TrainStep& step, const ModelSetup& model) {
+    if (model.config.lora.is_set())
+        read_adapter(directory, step, model);
+    else
+        load_weights(directory, step);
+    read_moments(directory, step);
+    return need(checkpoint::decode_state(need(read_file(directory / checkpoint::kStateFile))));
+}
+
+}  // namespace roll::train

@@ -1,0 +1,140 @@
+#include "worker/train/save/streamed_file.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+
+#include "common/files.hpp"
+#include "common/hash.hpp"
+#include "common/tensor/output_file.hpp"
+#include "common/tensor/safetensors.hpp"
+
+namespace roll::train {
+namespace {
+
+constexpr std::int64_t kBlock = std::int64_t{4} << 20;  // bytes written at once
+
+using Spans = std::array<std::span<const std::byte>, 2>;
+
+// An output file, and the hash of what was written to it.
+class HashedFile {
+  public:
+    static Result<HashedFile> create(const std::filesystem::path& path) {
+        ROLL_TRY_VOID(make_directories(path.parent_path()));
+        ROLL_TRY(tensor::OutputFile file, tensor::OutputFile::create(path));
+        return HashedFile(std::move(file));
+    }
+    Result<void> append(std::span<const std::byte> bytes) {
+        ROLL_TRY_VOID(file_.write_at(size_, bytes));
+        hash_->add(bytes);
+        size_ += static_cast<std::int64_t>(bytes.size());
+        return {};
+    }
+    Result<void> append(const std::string& text) { return append(tensor::as_bytes(text)); }
+    Result<checkpoint::FileEntry> finish(const std::string& name) {
+        ROLL_TRY_VOID(file_.finish());
+        return checkpoint::FileEntry{name, static_cast<std::uint64_t>(size_), hash_->value()};
+    }
+
+  private:
+    explicit HashedFile(tensor::OutputFile file)
+        : file_(std::move(file)),
+          hash_(std::make_unique<Hash64>()) {}
+    tensor::OutputFile file_;
+    std::unique_ptr<Hash64> hash_;
+    std::int64_t size_ = 0;
+};
+
+Result<Spans> taken(checkpoint::BytePipe& pipe, std::int64_t size) {
+    const Spans spans = pipe.await(static_cast<std::size_t>(size));
+    if (spans[0].empty()) return fail(ErrorCode::Failed, "the training step that saves has failed");
+    return spans;
+}
+
+// Returns the CRC-32 of the next tensor.
+Result<std::uint32_t> next_crc(const StreamedFile& file, std::int64_t size,
+                               checkpoint::BytePipe& pipe) {
+    if (!file.has_crc || size == 0) return 0;
+    if (!sends_crc(file, size, pipe)) {
+        ROLL_TRY(const Spans all, taken(pipe, size));
+        return formats::crc32_of(formats::crc32_of(0, all[0]), all[1]);
+    }
+    ROLL_TRY(const Spans sent, taken(pipe, sizeof(std::uint64_t)));
+    std::uint64_t crc = 0;
+    std::memcpy(&crc, sent[0].data(), sent[0].size());
+    if (!sent[1].empty())
+        std::memcpy(reinterpret_cast<std::byte*>(&crc) + sent[0].size(), sent[1].data(),
+                    sent[1].size());
+    pipe.release(sizeof crc);
+    return static_cast<std::uint32_t>(crc);
+}
+
+}  // namespace
+
+Result<StreamedFile> torch_stream(const std::string& path,
+                                  const std::vector<formats::TorchSection>& sections) {
+    ROLL_TRY(formats::TorchImage made, formats::torch_image(path, sections));
+    const auto image = std::make_shared<formats::TorchImage>(std::move(made));
+    StreamedFile file{.path = path, .has_crc = true};
+    std::vector<formats::ZipMember>& members = image->layout.members();
+    members.front().crc = formats::crc32_of(0, tensor::as_bytes(image->pickle));
+    const std::size_t tensors = members.size() - 3;  // without the pickle and the marks
+    for (std::size_t i = 0; i < tensors; ++i) file.sizes.push_back(members[i + 1].size);
+    for (std::size_t i = 0; i < 2; ++i)
+        members[tensors + 1 + i].crc = formats::crc32_of(0, tensor::as_bytes(image->marks[i]));
+    file.front = [image](std::size_t i, std::uint32_t crc) {
+        image->layout.members()[i + 1].crc = crc;
+        const std::string start = i > 0 ? "" : image->layout.header(0) + image->pickle;
+        return start + image->layout.header(i + 1);
+    };
+    file.back = [image, tensors] {
+        std::string text;
+        for (std::size_t i = 0; i < 2; ++i)
+            text += image->layout.header(tensors + 1 + i) + std::string(image->marks[i]);
+        return text + image->layout.directory();
+    };
+    file.bytes = image->layout.size();
+    return file;
+}
+
+Result<StreamedFile> safetensors_stream(const std::string& path,
+                                        std::vector<tensor::TensorInfo>& infos) {
+    ROLL_TRY(tensor::SafetensorsLayout layout,
+             tensor::layout_safetensors(std::move(infos), {{"format", "pt"}}));
+    StreamedFile file{.path = path, .bytes = layout.header.file_size};
+    infos.clear();
+    for (tensor::SafetensorsEntry& entry : layout.header.entries) {
+        file.sizes.push_back(entry.end - entry.begin);
+        infos.push_back(std::move(entry.info));
+    }
+    file.front = [prefix = std::move(layout.prefix)](std::size_t i, std::uint32_t) {
+        return i > 0 ? std::string() : prefix;
+    };
+    file.back = [] { return std::string(); };
+    return file;
+}
+
+bool sends_crc(const StreamedFile& file, std::int64_t size, const checkpoint::BytePipe& pipe) {
+    return file.has_crc && static_cast<std::size_t>(size) > pipe.capacity();
+}
+
+Result<checkpoint::FileEntry> write_streamed(const std::filesystem::path& directory,
+                                             const StreamedFile& file, checkpoint::BytePipe& pipe) {
+    ROLL_TRY(HashedFile out, HashedFile::create(directory / file.path));
+    const std::int64_t block = std::min(kBlock, static_cast<std::int64_t>(pipe.capacity()));
+    for (std::size_t i = 0; i < file.sizes.size(); ++i) {
+        ROLL_TRY(const std::uint32_t crc, next_crc(file, file.sizes[i], pipe));
+        ROLL_TRY_VOID(out.append(file.front(i, crc)));
+        for (std::int64_t left = file.sizes[i]; left > 0;) {
+            const std::int64_t size = std::min(left, block);
+            ROLL_TRY(const Spans spans, taken(pipe, size));
+            for (const auto& span : spans) ROLL_TRY_VOID(out.append(span));
+            pipe.release(static_cast<std::size_t>(size));
+            left -= size;
+        }
+    }
+    ROLL_TRY_VOID(out.append(file.back()));
+    return out.finish(file.path);
+}
+
+}  // namespace roll::train
