@@ -15,6 +15,14 @@ constexpr std::array<std::pair<const char*, Schedule>, 7> kPipelineNames{
      {"zb-v", Schedule::ZeroBubbleV},
      {"dualpipe-v", Schedule::DualPipeV}}};
 
+constexpr std::array<std::pair<const char*, Recompute>, 6> kRecomputeNames{
+    {{"none", Recompute::None},
+     {"attention", Recompute::Attention},
+     {"mlp", Recompute::Mlp},
+     {"attention+mlp", Recompute::AttentionMlp},
+     {"full", Recompute::Full},
+     {"auto", Recompute::Auto}}};
+
 }  // namespace
 
 const char* name_of(Schedule schedule) {
@@ -25,6 +33,18 @@ const char* name_of(Schedule schedule) {
 
 std::optional<Schedule> schedule_named(std::string_view name) {
     for (const auto& [known, value] : kPipelineNames)
+        if (known == name) return value;
+    return std::nullopt;
+}
+
+const char* name_of(Recompute recompute) {
+    for (const auto& [name, value] : kRecomputeNames)
+        if (value == recompute) return name;
+    return "";
+}
+
+std::optional<Recompute> recompute_named(std::string_view name) {
+    for (const auto& [known, value] : kRecomputeNames)
         if (known == name) return value;
     return std::nullopt;
 }

@@ -22,6 +22,21 @@ enum class Schedule {
 const char* name_of(Schedule schedule);
 std::optional<Schedule> schedule_named(std::string_view name);
 
+// What the backward pass of a decoder layer computes again, so that forward need not save it.
+// Attention: queries, keys, values and the output of attention. Mlp: the output of the gate and up
+// products. Full: all but the layer's input. Auto: the cheapest set of layers that fits
+// ParallelSpec::memory_limit.
+enum class Recompute { None, Attention, Mlp, AttentionMlp, Full, Auto };
+
+// Layers that Recompute::Full applies to, as in Megatron. Uniform: all; they form units of
+// `recompute_layers` layers, of which only the first keeps its input. Block: the first
+// `recompute_layers` layers of each chunk.
+enum class RecomputeMethod { Uniform, Block };
+
+// Convert between a kind and its name in a job file; nullopt if there is no such name.
+const char* name_of(Recompute recompute);
+std::optional<Recompute> recompute_named(std::string_view name);
+
 // Sizes of the axes of the mesh. If the file has no dp, dp is derived from the world size.
 struct ParallelSpec {
     int dp = 1, tp = 1, pp = 1, vpp = 1, cp = 1, ep = 1;
@@ -38,6 +53,10 @@ struct ParallelSpec {
     // ZeRO stage. 0: each data-parallel rank has all optimizer state and all gradients; 1: the
     // ranks share the optimizer state; 2: they also share the gradients.
     int zero = 0;
+    Recompute recompute = Recompute::None;
+    RecomputeMethod recompute_method = RecomputeMethod::Uniform;
+    int recompute_layers = 1;
+    std::int64_t memory_limit = 0;  // largest number of bytes that a rank may need; 0: no limit
     // Time after which a rank gives up a transfer that does not end
     std::chrono::seconds collective_timeout{600};
 };

@@ -146,6 +146,30 @@ void check_zero(const Json& document, std::vector<Problem>& problems) {
                                           *zero)});
 }
 
+// Checks the keys that only some kinds of recomputation use.
+void check_recompute(const Json& document, std::vector<Problem>& problems) {
+    const Json parallel = document.value("parallel", Json());
+    if (!parallel.is_object()) return;
+    const Json kind = parallel.value("recompute", Json("none"));
+    const auto refuse = [&](const char* key, const std::string& message) {
+        problems.push_back({std::string("parallel.") + key, message});
+    };
+    for (const char* key : {"recompute_method", "recompute_layers"})
+        if (parallel.contains(key) && kind.is_string() && kind != "full")
+            refuse(key, fmt::format("is {}, but parallel.recompute is {}; allowed: only with "
+                                    "recompute `full`",
+                                    parallel[key].dump(), kind.dump()));
+    const bool is_block = parallel.value("recompute_method", Json()) == "block";
+    if (is_block && kind == "full" && !parallel.contains("recompute_layers"))
+        refuse("recompute_layers",
+               "is missing; with recompute_method `block`, set it to the number of layers of "
+               "each chunk that are computed again");
+    if (kind == "auto" && parallel.value("memory_limit", Json("0")) == "0")
+        refuse("memory_limit",
+               "is 0; with recompute `auto`, set it to the memory that a rank may need, such as "
+               "3GiB");
+}
+
 void check_pipeline(const Json& document, std::optional<std::int64_t> dp,
                     std::vector<Problem>& problems) {
     const auto parallel = pipeline_of(document);
@@ -394,6 +418,7 @@ std::vector<Problem> impossible_sizes(const Json& document) {
     check_tensor(document, problems);
     check_pipeline(document, dp, problems);
     check_zero(document, problems);
+    check_recompute(document, problems);
     check_model_source(document, problems);
     check_heads(document, problems);
     check_lengths(document, problems);

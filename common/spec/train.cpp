@@ -169,6 +169,30 @@ Result<void> read_objective(const Json& json, TrainSpec& spec) {
     return learn_completions(objective, spec.data);
 }
 
+// Reads a size; "0" is 0.
+Result<std::int64_t> read_size(JsonReader& reader, const char* key) {
+    const auto text = reader.get_or<std::string>(key, "0");
+    if (text == "0") return 0;
+    ROLL_TRY(const std::uint64_t bytes, parse_size(text));
+    return static_cast<std::int64_t>(bytes);
+}
+
+// Reads what backward computes again, and the memory that a rank may need.
+Result<void> read_recompute(JsonReader& reader, ParallelSpec& parallel) {
+    const auto recompute = reader.get_or<std::string>("recompute", "none");
+    const auto method = reader.get_or<std::string>("recompute_method", "uniform");
+    parallel.recompute_layers = reader.get_or("recompute_layers", 1);
+    ROLL_TRY(parallel.memory_limit, read_size(reader, "memory_limit"));
+    const auto known = recompute_named(recompute);
+    if (!known)
+        return fail(ErrorCode::InvalidArgument,
+                    fmt::format("parallel.recompute {} is not supported", recompute));
+    parallel.recompute = *known;
+    parallel.recompute_method =
+        method == "block" ? RecomputeMethod::Block : RecomputeMethod::Uniform;
+    return {};
+}
+
 // Reads the mesh. A missing dp is the world size divided by the other axes.
 Result<ParallelSpec> read_parallel(const Json& json, const Json& resources_json) {
     JsonReader resources(resources_json, "resources");
@@ -196,11 +220,8 @@ Result<ParallelSpec> read_parallel(const Json& json, const Json& resources_json)
     parallel.account_for_embedding = reader.get_or("account_for_embedding", false);
     parallel.account_for_loss = reader.get_or("account_for_loss", false);
     parallel.group = reader.get_or("group", 0);
-    const auto limit = reader.get_or<std::string>("activation_limit", "0");
-    if (limit != "0") {
-        ROLL_TRY(const std::uint64_t bytes, parse_size(limit));
-        parallel.activation_limit = static_cast<std::int64_t>(bytes);
-    }
+    ROLL_TRY(parallel.activation_limit, read_size(reader, "activation_limit"));
+    ROLL_TRY_VOID(read_recompute(reader, parallel));
     parallel.zero = reader.get_or("zero", 0);
     ROLL_TRY(parallel.collective_timeout,
              parse_duration(reader.get_or<std::string>("collective_timeout", "10m")));

@@ -58,22 +58,69 @@ Rows rows_of(const spec::TrainSpec& spec, int tp) {
 
 // Returns the sizes, in elements, of the values that a layer's forward saves for its backward and
 // that may be in the gradients' memory. The order is that of forward: q, k, v, the attention
-// output, the input of the second norm, gate and up, the input of the next layer.
-std::vector<std::int64_t> layer_saved(const spec::ModelConfig& m, const Rows& rows, bool segments) {
+// output, the input of the second norm, gate and up, the input of the next layer. `again`: what
+// backward computes again, and forward does not save.
+std::vector<std::int64_t> layer_saved(const spec::ModelConfig& m, const Rows& rows, bool segments,
+                                      const LayerRecompute& again) {
     const std::int64_t attention = rows.inner * m.heads * m.head_dim;
     const std::int64_t keys = rows.inner * m.kv_heads * m.head_dim;
     const std::int64_t hidden = rows.outer * m.hidden;
-    std::vector<std::int64_t> saved = {attention, hidden, rows.inner * 2 * m.intermediate, hidden};
-    if (!segments) saved.insert(saved.begin(), {attention, keys, keys});
+    std::vector<std::int64_t> saved;
+    if (!segments && !again.attention()) saved = {attention, keys, keys};
+    if (!again.attention()) saved.push_back(attention);
+    if (!again.full()) saved.push_back(hidden);
+    if (!again.mlp()) saved.push_back(rows.inner * 2 * m.intermediate);
+    const bool is_norms = m.post_norms && again.full();
+    if (again.keeps_output && !is_norms) saved.push_back(hidden);
     return saved;
 }
 
 // Returns the number of elements that a layer saves outside the gradients' memory: copies of q, k
-// and v if documents are kept apart (`segments`), and the inputs of qk-norms and post-norms.
-std::int64_t layer_saved_elsewhere(const spec::ModelConfig& m, const Rows& rows, bool segments) {
+// and v if documents are kept apart (`segments`), and the inputs of qk-norms and post-norms. If
+// only the layer's input is saved, the output of a post-norm is the next layer's input.
+std::int64_t layer_saved_elsewhere(const spec::ModelConfig& m, const Rows& rows, bool segments,
+                                   const LayerRecompute& again) {
     const std::int64_t qkv = rows.inner * (m.heads + 2 * m.kv_heads) * m.head_dim;
-    return (segments ? qkv : 0) + (m.qk_norm ? qkv : 0) +
-           (m.post_norms ? 2 * rows.outer * m.hidden : 0);
+    const std::int64_t copies = (segments ? qkv : 0) + (m.qk_norm ? qkv : 0);
+    const std::int64_t hidden = rows.outer * m.hidden;
+    const std::int64_t norms = again.full() ? (again.keeps_output ? hidden : 0) : 2 * hidden;
+    return (again.attention() ? 0 : copies) + (m.post_norms ? norms : 0);
+}
+
+// Returns the number of elements that a layer saves from forward to backward.
+std::int64_t layer_held(const spec::ModelConfig& m, const Rows& rows, bool segments,
+                        const LayerRecompute& again) {
+    std::int64_t held = layer_saved_elsewhere(m, rows, segments, again);
+    for (const std::int64_t size : layer_saved(m, rows, segments, again)) held += size;
+    return held;
+}
+
+LayerRecompute layer_of(const Recomputed& all, std::int64_t layer) {
+    return all.empty() ? LayerRecompute{} : all[static_cast<std::size_t>(layer)];
+}
+
+// Returns the largest number of elements that backward holds in addition to those that forward
+// saved. `outside`: elements that each layer saved, and that its backward frees. `workspace`:
+// temporary elements of a layer's backward. The layers of a unit are computed again together.
+std::int64_t backward_extra(const spec::ModelConfig& m, const Rows& rows, bool segments,
+                            const Recomputed& all, const std::vector<std::int64_t>& outside,
+                            std::int64_t workspace) {
+    std::int64_t held = 0, most = workspace;
+    const auto restored = [&](std::int64_t layer) {
+        return layer_held(m, rows, segments, {}) -
+               layer_held(m, rows, segments, layer_of(all, layer));
+    };
+    for (auto layer = std::ssize(outside) - 1; layer >= 0; --layer) {
+        const LayerRecompute& again = layer_of(all, layer);
+        if (again.keeps_output) {  // the last layer of its unit
+            std::int64_t first = layer;
+            while (!layer_of(all, first).keeps_input) --first;
+            for (std::int64_t i = first; i <= layer; ++i) held += restored(i);
+        }
+        most = std::max(most, held + workspace);
+        held -= outside[static_cast<std::size_t>(layer)] + restored(layer);
+    }
+    return most;
 }
 
 // Returns the number of elements that a layer holds between the input half and the weight half of
@@ -91,6 +138,20 @@ double positions_seen(double length, double window) {
     return window * length - window * (window - 1) / 2;
 }
 
+// FLOPs of the parts of one layer's forward, for one micro-batch.
+struct LayerFlops {
+    double qkv = 0, scores = 0, out = 0, gate_up = 0, down = 0;
+
+    // Returns the FLOPs of the parts that backward computes again. Backward needs the output of the
+    // last product only for a norm after it, or for the next layer of a unit.
+    double again(const LayerRecompute& kind, bool post_norms) const {
+        const double attention = kind.attention() ? qkv + scores : 0;
+        const double whole = kind.full() ? out : 0;
+        const bool is_last = kind.full() && (post_norms || !kind.keeps_output);
+        return attention + whole + (kind.mlp() ? gate_up : 0) + (is_last ? down : 0);
+    }
+};
+
 // Returns `m` with the sizes of one rank's part, if `tp` ranks share each layer.
 spec::ModelConfig part_of(spec::ModelConfig m, int tp) {
     m.heads /= tp;
@@ -100,10 +161,35 @@ spec::ModelConfig part_of(spec::ModelConfig m, int tp) {
     return m;
 }
 
+LayerFlops layer_flops(const spec::ModelConfig& m, const spec::TrainSpec& spec,
+                       std::int64_t layer) {
+    const auto tokens = static_cast<double>(microbatch_tokens(spec));
+    const auto product = [&](std::int64_t outputs, std::int64_t inputs) {
+        return 2 * tokens * static_cast<double>(outputs * inputs);
+    };
+    const std::int64_t attention = m.heads * m.head_dim, keys = m.kv_heads * m.head_dim;
+    return {.qkv = product(attention + 2 * keys, m.hidden),
+            .scores = 4.0 *
+                      static_cast<double>(attention * microbatch_tokens(spec) / spec.seq_length) *
+                      positions_seen(static_cast<double>(spec.seq_length),
+                                     static_cast<double>(m.window_of(layer))),
+            .out = product(m.hidden, attention),
+            .gate_up = product(2 * m.intermediate, m.hidden),
+            .down = product(m.hidden, m.intermediate)};
+}
+
 }  // namespace
 
 std::int64_t microbatch_tokens(const spec::TrainSpec& spec) {
     return spec.micro_batch_size * spec.sequences_per_sample() * spec.seq_length;
+}
+
+double recompute_flops_per_token(const spec::ModelConfig& m, const spec::TrainSpec& spec,
+                                 const Recomputed& recompute) {
+    double flops = 0;
+    for (std::int64_t layer = 0; layer < std::ssize(recompute); ++layer)
+        flops += layer_flops(m, spec, layer).again(layer_of(recompute, layer), m.post_norms);
+    return flops / static_cast<double>(microbatch_tokens(spec));
 }
 
 std::int64_t main_bytes(spec::Precision precision) {
@@ -186,13 +272,15 @@ MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& 
     const std::int64_t embedding = part.first ? m.vocab * m.hidden * main : 0;
     SpareRoom room(embedding, layer_parameters(m) * main, none);
     const Rows rows = rows_of(spec, part.tp);
+    const bool segments = spec.data.documents_apart;
     bytes.activations = live * rows.outer * m.hidden * element;
+    std::vector<std::int64_t> outside;  // by layer: elements outside the gradients' memory
     for (std::int64_t layer = 0; layer < layers; ++layer) {
-        const bool segments = spec.data.documents_apart;
-        bytes.activations += live * layer_saved_elsewhere(m, rows, segments) * element;
-        for (const std::int64_t size : layer_saved(m, rows, segments))
-            if (!spare || !room.take(layer, size * element))
-                bytes.activations += live * size * element;
+        const LayerRecompute again = layer_of(held.recompute, layer);
+        std::int64_t& own = outside.emplace_back(layer_saved_elsewhere(m, rows, segments, again));
+        for (const std::int64_t size : layer_saved(m, rows, segments, again))
+            if (!spare || !room.take(layer, size * element)) own += size;
+        bytes.activations += live * own * element;
     }
     if (held.activations && !spare) bytes.activations = *held.activations;
     const std::int64_t logits = tokens * m.vocab * element;
@@ -205,8 +293,10 @@ MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& 
     const std::int64_t steps = m.activation == spec::Activation::GeluTanh ? 6 : 4;
     const std::int64_t qkv =
         spec.data.documents_apart ? (m.heads + 2 * m.kv_heads) * m.head_dim : 0;
-    const std::int64_t layer = tokens * (2 * m.hidden + steps * m.intermediate + qkv) * element;
-    bytes.workspace = std::max(loss, layer);
+    const std::int64_t layer = tokens * (2 * m.hidden + steps * m.intermediate + qkv);
+    const std::int64_t backward =
+        backward_extra(m, rows, segments, held.recompute, outside, layer) * element;
+    bytes.workspace = std::max(loss, backward);
     const std::int64_t all = parameter_count(model);
     const std::int64_t trained = all - part.frozen_of_model;
     if (part.first) bytes.snapshot = ((is_lora ? trained : all) + 2 * trained) * main;
@@ -229,7 +319,7 @@ std::int64_t tensor_bytes(const spec::ModelConfig& m, const spec::TrainSpec& spe
 }
 
 std::vector<Costs> stage_costs(const spec::ModelConfig& model, const spec::TrainSpec& spec,
-                               std::span<const StagePart> parts) {
+                               std::span<const StagePart> parts, const Recomputed& recompute) {
     const auto tokens = static_cast<double>(microbatch_tokens(spec));
     const auto sequences = tokens / static_cast<double>(spec.seq_length);
     // The logits of pairs are computed once more, for the log-probabilities before the gradient.
@@ -240,23 +330,27 @@ std::vector<Costs> stage_costs(const spec::ModelConfig& model, const spec::Train
     const double score = 4.0 * static_cast<double>(m.heads * m.head_dim);
     const bool segments = spec.data.documents_apart;
     const std::int64_t input = rows.outer * m.hidden, element = element_bytes(spec.precision);
-    std::int64_t saved = layer_saved_elsewhere(m, rows, segments);
-    for (const std::int64_t size : layer_saved(m, rows, segments)) saved += size;
     std::vector<Costs> costs;
     double layers_flop = 0;  // FLOPs of the forward pass of all layers
     for (const StagePart& part : parts) {
         const double products = 2 * tokens * static_cast<double>(part.layers * layer_products(m));
-        double attention = 0;
-        for (std::int64_t layer = part.first_layer; layer < part.first_layer + part.layers; ++layer)
+        double attention = 0, again = 0;
+        std::int64_t saved = 0;
+        for (std::int64_t layer = part.first_layer; layer < part.first_layer + part.layers;
+             ++layer) {
+            const LayerRecompute kind = layer_of(recompute, layer);
             attention += score * sequences *
                          positions_seen(static_cast<double>(spec.seq_length),
                                         static_cast<double>(m.window_of(layer)));
+            again += layer_flops(m, spec, layer).again(kind, m.post_norms);
+            saved += layer_held(m, rows, segments, kind);
+        }
         const double head = part.last ? 2 * tokens * static_cast<double>(m.vocab * m.hidden) : 0;
         layers_flop += products + attention;
         costs.push_back({.forward = products + attention + head_products * head,
-                         .backward_input = products + 2 * attention,
+                         .backward_input = products + 2 * attention + again,
                          .backward_weight = products,
-                         .after_forward = (input + part.layers * saved) * element,
+                         .after_forward = (input + saved) * element,
                          .after_backward = (input + part.layers * layer_owed(m, rows)) * element});
     }
     const double unit = layers_flop / static_cast<double>(parts.size());

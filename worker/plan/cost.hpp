@@ -9,6 +9,7 @@
 #include "common/spec/model.hpp"
 #include "common/spec/train.hpp"
 #include "worker/plan/pipeline_check.hpp"
+#include "worker/plan/recompute.hpp"
 
 namespace roll::plan {
 
@@ -43,6 +44,11 @@ FlopsPerToken flops_per_token(const spec::ModelConfig& model, std::int64_t seq_l
 FlopsPerToken flops_per_token(const spec::ModelConfig& model, std::span<const std::int64_t> lengths,
                               std::int64_t frozen = 0);
 
+// Returns the FLOPs per token with which backward computes again what forward did not save, by
+// layer of the model. LoRA's factors do not count.
+double recompute_flops_per_token(const spec::ModelConfig& model, const spec::TrainSpec& spec,
+                                 const Recomputed& recompute);
+
 // Bytes on one rank, which holds the whole model or the chunks of a pipeline stage.
 // - `program`: memory of the program with an almost empty model: code, LibTorch, thread stacks. 0
 //   on a GPU, because CUDA's own memory is unknown.
@@ -50,7 +56,8 @@ FlopsPerToken flops_per_token(const spec::ModelConfig& model, std::span<const st
 //   one micro-batch per step and no frozen parameters, some of these values are in the gradients'
 //   memory (spare_room.hpp) and do not count.
 // - `workspace`: temporary memory at the peak. The peak is at the loss, for a block of logits with
-//   its input and output rows, or in a layer's backward, for the gradient of its widest product.
+//   its input and output rows, or in a layer's backward, for the gradient of its widest product
+//   and the values that backward computes again.
 // - `snapshot`: the copy of the whole model from which a checkpoint is written while training
 //   continues; 0 on a stage that does not write.
 // - `exchange`: buffers for gradients, if the data-parallel ranks share optimizer state.
@@ -87,9 +94,9 @@ std::int64_t part_parameters(const spec::ModelConfig& model, const StagePart& pa
 // each chunk, in the order of forward. Times are proportional to the FLOPs of the matrix
 // products; the unit is the forward time of the mean number of layers per stage. The last stage's
 // forward includes the output layer's forward and backward, because the trainer computes them
-// together.
+// together. `recompute` has an entry for each layer of the model; empty: everything is saved.
 std::vector<Costs> stage_costs(const spec::ModelConfig& model, const spec::TrainSpec& spec,
-                               std::span<const StagePart> parts);
+                               std::span<const StagePart> parts, const Recomputed& recompute = {});
 
 // One rank's part of the optimizer state, in elements, if the data-parallel ranks share it.
 struct Owned {
@@ -111,6 +118,8 @@ struct Held {
     // `live` micro-batches.
     std::optional<std::int64_t> activations = std::nullopt;
     std::optional<Owned> owned = std::nullopt;  // part of the optimizer state; nullopt: all of it
+    // What the part's layers compute again, chunk by chunk; empty: everything is saved
+    Recomputed recompute = {};
 };
 // Returns the memory of a stage's first rank. No other rank of the stage needs more.
 MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& spec,

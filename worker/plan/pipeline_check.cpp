@@ -72,7 +72,6 @@ class Simulation {
         report_.ends.resize(s_.pp);
         for (int i = 0; i < s_.pp; ++i) {
             ranks_[i].inputs.resize(s_.ranks[i].size());
-            ranks_[i].backward_held.resize(static_cast<std::size_t>(s_.vp) * s_.microbatches);
         }
     }
 
@@ -99,12 +98,8 @@ class Simulation {
         std::size_t posted = 0;  // number of ops whose receive, if any, was posted
         // time at which each op's input arrives
         std::vector<std::optional<double>> inputs;
-        // True for a chunk and micro-batch whose input half of backward ran alone, so that
-        // Costs::after_backward bytes are held until its weight half.
-        std::vector<bool> backward_held;
         double clock = 0, work = 0;
         int live = 0;
-        std::int64_t bytes = 0;
     };
 
     int stage_of_op(int rank, const Op& op) const { return s_.stage(rank, op.chunk); }
@@ -227,24 +222,9 @@ class Simulation {
         r.clock += time;
         r.work += time;
         report_.ends[rank].push_back(r.clock);
-        auto held = r.backward_held.begin() + op.chunk * s_.microbatches + op.microbatch;
-        switch (op.kind) {
-            case OpKind::Forward:
-                ++r.live;
-                r.bytes += cost.after_forward;
-                break;
-            case OpKind::BackwardInput:
-                if (halves_together(s_.ranks[rank], r.next, stage == 0)) break;
-                r.bytes += cost.after_backward - cost.after_forward;
-                *held = true;
-                break;
-            case OpKind::BackwardWeight:
-                --r.live;
-                r.bytes -= *held ? cost.after_backward : cost.after_forward;
-                break;
-        }
+        if (op.kind == OpKind::Forward) ++r.live;
+        if (op.kind == OpKind::BackwardWeight) --r.live;
         report_.live_max[rank] = std::max(report_.live_max[rank], r.live);
-        report_.peak_bytes[rank] = std::max(report_.peak_bytes[rank], r.bytes);
     }
 
     // Returns the receive that the rank's next op waits for.
@@ -295,6 +275,8 @@ class Simulation {
     }
 
     void finish_report() {
+        for (int rank = 0; rank < s_.pp; ++rank)
+            report_.peak_bytes[rank] = peak_bytes(s_, rank, costs_);
         double work = 0, most = 0;
         for (const Rank& r : ranks_) {
             work += r.work / s_.pp;
@@ -323,6 +305,33 @@ class Simulation {
 };
 
 }  // namespace
+
+std::int64_t peak_bytes(const PipelineSchedule& schedule, int rank, std::span<const Costs> costs) {
+    // True for a chunk and micro-batch whose input half of backward ran alone, so that
+    // Costs::after_backward bytes are held until its weight half.
+    std::vector<bool> is_halved(static_cast<std::size_t>(schedule.vp) * schedule.microbatches);
+    const std::vector<Op>& ops = schedule.ranks[rank];
+    std::int64_t bytes = 0, most = 0;
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+        const int stage = schedule.stage(rank, ops[i].chunk);
+        const Costs& cost = costs[stage];
+        const auto halved =
+            is_halved.begin() + ops[i].chunk * schedule.microbatches + ops[i].microbatch;
+        switch (ops[i].kind) {
+            case OpKind::Forward: bytes += cost.after_forward; break;
+            case OpKind::BackwardInput:
+                if (halves_together(ops, i, stage == 0)) break;
+                bytes += cost.after_backward - cost.after_forward;
+                *halved = true;
+                break;
+            case OpKind::BackwardWeight:
+                bytes -= *halved ? cost.after_backward : cost.after_forward;
+                break;
+        }
+        most = std::max(most, bytes);
+    }
+    return most;
+}
 
 Result<ScheduleReport> check(const PipelineSchedule& schedule, const std::vector<Costs>& costs,
                              Transport transport) {

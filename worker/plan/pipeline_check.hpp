@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "worker/plan/pipeline_schedule.hpp"
@@ -59,5 +60,9 @@ struct ScheduleReport {
 // names the rank and the op; for a deadlock, it names the ranks and ops that wait for each other.
 Result<ScheduleReport> check(const PipelineSchedule& schedule, const std::vector<Costs>& costs = {},
                              Transport transport = {});
+
+// Returns ScheduleReport::peak_bytes of one rank, without a simulation. `costs` has one entry for
+// each stage.
+std::int64_t peak_bytes(const PipelineSchedule& schedule, int rank, std::span<const Costs> costs);
 
 }  // namespace roll::plan

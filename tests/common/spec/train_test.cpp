@@ -57,6 +57,44 @@ TEST(TrainSpec, ATransferHasATimeOfASecondOrMore) {
     EXPECT_EQ(none.error().message, "parallel.collective_timeout is 0s; give 1s or more");
 }
 
+TEST(TrainSpec, ReadsWhatBackwardComputesAgain) {
+    Json json = smallest();
+    EXPECT_EQ(train_spec(json.dump())->parallel.recompute, Recompute::None);
+    json["parallel"] = {
+        {"recompute", "full"}, {"recompute_method", "block"}, {"memory_limit", "1MiB"}};
+    json["parallel"]["recompute_layers"] = 3;
+    const ParallelSpec parallel = train_spec(json.dump())->parallel;
+    EXPECT_EQ(parallel.recompute, Recompute::Full);
+    EXPECT_EQ(parallel.recompute_method, RecomputeMethod::Block);
+    EXPECT_EQ(parallel.recompute_layers, 3);
+    EXPECT_EQ(parallel.memory_limit, 1 << 20);
+    EXPECT_EQ(impossible_sizes(json).size(), 0U);
+}
+
+TEST(TrainSpec, KeysOfRecomputationThatDoNotFitItsKindAreRefused) {
+    const std::pair<Json, const char*> cases[] = {
+        {{{"recompute_layers", 2}},
+         "parallel.recompute_layers is 2, but parallel.recompute is \"none\"; allowed: only with "
+         "recompute `full`"},
+        {{{"recompute", "mlp"}, {"recompute_method", "block"}},
+         "parallel.recompute_method is \"block\", but parallel.recompute is \"mlp\"; allowed: "
+         "only with recompute `full`"},
+        {{{"recompute", "full"}, {"recompute_method", "block"}},
+         "parallel.recompute_layers is missing; with recompute_method `block`, set it to the "
+         "number "
+         "of layers of each chunk that are computed again"},
+        {{{"recompute", "auto"}},
+         "parallel.memory_limit is 0; with recompute `auto`, set it to the memory that a rank may "
+         "need, such as 3GiB"}};
+    for (const auto& [parallel, message] : cases) {
+        Json json = smallest();
+        json["parallel"] = parallel;
+        const std::vector<Problem> problems = impossible_sizes(json);
+        ASSERT_EQ(problems.size(), 1U);
+        EXPECT_EQ(problems[0].path + " " + problems[0].message, message);
+    }
+}
+
 TEST(TrainSpec, ReadsEverySection) {
     Json json = smallest();
     json["kind"] = "resume";

@@ -65,7 +65,8 @@ Result<Plant> parse_plant(const std::string& words) {
 }
 
 bool Plant::hits(const std::string& group_name, const Tag& tag) const {
-    return tag.site == site && (layer < 0 || tag.layer == layer) && group_name.starts_with(group);
+    return tag.site == site && (layer < 0 || tag.layer == layer) && (!again || tag.again) &&
+           group_name.starts_with(group);
 }
 
 at::Tensor planted(Plant::Kind kind, const Transfer& transfer, const at::TensorList& inputs,

@@ -22,6 +22,7 @@ struct Plant {
     Site site;
     int layer = -1;          // Tag::layer of the transfers to change; -1: every layer
     std::string group = {};  // beginning of the name of the group; empty: every group
+    bool again = false;      // true: only transfers of layers that backward computes again
 
     bool hits(const std::string& group_name, const Tag& tag) const;
 };

@@ -48,6 +48,7 @@ std::string text(const Tag& tag) {
     std::string words = site_name(tag.site);
     if (tag.layer >= 0) words += numbered(tag.site) + std::to_string(tag.layer);
     if (tag.microbatch >= 0) words += ", micro-batch " + std::to_string(tag.microbatch);
+    if (tag.again) words += ", again";
     return words;
 }
 

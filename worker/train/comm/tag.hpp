@@ -38,6 +38,7 @@ struct Tag {
     Site site;
     int layer = -1;  // number of the layer in the model, from 0; see Site for other meanings
     int microbatch = -1;
+    bool again = false;  // true: backward computes the layer's forward again (recomputation)
     friend bool operator==(const Tag&, const Tag&) = default;
 };
 

@@ -21,6 +21,7 @@
 #include "worker/train/process/stacks.hpp"
 #include "worker/train/prove/prove.hpp"
 #include "worker/train/prove/report.hpp"
+#include "worker/train/report/out_of_memory.hpp"
 #include "worker/train/report/plan_report.hpp"
 
 namespace roll::train {
@@ -63,8 +64,19 @@ int train(const Arguments& arguments, WorkerLink& link) {
     Backend backend = take_backend(launch, arguments.rank);
     std::optional<TrainingData> data = prepare_training(launch, arguments.rank, link);
     if (!data) return protocol::kExitYielded;
-    Trainer trainer(launch, arguments.rank, link, *std::move(data), std::move(backend));
-    return trainer.run();
+    const auto explained = [&](const OutOfMemory& failure) {
+        const spec::ModelConfig model = setup_model(spec, candidates_of(launch), true).config;
+        return RankFailure(
+            1, out_of_memory_text(spec, model, arguments.rank, !launch.gpus.empty(), failure));
+    };
+    try {
+        Trainer trainer(launch, arguments.rank, link, *std::move(data), std::move(backend));
+        return trainer.run();
+    } catch (const OutOfMemory& failure) {
+        throw explained(failure);
+    } catch (const std::bad_alloc&) {
+        throw explained(OutOfMemory(0));
+    }
 }
 
 int generate(const Arguments& arguments) {
@@ -86,9 +98,10 @@ int plan(const Arguments& arguments) {
     spec::TrainSpec spec = need(spec::train_spec(document));
     if (spec.epochs > 0 && spec.steps == 0) plan_epochs(spec);
     const Json resources = need(parse_json(document)).value("resources", Json::object());
-    const OrderedJson json = plan_json(spec, resources.value("gpus_per_node", 0) > 0);
+    const bool on_gpu = resources.value("gpus_per_node", 0) > 0;
+    const OrderedJson json = plan_json(spec, on_gpu);
     if (!arguments.svg.empty() || !arguments.trace.empty()) {
-        const PlanDrawing drawing = plan_drawing(spec);
+        const PlanDrawing drawing = plan_drawing(spec, on_gpu);
         if (!arguments.svg.empty()) need(write_file_atomically(arguments.svg, drawing.svg));
         if (!arguments.trace.empty()) need(write_file_atomically(arguments.trace, drawing.trace));
     }

@@ -68,6 +68,22 @@ BatchRules Trainer::batch_rules() const {
 }
 
 int Trainer::run() {
+    try {
+        return run_steps();
+    } catch (const OutOfMemory& failure) {
+        throw OutOfMemory(failure.bytes(), doing());
+    } catch (const std::bad_alloc&) {
+        throw OutOfMemory(0, doing());
+    }
+}
+
+// Returns what this rank is doing, for a message.
+std::string Trainer::doing() const {
+    if (phase_ != Phase::Step) return phase_ == Phase::Validation ? "validation" : "the checkpoint";
+    return "step " + std::to_string(state_.step + 1) + ", " + step_->doing();
+}
+
+int Trainer::run_steps() {
     if (stopped_) return protocol::kExitYielded;
     if (spec_.valid_at_start && state_.step == 0) measure({.last = true});
     while (state_.step < spec_.steps && !stops_early()) {
@@ -148,6 +164,7 @@ void Trainer::train_step() {
     const double lr = plan::learning_rate(spec_.optimizer, spec_.steps, state_.step);
     const double decay = plan::weight_decay(spec_.optimizer, spec_.steps, state_.step);
     for (AdamW& optimizer : step_->optimizers()) optimizer.set_weight_decay(decay);
+    phase_ = Phase::Step;
     const StepResult result = step_->run(batch, lr);
     if (result.updated)
         skipped_in_a_row_ = 0;
@@ -301,6 +318,7 @@ Moment Trainer::moment() const {
 std::vector<ValidResult> Trainer::measure(const Moment& moment) {
     const std::vector<const ValidSet*> sets = validation_.due(moment);
     if (sets.empty()) return {};
+    phase_ = Phase::Validation;
     if (writes()) validation_.measure_text(model_.tokenizer->tokenizer, corpus_);
     std::vector<ValidResult> results =
         validation_.run(sets, *step_, spec_, batch_rules(), dp_->rank());
@@ -377,6 +395,7 @@ void Trainer::save(Save when) {
     broadcast_from(0, *pp_, saves, {Site::Agreement});
     if (is_shared) broadcast_from(0, *dp_, saves, {Site::Agreement});
     if (saves.item<double>() == 0) return;
+    phase_ = Phase::Checkpoint;
     std::optional<Snapshot> snapshot = take_snapshot(*step_, state_, record_);
     if (saver_) saver_->save(*std::move(snapshot));
 }

@@ -24,6 +24,7 @@
 #include "worker/train/job/reference_pass.hpp"
 #include "worker/train/job/validation.hpp"
 #include "worker/train/model/model_setup.hpp"
+#include "worker/train/pipeline/job_schedule.hpp"
 #include "worker/train/pipeline/train_step.hpp"
 #include "worker/train/report/metrics.hpp"
 #include "worker/train/save/saver.hpp"
@@ -62,6 +63,8 @@ class Trainer {
     Agreed agree();
     void train_step();
     StepPlace place() const { return {spec_, state_.step, state_.samples, dp_->rank()}; }
+    int run_steps();
+    std::string doing() const;
     void after_step(const StepResult& result, const plan::FlopsPerToken& flops, double seconds,
                     double data_wait_seconds);
     plan::FlopsPerToken flops_of(std::span<const Microbatch> batch);
@@ -98,7 +101,7 @@ class Trainer {
     data::LearnedDocuments learned_;  // set on rank 0 only
     data::Sampler sampler_;
     Validation validation_;
-    plan::PipelineSchedule schedule_;
+    JobPipeline pipeline_;
     LocalGroup alone_{1};
     std::optional<GlooFabric> fabric_;
     std::unique_ptr<FlightRecorder> recorder_;  // null in a job of one rank
@@ -124,7 +127,9 @@ class Trainer {
     // a step was faster than the measured peak; set only on the rank that writes
     bool peak_beaten_ = false;
     int skipped_in_a_row_ = 0;
-    LossHistory history_;  // filled only on the rank that writes
+    enum class Phase { Step, Validation, Checkpoint };
+    Phase phase_ = Phase::Step;  // what the rank did last; for messages
+    LossHistory history_;        // filled only on the rank that writes
 };
 
 }  // namespace roll::train

@@ -93,11 +93,13 @@ Trainer::Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, Tra
       learned_(data.learned),
       sampler_(corpus_, spec_.seq_length, spec_.seed),
       validation_(spec_, corpus_, valid_),
-      schedule_(job_pipeline(spec_, model_.config).schedule) {
+      pipeline_(job_pipeline(spec_, model_.config, !launch.gpus.empty())) {
     connect();
     TrainOptions options = train_options(spec_, model_.config);
     options.init.device = backend_.device;
-    step_.emplace(model_.config, schedule_, Groups{*pp_, *dp_, tie_.get(), tp_.get()}, options);
+    options.recompute = pipeline_.recompute;
+    step_.emplace(model_.config, pipeline_.schedule, Groups{*pp_, *dp_, tie_.get(), tp_.get()},
+                  options);
     const std::vector<ParameterSpec> specs = specs_of(step_->whole());
     const std::int64_t frozen = count_frozen(spec_.model.freeze, specs);
     if (frozen > 0 && writes())
@@ -347,6 +349,8 @@ void Trainer::open_outputs() {
                                     spec_.metrics, validation_.names(), spec_.data.pairs});
     for (const auto& [step, loss] : metrics_->losses()) history_.add(step, loss);
     std::printf("%s\n", headline(spec_, model_.config, corpus_).c_str());
+    if (!pipeline_.recompute.empty())
+        std::printf("recompute: %s\n", plan::recomputed_text(pipeline_.recompute).c_str());
     if (learned_.documents > 0) std::printf("%s\n", documents_line(learned_, spec_).c_str());
     std::vector<std::string> warnings = model_.warnings;
     for (std::string& warning : warnings_of(spec_, corpus_, learned_))

@@ -36,7 +36,28 @@ Layer Chunk::layer(std::int64_t index, const Sequences& sequences, ops::Place pl
             sequences.segments,
             std::move(place),
             tp_,
-            sequences.rows};
+            sequences.rows,
+            part_.recompute_of(index)};
+}
+
+void Chunk::restore(Saved& saved, std::int64_t index) {
+    const auto of = [&](std::int64_t i) -> LayerSaved& {
+        return saved.layers[static_cast<std::size_t>(i)];
+    };
+    if (!of(index).is_dropped) return;
+    const auto again = [&](std::int64_t i) {
+        Layer same = layer(i, saved.sequences);
+        same.again = true;
+        return same;
+    };
+    std::int64_t i = index;
+    while (!part_.recompute_of(i).keeps_input) --i;
+    for (; i < index; ++i) {
+        const at::Tensor x_MC = of(i).norm1.x_MC;
+        of(i + 1).norm1.x_MC = again(i).forward(x_MC, saved.sequences.positions, of(i));
+        of(i).is_dropped = false;
+    }
+    again(index).restore(saved.sequences.positions, of(index));
 }
 
 int Chunk::norm() const {
@@ -208,9 +229,11 @@ at::Tensor Chunk::backward_input(int microbatch, const at::Tensor& dhidden_MC, W
     at::Tensor dx_MC = part_.post ? loss_backward(saved, now) : dhidden_MC;
     for (auto i = std::ssize(saved.layers) - 1; i >= 0; --i) {
         LayerSaved& of_layer = saved.layers.back();
+        restore(saved, i);
         // Copies o_MA, because the weight half reads it later, when its memory may already hold
-        // gradients.
-        if (when == WeightHalves::Later && microbatch == 0) of_layer.o_MA = of_layer.o_MA.clone();
+        // gradients. A value that was computed again has memory of its own.
+        if (when == WeightHalves::Later && microbatch == 0 && !part_.recompute_of(i).attention())
+            of_layer.o_MA = of_layer.o_MA.clone();
         dx_MC = layer(i, saved.sequences)
                     .backward_input(dx_MC, of_layer, now, when == WeightHalves::Now ? now : later);
         saved.layers.pop_back();

@@ -108,6 +108,8 @@ class Chunk {
     };
 
     Layer layer(std::int64_t index, const Sequences& sequences, ops::Place place = {});
+    // Computes again what forward dropped of a layer, and of the layers of its unit before it.
+    void restore(Saved& saved, std::int64_t index);
     ops::Place place_of(int microbatch, std::int64_t layer);
     Sequences sequences_of(const Microbatch& data);
     RowSplit rows_of(const Microbatch& data) const;

@@ -8,6 +8,7 @@
 
 #include "common/spec/model.hpp"
 #include "common/spec/parallel.hpp"
+#include "worker/plan/recompute.hpp"
 
 namespace roll::train {
 
@@ -23,6 +24,12 @@ struct ChunkSpec {
     // Sequence parallelism: outside of the linear layers, each of these ranks has a part of the
     // rows
     bool sequence = false;
+    plan::Recomputed recompute = {};  // by layer of the chunk; empty: everything is saved
+
+    plan::LayerRecompute recompute_of(std::int64_t layer) const {
+        return recompute.empty() ? plan::LayerRecompute{}
+                                 : recompute[static_cast<std::size_t>(layer)];
+    }
 };
 
 inline ChunkSpec whole_chunk(const spec::ModelConfig& config) { return {0, config.layers}; }

@@ -33,7 +33,8 @@ Linear Layer::linear(int weight, int bias, families::Split split,
             tp,
             static_cast<int>(index),
             rows,
-            lora_parts(config, places, first, tp == nullptr ? 1 : tp->size(), lora)};
+            lora_parts(config, places, first, tp == nullptr ? 1 : tp->size(), lora),
+            again};
 }
 
 Linear Layer::qkv() const {
@@ -63,9 +64,50 @@ ops::AttentionRule Layer::rule() const {
 }
 
 at::Tensor Layer::forward(const at::Tensor& x_MC, std::int64_t positions, LayerSaved& s) const {
-    const ops::Heads heads = project(x_MC, positions, s);
-    const at::Tensor o_BTA = ops::attention_within(heads, rule(), segments, s.attention, kept);
-    return finish(x_MC, o_BTA.flatten(0, 1), s);
+    at::Tensor y_MC = finish(x_MC, attend(project(x_MC, positions, s), s), s);
+    if (!again) drop(s);
+    return y_MC;
+}
+
+// Returns o_MA.
+at::Tensor Layer::attend(const ops::Heads& heads, LayerSaved& s) const {
+    return ops::attention_within(heads, rule(), segments, s.attention,
+                                 kept_unless(recompute.attention()))
+        .flatten(0, 1);
+}
+
+// Frees the values that `recompute` names.
+void Layer::drop(LayerSaved& s) const {
+    if (!recompute.any()) return;
+    LayerSaved kept_values;
+    kept_values.is_dropped = true;
+    if (recompute.keeps_input) kept_values.norm1 = std::move(s.norm1);
+    if (!recompute.full()) {
+        kept_values.post_norm1 = std::move(s.post_norm1);
+        kept_values.norm2 = std::move(s.norm2);
+        kept_values.post_norm2 = std::move(s.post_norm2);
+        if (!recompute.mlp()) kept_values.gate_up = std::move(s.gate_up);
+        if (!recompute.attention()) {
+            kept_values.qk_norm = std::move(s.qk_norm);
+            kept_values.attention = std::move(s.attention);
+            kept_values.o_MA = std::move(s.o_MA);
+        }
+    }
+    s = std::move(kept_values);
+}
+
+void Layer::restore(std::int64_t positions, LayerSaved& s) const {
+    const at::Tensor x_MC = s.norm1.x_MC;
+    if (recompute.attention()) s.o_MA = attend(project(x_MC, positions, s), s);
+    if (recompute.full()) {
+        const at::Tensor x1_MC = add_attention(x_MC, s.o_MA, s);
+        s.gate_up = {gate_up().forward(norm(places.norm2, x1_MC, s.norm2))};
+        // Backward needs the output of the last product only for the norm after it.
+        if (places.post_norm2 >= 0) add_mlp(x1_MC, s);
+    } else if (recompute.mlp()) {
+        s.gate_up = {gate_up().forward(norm_again(places.norm2, s.norm2))};
+    }
+    s.is_dropped = false;
 }
 
 ops::Heads Layer::project(const at::Tensor& x_MC, std::int64_t positions, LayerSaved& s) const {
@@ -77,22 +119,39 @@ ops::Heads Layer::project(const at::Tensor& x_MC, std::int64_t positions, LayerS
     // With segments the heads are not allocated by `kept`, because attention then saves its own
     // copies.
     return ops::rope(qkv_MP.view({-1, positions, qkv_MP.size(1)}), kv_heads(), table,
-                     segments.empty() ? kept : ops::Place());
+                     kept_unless(recompute.attention() || !segments.empty()));
 }
 
 at::Tensor Layer::finish(const at::Tensor& x_MC, const at::Tensor& o_MA, LayerSaved& s) const {
     s.o_MA = o_MA;
-    const auto add_to = [&](const at::Tensor& past_MC, const at::Tensor& in_MX,
-                            const Linear& matrix, int post_norm, ops::RmsNormSaved& saved) {
-        if (post_norm < 0) return matrix.forward_add(past_MC, in_MX, kept);
-        return norm(post_norm, matrix.forward(in_MX, kept), saved).add_(past_MC);
-    };
-    const at::Tensor x1_MC = add_to(x_MC, o_MA, out(), places.post_norm1, s.post_norm1);
-    s.gate_up = {gate_up().forward(norm(places.norm2, x1_MC, s.norm2), kept)};
+    const at::Tensor x1_MC = add_attention(x_MC, o_MA, s);
+    s.gate_up = {
+        gate_up().forward(norm(places.norm2, x1_MC, s.norm2), kept_unless(recompute.mlp()))};
+    return add_mlp(x1_MC, s);
+}
+
+// Returns past_MC plus the product, which `place` allocates, or plus the norm of the product.
+at::Tensor Layer::add_product(const at::Tensor& past_MC, const at::Tensor& in_MX,
+                              const Linear& matrix, int post_norm, ops::RmsNormSaved& saved,
+                              const ops::Place& place) const {
+    if (post_norm < 0) return matrix.forward_add(past_MC, in_MX, place);
+    return norm(post_norm, matrix.forward(in_MX, place), saved).add_(past_MC);
+}
+
+at::Tensor Layer::add_attention(const at::Tensor& x_MC, const at::Tensor& o_MA,
+                                LayerSaved& s) const {
+    return add_product(x_MC, o_MA, out(), places.post_norm1, s.post_norm1,
+                       kept_unless(recompute.full()));
+}
+
+// Returns x1_MC plus the feed-forward block's output. Takes the gate and up products from `s`.
+at::Tensor Layer::add_mlp(const at::Tensor& x1_MC, LayerSaved& s) const {
     const at::Tensor a_MI = config.activation == spec::Activation::Silu
                                 ? ops::swiglu(s.gate_up.gate_up_MJ, s.gate_up)
                                 : ops::geglu(s.gate_up.gate_up_MJ);
-    return add_to(x1_MC, a_MI, down(), places.post_norm2, s.post_norm2);
+    const bool is_dropped = places.post_norm2 < 0 ? !recompute.keeps_output : recompute.full();
+    return add_product(x1_MC, a_MI, down(), places.post_norm2, s.post_norm2,
+                       kept_unless(is_dropped));
 }
 
 // Computes again the output that the norm had in forward.

@@ -2,6 +2,10 @@
 // and biases. The code is stateless: LayerSaved holds the input of backward, and closures hold the
 // input of the weight halves (the deferred computations of weights' gradients). Values that one
 // pass over memory can recompute (a norm's output, the activation) are not saved.
+//
+// Layer::recompute says which further values are not saved. forward() drops them, and restore()
+// computes them again before backward, by the same kernels from the same input. So they are
+// bitwise the same.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +31,7 @@ struct LayerSaved {
     ops::RmsNormSaved norm2;
     ops::SwigluSaved gate_up;
     ops::RmsNormSaved post_norm2;
+    bool is_dropped = false;  // true: restore() must run before backward
 };
 
 // Returns a function that adds one micro-batch's part to a norm's gradient.
@@ -46,6 +51,8 @@ struct Layer {
     ops::Place kept = {};                         // allocates the tensors of saved activations
     Communicator* tp = nullptr;                   // the tensor-parallel group; null: none
     RowSplit rows = {};  // x_MC, dy_MC and the results have this rank's rows
+    plan::LayerRecompute recompute = {};
+    bool again = false;  // true: in backward; nothing is dropped then
 
     // Returns the layer's output. Requires that the rows are whole sequences of `positions` rows.
     at::Tensor forward(const at::Tensor& x_MC, std::int64_t positions, LayerSaved& saved) const;
@@ -56,6 +63,10 @@ struct Layer {
     at::Tensor finish(const at::Tensor& x_MC, const at::Tensor& o_MA, LayerSaved& saved) const;
     ops::AttentionRule rule() const;
 
+    // Computes the values of `saved` again that forward() dropped. Requires saved.norm1.x_MC, which
+    // is the layer's input.
+    void restore(std::int64_t positions, LayerSaved& saved) const;
+
     // Returns dx_MC. Passes the norms' gradients to `input`. Passes the computations of the
     // weights' gradients to `weight`, which may run them at once or keep them for later. Consumes
     // `saved`.
@@ -64,6 +75,15 @@ struct Layer {
 
   private:
     at::Tensor weight(int place) const;
+    // Returns the allocator for a value that forward saves, unless it drops the value.
+    ops::Place kept_unless(bool dropped) const { return dropped ? ops::Place() : kept; }
+    at::Tensor attend(const ops::Heads& heads, LayerSaved& saved) const;
+    at::Tensor add_attention(const at::Tensor& x_MC, const at::Tensor& o_MA,
+                             LayerSaved& saved) const;
+    at::Tensor add_product(const at::Tensor& past_MC, const at::Tensor& in_MX, const Linear& matrix,
+                           int post_norm, ops::RmsNormSaved& saved, const ops::Place& place) const;
+    at::Tensor add_mlp(const at::Tensor& x1_MC, LayerSaved& saved) const;
+    void drop(LayerSaved& saved) const;
     Linear linear(int weight, int bias, families::Split split,
                   std::initializer_list<spec::LoraPlace> lora) const;
     Linear qkv() const;

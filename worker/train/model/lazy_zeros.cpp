@@ -5,6 +5,8 @@
 #include <ATen/ATen.h>
 #include <sys/mman.h>
 
+#include "worker/train/process/memory.hpp"
+
 namespace roll::train {
 
 at::Tensor lazy_zeros(std::int64_t size, const at::TensorOptions& options) {
@@ -15,7 +17,7 @@ at::Tensor lazy_zeros(std::int64_t size, const at::TensorOptions& options) {
     const std::size_t mapped = bytes + kHugePage;
     void* const memory = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE,
                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    TORCH_CHECK(memory != MAP_FAILED, "not enough memory: tried to allocate ", bytes, " bytes");
+    if (memory == MAP_FAILED) throw OutOfMemory(bytes);
     void* begin = memory;
     std::size_t room = mapped;
     std::align(kHugePage, bytes, begin, room);

@@ -21,7 +21,7 @@ at::Tensor Linear::forward(const at::Tensor& x_MI, const ops::Place& place) cons
     if (!is_shared(families::Split::Row)) {
         const bool gathers = is_shared(families::Split::Column) && rows.is_split();
         const at::Tensor all_MI =
-            gathers ? gather_rows(rows, x_MI, {Site::ColumnRows, layer}) : x_MI;
+            gathers ? gather_rows(rows, x_MI, {Site::ColumnRows, layer, -1, again}) : x_MI;
         at::Tensor y_MO = ops::linear(all_MI, w_OI, bias_O(), place);
         add_lora(parameters, lora, y_MO, all_MI);
         return y_MO;
@@ -30,11 +30,11 @@ at::Tensor Linear::forward(const at::Tensor& x_MI, const ops::Place& place) cons
     if (rows.is_split()) {
         const at::Tensor part_MO = ops::linear(x_MI, w_OI, {});
         add_lora(parameters, lora, part_MO, x_MI);
-        y_MO = reduce_rows(rows, part_MO, {Site::RowOutput, layer}, place);
+        y_MO = reduce_rows(rows, part_MO, {Site::RowOutput, layer, -1, again}, place);
     } else {
         y_MO = ops::linear(x_MI, w_OI, {}, place);
         add_lora(parameters, lora, y_MO, x_MI);
-        sum_over(*tp, y_MO, {Site::RowOutput, layer});
+        sum_over(*tp, y_MO, {Site::RowOutput, layer, -1, again});
     }
     return bias < 0 ? y_MO : y_MO.add_(bias_O());
 }

@@ -30,6 +30,7 @@ struct Linear {
     int layer = -1;              // number of its decoder layer, for the tags of operations
     RowSplit rows = {};
     std::vector<LoraPart> lora = {};
+    bool again = false;  // true: forward runs a second time, in backward; for the tags
 
     // Returns x_MI @ weight^T + bias.
     at::Tensor forward(const at::Tensor& x_MI, const ops::Place& place = {}) const;

@@ -2,25 +2,30 @@
 
 #include "worker/plan/pipeline_choice.hpp"
 #include "worker/train/model/model_setup.hpp"
+#include "worker/train/pipeline/choose_recompute.hpp"
 #include "worker/train/process/failure.hpp"
 #include "worker/train/process/launch.hpp"
 
 namespace roll::train {
 
-JobPipeline job_pipeline(const spec::TrainSpec& spec, const spec::ModelConfig& config) {
+JobPipeline job_pipeline(const spec::TrainSpec& spec, const spec::ModelConfig& config,
+                         bool on_gpu) {
     const spec::ParallelSpec& p = spec.parallel;
     check_layout(spec, config);
     JobPipeline job;
     job.chunks = stage_chunks(config, stage_split(p));
-    std::vector<plan::StagePart> parts;
-    for (const ChunkSpec& chunk : job.chunks)
-        parts.push_back({.layers = chunk.layer_end - chunk.layer_begin,
-                         .first = chunk.pre,
-                         .last = chunk.post,
-                         .tp = p.tp,
-                         .first_layer = chunk.layer_begin});
-    job.costs = plan::stage_costs(config, spec, parts);
+    const std::vector<plan::StagePart> parts = parts_of(job, p.tp);
+    const bool is_auto = p.recompute == spec::Recompute::Auto;
+    if (!is_auto) job.recompute = plan::recomputed_of(p, chunk_layers(job.chunks));
+    job.costs = plan::stage_costs(config, spec, parts, job.recompute);
     job.schedule = need(plan::schedule_of(p, spec.microbatches(), job.costs));
+    if (is_auto) {
+        const std::vector<plan::Held> held = stage_held(spec, config, job, on_gpu);
+        job.recompute = chosen_recompute(spec, config, job, held);
+        job.costs = plan::stage_costs(config, spec, parts, job.recompute);
+    } else if (p.memory_limit > 0) {
+        check_limit(spec, stage_memory(spec, config, job, on_gpu));
+    }
     return job;
 }
 

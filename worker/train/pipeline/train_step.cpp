@@ -23,6 +23,12 @@ std::span<const double> row_of(const at::Tensor& log_probs_KS, std::size_t micro
     return {log_probs_KS.const_data_ptr<double>() + microbatch * length, length};
 }
 
+// Returns the entries of the chunk's layers.
+plan::Recomputed part_of(const plan::Recomputed& all, const ChunkSpec& part) {
+    if (all.empty()) return {};
+    return {all.begin() + part.layer_begin, all.begin() + part.layer_end};
+}
+
 }  // namespace
 
 TrainStep::TrainStep(const spec::ModelConfig& config, const plan::PipelineSchedule& schedule,
@@ -43,6 +49,7 @@ TrainStep::TrainStep(const spec::ModelConfig& config, const plan::PipelineSchedu
     }
     for (int chunk = 0; chunk < schedule.vp; ++chunk) {
         ChunkSpec part = parts[schedule.stage(groups.pp.rank(), chunk)];
+        part.recompute = part_of(options.recompute, part);
         if (groups.tp != nullptr) {
             part.tp = groups.tp->size();
             part.tp_rank = groups.tp->rank();
@@ -257,6 +264,16 @@ LossSum TrainStep::evaluate_pairs(std::span<const Microbatch> batch) {
     }
     sum_over(groups_.dp, tokens, {Site::Evaluation});
     return {0, std::llround(tokens.item<double>()), sums_over_replicas(sums)};
+}
+
+std::string TrainStep::doing() const {
+    const std::vector<plan::Op>& ops = schedule_.ranks[groups_.pp.rank()];
+    const auto done = static_cast<std::size_t>(
+        std::ranges::count(trace_, TraceEvent::Kind::OpDone, &TraceEvent::kind));
+    if (done >= ops.size()) return "the optimizer's update";
+    constexpr const char* kNames[] = {"forward", "backward", "the weight half of backward"};
+    return std::string(kNames[static_cast<int>(ops[done].kind)]) + " of micro-batch " +
+           std::to_string(ops[done].microbatch);
 }
 
 LossSum TrainStep::evaluate(std::span<const Microbatch> batch) {

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "common/spec/train.hpp"
@@ -43,7 +44,8 @@ struct TrainOptions {
     // 0: each data-parallel rank has all optimizer state and gradients. 1: the ranks share
     // optimizer state (ZeRO-1). 2: they share optimizer state and gradients (ZeRO-2).
     int zero = 0;
-    std::int64_t bucket_numel = 0;  // elements per gradient bucket; 0: plan::default_bucket_numel
+    plan::Recomputed recompute = {};  // by layer of the model; empty: everything is saved
+    std::int64_t bucket_numel = 0;    // elements per gradient bucket; 0: plan::default_bucket_numel
 };
 
 struct StepResult {
@@ -101,6 +103,9 @@ class TrainStep {
 
     // Returns the events of the latest run().
     const StepTrace& trace() const { return trace_; }
+
+    // Returns what the latest run() was doing when it threw, such as "forward of micro-batch 2".
+    std::string doing() const;
 
   private:
     std::vector<LossRule> rules(std::span<const Microbatch> batch, std::int64_t& tokens);

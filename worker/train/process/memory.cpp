@@ -7,7 +7,6 @@
 #include <string>
 
 #include <c10/core/CPUAllocator.h>
-#include <c10/util/Exception.h>
 #include <malloc.h>
 
 namespace roll::train {
@@ -23,7 +22,7 @@ struct Allocator final : c10::Allocator {
     c10::DataPtr allocate(std::size_t size) override {
         if (size == 0) return {nullptr, c10::Device(c10::kCPU)};
         void* const block = std::malloc(size + kAlignment + sizeof(void*));
-        TORCH_CHECK(block != nullptr, "not enough memory: tried to allocate ", size, " bytes");
+        if (block == nullptr) throw OutOfMemory(size);
         const auto room = reinterpret_cast<std::uintptr_t>(block) + sizeof(void*) + kAlignment - 1;
         void* const aligned = reinterpret_cast<void*>(room / kAlignment * kAlignment);
         static_cast<void**>(aligned)[-1] = block;

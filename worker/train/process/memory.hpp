@@ -2,8 +2,28 @@
 #pragma once
 
 #include <cstdint>
+#include <new>
+#include <string>
+#include <utility>
 
 namespace roll::train {
+
+// Thrown if the system has no memory for a tensor.
+class OutOfMemory : public std::bad_alloc {
+  public:
+    // `bytes`: the size that was asked for; 0: unknown. `during`: what the rank was doing; empty:
+    // unknown.
+    explicit OutOfMemory(std::size_t bytes, std::string during = {})
+        : bytes_(bytes),
+          during_(std::move(during)) {}
+    std::size_t bytes() const { return bytes_; }
+    const std::string& during() const { return during_; }
+    const char* what() const noexcept override { return "out of memory"; }
+
+  private:
+    std::size_t bytes_;
+    std::string during_;
+};
 
 // From now on, keeps freed memory in the process for later tensors. Without this, page faults
 // would take a tenth of each step, because every step allocates what the previous one freed. Call

@@ -4,15 +4,15 @@
 #include <cmath>
 #include <cstdio>
 
-#include "worker/layout/rows.hpp"
-#include "worker/plan/buckets.hpp"
 #include "worker/plan/cost.hpp"
 #include "worker/plan/mesh.hpp"
 #include "worker/plan/pipeline_print.hpp"
+#include "worker/plan/size_text.hpp"
 #include "worker/train/model/model_setup.hpp"
 #include "worker/train/pipeline/job_schedule.hpp"
 #include "worker/train/process/failure.hpp"
 #include "worker/train/process/launch.hpp"
+#include "worker/train/report/out_of_memory.hpp"
 #include "worker/train/report/peak.hpp"
 #include "worker/train/report/run_report.hpp"
 #include "worker/train/report/step_report.hpp"
@@ -48,43 +48,6 @@ OrderedJson ranks_json(const plan::Mesh& mesh) {
     return ranks;
 }
 
-// Adds the optimizer state that data-parallel rank `owner` of `owners` has of one chunk.
-void add_owned(plan::Owned& owned, const std::vector<ParameterSpec>& specs, int owners, int owner) {
-    std::vector<std::int64_t> numels;
-    for (const ParameterSpec& spec : specs) {
-        numels.push_back(c10::multiply_integers(spec.sizes));
-        const std::int64_t rows = layout::own_rows(spec.sizes[0], owners, owner).count;
-        const std::int64_t own = numels.back() / spec.sizes[0] * rows;
-        owned.all += own;
-        if (!spec.frozen) owned.trained += own;
-    }
-    // Two consecutive buckets are exchanged at the same time. Each has a buffer for the gradients
-    // of all rows, and one for the sums of this rank's rows. With ZeRO-2, the newer bucket's
-    // gradients are also in the stage buffer (GradStage) from which its first buffer is filled.
-    std::int64_t last = 0;
-    for (const plan::Bucket& bucket :
-         plan::cut_buckets(numels, plan::default_bucket_numel(numels))) {
-        const std::int64_t size = bucket.end - bucket.begin;
-        const std::int64_t stage = owned.gradients ? size : 0;
-        owned.exchange = std::max(owned.exchange, (last + size) * (owners + 1) / owners + stage);
-        last = size;
-    }
-}
-
-// Returns the largest part of the optimizer state that a data-parallel rank has; nullopt if each
-// rank has all of the state.
-std::optional<plan::Owned> most_owned(const spec::ParallelSpec& p,
-                                      const std::vector<std::vector<ParameterSpec>>& chunks) {
-    if (p.zero == 0 || p.dp == 1) return std::nullopt;
-    plan::Owned most;
-    for (int owner = 0; owner < p.dp; ++owner) {
-        plan::Owned owned{.gradients = p.zero > 1};
-        for (const std::vector<ParameterSpec>& specs : chunks) add_owned(owned, specs, p.dp, owner);
-        if (owned.trained >= most.trained) most = owned;
-    }
-    return most;
-}
-
 // The simulated pipeline of a job, and the costs of one rank of each stage.
 struct Simulated {
     JobPipeline pipeline;
@@ -96,38 +59,16 @@ struct Simulated {
 };
 
 Simulated simulated(const spec::TrainSpec& spec, const spec::ModelConfig& model, bool on_gpu) {
-    Simulated job{job_pipeline(spec, model)};
+    Simulated job{job_pipeline(spec, model, on_gpu)};
     const plan::PipelineSchedule& schedule = job.pipeline.schedule;
     job.report = need(plan::check(schedule, job.pipeline.costs));
     for (ChunkSpec& chunk : job.pipeline.chunks) {
         chunk.tp = spec.parallel.tp;
         job.parameters.push_back(numel(parameter_specs(model, chunk)));
     }
-    std::vector<ParameterSpec> whole = parameter_specs(model, whole_chunk(model));
-    mark_frozen(whole, spec.model.freeze);
-    for (int stage = 0; stage < schedule.pp; ++stage) {
-        plan::StagePart part{.chunks = schedule.vp,
-                             .first = false,
-                             .last = false,
-                             .frozen_of_model = numel(whole) - trainable_numel(whole),
-                             .tp = spec.parallel.tp};
-        std::int64_t frozen = 0;
-        std::vector<std::vector<ParameterSpec>> chunks;
-        for (int chunk = 0; chunk < schedule.vp; ++chunk) {
-            const ChunkSpec& held = job.pipeline.chunks[schedule.stage(stage, chunk)];
-            std::vector<ParameterSpec> specs = parameter_specs(model, held);
-            mark_frozen(specs, spec.model.freeze);
-            frozen += numel(specs) - trainable_numel(specs);
-            part.layers += held.layer_end - held.layer_begin;
-            part.first |= held.pre;
-            part.last |= held.post;
-            chunks.push_back(std::move(specs));
-        }
-        plan::Held held{job.report.live_max[stage], frozen, on_gpu, part};
-        held.owned = most_owned(spec.parallel, chunks);
-        if (schedule.pp > 1) held.activations = job.report.peak_bytes[stage];
+    for (const plan::Held& held : stage_held(spec, model, job.pipeline, on_gpu)) {
         job.memory.push_back(plan::memory_bytes(model, spec, held));
-        job.tensor_bytes = std::max(job.tensor_bytes, plan::tensor_bytes(model, spec, part));
+        job.tensor_bytes = std::max(job.tensor_bytes, plan::tensor_bytes(model, spec, *held.part));
     }
     return job;
 }
@@ -148,6 +89,22 @@ OrderedJson stages_json(const Simulated& job) {
         json.back()["times"] = {{"forward", costs.forward},
                                 {"backward_input", costs.backward_input},
                                 {"backward_weight", costs.backward_weight}};
+        json.back()["microbatch_bytes"] = {{"after_forward", costs.after_forward},
+                                           {"after_backward_input", costs.after_backward},
+                                           {"after_backward_weight", 0}};
+    }
+    return json;
+}
+
+OrderedJson recompute_json(const spec::TrainSpec& spec, const spec::ModelConfig& model,
+                           const plan::Recomputed& recompute, bool on_gpu) {
+    OrderedJson json = {
+        {"kind", spec::name_of(spec.parallel.recompute)},
+        {"layers", plan::recomputed_text(recompute)},
+        {"flops_per_token", plan::recompute_flops_per_token(model, spec, recompute)}};
+    if (spec.parallel.memory_limit > 0) {
+        json["memory_limit"] = spec.parallel.memory_limit;
+        json["largest_micro_batch_size"] = largest_microbatch(spec, model, on_gpu);
     }
     return json;
 }
@@ -190,23 +147,13 @@ OrderedJson pipeline_json(const Simulated& job) {
             {"table", plan::table_text(schedule, report)}};
 }
 
-// Returns a number as text, in the largest unit in which it is at least 1: "458 MiB", "5.7 M".
-// `step` is the ratio of two units.
-std::string scaled(double value, double step, std::initializer_list<const char*> units) {
-    auto unit = units.begin();
-    for (; value >= step && unit + 1 != units.end(); ++unit) value /= step;
-    char text[64];
-    std::snprintf(text, sizeof text, value < 100 ? "%.3g %s" : "%.0f %s", value, *unit);
-    return text;
-}
-
 std::string bytes_text(const OrderedJson& bytes) {
-    return scaled(bytes.get<double>(), 1024, {"bytes", "KiB", "MiB", "GiB", "TiB"});
+    return plan::bytes_text(bytes.get<std::int64_t>());
 }
 
 std::string flop_text(double flop) {
-    return scaled(flop, 1000,
-                  {"FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP", "ZFLOP"});
+    return plan::scaled(flop, 1000,
+                        {"FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP", "ZFLOP"});
 }
 
 // Returns a number as text with commas: "5,704,704".
@@ -283,8 +230,8 @@ std::string run_text(const OrderedJson& plan) {
     const double tokens = plan["tokens_per_step"].get<double>() * plan["steps"].get<double>();
     const auto causal = plan["flops_per_token"]["causal"].get<double>();
     return text + count_text(plan["steps"]) + " steps, " +
-           scaled(tokens, 1000, {"tokens", "k tokens", "M tokens", "G tokens", "T tokens"}) + ", " +
-           flop_text(causal * tokens) + "\n";
+           plan::scaled(tokens, 1000, {"tokens", "k tokens", "M tokens", "G tokens", "T tokens"}) +
+           ", " + flop_text(causal * tokens) + "\n";
 }
 
 std::string time_text(const OrderedJson& time, const OrderedJson& ranks) {
@@ -293,8 +240,8 @@ std::string time_text(const OrderedJson& time, const OrderedJson& ranks) {
                "precision, from its data sheet";
     return duration_text(time["seconds"]) + " if each of " + ranks.dump() +
            " ranks reaches half of " +
-           scaled(1e12 * time["peak_tflops_per_rank"].get<double>(), 1000,
-                  {"FLOP/s", "kFLOP/s", "MFLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s"}) +
+           plan::scaled(1e12 * time["peak_tflops_per_rank"].get<double>(), 1000,
+                        {"FLOP/s", "kFLOP/s", "MFLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s"}) +
            " (train.peak_tflops, or a matrix product measured on this machine)";
 }
 
@@ -359,6 +306,33 @@ std::string links_text(const OrderedJson& links) {
     return text;
 }
 
+// Returns the line about the memory limit; empty without a limit.
+std::string limit_text(const OrderedJson& recompute) {
+    if (!recompute.contains("memory_limit")) return {};
+    return "limit       " + bytes_text(recompute["memory_limit"]) +
+           " a rank; the largest train.micro_batch_size that fits is " +
+           recompute["largest_micro_batch_size"].dump() + "\n";
+}
+
+// Returns the line about recomputation, and what a micro-batch holds on the stage where it is most.
+std::string recompute_text(const OrderedJson& plan) {
+    const OrderedJson& recompute = plan["recompute"];
+    std::int64_t forward = 0, backward = 0;
+    for (const OrderedJson& stage : plan["stages"]) {
+        const OrderedJson& bytes = stage["microbatch_bytes"];
+        forward = std::max(forward, bytes["after_forward"].get<std::int64_t>());
+        backward = std::max(backward, bytes["after_backward_input"].get<std::int64_t>());
+    }
+    const auto flops = recompute["flops_per_token"].get<double>();
+    std::string text = "recompute   " + recompute["layers"].get<std::string>();
+    if (flops > 0)
+        text += ", " + flop_text(flops) + " a token more (" +
+                percent_text(flops / plan["flops_per_token"]["causal"].get<double>()) + ")";
+    return text + "; a micro-batch holds " + plan::bytes_text(forward) +
+           " of activations after F, " + plan::bytes_text(backward) +
+           " after a B without its W, nothing after W\n" + limit_text(recompute);
+}
+
 // Returns the lines of the report that stand before the table of the schedule.
 std::string pipeline_text(const OrderedJson& plan) {
     const OrderedJson& pipeline = plan["pipeline"];
@@ -409,6 +383,7 @@ OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu) {
     const std::int64_t per_step = plan::microbatch_tokens(spec) * spec.microbatches() * p.dp;
     json["tokens_per_step"] = per_step;
     json["flops_per_token"] = {{"causal", flops.causal}, {"full", flops.full}};
+    json["recompute"] = recompute_json(spec, model, job.pipeline.recompute, on_gpu);
     json["memory_per_rank_bytes"] = memory_json(memory);
     for (const plan::MemoryBytes& bytes : job.memory)
         if (p.pp > 1) json["memory_per_stage_bytes"].push_back(memory_json(bytes));
@@ -478,15 +453,15 @@ std::string plan_text(const OrderedJson& p) {
         text += "memory      " + memory_text(p["memory_per_rank_bytes"]) + "\n";
     else
         text += memory_table(p["memory_per_stage_bytes"]) + links_text(p["links"]);
-    text += "checkpoint  weights " + bytes_text(disk["weights"]) + ", optimizer " +
-            bytes_text(disk["optimizer"]) + "\n" + pipeline_text(p) +
+    text += recompute_text(p) + "checkpoint  weights " + bytes_text(disk["weights"]) +
+            ", optimizer " + bytes_text(disk["optimizer"]) + "\n" + pipeline_text(p) +
             pipeline["table"].get<std::string>();
     return text;
 }
 
-PlanDrawing plan_drawing(const spec::TrainSpec& spec) {
+PlanDrawing plan_drawing(const spec::TrainSpec& spec, bool on_gpu) {
     const spec::ModelConfig model = setup_model(spec, {}, true).config;
-    const JobPipeline pipeline = job_pipeline(spec, model);
+    const JobPipeline pipeline = job_pipeline(spec, model, on_gpu);
     const plan::PipelineSchedule& schedule = pipeline.schedule;
     const plan::ScheduleReport report = need(plan::check(schedule, pipeline.costs));
     const std::string title =

@@ -20,6 +20,6 @@ struct PlanDrawing {
     std::string svg;
     std::string trace;  // Chrome trace (JSON)
 };
-PlanDrawing plan_drawing(const spec::TrainSpec& spec);
+PlanDrawing plan_drawing(const spec::TrainSpec& spec, bool on_gpu);
 
 }  // namespace roll::train

@@ -5,8 +5,9 @@
 // embedding, must be bitwise equal. Clipping acts in every step. No size of a micro-batch divides.
 //
 // The cells are a covering array of at most 8 ranks: each pair of values of two axes, and each
-// triple on tp, pp, vpp, zero and dp, is in a cell. If a rule of the job file refuses all cells
-// with a pair or a triple, one of them is counted as refused, and its nearest neighbor is run.
+// triple on tp, pp, vpp, zero, dp and recomputation, is in a cell. If a rule of the job file
+// refuses all cells with a pair or a triple, one of them is counted as refused, and its nearest
+// neighbor is run.
 #include <atomic>
 #include <functional>
 #include <mutex>
@@ -19,6 +20,7 @@
 #include "tests/worker/train/pipeline/covering.hpp"
 #include "tests/worker/train/pipeline/world.hpp"
 #include "worker/plan/pipeline_choice.hpp"
+#include "worker/train/pipeline/choose_recompute.hpp"
 
 namespace roll::train {
 namespace {
@@ -29,12 +31,14 @@ constexpr std::size_t kCells = 400;
 
 enum class Ends { Even, Uneven, Accounted };
 
-// The axes; all triples of the first kThrice are covered.
-enum Axis { Tp, Pp, Vpp, Zero, Dp, Order, Sequence, Split, Family, Batch, kAxes };
-constexpr int kThrice = 5;
+// The axes; all triples of the first kThrice are covered. No rule refuses a kind of recomputation,
+// so Again is left out of the table of rows, and chosen for each cell afterwards.
+enum Axis { Again, Tp, Pp, Vpp, Zero, Dp, Order, Sequence, Split, Family, Batch, kAxes };
+constexpr int kThrice = 6;
+constexpr int kKinds = 7;  // values of Again
 const std::vector<std::vector<int>> kValues = {
-    {1, 2, 4}, {1, 2, 4}, {1, 2, 4},    {0, 1, 2}, {1, 2, 3, 4}, {0, 1, 2, 3, 4, 5, 6},
-    {0, 1},    {0, 1, 2}, {0, 1, 2, 3}, {0, 1, 2}};
+    {0},    {1, 2, 4}, {1, 2, 4},    {1, 2, 4}, {0, 1, 2}, {1, 2, 3, 4}, {0, 1, 2, 3, 4, 5, 6},
+    {0, 1}, {0, 1, 2}, {0, 1, 2, 3}, {0, 1, 2}};
 
 int value(const Row& row, Axis axis) { return kValues[axis][static_cast<std::size_t>(row[axis])]; }
 
@@ -69,6 +73,19 @@ spec::ParallelSpec parallel_of(const Row& row) {
     return parallel;
 }
 
+// Returns what the row's layers compute again.
+plan::Recomputed recomputed(const Row& row) {
+    using enum spec::Recompute;
+    constexpr spec::Recompute kAgain[kKinds] = {None, Attention, Mlp, AttentionMlp,
+                                                Full, Full,      Full};
+    spec::ParallelSpec parallel = parallel_of(row);
+    parallel.recompute = kAgain[row[Again]];
+    if (row[Again] == 5) parallel.recompute_layers = 3;
+    if (row[Again] == 6) parallel.recompute_method = spec::RecomputeMethod::Block;
+    return plan::recomputed_of(parallel,
+                               chunk_layers(stage_chunks(model_of(row), stage_split(parallel))));
+}
+
 int ranks(const Row& row) { return value(row, Dp) * value(row, Tp) * value(row, Pp); }
 
 std::vector<spec::Problem> problems(const Row& row) {
@@ -86,10 +103,14 @@ std::string name(const Row& row) {
     constexpr const char* kSplits[] = {"even", "uneven", "accounted"};
     constexpr const char* kFamilies[] = {"Llama", "tied Llama", "q/k norms", "tied Gemma"};
     constexpr const char* kBatches[] = {"plain", "packed", "lengths"};
+    constexpr const char* kAgain[kKinds] = {"nothing",        "attention", "mlp",
+                                            "attention+mlp",  "all",       "all in units of 3",
+                                            "the first layer"};
     std::string text;
     for (const Axis axis : {Tp, Pp, Vpp, Zero, Dp})
-        text += std::string(kNames[axis]) + " " + std::to_string(value(row, axis)) + ", ";
+        text += std::string(kNames[axis - Tp]) + " " + std::to_string(value(row, axis)) + ", ";
     text += spec::name_of(parallel_of(row).schedule);
+    text += std::string(", ") + kAgain[row[Again]] + " again";
     return text + (value(row, Sequence) == 1 ? ", sequence, " : ", ") + kSplits[value(row, Split)] +
            ", " + kFamilies[value(row, Family)] + ", " + kBatches[value(row, Batch)];
 }
@@ -110,7 +131,7 @@ std::vector<Row> all_rows() {
     return rows;
 }
 
-Named train_cell(const Row& row, std::uint64_t seed) {
+Named train_cell(const Row& row, std::uint64_t seed, at::ScalarType dtype = at::kDouble) {
     const spec::ParallelSpec parallel = parallel_of(row);
     auto schedule = plan::schedule_of(parallel, kBatch / parallel.dp);
     EXPECT_TRUE(schedule) << name(row);
@@ -123,8 +144,43 @@ Named train_cell(const Row& row, std::uint64_t seed) {
                   .steps = 5,
                   .sequence = parallel.sequence,
                   .zero = parallel.zero,
+                  .dtype = dtype,
                   .split = stage_split(parallel),
-                  .data = static_cast<Data>(value(row, Batch))});
+                  .data = static_cast<Data>(value(row, Batch)),
+                  .recompute = recomputed(row)});
+}
+
+Row with_kind(Row row, int kind) {
+    row[Again] = kind;
+    return row;
+}
+
+// Gives each cell a kind of recomputation, so that each kind is in a cell with each value of an
+// axis, and with each pair of values on tp, pp, vpp, zero and dp that a cell has. Adds cells if
+// these do not suffice.
+void choose_kinds(std::vector<Row>& cells) {
+    Tuples missing;
+    for (const Row& cell : cells)
+        for (int kind = 0; kind < kKinds; ++kind)
+            for (const int tuple : tuples_of(with_kind(cell, kind), kThrice)) missing.insert(tuple);
+    const auto gain = [&](const Row& row) {
+        return std::ranges::count_if(tuples_of(row, kThrice),
+                                     [&](int tuple) { return missing.contains(tuple); });
+    };
+    const auto choose = [&](Row& cell) {
+        Row best = cell;
+        for (int kind = 0; kind < kKinds; ++kind)
+            if (const Row other = with_kind(cell, kind); gain(other) > gain(best)) best = other;
+        cell = best;
+        for (const int tuple : tuples_of(cell, kThrice)) missing.erase(tuple);
+    };
+    for (Row& cell : cells) choose(cell);
+    for (std::size_t i = 0, first = cells.size(); i < first && !missing.empty(); ++i)
+        for (int kind = 0; kind < kKinds; ++kind)
+            if (Row other = with_kind(cells[i], kind); gain(other) > 0) {
+                choose(other);
+                cells.push_back(std::move(other));
+            }
 }
 
 struct Grid {
@@ -141,6 +197,7 @@ Grid make_grid() {
     Grid grid{cover(legal, possible, kThrice, random), cover(illegal, impossible, kThrice, random)};
     for (const Row& row : grid.refused) grid.cells.push_back(nearest(legal, row));
     while (grid.cells.size() < kCells) grid.cells.push_back(legal[random() % legal.size()]);
+    choose_kinds(grid.cells);
     return grid;
 }
 
@@ -188,6 +245,25 @@ TEST(Grid, EveryCellTrainsAsOneRankDoes) {
         SCOPED_TRACE(name(row));
         const auto differs = first_difference({train_cell(row, i + 1)}, references.at(key(row)));
         EXPECT_EQ(differs, std::nullopt) << name(row);
+    });
+}
+
+// Whatever backward computes again has the bits that it had in forward, in every type.
+TEST(Grid, RecomputationChangesNoBit) {
+    constexpr std::size_t kEvery = 24;  // a cell in so many
+    constexpr at::ScalarType kTypes[] = {at::kDouble, at::kFloat, at::kBFloat16};
+    std::vector<Row> cells;
+    for (const Row& row : grid().cells)
+        if (row[Again] != 0) cells.push_back(row);
+    in_parallel(cells.size() / kEvery, [&](std::size_t i) {
+        const Row& row = cells[kEvery * i];
+        const at::ScalarType dtype = kTypes[i % std::size(kTypes)];
+        const Named saved = train_cell(with_kind(row, 0), i + 1, dtype);
+        const Named again = train_cell(row, i + 1, dtype);
+        EXPECT_EQ(saved.size(), again.size());
+        for (const auto& [name_of_tensor, tensor] : saved)
+            EXPECT_TRUE(tensor.equal(again.at(name_of_tensor)))
+                << name(row) << ": " << name_of_tensor << " in " << dtype;
     });
 }
 

@@ -36,6 +36,18 @@ std::vector<Cell> cells() {
         changed.world.sequence = sequence;
         return changed;
     };
+    // Computes all layers again, in units of two.
+    const auto again = [&](Cell changed, bool sequence) {
+        changed = with(std::move(changed), 0, sequence);
+        const std::int64_t layers = changed.world.config.layers;
+        const int stages = changed.world.schedule.stages();
+        changed.world.recompute.resize(static_cast<std::size_t>(layers));
+        for (std::int64_t stage = 0; stage < stages; ++stage)
+            plan::set_recomputed(changed.world.recompute,
+                                 {layers * stage / stages, layers * (stage + 1) / stages},
+                                 spec::Recompute::Full, layers, 2);
+        return changed;
+    };
     return {
         cell("dp 2", false, plan::gpipe(1, 1, m / 2), 2, 1),
         cell("pp 2, tied", true, plan::zero_bubble_h1(2, m), 1, 1),
@@ -45,6 +57,8 @@ std::vector<Cell> cells() {
         with(cell("zero 1, dp 2", false, plan::gpipe(1, 1, m / 2), 2, 1), 1, false),
         with(cell("zero 2, dp 2, pp 2, tied", true, plan::zero_bubble_h1(2, m / 2), 2, 1), 2,
              false),
+        again(cell("again, tp 2, pp 2, tied", true, plan::zero_bubble_h1(2, m), 1, 2), false),
+        again(cell("again, sequence, tp 2", false, plan::gpipe(1, 1, m), 1, 2), true),
         with(cell("sequence, tp 2", false, plan::gpipe(1, 1, m), 1, 2), 0, true),
         with(cell("sequence, tp 2, pp 2, tied", true, plan::zero_bubble_h1(2, m), 1, 2), 0, true)};
 }
@@ -87,7 +101,16 @@ std::vector<Bug> bugs() {
         {"column input's rows not summed", {Drop, Site::ColumnInput}, "sequence"},
         {"norm gradients not summed over tp", {Drop, Site::PartialGrads}, "sequence"},
         {"rows of the head's input not gathered", {Drop, Site::HeadRows}, "sequence"},
-        {"rows of the embedding's gradient not gathered", {Drop, Site::EmbeddingGrad}, "sequence"}};
+        {"rows of the embedding's gradient not gathered", {Drop, Site::EmbeddingGrad}, "sequence"},
+        {"row output not summed when it is computed again",
+         {Drop, Site::RowOutput, -1, "", true},
+         "again"},
+        {"row output computed again is that of another layer",
+         {Delay, Site::RowOutput, -1, "", true},
+         "again"},
+        {"column input's rows not gathered again",
+         {Drop, Site::ColumnRows, -1, "", true},
+         "again, sequence"}};
 }
 
 TEST(PlantedBugs, EachIsFoundAndTheCellsAreRightWithoutThem) {

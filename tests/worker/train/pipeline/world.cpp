@@ -61,6 +61,7 @@ LocalJob job_of(const World& world) {
                         .split = world.split,
                         .sequence = world.sequence,
                         .zero = world.zero,
+                        .recompute = world.recompute,
                         .bucket_numel = 2000},
             .fabric = world.fabric,
             .steps = world.steps,

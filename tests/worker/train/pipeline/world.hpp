@@ -41,6 +41,7 @@ struct World {
     StageSplit split = {};
     Data data = Data::Plain;
     std::optional<spec::PreferenceSpec> preference = std::nullopt;  // for Data::Pairs
+    plan::Recomputed recompute = {};  // by layer of the model; empty: nothing is computed again
 };
 
 // Returns a model whose layers divide into 4 stages of 2 chunks.

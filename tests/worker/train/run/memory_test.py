@@ -5,9 +5,10 @@ The plan's `program` is the memory of the program with an almost empty model: co
 """
 import json
 import os
+import resource
 import unittest
 
-from ranks import RankCase
+from ranks import Attempt, RankCase
 
 SMALL = {'model__hidden_size': 16, 'model__intermediate_size': 16, 'model__num_hidden_layers': 1}
 
@@ -17,8 +18,9 @@ class MemoryTest(RankCase):
     def job(self, **changes):
         """Returns a job that saves after its third step of five, so that training goes on while the snapshot is in
         memory."""
-        return self.document(5, dp=1, model__max_position_embeddings=256, checkpoint__every=3,
-                             train__global_batch_size=changes.pop('batch', 8), **changes)
+        batch = changes.pop('batch', 8)
+        return self.document(5, dp=1, **{'model__max_position_embeddings': 256, 'checkpoint__every': 3,
+                                         'train__global_batch_size': batch, **changes})
 
     def planned(self, document):
         return json.loads(self.plan(document, '--json').stdout)['memory_per_rank_bytes']
@@ -48,6 +50,9 @@ class MemoryTest(RankCase):
             'norms of heads': self.job(**many, model__family='qwen3', model__head_dim=64),
             'norms after each part': self.job(**many, model__family='gemma2', model__head_dim=64),
             'documents apart': self.job(**many, data__attention='within_documents'),
+            'all layers again': self.job(**many, parallel__recompute='full'),
+            'attention again, two micro-batches': self.job(**{**many, 'train__micro_batch_size': 4},
+                                                           parallel__recompute='attention'),
             'half frozen': self.job(**{**few, 'model__hidden_size': 512, 'model__intermediate_size': 1536},
                                     model__freeze=['decoder.layers.[0-2].*']),
         }
@@ -62,6 +67,37 @@ class MemoryTest(RankCase):
             print(f'{name}: measured {measured / 2**20:.1f} MiB, off by {off:+.1%}, planned {parts}')
             worst = max(worst, abs(off))
         self.assertLess(worst, 0.05)
+
+    def test_auto_finds_layers_that_fit_and_refuses_a_limit_that_nothing_fits(self):
+        sizes = {'train__micro_batch_size': 4, 'train__seq_length': 256, 'batch': 8, 'parallel__recompute': 'auto',
+                 'model__num_hidden_layers': 6, 'model__hidden_size': 256, 'model__intermediate_size': 768}
+        most = self.planned(self.job(**sizes, parallel__memory_limit='1TiB'))['total']
+        limit = most - (40 << 20)
+        document = self.job(**sizes, parallel__memory_limit=str(limit))
+        plan = json.loads(self.plan(document, '--json').stdout)
+        self.assertLessEqual(plan['memory_per_rank_bytes']['total'], limit)
+        self.assertGreater(plan['recompute']['flops_per_token'], 0)
+        self.assertLess(self.peak(1, document), 1.05 * limit)
+        with open(os.path.join(self.top, 'job-1', 'logs', 'attempt-1', 'rank-0.log'), encoding='utf-8') as log:
+            self.assertIn(f"recompute: {plan['recompute']['layers']}", log.read())
+        self.refused(self.job(**sizes, parallel__memory_limit='16MiB'), 2,
+                     'parallel.memory_limit is 16 MiB (16777216 bytes), but a rank of stage 0 needs at least')
+
+    def test_a_rank_without_memory_says_which_settings_need_less(self):
+        document = self.job(model__num_hidden_layers=6, model__hidden_size=256, model__intermediate_size=768,
+                            train__micro_batch_size=8, train__seq_length=1024, model__max_position_embeddings=1024)
+        limit = 400 << 20
+
+        def lower():
+            resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+        attempt = Attempt(self, 1, 1, document, setup=lower)
+        self.assertEqual(attempt.wait(), [1], attempt.log())
+        text = attempt.said('failed')[0]['message']
+        print(text)
+        self.assertIn('out of memory during step 1, forward of micro-batch 0: no room for ', text)
+        self.assertIn('the largest parts activations ', text)
+        self.assertIn('parallel.recompute full saves ', text)
+        self.assertEqual(text.count(' saves '), 3)
 
     def test_validation_needs_no_more_than_training(self):
         sizes = {'train__micro_batch_size': 8, 'train__seq_length': 256, 'model__vocab_size': 16384,

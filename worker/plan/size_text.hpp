@@ -1,0 +1,15 @@
+// Writes numbers in the largest unit in which they are at least 1.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+
+namespace roll::plan {
+
+// Returns e.g. "458 MiB" or "5.7 M". `step` is the ratio of two units.
+std::string scaled(double value, double step, std::initializer_list<const char*> units);
+
+std::string bytes_text(std::int64_t bytes);
+
+}  // namespace roll::plan

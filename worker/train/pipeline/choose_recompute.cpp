@@ -1,0 +1,137 @@
+#include "worker/train/pipeline/choose_recompute.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+#include "worker/plan/size_text.hpp"
+#include "worker/train/process/failure.hpp"
+
+namespace roll::train {
+namespace {
+
+using spec::Recompute;
+
+// What the layers of each chunk of a stage compute again: the first `count` layers `kind`, in units
+// of `unit` layers, and the others `other`.
+struct Choice {
+    Recompute kind = Recompute::None;
+    std::int64_t count = 0;
+    std::int64_t unit = 1;
+    Recompute other = Recompute::None;
+};
+
+// Returns all choices for chunks of at most `layers` layers.
+std::vector<Choice> choices(std::int64_t layers) {
+    using enum Recompute;
+    constexpr std::pair<Recompute, Recompute> kPairs[] = {
+        {Attention, None},         {Mlp, None},       {AttentionMlp, None}, {Full, None},
+        {AttentionMlp, Attention}, {Full, Attention}, {AttentionMlp, Mlp},  {Full, Mlp},
+        {Full, AttentionMlp}};
+    std::vector<Choice> all{{}};
+    for (const auto& [kind, other] : kPairs)
+        for (std::int64_t count = 1; count <= layers; ++count)
+            all.push_back({kind, count, 1, other});
+    for (std::int64_t unit = 2; unit <= layers; ++unit) all.push_back({Full, layers, unit, None});
+    return all;
+}
+
+// The layers of a pipeline stage, and a way to measure a choice for them.
+struct Stage {
+    const spec::TrainSpec& spec;
+    const spec::ModelConfig& config;
+    const JobPipeline& job;
+    int number;
+    plan::Held held;
+
+    const ChunkSpec& chunk(int i) const { return job.chunks[job.schedule.stage(number, i)]; }
+
+    std::int64_t layers_most() const {
+        std::int64_t most = 0;
+        for (int i = 0; i < job.schedule.vp; ++i)
+            most = std::max(most, chunk(i).layer_end - chunk(i).layer_begin);
+        return most;
+    }
+
+    void set(plan::Recomputed& all, const Choice& choice) const {
+        for (int i = 0; i < job.schedule.vp; ++i)
+            plan::set_recomputed(all, {chunk(i).layer_begin, chunk(i).layer_end}, choice.kind,
+                                 choice.count, choice.unit, choice.other);
+    }
+
+    // Returns the bytes that a rank of the stage needs.
+    std::int64_t bytes(const plan::Recomputed& all) {
+        held.recompute.clear();
+        std::vector<plan::Costs> costs = job.costs;
+        for (int i = 0; i < job.schedule.vp; ++i) {
+            const ChunkSpec& own = chunk(i);
+            const auto index = static_cast<std::size_t>(job.schedule.stage(number, i));
+            held.recompute.insert(held.recompute.end(), all.begin() + own.layer_begin,
+                                  all.begin() + own.layer_end);
+            const plan::StagePart part = parts_of(job, spec.parallel.tp)[index];
+            costs[index] = plan::stage_costs(config, spec, {&part, 1}, all).front();
+        }
+        if (job.schedule.pp > 1) held.activations = plan::peak_bytes(job.schedule, number, costs);
+        return plan::memory_bytes(config, spec, held).total();
+    }
+};
+
+std::string bytes_of(std::int64_t bytes) {
+    return plan::bytes_text(bytes) + " (" + std::to_string(bytes) + " bytes)";
+}
+
+// Writes the best choice for the stage to `all`.
+void choose(Stage stage, plan::Recomputed& all) {
+    const std::int64_t limit = stage.spec.parallel.memory_limit;
+    std::int64_t least = std::numeric_limits<std::int64_t>::max(), best_bytes = least;
+    double best_flops = std::numeric_limits<double>::infinity();
+    std::optional<Choice> best;
+    for (const Choice& choice : choices(stage.layers_most())) {
+        plan::Recomputed tried(all.size());
+        stage.set(tried, choice);
+        const double flops = plan::recompute_flops_per_token(stage.config, stage.spec, tried);
+        if (best && flops > best_flops) continue;
+        const std::int64_t bytes = stage.bytes(tried);
+        least = std::min(least, bytes);
+        if (bytes > limit || (flops == best_flops && bytes >= best_bytes)) continue;
+        best = choice;
+        best_flops = flops;
+        best_bytes = bytes;
+    }
+    if (!best)
+        throw RankFailure(2, "parallel.memory_limit is " + bytes_of(limit) +
+                                 ", but a rank of stage " + std::to_string(stage.number) +
+                                 " needs at least " + bytes_of(least) +
+                                 ", whatever its layers compute again; set memory_limit to that, "
+                                 "or a smaller train.micro_batch_size, or more tp, pp or zero");
+    stage.set(all, *best);
+}
+
+}  // namespace
+
+std::vector<plan::ChunkLayers> chunk_layers(const std::vector<ChunkSpec>& chunks) {
+    std::vector<plan::ChunkLayers> layers;
+    for (const ChunkSpec& chunk : chunks) layers.emplace_back(chunk.layer_begin, chunk.layer_end);
+    return layers;
+}
+
+plan::Recomputed chosen_recompute(const spec::TrainSpec& spec, const spec::ModelConfig& config,
+                                  const JobPipeline& job, std::vector<plan::Held> held) {
+    plan::Recomputed all(static_cast<std::size_t>(config.layers));
+    for (int stage = 0; stage < job.schedule.pp; ++stage)
+        choose({spec, config, job, stage, std::move(held[stage])}, all);
+    return all;
+}
+
+void check_limit(const spec::TrainSpec& spec, const std::vector<plan::MemoryBytes>& stages) {
+    const std::int64_t limit = spec.parallel.memory_limit;
+    for (std::size_t i = 0; i < stages.size(); ++i)
+        if (stages[i].total() > limit)
+            throw RankFailure(2, "parallel.memory_limit is " + bytes_of(limit) +
+                                     ", but a rank of stage " + std::to_string(i) + " needs " +
+                                     bytes_of(stages[i].total()) + " with recompute " +
+                                     spec::name_of(spec.parallel.recompute) +
+                                     "; set parallel.recompute to auto, or a larger memory_limit");
+}
+
+}  // namespace roll::train

@@ -1,0 +1,114 @@
+#include "worker/train/pipeline/job_memory.hpp"
+
+#include <algorithm>
+
+#include "worker/layout/rows.hpp"
+#include "worker/plan/buckets.hpp"
+#include "worker/train/model/parameters.hpp"
+#include "worker/train/process/failure.hpp"
+
+namespace roll::train {
+namespace {
+
+// Adds the optimizer state that data-parallel rank `owner` of `owners` has of one chunk.
+void add_owned(plan::Owned& owned, const std::vector<ParameterSpec>& specs, int owners, int owner) {
+    std::vector<std::int64_t> numels;
+    for (const ParameterSpec& spec : specs) {
+        numels.push_back(c10::multiply_integers(spec.sizes));
+        const std::int64_t rows = layout::own_rows(spec.sizes[0], owners, owner).count;
+        const std::int64_t own = numels.back() / spec.sizes[0] * rows;
+        owned.all += own;
+        if (!spec.frozen) owned.trained += own;
+    }
+    // Two consecutive buckets are exchanged at the same time. Each has a buffer for the gradients
+    // of all rows, and one for the sums of this rank's rows. With ZeRO-2, the newer bucket's
+    // gradients are also in the stage buffer (GradStage) from which its first buffer is filled.
+    std::int64_t last = 0;
+    for (const plan::Bucket& bucket :
+         plan::cut_buckets(numels, plan::default_bucket_numel(numels))) {
+        const std::int64_t size = bucket.end - bucket.begin;
+        const std::int64_t stage = owned.gradients ? size : 0;
+        owned.exchange = std::max(owned.exchange, (last + size) * (owners + 1) / owners + stage);
+        last = size;
+    }
+}
+
+// Returns the largest part of the optimizer state that a data-parallel rank has; nullopt if each
+// rank has all of the state.
+std::optional<plan::Owned> most_owned(const spec::ParallelSpec& p,
+                                      const std::vector<std::vector<ParameterSpec>>& chunks) {
+    if (p.zero == 0 || p.dp == 1) return std::nullopt;
+    plan::Owned most;
+    for (int owner = 0; owner < p.dp; ++owner) {
+        plan::Owned owned{.gradients = p.zero > 1};
+        for (const std::vector<ParameterSpec>& specs : chunks) add_owned(owned, specs, p.dp, owner);
+        if (owned.trained >= most.trained) most = owned;
+    }
+    return most;
+}
+
+plan::Held held_by(int stage, const spec::TrainSpec& spec, const spec::ModelConfig& model,
+                   const JobPipeline& job, bool on_gpu) {
+    const plan::PipelineSchedule& schedule = job.schedule;
+    plan::StagePart part{
+        .chunks = schedule.vp, .first = false, .last = false, .tp = spec.parallel.tp};
+    plan::Held held{.on_gpu = on_gpu};
+    std::vector<std::vector<ParameterSpec>> chunks;
+    for (int i = 0; i < schedule.vp; ++i) {
+        ChunkSpec chunk = job.chunks[schedule.stage(stage, i)];
+        chunk.tp = spec.parallel.tp;
+        std::vector<ParameterSpec> specs = parameter_specs(model, chunk);
+        mark_frozen(specs, spec.model.freeze);
+        held.frozen += numel(specs) - trainable_numel(specs);
+        if (i == 0) part.first_layer = chunk.layer_begin;
+        part.layers += chunk.layer_end - chunk.layer_begin;
+        part.first |= chunk.pre;
+        part.last |= chunk.post;
+        chunks.push_back(std::move(specs));
+        if (!job.recompute.empty())
+            held.recompute.insert(held.recompute.end(), job.recompute.begin() + chunk.layer_begin,
+                                  job.recompute.begin() + chunk.layer_end);
+    }
+    held.part = part;
+    held.owned = most_owned(spec.parallel, chunks);
+    if (schedule.pp > 1) held.activations = plan::peak_bytes(schedule, stage, job.costs);
+    return held;
+}
+
+}  // namespace
+
+std::vector<plan::StagePart> parts_of(const JobPipeline& job, int tp) {
+    std::vector<plan::StagePart> parts;
+    for (const ChunkSpec& chunk : job.chunks)
+        parts.push_back({.layers = chunk.layer_end - chunk.layer_begin,
+                         .first = chunk.pre,
+                         .last = chunk.post,
+                         .tp = tp,
+                         .first_layer = chunk.layer_begin});
+    return parts;
+}
+
+std::vector<plan::Held> stage_held(const spec::TrainSpec& spec, const spec::ModelConfig& model,
+                                   const JobPipeline& job, bool on_gpu) {
+    const plan::ScheduleReport report = need(plan::check(job.schedule, job.costs));
+    std::vector<ParameterSpec> whole = parameter_specs(model, whole_chunk(model));
+    mark_frozen(whole, spec.model.freeze);
+    std::vector<plan::Held> all;
+    for (int stage = 0; stage < job.schedule.pp; ++stage) {
+        plan::Held& held = all.emplace_back(held_by(stage, spec, model, job, on_gpu));
+        held.live = report.live_max[stage];
+        held.part->frozen_of_model = numel(whole) - trainable_numel(whole);
+    }
+    return all;
+}
+
+std::vector<plan::MemoryBytes> stage_memory(const spec::TrainSpec& spec,
+                                            const spec::ModelConfig& model, const JobPipeline& job,
+                                            bool on_gpu) {
+    std::vector<plan::MemoryBytes> all;
+    for (const plan::Held& held : stage_held(spec, model, job, on_gpu))
+        all.push_back(plan::memory_bytes(model, spec, held));
+    return all;
+}
+
+}  // namespace roll::train

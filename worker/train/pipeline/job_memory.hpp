@@ -1,0 +1,31 @@
+// The pipeline of a train job as a value, and the memory that its ranks need.
+#pragma once
+
+#include <vector>
+
+#include "common/spec/train.hpp"
+#include "worker/plan/cost.hpp"
+#include "worker/train/model/chunk_spec.hpp"
+
+namespace roll::train {
+
+struct JobPipeline {
+    std::vector<ChunkSpec> chunks;  // one chunk per stage, in the order of forward
+    std::vector<plan::Costs> costs;
+    plan::PipelineSchedule schedule;
+    plan::Recomputed recompute = {};  // by layer of the model; empty: nothing
+};
+
+// Returns the chunks of the job for plan::stage_costs().
+std::vector<plan::StagePart> parts_of(const JobPipeline& job, int tp);
+
+// Returns what the ranks of each pipeline stage hold, for plan::memory_bytes().
+std::vector<plan::Held> stage_held(const spec::TrainSpec& spec, const spec::ModelConfig& config,
+                                   const JobPipeline& pipeline, bool on_gpu);
+
+// Returns the memory of the first rank of each stage. No other rank of the stage needs more.
+std::vector<plan::MemoryBytes> stage_memory(const spec::TrainSpec& spec,
+                                            const spec::ModelConfig& config,
+                                            const JobPipeline& pipeline, bool on_gpu);
+
+}  // namespace roll::train

@@ -1,0 +1,23 @@
+// Explains why a rank ran out of memory, from the plan of its job.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "common/spec/model.hpp"
+#include "common/spec/train.hpp"
+#include "worker/train/process/memory.hpp"
+
+namespace roll::train {
+
+// Returns one sentence: what the rank was doing and how much it asked for, the largest parts of the
+// memory that the plan predicts for the rank, and the three settings that save the most, with their
+// predicted savings.
+std::string out_of_memory_text(const spec::TrainSpec& spec, const spec::ModelConfig& model,
+                               int rank, bool on_gpu, const OutOfMemory& failure);
+
+// Returns the largest train.micro_batch_size with which every rank fits parallel.memory_limit and
+// the layout stays as it is; 0 if none does.
+std::int64_t largest_microbatch(spec::TrainSpec spec, const spec::ModelConfig& model, bool on_gpu);
+
+}  // namespace roll::train
