@@ -75,7 +75,6 @@ BatchRules Trainer::batch_rules() const {
 }
 
 int Trainer::run() {
-    if (stopped_) return protocol::kExitYielded;
     try {
         return run_steps();
     } catch (const OutOfMemory& failure) {
@@ -92,6 +91,7 @@ std::string Trainer::doing() const {
 }
 
 int Trainer::run_steps() {
+    if (stopped_) return protocol::kExitYielded;
     if (spec_.valid_at_start && state_.step == 0) measure({.last = true});
     while (state_.step < spec_.steps && !stops_early()) {
         const Agreed agreed = agree();

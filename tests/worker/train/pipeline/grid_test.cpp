@@ -108,7 +108,7 @@ std::string name(const Row& row) {
                                             "the first layer"};
     std::string text;
     for (const Axis axis : {Tp, Pp, Vpp, Zero, Dp})
-        text += std::string(kNames[axis]) + " " + std::to_string(value(row, axis)) + ", ";
+        text += std::string(kNames[axis - Tp]) + " " + std::to_string(value(row, axis)) + ", ";
     text += spec::name_of(parallel_of(row).schedule);
     text += std::string(", ") + kAgain[row[Again]] + " again";
     return text + (value(row, Sequence) == 1 ? ", sequence, " : ", ") + kSplits[value(row, Split)] +
