@@ -58,8 +58,8 @@ double recompute_flops_per_token(const spec::ModelConfig& model, const spec::Tra
 // - `workspace`: temporary memory at the peak. The peak is at the loss, for a block of logits with
 //   its input and output rows, or in a layer's backward, for the gradient of its widest product
 //   and the values that backward computes again.
-// - `snapshot`: the copy of the rank's part of a checkpoint, from which it is written while training
-//   continues. Of the stage's ranks, the one with the largest part counts.
+// - `snapshot`: the copy of the rank's part of a checkpoint, from which it is written while
+//   training continues. Of the stage's ranks, the one with the largest part counts.
 // - `exchange`: buffers for gradients, if the data-parallel ranks share optimizer state.
 struct MemoryBytes {
     std::int64_t weights = 0;

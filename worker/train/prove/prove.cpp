@@ -33,7 +33,6 @@ LocalJob in_layout(const SmallJob& small, double clip) {
                  .batch = [&small](int step) {
                      return proof_batches(small.spec, small.config.vocab, step);
                  }};
-    job.options.recompute = job_pipeline(small.spec, small.config).recompute;
     job.options.init.std = kStd;
     job.options.init.dtype = at::kDouble;
     job.options.init.draw = true;
