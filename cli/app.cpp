@@ -58,8 +58,8 @@ class Parser {
   private:
     using Action = std::function<Result<int>()>;
 
-    // Prints the error and returns the exit status. Since `wait` and `submit --wait` return the
-    // job's exit code, their own errors return kOwnTrouble.
+    // Prints the error and returns the exit status. Returns kOwnTrouble for errors of `wait` and
+    // `submit --wait`, because their other exit statuses are those of jobs.
     int failed(const Error& error, int argc, char** argv) const {
         static constexpr std::array kQueue = {"submit", "resume", "resubmit", "convert", "merge"};
         const std::string_view asked = first_word(argc, argv);

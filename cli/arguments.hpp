@@ -1,4 +1,4 @@
-// Questions about the command line that are answered before it is parsed.
+// Functions that look for words of the command line before it is parsed.
 #pragma once
 
 #include <string_view>

@@ -62,7 +62,8 @@ void print(const std::string& text) {
 }
 
 int check_stdout(int status) {
-    if (print_errno == 0 && !std::cout.flush()) print_errno = EIO;  // CLI11 prints --help there
+    // CLI11 prints --help to std::cout.
+    if (print_errno == 0 && !std::cout.flush()) print_errno = EIO;
     if (print_errno == 0) return status;
     say(fmt::format("rollctl: cannot write to standard output: {}; the command itself {}",
                     std::generic_category().message(print_errno),

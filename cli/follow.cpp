@@ -78,8 +78,8 @@ void tell_and_end(int signal) {
     ::raise(signal);
 }
 
-// Combines the exit statuses of two jobs: returns the higher status. If only one of them is
-// kOwnTrouble and the other is not 0, returns the other, because it tells how a job failed.
+// Combines the exit statuses of two jobs: returns the higher status. If one is kOwnTrouble and the
+// other is not 0, returns the other, because it says how a job failed.
 int worse(int one, int other) {
     if (one == kOwnTrouble && other != 0) return other;
     if (other == kOwnTrouble && one != 0) return one;

@@ -55,7 +55,7 @@ struct Config {
     }
     bool has(const std::string& key) const { return keys.contains(key); }
 
-    // Return the value of a key; nullopt if the key is missing. If the value has another type, add
+    // Return the value of a key; nullopt if the key is missing. If the value has a wrong type, add
     // a problem and return nullopt.
     std::optional<double> number(const std::string& key) const {
         if (!has(key)) return std::nullopt;

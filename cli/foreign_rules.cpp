@@ -257,8 +257,8 @@ void read_reports(const Config& config) {
     if (has("tensorboard") || has("all")) config.set("train.metrics.tensorboard", true);
 }
 
-// Chooses the tokens over which the loss is averaged: by default, mcore_adapter takes a mean per
-// micro-batch, and the Trainer a mean over all tokens of a step.
+// Sets how the loss is averaged. By default, mcore_adapter averages over the tokens of each
+// micro-batch, and the Trainer over all tokens of a step.
 void read_normalize(const Config& config, bool megatron) {
     const bool by_token = config.flag("calculate_per_token_loss");
     const char* normalize = by_token || !megatron ? "step" : "microbatch";

@@ -44,7 +44,8 @@ void find_bytes(const Json& value, const std::string& path, std::vector<spec::Pr
     if (!value.is_object()) return;
     for (const auto& [key, inner] : value.items()) {
         refuse(key);
-        if (!is_utf8(key)) continue;  // refuse() has reported it, and no path with it is printable
+        // A key that is not UTF-8 cannot be printed in a path, so skip the values below it.
+        if (!is_utf8(key)) continue;
         find_bytes(inner, path.empty() ? key : path + "." + key, found);
     }
 }
@@ -240,8 +241,8 @@ Result<std::vector<spec::JobSpec>> parse_sources(const std::vector<Source>& sour
     for (const Source& source : sources) {
         spec::ParsedJob job = parse_source(source);
         const bool is_refused = source.foreign && !source.foreign->problems.empty();
-        // Do not report missing keys: keys are missing in the job file because the
-        // configuration's keys were refused.
+        // Do not report missing keys: they are missing because keys of the configuration were
+        // refused.
         if (is_refused)
             std::erase_if(job.problems, [](const spec::Problem& problem) {
                 return problem.message.starts_with("is missing");

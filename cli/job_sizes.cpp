@@ -12,8 +12,8 @@
 namespace roll::cli {
 namespace {
 
-// Longer texts are refused whatever they contain, because reading YAML takes 0.4 us per byte. A
-// shorter text is refused, before it is read, if its values alone exceed the limit of a document.
+// Longer texts are refused whatever they contain, because parsing YAML takes 0.4 us per byte. A
+// shorter text is refused before it is parsed if its values alone exceed the limit of a document.
 constexpr std::size_t kYamlBytesMax = 2 * spec::kDocumentBytesMax;
 // Allowance for the spaces between the elements of flow lists. certain_bytes() counts these spaces,
 // but the document does not contain them. A document has at most 100,000 elements.

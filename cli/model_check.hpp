@@ -26,8 +26,9 @@ class ModelCheck {
     explicit ModelCheck(bool config_suffices) : config_suffices_(config_suffices) {}
 
     // Returns the problems of a job's document and of the jobs in its `then`. Ignores values of a
-    // wrong type, which the schema reports, and directories that this machine cannot see, which
-    // the ranks check. Checks sizes only if `whole` is set: the schema has found no problem.
+    // wrong type, which the schema reports, and directories that this machine cannot see, which the
+    // ranks check. Checks sizes only if `whole` is true, which means that the schema's check has
+    // found no problem.
     std::vector<spec::Problem> problems(const Json& document, const std::string& base, bool whole);
 
   private:

@@ -47,8 +47,8 @@ bool has_acl(const fs::path& path) {
 }
 
 // Returns whether the user may write to the directory. If the user is not the caller, decides by
-// the directory's mode bits. These do not apply to root and to directories with an ACL, so returns
-// true in these cases.
+// the directory's mode bits. Mode bits do not decide for root and for directories with an ACL;
+// returns true in these cases.
 bool may_write(const fs::path& directory, const struct stat& status, uid_t uid) {
     if (uid == ::geteuid())
         return ::faccessat(AT_FDCWD, directory.c_str(), W_OK | X_OK, AT_EACCESS) == 0;

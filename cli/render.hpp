@@ -50,8 +50,8 @@ std::string field_text(const Json& object, const std::string& key);
 
 // Returns ascending job ids as ranges: "1-118,801".
 std::string ids_text(const Json& ids);
-// Returns text such as "job 5 held\n" or "jobs 1-118,801 held\n"; `what` is "held". Returns one id
-// per line if `parsable` is set, and an empty text if there are no ids.
+// Returns text such as "job 5 held\n" or "jobs 1-118,801 held\n", where `what` is "held". Returns
+// one id per line if `parsable` is set; an empty text if there are no ids.
 std::string jobs_text(const Json& ids, const std::string& what, bool parsable);
 
 // A point of a curve. In curves of metrics, x is the step.

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-// Compile toml++ into rollctl, because loading one more shared library would slow down each start.
+// Compile toml++ into rollctl: loading one more shared library would slow down every start.
 #define TOML_HEADER_ONLY 1
 #define TOML_EXCEPTIONS 0
 #include <toml++/toml.h>

@@ -143,8 +143,6 @@ Result<std::string> read_private_file(const std::filesystem::path& path) {
     return content;
 }
 
-// Creates the missing directories of a path. Tries to create the last directory first, because
-// usually its parent exists.
 bool path_exists(const std::filesystem::path& path) {
     std::error_code error;
     return std::filesystem::exists(path, error);
@@ -155,6 +153,8 @@ bool is_file(const std::filesystem::path& path) {
     return std::filesystem::is_regular_file(path, error);
 }
 
+// Creates the missing directories of a path. Tries to create the last directory first, because
+// usually its parent exists.
 Result<void> make_directories(const std::filesystem::path& path) {
     if (path.empty() || ::mkdir(path.c_str(), 0777) == 0) return {};
     if (errno == ENOENT && path.has_relative_path()) {

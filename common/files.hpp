@@ -66,9 +66,9 @@ void survive_failed_reads();
 // file.
 Result<void> check_mapped_reads();
 
-// Like check_mapped_reads(), but also fails if the file of an open MappedFile has shrunk. The sizes
-// are compared because a read within the file's last page raises no signal, although the bytes
-// after the file's end are zeros.
+// Like check_mapped_reads(), but also fails if the file of an open MappedFile has shrunk. This
+// function compares sizes, because a read of the file's last page raises no signal: the bytes after
+// the new end of the file read as zeros.
 Result<void> check_mapped_files();
 
 }  // namespace roll

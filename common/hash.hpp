@@ -20,7 +20,7 @@ struct TextHash {
     std::size_t operator()(std::string_view text) const { return hash64(text); }
 };
 
-// Computes the same value as hash64() from pieces of the data.
+// Computes the hash of data that arrives in pieces. The result equals hash64() of the whole data.
 class Hash64 {
   public:
     explicit Hash64(std::uint64_t seed = 0);

@@ -1,4 +1,5 @@
-// Ends a program that throws an unexpected exception, with one line on stderr and no core dump.
+// Runs a program. If it throws an unexpected exception, prints one line on stderr and returns 1, so
+// that no core is dumped.
 #pragma once
 
 #include <cstdio>

@@ -8,8 +8,7 @@
 namespace roll {
 namespace {
 
-// Size of the blocks that the functions below compare first, because a document has hundreds of
-// characters or more.
+// The functions below first compare whole blocks of this size, because documents are long.
 constexpr std::size_t kBlock = 64;
 
 std::size_t common_start(std::string_view a, std::string_view b) {
@@ -64,7 +63,8 @@ void SharedText::share_with(const SharedText& other) {
     SharedText best =
         part_of(other.shared_ ? other.shared_ : std::make_shared<const std::string>(other.own_));
     // Prefer the text that `other` already shares, because it needs no new copy. Share a copy of
-    // the whole text of `other` only if own_ then gets smaller by more than an eighth of this text.
+    // the whole text of `other` only if this makes own_ smaller by more than an eighth of this
+    // text.
     const std::size_t eighth = whole.size() / 8;
     if (other.shared_ && best.own_.size() > eighth) {
         SharedText closer = part_of(std::make_shared<const std::string>(other.text()));

@@ -224,7 +224,7 @@ Result<void> back_up(const io::StateDirectory& directory, const std::string& tar
     return {};
 }
 
-// Replaces the ledger by a backup, or by an empty ledger if `options.restore` is empty.
+// Replaces the ledger by the backup `options.restore`, or by an empty ledger if that is empty.
 Result<void> restore(const io::StateDirectory& directory, const Options& options) {
     const std::string& backup = options.restore;
     const auto beacon = io::read_beacon(shared_directory(directory, options).beacon());

@@ -67,7 +67,8 @@ std::string put_in(std::string text, std::string_view mark, std::string_view wor
     return at == std::string::npos ? text : text.replace(at, mark.size(), words);
 }
 
-// Converts "a|b" for a shell: replaces each bar by `between`, and appends `after` to each word.
+// Converts a list of words such as "a|b" for a shell: appends `after` to each word, and puts
+// `between` between the words.
 std::string spell(std::string_view words, std::string_view between, std::string_view after) {
     std::string text;
     for (const char c : words) {

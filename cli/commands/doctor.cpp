@@ -63,8 +63,8 @@ Finding check_keys(const io::StateDirectory& state) {
     return {"keys", true, state.keys().string() + whose, ""};
 }
 
-// Reports who else may use this rolld, because this rolld does not isolate its users from each
-// other.
+// Reports which other users may use this rolld. The jobs of all users run as one Unix user and can
+// read each other's files.
 Finding check_users(const io::StateDirectory& state) {
     if (state.is_key_holders())
         return {"users", true,
@@ -206,8 +206,8 @@ Finding check_libtorch() {
 Result<int> run_doctor(const Context& context, bool slurm) {
     ROLL_TRY(const io::StateDirectory state, io::StateDirectory::find(context.directory));
     std::vector<Finding> findings = {check_directory(state), check_keys(state), check_users(state)};
-    // Ask rolld, unless the user holds only a worker's key. rolld answers no questions from such
-    // a key, so its holder must read the worker's log instead.
+    // Do not ask rolld if the user holds only a worker's key: rolld answers no requests under such
+    // a key. The user must read the worker's log instead.
     if (!state.is_key_holders() || fs::exists(state.keys() / "client.key")) {
         findings.push_back(check_daemon(context, state));
         findings.push_back(check_worker(context, state));

@@ -109,7 +109,7 @@ void print_new(LogOutput& out, const Wanted& wanted, Log& log, bool to_the_end) 
 }
 
 // Returns whether this rank of a command job ran but printed nothing. Such a rank has no log,
-// because the first output creates it.
+// because a log is created at the first output.
 bool said_nothing(const Json& job, const LogsOptions& options, int rank) {
     const Json attempts = job.value("attempts", Json::array());
     const bool ran = std::ranges::any_of(attempts, [&](const Json& attempt) {

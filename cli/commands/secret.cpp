@@ -1,5 +1,5 @@
 // `rollctl secret`: manages the secrets of a user's jobs. Values are read from stdin or a file,
-// because every user of the machine can see the command line.
+// because every user of the machine can see the command lines of processes.
 #include "cli/commands/secret.hpp"
 
 #include <iostream>

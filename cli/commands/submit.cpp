@@ -99,8 +99,8 @@ void print_outcome(const SubmitOptions& options, const Json& replies, const Json
     options.follow ? print_json_line(value, "roll.submits/1") : print_json(value);
 }
 
-// Fails if the key is too long. A submission's second and later jobs have this key with a dot and
-// a number appended.
+// Fails if the key is too long. The second and later jobs of a submission get the key with a dot
+// and a number appended, so it must be shorter than kKeyBytesMax.
 Result<void> check_key(const std::string& key) {
     constexpr std::size_t kLongest = protocol::kKeyBytesMax - 16;
     if (key.size() <= kLongest) return {};

@@ -79,7 +79,8 @@ Result<Json> ensure_worker(const Context& context, const UpOptions& options,
         auto daemon = Daemon::connect(context);
         if (!daemon) return nullptr;
         const Json reply = daemon->ask("nodes").value_or(Json::object());
-        // The list also has workers that are gone. Accept only workers with a recent heartbeat.
+        // Accept only workers with a recent heartbeat, because the list also has workers that are
+        // gone.
         Json list = Json::array();
         for (const Json& node : reply.value("nodes", Json::array())) {
             const Json heard = node.value("heard_ms_ago", Json());

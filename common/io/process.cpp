@@ -91,7 +91,8 @@ bool write_to(const char* path, const std::string& text) {
     return file >= 0 && ::write(file, text.data(), text.size()) == std::ssize(text);
 }
 
-// Sets up the id maps and a private /proc. Mounts that the host adds later become visible here too.
+// Sets up the id maps and a private /proc. Mounts that the host adds later become visible in the
+// namespace, too.
 void enter_namespaces(Prepared& prepared) {
     if ((prepared.namespaces & CLONE_NEWUSER) != 0) {
         const bool mapped = write_to("/proc/self/setgroups", "deny") &&
@@ -339,8 +340,8 @@ std::vector<pid_t> descendant_ids(pid_t ancestor) {
 
 bool wait_ended(pid_t pid, std::uint64_t started, std::chrono::milliseconds timeout) {
     const Descriptor handle(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-    // Read the process's start time after opening the handle. If it equals `started`, the handle is
-    // for the process that the caller means.
+    // Read the process's start time after opening the handle. If it equals `started`, the handle
+    // belongs to the process that the caller means, not to a later one with the same pid.
     const auto info = find_process(pid);
     if (!handle || !info || info->started != started || info->state == 'Z') return true;
     pollfd waited{.fd = handle.get(), .events = POLLIN, .revents = 0};

@@ -87,9 +87,9 @@ void ZmqSocket::set_curve_server(const CurveKeys& keys, const std::string& domai
     set(ZMQ_ZAP_DOMAIN, domain);
     set(kZapEnforceDomain, 1);
     set(ZMQ_BACKLOG, kBacklog);
-    // Let the kernel close the connection of a vanished peer after 30 s. libzmq's own heartbeats
-    // are not used, because with them each message of one connection walks the timers of all
-    // connections.
+    // Let the kernel close the connection of a vanished peer after 30 s. Do not use libzmq's own
+    // heartbeats: with them, libzmq walks the timers of all connections at each message of one
+    // connection.
     set(ZMQ_TCP_KEEPALIVE, 1);
     set(ZMQ_TCP_KEEPALIVE_IDLE, 10);
     set(ZMQ_TCP_KEEPALIVE_INTVL, 5);

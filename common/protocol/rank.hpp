@@ -92,8 +92,8 @@ using Report =
 std::string encode(const Report& report);  // one line without the newline
 Result<Report> decode_report(std::string_view line);
 
-// The structs from here to Command are the messages that roll-worker sends. roll-worker also sends
-// SIGTERM with a stop, for programs that do not read stdin.
+// The structs from here to Command are the messages that roll-worker sends. To stop a program,
+// roll-worker also sends SIGTERM, because some programs do not read stdin.
 //
 // RecordedStep: the ledger has recorded this checkpoint, so the program may delete older ones.
 struct RecordedStep {

@@ -1,5 +1,6 @@
 // Names of a command's log files (`stdout`, `stderr`) with the specifiers of sbatch, such as
-// "%x-%j-%r.log". A number between % and the letter pads a number with zeros: %4j.
+// "%x-%j-%r.log". A width between % and the letter pads a number with zeros: %4j is the job's id
+// with at least 4 digits.
 #pragma once
 
 #include <map>

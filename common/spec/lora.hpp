@@ -51,7 +51,8 @@ const char* name_of(LoraPlace place);
 LoraSpec lora_spec(const Json& json);
 
 // Returns a problem for each value in train.lora that LoRA training does not support, and for each
-// other key that it does not allow. Ignores wrong types, because the schema's checker reports them.
+// key of other sections that cannot be combined with LoRA. Ignores wrong types, because the
+// schema's checker reports them.
 std::vector<Problem> lora_problems(const Json& document);
 
 // Returns a problem if a linear layer in `lora` is not among the model's modules. `modules` are the

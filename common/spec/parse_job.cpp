@@ -28,8 +28,8 @@ bool reads_text(const Json& document) {
     return trains(document) || document.value("kind", Json()) == "tokenize";
 }
 
-// Sets the resources of a tokenize job to one program without a GPU, because its job file may be a
-// copy of a train job's file with other resources.
+// Sets the resources of a tokenize job to one program without a GPU. The job file may request more,
+// because it may be a copy of a train job's file.
 void fill_tokenize(Json& document) {
     Json& resources = document["resources"];
     if (document.value("kind", Json()) != "tokenize" || !resources.is_object()) return;

@@ -29,9 +29,9 @@ std::string joined(const std::vector<std::string>& words) {
     return text;
 }
 
-// Returns the settings nearest to `p` that divide the layers. They change the number of chunks, the
-// number of stages, whether the embedding and the output layer count as layers, or the number of
-// layers of the first and the last stage.
+// Returns the settings nearest to `p` that divide the layers. They change the numbers of chunks and
+// stages, count the embedding or the output layer as layers, or set the numbers of layers of the
+// first and the last stage.
 std::vector<std::string> nearest_layouts(std::int64_t layers, const ParallelSpec& p) {
     std::vector<std::string> found;
     const auto divides = [&](std::int64_t pp, std::int64_t vpp) {

@@ -43,7 +43,7 @@ struct UserPolicy {
 };
 
 // Excludes a machine for the time `exclude_for` once it has had `failures` infra failures within
-// the time `within`. The failures must be of at least two different jobs.
+// the time `within`. The failures must come from at least two different jobs.
 struct BadNodes {
     int failures = 3;  // 0: machines are never excluded
     std::chrono::seconds within{3600};
@@ -57,7 +57,8 @@ struct Policy {
     std::chrono::seconds starve_after{48 * 3600};
     std::chrono::seconds half_life{0};  // half-life of past use in fair share; 0: no decay
     bool preempt = false;
-    std::chrono::seconds min_run{600};  // an attempt may be preempted only after this time
+    // An attempt may be preempted only after running for this time.
+    std::chrono::seconds min_run{600};
     BadNodes bad_nodes{};
     std::map<std::string, Account> accounts{};
     std::map<std::string, UserPolicy> users{};  // policy by user name; "*" is for all other users

@@ -52,8 +52,8 @@ float half_to_float(std::uint16_t h) {
     return std::bit_cast<float>(sign | (wide << 23U) | (mantissa << 13U));
 }
 
-// Converts to half precision and rounds to nearest even. Rounds a denormal result by adding 0.5,
-// because the last bit of 0.5 has the same weight as the last bit of the result.
+// Converts to half precision and rounds to nearest even. Rounds a denormal result by adding 0.5F:
+// the last mantissa bit of 0.5F has the same weight as the last bit of the result.
 std::uint16_t float_to_half(float f) {
     const std::uint32_t bits = std::bit_cast<std::uint32_t>(f);
     const std::uint32_t sign = (bits >> 16U) & 0x8000U;

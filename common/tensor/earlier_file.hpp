@@ -35,8 +35,8 @@ class EarlierFile {
     Result<void> give(const Write& write) const;
 
     // Makes `path` a hard link to the file and fsyncs it. Returns false if the compared content
-    // differs from the file, if linking fails, or if a part of the file was not compared. Between
-    // compared parts, the file may have zeros that were not compared.
+    // differs from the file, if linking fails, or if a part of the file was not compared. A part
+    // before a compared part need not be compared if it contains only zeros.
     bool become(const std::filesystem::path& path);
 
   private:

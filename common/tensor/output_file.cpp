@@ -96,7 +96,8 @@ Result<void> OutputFile::write_out(std::int64_t offset, std::span<const std::byt
 
 Result<void> OutputFile::finish() {
     if (earlier_ != nullptr && earlier_->become(path_)) return {};
-    // All content was equal, but the earlier file is longer or cannot be linked.
+    // All written content was equal to the earlier file, but that file is longer or cannot be
+    // linked.
     if (earlier_ != nullptr && fd_ < 0) {
         ROLL_TRY_VOID(open());
         ROLL_TRY_VOID(earlier_->give([this](std::int64_t at, std::span<const std::byte> same) {

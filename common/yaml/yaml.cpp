@@ -129,7 +129,8 @@ class Reader {
     int nodes_ = 0;
 };
 
-// Adds the lines of all keys below `node`. Follows aliases, up to the depth of a job file.
+// Adds the lines of all keys below `node`. Follows aliases, but only down to the greatest depth of
+// a job file.
 void note_lines(const YAML::Node& node, const std::string& path, int depth,
                 std::map<std::string, int>& lines) {
     if (depth > kDepthMax) return;

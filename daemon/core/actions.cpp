@@ -29,7 +29,7 @@ std::vector<Action> actions(const State& state) {
     return all;
 }
 
-// Returns the action towards Slurm for each allocation. An unwanted order is cancelled even if
+// Returns the Slurm operation that each allocation requires. Cancels an unwanted order even if
 // sbatch has not answered yet, because Slurm may have received the order.
 std::vector<SlurmAction> slurm_actions(const State& s) {
     std::set<AllocationId> busy;

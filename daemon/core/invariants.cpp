@@ -79,7 +79,8 @@ void check_attempt(const State& state, const Job& job, Taken& taken) {
     ROLL_CHECK(!all_ended);
 }
 
-// Checks the jobs that the job refers to. Each is older, so that no jobs wait for each other.
+// Checks that each job that this job depends on is older, so that jobs cannot wait for each other
+// in a cycle. Checks that the jobs made from this job are newer.
 void check_references(JobId id, const Job& job) {
     for (const spec::After& after : job.spec.after) ROLL_CHECK(after.job < id);
     ROLL_CHECK(job.spec.into.value_or(JobId{}) < id);
@@ -121,7 +122,7 @@ void check_job(const State& state, JobId id, const Job& job) {
         ROLL_CHECK(checkpoint.token.attempt >= 1 && checkpoint.token.attempt <= job.attempts);
 }
 
-// Checks each user's use against the jobs that have not ended.
+// Checks the recorded use of each user against the sums over the jobs.
 void check_use(const State& state) {
     std::map<User, Use> found;
     for (const auto& [id, job] : state.jobs) {

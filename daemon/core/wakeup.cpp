@@ -18,7 +18,7 @@ void earliest(std::optional<Time>& wakeup, Time at, Time now) {
 }
 
 // Moves `wakeup` to the next time at which a queued job no longer fits into an allocation's
-// remaining time, because the job's reservation there can then be dropped.
+// remaining time, because the job then no longer needs a reservation there.
 void add_last_starts(const State& state, Time now, std::optional<Time>& wakeup) {
     std::set<std::chrono::seconds> times;
     for (const auto& [group, line] : state.index.ready) {
@@ -38,8 +38,8 @@ std::optional<Time> next_wakeup(const State& state, Time now) {
     std::optional<Time> wakeup;
     const Index& index = state.index;
     if (!index.sleeping.empty()) earliest(wakeup, index.sleeping.begin()->first, now);
-    // Skip deadlines that have passed. Their jobs have ended, or have a running attempt that is
-    // already stopping.
+    // Skip deadlines that have passed: their jobs have ended, or have an attempt that is already
+    // stopping.
     const auto deadline = index.deadlines.lower_bound({now, JobId{}});
     if (deadline != index.deadlines.end()) earliest(wakeup, deadline->first + 1ms, now);
     // Wake when a waiting job has waited for `starve_after`, or may preempt others.

@@ -1,4 +1,4 @@
-// When the rules must run even if no input arrives.
+// Computes when the rules must run even if no input arrives.
 #pragma once
 
 #include <optional>

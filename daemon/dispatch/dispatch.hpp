@@ -22,8 +22,8 @@ std::map<WorkerId, protocol::Answer> orders(const core::State& state,
                                             std::span<const core::Action> owed,
                                             const std::string& cluster);
 
-// Adds to `answer` which checkpoints of the attempts in `running` are recorded, and which of these
-// attempts are not current (FENCED).
+// Adds two lists about the attempts in `running` to `answer`: their checkpoints that are recorded,
+// and the attempts that are not current (FENCED).
 void add_verdicts(const core::State& state, WorkerId worker,
                   std::span<const protocol::RunningAttempt> running, protocol::Answer& answer);
 

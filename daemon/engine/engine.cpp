@@ -27,8 +27,8 @@ core::Events Engine::run(std::span<const core::Input> inputs, Time now, Turn& tu
     return batch;
 }
 
-// Takes the turn back after a refused commit. Decides each input again on the State that the ledger
-// has stored, because the first replies may depend on other inputs of this turn.
+// Undoes the turn after a refused commit. Decides each input again on the State that the ledger has
+// stored, because the first replies may depend on other inputs of this turn.
 Result<void> Engine::undo(std::span<const core::Input> inputs, Time now, const Error& error,
                           Turn& turn) {
     if (!durable_) {

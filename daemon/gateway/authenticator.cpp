@@ -20,11 +20,12 @@ using namespace std::chrono_literals;
 
 constexpr std::size_t kKeyBytes = 32;
 constexpr const char* kZapEndpoint = "inproc://zeromq.zap.01";
-// Number of ZAP requests that one ZAP socket answers before it is replaced. Their pipes take 8 MiB.
+// Number of ZAP requests that one ZAP socket answers before it is replaced. The pipes for these
+// requests take 8 MiB.
 constexpr int kMany = 256;
-// How long a replaced ZAP socket still answers the requests that were sent to it before. They
-// arrive within microseconds. At 1,200 new peers a second, the pipes of one socket grow to 10 MiB
-// during this time.
+// How long a replaced ZAP socket still answers the requests that were sent to it before. Such
+// requests arrive within microseconds. At 1,200 new peers a second, the pipes of the replaced
+// socket grow to 10 MiB before it is closed.
 constexpr auto kOnTheirWay = 250ms;
 
 std::string to_z85(const std::string& key) {

@@ -1,5 +1,5 @@
 // Decides who may connect (ZAP over CURVE): the owners of the public keys in keys/authorized. Each
-// message is checked against the keys, and each turn of rolld's loop reads them again if the
+// message is checked against these keys. Each turn of rolld's loop reads the keys again if the
 // directory has changed. Messages under a removed key are therefore refused at once, even on an
 // open connection.
 //

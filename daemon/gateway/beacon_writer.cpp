@@ -89,8 +89,8 @@ void BeaconWriter::look() {
     looked_.notify_one();
 }
 
-// Writes a beat. If that fails, the beat is not published. Workers then see an unchanged beacon,
-// and rolld counts no silence. The counter advances only when a whole record is written.
+// Writes a beat. If the write fails, the beat is not published: workers see an unchanged beacon,
+// and rolld counts no silence. The counter advances only after a whole record is written.
 void BeaconWriter::write(const io::Beacon& record) {
     look();
     if (superseded_ || !io::write_beacon(path_, record)) return;

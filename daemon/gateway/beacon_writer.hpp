@@ -1,4 +1,4 @@
-// Publishes rolld's beats: each increments the counter in the beacon file. A separate thread
+// Publishes rolld's beats. Each beat increments the counter in the beacon file. A separate thread
 // writes, so that a hung volume never blocks rolld's loop.
 #pragma once
 

@@ -43,9 +43,9 @@ std::optional<WorkerId> worker_of(const core::State& state, const std::string& n
     return session.worker;
 }
 
-// Returns the allocation in which the worker runs, as its heartbeat says; nullopt if it says none.
-// A key "CLUSTER.INCARNATION.ID" with this ledger's CLUSTER belongs to an order of this ledger. Any
-// other key gives allocation 0, which never exists.
+// Returns the allocation in which the worker runs, as its heartbeat reports it; nullopt if the
+// heartbeat names no allocation. A key "CLUSTER.INCARNATION.ID" with this ledger's CLUSTER belongs
+// to an order of this ledger. Any other key gives allocation 0, which never exists.
 std::optional<core::Pilot> pilot_of(const protocol::Heartbeat& heartbeat,
                                     const std::string& cluster) {
     if (!heartbeat.pilot) return std::nullopt;
@@ -65,8 +65,9 @@ std::optional<core::Pilot> pilot_of(const protocol::Heartbeat& heartbeat,
     return pilot;
 }
 
-// Adds the inputs that follow from the worker's report about one attempt. Checkpoints and the
-// export come before the end, because they count only while the attempt is current.
+// Adds the inputs that follow from the worker's report about one attempt. The inputs for
+// checkpoints and the export come before the input for the attempt's end, because the core accepts
+// them only while the attempt is current.
 void add_claims(WorkerId worker, const protocol::RunningAttempt& entry, Inputs& inputs) {
     if (entry.phase == "running" || entry.phase == "ended")
         inputs.push_back(core::MemberStarted{worker, entry.attempt});
@@ -116,9 +117,9 @@ std::vector<Held> held_by(const core::State& state, WorkerId worker) {
 //
 // The time is missing_grace if this rolld placed the attempt, and either saw it run or has not sent
 // its start order. It is start_on_its_way if this rolld has sent a start order that may not have
-// arrived yet. If the attempt counted as missing sooner, it could start later and run beside its
-// successor. The time is start_on_its_way, too, if an earlier rolld placed the attempt, because the
-// first heartbeat that arrives may be an old one.
+// arrived yet. If the attempt counted as missing sooner, it could still start and run at the same
+// time as its successor. The time is also start_on_its_way if an earlier rolld placed the attempt,
+// because the first heartbeat that arrives may be an old one.
 std::chrono::milliseconds grace(const core::State& state, const Held& held, const Session& session,
                                 const LeaseRules& rules) {
     const bool ours = held.key.token.incarnation == state.incarnation;

@@ -28,15 +28,16 @@ using Instant = std::chrono::steady_clock::time_point;
 struct LeaseRules {
     int lost_after_beats = 35;  // silence after which a worker is lost: lease + fence + slack
     int silent_after_beats = 3;
-    int silent_after_start_beats = 15;  // limit if not heard since rolld's start: the lease
+    // Limit for workers not heard since rolld's start: the lease.
+    int silent_after_start_beats = 15;
     std::chrono::milliseconds company = std::chrono::seconds(2);
     std::chrono::milliseconds missing_grace = std::chrono::seconds(3);
     // How long a start order may take effect after it was sent. A worker drops orders older than
     // the lease of 15 s (docs/leases.md, rule 15); one second is added for clock drift.
     std::chrono::milliseconds start_on_its_way = std::chrono::seconds(16);
-    // Waits of a take-over (rule 17). A rolld takes over only if the other rolld's beacon does not
-    // change for `stillness` (lease + beat), and if nobody then replaces its own claim for
-    // `claim_wait` (volume delay + beat).
+    // Waiting times of a take-over (rule 17). A rolld takes over only if the other rolld's beacon
+    // does not change for `stillness` (lease + beat). It then writes its own claim, and takes over
+    // only if no other rolld replaces this claim for `claim_wait` (volume delay + beat).
     std::chrono::milliseconds stillness = std::chrono::seconds(16);
     std::chrono::milliseconds claim_wait = std::chrono::seconds(5);
     // A rolld that cannot read its beacon for this time ends, because another rolld may have taken
@@ -85,8 +86,9 @@ class Sessions {
                                   protocol::Heartbeat heartbeat, std::uint64_t published,
                                   Instant now, std::string_view frame = {});
 
-    // Does what hear() does, without parsing, for a frame that differs from the session's last one
-    // only in the sequence number. Most frames do. Returns nullopt if hear() must parse the frame.
+    // Does the same as hear(), but without parsing, if `frame` differs from the session's last
+    // frame only in the sequence number. This is so for most frames. Returns nullopt for other
+    // frames; the caller must then parse the frame and call hear().
     std::optional<std::vector<core::Input>> hear_again(const core::State& state, const Peer& peer,
                                                        std::string_view frame,
                                                        std::uint64_t published, Instant now);
@@ -104,8 +106,8 @@ class Sessions {
     // turn, because a worker that is heard from leaves the set at once.
     const std::set<WorkerId>& silent(const core::State& state, std::uint64_t published);
 
-    // Returns whether a beat may be published: some worker reports that it hears rolld, so that
-    // rolld is not cut off from all workers (rule 7).
+    // Returns whether some worker reports that it hears rolld. Only then may a beat be published,
+    // because rolld is otherwise perhaps cut off from all workers (rule 7).
     bool has_company(Instant now);
 
     // Keyed by session name. A worker that is in State but has no entry here has not been heard
@@ -137,8 +139,8 @@ class Sessions {
     std::map<WorkerId, std::uint64_t> unheard_since_;  // beacon counter when the silence began
     std::vector<std::string> owing_;
     std::string companion_;  // session for which has_company() was last true
-    // quiet() checks no worker before `listen_at_`, and lost() none before the beacon's counter is
-    // `judge_at_`. A heartbeat may make `listen_at_` earlier, but not `judge_at_`.
+    // quiet() checks no worker before `listen_at_`. lost() checks no worker before the beacon's
+    // counter is `judge_at_`. A heartbeat may make `listen_at_` earlier, but not `judge_at_`.
     Instant listen_at_{};
     std::uint64_t judge_at_ = 0;
     std::set<WorkerId> silent_;

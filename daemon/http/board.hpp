@@ -1,4 +1,5 @@
-// Asks rolld and keeps each answer for a second. Many viewers therefore cost rolld as much as one.
+// Sends requests to rolld and keeps each answer for a second. Many viewers therefore cause no more
+// load on rolld than one.
 #pragma once
 
 #include <chrono>
@@ -36,8 +37,8 @@ class Board {
         : ask_(std::move(ask)),
           now_(std::move(now)) {}
 
-    // Returns the answer to a question, which is at most kFresh old. Errors are kept, too, so that
-    // a rolld that does not answer is asked once a second.
+    // Returns the answer to a request. The answer is at most kFresh old. Errors are kept, too, so
+    // that a rolld that does not answer is asked only once a second.
     Result<std::shared_ptr<const Answer>> look(const std::string& op, const Json& args);
 
     // Sends a request that changes something. Forgets all answers, because they may be outdated.

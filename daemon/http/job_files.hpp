@@ -16,14 +16,14 @@ constexpr std::size_t kLogBytesMax = 256u << 10;  // maximum size of one part of
 constexpr int kPointsMax = 2000;                  // maximum number of rows of metrics in a reply
 
 // Returns roll.log/1 {from, next, size, text}: the bytes of `file` from `from` on, at most
-// kLogBytesMax. Without `from`, returns the end of the file. If the file is shorter than `from`,
-// because its head was cut off, returns the end of the file, too. Fails with NotFound if there is
-// no such file.
+// kLogBytesMax. Without `from`, returns the end of the file. Also returns the end of the file if
+// the file is shorter than `from`, because its first part was cut off. Fails with NotFound if there
+// is no such file.
 Result<Json> read_log(const std::filesystem::path& file, const Json& from);
 
-// Returns roll.metric_rows/1 {rows}: the rows of a metrics.jsonl. Of a file with more than `points`
-// rows, returns rows from places that divide the file evenly, and the newest rows. Skips lines that
-// are not an object. A missing file has no rows.
+// Returns roll.metric_rows/1 {rows}: the rows of a metrics.jsonl. If the file has more than
+// `points` rows, returns rows at evenly spaced places in the file, and the newest rows. Skips lines
+// that are not an object. A missing file has no rows.
 Result<Json> read_metrics(const std::filesystem::path& file, int points);
 
 // Answers "log" {file, from?} with read_log() and "metrics" {file, points?} with read_metrics().

@@ -46,7 +46,7 @@ Request request_of(const Parser::value_type& message) {
             .body = message.body()};
 }
 
-// Returns the reply to bytes that are no acceptable request; nullopt if the peer is gone.
+// Returns the reply to a request that could not be parsed; nullopt if the peer is gone.
 std::optional<Reply> reply_to_garbage(const beast::error_code& error) {
     Reply reply = error_reply({ErrorCode::InvalidArgument, "the request is not valid HTTP/1.1"});
     if (error == beast::http::error::header_limit || error == beast::http::error::buffer_overflow) {
@@ -71,7 +71,8 @@ std::optional<Reply> reply_to_garbage(const beast::error_code& error) {
     return reply;
 }
 
-// Reports an exception, for example of a reply of rolld without an expected field, as an error.
+// Answers the request. Converts an exception, for example about a field that rolld's reply lacks,
+// to a reply with an error.
 Reply answer_or_report(Site& site, const Request& request) {
     try {
         return site.answer(request);

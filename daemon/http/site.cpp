@@ -58,7 +58,7 @@ Reply refusal(int status, std::string message, std::string hint = {}) {
     return reply;
 }
 
-// Compares in a time that does not depend on the first difference.
+// Compares in a time that does not depend on where the texts differ.
 bool is_same_secret(std::string_view a, std::string_view b) {
     unsigned difference = a.size() == b.size() ? 0 : 1;
     for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i)

@@ -52,8 +52,8 @@ struct Scratch {
     }
 };
 
-// Checks and closes the ledger in `directory`. Closing the ledger merges its WAL into the database.
-// Returns the number of the newest event.
+// Checks and closes the ledger in `directory`. Closing merges the WAL into the database. Returns
+// the number of the newest event.
 Result<std::int64_t> check_and_close(const fs::path& directory) {
     std::int64_t newest = 0;
     {
@@ -133,8 +133,8 @@ Result<std::int64_t> back_up(const fs::path& state, const fs::path& directory) {
     const Scratch scratch(target.string() + ".tmp");
     ROLL_TRY_VOID(make_directories(scratch.path));
     {
-        // Read the mark before copying. Events may be added in between. The copy may then have
-        // events after the mark, but it never lacks events up to the mark.
+        // Read the mark before copying, because events may be added in between. The copy may then
+        // have events after the mark, but it never lacks an event up to the mark.
         ROLL_TRY(const MarkFile mark, MarkFile::open(state / "ledger.mark"));
         const std::optional<Mark> marked = mark.read();
         ROLL_TRY(const Database database, open_database(source));

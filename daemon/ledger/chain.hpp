@@ -19,7 +19,7 @@ namespace roll::ledger {
 // row.
 std::uint64_t chain(std::uint64_t before, const core::Row& row);
 
-// Returns the row that a SELECT of seq, at, kind, body has in its first columns.
+// Returns the current row of a SELECT whose first columns are seq, at, kind and body.
 core::Row row_of(sqlite3_stmt* statement);
 
 // Returns a Corrupt error that names the file and the damage, and says how to recover.

@@ -30,9 +30,10 @@ constexpr std::size_t kPruneShare = 10;
 constexpr std::int64_t kSnapshotEvery = 20'000;
 constexpr std::int64_t kSnapshotShare = 4;
 
-// Makes the kernel read the whole file in order. The checks of open() read the pages in the order
-// of SQLite's trees, and would wait for the disk at each page if the cache is cold. Requires that
-// SQLite has not opened the file, because close() would drop SQLite's locks.
+// Makes the kernel read the whole file in order. Without this, the checks of open() would wait for
+// the disk at each page if the cache is cold, because they read the pages in the order of SQLite's
+// trees. Requires that SQLite has not opened the file, because close() here would drop SQLite's
+// locks.
 void read_ahead(const std::filesystem::path& path) {
     constexpr off_t kAtOnce = 128 << 10;  // the most that the kernel reads ahead per request
     const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -89,8 +90,9 @@ Result<Ledger> Ledger::open(const std::filesystem::path& directory) {
     ROLL_TRY(Database database, open_database(path));
     if (const auto checked = check_pages(database.get(), path); !checked)
         return tl::unexpected(checked.error());
-    // EXTRA is used for the switch to WAL. Otherwise a power loss could bring back the rollback
-    // journal of the switch, and with it the empty file, while the WAL already has rows.
+    // Switch to WAL with synchronous=EXTRA. With a lower level, the rollback journal of the switch
+    // could reappear after a power loss. SQLite would then roll back to the empty file, although
+    // the WAL already has rows.
     ROLL_TRY_VOID(execute(database.get(), "PRAGMA synchronous=EXTRA"));
     ROLL_TRY_VOID(execute(database.get(), "PRAGMA journal_mode=WAL"));
     ROLL_TRY_VOID(execute(database.get(), "PRAGMA synchronous=FULL"));
@@ -110,7 +112,7 @@ Result<Ledger> Ledger::open(const std::filesystem::path& directory) {
     ROLL_TRY(impl->head, check_chain(impl->database.get(), path, impl->mark.read()));
     ROLL_TRY_VOID(merge_wal_at_close(impl->database.get(), true));
     // A killed rolld may have written the newest rows without syncing them, so that a power loss
-    // can still remove them. The newest row is marked only after the checkpoint has synced the WAL.
+    // could still remove them. Mark the newest row only after the checkpoint has synced the WAL.
     if (execute(impl->database.get(), "PRAGMA wal_checkpoint")) impl->mark.write(impl->head);
     return Ledger(std::move(impl));
 }

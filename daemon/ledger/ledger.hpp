@@ -54,8 +54,8 @@ class Ledger {
 
     // Writes a snapshot of `state` next to the ledger if so many events were appended since the
     // last snapshot that replaying them would be slow. `state` must be current. A child process
-    // writes the snapshot. If `now` is set, this process writes the snapshot, whatever the number
-    // of events.
+    // writes it. If `now` is set, writes the snapshot in this process, whatever the number of
+    // events.
     void keep_snapshot(const core::State& state, bool now = false);
 
     // Returns at most `limit` events after event `since`; if `job` is given, only events of that

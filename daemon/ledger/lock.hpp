@@ -1,4 +1,4 @@
-// The lock of a ledger. It is a file of its own, because only SQLite may open the database file.
+// The lock of a ledger. It is a separate file, because only SQLite may open the database file.
 #pragma once
 
 #include <filesystem>

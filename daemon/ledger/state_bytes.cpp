@@ -126,7 +126,8 @@ struct ByteReader {
             last = value;
         } else if constexpr (Container<T>) {
             const auto size = take_new<std::size_t>();
-            // Each element has at least one byte, so a larger size is wrong.
+            // Each element takes at least one byte, so a size larger than the number of bytes left
+            // is wrong.
             if (!has(size)) return;
             for (std::size_t i = 0; i < size && whole; ++i)
                 value.insert(value.end(),
@@ -149,8 +150,8 @@ struct ByteReader {
     }
 };
 
-// Returns the function's signature, which contains the name of the enumerator V ("...; auto V =
-// roll::core::JobPhase::Done]"), or its number if there is no such enumerator.
+// Returns the function's signature. It contains the name of the enumerator V ("...; auto V =
+// roll::core::JobPhase::Done]"), or a number if no enumerator has the value V.
 template <auto V>
 std::string name_of_value() {
     return __PRETTY_FUNCTION__;

@@ -27,8 +27,8 @@ std::optional<core::SlurmPhase> phase_for_core(Phase phase) {
     return std::nullopt;
 }
 
-// Returns the row of the order `key`: that of the job `slurm_job` if its id is known, else
-// preferably that of a job that has not ended. nullptr if there is none.
+// Returns the row of the order `key`. If `slurm_job` is known, this is the row of that job.
+// Otherwise prefers the row of a job that has not ended. Returns nullptr if the order has no row.
 const QueueRow* row_for(const std::vector<QueueRow>& rows, const std::string& key,
                         const std::string& slurm_job) {
     const QueueRow* best = nullptr;
@@ -92,9 +92,9 @@ bool Desk::watches(const core::State& state) const {
     });
 }
 
-// Returns the time of the next poll. After hurry(), polls follow each other faster than
-// rules_.poll, but at most two of them within 1.5 times rules_.poll. This maximum does not apply
-// while squeue must confirm that a node is down.
+// Returns the time of the next poll. After hurry(), the time between polls is shorter than
+// rules_.poll, but at most two polls start within 1.5 times rules_.poll. This maximum does not
+// apply while squeue must still confirm that a node is down.
 Instant Desk::next_poll() const {
     if (!asked_) return Instant{0};
     const Instant soon = *asked_ + std::min(rules_.hurried, rules_.poll);
@@ -278,8 +278,8 @@ std::vector<core::Input> Desk::look(const std::vector<QueueRow>& rows, const cor
     return inputs;
 }
 
-// Finds jobs of our orders that State does not hold: an order was sent twice, or Slurm queued it
-// after rolld had withdrawn it.
+// Finds jobs in Slurm that carry a key of this rolld but belong to no allocation of State: an order
+// was sent twice, or Slurm queued it after rolld had withdrawn it.
 void Desk::find_strays(const std::vector<QueueRow>& rows, const core::State& state) {
     std::map<std::string, std::string> wanted;  // by order key: Slurm job id
     for (const auto& [id, a] : state.allocations) {

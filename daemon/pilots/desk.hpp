@@ -37,8 +37,8 @@ struct DeskRules {
     std::chrono::milliseconds missing{60'000};
     // a job counts as gone only after this number of polls in a row that do not show it
     int missing_polls = 3;
-    // How long a job may take to appear in squeue after an sbatch without a result, or after a
-    // start of rolld.
+    // After an sbatch without a result, or after a start of rolld: how long an unknown job may take
+    // to appear in squeue.
     std::chrono::milliseconds doubt{600'000};
 };
 
@@ -79,7 +79,8 @@ class Desk {
 
     // Makes polling faster for a while. Call it after a worker fell silent, because Slurm may
     // already know that the worker's allocation is over. If all remaining workers are in such
-    // allocations, their silence is counted only once Slurm says so (only_gone_are_left).
+    // allocations, their silence is counted only after Slurm has reported these allocations as over
+    // (only_gone_are_left).
     void hurry(Instant now) { hurry_until_ = now + rules_.hurry; }
 
     // Returns a NodeDown for each silent worker whose node Slurm reports as down. Call it in each
@@ -100,8 +101,8 @@ class Desk {
     // such a report.
     bool only_gone_are_left(const core::State& state) const;
 
-    // Returns, for display, what Slurm last said about an allocation, e.g. "PENDING (Resources)".
-    // trouble() is the error of the last errand, empty if it succeeded.
+    // Returns the state that Slurm last reported for an allocation, for display: "PENDING
+    // (Resources)". trouble() returns the error of the last errand; empty if it succeeded.
     std::string hearsay(AllocationId id) const;
     const std::string& trouble() const { return trouble_; }
 

@@ -12,8 +12,8 @@ namespace roll::pilots {
 namespace {
 
 constexpr auto kDeadline = std::chrono::seconds(90);
-// Deadline of a question about nodes. A later answer is useless, because the silent worker is then
-// declared lost anyway.
+// Deadline of an scontrol command about nodes. A later answer is useless, because the silent worker
+// is declared lost by then.
 constexpr auto kNodesDeadline = std::chrono::seconds(10);
 
 std::string one_line(std::string text) {

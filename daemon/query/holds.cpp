@@ -89,8 +89,8 @@ std::string limits_text(const core::State& state, const spec::Resources& wanted)
 }
 
 // Returns a text with the number of connected nodes that could hold a member of the job if nothing
-// else ran. If enough nodes have all but the slots, the GPUs or the time, the text is only about
-// those.
+// else ran. If only the slots, only the GPUs or only the time is short, the text is about that
+// resource alone.
 std::string shortage_text(const core::State& state, const spec::Resources& wanted, Time now) {
     int slots = 0;
     int gpus = 0;
@@ -284,9 +284,9 @@ class Finder {
         add(excess->rule.c_str(), excess->why, std::move(remedy));
     }
 
-    // Returns a limit that blocks a variant of the job: of the first blocked variant that may start
-    // once other jobs have ended, else of the first blocked variant. nullopt if no variant is
-    // blocked.
+    // Returns a limit that blocks a variant of the job; nullopt if no variant is blocked. Prefers
+    // the limit of the first variant that may start once other jobs have ended, else returns that
+    // of the first blocked variant.
     std::optional<core::Excess> excess_of(const core::Limits& limits) const {
         std::optional<core::Excess> found;
         for (int i = 0; i < job_.spec.shapes(); ++i) {

@@ -145,8 +145,7 @@ Json excluded_json(const core::State& state, const std::string& node) {
             {"reason", machine->second.reason}};
 }
 
-// Adds a score to each rank: the shortest own step time of all ranks divided by the rank's own step
-// time.
+// Adds a score to each rank: the shortest `own_ms` of all ranks divided by the rank's `own_ms`.
 Json with_scores(Json ranks) {
     double fastest = 0;
     for (const Json& rank : ranks) {
@@ -160,7 +159,7 @@ Json with_scores(Json ranks) {
     return ranks;
 }
 
-// How much of a worker running attempts hold.
+// The resources of a worker that running attempts hold, and their jobs.
 struct Taken {
     int slots = 0;
     int gpu_hundredths = 0;

@@ -95,7 +95,7 @@ struct Hold {
     std::string remedy;
     // For some nodes: the node's name and why it cannot be used.
     std::vector<std::pair<std::string, std::string>> nodes{};
-    // the hold ends by itself, without action by anyone
+    // the hold ends by itself; nobody has to act
     bool comes = false;
 };
 std::vector<Hold> holds(const core::State& state, JobId id, Time now);
@@ -108,8 +108,8 @@ std::string condition_text(const spec::After& after);  // returns for example "o
 Result<Json> forecast(core::State state, const core::Submit& submit, Time now);
 
 // Returns a Hold (a reason why a queued job waits) if neither a connected worker nor an allocation
-// that may be ordered could ever run the job, else nullopt. Ignores other reasons to wait. Cheap if
-// one of the first workers could run the job.
+// that may be ordered could ever run the job, else nullopt. Ignores other reasons to wait. Takes
+// little time if one of the first workers could run the job.
 std::optional<Hold> never(const core::State& state, JobId id, Time now);
 
 // Fails if the submission would fail. Also fails with Refused if never() returns a hold for one of

@@ -37,8 +37,8 @@ Result<void> add_range(const core::State& state, std::uint64_t first, std::uint6
 }
 
 // Returns false for jobs that rolld queued itself: automatic exports, and the jobs of a cron
-// schedule. The first job of a submission has a client's key. The other jobs of a submission are in
-// an array or follow in a chain.
+// schedule. A person's job has a client's key if it is the first of its submission. Otherwise it is
+// in an array or follows in a chain.
 bool submitted_by_person(const core::Job& job) {
     return !job.key.empty() || job.array.value != 0 || !job.spec.after.empty();
 }

@@ -74,8 +74,8 @@ Result<Json> Server::dry_run(const protocol::Request& request) {
                 {"script", command.input}};
 }
 
-// Starts the next errand (a Slurm command) if none is running. The errand follows only from State
-// and Slurm's last answers, so that a lost outcome does no harm.
+// Starts the next errand (a Slurm command) if none is running. The errand is derived only from
+// State and Slurm's last answers. A lost outcome therefore does no harm.
 void Server::run_errands() {
     if (stopping_) return;
     if (!withdrawing_ && !desk_.withdraw(engine_.state()).empty()) {

@@ -14,7 +14,7 @@ namespace roll::server {
 Result<spec::Policy> read_config(const std::filesystem::path& path);
 
 // Reads the file `given` if it is not empty, else DIRECTORY/rolld.yaml. If DIRECTORY is
-// var/lib/roll (a system installation) and has no such file, reads /etc/roll/rolld.yaml. Returns
+// /var/lib/roll (a system installation) and has no such file, reads /etc/roll/rolld.yaml. Returns
 // the default policy if `given` is empty and neither file exists.
 Result<spec::Policy> find_config(const std::string& given, const std::filesystem::path& directory);
 

@@ -39,7 +39,8 @@ std::size_t count_jobs(const spec::JobSpec& spec) {
     return (indices ? indices->size() : 0) + spec.then.size();
 }
 
-// Returns a waiter that waits at most `wait_ms`, or until all is done if `wait_ms` is negative.
+// Returns a waiter that waits at most `wait_ms`, or until the request is done if `wait_ms` is
+// negative.
 Waiter waiter_of(const Client& client, const protocol::Request& request, int wait_ms) {
     Waiter waiter{client.peer, request.id, client.who.user, std::nullopt};
     if (wait_ms >= 0)

@@ -10,8 +10,8 @@
 
 namespace roll::server {
 
-// Sets or removes a secret. Writes the store before State, so that every name in State has a value
-// even after a crash.
+// Sets or removes a secret. Changes the store on disk before State, so that every name in State has
+// a value even after a crash.
 Result<void> Server::claim_secret(const Client& client, const protocol::Request& request) {
     JsonReader r(request.args, request.op);
     core::SecretName name;

@@ -49,7 +49,7 @@ Settled Shares::answer(Asked& asked) {
 }
 
 std::vector<Settled> Shares::settle(const engine::Turn& turn, gateway::Instant now) {
-    // How long the result is kept for a client that does not ask for it.
+    // time for which a result is kept if the client does not ask for it
     constexpr auto kKept = 60s;
     std::vector<Settled> settled;
     for (auto asked = asked_.begin(); asked != asked_.end();) {

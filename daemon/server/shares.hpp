@@ -44,9 +44,9 @@ class Shares {
   public:
     static constexpr std::size_t kInputsMin = 256;
 
-    // `inputs` is the maximum number of inputs per turn, for all requests together. Even above it,
-    // each request may add the inputs of one job. Tickets are numbered from `ticket` + 1, and
-    // `ticket` must be unique per run of rolld.
+    // `inputs` is the maximum number of inputs per turn for all requests together. Each request may
+    // add the inputs of one job even above this maximum. Tickets are numbered from `ticket` + 1.
+    // `ticket` must differ between runs of rolld.
     explicit Shares(std::size_t inputs = kInputsMin, std::uint64_t ticket = 0)
         : inputs_(inputs),
           ticket_(ticket) {}
@@ -62,10 +62,10 @@ class Shares {
     // Returns the answers that are due: first the answers to requests finished in this turn, in the
     // order of arrival, then the answers to clients whose wait is over.
     std::vector<Settled> settle(const engine::Turn& turn, gateway::Instant now);
-    // Adapts the number of inputs per turn. `turn` is how long the last turn took without its
-    // commit, `commit` how long the commit took. The goal is a turn of a few milliseconds. If the
-    // disk is slow, a turn may take as long as its commit, at most 24 ms, because fewer commits
-    // then write the same events.
+    // Adapts the number of inputs per turn. `turn` is the duration of the last turn, not counting
+    // the commit; `commit` is the duration of the commit. The goal is a turn of a few milliseconds.
+    // If the disk is slow, a turn may take as long as its commit, at most 24 ms, so that fewer
+    // commits are needed for the same events.
     void pace(std::chrono::nanoseconds turn, std::chrono::nanoseconds commit);
 
   private:

@@ -27,8 +27,8 @@ io::Beacon own_beacon(const ServerOptions& options, std::uint64_t incarnation);
 // not started, for 35 beats plus the time for which the older rolld may continue without reading
 // the beacon. `volume_patience` becomes the longer of both rollds' values.
 //
-// If the take-over ends before the ledger has its incarnation, the next start from this state
-// directory repeats it.
+// If this process ends before the ledger has the incarnation of the take-over, the next start from
+// this state directory repeats the take-over.
 Result<core::Started> claim_beacon(ServerOptions& options, const core::State& state);
 
 }  // namespace roll::server

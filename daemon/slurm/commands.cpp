@@ -48,7 +48,7 @@ std::string exports(const Site& site) {
     return text;
 }
 
-// Returns the whole environment that a worker inherits through sbatch (--export=ALL), without the
+// Returns the environment that a worker inherits through sbatch (--export=ALL). Leaves out the
 // secrets in rolld's environment.
 //
 // With any other value of --export, including NIL, Slurm 22.05 first logs the user in on the node,
@@ -121,8 +121,8 @@ std::string other_nodes(const spec::PilotQueue& queue) {
 }
 
 // Lines of the batch script for several nodes. They forward Slurm's signals to the first worker;
-// the others learn from rolld that they must end. They wait for all workers, because the end of the
-// script would kill them.
+// rolld tells the other workers to end. The script waits for all workers, because its end would
+// kill them.
 constexpr const char* kUntilAllHaveEnded = R"(trap 'kill -TERM $first' TERM INT HUP USR1 USR2
 for worker in $others $first; do
     until wait $worker; status=$?; ! kill -0 $worker 2>/dev/null; do :; done
@@ -157,9 +157,9 @@ std::string pilot_script(const spec::PilotQueue& queue, const std::string& key, 
 // Returns the sbatch command.
 //
 // --no-requeue is given because a job that Slurm restarts would belong to an order that has ended.
-// --signal sends SIGTERM at queue.margin() before the end of the allocation, even if that end was
-// moved. The signal may come up to a minute early. "B:" sends it to the batch script, because
-// otherwise only processes started by srun get it.
+// With --signal, Slurm sends SIGTERM when queue.margin() is left before the end of the allocation,
+// even if that end was moved. The signal may come up to a minute early. "B:" sends it to the batch
+// script; without "B:", only processes started by srun get it.
 Command submit_command(const spec::PilotQueue& queue, const std::string& key, const Site& site) {
     std::vector<std::string> arguments = {
         "sbatch",

@@ -120,9 +120,9 @@ std::string_view word_after(std::string_view line, std::string_view key) {
 
 }  // namespace
 
-// Parses squeue's output. A comment of another user may contain newlines, so a line after such a
-// row is skipped if it cannot be parsed. Our own comments contain none, so each line after a row of
-// ours must parse.
+// Parses squeue's output. The comment of another user's job may contain newlines, so lines after
+// such a row that cannot be parsed are skipped. Roll's own comments contain no newlines, so the
+// line after a row of Roll must be a valid row.
 Result<std::vector<QueueRow>> parse_queue(std::string_view text) {
     ROLL_TRY(const auto lines, lines_of(text, "squeue"));
     std::vector<QueueRow> rows;
@@ -181,16 +181,17 @@ Result<std::vector<NodeRow>> parse_nodes(std::string_view text) {
     return rows;
 }
 
-// Returns what the result of sbatch means. Only an answer of slurmctld itself is a refusal. An
-// error of the connection says nothing about whether the job was queued. Unknown text counts as a
-// refusal; if the job was queued after all, it is found by its comment and cancelled.
+// Decides from the result of sbatch whether the job was queued. Only an answer of slurmctld itself
+// is a refusal. An error of the connection says nothing about whether the job was queued. Unknown
+// text counts as a refusal; if the job was queued after all, it is found by its comment and
+// cancelled.
 //
 // sbatch exits with 255 for invalid arguments, and with 128 plus the signal's number after a
 // signal.
 Submission judge_submission(bool timed_out, int exit_code, std::string_view errors) {
     if (timed_out) return Submission::Unknown;
     if (exit_code == 0) return Submission::Accepted;
-    // Errors of the connection: messages of slurm_errno.c in 22.05.8 to 26.05.3, and of the
+    // Messages about connection errors: from slurm_errno.c (22.05.8 to 26.05.3) and from the
     // system's sockets.
     static constexpr std::array kTransport = std::to_array<std::string_view>({
         "Unable to contact slurm controller",

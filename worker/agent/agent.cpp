@@ -52,7 +52,7 @@ void Agent::turn() {
     if (const std::string beacon = parts_.core.look_due(now_); !beacon.empty())
         volume_.look(beacon);
     send_heartbeat();
-    // read answers again, because sending may have consumed the socket's edge-triggered input event
+    // read answers again: the input event is edge-triggered, and sending may have consumed it
     hear();
     carry_out();
     if (end_signals_ == 0) parts_.supervisor.stand_by();
@@ -69,7 +69,7 @@ void Agent::wait() {
 
 void Agent::take_signals() {
     while (const auto signal = io::next_signal(parts_.signals)) {
-        // do nothing, because the guard's socket shows its end
+        // do nothing: the end of a guard is read from its socket
         if (*signal == SIGCHLD) continue;
         ++end_signals_;
         parts_.log.info("signal {}: ends", *signal);

@@ -35,8 +35,8 @@ struct AgentParts {
     PilotRules pilot{};
     Millis heartbeat{1000};
     GpuWatch gpus{};
-    // True in the reaper, which only reports: run() returns when rolld has answered, or after a
-    // timeout
+    // True in the reaper, which only reports attempts: run() returns once rolld has answered, or
+    // after a timeout.
     bool last_word = false;
 };
 

@@ -145,8 +145,8 @@ void add_flags(CLI::App& app, Flags& flags) {
                    "(guard) is killed: cgroup, namespace or marks (environment variables); "
                    "default: the first of these that the host allows")
         ->check(CLI::IsMember({"cgroup", "namespace", "marks"}));
-    // Makes this process a reaper. The option's value is the number (generation) by which rolld
-    // knows the reaper's heartbeats from those of earlier roll-workers.
+    // Makes this process a reaper. The option's value is the generation number of the reaper's
+    // heartbeats. It tells rolld that they are newer than those of earlier roll-workers.
     app.add_option("--reaper", flags.reaper, "")->group("");
 }
 
@@ -319,8 +319,8 @@ Result<void> work(const Flags& flags, const std::vector<std::string>& words) {
     ::_exit(0);
 }
 
-// Reports the attempts that a killed roll-worker left. The reaper calls this function, because a
-// next roll-worker may never start.
+// Reports the attempts that a killed roll-worker left. Called by the reaper, because it may happen
+// that no roll-worker starts after the killed one.
 [[noreturn]] void tell_last_word(const Flags& flags, RunDirectory& run_directory,
                                  const io::StateDirectory& directory, const Log& log,
                                  std::vector<protocol::RunningAttempt> leftovers) {

@@ -227,7 +227,8 @@ const char* name_of(Form form) {
 
 std::optional<Form> form_of(const Value& record, const Names& names) {
     const Value list = column(record, names, "messages", "messages");
-    // a list in a column that the file renamed may have either form, so look at its first message
+    // If the file renames this column, its list may have either form. Look at the first message to
+    // decide.
     const bool in_roles = !names.columns.contains("messages") ||
                           (list.size > 0 && !at(list.items[0], "role").is(Kind::None));
     if (names.tags.empty() && list.is(Kind::List) && in_roles) return Form::Messages;

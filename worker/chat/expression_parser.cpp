@@ -9,8 +9,8 @@ namespace {
 constexpr int kParseDepthMax = 100;
 constexpr int kHeightMax = 200;
 
-// Sets the expression's height and returns the expression. Refuses a great height, because the
-// renderer and the destructors recurse once for each level.
+// Sets the expression's height and returns the expression. Refuses a height above the limit,
+// because the renderer and the destructors recurse once for each level.
 Expression sealed(Expression expression) {
     for (const Expression& arg : expression.args)
         expression.height = std::max(expression.height, arg.height + 1);

@@ -214,7 +214,8 @@ class Writer {
     std::string& text_;
 };
 
-// Appends Python's repr of a string, but escapes fewer of the characters that cannot be printed.
+// Appends a string like Python's repr, but does not escape all of the unprintable characters that
+// Python escapes.
 void append_quoted(std::string_view value, std::string& text) {
     const bool twice =
         value.find('\'') != std::string_view::npos && value.find('"') == std::string_view::npos;

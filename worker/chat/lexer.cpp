@@ -63,8 +63,9 @@ class Lexer {
         return strip(text.substr(line), Side::Left).empty() ? text.substr(0, line) : text;
     }
 
-    // Reads the end mark of a tag, with its sign `-` or `+`. Also skips the spaces after a `-`,
-    // or, if `trims_line`, the line end after the tag.
+    // Reads the end mark of a tag, with its sign `-` or `+`. If the sign is `-`, also skips the
+    // spaces after the tag. Without a sign, skips the line end after the tag if `trims_line` is
+    // set.
     bool take_end(std::string_view mark, bool trims_line) {
         const std::string minus = "-" + std::string(mark), plus = "+" + std::string(mark);
         if (rest_.starts_with(minus)) {

@@ -130,9 +130,10 @@ class TurnFinder {
         return std::move(rendered.text);
     }
 
-    // Finds a turn whose rendering changes when its message is the last one. Renders the
-    // conversation with a marker as the message's content. The marker shows which text follows the
-    // content, both in the whole conversation and if the conversation ends with this message.
+    // Finds a turn that is rendered differently if its message is the last one. Renders the
+    // conversation with a marker in place of the message's content. The marker shows which text
+    // follows the content: once in the whole conversation, and once if the conversation ends with
+    // this message.
     Result<Span> by_mark(std::size_t index, std::size_t begin) const {
         std::vector<Value> marked(messages_.begin(), messages_.end());
         static constexpr std::string_view kMarks[] = {"Rq7xVz", "mK2wQj"};
@@ -185,7 +186,7 @@ Result<std::vector<Span>> turns_of(const ModelTemplate& model, const Conversatio
     const std::span<const Value> messages = conversation.messages.list();
     for (std::size_t i = messages.size(); i-- > 0;) {
         if (!is_assistant(messages[i])) continue;
-        // Consecutive messages of the assistant are handled at the first of them.
+        // Consecutive messages of the assistant are handled together, at the first of them.
         if (i > 0 && is_assistant(messages[i - 1])) continue;
         std::size_t last = i;
         while (last + 1 < messages.size() && is_assistant(messages[last + 1])) ++last;

@@ -112,7 +112,8 @@ Renderer::Flow Renderer::run(const Statement& statement) {
     return Flow::Next;
 }
 
-// Returns the items that a for statement visits: those for which its `if` condition holds.
+// Returns the items that a for statement visits: those for which the statement's `if` condition is
+// true, or all items if it has no condition.
 std::vector<Value> Renderer::items_of(const Statement& statement) {
     const Value whole = eval(statement.exprs[0]);
     const std::span<const Value> all = iterate(whole, arena_);
@@ -155,8 +156,8 @@ Renderer::Flow Renderer::run_loop(const Statement& statement) {
     return Flow::Next;
 }
 
-// Renders the tag `generation` and records its span. Refuses the tag inside a macro or a set
-// block, because the captured text may end up anywhere in the output, so its span is unknown.
+// Renders the tag `generation` and records its span. Refuses the tag inside a macro or a set block:
+// the span is unknown there, because the captured text may be written anywhere in the output.
 void Renderer::run_generation(const Statement& statement) {
     if (captures_ > 0)
         refuse("the tag generation inside a macro, a set block or itself is not supported");

@@ -39,7 +39,7 @@ enum class Op : std::uint8_t {
     GreaterEqual,
     In,
     NotIn,
-    // a < b < c: args are the comparisons a < b and b < c.
+    // a chained comparison a < b < c: args are the comparisons a < b and b < c
     Chain,
     Add,
     Subtract,

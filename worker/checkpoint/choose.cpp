@@ -80,8 +80,8 @@ std::vector<Name> to_delete(std::vector<Kept> recorded, const Retention& rule) {
     sort_newest_first(recorded);
     std::vector<Name> doomed;
     std::int64_t usable_seen = 0;
-    // step of the usable checkpoint that the loop visited last; it is newer, because the loop
-    // visits the newest checkpoint first
+    // Step of the usable checkpoint that the loop visited before this one. That checkpoint is
+    // newer, because the loop starts with the newest.
     std::optional<std::int64_t> step_before;
     const bool any_usable =
         std::any_of(recorded.begin(), recorded.end(), [](const Kept& k) { return k.usable; });

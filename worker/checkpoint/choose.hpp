@@ -25,8 +25,8 @@ struct Choice {
 };
 
 // Returns the step with the lowest validation loss, from the state of the newest readable
-// checkpoint; nullopt if that state has no validation. One state suffices, because each attempt
-// continues the previous attempt's record.
+// checkpoint; nullopt if that state has no validation. It suffices to read one state, because each
+// attempt continues the record of the previous one.
 std::optional<std::int64_t> best_step(std::span<const std::filesystem::path> newest_first);
 
 // Returns the directories reordered: the checkpoints of `step` first, the others in their previous
@@ -67,8 +67,8 @@ struct Retention {
     std::optional<std::int64_t> best_step = std::nullopt;  // step whose newest checkpoint is kept
 };
 
-// Returns the checkpoints of `recorded` that may be deleted. A damaged checkpoint does not fill a
-// place in `keep`, and may be deleted once there is a usable one. Pure.
+// Returns the checkpoints of `recorded` that may be deleted. A damaged checkpoint does not count
+// towards `keep`, and may be deleted once there is a usable checkpoint. Pure.
 std::vector<Name> to_delete(std::vector<Kept> recorded, const Retention& rule);
 
 // Returns the checkpoints of `recorded` whose optimizer state may be dropped. Pure.

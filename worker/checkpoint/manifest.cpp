@@ -47,8 +47,8 @@ Result<FileEntry> decode_entry(const Json& json) {
 Result<FileEntry> hash_file(const fs::path& directory, const std::string& path) {
     std::ifstream file(directory / path, std::ios::binary);
     if (!file) return fail(ErrorCode::NotFound, "cannot open " + (directory / path).string());
-    // Reads the file instead of mapping it, because mapped pages, up to the model's size, would
-    // count as this process's memory.
+    // Read the file instead of mapping it: mapped pages would count as memory of this process, up
+    // to the size of the model.
     std::vector<char> block(1 << 20);
     FileEntry entry{path, 0, 0};
     Hash64 hash;
@@ -173,8 +173,8 @@ Result<Manifest> verify(const fs::path& directory, const Share& share) {
         return fail(ErrorCode::Corrupt,
                     (directory / kManifestFile).string() + ": " + manifest.error().message);
     }
-    // Comparing with the encoded manifest detects any changed byte, because encoding computes the
-    // manifest's checksum again.
+    // Encode the parsed manifest again and compare the texts. This detects any changed byte,
+    // because encoding computes the checksum anew.
     if (encode(*manifest) != text) {
         return fail(ErrorCode::Corrupt,
                     (directory / kManifestFile).string() + " was changed after it was written");

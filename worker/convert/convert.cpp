@@ -46,8 +46,9 @@ std::int64_t space_of(const Plan& plan, bool archive) {
     return plan.bytes + *std::max_element(files.begin(), files.end());
 }
 
-// Returns the peak memory in bytes: `threads` times the need of the most expensive tensor. For it,
-// a thread needs a window of rows (three windows with an adapter or scales) and the pages it reads.
+// Returns the peak memory in bytes: `threads` times the memory for the most expensive tensor. A
+// tensor needs memory for a window of rows (three windows with an adapter or scales) and for the
+// mapped pages that are read.
 std::int64_t memory_of(const Source& source, const Plan& plan, int threads) {
     std::int64_t largest = 0;
     for (const TargetTensor& target : plan.tensors) {
@@ -151,8 +152,8 @@ Result<void> fill_staging(const Source& source, const Plan& plan, const Request&
     return given.stopped() ? stopped() : Result<void>();
 }
 
-// Produces the target completely or not at all. If there are several processes, the first stages
-// and publishes the target, and each stops when another has ended without a target.
+// Produces the target completely or not at all. If there are several processes, the first one
+// stages and publishes the target, and each process stops when another has failed.
 Result<void> produce(const Source& source, const Plan& plan, const Request& request, Format to,
                      const families::Families& families, const Hooks& hooks, Report& report) {
     const std::string archive = archive_of(request, to);

@@ -41,8 +41,8 @@ std::vector<std::string> split_at_stars(std::string_view text) {
     return parts;
 }
 
-// Applies the rules to names. In the end, fails for a rule that matched no tensor, because the
-// rule's pattern may be misspelt.
+// Applies the rules to names. A rule that has matched no tensor is an error at the end, because its
+// pattern may be misspelt.
 class Namer {
   public:
     Namer(const std::vector<NameRule>& rules, EditReport& report)

@@ -18,11 +18,11 @@ struct Request : Input, Output, Run {};
 Result<std::optional<tensor::DType>> parse_dtype_name(const std::string& name);
 std::string dtype_word(std::optional<tensor::DType> dtype);  // the inverse of parse_dtype_name()
 
-// Returns the job's spec of a request. Omits threads, --verify and --dry-run, because a job uses
-// the threads of its slots and always verifies.
+// Returns the job spec for a request. Omits threads, --verify and --dry-run, because a job uses the
+// threads of its slots and always verifies.
 spec::ConvertSpec spec_of(const Request& request);
 
-// Returns the request of a job's spec. If the spec has no source, the request has no source. Fails
+// Returns the request for a job spec. If the spec has no source, the request has no source. Fails
 // with InvalidArgument if a format or type is unknown; the message names the format or type.
 Result<Request> request_of(const spec::ConvertSpec& spec);
 

@@ -43,7 +43,8 @@ Result<Active> active_parameters(const Json& native, const std::vector<NativeTen
             multiplied += product;
         }
     }
-    if (!has_output) multiplied += embedding;  // a tied embedding is multiplied as output layer
+    // A tied embedding also takes part in a matrix product, as the output layer.
+    if (!has_output) multiplied += embedding;
     if (experts > 0) {
         ROLL_TRY(const std::int64_t k, top_k(native, experts));
         active.per_token += routed / experts * k;

@@ -186,7 +186,7 @@ Result<void> try_rows(const Family& family, const WeightRule& rule, std::size_t 
 }
 
 // Checks that the strands (row ranges) of a rule use each row once. If a division has a remainder,
-// tries other sample sizes, because such sizes prove nothing about the rows.
+// the sample sizes prove nothing about the rows; then tries other sizes.
 Result<void> check_rows(const Family& family, const WeightRule& rule) {
     if (rule.operation != Operation::Strands) return {};
     constexpr std::size_t kRounds = 8;

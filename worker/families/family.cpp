@@ -345,16 +345,16 @@ class FamilyParser {
         }
     }
 
-    // Reports a HuggingFace name without {layer} as a problem if the family has no mtp_from,
-    // because MTP layers then have the same names with numbers after the last decoder layer's.
+    // If the family has no mtp_from, reports a HuggingFace name without {layer} as a problem: the
+    // MTP layers then use the decoder layers' names and continue their numbers.
     void check_mtp_names(const WeightRule& rule, const std::string& path, const Family& family) {
         for (const std::string& name : rule.hf)
             if (family.mtp_from.empty() && name.find("{layer}") == std::string::npos)
                 note(path + ".hf", "must contain {layer} as `native` does: " + name);
     }
 
-    // Reports a name that lacks a placeholder as a problem, because a name without {layer} would be
-    // the same tensor in every layer.
+    // Reports a name that lacks a placeholder as a problem. Without {layer}, for example, a name
+    // would stand for the same tensor in every layer.
     void check_placeholders(const WeightRule& rule, const std::string& path) {
         std::vector<std::string> placeholders{"{layer}", "{expert}"};
         for (const auto& [name, count] : rule.repeat) placeholders.push_back(name);

@@ -79,7 +79,7 @@ struct WeightRule {
     bool by_group = false;
     std::vector<StrandRule> strands;
     // Placeholders with their counts. The rule describes one tensor for each number from 0 to count
-    // - 1 in the placeholder's place. Only for rules of tensors outside layers.
+    // - 1 that can replace the placeholder. Only for rules of tensors outside layers.
     std::map<std::string, std::string> repeat;
     double add = 0;  // native value = HuggingFace value + add, rounded to the tensor's type
     bool keeps_fp32 = false;  // true: the tensor stays F32 when the model is cast

@@ -211,9 +211,9 @@ const std::vector<std::string>* paths_of(const Family& family, std::string_view 
     return nullptr;
 }
 
-// If the sizes omit the number of key-value heads, sets this number to the number of query heads,
-// ignoring the family's default. Writes the number to the config, because transformers would
-// otherwise apply that default.
+// If the sizes omit the number of key-value heads, uses the number of query heads, not the family's
+// default. Writes this number to the config, because transformers would otherwise apply the
+// family's default.
 void set_groups(const Family& family, Json& config) {
     const auto* groups = paths_of(family, "num_query_groups");
     const auto* heads = paths_of(family, "num_attention_heads");

@@ -16,7 +16,8 @@ constexpr std::array<std::string_view, 7> kOfRuns{
     "mtp_loss_scaling_factor", "moe_aux_loss_coeff", "moe_router_load_balancing_type",
     "rotary_scaling_factor"};
 
-// Fields of optional features. A model lacks the feature if its family does not define the field.
+// Fields of optional features. If a family does not define such a field, its models do not have the
+// feature.
 constexpr std::array<std::string_view, 17> kOfOthers{
     "num_moe_experts",        "moe_shared_expert_intermediate_size",
     "multi_latent_attention", "mtp_num_layers",

@@ -15,9 +15,9 @@ bool is_printable(int byte) {
     return (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
 }
 
-// Returns the vocabulary of the byte tokenizer: maps the visible characters of byte-level
-// tokenizers to the bytes that they stand for, which are the ids. Printable Latin-1 bytes stand for
-// themselves, and the characters from U+0100 on for the other bytes.
+// Returns the vocabulary of the byte tokenizer. It maps the visible characters of byte-level
+// tokenizers to ids; the id of a character is the byte that it stands for. Printable Latin-1 bytes
+// stand for themselves, and the characters from U+0100 on for the other bytes.
 Json vocabulary() {
     Json vocabulary = Json::object();
     int next = 256;

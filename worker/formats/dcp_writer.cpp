@@ -98,8 +98,8 @@ void write_place(PickleWriter& out, const std::string& name, const tensor::Shape
     end_state(out);
 }
 
-// Writes the path of dict keys that leads to an entry. The path is the entry's own key, because no
-// dicts are nested.
+// Writes the path of dict keys that leads to an entry. The path has only the entry's own key,
+// because the dicts are not nested.
 void write_way(PickleWriter& out, const std::string& name) {
     out.word(name);
     out.word(name);

@@ -21,8 +21,8 @@ namespace roll::formats {
 Result<Json> read_hf_config(const std::filesystem::path& directory);
 
 // Returns the file of each tensor that an index lists. `text` is the index. Fails with Corrupt if
-// `text` is not an index or names a file of another directory; callers add the index's path to the
-// message.
+// `text` is not an index or names a file in another directory. The message lacks the index's path,
+// which callers add.
 Result<std::map<std::string, std::string>> parse_index(std::string_view text);
 
 // The weight files of a directory, in order, and the file of each tensor if there is an index.

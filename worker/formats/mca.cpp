@@ -93,7 +93,7 @@ std::string mca_config_text(const McaConfig& config, tensor::DType dtype) {
     if (!json.contains("name_or_path")) json["name_or_path"] = "";
     json["tensor_model_parallel_size"] = layout.tp;
     json["pipeline_model_parallel_size"] = layout.pp;
-    // Writes vpp 1 as null, because ROLL looks for "model0" if the value is a number.
+    // Write vpp 1 as null: if the value is a number, ROLL looks for "model0".
     json["virtual_pipeline_model_parallel_size"] = layout.vpp > 1 ? Json(layout.vpp) : Json();
     json["expert_model_parallel_size"] = layout.ep;
     json["expert_tensor_parallel_size"] = layout.expert_tp();

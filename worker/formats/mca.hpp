@@ -76,9 +76,9 @@ struct McaRank {
     friend auto operator<=>(const McaRank&, const McaRank&) = default;
 };
 
-// Returns whether a run of this layout has a process with that rank. Megatron numbers the processes
-// of a stage twice: by (tp, …) and by (etp, ep, …), with tp and etp fastest. Process r has tp r %
-// TP, etp r % ETP and ep r / ETP % EP. So if etp differs from tp, a tensor-parallel rank occurs
+// Returns whether a run of this layout has a process with that rank. In Megatron, process r of a
+// stage has the tensor-parallel rank tp = r % TP, the expert tensor-parallel rank etp = r % ETP and
+// the expert-parallel rank ep = r / ETP % EP. If ETP differs from TP, a tp rank therefore occurs
 // only with some of the ep ranks. Requires TP to be a multiple of ETP.
 bool mca_has_rank(const McaLayout& layout, const McaRank& rank);
 

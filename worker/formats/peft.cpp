@@ -148,9 +148,9 @@ Result<std::map<std::string, Halves>> sort_tensors(const std::vector<tensor::Str
     return modules;
 }
 
-// Returns true if target_parameters names a parameter of the module. PEFT's rule: an entry ends in
-// the parameter's name, and the words before it are the ending of the module's name. A parameter
-// named "weight" belongs to a linear layer, so it is not stacked.
+// Returns true if target_parameters names a parameter of the module. PEFT's rule: the parameter's
+// full name "MODULE.PARAMETER" equals an entry or ends in "." and an entry. A parameter named
+// "weight" belongs to a linear layer, so it is not stacked.
 bool is_stacked(const Json& config, std::string module) {
     const Json targets = config.value("target_parameters", Json());
     if (!targets.is_array()) return false;

@@ -140,8 +140,8 @@ class PickleMachine {
         marks_.pop_back();
         return items;
     }
-    // Adds items to the container on top of the stack. If the top is a Call (an OrderedDict, a
-    // subclass of list), adds them to the contents of the Call.
+    // Adds items to the container on top of the stack. If the top is a Call that makes a container
+    // (an OrderedDict, a subclass of list), adds them to the contents of the Call.
     void add_to_top(Kind kind, const std::vector<PickleId>& items) {
         PickleId target = pop();
         stack_.push_back(target);

@@ -43,7 +43,7 @@ std::optional<std::int64_t> size_field(std::span<const std::byte> block) {
     return octal && *octal >= 0 ? octal : std::nullopt;
 }
 
-// Fields that a pax or GNU header sets for the member after it. They replace the same fields of the
+// Fields that a pax or GNU header sets for the next member. They override the fields of the
 // member's own header.
 struct Said {
     std::string name;

@@ -54,8 +54,8 @@ struct Slice {
     std::vector<Part> parts;
 };
 
-// Returns what shard_of() returns, as ranges of the native tensor. The tensor is first padded to
-// `padded_rows` rows, unless this number is 0.
+// Like shard_of(), but returns ranges of the native tensor. First pads the tensor to `padded_rows`
+// rows, unless this number is 0.
 Result<Slice> slice_of(const families::NativeTensor& tensor, int tp, int rank,
                        std::int64_t padded_rows);
 

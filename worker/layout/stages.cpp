@@ -36,9 +36,9 @@ Result<std::int64_t> layers_in(std::string_view part, const std::string& layout)
     return layers;
 }
 
-// Returns the number of layers of each of pp * vpp chunks, in model order, for a layout that sets
-// the number for the first or the last stage. The other stages share the remaining layers equally,
-// and the chunks of a stage are equal.
+// Returns the number of layers of each of the pp * vpp chunks, in model order, for a layout that
+// sets the number of layers of the first or the last stage. The other stages share the remaining
+// layers equally, and the chunks of a stage are equal.
 Result<std::vector<std::int64_t>> uneven_counts(std::int64_t layers,
                                                 const formats::McaLayout& layout) {
     if (layout.account_for_embedding || layout.account_for_loss)

@@ -22,8 +22,8 @@ struct Bucket {
 std::vector<Bucket> cut_buckets(std::span<const std::int64_t> parameter_numels,
                                 std::int64_t bucket_numel);
 
-// Returns a bucket size in elements. It cuts the model into at least four buckets, if the sizes
-// of the parameters allow it. The size is at most 2^23, because larger buckets do not use the
+// Returns a bucket size in elements. With this size, the gradient has at least four buckets if the
+// sizes of the parameters allow it. The size is at most 2^23, because larger buckets do not use the
 // network better.
 std::int64_t default_bucket_numel(std::span<const std::int64_t> parameter_numels);
 

@@ -284,8 +284,8 @@ MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& 
     bytes.moments = 2 * owned.trained * main;
     bytes.exchange = owned.exchange * main;
     // Activations may use the gradients' memory only if a step has one micro-batch, because only
-    // the first micro-batch finds this memory free. They may not use it if there are frozen
-    // parameters, because frozen parameters have no gradients.
+    // the first micro-batch finds this memory free. They must not use it if there are frozen
+    // parameters, because the gradients of these must stay 0.
     const bool spare = !owned.gradients && spec.microbatches() == 1 && held.frozen == 0 &&
                        !held.on_gpu && part.chunks == 1;
     const std::int64_t layers = part.layers / part.chunks;  // layers per chunk

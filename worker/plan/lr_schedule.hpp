@@ -9,12 +9,12 @@
 
 namespace roll::plan {
 
-// Returns the learning rate of the update that follows `updates` earlier ones. Warm-up goes
-// linearly from init_lr, which the first update uses as in Megatron, to lr. After warm-up, the
-// rate is constant or decays. A decaying rate reaches min_lr after decay_steps updates and then
-// stays there; decay_steps 0 means the run's `steps`. The schedule wsd keeps lr until its last
-// wsd_decay_steps. The schedule inverse-square-root is lr * sqrt(warmup_steps / updates), but at
-// least min_lr; after decay_steps it drops to min_lr.
+// Returns the learning rate of the update that follows `updates` earlier ones. During warm-up, the
+// rate changes linearly from init_lr to lr. The first update uses init_lr, as in Megatron. After
+// warm-up, the rate is constant or decays. A decaying rate reaches min_lr after decay_steps updates
+// and then stays there; decay_steps 0 means the run's `steps`. The schedule wsd keeps lr until its
+// last wsd_decay_steps. The schedule inverse-square-root is lr * sqrt(warmup_steps / updates), but
+// at least min_lr; after decay_steps it drops to min_lr.
 double learning_rate(const spec::OptimizerSpec& spec, std::int64_t steps, std::int64_t updates);
 
 // Returns the weight decay of the update that follows `updates` earlier ones. The weight decay goes

@@ -134,9 +134,9 @@ class Simulation {
         transfer(message);
     }
 
-    // Delivers messages from the front of `message`'s queue, as long as the other end of the front
-    // message is at the front of the peer's queue. Then delivers what this unblocks in the peers'
-    // queues.
+    // Delivers messages from the front of the queue of `message`, as long as the matching send or
+    // receive is at the front of the peer's queue. Then delivers the messages that this has
+    // unblocked in the peers' queues.
     void transfer(const Message& message) {
         while (!error_) {
             const Message* const here = head_of(message);
@@ -296,8 +296,8 @@ class Simulation {
     Transport transport_;
     std::vector<Rank> ranks_;
     std::map<LineKey, std::deque<Message>> lines_;
-    // Times at which a rank finished inputs for another of its stages, by (stage, kind,
-    // micro-batch).
+    // Times at which the inputs that a stage gets from another stage of the same rank were ready,
+    // by (stage, kind, micro-batch).
     std::map<std::tuple<int, OpKind, int>, double> handed_;
     std::map<std::tuple<int, int, bool>, std::int64_t> links_;
     std::optional<Error> error_;

@@ -15,8 +15,8 @@ std::size_t longest_label(const PipelineSchedule& s) {
     return longest;
 }
 
-// Returns the length of the shortest op, which is the unit of the drawing. Ignores ops far
-// shorter than the mean, such as those of a chunk without layers, because the drawing would
+// Returns the length of the shortest op, which is the unit of the drawing. Ignores ops far shorter
+// than the mean, such as those of a chunk without layers. With such a unit, the drawing would
 // become too long.
 double shortest_op(const ScheduleReport& report) {
     std::vector<double> times;

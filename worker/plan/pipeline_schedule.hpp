@@ -66,9 +66,9 @@ PipelineSchedule one_forward_one_backward(int pp, int microbatches);
 // `group`, or of pp if `group` is 0; the last group may be smaller. Requires `group` >= pp or 0.
 PipelineSchedule interleaved(int pp, int vp, int microbatches, int group = 0);
 
-// Returns the ZB-H1 schedule: 1F1B in which rank r delays the weight half of each backward by r
-// micro-batches, which fills the pipeline's bubbles. Every rank holds the activations of pp
-// micro-batches, as rank 0 does in 1F1B.
+// Returns the ZB-H1 schedule: like 1F1B, but rank r delays the weight half of each backward by r
+// micro-batches. The delayed halves fill the pipeline's bubbles. Every rank holds the activations
+// of pp micro-batches, as rank 0 does in 1F1B.
 PipelineSchedule zero_bubble_h1(int pp, int microbatches);
 
 // Returns the ZB-V schedule: two chunks per rank in the placement V. If all ops take equally long

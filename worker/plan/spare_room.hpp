@@ -6,7 +6,7 @@
 // afterwards. The loss may use the gradient memory of all layers for its temporary buffers.
 //
 // Pure: computes offsets in bytes only. worker/train/model/saved_room.hpp makes tensors at these
-// offsets. The plan of a job subtracts the bytes that fit here from its memory.
+// offsets. The plan of a job subtracts the bytes that fit there from its estimate of memory.
 #pragma once
 
 #include <cstdint>

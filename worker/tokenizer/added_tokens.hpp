@@ -1,7 +1,7 @@
 // Added tokens, which supplement the model's vocabulary. The text is searched for them before it is
-// split into words. The leftmost match counts; if several tokens match there, the longest. There
-// are two passes: tokens with `normalized` false are searched in the original text, the others in
-// the normalized text. Immutable; any thread may search.
+// split into words. The leftmost match counts. If several tokens match at the same place, the
+// longest counts. There are two passes: tokens with `normalized` false are searched in the original
+// text, the others in the normalized text. Immutable; any thread may search.
 #pragma once
 
 #include <array>

@@ -42,7 +42,7 @@ const Merge* MergeTable::find(std::uint32_t left, std::uint32_t right) const {
 void Bpe::encode(std::string_view word, BpeWork& work, std::vector<std::uint32_t>& out) const {
     if (!cut_at_spaces_) return encode_part(word, work, out);
     while (!word.empty()) {
-        // Cut where U+2581 follows another character, because no token continues there.
+        // Cut where U+2581 follows another character: no token extends over such a place.
         std::size_t cut = 0;
         while (word.substr(cut).starts_with(kVisibleSpace)) cut += kVisibleSpace.size();
         cut = std::min(word.find(kVisibleSpace, cut), word.size());
@@ -111,8 +111,8 @@ void Bpe::spell(std::string_view word, std::vector<std::uint32_t>& ids) const {
 }
 
 // Writes the byte tokens of a symbol that the vocabulary lacks, or counts it in `unknown`. As in
-// the tokenizers package, such byte tokens come before the unknown symbols that were counted
-// earlier.
+// the tokenizers package, these byte tokens are written before the unknown symbols that were
+// counted earlier.
 void Bpe::spell_missing(std::string_view symbol, int& unknown,
                         std::vector<std::uint32_t>& ids) const {
     const auto fallback = [this](char byte) { return fallback_[static_cast<std::uint8_t>(byte)]; };

@@ -86,7 +86,7 @@ class BpeWork {
 
 class Bpe {
   public:
-    // Parses the model. `byte_level` means that the vocabulary spells bytes as visible characters.
+    // Parses the model. If `byte_level` is true, the vocabulary spells bytes as visible characters.
     // Fails with InvalidArgument for an unsupported part and with Corrupt for an invalid part; the
     // message names the part.
     static Result<Bpe> parse(const Json& json, bool byte_level);

@@ -17,8 +17,8 @@ class Decoder {
     // names the kind.
     static Result<Decoder> parse(const Json& json);
 
-    // Returns the text of the tokens. Replaces invalid UTF-8 by U+FFFD, as the decoder's kind
-    // specifies.
+    // Returns the text of the tokens. Replaces invalid UTF-8 by U+FFFD, in the way that the
+    // decoder's kind prescribes.
     std::string apply(std::vector<std::string> tokens) const;
 
   private:

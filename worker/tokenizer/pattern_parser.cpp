@@ -124,7 +124,7 @@ class PatternParser {
         return choice;
     }
 
-    // Parses one character or set of characters, and the count behind it.
+    // Parses one character or set of characters, and the quantifier after it.
     Result<std::uint32_t> characters(bool fold) {
         CharacterSet set;
         if (eat("[")) {

@@ -24,9 +24,9 @@ class Precompiled {
     // each of its characters is looked up. Requires valid UTF-8.
     std::string apply(std::string_view text) const;
 
-    // Returns how many leading bytes of apply(text) come from the first character of the text.
-    // Returns 1 if that character became part of a cluster's replacement. The replacement of one
-    // character may be several words.
+    // Returns how many leading bytes of apply(text) come from the first character of the text,
+    // whose replacement may be several words. Returns 1 if the character was replaced as part of a
+    // cluster.
     std::size_t head(std::string_view text) const;
 
   private:

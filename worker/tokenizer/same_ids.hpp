@@ -11,8 +11,8 @@ struct IdsCompared {
     std::uint32_t looked_at = 0;  // number of compared ids: all, or some thousands evenly spaced
     std::uint32_t differ = 0;     // number of compared ids whose texts differ
 
-    // Returns true if at most a tenth of the compared ids differ. Some may differ between versions
-    // of one vocabulary, because tokens are sometimes renamed on purpose.
+    // Returns true if at most a tenth of the compared ids differ. Some ids may differ between
+    // versions of one vocabulary, because tokens are sometimes renamed on purpose.
     bool of_one_vocabulary() const { return 10 * differ <= looked_at; }
 };
 

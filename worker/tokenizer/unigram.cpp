@@ -54,8 +54,8 @@ Result<Unigram> Unigram::parse(const Json& json) {
     return model;
 }
 
-// Finds the best path to each position in the word. Each token that starts at a reached position
-// offers a path to the token's end.
+// Finds the best path to each position in the word. A token that starts at a position with a path
+// extends this path to the token's end.
 void Unigram::find_best(std::string_view word, UnigramWork& work) const {
     work.ends_.assign(word.size() + 1, {});
     work.ends_[0].start = 0;

@@ -20,9 +20,9 @@ int live_workers(const State& s, AllocationId id);
 // arrives; nullopt if there is none.
 std::optional<Time> allocation_wakeup(const State& s, Time now);
 
-// Returns the time at which each granted allocation is given back. Usually this is `handover` (a
-// setting of the queue) before the allocation's end. It is earlier, by up to a quarter of the
-// queue's `time`, if a job in the allocation needs more time to save (save_margin).
+// Returns the time at which each granted allocation is given back. Usually this is the allocation's
+// end minus `handover` (a setting of the queue). If a job in the allocation needs more time to save
+// (save_margin), the time is earlier by up to a quarter of the queue's `time`.
 std::map<AllocationId, Time> go_back_at(const State& state);
 
 }  // namespace roll::core

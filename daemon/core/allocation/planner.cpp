@@ -83,8 +83,8 @@ std::vector<std::size_t> Planner::fitting(const spec::Resources& wanted) const {
 }
 
 // Returns nodes for a gang that needs each block of `wanted.segment` nodes in one segment. A block
-// takes nodes of the segment with the most nodes left, then nodes on order, whose segment is not
-// known yet. The spares may come from any segment.
+// takes nodes of the segment that has the most nodes left, and then nodes on order, whose segments
+// are not known yet. The spares may come from any segment.
 std::vector<std::size_t> Planner::fitting_in_segments(const spec::Resources& wanted) const {
     std::map<std::string, std::vector<std::size_t>> known;
     std::vector<std::size_t> anywhere;
@@ -232,9 +232,9 @@ void serve_ready(const State& state, Time now, Planner& planner) {
 
 }  // namespace
 
-// If an allocation order is not worthwhile, worthwhile() lowers its maximum in `quotas`, and the
-// next round plans all jobs again, because the jobs of that order may need another one. The loop
-// ends because each round lowers a maximum.
+// If an allocation order is not worthwhile, worthwhile() lowers the maximum number of such orders
+// in `quotas`. The next round then plans all jobs again, because the jobs of this order may need a
+// different one. The loop ends because each further round lowers a maximum.
 Planner plan_ready_jobs(const State& state, Time now, OrderQuota& quotas) {
     for (;;) {
         Planner planner(state, now, quotas);

@@ -17,8 +17,8 @@
 
 namespace roll::core {
 
-// Maximum number of orders, by queue and resource variant. There is no maximum without an entry. An
-// entry is made if more orders would not be used enough.
+// Maximum number of orders, by queue and resource variant. A queue and variant without an entry has
+// no maximum. An entry is added once further orders would be used too little.
 using OrderQuota = std::map<std::pair<std::string, spec::Resources>, int>;
 
 class Planner {
@@ -41,9 +41,9 @@ class Planner {
         std::vector<std::size_t> found = fitting(wanted);
         const int missing = wanted.workers() - static_cast<int>(found.size());
         const bool comes = missing == 0 || (orders && order(wanted, missing, found));
-        // The gang cannot be completed now. If the live workers can hold it, it waits for the busy
-        // ones among them, and the free ones stay in use for it. It takes no nodes on order,
-        // because other jobs need those nodes and would otherwise order more.
+        // The gang cannot be completed now. If the live workers could hold it once they are free,
+        // it keeps the free ones among them in use and waits for the busy ones. It takes no nodes
+        // on order: other jobs need these nodes and would otherwise order more.
         if (!comes && find_places(wanted, all_).empty()) return false;
         if (!comes) std::erase_if(found, [&](std::size_t i) { return !nodes_[i].live; });
         take(wanted, found);

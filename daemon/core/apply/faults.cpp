@@ -32,8 +32,8 @@ const Worker* blamed_worker(const State& state, const Attempt& attempt) {
     return worker == state.workers.end() ? nullptr : &worker->second;
 }
 
-// Appends to `beside` the machine's faults that count as simultaneous with `fault` and are of the
-// same kind (lost worker or failed attempt). Returns whether there are any.
+// Finds the faults of `machine` that count as simultaneous with `fault` and have the same kind
+// (lost worker or failed attempt). Appends them to `beside`. Returns whether there are any.
 bool add_beside(Machine& machine, const Fault& fault, std::vector<Fault*>& beside) {
     const std::size_t before = beside.size();
     for (Fault& other : machine.faults | std::views::reverse) {

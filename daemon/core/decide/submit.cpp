@@ -90,9 +90,9 @@ Result<std::vector<spec::JobSpec>> tasks_of(const spec::JobSpec& spec, JobId fir
     return tasks;
 }
 
-// Decides on a submission that has the same key as the existing job `id`. A repeated submission
-// changes nothing. Priority and begin may differ, because they may have been changed since the
-// first submission.
+// Decides on a submission that has the same key as the existing job `id`. The same submission again
+// changes nothing. Fails with Refused if the submission differs from the job. Priority and begin
+// may differ, because they may have been changed since the first submission.
 Result<Events> repeated(const State& s, const Submit& in, JobId id) {
     const Job& job = s.jobs.at(id);
     ROLL_TRY(std::vector<spec::JobSpec> tasks, tasks_of(in.spec, id));

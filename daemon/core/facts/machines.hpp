@@ -18,7 +18,7 @@ bool is_excluded(const State& state, const Worker& worker);
 std::string fault_of(const State& state, const Machine& machine, Time since);
 
 // Returns whether the faults of the machine no longer suffice to exclude it, because other machines
-// turned out to have had such faults at the same time.
+// had the same kind of fault at the same time.
 bool was_innocent(const State& state, const Machine& machine);
 
 }  // namespace roll::core

@@ -1,5 +1,5 @@
-// Estimates from past checkpoints how long a training job takes to save. A job that must be gone by
-// a certain time is told to stop that much earlier.
+// Estimates how long a training job takes to save, from its past checkpoints. A job that must have
+// ended by a certain time is told to stop earlier by this estimate.
 #pragma once
 
 #include <chrono>

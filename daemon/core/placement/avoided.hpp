@@ -15,7 +15,7 @@ std::set<WorkerId> avoided_workers(const State& state, const Job& job);
 
 // Returns the workers that the job must not use: all avoided workers if one of the variants with
 // the indices `shapes` fits on the other workers, else none. `all` is the whole capacity of all
-// workers, because it does not matter whether the other workers are busy now.
+// workers, not only the free capacity: it does not matter whether the other workers are busy now.
 std::set<WorkerId> forbidden_workers(const State& state, const Job& job, const Capacity& all,
                                      const std::vector<int>& shapes);
 

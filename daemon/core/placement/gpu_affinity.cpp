@@ -23,8 +23,8 @@ std::vector<int> part_of_a_gpu(const FreeSlots& free, int percent) {
     return {best};
 }
 
-// Returns `count` whole GPUs. Of the NUMA nodes with enough free GPUs, takes the one with the
-// fewest. If no NUMA node has enough, takes those with the most free GPUs first.
+// Returns `count` whole GPUs. If some NUMA nodes have enough free GPUs, uses the one of these with
+// the fewest free GPUs. Otherwise uses several nodes, those with the most free GPUs first.
 std::vector<int> whole_gpus(const FreeSlots& free, int count) {
     std::map<int, std::vector<int>> by_node;
     for (int gpu = 0; gpu < std::ssize(free.gpus); ++gpu) {

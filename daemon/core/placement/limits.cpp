@@ -29,7 +29,7 @@ std::vector<std::string> account_path(const spec::Policy& policy, const std::str
     std::vector<std::string> path;
     for (auto at = policy.accounts.find(account); at != policy.accounts.end();
          at = policy.accounts.find(at->second.parent)) {
-        // Stop at a cycle of parents, which rolld.yaml may not contain.
+        // Stop if the parents form a cycle. rolld.yaml must not contain one.
         if (path.size() > policy.accounts.size()) break;
         path.push_back(at->first);
     }
@@ -159,8 +159,8 @@ std::vector<std::int64_t> Limits::rank(const Job& job) const {
 }
 
 // Returns whether an account of the job exceeds its own quota. Checks the quota of slots if the job
-// wants slots, and the quota of GPUs if the job wants GPUs. Adds `wanted` to the use unless the job
-// has already `started`.
+// wants slots, and the quota of GPUs if the job wants GPUs. If `started` is false, the job's
+// `wanted` is counted in addition to the current use.
 bool Limits::is_over(const Job& job, const spec::Resources& wanted, bool started) const {
     const int slots = wanted.slots(), gpus = wanted.gpu_hundredths();
     for (const std::string& name : account_path(state_.policy, job.spec.account)) {

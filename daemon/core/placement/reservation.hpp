@@ -2,9 +2,10 @@
 // where it cannot delay the first job, assuming that every job uses its whole time limit.
 //
 // The reservation is the earliest time at which the first job fits if each running attempt ends at
-// its limit. A later job may take resources if it ends before that time, or if the first job then
-// still fits. The time is unknown if attempts without a limit are in the way. Then the later job
-// may only take workers that the first job cannot use at all.
+// its limit. A later job may take resources if it ends before that time, or if the first job still
+// fits at that time without these resources. The time is unknown if attempts without a limit hold
+// resources that the first job needs. A later job may then take only workers that the first job
+// cannot use at all.
 #pragma once
 
 #include <chrono>

@@ -21,8 +21,8 @@ struct Candidate {
 // of node ranks, then the spares; empty if the gang does not fit as a whole.
 //
 // If the job sets `segment` to N, every N consecutive members are in one segment, and as few
-// segments as possible are used. Otherwise all members are in one segment, if one has enough
-// workers that need not be avoided, else under one leaf switch, else under one spine switch.
+// segments as possible are used. Otherwise all members are in one segment if a segment has enough
+// workers that need not be avoided; else under one leaf switch; else under one spine switch.
 std::vector<WorkerId> choose_workers(const std::vector<Candidate>& candidates,
                                      const spec::Resources& wanted);
 

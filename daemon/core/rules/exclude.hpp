@@ -1,9 +1,8 @@
 // Excludes machines that keep failing, for a time.
 //
-// A machine is excluded after the policy's number of faults within the policy's time. The faults
-// must come from at least two jobs, because a single job may itself be to blame. A machine is
-// excluded at once if a check of the machine failed. The last machine that takes jobs is never
-// excluded.
+// The policy sets how many faults within which time exclude a machine. The faults must come from at
+// least two jobs, because a single job may itself be the cause. A machine is excluded at once if a
+// check of the machine failed. The last machine that takes jobs is never excluded.
 //
 // An excluded machine is used again if a ready job can run nowhere else, unless the machine's own
 // check failed, because then no job can run there.

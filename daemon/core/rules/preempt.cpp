@@ -103,8 +103,8 @@ class Without {
     Limits limits_;
 };
 
-// Returns the victims that must stop so that the waiting job fits, without those that may continue.
-// Empty if the job would not fit even if all victims stopped.
+// Returns the victims that must stop so that the waiting job fits. Leaves out victims whose
+// resources are not needed. Empty if the job would not fit even if all victims stopped.
 std::vector<JobId> choose(const State& state, Without without, const std::vector<JobId>& victims) {
     std::vector<JobId> chosen;
     for (const JobId id : victims) {

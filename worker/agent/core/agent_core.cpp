@@ -8,7 +8,7 @@
 namespace roll::agent {
 namespace {
 
-// the beacon is read rarely while the bounds of all attempts (lease.hpp) are at most this
+// The beacon is read less often while the bounds of all attempts (lease.hpp) are at most this.
 constexpr Millis kCalm{3000};
 constexpr Millis kCalmLooks{5000};
 constexpr std::size_t kReasonBytesMax = 1000;
@@ -421,8 +421,9 @@ void AgentCore::on_gone(const AttemptKey& key, Instant now) {
     conclude(*attempt, now);
 }
 
-// Ends an attempt once its staged checkpoints have their final names, because rolld forgets an
-// attempt at its end. While rolld cannot be reached, the renames wait for rolld's next answer.
+// Ends an attempt once its staged checkpoints have their final names. It must not end earlier,
+// because rolld forgets an attempt when the attempt ends. While rolld cannot be reached, the
+// renames wait for rolld's next answer.
 void AgentCore::conclude(Attempt& attempt, Instant now) {
     if (attempt.phase == Phase::Ended) return;
     publish(attempt, now);
@@ -450,8 +451,8 @@ void AgentCore::leash(const Attempt& attempt) {
                                 attempt.bound.killed_at(rules_)});
 }
 
-// Returns true if the bound of every attempt is below the lease. An attempt that rolld has disowned
-// does not count, so that a disowned attempt does not affect the others.
+// Returns true if the bound of every attempt is below the lease. Ignores attempts that are not
+// current any more (fenced or superseded), so that they do not affect the others.
 bool AgentCore::renewing(Instant now) const {
     return std::ranges::all_of(attempts_, [&](const auto& item) {
         const Attempt& attempt = item.second;

@@ -4,8 +4,8 @@
 //
 //   core.on_answer(answer, now);  for (const Effect& e : core.take_effects()) carry_out(e);
 //
-// The lease rules are in lease.hpp. Answers may be lost, late or duplicated: rolld repeats an order
-// until a heartbeat shows its effect.
+// The lease rules are in lease.hpp. Answers may be lost, late or duplicated. This is safe: rolld
+// repeats an order until a heartbeat shows its effect.
 #pragma once
 
 #include <cstdint>

@@ -105,10 +105,10 @@ void BeaconTrust::on_answer(std::uint64_t from, std::uint64_t counter) {
 
 bool BeaconTrust::on_look(const Look& look, std::optional<Instant> heard, const LeaseRules& rules) {
     // Ticks of different incarnations (starts of rolld) cannot be compared; SilenceBound::looked()
-    // handles a look at another incarnation.
+    // handles looks that show another incarnation.
     if (look.incarnation != incarnation) return true;
-    // Contact counts only if the heartbeat was sent before the look, because the answer to a later
-    // one may have a counter that the look could not show.
+    // Compare only with the answer to a heartbeat that was sent before the look ended. The answer
+    // to a later heartbeat may have a counter that the look could not show yet.
     const bool in_contact = heard && *heard <= look.ended && look.ended - *heard <= rules.contact;
     const Millis delay = rules.volume_delay + (look.ended - look.began);
     const auto late = static_cast<std::uint64_t>(delay / rules.tick) + 1;

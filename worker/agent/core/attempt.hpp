@@ -72,7 +72,7 @@ struct Attempt {
     bool publishing = false;
     std::vector<Unrecorded> unrecorded{};
     std::uint64_t asked = 0;  // number of the newest save request passed to the ranks
-    // Steps of the checkpoints of which the ranks know that rolld has recorded them
+    // Steps of the checkpoints that rolld has recorded and that the ranks were told about.
     std::set<std::int64_t> told{};
     std::string exported{};
     std::string progress{};
@@ -109,8 +109,8 @@ Ending ending_of(const Attempt& attempt);
 int programs_of(const protocol::StartOrder& order);
 
 // Decides whether a look at the beacon (rolld's file with its tick counter) may be believed. While
-// rolld answers, looks are compared with its answers. If the beacon's counter is older than the
-// volume's delay allows, no look is believed until rolld starts again.
+// rolld answers, compares the looks with its answers. If a look shows a counter that is older than
+// the volume's delay allows, no look is believed until rolld is restarted.
 struct BeaconTrust {
     std::uint64_t incarnation = 0;
     std::uint64_t answered = 0;  // beacon counter in the last answer

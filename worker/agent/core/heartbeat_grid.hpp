@@ -1,6 +1,6 @@
-// Aligns the regular heartbeats of all workers to a grid of half seconds of the wall clock. Then
-// 10,000 workers wake rolld a few times a second and not once per heartbeat. Half of a heartbeat's
-// cost is the wake-up.
+// Aligns the regular heartbeats of all workers to a grid of half seconds of the wall clock. 10,000
+// workers then wake rolld a few times a second instead of once per heartbeat. A wake-up is half the
+// cost of a heartbeat.
 #pragma once
 
 #include <chrono>
@@ -11,9 +11,9 @@ constexpr std::chrono::milliseconds kHeartbeatGrid{500};
 // Shorter heartbeat intervals are not aligned
 constexpr std::chrono::milliseconds kHeartbeatOnGrid{1000};
 
-// Returns the latest grid point at or before `due`, on this machine's clock. `ahead` is the wall
-// clock minus this clock. The result is never later than `due`, so that late wake-ups do not move a
-// heartbeat off its grid point.
+// Returns the latest grid point at or before `due`. `due` and the result are times of this
+// machine's monotonic clock; `ahead` is the wall clock minus that clock. The result is never later
+// than `due`, so that late wake-ups do not move a heartbeat off its grid point.
 constexpr std::chrono::milliseconds on_heartbeat_grid(std::chrono::milliseconds due,
                                                       std::chrono::milliseconds ahead,
                                                       std::chrono::milliseconds heartbeat) {

@@ -23,7 +23,7 @@ void SilenceBound::looked(const Look& look, const LeaseRules& rules) {
     const bool newer = look.incarnation > incarnation_;
     // rolld's previous incarnation (start) may have reassigned the job before it ended.
     if (newer && at(look.ended) >= rules.lease + rules.fence) return;
-    if (newer) {  // counts ticks from the first one of the new incarnation
+    if (newer) {  // count ticks from the start of the new incarnation
         incarnation_ = look.incarnation;
         counter_ = 0;
     }

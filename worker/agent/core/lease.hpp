@@ -47,14 +47,15 @@ class SilenceBound {
     Instant lease_ends(const LeaseRules& rules) const { return silent_since_ + rules.lease; }
     Instant killed_at(const LeaseRules& rules) const { return lease_ends(rules) + rules.fence; }
 
-    // Lowers the upper bound of the silence after an answer that names the attempt. The time at
-    // which the answer arrived does not matter.
+    // Lowers the bound after an answer that names the attempt. The result depends on when the
+    // heartbeat was sent, not on when the answer arrived.
     void answered(Instant sent, std::int64_t counted, std::uint64_t incarnation,
                   std::uint64_t counter, const LeaseRules& rules);
 
-    // Applies a look, which can lower the bound. Ignores a look at an older incarnation (start of
-    // rolld) than the last answer's. A look at a newer incarnation counts ticks from 0, but is
-    // ignored if the bound has reached lease + fence.
+    // Updates the bound after a look at a trusted beacon. This can lower the bound. Ignores a look
+    // that shows an older incarnation (start of rolld) than the last answer. If the look shows a
+    // newer incarnation, ticks are counted from 0; such a look is ignored once the bound has
+    // reached lease + fence.
     void looked(const Look& look, const LeaseRules& rules);
 
     // Takes a reading of a beacon that is not trusted. Never lowers the bound. Raises the bound if

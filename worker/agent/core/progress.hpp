@@ -31,7 +31,8 @@ bool has_stepped(const std::vector<RankProgress>& ranks);
 struct HangRule {
     // Longest time between two steps. 0: no limit; -1: 5 minutes plus 10 times the longest step
     Millis step{};
-    // Longest time before the first step, and until the longest step is known; 0: no limit
+    // Longest time before the first step; if `step` is -1, also until a longest step is known. 0:
+    // no limit
     Millis start{};
 };
 

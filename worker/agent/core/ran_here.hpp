@@ -10,7 +10,7 @@
 
 namespace roll::agent {
 
-// Holds the newest `most` attempts only, because a worker may run for months.
+// Holds only the newest `most` attempts, because a worker may run for months.
 class RanHere {
   public:
     explicit RanHere(std::size_t most = 65'536) : most_(most) {}

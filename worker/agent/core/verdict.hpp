@@ -45,8 +45,8 @@ struct Verdict {
     friend bool operator==(const Verdict&, const Verdict&) = default;
 };
 
-// Returns whether a rank that nobody asked to stop failed by itself. Exit status 0, a yield and a
-// lost peer do not count as such a failure.
+// Returns whether a rank failed by itself, if nobody asked it to stop. Exit status 0, a yield and a
+// lost peer are not such failures.
 bool failed_by_itself(const ExitStatus& exit, bool command);
 
 Verdict judge(const Ending& ending);

@@ -72,8 +72,8 @@ Grant granted_cpus(int usable, const std::vector<std::string>& environment) {
         parse_number<int>(value_of(environment, "SLURM_CPUS_PER_TASK")).value_or(on_node);
     const std::string binding = value_of(environment, "ROLL_CPU_BINDING");
     if (on_node < 1) return {usable, binding == "slots"};
-    // A Slurm step that has all CPUs of the node is bound to them, too: --exclusive gives all CPUs
-    // to the allocation, whatever number one task was granted.
+    // The process is also bound if it has all CPUs of the node: with --exclusive, Slurm gives all
+    // CPUs to the allocation, whatever number one task was granted.
     const bool bound = usable == on_node || usable == of_task;
     const bool own = bound && binding != "none";
     return {own ? usable : std::clamp(of_task, 1, usable), own};
@@ -100,7 +100,7 @@ std::vector<std::vector<int>> share_cpus(std::vector<Cpu> cpus, int slots,
         const std::size_t gpu = static_cast<std::size_t>(slot) * near_gpus.size() / slots;
         return near_gpus.empty() ? std::vector<int>{} : near_gpus[gpu];
     };
-    // order in which slots choose CPUs; those with a preferred GPU choose first
+    // order in which slots choose CPUs; slots with a GPU whose near CPUs are known choose first
     std::vector<int> order(slots);
     std::iota(order.begin(), order.end(), 0);
     std::ranges::stable_partition(order, [&](int slot) { return !near(slot).empty(); });

@@ -1,9 +1,9 @@
 // Assigns a node's CPUs to slots. Pure, except machine_cpus().
 //
 // A worker pins its programs only if no other process was granted the worker's CPUs. This is the
-// case if the worker's affinity holds exactly as many CPUs as Slurm granted. On a shared node
-// without limited affinity, two workers would pin to the same CPUs; the grant then only sets the
-// number of threads.
+// case if the worker's affinity holds exactly as many CPUs as Slurm granted. On a shared node where
+// Slurm does not limit the affinity, two workers would pin to the same CPUs. In that case the grant
+// only sets the number of threads.
 #pragma once
 
 #include <filesystem>

@@ -87,7 +87,7 @@ std::vector<int> allowed_cpus() {
     return cpus;
 }
 
-// Any cgroup (v2) above this process may set a quota of its own. The smallest quota counts.
+// Each cgroup (v2) that contains this process may set a quota. The smallest quota applies.
 int cores() {
     constexpr std::string_view kMark = "0::";
     int least = std::max(static_cast<int>(allowed_cpus().size()), 1);

@@ -8,8 +8,8 @@
 
 namespace roll::agent {
 
-// Returns the sorted names of the links that are up: interfaces with a device ("eth0") and ports
-// of InfiniBand and RoCE devices ("mlx5_0/1"). `sys` is "/sys".
+// Returns the sorted names of the links that are up: interfaces of a hardware device ("eth0") and
+// ports of InfiniBand and RoCE devices ("mlx5_0/1"). `sys` is "/sys".
 std::vector<std::string> links_up(const std::filesystem::path& sys);
 
 }  // namespace roll::agent

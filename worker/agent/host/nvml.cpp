@@ -90,7 +90,7 @@ std::vector<int> cpus_near(const Nvml& nvml, const std::string& name) {
 }
 
 // nvmlProcessInfo_t. Some drivers of release 535 write entries that are 8 bytes longer. The buffer
-// has room for these longer entries, but only the first entry is then read correctly.
+// has room for these longer entries, but only the first of them is read correctly.
 struct ProcessInfo {
     unsigned pid;
     unsigned long long used;

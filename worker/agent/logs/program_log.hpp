@@ -1,6 +1,6 @@
 // A program's log. A job's command writes into a pipe. The log and its directories are created at
-// the command's first output, because most commands of a long queue print nothing, and creating
-// three directories and a file on a network volume takes longer than running such a command.
+// the command's first output. In a long queue most commands print nothing, and creating three
+// directories and a file on a network volume would take longer than running such a command.
 #pragma once
 
 #include <cstdint>

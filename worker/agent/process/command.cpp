@@ -108,7 +108,7 @@ Result<CommandDocument> read_command(const Json& document) {
 }
 
 // With `cleanup`, the shell stays the parent of the program and survives SIGTERM, which the whole
-// process group gets. Without it, the shell becomes the program.
+// process group gets. Without `cleanup`, the program replaces the shell (exec).
 std::vector<std::string> shell_words(const CommandDocument& document) {
     const bool has_modules = !document.modules.empty();
     if (document.setup.empty() && document.cleanup.empty() && !has_modules) return document.command;

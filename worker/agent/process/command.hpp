@@ -1,4 +1,4 @@
-// What a command's job file says: its program, its environment, the shell commands around the
+// The content of a command's job file: its program, its environment, the shell commands around the
 // program and the names of its logs. Pure.
 #pragma once
 

@@ -57,8 +57,9 @@ std::vector<GpuRoom> gpu_room(const std::vector<int>& gpus, const LaunchSite& si
     return room;
 }
 
-// Limits what a program uses of a shared GPU. JAX's and Roll's own variables limit its memory; the
-// variable of CUDA MPS limits its processors, if the site runs CUDA MPS.
+// Limits a program's share of a GPU that it shares with other jobs. JAX's and Roll's variables
+// limit the memory. The variable of CUDA MPS limits the multiprocessors; it has an effect only if
+// the site runs CUDA MPS.
 void add_gpu_share(int percent, const LaunchSite& site, Environment& environment) {
     const std::string fraction = (percent < 10 ? "0.0" : "0.") + std::to_string(percent);
     environment["ROLL_GPU_FRACTION"] = fraction;

@@ -27,12 +27,14 @@ int first_port() {
     const std::string range = read_file("/proc/sys/net/ipv4/ip_local_port_range").value_or("");
     const int lowest = std::atoi(range.c_str());
     constexpr int kUnprivileged = 1024;
-    // above the usual range of the kernel if that range leaves no room below it
+    // If the kernel's range leaves too few ports below it, take the highest ports, above its usual
+    // range.
     return lowest >= kUnprivileged + kPorts ? lowest - kPorts : 65535 - kPorts;
 }
 
-// Reserves the port against other gangs on this machine: binds a Unix socket to a name that has no
-// file. The kernel frees the name when the last process that holds the socket ends.
+// Keeps other gangs on this machine from choosing the port: binds a Unix socket to an abstract name
+// (one without a file). The kernel frees the name when the last process that holds the socket ends.
+// Returns an unset descriptor if another process holds the name.
 io::Descriptor reserve(int port) {
     io::Descriptor held(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     sockaddr_un name{};
@@ -48,7 +50,7 @@ io::Descriptor reserve(int port) {
 template <class Address>
 bool can_bind(Address address, int family) {
     const io::Descriptor probe(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    // A machine without IPv6 has no such socket, so that nothing can use the port there.
+    // Without IPv6, no IPv6 socket can be made, so the port is free there.
     if (!probe) return family == AF_INET6;
     const int alone = 1;
     if (family == AF_INET6)

@@ -40,7 +40,8 @@ Result<void> publish(const std::string& file, const Meeting& meeting);
 // Returns nullopt if the file does not exist yet.
 Result<std::optional<Meeting>> read_meeting(const std::string& file);
 
-// The meeting of one attempt's gang, as its guard sees it. An attempt that is not a gang has met.
+// The meeting of one attempt's gang, as seen by the guard on this node. If the attempt is not a
+// gang, met() returns true at once.
 class GangMeeting {
   public:
     // Writes the host file. On the first node, also chooses the port and publishes it.

@@ -25,7 +25,7 @@ void say(int descriptor, const std::string& line) {
 
 }  // namespace
 
-// Starts the reaper if it does not run. Guards that were started before hold the pipe of the
+// Starts the reaper if it does not run. Guards that were started earlier hold the pipe of the
 // previous reaper, so the new reaper gets no line from them. The new reaper finds the processes of
 // those guards through the run directory.
 void Reaper::keep(Instant now) {
@@ -61,8 +61,8 @@ static void take_line(const std::string& line, LastWords& words) {
     if (what == "clean" && text >> guard.pid >> guard.started) words.clean.insert(guard);
 }
 
-// Waits until roll-worker and all guards have ended, but at most kPatience after roll-worker's end,
-// because a guard stopped by a signal keeps the pipe open. The reaper kills such a guard.
+// Waits until roll-worker and all guards have ended. Waits at most kPatience after roll-worker's
+// end: a guard that is stopped by SIGSTOP keeps the pipe open, and the reaper kills it afterwards.
 LastWords await_last_words(int descriptor) {
     constexpr Millis kPatience{3000};
     const pid_t worker = ::getppid();

@@ -21,8 +21,8 @@
 namespace roll::agent {
 namespace {
 
-// How long a guard may take to end after its roll-worker. A guard takes milliseconds, unless the
-// guard is stopped by a signal or hangs. After this time the guard is killed.
+// How long a guard may take to end after its roll-worker. Usually this takes milliseconds. A guard
+// that is stopped by a signal or hangs is killed after this time.
 constexpr std::chrono::milliseconds kGuardTime{3000};
 constexpr std::chrono::milliseconds kKillTime{10000};
 constexpr std::int64_t kJournalBytesMax = 4 << 20;
@@ -319,8 +319,8 @@ void RunDirectory::end_strays(const AttemptKey& key) {
 void RunDirectory::forget(const AttemptKey& key) {
     if (records_.erase(key) == 0) return;
     forgotten_ += dump({{"forget", protocol::to_json(key)}}) + "\n";
-    // Write the "forget" line at once if no record is left, because nothing else may be written
-    // soon.
+    // If no record is left, write the "forget" line now: otherwise it would wait for the next
+    // write, which may be far off.
     if (records_.empty()) static_cast<void>(append(""));
 }
 

@@ -3,10 +3,11 @@
 // and still reports how the attempts ended. Blocks on the local disk of the state directory.
 //
 // Each line of the journal is {"forget": attempt} or a record; the newest record of an attempt
-// counts. The journal is only appended to, because creating and removing a file per attempt costs
-// more than starting its program. The journal is synced only for checkpoints and exports, because
-// the other records name processes, which end with the machine. The file `walls` names the wall
-// (how processes are confined, wall.hpp) of each roll-worker whose attempts may still run.
+// counts. There is one journal that lines are appended to, because creating and removing a file per
+// attempt would take longer than starting the attempt's program. The journal is synced only for
+// checkpoints and exports: the other records name processes, which do not survive a crash of the
+// machine. The file `walls` names the wall (how processes are confined, wall.hpp) of each
+// roll-worker whose attempts may still run.
 #pragma once
 
 #include <cstdint>
@@ -44,9 +45,9 @@ class RunDirectory {
     // set_wall().
     static Result<RunDirectory> watch(const std::filesystem::path& path);
 
-    // Returns the generation of this roll-worker, a number that its heartbeats carry. It grows with
-    // each opening; if the stored number was lost, the clock gives a new one. The number after it
-    // belongs to this roll-worker's reaper.
+    // Returns the generation of this roll-worker, a number that its heartbeats carry. It grows each
+    // time the directory is opened. If the stored number was lost, the new number comes from the
+    // clock. The next number after it is that of this roll-worker's reaper.
     Result<std::uint64_t> next_generation();
 
     // Kills the processes of earlier roll-workers' attempts, waits for their end and returns the

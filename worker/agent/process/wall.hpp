@@ -1,6 +1,6 @@
 // The wall confines an attempt's processes, so that roll-worker can end all of them. This works
 // even if the attempt's guard was killed, and whatever environment, session, parent or user the
-// processes have by now.
+// processes have changed to.
 //
 //   cgroup      a cgroup v2 for each attempt, ended by cgroup.kill. Programs enter the
 //               cgroup before they are executed. The cgroup is inside a cgroup of this roll-worker;
@@ -52,7 +52,7 @@ class Wall {
     // Kills all processes in the attempt's cgroup. Returns once the cgroup is empty, or after a
     // timeout.
     void end(const AttemptKey& key) const;
-    // Opens the wall of an ended attempt: removes its cgroup, which must be empty.
+    // Removes the cgroup of an ended attempt. The cgroup must be empty.
     void open(const AttemptKey& key) const;
 
   private:

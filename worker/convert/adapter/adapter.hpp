@@ -21,8 +21,8 @@
 namespace roll::convert {
 
 // Opens the config and the tensor names of the adapters' base model, without its tensors. Looks in
-// `base_directory` if it is given, else in `config` if it is given, else beside the adapters and in
-// the directory that the adapters name.
+// `base_directory` if it is given, else in `config` if it is given, else in the adapters' directory
+// and in the base model's directory that the adapters name.
 Result<Source> open_base(const std::filesystem::path& base_directory,
                          const std::filesystem::path& config, const std::filesystem::path& adapters,
                          const families::Families& families);

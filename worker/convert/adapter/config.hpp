@@ -11,11 +11,11 @@
 namespace roll::convert {
 
 // Returns the config of an adapter with LoRA for `modules` and with the modules `whole` saved
-// whole. Copies the keys of `from` that do not depend on names. `all` lists the model's modules
-// that can have LoRA. The last part of a name ("q_proj") stands for every module of `all` that ends
-// in it. Such a last part is used only if LoRA, rank and alpha are the same for all these modules.
-// `is_local` means that a layer number stands for different layers on different ranks. Fails with
-// InvalidArgument if `is_local` and a name would need a layer number.
+// whole. Copies the keys of `from` that do not depend on module names. `all` lists the model's
+// modules that can have LoRA. The last part of a name ("q_proj") stands for every module of `all`
+// that ends in it. Such a last part is used only if LoRA, rank and alpha are the same for all these
+// modules. `is_local` means that a layer number stands for different layers on different ranks.
+// Fails with InvalidArgument if `is_local` and a name would need a layer number.
 Result<Json> adapter_config(const Json& from, const std::vector<NativeLora>& modules,
                             const std::vector<std::string>& whole,
                             const std::vector<std::string>& all, bool is_local);

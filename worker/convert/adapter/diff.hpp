@@ -10,9 +10,9 @@
 
 namespace roll::convert {
 
-// Compares each adapter with the adapter of the same name, module by module; their forms on disk
-// may differ. A difference named "NAME: MODULE scale" means that alpha / rank differs. `cast` is
-// passed to diff().
+// Compares each adapter of `first` with the adapter of `second` that has the same name, module by
+// module. The formats on disk may differ. A difference named "NAME: MODULE scale" means that alpha
+// / rank differs. `cast` is passed to diff().
 Result<Diff> diff_adapters(const std::vector<OpenedAdapter>& first,
                            const std::vector<OpenedAdapter>& second, bool cast,
                            const std::function<bool()>& stopped);

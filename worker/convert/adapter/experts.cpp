@@ -67,8 +67,8 @@ std::vector<Stack> stacks_of(const Source& base) {
     return stacks;
 }
 
-// The rows of an expert's tensor that come from one of its HuggingFace sources: the first row and
-// the distance to the next.
+// The rows of an expert's tensor that come from one of its HuggingFace sources: the first such row,
+// and the distance from one to the next.
 struct Rows {
     std::int64_t first = 0;
     std::int64_t step = 1;
@@ -214,7 +214,7 @@ class Joiner {
         std::string stem;
         for (const Stack& stack : stacks_) {
             if (!is_asked(stack.parameter) || !can_join(stack)) continue;
-            // if the previous stack has the same stem, its module is the inner one of the two
+            // PEFT nests two modules of one stem; the previous stack's module is then the inner one
             if (stack.stem == stem) result_.stacked.back().module += kInner;
             stem = stack.stem;
             join(stack);

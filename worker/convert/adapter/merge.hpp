@@ -8,8 +8,8 @@
 
 namespace roll::convert {
 
-// The direction of a merge. In adds scale * B A to W. Out subtracts scale * B A from a W into which
-// it was merged.
+// The direction of a merge. In adds scale * B A to W. Out subtracts scale * B A from W, to undo an
+// earlier merge.
 enum class Folding { In, Out };
 
 // Attaches an adapter to an opened model. If the adapter saves a module whole, its tensors replace

@@ -88,8 +88,8 @@ class NativeReader {
         return std::make_shared<const TorchFile>(std::move(file));
     }
 
-    // Finds out which tensors have LoRA, and of what rank. Lists the LoRA tensors that the model
-    // could have, and looks up which of them are in the files.
+    // Determines which tensors have LoRA, and with which rank. Lists the LoRA tensors that the
+    // model could have, and looks up which of them are in the files.
     Result<void> look() {
         Source all;
         // name of a HuggingFace module in `all` -> its native tensor
@@ -135,8 +135,8 @@ class NativeReader {
         return {};
     }
 
-    // Finds the same in the metadata of a distributed checkpoint. A key there holds one or all
-    // layers.
+    // Does the same for a distributed checkpoint, from its metadata. A key there holds one layer or
+    // all layers.
     void look(const formats::DcpMetadata& metadata) {
         std::map<std::string, const Shape*> shapes;
         for (const formats::DcpTensor& tensor : metadata.tensors)

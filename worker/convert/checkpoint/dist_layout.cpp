@@ -46,7 +46,8 @@ class Collector {
         return {};
     }
 
-    // Returns the keys that have a part at every place of their stacked dims, all of one shape.
+    // Returns the complete keys: those with a part at every index of their stacked dims, and with
+    // all parts of the same shape.
     DistKeys take() && {
         for (auto one = keys_.begin(); one != keys_.end();)
             one = fill_in(one->second) ? std::next(one) : keys_.erase(one);

@@ -21,10 +21,10 @@ struct DistTensor {
     std::vector<Stored> parts;  // the parts, row-major over `stacked`
 };
 
-// All keys that a checkpoint may have. Several keys may be alternatives for one tensor, and a
-// checkpoint then has only one of them: stacked layers or one key per layer, and all spellings of a
-// norm's name. With `singletons`, dist_keys() adds one key per expert, in all of Megatron's
-// spellings, and separate keys for gate and up.
+// All keys that a checkpoint may have. If several keys are alternatives for one tensor, a
+// checkpoint has only one of them. Alternatives are a key for all layers and a key per layer, and
+// the spellings of a norm's name. With `singletons`, dist_keys() adds one key per expert, in all of
+// Megatron's spellings, and separate keys for gate and up.
 using DistKeys = std::map<std::string, DistTensor>;
 Result<DistKeys> dist_keys(const std::vector<families::NativeTensor>& native, const Model& model,
                            bool singletons);

@@ -69,13 +69,14 @@ class Matcher {
     Source& source_;
 };
 
-// Returns the error for the tensors `names` of a file that no rule of the source's family names.
-// Its message also lists the model's tensors that are `missing`.
+// Returns the error for tensors of a file that no rule of the source's family mentions. `names` are
+// the names of these tensors. The message also lists the model's tensors that are `missing`.
 tl::unexpected<Error> no_rule_names(const Source& source, const std::filesystem::path& file,
                                     const std::vector<std::string>& names,
                                     const std::vector<std::string>& missing);
 
-// Handles a tensor that no rule names: fails, or drops the tensor, as the source's strictness says.
+// Handles a tensor that no rule mentions. Fails or drops the tensor, depending on the source's
+// strictness.
 Result<void> drop_surplus(Source& source, const std::string& file, const std::string& name);
 
 // Finds the HuggingFace tensors that are in no source tensor. Depending on the source's strictness,

@@ -29,9 +29,9 @@ std::string local_spelling(const std::string& name);
 std::string transformer_engine_spelling(const std::string& name);
 
 // Splits a tensor of Megatron's GroupedMLP into one transposed view per expert, named as the config
-// says. …experts.weight1 is [hidden, experts * rows], in memory [experts, hidden, rows];
-// …experts.weight2 is [experts * rows, hidden]. Returns an empty list if `grouped` is not such a
-// tensor or has another shape.
+// says. …experts.weight1 has the shape [hidden, experts * rows], but the order of its elements is
+// that of [experts, hidden, rows]; …experts.weight2 is [experts * rows, hidden]. Returns an empty
+// list if `grouped` is not such a tensor or has another shape.
 std::vector<tensor::StridedView> experts_of(const tensor::StridedView& grouped,
                                             const formats::McaConfig& config);
 

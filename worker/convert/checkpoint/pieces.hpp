@@ -90,8 +90,8 @@ std::string module_of(const std::string& tensor);
 // `file`.
 std::vector<Stored> hf_layout(const Model& model);
 
-// Returns the tensors as the files of a HuggingFace directory store them: a packed tensor takes the
-// place of its first member, and copies come last.
+// Returns the tensors as the files of a HuggingFace directory store them: a packed tensor stands at
+// the position of its first member, and copies come last.
 std::vector<Stored> hf_disk_layout(const Model& model);
 
 // Returns the shape of a packed tensor and the places of its members.

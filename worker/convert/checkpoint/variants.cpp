@@ -51,8 +51,8 @@ Result<void> select_packed(Source& source) {
 Result<void> settle_packed(Source& source, const Shapes& found) {
     if (source.family->packed.empty()) return {};
     ROLL_TRY(const auto packed, known_packed(source));
-    // First find the conditions that some tensor's shape rules out, because the shape of another
-    // tensor may fit two conditions.
+    // First find the conditions that the shape of some tensor rules out. This is needed because the
+    // shape of another tensor may fit two conditions.
     std::set<std::string> fails;
     for (const families::PackedTensor& one : packed) {
         const auto there = found.find(one.name);
@@ -119,7 +119,8 @@ Result<void> settle_copies(Source& source, const std::set<std::string>& found) {
     for (const families::CopiedTensor& copy : copies)
         if (!copy.condition.empty() && found.contains(copy.name))
             source.config.native[copy.condition] = true;
-    // Puts copies last, because the first holder of a tensor in the list is the one that is read.
+    // Put copies last: if several tensors hold the same part of the model, the first in the list is
+    // read.
     std::stable_partition(source.tensors.begin(), source.tensors.end(),
                           [](const SourceTensor& one) { return !one.stored.optional; });
     return select_copies(source);

@@ -1,5 +1,5 @@
-// Determines which of a model's tensors a checkpoint stores in another form than one tensor of a
-// known shape.
+// Determines which tensors of a model a checkpoint stores in a special form, that is, not as one
+// tensor of a known shape.
 //
 // - Packed: a tensor on disk holds several tensors of the model, such as all experts of a layer.
 // - Copied: HuggingFace files store a tensor again under a second name, because a
@@ -8,8 +8,8 @@
 // - Carried: no config gives the tensor's shape. It is copied with the shape that it has in the
 //   files.
 //
-// The native config keeps which packed and copied tensors there are, so that the model converts
-// back unchanged.
+// The native config records which packed and copied tensors exist, so that the model can be
+// converted back unchanged.
 #pragma once
 
 #include <map>
@@ -38,9 +38,9 @@ Result<void> select_packed(Source& source);
 // of packing.
 Result<void> settle_packed(Source& source, const Shapes& found);
 
-// An output layer that is tied to the embedding: the HuggingFace name under which files may store
-// the output layer anyway, and the embedding's number in the model. tied_output() returns nullopt
-// if the model's output layer is not tied.
+// An output layer that is tied to the embedding. Holds the HuggingFace name under which some files
+// store the output layer nevertheless, and the embedding's number in the model. tied_output()
+// returns nullopt if the model's output layer is not tied.
 struct TiedOutput {
     std::string name;
     int embedding = 0;

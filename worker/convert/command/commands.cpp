@@ -120,7 +120,7 @@ Json inspect_json(const Source& source, const Plan& plan) {
     return json;
 }
 
-// Returns a line that says how many parameters of a model with experts one token uses. Returns an
+// Returns a line with the number of parameters that one token uses, for a model with experts; an
 // empty string for other models.
 std::string active_text(const Source& source) {
     const auto active = families::active_parameters(source.config.native, source.native);

@@ -94,8 +94,9 @@ class Parser {
         return kAll.contains(CLI::detail::to_lower(word));
     }
 
-    // Returns the arguments as CLI11 reads them: names with - for _, `--flag true` as
-    // `--flag=true`, and `convert` before the options of ROLL's and trlX's tools.
+    // Converts the arguments to the form that CLI11 expects: _ in option names becomes -, `--flag
+    // true` becomes `--flag=true`, and `convert` is put before the options of ROLL's and trlX's
+    // tools.
     std::vector<std::string> words_of(std::span<const std::string> arguments) {
         std::vector<std::string> words;
         for (std::string word : arguments) {

@@ -23,8 +23,8 @@ Result<std::vector<std::byte>> tensor_bytes(const Source& source, const TargetTe
     return bytes;
 }
 
-// Returns the position of an element among all values of its type. Adjacent values differ by 1; +0
-// equals -0.
+// Maps an element to an integer in the order of the values of its type, so that adjacent values
+// differ by 1. +0 and -0 map to the same integer.
 std::int64_t ordered(const std::byte* element, std::size_t size) {
     std::uint64_t bits = 0;
     // copies the low bytes, because the machine is little-endian

@@ -41,7 +41,7 @@ struct Holder {
 };
 
 // Finds the holders of each HuggingFace tensor: the source tensors that have a box of it. If
-// several holders have the same box, the first is read and the others are compared with it.
+// several holders have the same box, the first one is read, and the others must be equal to it.
 class Holders {
   public:
     Holders(const Source& source, Plan& plan) : of_(source.model.tensors.size()) {
@@ -160,8 +160,9 @@ Result<tensor::DType> dtype_of(const Source& source, const TargetTensor& target,
     return keeps_fp32 ? tensor::DType::F32 : *dtype;
 }
 
-// Returns the type of a target's 8-bit values or of their scales. It is the source's type if the
-// source has the tensor in 8-bit blocks and no adapter changes it.
+// Returns the type of a target's 8-bit values or of their scales. If the source has the tensor in
+// 8-bit blocks and no adapter changes the tensor, this is the source's type; else F8_E4M3, or F32
+// for scales.
 tensor::DType dtype_of_blocks(const Source& source, const TargetTensor& target) {
     const Copy& weight = target.copies.front();
     const auto known = source.overlay.scales.find(weight.hf);

@@ -1,7 +1,7 @@
 // A conversion as data: the boxes of source tensors that make up each tensor of the target. Pure
 // and printable. make_plan() checks that each element of the target is covered exactly once. It
-// also checks that no source tensor is ignored. Each is used, or it is a replica: it holds the same
-// part of the model as a tensor that is used, and is compared with that tensor.
+// also checks that no source tensor is ignored: each is used or is a replica. A replica holds the
+// same part of the model as a used tensor, and is compared with that tensor.
 #pragma once
 
 #include <cstdint>

@@ -11,7 +11,7 @@ namespace {
 constexpr std::int64_t kBlock = 128;
 constexpr float kLargest = 448;  // largest F8_E4M3 value
 constexpr const char* kSuffix = "_scale_inv";
-constexpr int kAsStored = -1;  // not a tensor's number, so that no scales or adapters apply
+constexpr int kAsStored = -1;  // no tensor has this number, so no scales or adapters apply
 
 std::int64_t blocks(std::int64_t size, std::int64_t block) { return (size + block - 1) / block; }
 

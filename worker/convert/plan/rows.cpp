@@ -112,8 +112,7 @@ void carry_out(const Move& move) {
         run *= move.size[dim - 1];
         --dim;
     }
-    // A dim of size 1 may have any stride, whether it is inside or outside the run, because it
-    // needs no loop.
+    // A dim of size 1 needs no loop, so its stride does not matter, inside or outside the run.
     move_dims(move, 0, dim, run, 0, 0);
 }
 
@@ -355,7 +354,7 @@ Result<void> compare(const Source& source, const Comparison& comparison) {
     one.info.shape = comparison.size;
     TargetTensor other = one;
     const Shape zero(comparison.size.size(), 0);
-    // not a tensor's number, so that stored values are compared, without an adapter's changes
+    // no tensor has this number, so the stored values are compared, without an adapter's changes
     constexpr int kNoTensor = -1;
     one.copies = {{comparison.first, comparison.first_begin, zero, comparison.size, kNoTensor, {}}};
     other.copies = {

@@ -18,8 +18,8 @@ constexpr std::int64_t kWindowBytes = std::int64_t{4} << 20U;
 
 using Window = std::function<Result<void>(std::span<const std::byte>)>;
 
-// Writes rows [begin, end) of a target tensor to `to`. Several threads may read parts of one source
-// at once.
+// Writes rows [begin, end) of a target tensor to `to`. Thread-safe: several threads may read from
+// one source at once.
 void gather_rows(const Source& source, const TargetTensor& target, std::int64_t begin,
                  std::int64_t end, std::byte* to);
 

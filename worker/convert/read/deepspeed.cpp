@@ -156,8 +156,8 @@ class Opener {
         const formats::Pickle& states = model->pickle();
         const PickleId* const shared = states.find(states.root(), "shared_params");
         for (const fs::path& folder : folders) {
-            // A parameter that shares the weight of another parameter is read from the other's
-            // file, because its own file may be one rounding step older.
+            // If a parameter shares the weight of another parameter, read the other parameter's
+            // file: the file of this parameter may be one rounding step older.
             const std::string name = folder.filename().string();
             if (shared != nullptr && states.find(*shared, name) != nullptr)
                 source_.matching.dropped.push_back(
@@ -288,7 +288,7 @@ class Opener {
         return flat;
     }
 
-    // Takes the tensors of ZeRO 1 and 2. The concatenated partitions of all ranks are the
+    // Takes the tensors of ZeRO 1 and 2. The partitions of all ranks, concatenated, hold the
     // concatenated parameters of a group.
     Result<void> take_stage2(const std::vector<Flat>& ranks,
                              const std::vector<std::vector<Parameter>>& groups) {

@@ -50,7 +50,7 @@ Result<DistKeys> expected_keys(const Source& source, const formats::DcpMetadata&
     return keys;
 }
 
-// Returns true if a key belongs to an optimizer: "optimizer.…", "optim.…", or optim in the state of
+// Returns true if a key belongs to an optimizer: "optimizer.…", "optim.…", or "NAME.optim.…" inside
 // another object, such as "app.optim.…" of an AppState.
 bool is_optimizer(const std::string& key) {
     const std::size_t dot = key.find('.');

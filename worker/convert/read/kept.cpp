@@ -10,8 +10,8 @@
 namespace roll::convert {
 namespace {
 
-// Makes `name` a tensor of the model that only HuggingFace files and kKeptFile hold. Returns where
-// it is stored.
+// Adds the tensor `name` to the model. Only HuggingFace files and kKeptFile hold this tensor.
+// Returns where it is stored.
 Stored add_kept(Source& source, const std::string& name, const Shape& shape) {
     const int number = source.model.add({name, shape});
     source.model.kept.insert(number);

@@ -64,8 +64,8 @@ Result<void> read_mca_file(Source& source, Matcher& matcher, const fs::path& pat
     return {};
 }
 
-// Returns the path of a rank's file in `iteration`. `file` is the path that Roll would write, in
-// which the iteration may have another number.
+// Returns the path of a rank's file in `iteration`. `file` is the path that Roll would write; its
+// iteration may have another number.
 fs::path rank_path(const fs::path& iteration, const fs::path& file) {
     return iteration / file.parent_path().filename() / file.filename();
 }

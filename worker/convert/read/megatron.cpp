@@ -51,8 +51,8 @@ Result<void> check_args(const Source& source, const Json& args) {
         if (said == args.end() || own == source.config.native.end() || !said->is_number() ||
             !own->is_number() || *said == *own)
             continue;
-        // Skip fields without meaning: num_query_groups if group_query_attention is off,
-        // num_query_groups and kv_channels if the attention is latent.
+        // Skip fields that the model ignores: num_query_groups without group_query_attention;
+        // num_query_groups and kv_channels with latent attention.
         const std::string_view name = key;
         const bool latent = args.value("multi_latent_attention", Json(false)) == true;
         if (name == "num_query_groups" &&

@@ -18,7 +18,7 @@ struct OpenOptions {
     std::filesystem::path config = {};
     Strictness strictness = Strictness::RaiseAll;
     std::string state = {};  // name of the optimizer state to read instead of the weights
-    // true: accept a HuggingFace directory with a config.json and no weights, so no tensors
+    // true: accept a HuggingFace directory that has a config.json but no weights
     bool config_suffices = false;
 };
 

@@ -45,8 +45,8 @@ class Workers {
         const std::lock_guard lock(mutex_);
         return hooks_.stopped() ? stopped() : check_mapped_reads();
     }
-    // Returns the result for a compared replica. If hooks_.differs is set, passes a difference to
-    // it and returns success.
+    // Handles the result of comparing a replica. If the replica differs and hooks_.differs is set,
+    // passes the difference to it and returns success; else returns `equal`.
     Result<void> judge(const Result<void>& equal) {
         if (equal || !hooks_.differs || equal.error().code != ErrorCode::Corrupt) return equal;
         const std::lock_guard lock(mutex_);

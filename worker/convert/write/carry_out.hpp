@@ -23,7 +23,7 @@ int threads_of(const Run& run);
 Share share_of(const Part& part);
 
 // Compares the plan's replicas with each other, then writes the plan's tensors below `directory`.
-// If several processes share the conversion, does only this process's part of both.
+// If several processes share the conversion, does only this process's part of these two steps.
 Result<void> carry_out(const Source& source, const Plan& plan,
                        const std::filesystem::path& directory, const Run& run, const Hooks& hooks);
 

@@ -59,9 +59,9 @@ Result<formats::DcpMetadata> metadata_of(const Plan& plan) {
     return metadata;
 }
 
-// Returns the names of the modules' extra states. Megatron requires a state of each module that may
-// have one, whatever the layout, and ignores superfluous states. The value None means that there is
-// no state.
+// Returns the names of the modules' extra states. Whatever the layout, Megatron requires an extra
+// state for each module that may have one, and ignores superfluous ones. The value None stands for
+// an empty state.
 std::set<std::string> extra_states(const Plan& plan) {
     std::set<std::string> names;
     for (const TargetTensor& target : plan.tensors) {
@@ -108,7 +108,7 @@ Result<void> write_metadata(const formats::DcpMetadata& metadata, const fs::path
 }
 
 // Writes the file for data that is not in tensors. If `args` is null, as for a ROLL target, the
-// file has no entries, because ROLL adds this data to the model's state.
+// file has no entries: ROLL stores this data with the model's state.
 Result<void> write_common(const fs::path& path, const Json& args) {
     ROLL_TRY(auto writer,
              formats::TorchFileWriter::create(path, {}, [&](formats::PickleWriter& out) {

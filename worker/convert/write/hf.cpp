@@ -27,7 +27,8 @@ std::vector<Stored> in_file_order(std::vector<Stored> layout, const Plan& draft)
     return sorted;
 }
 
-// Sets the exported config's vocabulary size if the native checkpoint has a larger one.
+// Sets the exported config's vocabulary size to the native config's padded_vocab_size, if it has
+// one.
 void set_vocabulary(Json& config, const Source& source) {
     const Json rows = source.config.native.value("padded_vocab_size", Json());
     const auto rule =

@@ -10,8 +10,9 @@
 namespace roll::convert {
 namespace {
 
-// Changes an attention tensor to the row order of version 1: row r of a head's q, k and v are
-// adjacent. Requires pieces in the order query, key, value of each head.
+// Changes an attention tensor to the row order of version 1, in which row r of q, row r of k and
+// row r of v of a head are adjacent. Requires that the pieces of each head are in the order query,
+// key, value.
 void interleave(Stored& qkv) {
     const auto parts = static_cast<std::int64_t>(kInterleaved.size());
     std::int64_t head = 0;

@@ -31,7 +31,8 @@ struct Note {
     std::string failed;
 };
 
-// The last progress file (note) of another process, and the time at which this process read it.
+// The newest note (progress file) of another process, and the time at which this process first read
+// it.
 struct Heard {
     Note note;
     Clock::time_point at = Clock::now();

@@ -157,8 +157,8 @@ Result<void> Staging::publish_file(const std::string& name) {
     return remove_tree(std::exchange(directory_, {}));
 }
 
-// Renames `from` to the target. If that replaces a directory, sets `replaced`; the old directory is
-// then at `from`.
+// Renames `from` to the target. If the target exists and is not empty, exchanges the two and sets
+// `replaced`; the old target is then at `from`.
 Result<void> Staging::move_to_target(const fs::path& from, bool& replaced) {
     ROLL_TRY_VOID(check_mapped_files());
     std::error_code error;

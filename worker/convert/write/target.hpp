@@ -16,7 +16,7 @@ namespace roll::convert {
 // Returns the target's tensors, each with its file.
 Result<std::vector<Stored>> target_layout(const Source& source, const Output& output, Format to);
 
-// Adds to the plan's files the data that their format holds besides tensors.
+// Adds the data that the target's format stores besides tensors to the files of the plan.
 void complete_plan(const Source& source, const Output& output, Format to, Plan& plan);
 
 // Writes every file without tensors (config.json, index, tracker, tokenizer, ...) into `directory`.

@@ -1,6 +1,7 @@
-// Lets one thread of several run at a time. A thread that passes the baton on gives the condition
-// for which it waits. The seed then chooses the next thread among those whose condition holds. So a
-// run can be repeated exactly from its seed, and a deadlock is found at once.
+// Lets one thread of several run at a time. A thread that passes the baton on states the condition
+// that it waits for. The next thread is drawn from those whose condition holds, with random numbers
+// from the seed. A run can therefore be repeated exactly from its seed, and a deadlock is found at
+// once.
 #pragma once
 
 #include <cstdint>

@@ -2,8 +2,8 @@
 //
 // Every rank of the group issues the same collectives, with the same tags, in the same order, each
 // from its one training thread. Issuing an operation only starts it and returns a ticket. The
-// communicator owns the tensors until wait(ticket) returns. A send has no ticket and is not waited
-// for. Operations throw PeerLost when a peer is gone.
+// communicator owns the tensors until wait(ticket) returns. A send has no ticket, and no rank waits
+// for its end. Operations throw PeerLost when a peer is gone.
 //
 // Tensors are contiguous. The output of all_gather and the input of reduce_scatter have size()
 // equal parts along dimension 0, one for each rank, in the order of the ranks.
@@ -62,7 +62,7 @@ class Communicator {
     // Sums `in` over the ranks. Each rank gets its part of the sum in `out`.
     Ticket reduce_scatter(const at::Tensor& out, const at::Tensor& in, Tag tag);
     Ticket broadcast(const at::Tensor& tensor, int root, Tag tag);
-    // Messages of one site between two ranks arrive in the order in which they were sent.
+    // Messages with the same Site between two ranks arrive in the order in which they were sent.
     void send(const at::Tensor& tensor, int to, Tag tag);
     Ticket receive(const at::Tensor& tensor, int from, Tag tag);
 };

@@ -16,8 +16,8 @@ constexpr std::int64_t kLookPeriods = 3;
 // because the store may not respond.
 constexpr std::chrono::seconds kExplainingMax{60};
 
-// Returns the name of the sequence in which a transfer is numbered. All collectives of a group are
-// one sequence. The messages of one site from one rank to another are one sequence, too. `own` is
+// Returns the name of the sequence in which a transfer is numbered. All collectives of a group form
+// one sequence. The messages with one Site from one rank to another form a sequence, too. `own` is
 // this rank's number in the group.
 std::string sequence_of(const Transfer& transfer, int own) {
     if (transfer.is_collective()) return "";
@@ -92,7 +92,7 @@ FlightRecorder::Id FlightRecorder::issued(const std::string& group, const Transf
                   .bytes = transfer.payload().nbytes(),
                   .issued = Clock::now()};
     flight.seq = own.next[flight.sequence]++;
-    // A send counts as done at once, because no rank waits for it.
+    // A send counts as done at once, because no rank waits for its end.
     if (transfer.kind == Transfer::Kind::Send) flight.done = flight.issued;
     flights_.push_back(std::move(flight));
     if (flights_.size() > kKept) {

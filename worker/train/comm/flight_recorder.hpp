@@ -1,8 +1,8 @@
 // Records the transfers of one rank. If a transfer does not end, explains which ranks have not
 // issued it.
 //
-// A thread of its own regularly publishes how many collectives the rank has issued in each group,
-// how many messages it has sent, and which transfers are not done. If the rank waits for a transfer
+// A separate thread regularly publishes how many collectives the rank has issued in each group, how
+// many messages it has sent, and which transfers are not done. If the rank waits for a transfer
 // longer than RecorderOptions::patience, the thread reads what the other ranks have published. It
 // reads that again later to see which ranks still publish, and then explains the transfer.
 #pragma once
@@ -101,7 +101,7 @@ class FlightRecorder {
 
     const Board board_;
     const RecorderOptions options_;
-    mutable std::mutex mutex_;  // for the members below
+    mutable std::mutex mutex_;  // guards the members below
     std::condition_variable changed_;
     bool is_stopping_ = false;
     std::map<std::string, Group> groups_;

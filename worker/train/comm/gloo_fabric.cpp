@@ -88,9 +88,9 @@ class GlooCommunicator final : public Communicator {
                 return group_->_allgather_base(all, own);
             }
             case Transfer::Kind::ReduceScatter: {
-                // LibTorch's reduce-scatter over Gloo is not used, because it is a whole
-                // all-reduce. Instead, each rank sends each part to its owner, which adds them in
-                // rank order.
+                // Do not use LibTorch's reduce-scatter over Gloo, because it does a whole
+                // all-reduce. Instead, each rank sends each part of its input to the part's owner,
+                // and the owner adds the parts in rank order.
                 at::Tensor parts = in[0].view({size_, -1});
                 running.parts = at::empty_like(parts);
                 std::vector<std::int64_t> equal;
@@ -184,10 +184,10 @@ Board GlooFabric::board() const {
         try {
             store->set(key, std::vector<std::uint8_t>(text.begin(), text.end()));
         } catch (const std::exception&) {
-            // The store is gone. The ranks then learn it from their transfers.
+            // The store is gone. The ranks notice this because their transfers fail.
         }
     };
-    // A read blocks without a limit if rank 0 is stopped, so a thread of its own makes it.
+    // Read on a separate thread, because a read blocks forever while rank 0 is stopped.
     const auto get = [reader = connect()](const std::string& key) -> std::optional<std::string> {
         const auto answer = std::make_shared<std::promise<std::optional<std::string>>>();
         std::thread([reader, key, answer] {

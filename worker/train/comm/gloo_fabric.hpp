@@ -51,13 +51,13 @@ class GlooFabric {
     GlooFabric(const GlooFabric&) = delete;
     GlooFabric& operator=(const GlooFabric&) = delete;
 
-    // Creates the group of `ranks`, in this order. They are numbered as in the whole attempt.
-    // Exactly these ranks must call it, with a name that no other group has. Returns once all of
-    // them are connected. The group may outlive the fabric.
+    // Creates the group of `ranks`, in this order. `ranks` are numbers in the whole attempt.
+    // Exactly these ranks must call group(), with a name that no other group has. Returns once all
+    // of them are connected. The group may outlive the fabric.
     std::unique_ptr<Communicator> group(const std::string& name, const std::vector<int>& ranks);
 
-    // Returns a board that all ranks of the attempt share, with connections of its own to
-    // the store. Its functions do not throw.
+    // Returns a board that all ranks of the attempt share. It has its own connections to the store.
+    // Its functions do not throw.
     Board board() const;
 
     // Returns this rank's position in the group `name` of `ranks`, without connecting. The position

@@ -1,10 +1,10 @@
 // Connects ranks that are threads of one process, for a single rank and for tests. Deterministic:
 // sums are added in rank order, so timing does not change the result.
 //
-// Strict, so that a misuse that a network forgives by chance fails here. Inputs are copied when
-// issued; a write to them before the result is delivered throws GroupFault. Outputs are NaN until
-// wait. At each sequence number the ranks' transfers must agree in kind, type, bytes and tag, or
-// issue throws GroupFault, which names the group, the number and both transfers.
+// Strict: misuse that could go unnoticed on a network fails here. Inputs are copied when issued; a
+// write to them before the result is delivered throws GroupFault. Outputs are NaN until wait. At
+// each sequence number the ranks' transfers must agree in kind, type, bytes and tag, or issue
+// throws GroupFault, which names the group, the number and both transfers.
 #pragma once
 
 #include <condition_variable>
@@ -79,8 +79,8 @@ class LocalGroup {
     std::map<std::pair<Site, std::int64_t>, at::Tensor> last_;  // results by site and size
 };
 
-// The communicator of one rank. Its destruction makes the rank leave the group; a rank that then
-// waits for this rank gets PeerLost.
+// The communicator of one rank. The destructor makes the rank leave the group. A rank that waits
+// for this rank afterwards gets PeerLost.
 class LocalCommunicator final : public Communicator {
   public:
     LocalCommunicator(LocalGroup& group, int rank) : group_(group), rank_(rank) {}

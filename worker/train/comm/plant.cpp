@@ -12,8 +12,8 @@
 namespace roll::train {
 namespace {
 
-// Returns the result as it is without the other ranks: this rank's input. In an all-gather, the
-// other ranks' parts are zeros. A received message is zeros.
+// Returns the result that this rank gets if the other ranks contribute nothing: its own input; in
+// an all-gather, zeros for the other ranks' parts; zeros for a received message.
 at::Tensor own(const Transfer& transfer, const at::TensorList& inputs, int rank,
                const at::Tensor& right) {
     if (!transfer.is_collective()) return at::zeros_like(right);

@@ -1,5 +1,5 @@
-// A bug that an in-process group plants in its transfers, so that a test can show that it finds
-// such a bug.
+// A bug that an in-process group makes on purpose in its transfers. With it, a test proves that it
+// would find such a bug.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct Plant {
         Double,   // each element of the result is multiplied by 2
         Average,  // the result is divided by the number of ranks
         Regroup,  // the lower and the upper half of the ranks reduce among themselves
-        Delay,    // the result is that of the last such transfer, and zeros at first
+        Delay,    // the result is that of the previous such transfer; zeros for the first
     };
     Kind kind;
     Site site;

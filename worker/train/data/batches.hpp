@@ -15,8 +15,8 @@
 namespace roll::train {
 
 // Position of a rank in the data: the next step follows `step` completed steps, which consumed
-// `samples` samples. Row j of the next step is sample `samples` + j, whatever dp is. The rank reads
-// the data-parallel part `dp_rank` of the next step.
+// `samples` samples. Row j of the next step's global batch is sample `samples` + j, whatever dp is.
+// The rank reads the data-parallel part `dp_rank` of the next step.
 struct StepPlace {
     const spec::TrainSpec& spec;
     std::int64_t step = 0;

@@ -20,8 +20,9 @@ struct Done {
 // spec.epochs > 0.
 void set_steps_of_epochs(spec::TrainSpec& spec, const data::Corpus& corpus, const Done& done);
 
-// Makes the corpus of a job for its plan, without a job's output directory, and sets spec.steps.
-// Leaves it 0 if the texts are too long to be tokenized for a plan. Throws RankFailure.
+// Sets spec.steps for the plan of a job. Makes the job's corpus for this in a temporary directory,
+// because a plan has no output directory. Leaves spec.steps 0 if the texts are too long to be
+// tokenized for a plan. Throws RankFailure.
 void plan_epochs(spec::TrainSpec& spec);
 
 }  // namespace roll::train

@@ -54,7 +54,8 @@ class Watch {
     Clock::time_point due_{};
 };
 
-// Opens a token file that Roll has made. If it is damaged, it can be deleted and made again.
+// Opens a token file that Roll has made. The error for a damaged file says that the file can be
+// deleted and is then made again.
 data::TokenFile open_made(const fs::path& bin) {
     Result<data::TokenFile> file = data::TokenFile::open_indexed(bin);
     if (!file && file.error().code == ErrorCode::Corrupt)

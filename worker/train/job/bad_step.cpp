@@ -26,10 +26,10 @@ std::string first_gradient(const Parameters& parameters) {
     return "";
 }
 
-// A value that is not finite, in a replica of the model.
+// The first value of a replica of the model that is not finite.
 struct Bad {
     bool any = false;  // true on each rank of a replica if one of them has such a value
-    std::string name;  // the parameter; empty on all ranks but those that have it
+    std::string name;  // name of the parameter; empty on ranks that do not hold this parameter
 };
 
 // Returns the bad value of the first chunk of the model that has one, or of the last such chunk if
@@ -72,7 +72,7 @@ std::string told_by(int teller, const std::string& text, Communicator& world) {
 }
 
 // Returns this rank's samples that are at fault: those of the micro-batches in `found`. If `found`
-// names none, returns all samples of this rank's part.
+// lists no micro-batches, returns all samples of this rank's part.
 std::vector<std::int64_t> own_samples(const std::optional<NotFinite>& found,
                                       const StepPlace& place) {
     const std::int64_t first = place.first();

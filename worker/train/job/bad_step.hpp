@@ -21,16 +21,16 @@ struct NotFinite {
     std::vector<int> microbatches;  // indices of the bad micro-batches; empty if a weight is bad
 };
 
-// Finds this replica's micro-batches with a non-finite loss or gradient. Replays each of them, one
-// by one and without reduction, over a model to which the step was not applied. Also returns the
-// first bad parameter of the first such micro-batch, in the order of the computation. Returns
+// Finds this replica's micro-batches with a non-finite loss or gradient. Replays all micro-batches
+// one by one, without reduction; requires that the step was not applied to the model. Also returns
+// the first bad parameter of the first bad micro-batch, in the order of the computation. Returns
 // nullopt if all values of this replica are finite. Overwrites the gradients. All stages of the
 // replica must call it, and return the same micro-batches.
 std::optional<NotFinite> find_not_finite(TrainStep& step, std::span<const Microbatch> batch);
 
 struct BadStep {
-    // The lowest rank that holds a bad value (NotFinite::what). 0 also if no rank holds one,
-    // because only a sum over micro-batches or ranks is not finite.
+    // The lowest rank that holds a bad value (NotFinite::what). 0 if no rank holds one: then only a
+    // sum over micro-batches or ranks is not finite.
     int rank = 0;
     // sentence that names the step, the rank, the samples and the first bad parameter
     std::string sentence;

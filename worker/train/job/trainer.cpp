@@ -49,7 +49,8 @@ Trainer::Agreed Trainer::agree() {
     if (heard.stop) votes[0] = 1;
     if (heard.stop && !heard.checkpoint) votes[1] = 1;
     // Only the rank that writes votes, because ranks receive the request at different steps. A
-    // checkpoint saved at this step does not answer the request, because it was started before.
+    // checkpoint that is already saved for this step was started before the request and does not
+    // answer it; the vote then follows at the next step.
     const bool asked = saver_ && saver_->is_asked() && saver_->last_step() != state_.step;
     if (asked || (saver_ && saver_->is_due_again())) votes[2] = 1;
     if (std::exchange(peak_beaten_, false)) votes[3] = 1;
@@ -134,9 +135,9 @@ int Trainer::run_steps() {
     return 0;
 }
 
-// Waits while the last checkpoint is put off because the disk is full. Without that checkpoint, the
-// run would lose the steps since the previous one. All ranks wait together, so that none blocks in
-// a collective and each can be stopped. Returns false if one was stopped.
+// Waits while the run's final checkpoint is put off because the disk is full. Without this
+// checkpoint, the steps since the previous one would be lost. All ranks wait together, so that none
+// blocks in a collective and each can be stopped. Returns false if a rank was told to stop.
 bool Trainer::await_space() {
     const auto deadline = Clock::now() + spec_.checkpoint_wait_for_space;
     for (;;) {
@@ -188,8 +189,8 @@ void Trainer::train_step() {
     after_step(result, flops_of(batch), seconds_since(start), data_wait);
 }
 
-// Returns the FLOPs per token of this step. They depend on the step if documents are kept apart;
-// then returns the mean over all ranks, which have the same number of tokens.
+// Returns the FLOPs per token of this step. If documents are kept apart, they differ between steps
+// and ranks; then returns the mean over all ranks, which all have the same number of tokens.
 plan::FlopsPerToken Trainer::flops_of(std::span<const Microbatch> batch) {
     if (!spec_.data.documents_apart)
         return plan::flops_per_token(model_.config, spec_.seq_length, frozen_factors_);
@@ -211,7 +212,7 @@ void Trainer::tell_step(double own_seconds) {
 }
 
 // Measures the peak FLOP/s. Runs after the first step, so that it does not delay that step. Runs on
-// all ranks at once, because they also share the machine while training.
+// all ranks at once, because the ranks share the machine while training, too.
 void Trainer::find_peak() {
     const bool told = spec_.peak_tflops > 0;
     const double mine =
@@ -288,10 +289,10 @@ void Trainer::not_finite(const StepResult& result, std::span<const Microbatch> b
     throw RankFailure(again ? 1 : protocol::kExitDiverged, bad.sentence + ending);
 }
 
-// Prepares going back to an earlier checkpoint. Returns the end of the error message, which tells
-// what is left out. If the loss was rising up to this step, all checkpoints since the rise began
-// are poisoned. Leaves out the samples of those steps and of the step before, whose update caused
-// the first high loss.
+// Prepares going back to an earlier checkpoint. Returns the last part of the error message, which
+// lists the samples that are left out. If the loss was rising up to this step, all checkpoints
+// since the rise began are poisoned. Leaves out the samples of those steps and of the step before,
+// whose update caused the first high loss.
 std::string Trainer::prepare_rewind(const BadStep& bad) {
     const at::Tensor begin = at::zeros({}, at::kDouble);
     if (writes()) begin.fill_(static_cast<double>(history_.rise().value_or(0)));

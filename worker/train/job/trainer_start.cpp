@@ -31,9 +31,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// How often a rank publishes its transfers, and how long it waits before it looks at those of the
-// others, at most. roll-worker counts an attempt as hung after 5 minutes at the earliest, unless
-// hang_after says otherwise.
+// Upper limits of two times: the interval at which a rank publishes its transfers, and the wait for
+// a transfer before the rank looks at the other ranks' transfers. Both are far below 5 minutes, the
+// earliest time at which roll-worker counts an attempt as hung if hang_after is not set.
 constexpr std::chrono::milliseconds kPublishedMost{5'000}, kPatienceMost{120'000};
 
 // The variable that sets Gloo's network interface, as for other programs that use LibTorch
@@ -295,7 +295,7 @@ void Trainer::restore_newest() {
                                  " from which the job continues; set more steps, or resume from "
                                  "an earlier checkpoint");
     state_ = continued(restored, state_);
-    // A job that resumes another job starts the count again, because a user who resumes a job that
+    // If the checkpoint is of another job, start the count again: a user who resumes a job that
     // stopped early wants it to train on.
     if (output_of(directory).lexically_normal() != fs::path(launch_.output).lexically_normal())
         state_.stale_validations = 0;

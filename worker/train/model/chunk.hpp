@@ -1,10 +1,10 @@
 // The layers of one virtual pipeline stage, with the activations saved by its micro-batches in
 // flight.
 //
-// For each micro-batch, call forward, backward_input and backward_weight in this order; calls for
-// other micro-batches may come in between. Gradients are summed in parameters().grad, bitwise the
-// same for any order of the micro-batches. The first contribution after begin_step() overwrites the
-// old gradient. Not thread-safe; throws c10::Error.
+// For each micro-batch, call forward, backward_input and backward_weight in this order; between
+// these calls, there may be calls for other micro-batches. Gradients are summed in
+// parameters().grad, bitwise the same for any order of the micro-batches. The first contribution
+// after begin_step() overwrites the old gradient. Not thread-safe; throws c10::Error.
 #pragma once
 
 #include <cstdint>

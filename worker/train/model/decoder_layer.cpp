@@ -160,7 +160,7 @@ at::Tensor Layer::norm_again(int place, const ops::RmsNormSaved& saved) const {
     return norm(place, saved.x_MC, same);
 }
 
-// Returns dx_MC. The norm's factor is w or 1 + w; the gradient dw is the same for both.
+// Returns dx_MC. The norm multiplies by w or by 1 + w; the gradient dw is the same in both cases.
 at::Tensor Layer::norm_backward(int place, const at::Tensor& dy_MC, ops::RmsNormSaved& saved,
                                 const at::Tensor& dresidual_MC, const Contribute& input) const {
     const at::Tensor w_C = norm_weight(config, weight(place));
@@ -184,7 +184,8 @@ at::Tensor Layer::qk_norm_backward(const at::Tensor& dy_MP, LayerSaved& s,
     return dx_MP;
 }
 
-// Takes the gradient of the last product's output. Returns the gradient of the activation's input.
+// Takes the gradient of the output of the MLP's last matrix product. Returns the gradient of the
+// activation's input.
 at::Tensor Layer::activation_backward(const at::Tensor& ddown_MC, LayerSaved& s,
                                       const Contribute& weight_half) const {
     const at::Tensor da_MI = down().backward_input(ddown_MC);

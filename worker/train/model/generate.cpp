@@ -123,7 +123,7 @@ std::vector<std::int64_t> generate(Chunk& model, std::vector<std::int64_t> promp
     const std::int64_t most = model.config().positions_max;
     const std::int64_t positions =
         std::min(most, std::ssize(prompt) + std::min(most, options.max_tokens));
-    // The keys cached for a short sequence become invalid if a longer sequence uses other rope
+    // Keys cached while the sequence was short become invalid if a longer sequence uses other rope
     // angles.
     const std::int64_t same = model.config().rope_scaling.same_up_to();
     const bool crosses = std::ssize(prompt) <= same && same < positions;

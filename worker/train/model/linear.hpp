@@ -9,7 +9,8 @@
 // are then frozen.
 //
 // With sequence parallelism (row_split.hpp), each rank passes its own rows to a Column layer and
-// gets its own rows of a Row layer's output. Between both, each rank has all rows.
+// gets its own rows of a Row layer's output. Between the Column layer and the Row layer, each rank
+// has all rows.
 #pragma once
 
 #include <vector>

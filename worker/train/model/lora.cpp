@@ -91,7 +91,7 @@ void add_lora_backward(const Parameters& p, std::span<const LoraPart> parts,
 void owe_lora(const Parameters& p, std::span<const LoraPart> parts, const at::Tensor& dy_MO,
               const at::Tensor& x_MI, const Contribute& contribute) {
     if (parts.empty()) return;
-    // gradients of the joined factors; the first contribution that is added computes them
+    // gradients of the joined factors; computed when the first contribution is added
     const auto sums = std::make_shared<std::optional<LoraFactors>>();
     const std::vector<LoraPart> all(parts.begin(), parts.end());
     const auto made = [&p, all, dy_MO, x_MI, sums]() -> const LoraFactors& {

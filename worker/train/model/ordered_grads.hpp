@@ -1,6 +1,6 @@
 // Adds the micro-batches' contributions to a chunk's gradients. Adds the contributions to each
 // parameter in the order of the micro-batches: a contribution that arrives early waits for its
-// turn. So gradients are bitwise the same for every pipeline schedule.
+// turn. Gradients are therefore bitwise the same for every pipeline schedule.
 #pragma once
 
 #include <functional>

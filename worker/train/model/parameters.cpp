@@ -129,8 +129,8 @@ std::vector<std::int64_t> rows_sizes(const ParameterSpec& spec, std::int64_t row
     return sizes;
 }
 
-// Returns consecutive views of `flat`, by parameter, of so many rows as rows_of(i) returns. If it
-// returns nullopt for a parameter, its view is undefined and takes no space.
+// Returns consecutive views of `flat`, one per parameter. The view of parameter i has rows_of(i)
+// rows. If rows_of(i) is nullopt, the view is undefined and takes no space.
 template <class RowsOf>
 std::vector<at::Tensor> views_with(const std::vector<ParameterSpec>& specs, const at::Tensor& flat,
                                    const RowsOf& rows_of) {

@@ -28,8 +28,8 @@
 
 namespace roll::train {
 
-// The part that a parameter has in LoRA: a frozen weight of the model, or a factor A or B. A frozen
-// weight has no main weight: flat_rest is not written for it.
+// The role of a parameter in LoRA. Base: a frozen weight of the model, which has no main weight
+// (flat_rest is not written for it). Factor: A or B.
 enum class LoraRole { None, Base, Factor };
 
 struct ParameterSpec {
@@ -60,8 +60,9 @@ struct Parameters {
     std::vector<at::Tensor> grad;
     std::vector<layout::Rows> own;  // the rows that this rank updates
     bool is_shared = false;         // true: other ranks update other rows
-    // Gradients of the own rows: views of `grad`. With a stage, tensors of their own; then `grad`
-    // is undefined but for gradients that the stage has opened.
+    // Gradients of the own rows. Without a stage (GradStage), these are views of `grad`. With a
+    // stage, they are separate tensors, and `grad` is defined only for gradients that the stage has
+    // opened.
     std::vector<at::Tensor> own_grad;
     at::Tensor flat_own_grad;  // undefined without a stage
     GradStage* stage = nullptr;
@@ -118,7 +119,8 @@ struct InitOptions {
     bool draw = true;       // false: the caller fills the weights; only LoRA factors are drawn
     bool gradients = true;  // false: there are no gradients, so the model cannot be trained
     std::vector<std::string> freeze = {};  // globs of the names of frozen parameters
-    int owners = 1, owner = 0;  // number of ranks that share optimizer state; number of this rank
+    // Number of ranks that share optimizer state, and this rank's index among them.
+    int owners = 1, owner = 0;
     bool stages_gradients = false;  // true: gradients are made by a stage, which the caller sets
 };
 

@@ -1,8 +1,8 @@
 // Sequence parallelism: outside of the linear layers, each rank of a tensor-parallel group has a
 // run of a micro-batch's M rows.
 //
-// Each rank has S = ceil(M / ranks) rows. The last rows of the last ranks may be padding: no row
-// reads them, and their gradients are 0.
+// Each rank has S = ceil(M / ranks) rows. The last rows of the last ranks may be padding: no other
+// row depends on them, and their gradients are 0.
 #pragma once
 
 #include <cstdint>

@@ -60,7 +60,8 @@ TensorShard tensor_shard(const spec::ModelConfig& config, const std::string& nam
     const NativeTensor tensor = native_of(config, name, sizes);
     const auto is = [&](const char* suffix) { return name.ends_with(suffix); };
     const bool of_heads = is("q_layernorm.weight") || is("k_layernorm.weight");
-    // The bias of a linear layer that is split by rows gets the gradient of all rows on each rank.
+    // linear_proj.bias is not partial with sequence parallelism: each rank gets the gradient of all
+    // rows.
     const bool of_lora = name.find(".lora_") != std::string::npos;
     const bool partial = of_heads || of_lora || (chunk.sequence && !is("linear_proj.bias"));
     if (tensor.split == Split::None) return {sizes, {}, partial};

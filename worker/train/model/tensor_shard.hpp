@@ -18,8 +18,9 @@ struct TensorShard {
     // The elements of the whole tensor that the rank's tensor holds; the other elements of the
     // rank's tensor are padding. Empty: each rank holds the whole tensor.
     std::vector<layout::Part> parts;
-    // True: the gradient on a rank is only a summand, because only the rank's heads use the
-    // parameter, or only its outputs or inputs (LoRA), or with sequence parallelism only its rows
+    // True: the gradients of the tensor-parallel ranks must be summed, because each rank computes
+    // only a part: that of its heads, that of its outputs or inputs (LoRA), or with sequence
+    // parallelism that of its rows.
     bool partial = false;
 };
 

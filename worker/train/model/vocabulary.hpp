@@ -31,8 +31,8 @@ class Vocabulary {
     // input's gradient; sum_input_grad() sums the parts.
     ops::Head head(const at::Tensor& w_VC, double soft_cap) const;
 
-    // Returns the sum of the gradient of the output layer's input over the ranks; with sequence
-    // parallelism, this rank's rows of it. May write to `dx_MC`.
+    // Sums the gradient of the output layer's input over the ranks. Returns the sum or, with
+    // sequence parallelism, this rank's rows of it. May write to `dx_MC`.
     at::Tensor sum_input_grad(const at::Tensor& dx_MC, const RowSplit& rows) const;
 
   private:

@@ -1,5 +1,5 @@
 // Computes the output layer and the loss in one operator, one block of rows at a time. Only one
-// block of logits therefore exists at a time, and its gradient overwrites it.
+// block of logits therefore exists at a time, and the block's gradient overwrites it.
 //
 // M rows, C channels, V vocabulary. One call does both forward and backward, because both need
 // the block's logits. It also computes the weight's gradient, because the logits would otherwise

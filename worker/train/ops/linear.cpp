@@ -10,9 +10,9 @@ namespace {
 // Minimum number of rows of a float32 product; with fewer, packing costs more than it saves
 constexpr std::int64_t kRowsMin = 32;
 
-// If Roll's own block loops suit this processor and these types, computes the product with them
-// and returns true. Otherwise does nothing and returns false. LibTorch then multiplies: float32
-// with MKL, and bfloat16 with oneDNN.
+// Computes the product with panel_matmul() and returns true, if that suits this processor and these
+// types. Otherwise does nothing and returns false; the caller then uses LibTorch's product (MKL for
+// float32, oneDNN for bfloat16).
 bool multiply(const at::Tensor& out_MN, const at::Tensor& a_MK, const at::Tensor& b_KN,
               double beta) {
     if (!out_MN.is_cpu() || (beta != 0 && beta != 1)) return false;
@@ -32,8 +32,8 @@ bool multiply(const at::Tensor& out_MN, const at::Tensor& a_MK, const at::Tensor
 constexpr std::int64_t kPartBytes = 2 << 20;
 
 // Computes the weight gradient, for types that no library call can multiply and add in one step.
-// The product is rounded to the type of x_MI, a few outputs at a time; the sum in dw_OI is not
-// rounded.
+// Works on a few outputs at a time: rounds their product to the type of x_MI and adds it to dw_OI,
+// whose sum is not rounded.
 void add_rounded(const at::Tensor& dy_MO, const at::Tensor& x_MI, const at::Tensor& dw_OI,
                  Sum sum) {
     const std::int64_t outputs = dw_OI.size(0);

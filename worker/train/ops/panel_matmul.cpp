@@ -26,7 +26,7 @@ constexpr std::int64_t kPad = 16;
 std::int64_t parts(std::int64_t size, std::int64_t part) { return (size + part - 1) / part; }
 
 // A matrix whose rows are contiguous, or whose columns are contiguous if `turned`. `stride` is the
-// distance between two of them.
+// distance between adjacent rows (or columns).
 struct Matrix {
     at::Tensor tensor;
     std::int64_t stride;

@@ -1,5 +1,5 @@
 // Multiplies float32 and bfloat16 matrices, block by block through oneDNN (at::native::cpublas). If
-// oneDNN has no code for the processor, LibTorch multiplies the blocks by its BLAS.
+// oneDNN does not support the processor, LibTorch multiplies the blocks with its BLAS.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -36,9 +36,9 @@ void for_heads(const at::Tensor& qkv_BTP, const Heads& heads, const Visit& visit
     });
 }
 
-// Returns for each frequency the weight with which YaRN interpolates from the frequency itself (0)
-// to the frequency divided by the scaling factor (1). The weight is 0 up to index `low` and 1 from
-// index `high` on. Frequency i makes theta^(-i / E) / 2 pi rotations per position.
+// Returns YaRN's interpolation weight of each frequency. 0 keeps the frequency, 1 divides it by the
+// scaling factor. The weight is 0 up to index `low` and 1 from index `high` on. Frequency i makes
+// theta^(-i / E) / 2 pi rotations per position.
 at::Tensor yarn_slow(std::int64_t frequencies, double theta, const spec::RopeScaling& scaling) {
     const auto count = static_cast<double>(frequencies);
     const auto number_of = [&](double turns) {

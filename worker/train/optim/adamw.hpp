@@ -16,8 +16,8 @@ struct AdamWOptions {
     double beta2 = 0.95;
     double eps = 1e-8;
     double weight_decay = 0.1;
-    // Exceptions from the decay rule. An entry is a glob of parameter names, and true if these
-    // parameters decay. The first entry whose glob matches a name counts.
+    // Exceptions from the decay rule. An entry is a glob of parameter names, and whether these
+    // parameters decay. The first entry whose glob matches a name applies.
     std::vector<std::pair<std::string, bool>> decays = {};
 };
 

@@ -10,8 +10,8 @@
 namespace roll::train {
 namespace {
 
-// Tensors that a stage has handed to another stage on the same rank: a queue for each receiving
-// stage and site.
+// Tensors that a stage has passed to another stage on the same rank. The key is the receiving stage
+// and the Site.
 using Handed = std::map<std::pair<int, Site>, std::deque<at::Tensor>>;
 
 // Exchanges tensors between a stage and its two neighbours. A neighbour on the same rank gets the
@@ -75,7 +75,7 @@ at::Tensor execute(const plan::PipelineSchedule& schedule, std::span<RankChunk> 
                         chunk.parameters().flat_weight.options(), handed};
         const Microbatch& data = batch.microbatches[op.microbatch];
         const std::int64_t sizes_MC[] = {chunk.hidden_rows(data), chunk.config().hidden};
-        // The message crosses the boundary below layer `layer`.
+        // A message is tagged with the first layer of the later of the two stages.
         const auto tag = [&](Site site, std::int64_t layer) {
             return Tag{site, static_cast<int>(layer), op.microbatch};
         };

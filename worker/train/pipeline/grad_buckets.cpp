@@ -85,9 +85,9 @@ ops::Sum GradBuckets::open(int parameter) {
     return is_fresh ? ops::Sum::Replace : ops::Sum::Add;
 }
 
-// Returns true if the bucket has all contributions of a micro-batch that is not summed yet, and
-// counts that micro-batch as summed. The bucket may also have some contributions of later
-// micro-batches, which are then summed early.
+// Returns true if the bucket has all contributions of a micro-batch that is not summed over the
+// ranks yet, and counts that micro-batch as summed. The bucket may already have some contributions
+// of later micro-batches; these are summed at the same time.
 bool GradBuckets::is_complete(int number) {
     const plan::Bucket& bucket = buckets_[number];
     int whole = std::numeric_limits<int>::max();
@@ -96,8 +96,8 @@ bool GradBuckets::is_complete(int number) {
     return whole > std::exchange(summed_[number], whole);
 }
 
-// Writes zeros to each staged gradient that has no contribution. Its contributions were summed
-// early, with those of an earlier micro-batch.
+// Writes zeros to each staged gradient that has no contribution. The contributions of this
+// micro-batch to it were already summed together with those of an earlier micro-batch.
 void GradBuckets::fill(const plan::Bucket& bucket) {
     for (int i = bucket.parameter_begin; i < bucket.parameter_end; ++i) {
         if (parameters_.specs[i].frozen) continue;

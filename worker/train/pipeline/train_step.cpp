@@ -307,7 +307,7 @@ double TrainStep::replay(const Microbatch& data) {
         plan::gpipe(schedule_.pp, schedule_.vp, 1, schedule_.placing);
     for (Chunk& chunk : chunks_) {
         chunk.begin_step();
-        // The whole gradients are needed, so they get memory until the next step.
+        // The replay needs whole gradients, so they are allocated until the next step.
         Parameters& p = chunk.parameters();
         p.stage = nullptr;
         if (!p.flat_grad.defined())

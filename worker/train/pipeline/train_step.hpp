@@ -118,8 +118,9 @@ class TrainStep {
     std::vector<RankChunk> alone();
     void reduce_tied();
     bool is_counted(const ChunkSpec& part, std::size_t index, const ParameterSpec& spec) const;
-    // `flat` allows a faster sum over a chunk's flat gradient. The flat gradient includes the zeros
-    // of frozen parameters, so sum_of() must not count zeros.
+    // If `flat` is true, sum_of() may be called once for a chunk's whole flat gradient, which is
+    // faster. That gradient includes the zeros of frozen parameters, so `flat` must be false if
+    // sum_of() counts zeros.
     double over_model(Site site, const std::function<at::Tensor(const at::Tensor&)>& sum_of,
                       bool flat);
 

@@ -78,7 +78,7 @@ void copy_to_first(const WholeParameter& parameter, Communicator& pp, Communicat
     }
     if (pp.rank() == 0 && holder == 0) return join_parts(parameter.own, tp, type, to, tag, copy);
     // The first stage answers after each parameter, and the stage that holds the parameter waits
-    // for the answer. So that stage has buffers for one parameter at a time.
+    // for the answer. That stage therefore needs buffers for only one parameter at a time.
     at::Tensor answer = at::zeros({1});
     if (pp.rank() == 0) {
         for (at::Tensor one : to) {

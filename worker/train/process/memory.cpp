@@ -13,9 +13,9 @@ namespace roll::train {
 
 namespace {
 
-// Allocates tensors with malloc, without asking malloc for alignment: aligns the block itself,
-// and stores malloc's pointer in front of it. Aligned requests made the memory grow by half,
-// because glibc then looks for a larger free block instead of reusing one of the same size.
+// Allocates tensors with malloc, without asking malloc for alignment: aligns the block itself, and
+// stores malloc's pointer in front of it. With aligned requests, the process used 1.5 times the
+// memory: for them, glibc looks for a larger free block instead of reusing one of the same size.
 struct Allocator final : c10::Allocator {
     static constexpr std::size_t kAlignment = 64;
 
@@ -42,8 +42,7 @@ struct Allocator final : c10::Allocator {
 void keep_freed_memory() {
     static Allocator allocator;
     c10::SetCPUAllocator(&allocator, /*priority=*/100);
-    // Glibc's maximum; blocks above it are mapped, because they would leave large holes in the
-    // heap
+    // Glibc's maximum. Larger blocks are mapped; in the heap, they would leave large holes.
     mallopt(M_MMAP_THRESHOLD, 32 << 20);
     mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
 }

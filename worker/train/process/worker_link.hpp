@@ -2,9 +2,10 @@
 // signal SIGTERM. If descriptor 3 is not open (a rank started by hand), it writes the lines to
 // stderr.
 //
-// Construct the link before any file is opened, because that file could get descriptor 3. Construct
-// it before any thread starts, because it blocks SIGTERM and SIGINT; these signals stay pending
-// until poll(). Used from one thread; report() writes at once, poll() never blocks.
+// Construct the link before any file is opened, because that file could get descriptor 3. Also
+// construct it before any thread starts, because it blocks SIGTERM and SIGINT, and threads inherit
+// this. The two signals stay pending until poll(). Used from one thread; report() writes at once,
+// poll() never blocks.
 #pragma once
 
 #include <chrono>

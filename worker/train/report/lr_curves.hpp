@@ -12,7 +12,7 @@ namespace roll::train {
 // Returns the lines of a table with the learning rates of `before` and `now`, from the completed
 // step `step` to the end of the longer run: a headline, the steps, the rates of `before`, the rates
 // of `now`. A note follows if the warm-up is not over. Returns no line if the rates are equal at
-// each step from `step` on that both runs have. Pure.
+// every step from `step` on that both runs have. Pure.
 std::vector<std::string> changed_rates(const spec::TrainSpec& before, const spec::TrainSpec& now,
                                        std::int64_t step);
 

@@ -1,8 +1,9 @@
 // The samples that training leaves out after going back to an earlier checkpoint
 // (train.on_not_finite: rewind), because they produced a step with non-finite values.
 //
-// A checkpoint's state lists them. Samples found after an attempt's last checkpoint are only in
-// OUTPUT/left_out.json, together with the seed and corpus to which their numbers refer.
+// A checkpoint's state lists them. Samples that were found after an attempt's last checkpoint are
+// only in OUTPUT/left_out.json. That file also has the seed and the corpus to which the numbers of
+// the samples refer.
 #pragma once
 
 #include <cstdint>

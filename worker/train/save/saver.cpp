@@ -195,8 +195,9 @@ void Saver::prune() {
     });
 }
 
-// Handles the end of pruning one checkpoint. If it failed (e.g. a file is still open on NFS), the
-// checkpoint stays in the list and is tried again when the next one is recorded.
+// Handles the end of pruning one checkpoint. If pruning failed (e.g. a file is still open on NFS),
+// the checkpoint stays in the list, and pruning is tried again when the next checkpoint is
+// recorded.
 void Saver::settle_pruning(const Result<std::string>& outcome) {
     auto& all = options_.recorded;
     const auto is_it = [&](const checkpoint::Kept& kept) { return kept.name == pruned_; };

@@ -35,9 +35,9 @@ struct SaverOptions {
 
 class Saver {
   public:
-    // Removes what crashed attempts left. Checks that a checkpoint can be written to the directory
-    // and that there is space for one. `model` and `link` must outlive this object. Throws
-    // RankFailure, with status refused if the disk is full.
+    // Removes the staged and trashed directories that crashed attempts left. Checks that a
+    // checkpoint can be written to the directory and that there is space for one. `model` and
+    // `link` must outlive this object. Throws RankFailure, with status refused if the disk is full.
     Saver(SaverOptions options, const ModelSetup& model, WorkerLink& link);
 
     // Waits for the save that is running. Returns true if there is space for a checkpoint of this

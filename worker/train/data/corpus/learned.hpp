@@ -19,7 +19,7 @@ struct LearnRules {
 struct LearnedDocuments {
     std::int64_t documents = 0;
     std::int64_t cut = 0;        // documents longer than a window, whose rest is never trained on
-    std::int64_t unlearned = 0;  // documents none of whose targets counts in the loss
+    std::int64_t unlearned = 0;  // documents without a target that counts in the loss
     std::int64_t one_token = 0;  // documents of one token; `unlearned` includes them
     std::int64_t longest = 0;    // number of tokens in the longest document
 

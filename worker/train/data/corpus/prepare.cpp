@@ -173,8 +173,8 @@ Result<bool> write_all(const TextSource& text, const fs::path& source, TokenWrit
     return true;
 }
 
-// Waits for the rank or job that is tokenizing this source. Reports its progress as this rank's
-// own, so that this rank does not seem to hang.
+// Waits for the rank or job that is tokenizing this source. Reports the progress of that work for
+// this rank, so that this rank does not seem to hang.
 Result<std::optional<FileLock>> take_turn(const fs::path& base, std::int64_t size,
                                           const GoOn& go_on) {
     PrepareProgress others{0, static_cast<std::uint64_t>(size)};
@@ -209,8 +209,8 @@ struct Work {
 enum class Made { No, Yes, OfAnotherText };
 
 // Returns whether the token file exists and was made from this text. A token file without a record
-// comes from an earlier version. It counts as made from this text, because its name depends on the
-// text's size and time.
+// comes from an earlier version. It counts as made from this text, because the size and time in its
+// name match the text.
 Result<Made> is_made(const Work& work) {
     if (!path_exists(with_suffix(work.base, ".idx"))) return Made::No;
     ROLL_TRY(const auto record, read_record(work.base));

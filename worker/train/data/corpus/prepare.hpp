@@ -25,7 +25,7 @@ struct PrepareOptions {
         rules;  // json_lines and form are ignored, because prepare() takes them from the file
     bool skip_bad_lines = false;  // false: the first bad line is an error
     int threads = 1;
-    // maximum time of work that a kill loses; 0: sync after each slice
+    // maximum duration of work that is lost if the process is killed; 0: sync after each slice
     std::chrono::seconds sync_every{1};
     // further directories to search for token files
     std::vector<std::filesystem::path> elsewhere = {};

@@ -1,10 +1,11 @@
-// Maps a sample's index to its tokens. The mapping is a pure function of the seed and the index. So
-// the order of the data does not depend on the layout, and a resumed run finds its place in O(1).
+// Maps a sample's index to its tokens. The mapping is a pure function of the seed and the index.
+// The order of the data therefore does not depend on the layout, and a resumed run finds its
+// position in O(1).
 //
 // A file of n training tokens holds floor((n - 1) / seq_length) windows; a window is seq_length
 // inputs and as many targets, shifted by one. A data epoch visits every window of every file once,
 // in an order drawn for that epoch. In each epoch all windows of a file are shifted by an offset.
-// The offset is drawn from 0 to the number of tokens that the windows leave over.
+// The offset is drawn between 0 and the number of tokens that no window covers.
 //
 // If the corpus is cut between documents, a window holds whole consecutive documents, as many as
 // fit into seq_length inputs (a longer document is truncated). These windows are computed once;

@@ -114,8 +114,8 @@ void TextSource::end_document(std::size_t document_begin, Encoded& encoded) cons
 }
 
 // Encodes prompt and completion joined, as TRL does. The completion begins at the first token of
-// the joined text that differs from the tokens of the prompt alone. So a token that is part of both
-// is learned, and so are the tokens that the tokenizer adds after a text.
+// the joined text that differs from the tokens of the prompt alone. A token that spans prompt and
+// completion is therefore learned, and so are the tokens that the tokenizer adds after a text.
 void TextSource::encode_pair(const std::string& prompt, const std::string& completion,
                              std::vector<std::uint32_t>& ids) const {
     const std::size_t begin = ids.size();
@@ -205,9 +205,9 @@ std::uint64_t TextSource::hash_of(std::size_t begin, std::size_t end) const {
 }
 
 // Encodes a slice. A slice that begins inside a .txt is encoded with some text before it, and the
-// tokens of that text are dropped. Without it, the slice's first word would be encoded as the start
-// of a text. In a .txt, the tokenizer's special tokens (BOS, EOS) are added only at the start and
-// the end of the file.
+// tokens of that text are dropped. Without that text, the slice's first word would be encoded as
+// the start of a text. In a .txt, the tokenizer's special tokens (BOS, EOS) are added only at the
+// start and the end of the file.
 Encoded TextSource::encode(std::size_t begin, std::size_t end) const {
     Encoded encoded;
     encoded.end = end;

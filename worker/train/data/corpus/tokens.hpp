@@ -23,9 +23,8 @@ constexpr std::size_t size_of(TokenType type) {
     return 1;
 }
 
-// Returns the form in which a context-only token (part of a prompt, without loss) is stored in a
-// dataset of prompts and completions: ~id, which is negative.
-// the function is its own inverse
+// Returns the number under which a context-only token (part of a prompt, without loss) is stored in
+// a dataset of prompts and completions: ~id, which is negative. The function is its own inverse.
 constexpr std::int64_t only_read(std::int64_t id) { return ~id; }
 
 class Tokens {

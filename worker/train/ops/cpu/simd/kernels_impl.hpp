@@ -1,7 +1,7 @@
-// The kernels for the vector width of the including file. Included only by simd/kernels_*.cpp,
-// each with its own compiler flags. Included code must be in a namespace of the width (as at::vec
-// is) or always be inlined. Otherwise, the linker could use one width's copy of a function for
-// all widths, and that copy may have instructions that the processor lacks.
+// The kernels for the vector width of the including file. Included only by simd/kernels_*.cpp, each
+// with its own compiler flags. Included code must be in a namespace that is specific to the width
+// (as at::vec is), or always be inlined. Otherwise, the linker could use one width's copy of a
+// function for all widths, and that copy may have instructions that the processor lacks.
 #pragma once
 
 #include <cstdint>

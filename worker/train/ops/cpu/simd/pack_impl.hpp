@@ -9,8 +9,8 @@
 namespace roll::simd {
 namespace {
 
-// kSide is the side of a square block. turn_block() sets to[i][j] = from[j][i] for a block of at
-// most kSide x kSide; `rows` is the number of rows of `to`.
+// kSide is the number of rows and columns of a square block. turn_block() sets to[i][j] =
+// from[j][i] for a block of at most kSide x kSide; `rows` is the number of rows of `to`.
 constexpr std::int64_t kSide = 16;
 template <class W>
 inline __attribute__((always_inline)) void turn_block(W* to, std::int64_t to_stride, const W* from,
