@@ -1,9 +1,10 @@
 """bf16_gradients.py START OPTIMIZER FILE COUNT LENGTH: how far bfloat16 gradients are from the true ones.
 
-START is a HuggingFace directory, OPTIMIZER the roll/optimizer/rank-00000.safetensors of Roll's first step from there with beta1 0
-and no clipping, so that its first moments are the gradients. FILE's first bytes are COUNT windows of LENGTH inputs.
-Prints {"loss": [true, theirs], "off": {name: [ours, theirs]}}: |g - truth| / |truth| by Roll's parameter, theirs being
-transformers in bfloat16, and the truth transformers in float64 over the weights rounded to bfloat16.
+START is a HuggingFace directory, OPTIMIZER roll/optimizer/rank-00000.safetensors of Roll's first step from there with
+beta1 0 and no clipping, so that its first moments are the gradients. FILE's first bytes are COUNT windows of
+LENGTH inputs. Prints {"loss": [true, theirs], "off": {name: [ours, theirs]}}: |g - truth| / |truth| by Roll's
+parameter, theirs being transformers in bfloat16, and the truth transformers in float64 over the weights
+rounded to bfloat16.
 """
 import json
 import sys

@@ -1,9 +1,9 @@
 """sft_gradients.py START OPTIMIZER LINES LENGTH: the step that learns completions, as transformers computes it.
 
-START is a HuggingFace directory, OPTIMIZER the roll/optimizer/rank-00000.safetensors of Roll's first step from there with beta1 0
-and no clipping, so that its first moments are the gradients. LINES is a .jsonl of prompts and completions whose bytes
-are the tokens; each is a sequence alone, cut off after LENGTH + 1 tokens, and labels of prompts are -100. Prints
-{"loss", "tokens", "off": {name: max |g - truth| / max |truth|}}, in float64 throughout.
+START is a HuggingFace directory, OPTIMIZER roll/optimizer/rank-00000.safetensors of Roll's first step from there with
+beta1 0 and no clipping, so that its first moments are the gradients. LINES is a .jsonl of prompts and
+completions whose bytes are the tokens; each is a sequence alone, cut off after LENGTH + 1 tokens, and labels
+of prompts are -100. Prints {"loss", "tokens", "off": {name: max |g - truth| / max |truth|}}, in float64 throughout.
 """
 import json
 import sys

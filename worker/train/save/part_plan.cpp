@@ -11,7 +11,7 @@ namespace {
 constexpr const char* kEmbedding = "embedding.word_embeddings.weight";
 constexpr std::string_view kLayers = "decoder.layers.";
 
-tensor::DType dtype_of(const Parameters& p) {
+tensor::DType main_dtype(const Parameters& p) {
     return main_type(p) == at::kDouble ? tensor::DType::F64 : tensor::DType::F32;
 }
 
@@ -22,7 +22,7 @@ std::int64_t row_bytes(const Parameters& p, const ParameterSpec& spec) {
 
 tensor::TensorInfo info_of(const Parameters& p, std::size_t i, std::string name,
                            std::int64_t rows) {
-    tensor::TensorInfo info{std::move(name), dtype_of(p), p.specs[i].sizes};
+    tensor::TensorInfo info{std::move(name), main_dtype(p), p.specs[i].sizes};
     info.shape[0] = rows;
     return info;
 }

@@ -3,7 +3,9 @@
 // on. If the bytes do not fit in the ring, training waits until the thread has written the rest.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
