@@ -46,6 +46,16 @@ TEST_F(Open, EndsAtOnceIfNothingIsLeft) {
     EXPECT_EQ(phase(group), JobPhase::Done);
 }
 
+TEST_F(Open, TakesNoJobOnceItIsCancelledEvenInTheSameTurn) {
+    const auto cancelled = decide(desk.state, Cancel{group, "enough"}, desk.now);
+    ASSERT_TRUE(cancelled);
+    for (const Event& event : *cancelled) apply(desk.state, event);
+    spec::JobSpec late = wants(1, 1);
+    late.into = group;
+    EXPECT_EQ(phase(group), JobPhase::Queued) << "the rules have not ended it yet";
+    EXPECT_TRUE(refused(late).message.ends_with("no job can be added to it"));
+}
+
 TEST_F(Open, FailsWhereOneOfItsJobsDidNotEndWell) {
     spec::JobSpec once = wants(1, 1);
     once.retry.app = 0;
