@@ -79,12 +79,12 @@ class Resources(RollTest):
         del self.env['OMP_NUM_THREADS']
         self.up()
         self.corpus()
-        job = self.submit(self.train_job(steps=3, resources={'nodes': 1, 'slots_per_node': 2, 'slots_per_rank': 2},
-                                         parallel={}, checkpoint__every=0, export=False))
+        job = self.submit(self.train_job(steps=6, resources={'nodes': 1, 'slots_per_node': 2, 'slots_per_rank': 2},
+                                         parallel={}, checkpoint__every=0, export='none'))
         ended = self.wait_done(job)
         self.assertEqual(ended['resources']['slots_per_rank'], 2)
         self.assertEqual(os.listdir(os.path.join(self.output(job), 'logs', 'attempt-1')).count('rank-1.log'), 0)
-        self.assertEqual(self.metrics(job)[-1]['step'], 3)
+        self.assertEqual(self.metrics(job)[-1]['step'], 6)
         uneven = self.train_job(resources={'nodes': 1, 'slots_per_node': 3, 'slots_per_rank': 2}, parallel={})
         done = self.ctl('submit', uneven, check=False)
         self.assertEqual(done.returncode, 2)

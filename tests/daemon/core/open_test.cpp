@@ -47,8 +47,9 @@ TEST_F(Open, EndsAtOnceIfNothingIsLeft) {
 }
 
 TEST_F(Open, TakesNoJobOnceItIsCancelledEvenInTheSameTurn) {
-    for (const Event& event : decide(desk.state, Cancel{group, "enough"}, desk.now).value())
-        apply(desk.state, event);
+    const auto cancelled = decide(desk.state, Cancel{group, "enough"}, desk.now);
+    ASSERT_TRUE(cancelled);
+    for (const Event& event : *cancelled) apply(desk.state, event);
     spec::JobSpec late = wants(1, 1);
     late.into = group;
     EXPECT_EQ(phase(group), JobPhase::Queued) << "the rules have not ended it yet";

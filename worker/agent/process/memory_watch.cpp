@@ -71,7 +71,8 @@ std::int64_t MemoryWatch::measure(bool proportional) {
     }
     if (largest.pid > 0) {
         largest.name = name_of_process(largest.pid);
-        largest_ = std::move(largest);
+        // The process may have ended meanwhile, without a name.
+        if (!largest.name.empty()) largest_ = std::move(largest);
     }
     return sum;
 }
