@@ -114,12 +114,6 @@ class Parser {
         return sub;
     }
 
-    std::vector<std::string> names() const {
-        std::vector<std::string> all;
-        for (const auto& [name, verbs] : commands()) all.push_back(name);
-        return all;
-    }
-
     Commands commands() const {
         Commands all;
         for (const CLI::App* sub : app_.get_subcommands(nullptr)) {
@@ -131,18 +125,15 @@ class Parser {
     }
 
     Error usage_error(const CLI::ParseError& e, int argc, char** argv) const {
-        const auto known = names();
         Error error{ErrorCode::InvalidArgument, e.what(), "rollctl --help"};
-        for (int i = 1; i < argc; ++i) {
-            const std::string word = argv[i];
-            if (word.starts_with("-")) continue;
-            if (std::find(known.begin(), known.end(), word) != known.end()) {
-                error.hint = "rollctl " + word + " --help";
-            } else if (app_.get_subcommands().empty()) {
-                error.message =
-                    fmt::format("unknown command `{}`{}", word, spec::did_you_mean(word, known));
-            }
-            break;
+        const std::string word(first_word(argc, argv));
+        std::vector<std::string> known;
+        for (const auto& [name, verbs] : commands()) known.push_back(name);
+        if (std::ranges::find(known, word) != known.end()) {
+            error.hint = "rollctl " + word + " --help";
+        } else if (!word.empty() && app_.get_subcommands().empty()) {
+            error.message =
+                fmt::format("unknown command `{}`{}", word, spec::did_you_mean(word, known));
         }
         return error;
     }
