@@ -87,9 +87,13 @@ TEST(Preference, LossesOfManyBatchesAddUpToThatOfAll) {
 // The expected numbers are from arithmetic with 60 digits.
 TEST(Preference, OrpoIsFiniteAndExactForAnAnswerThatIsNearlyCertain) {
     const PreferenceSpec spec{.kind = PreferenceKind::Orpo, .beta = 1};
-    const std::vector<double> log_probs = {-1e-7, -2.5}, tokens = {1, 1};
-    const PairSums sums = pair_sums(spec, {log_probs, {}, tokens});
-    EXPECT_NEAR(sums[PairSums::Loss], 8.94254939052807e-09, 1e-6 * 8.94254939052807e-09);
+    const std::vector<double> tokens = {1, 1};
+    for (const auto& [log_prob, loss] :
+         {std::pair(-1e-7, 8.942549390528070e-09), std::pair(-1e-11, 8.942548983425915e-13)}) {
+        const std::vector<double> log_probs = {log_prob, -2.5};
+        const PairSums sums = pair_sums(spec, {log_probs, {}, tokens});
+        EXPECT_NEAR(sums[PairSums::Loss], loss, 1e-12 * loss);
+    }
     for (const std::vector<double>& certain :
          {std::vector{0.0, -2.5}, std::vector{-2.5, 0.0}, std::vector{0.0, 0.0}}) {
         EXPECT_TRUE(std::isfinite(pair_sums(spec, {certain, {}, tokens})[PairSums::Loss]));
