@@ -118,7 +118,6 @@ class Parser {
         for (const auto& [name, verbs] : commands()) all.push_back(name);
         return all;
     }
-
     Commands commands() const {
         Commands all;
         for (const CLI::App* sub : app_.get_subcommands(nullptr)) {
