@@ -21,7 +21,7 @@ std::string percent_text(const Json& row) {
     return fmt::format("{:.0f} %", row.value("recent_percent", 0.0));
 }
 
-std::string usage_text(const Json& reply, const Look& look) {
+std::string limits_text_of(const Json& reply, const Look& look) {
     std::vector<std::vector<std::string>> rows;
     for (const Json& row : reply.value("usage", Json::array()))
         rows.push_back({field_text(row, "scope") + " " + field_text(row, "name"),
@@ -105,7 +105,7 @@ Result<int> run_usage(const Context& context, const UsageOptions& options) {
     }
     const Look look = look_of(context);
     const auto queued = reply.value("queued", std::size_t{0});
-    print(usage_text(reply, look));
+    print(limits_text_of(reply, look));
     print(fmt::format("\n{} running and {} queued jobs of {}\n",
                       reply.value("running", std::size_t{0}), queued, user));
     std::size_t listed = 0;
