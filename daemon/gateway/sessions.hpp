@@ -28,8 +28,7 @@ using Instant = std::chrono::steady_clock::time_point;
 struct LeaseRules {
     int lost_after_beats = 35;  // silence after which a worker is lost: lease + fence + slack
     int silent_after_beats = 3;
-    // Limit for workers not heard since rolld's start: the lease.
-    int silent_after_start_beats = 15;
+    int silent_after_start_beats = 15;  // for workers not heard since rolld's start: the lease
     std::chrono::milliseconds company = std::chrono::seconds(2);
     std::chrono::milliseconds missing_grace = std::chrono::seconds(3);
     // How long a start order may take effect after it was sent. A worker drops orders older than
@@ -86,9 +85,8 @@ class Sessions {
                                   protocol::Heartbeat heartbeat, std::uint64_t published,
                                   Instant now, std::string_view frame = {});
 
-    // Does the same as hear(), but without parsing, if `frame` differs from the session's last
-    // frame only in the sequence number. This is so for most frames. Returns nullopt for other
-    // frames; the caller must then parse the frame and call hear().
+    // Does the same as hear() without parsing, if `frame` differs from the session's last frame
+    // only in the sequence number. Returns nullopt for other frames: then call hear().
     std::optional<std::vector<core::Input>> hear_again(const core::State& state, const Peer& peer,
                                                        std::string_view frame,
                                                        std::uint64_t published, Instant now);

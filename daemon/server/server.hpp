@@ -60,8 +60,7 @@ class Server {
     // Serves until stop() or a `shutdown` request. Fails if a fatal error ends the loop.
     Result<void> run();
     void stop();
-    // Ends the beacon's thread after run(). Returns false if the thread hangs. The destructor would
-    // then hang, too.
+    // Ends the beacon's thread after run(). Returns false if it hangs, as the destructor would.
     bool let_go() { return beacon_.end(std::chrono::seconds(2)); }
     void set_policy(spec::Policy policy);  // called after rolld.yaml was read again
     std::string endpoint() const { return reader_.bound_endpoint(); }

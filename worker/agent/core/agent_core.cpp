@@ -421,9 +421,8 @@ void AgentCore::on_gone(const AttemptKey& key, Instant now) {
     conclude(*attempt, now);
 }
 
-// Ends an attempt once its staged checkpoints have their final names. It must not end earlier,
-// because rolld forgets an attempt when the attempt ends. While rolld cannot be reached, the
-// renames wait for rolld's next answer.
+// Ends an attempt once its staged checkpoints have their final names, because rolld forgets an
+// attempt that has ended. While rolld cannot be reached, the renames wait for its next answer.
 void AgentCore::conclude(Attempt& attempt, Instant now) {
     if (attempt.phase == Phase::Ended) return;
     publish(attempt, now);
