@@ -112,8 +112,8 @@ Trainer::Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, Tra
     find_references(data);
     restore_newest();
     recall_left_out();
-    part_.emplace(*step_, model_, mca_layout_of(spec_.parallel, model_.config, schedule_), rank_,
-                  spec_.checkpoint_buffer_mib << 20);
+    part_.emplace(*step_, model_, mca_layout_of(spec_.parallel, model_.config, pipeline_.schedule),
+                  rank_, spec_.checkpoint_buffer_mib << 20);
     const std::uint64_t bytes = checkpoint_bytes();
     if (writes()) open_outputs(bytes);
     link_.report(protocol::Ready{});
@@ -343,7 +343,7 @@ void Trainer::open_outputs(std::uint64_t checkpoint_bytes) {
                          recorded_of(launch_, choice_),
                          checkpoint_bytes,
                          world_->size(),
-                         mca_layout_of(spec_.parallel, model_.config, schedule_),
+                         mca_layout_of(spec_.parallel, model_.config, pipeline_.schedule),
                          spec_.checkpoint_first_step && state_.step == 0};
     if (spec_.checkpoint_keep_best && state_.best_valid_loss)
         options.retention.best_step =
