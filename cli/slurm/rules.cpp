@@ -70,6 +70,7 @@ class Translation {
     void read_export();
     void read_export_file();
     void read_signal();
+    void read_memory();
     void read_switches(int nodes);
     void describe();
 
@@ -178,7 +179,26 @@ void Translation::read_sizes() {
                                      {"cpus_per_task", per_task},
                                      {"cpus_per_gpu", per_gpu_cpus}})
         if (value) slurm()[key] = *value;
+    read_memory();
     read_switches(nodes);
+}
+
+// Reads the memory of a node. Of several options, the first of the list counts. Slurm's 0 means the
+// whole memory of the node, for which Roll has no word: the job has no limit then.
+void Translation::read_memory() {
+    const std::int64_t slots = resources()["slots_per_node"];
+    const std::int64_t gpus = resources().value("gpus_per_node", 0);
+    for (const auto& [name, count] : {std::pair<const char*, std::int64_t>{"mem", 1},
+                                      {"mem-per-cpu", slots},
+                                      {"mem-per-gpu", gpus}}) {
+        const SbatchOption* const option = find(name);
+        if (option == nullptr || resources().contains("memory")) continue;
+        const auto size = slurm_mebibytes(option->value);
+        if (!size)
+            refuse(*option, "a whole number with a suffix K, M, G or T, such as 16G");
+        else if (*size * count > 0)
+            resources()["memory"] = fmt::format("{}MiB", *size * count);
+    }
 }
 
 void Translation::read_switches(int nodes) {

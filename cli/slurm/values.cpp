@@ -155,6 +155,18 @@ std::optional<int> slurm_count(std::string_view text) {
     return static_cast<int>(*number * factor);
 }
 
+std::optional<std::int64_t> slurm_mebibytes(std::string_view text) {
+    const std::size_t end = std::min(text.find_first_not_of("0123456789"), text.size());
+    const auto number = slurm_number(text.substr(0, end));
+    std::string unit = to_lower(text.substr(end));
+    if (unit.size() == 2 && unit[1] == 'b') unit.pop_back();
+    constexpr std::string_view kUnits = "kmgt";
+    const std::size_t power = unit.empty() ? 1 : kUnits.find(unit);
+    if (!number || unit.size() > 1 || power == std::string_view::npos) return std::nullopt;
+    if (power == 0) return (std::int64_t{*number} + 1023) / 1024;
+    return std::int64_t{*number} << 10 * (power - 1);
+}
+
 std::optional<seconds> slurm_duration(const std::string& text) {
     const std::string word = to_lower(text);
     if (word == "unlimited" || word == "infinite" || word == "-1") return seconds(0);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,6 +20,10 @@ std::vector<std::string> split_at(std::string_view text, char separator);
 std::optional<int> slurm_number(std::string_view text);
 // Like slurm_number(), but a suffix k or m multiplies by 1024 or 1024 x 1024.
 std::optional<int> slurm_count(std::string_view text);
+
+// Returns a size in MiB: a whole number with a suffix K, M (default), G or T, which may have a B
+// after it. Kibibytes are rounded up.
+std::optional<std::int64_t> slurm_mebibytes(std::string_view text);
 
 // Returns a time limit: "M", "M:S", "H:M:S", "D-H", "D-H:M" or "D-H:M:S", rounded up to minutes as
 // Slurm does. 0 means no limit, as do "-1", "UNLIMITED" and "INFINITE".

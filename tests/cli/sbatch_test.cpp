@@ -245,5 +245,30 @@ TEST(SbatchRules, NameWhatIsWrongAndWhatIsAllowed) {
               "--export-file is \"/nowhere\"; allow");
 }
 
+TEST(SlurmValues, MemoryIsInMebibytes) {
+    EXPECT_EQ(slurm_mebibytes("16G"), 16384);
+    EXPECT_EQ(slurm_mebibytes("16gb"), 16384);
+    EXPECT_EQ(slurm_mebibytes("500"), 500);
+    EXPECT_EQ(slurm_mebibytes("1025K"), 2);
+    EXPECT_EQ(slurm_mebibytes("2T"), 2 * 1024 * 1024);
+    for (const char* wrong : {"", "G", "1.5G", "16X", "16GBB", "-1"})
+        EXPECT_FALSE(slurm_mebibytes(wrong)) << wrong;
+}
+
+TEST(SbatchRules, MemoryIsThatOfANode) {
+    const auto memory = [](const Texts& words) {
+        return translate(words).document["resources"].value("memory", "");
+    };
+    EXPECT_EQ(memory({}), "");
+    EXPECT_EQ(memory({"--mem=2G"}), "2048MiB");
+    EXPECT_EQ(memory({"--mem=0"}), "");
+    EXPECT_EQ(memory({"-n4", "-c2", "--mem-per-cpu=100"}), "800MiB");
+    EXPECT_EQ(memory({"--gres=gpu:2", "--mem-per-gpu=10G"}), "20480MiB");
+    EXPECT_EQ(
+        translate({"--mem=much"}).problems,
+        (Texts{"--mem is \"much\"; allowed: a whole number with a suffix K, M, G or T, such as "
+               "16G"}));
+}
+
 }  // namespace
 }  // namespace roll::cli
