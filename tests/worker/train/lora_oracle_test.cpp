@@ -14,6 +14,7 @@
 #include "worker/train/comm/local_communicator.hpp"
 #include "worker/train/save/adapter_files.hpp"
 #include "worker/train/save/part_writer.hpp"
+#include "worker/train/save/restore.hpp"
 
 namespace roll::train {
 namespace {

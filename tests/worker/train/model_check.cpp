@@ -67,7 +67,7 @@ void check_gradients(Chunk& model, const at::Tensor& ids, const fs::path& told, 
     const double count = static_cast<double>(ids.size(0) * (ids.size(1) - 1));
     const GradReady ready = [](int) {};
     model.begin_step();
-    const at::Tensor ours = model.forward(0, {ids, targets}, {}, 1 / count, ready);
+    const at::Tensor ours = model.forward(0, {ids, targets}, {}, {.scale = 1 / count}, ready);
     model.backward_input(0, {}, WeightHalves::Now, ready);
     model.backward_weight(0, ready);
     json["loss"] = ours.item<double>();

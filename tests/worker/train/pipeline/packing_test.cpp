@@ -55,7 +55,7 @@ Outcome step(Chunk& model, const std::vector<Microbatch>& batch) {
     const GradReady ready = [](int) {};
     model.begin_step();
     for (int i = 0; i < static_cast<int>(batch.size()); ++i) {
-        outcome.loss += model.forward(i, batch[i], {}, 0.25, ready).item<double>();
+        outcome.loss += model.forward(i, batch[i], {}, {.scale = 0.25}, ready).item<double>();
         model.backward_input(i, {}, WeightHalves::Later, ready);
         model.backward_weight(i, ready);
     }
