@@ -103,7 +103,8 @@ seconds run_time(const Json& job, Time now) {
 
 std::string slurm_exit_code(const Json& job) {
     const Json code = job.value("exit_code", Json());
-    const int status = code.is_number_integer() ? code.get<int>() : 0;
+    const bool has_run = job.value("started_at", Json()).is_string();
+    const int status = has_run && code.is_number_integer() ? code.get<int>() : 0;
     return status > 128 ? fmt::format("0:{}", status - 128) : fmt::format("{}:0", status);
 }
 

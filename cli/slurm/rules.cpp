@@ -275,8 +275,7 @@ void Translation::read_queue() {
     if (const SbatchOption* const option = find("priority")) {
         const auto priority = slurm_number(option->value);
         if (!priority && option->value != "TOP") refuse(*option, "a whole number from 0 on");
-        if (priority && *priority > 0) document["priority"] = *priority;
-        if (priority == 0) document["hold"] = true;
+        if (priority) document["priority"] = *priority;
     }
     read_requeue();
     for (const char* name : {"wait", "parsable", "quiet", "test-only", "help", "usage", "version"})

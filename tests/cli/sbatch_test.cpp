@@ -215,7 +215,7 @@ TEST(SbatchRules, SetTheOtherKeys) {
     EXPECT_EQ(translate({"-a", "1-3%2"}).document["stdout"], "slurm-%A_%a.out");
     EXPECT_EQ(translate({"--export=NONE"}).document["export_env"], "none");
     EXPECT_EQ(translate({"--no-requeue", "--requeue"}).document.contains("retry"), false);
-    EXPECT_EQ(translate({"--priority=0"}).document["hold"], true);
+    EXPECT_EQ(translate({"--priority=0"}).document["priority"], 0);
 }
 
 TEST(SbatchRules, NameWhatIsWrongAndWhatIsAllowed) {
