@@ -28,7 +28,7 @@ TEST(MetricsFiles, CsvHasACellForEachColumnAndNoneForWhatARowLacks) {
     const auto columns = [](const std::string& line) {
         return std::count(line.begin(), line.end(), ',');
     };
-    const CsvTable table({"", "a,\"b\""}, {{{"step", 2}, {"valid_loss/older", 1.5}}});
+    const CsvTable table({"", "a,\"b\""}, {{{"step", 2}, {"valid_loss/older", 1.5}}}, false);
     const std::string head = table.head();
     EXPECT_EQ(head.substr(0, 20), "step,schema,loss,lr,");
     EXPECT_NE(head.find(R"(,"valid_tokens/a,""b""",)"), std::string::npos) << head;
