@@ -283,7 +283,7 @@ TEST_F(ForeignFile, ATemplateMakesConversationsOfEachForm) {
     changed["dataset"] = "chats, wiki";
     EXPECT_EQ(problems(changed),
               "dataset names wiki, whose columns or tags differ from those of another data set; "
-              "give all files the same names\n");
+              "all data sets need the same ones\n");
     changed["dataset"] = "pictures";
     EXPECT_EQ(problems(changed),
               "dataset names pictures, which has the column images; Roll trains on texts of one "

@@ -45,7 +45,7 @@ TEST(JobsTable, FitsTheTerminalByARule) {
               " 9  bad   command  failed   2h 10m  n1,n2  exit 3\n");
     EXPECT_EQ(wide(60),
               "ID  NAME  STATE      TIME  NODES  INFO\n"
-              " 7  kjv   running  1m 05s  n1     step 120/300  loss 2.31+\n"
+              " 7  kjv   running  1m 05s  n1     step 120/300  loss 2.3100+\n"
               " 8  eval  queued      30s         after job 7\n"
               " 9  bad   failed   2h 10m  n1,n2  exit 3\n");
     EXPECT_EQ(wide(50),
@@ -69,12 +69,14 @@ TEST(JobsTable, AnArrayIsOneRow) {
 
 TEST(JobsTable, TimesAreLocalOnATerminalAlone) {
     ::setenv("TZ", "Asia/Tokyo", 1);
+    ::tzset();
     const Format format = *parse_format("id,submitted_at", job_fields(), "");
     EXPECT_NE(jobs_text(jobs(), format, {kNow, false, true}).find("2026-11-21 18:50:00\n"),
               std::string::npos);
     EXPECT_NE(jobs_text(jobs(), format, {kNow}).find("2026-11-21T09:50:00.000Z\n"),
               std::string::npos);
     ::setenv("TZ", "UTC", 1);
+    ::tzset();
 }
 
 TEST(JobLine, HasABarWhereThereIsRoomAndFitsItsTerminal) {

@@ -237,11 +237,11 @@ TEST(SbatchRules, NameWhatIsWrongAndWhatIsAllowed) {
                   "--dependency is \"" + std::string(list) +
                       "\"; allowed: afterok, afterany and afternotok with ids of jobs, such as "
                       "afterok:12:13,afterany:14");
-    EXPECT_EQ(problem({"--begin=yesterday"}).substr(0, 40),
+    EXPECT_EQ(problem({"--begin=yesterday"}).substr(0, 41),
               "--begin is \"yesterday\"; allowed: now+1hou");
     EXPECT_EQ(problem({"--open-mode=x"}), "--open-mode is \"x\"; allowed: append or truncate");
     EXPECT_EQ(problem({"--uid=0"}), "--uid=0: jobs run as the user of rolld");
-    EXPECT_EQ(problem({"--export-file=/nowhere"}).substr(0, 33),
+    EXPECT_EQ(problem({"--export-file=/nowhere"}).substr(0, 34),
               "--export-file is \"/nowhere\"; allow");
 }
 

@@ -113,9 +113,10 @@ TEST(Pipeline, RefusesSettingsThatContradictEachOther) {
               "parallel.schedule is dualpipe-v, which needs at least 2 x pp = 4 micro-batches per "
               "replica, but there are 3; allowed with these: zb-v, or a larger "
               "train.global_batch_size\n");
-    EXPECT_EQ(problems({.pp = 4, .vpp = 2, .group = 3}),
-              "parallel.group is 3; allowed: 4 (pp) or more; it also needs pp and vpp of 2 or more "
-              "and the schedule interleaved or auto\n");
+    EXPECT_EQ(
+        problems({.pp = 4, .vpp = 2, .group = 3}),
+        "parallel.group is 3; allowed: 4 (pp) or more; the key also requires pp >= 2, vpp >= 2 "
+        "and the schedule interleaved or auto\n");
     EXPECT_EQ(problems({.pp = 2}, {.on_gpus = true}),
               "parallel.pp is 2, but pipeline stages on GPUs are not supported yet, because their "
               "sends and receives can deadlock in NCCL; allowed: 1\n");
