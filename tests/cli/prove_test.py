@@ -77,11 +77,22 @@ class ProveTest(unittest.TestCase):
                 continue
             with open(os.path.join(WORK, name), encoding='utf-8') as file:
                 text = file.read()
-            if '\nkind: train\n' in text and '\nthen:' not in text:  # one job, no chain of jobs
+            if '\nkind: train\n' in text:  # of a chain, the first job is proven
                 proof = self.proven(name)
                 self.assertGreater(proof['tensors'], 100, name)
             else:
                 self.assertEqual(run('prove', name).returncode, 2, name)
+
+    def test_preferences_are_proven(self):
+        with open(os.path.join(WORK, 'pairs.jsonl'), 'w', encoding='utf-8') as file:
+            for i in range(100):
+                pair = {'prompt': f'say {i} ', 'chosen': f'yes {i}', 'rejected': f'no {7 * i}'}
+                file.write(json.dumps(pair) + '\n')
+        for kind, axes in (('orpo', {'dp': 2, 'zero': 2}), ('simpo', {'dp': 1, 'tp': 2, 'sequence': True}),
+                           ('cpo', {'dp': 1, 'pp': 2, 'recompute': 'full'})):
+            proof = self.proven('kjv.yaml', *layout(**axes), '--set', f'objective={kind}', '--set',
+                                'data.train=[pairs.jsonl]', '--set', 'train.micro_batch_size=4')
+            self.assertGreater(proof['numbers'], 30, kind)  # with the sums over pairs
 
     def test_other_layouts_are_proven(self):
         for file, axes in (('kjv.yaml', {'dp': 2, 'tp': 2, 'pp': 2, 'sequence': True}),

@@ -355,7 +355,8 @@ def dead_headers(tree):
 
 def one_target_a_file(tree):
     targets = folder_targets(tree)
-    lists = {path: re.sub(r'#.*|set_source_files_properties\([^)]*\)', '', text) for path, text in tree.items()
+    ignored = r'#.*|set_source_files_properties\([^)]*\)'
+    lists = {path: re.sub(ignored, '', text) for path, text in tree.items()
              if os.path.basename(path) == 'CMakeLists.txt'}
     for path in tree:
         if not path.endswith('.cpp'):
