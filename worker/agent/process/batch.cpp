@@ -65,15 +65,17 @@ void add_nodes(const protocol::StartOrder& order, const BatchScript& batch, cons
     result["SLURM_JOB_GPUS"] = gpus;
 }
 
-void add_given(const BatchScript& batch, Environment& result) {
+void add_given(const BatchScript& batch, int nodes, Environment& result) {
     const auto add = [&](const char* name, int value) {
         if (value > 0) result[name] = std::to_string(value);
     };
-    add("SLURM_NTASKS", batch.tasks);
-    add("SLURM_NPROCS", batch.tasks);
+    const int tasks = batch.tasks > 0 ? batch.tasks : batch.tasks_per_node * nodes;
+    add("SLURM_NTASKS", tasks);
+    add("SLURM_NPROCS", tasks);
     add("SLURM_NTASKS_PER_NODE", batch.tasks_per_node);
     add("SLURM_CPUS_PER_TASK", batch.cpus_per_task);
     add("SLURM_CPUS_PER_GPU", batch.cpus_per_gpu);
+    if (batch.append) result["SLURM_OPEN_MODE"] = "a";
     if (!batch.export_names.empty()) result["SLURM_EXPORT_ENV"] = batch.export_names;
     if (!batch.dependency.empty()) result["SLURM_JOB_DEPENDENCY"] = batch.dependency;
     if (!batch.submit_directory.empty()) result["SLURM_SUBMIT_DIR"] = batch.submit_directory;
@@ -110,7 +112,7 @@ Environment batch_environment(const protocol::StartOrder& order, const CommandDo
     const auto attempt = order.attempt.token.attempt;
     if (attempt > 1) result["SLURM_RESTART_COUNT"] = std::to_string(attempt - 1);
     add_nodes(order, batch, site, result);
-    add_given(batch, result);
+    add_given(batch, order.nodes, result);
     add_array(order, document, result);
     const std::string pilot = value_of(site.environment, "SLURM_JOB_ID");
     if (!pilot.empty()) result["ROLL_PILOT_SLURM_JOB_ID"] = pilot;
