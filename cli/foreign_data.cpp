@@ -139,8 +139,8 @@ std::vector<std::string> files_of(const Config& config, const std::string& key, 
             continue;
         }
         if (set.value("ranking", Json(false)) == true)
-            config.refuse(key, fmt::format("names {}, whose lines are pairs of answers; preference "
-                                           "training is not implemented",
+            config.refuse(key, fmt::format("names {}, whose lines are pairs of answers; Roll reads "
+                                           "such data only in a job file with `objective: dpo`",
                                            name));
         read_columns(config, key, name, set);
         files.push_back(path);

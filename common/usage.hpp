@@ -1,4 +1,4 @@
-// What the processes of an attempt used, as the workers measured it.
+// Resources that the processes of an attempt used, as measured by the workers.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What each key of `rollctl top` does. Pure.
+// Maps each key of `rollctl top` to its effect. Pure.
 #pragma once
 
 #include <string>
@@ -28,7 +28,7 @@ struct Key {
     char character = 0;  // of Kind::Character: an ASCII character
 };
 
-// What the program must do beside drawing.
+// Tasks of the program other than drawing.
 struct Effect {
     bool quit = false;
     std::string cancel{};  // selector of jobs to cancel; empty: none

@@ -65,7 +65,7 @@ struct Confirm {
     std::string what;      // names the jobs
 };
 
-// What the user has chosen.
+// The choices of the user.
 struct Ui {
     Page page = Page::Jobs;
     std::optional<std::uint64_t> job{};  // the job whose page is open
@@ -97,7 +97,7 @@ struct Canvas {
     bool local = true;  // times are in the local zone
 };
 
-// What the reader must request, as a function of the user's choice.
+// Requests that the reader must make; a function of the user's choices.
 struct Wanted {
     Page page = Page::Jobs;
     std::optional<std::uint64_t> job{};

@@ -231,7 +231,7 @@ void Reader::run(const std::shared_ptr<Shared>& shared, Reading reading,
             to_cancel.swap(shared->to_cancel);
         }
         for (const std::string& selector : to_cancel) reading.cancel(selector);
-        // What the user has just opened is read at once.
+        // Read a page that the user has just opened at once.
         const bool hurries = wanted != last || !to_cancel.empty();
         const auto looked = reading.look(wanted, hurries ? 0 : kWaitMs);
         last = wanted;

@@ -58,7 +58,7 @@ struct Heartbeat {
     int beat_ms = 1000;             // maximum time between heartbeats in ms
     std::string segment{};          // network segment of the node; empty if unknown
     std::vector<int> gpu_numa{};    // NUMA node of each GPU; empty if unknown
-    // What the worker offers to jobs with `memory` or `cpus`; 0: it does not say
+    // Resources that the worker offers to jobs with `memory` or `cpus`; 0: unknown
     std::int64_t memory = 0;  // bytes
     int cpus = 0;
     std::string limits{};  // how the worker enforces the limits of jobs, for people

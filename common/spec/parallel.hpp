@@ -22,7 +22,7 @@ enum class Schedule {
 const char* name_of(Schedule schedule);
 std::optional<Schedule> schedule_named(std::string_view name);
 
-// What the backward pass of a decoder layer computes again, so that forward need not save it.
+// Values that the backward pass of a decoder layer computes again and forward does not save.
 // Attention: queries, keys, values and the output of attention. Mlp: the output of the gate and up
 // products. Full: all but the layer's input. Auto: the cheapest set of layers that fits
 // ParallelSpec::memory_limit.

@@ -13,7 +13,7 @@
 namespace roll::core {
 namespace {
 
-// What the attempts on a worker hold: slots, hundredths of each GPU, memory and CPUs.
+// Resources that the attempts on a worker hold: slots, hundredths of each GPU, memory and CPUs.
 struct InUse {
     std::set<int> slots{};
     std::map<int, int> gpus{};

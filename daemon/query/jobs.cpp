@@ -35,7 +35,7 @@ struct Asked {
     bool fold = false;          // one row for the tasks of an array
     bool reverse = false;       // newest job first
 
-    // Whether only jobs that have not ended are listed.
+    // True if only jobs that have not ended are listed.
     bool live() const { return state == "running" || state == "queued" || (state.empty() && !all); }
     bool wants(const core::Job& job) const {
         if (!state.empty() && state != core::kJobPhases.at(static_cast<std::size_t>(job.phase)))

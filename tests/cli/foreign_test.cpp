@@ -220,7 +220,7 @@ TEST_F(ForeignFile, EachProblemIsNamed) {
         {"dataset", R"("news")", "names news, which dataset_info.json does not have"},
         {"dataset", R"("hub")", "names hub, which is not a local file"},
         {"dataset", R"("array")", "to convert it to .jsonl, run: jq -c"},
-        {"dataset", R"("pairs")", "preference training is not implemented"},
+        {"dataset", R"("pairs")", "only in a job file with `objective: dpo`"},
         {"dataset_dir", R"("nowhere")", "nowhere/dataset_info.json"},
         {"val_size", "100", "is 100, a number of samples"},
         {"per_device_train_batch_size", "0", "is 0; allowed: a positive integer"},

@@ -1,4 +1,4 @@
-// What `rollctl top` shows, and what its keys do.
+// Tests the pages of `rollctl top` and the effects of its keys.
 #include <algorithm>
 
 #include <gtest/gtest.h>

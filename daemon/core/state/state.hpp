@@ -83,7 +83,7 @@ struct Worker {
     AllocationId allocation{};    // allocation that the worker runs in; 0: none
     std::string segment{};        // network segment; empty: unknown
     std::vector<int> gpu_numa{};  // NUMA node of each GPU; empty: unknown
-    // What the worker offers for jobs with `memory` or `cpus`; 0: unknown, so it gets none of them
+    // Resources that the worker offers to jobs with `memory` or `cpus`; 0: unknown: no such job
     std::int64_t memory = 0;  // bytes
     int cpus = 0;
     friend bool operator==(const Worker&, const Worker&) = default;
