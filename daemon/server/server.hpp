@@ -36,6 +36,7 @@
 #include "daemon/server/pending.hpp"
 #include "daemon/server/shares.hpp"
 #include "daemon/server/turn_times.hpp"
+#include "daemon/sweeps/watch.hpp"
 
 namespace roll::server {
 
@@ -97,6 +98,7 @@ class Server {
     Json list_allocations() const;
     Result<Json> dry_run(const protocol::Request& request);
     void run_errands();
+    void stop_trials(const std::vector<sweeps::Loser>& losers);
     void withdraw();
     void hear_of_silence(bool fell_silent);
     void take_outcome(const pilots::Outcome& outcome);
@@ -131,6 +133,7 @@ class Server {
     gateway::RateLimit rate_;
     pilots::Desk desk_;
     pilots::Runner runner_;
+    sweeps::Watch sweeps_;
     boost::asio::steady_timer timer_;
     engine::ClockWatch clock_;
     std::vector<core::Input> inputs_{core::Tick{}};  // inputs of the next turn; the first is a Tick

@@ -85,9 +85,7 @@ Result<std::vector<spec::JobSpec>> tasks_of(const spec::JobSpec& spec, JobId fir
     if (!spec.array) return spec::chain_of(spec, first);
     ROLL_TRY(const std::vector<int> indices, spec::array_indices(spec.array->indices));
     ROLL_TRY_VOID(check_copies(spec, indices.size()));
-    std::vector<spec::JobSpec> tasks;
-    for (const int index : indices) tasks.push_back(spec::array_task(spec, index));
-    return tasks;
+    return spec::array_tasks(spec, indices);
 }
 
 // Decides on a submission that has the same key as the existing job `id`. The same submission again
