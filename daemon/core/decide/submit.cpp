@@ -4,6 +4,7 @@
 
 #include "common/spec/chain.hpp"
 #include "common/spec/cron.hpp"
+#include "common/spec/same_job.hpp"
 #include "daemon/core/decide/find.hpp"
 #include "daemon/core/decide/sizes.hpp"
 #include "daemon/core/facts/dependency.hpp"
@@ -101,7 +102,7 @@ Result<Events> repeated(const State& s, const Submit& in, JobId id) {
     spec.priority = job.spec.priority;
     spec.begin = job.spec.begin;
     if (spec.account.empty()) spec.account = job.spec.account;
-    if (job.spec == spec) return Events{};
+    if (spec::same_job(job.spec, spec)) return Events{};
     return fail(ErrorCode::Refused,
                 "the key " + in.key + " was already used for a different job: job " +
                     std::to_string(id.value),
