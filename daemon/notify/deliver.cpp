@@ -1,5 +1,6 @@
 #include "daemon/notify/deliver.hpp"
 
+#include <cerrno>
 #include <csignal>
 
 #include <boost/asio/connect.hpp>
@@ -23,7 +24,7 @@ namespace {
 namespace asio = boost::asio;
 namespace beast = boost::beast;
 namespace http = beast::http;
-using Error = boost::system::error_code;
+using Code = boost::system::error_code;
 
 constexpr std::size_t kAnswerMax = 64u << 10;
 
@@ -40,10 +41,10 @@ class Post {
 
     void start() {
         resolver_.async_resolve(
-            target_.url.host, target_.url.port, [this](Error error, const auto& found) {
+            target_.url.host, target_.url.port, [this](Code error, const auto& found) {
                 if (error) return end(error);
                 stream_.async_connect(
-                    found, [this](Error failed, const auto&) { failed ? end(failed) : write(); });
+                    found, [this](Code failed, const auto&) { failed ? end(failed) : write(); });
             });
         stream_.expires_after(target_.timeout);
     }
@@ -57,15 +58,15 @@ class Post {
 
   private:
     void write() {
-        http::async_write(stream_, request_, [this](Error error, std::size_t) {
+        http::async_write(stream_, request_, [this](Code error, std::size_t) {
             if (error) return end(error);
             http::async_read_header(stream_, buffer_, parser_,
-                                    [this](Error failed, std::size_t) { end(failed); });
+                                    [this](Code failed, std::size_t) { end(failed); });
         });
     }
-    void end(Error error) {
+    void end(Code error) {
         error_ = error;
-        Error ignored;
+        Code ignored;
         stream_.socket().close(ignored);
     }
 
@@ -75,7 +76,7 @@ class Post {
     http::request<http::string_body> request_;
     http::response_parser<http::string_body> parser_{};
     beast::flat_buffer buffer_{kAnswerMax};
-    Error error_{};
+    Code error_{};
 };
 
 Result<void> post(const Target& target, const Delivery& delivery) {

@@ -64,8 +64,9 @@ Result<bool> open_all(std::vector<Courier>& couriers) {
 
 Result<int> serve(const Options& options) {
     ROLL_TRY(const io::StateDirectory directory, io::StateDirectory::find(options.dir));
-    const std::filesystem::path config =
-        options.config.empty() ? directory.root() / "notify.yaml" : options.config;
+    const std::filesystem::path config = options.config.empty()
+                                             ? directory.root() / "notify.yaml"
+                                             : std::filesystem::path(options.config);
     ROLL_TRY(const std::string text, read_file(config));
     ROLL_TRY(const std::vector<Target> targets, read_targets(text, config));
     if (options.check) {

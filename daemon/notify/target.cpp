@@ -63,7 +63,9 @@ Result<Target> read_target(const Json& json, const std::string& at) {
         return fail(ErrorCode::InvalidArgument, at + ".name is empty or contains a slash");
     if (url.empty() == target.command.empty())
         return fail(ErrorCode::InvalidArgument, at + " must have either `url` or `command`");
-    if (!url.empty()) ROLL_TRY(target.url, parse_url(url));
+    if (!url.empty()) {
+        ROLL_TRY(target.url, parse_url(url));
+    }
     ROLL_TRY(target.secret, read_secret(secret));
     ROLL_TRY(target.on, among(on, event_names(), at + ".on"));
     ROLL_TRY(target.kinds, among(kinds, kKinds, at + ".kinds"));
