@@ -10,7 +10,7 @@ namespace roll::cli {
 Result<int> run_show(const Context& context, const std::string& selector) {
     ROLL_TRY(Daemon daemon, Daemon::connect(context));
     ROLL_TRY(const std::uint64_t id, one_job(daemon, selector));
-    ROLL_TRY(const Json reply, daemon.ask("show", {{"id", id}}));
+    ROLL_TRY(const Json reply, daemon.ask(protocol::ShowArgs{.id = id}));
     if (context.json) {
         print_json(reply);
     } else if (context.parsable) {
