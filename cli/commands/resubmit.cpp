@@ -27,7 +27,8 @@ Result<Source> again(const Json& job) {
                                     id, field_text(job, "user")),
                         "ask its owner to submit it again");
     }
-    for (const char* key : {"begin", "deadline", "array", "cron", "then"}) document.erase(key);
+    for (const char* key : {"begin", "deadline", "array", "sweep", "cron", "then"})
+        document.erase(key);
     document["after"] = Json::array();
     document["hold"] = false;
     std::string output = document.value("output", "");

@@ -8,6 +8,7 @@
 #include "cli/daemon.hpp"
 #include "cli/environment.hpp"
 #include "cli/follow.hpp"
+#include "cli/git.hpp"
 #include "cli/job_view.hpp"
 #include "cli/output_check.hpp"
 #include "cli/render.hpp"
@@ -187,6 +188,7 @@ Result<int> submit_sources(const Context& context, const SubmitOptions& options,
         }
         const auto left_out =
             capture_environment(source.document, io::current_environment(), user_name());
+        if (!options.no_git) add_git(source.document, source.base);
         if (!left_out.empty())
             say(
                 fmt::format("{}: not exported, because the names look like secrets: {}; store a "
@@ -267,7 +269,7 @@ Result<int> run_resume(const Context& context, const std::string& selector,
     document["kind"] = "resume";
     document["resume"] = {{"job", id}};
     document["hold"] = false;
-    for (const char* key : {"begin", "deadline", "array", "cron"}) document.erase(key);
+    for (const char* key : {"begin", "deadline", "array", "sweep", "cron"}) document.erase(key);
     document["after"] = Json::array();
     // The new job writes to a new directory, next to the directory of the job that it continues.
     std::string output = document.value("output", "");

@@ -367,11 +367,13 @@ Result<Json> show(const core::State& state, const protocol::ShowArgs& args, cons
     return Json{{"schema", "roll.job/1"}, {"job", std::move(value)}};
 }
 
-// Hides the values of `env` in a job file, and in the later jobs of its chain.
+// Hides the values of `env` and the diff of the work tree in a job file, and in the later jobs of
+// its chain.
 static void hide_values(Json& document) {
     if (!document.is_object()) return;
     if (document.contains("env"))
         for (Json& value : document["env"]) value = nullptr;
+    if (document.contains("git") && document["git"].is_object()) document["git"].erase("diff");
     if (document.contains("then"))
         for (Json& next : document["then"]) hide_values(next);
 }

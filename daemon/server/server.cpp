@@ -100,6 +100,7 @@ Server::Server(asio::io_context& io, ServerOptions options, io::ZmqSocket socket
       rate_(options_.requests_per_second, options_.request_burst),
       desk_(options_.cluster, options_.pilots, steady_ms()),
       runner_(io, options_.site, [this](const pilots::Outcome& outcome) { take_outcome(outcome); }),
+      sweeps_(io, engine_.state(), [this](const auto& losers) { stop_trials(losers); }),
       timer_(io),
       clock_(wall_clock_now(), steady_ms()),
       bulk_(api::BulkQueue::kInputsMin, engine_.state().incarnation << 32),
@@ -131,6 +132,7 @@ void Server::stop() {
     door_.stop();
     authenticator_->stop();
     timer_.cancel();
+    sweeps_.cancel();
     // End the other handlers, too, such as that for signals.
     asio::post(io_, [this] { io_.stop(); });
 }
@@ -240,6 +242,12 @@ Result<engine::Turn> Server::step() {
     return turned;
 }
 
+// Cancels trials that successive halving stops. A trial that ends in this turn refuses that.
+void Server::stop_trials(const std::vector<sweeps::Loser>& losers) {
+    for (const sweeps::Loser& loser : losers) add(core::Cancel{loser.job, loser.reason});
+    turn();
+}
+
 // Runs one turn in the order that leases rule 1 requires: read all messages, check whether another
 // rolld took over, decide, commit, answer, and only then publish a beat. A turn that could not read
 // all messages counts no silence and publishes no beat.
@@ -279,6 +287,7 @@ void Server::turn() {
     answer_workers(*turned);
     answer_events(turned->committed > 0);
     if (turned->committed > 0) ledger_->keep_snapshot(engine_.state());
+    sweeps_.note_new();
     inputs_.assign(1, core::Tick{});
     turn_replies_.clear();
     outputs_.end_turn();

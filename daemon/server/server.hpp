@@ -36,6 +36,7 @@
 #include "daemon/server/options.hpp"
 #include "daemon/server/pending.hpp"
 #include "daemon/server/turn_times.hpp"
+#include "daemon/sweeps/watch.hpp"
 
 namespace roll::server {
 
@@ -81,6 +82,7 @@ class Server {
     protocol::VersionReply version() const;
     void fill_secrets(const Session& session, WorkerId worker, protocol::Answer& answer);
     void run_errands();
+    void stop_trials(const std::vector<sweeps::Loser>& losers);
     void withdraw();
     void hear_of_silence(bool fell_silent);
     void take_outcome(const pilots::Outcome& outcome);
@@ -115,6 +117,7 @@ class Server {
     gateway::RateLimit rate_;
     pilots::Desk desk_;
     pilots::Runner runner_;
+    sweeps::Watch sweeps_;
     boost::asio::steady_timer timer_;
     engine::ClockWatch clock_;
     std::vector<core::Input> inputs_{core::Tick{}};  // inputs of the next turn; the first is a Tick

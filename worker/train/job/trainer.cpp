@@ -40,10 +40,8 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 // result, so that they act on it at the same step.
 Trainer::Agreed Trainer::agree() {
     const Heard heard = link_.poll();
-    if (saver_) {
-        for (const std::int64_t step : heard.recorded) saver_->recorded(step);
-        saver_->poll();
-    }
+    take_recorded(heard.recorded);
+    if (saver_) saver_->poll();
     if (saver_) saver_->ask(heard.save);
     const at::Tensor votes = at::zeros({6}, at::kDouble);
     if (heard.stop) votes[0] = 1;
@@ -75,9 +73,38 @@ BatchRules Trainer::batch_rules() const {
     return {model_.config.vocab, state_.left_out, references_ ? &*references_ : nullptr};
 }
 
+// Returns the values that hooks get.
+HookFacts Trainer::facts() const {
+    HookFacts facts{state_.step, spec_.steps, state_.tokens};
+    if (state_.step > 0) facts.loss = state_.loss;
+    facts.valid_loss = state_.valid_loss;
+    return facts;
+}
+
+// Takes note of checkpoints that rolld has recorded: an older one may be deleted now, and the hook
+// `save` finds the directory under its final name.
+void Trainer::take_recorded(const std::vector<std::int64_t>& steps) {
+    if (!saver_) return;
+    for (const std::int64_t step : steps) {
+        saver_->recorded(step);
+        said_saved_ = step;
+        HookFacts of_save = facts();
+        of_save.step = step;
+        of_save.checkpoint = fs::path(launch_.output) / "checkpoints" /
+                             checkpoint::final_name({step, launch_.attempt.token});
+        hooks_.run("save", of_save);
+    }
+}
+
 int Trainer::run() {
     try {
-        return run_steps();
+        hooks_.run("start", facts());
+        const int status = run_steps();
+        HookFacts of_end = facts();
+        of_end.status = status;
+        hooks_.run("end", of_end);
+        hooks_.finish();
+        return status;
     } catch (const OutOfMemory& failure) {
         throw OutOfMemory(failure.bytes(), doing());
     } catch (const std::bad_alloc&) {
@@ -107,6 +134,7 @@ int Trainer::run_steps() {
         if (agreed.save) save();
         if (agreed.measure) find_peak();
         train_step();
+        hooks_.step_done(facts());
         const bool whole = state_.step == spec_.steps;
         if (peak_flops_ == 0 && !whole) find_peak();
         const bool best = validate(moment());
@@ -336,6 +364,9 @@ std::vector<ValidResult> Trainer::measure(const Moment& moment) {
     if (!writes()) return results;
     metrics_->append(valid_row(state_.step, results));
     std::printf("%s\n", valid_text(state_.step, results).c_str());
+    HookFacts of_set = facts();
+    of_set.valid_loss = results.front().loss;
+    hooks_.run("evaluation", of_set);
     return results;
 }
 
@@ -435,9 +466,10 @@ void Trainer::conclude_parts(bool failed) {
 // checkpoint only then.
 void Trainer::await_recorded() {
     const auto deadline = Clock::now() + kRecordPatience;
-    while (link_.connected() && saver_->pruning_is_due() && Clock::now() < deadline) {
+    const auto unsaid = [&] { return hooks_.has("save") && said_saved_ != saver_->last_step(); };
+    while (link_.connected() && (saver_->pruning_is_due() || unsaid()) && Clock::now() < deadline) {
         link_.await_line(100ms);
-        for (const std::int64_t step : link_.poll().recorded) saver_->recorded(step);
+        take_recorded(link_.poll().recorded);
     }
     saver_->finish();
 }
