@@ -42,7 +42,7 @@ Result<Source> again(const Json& job) {
 Result<int> run_resubmit(const Context& context, const std::string& selector, bool failed_only,
                          const SubmitOptions& options) {
     ROLL_TRY(Daemon daemon, Daemon::connect_for_change(context));
-    ROLL_TRY(const Json reply, daemon.ask("jobs", {{"selector", selector}, {"all", true}}));
+    ROLL_TRY(const Json reply, daemon.ask(protocol::JobsArgs{.selector = selector, .all = true}));
     std::vector<Source> sources;
     for (const Json& summary : reply.value("jobs", Json::array())) {
         const bool ended_badly = is_over(summary) && field_text(summary, "state") != "done";

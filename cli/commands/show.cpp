@@ -11,7 +11,7 @@ namespace roll::cli {
 Result<int> run_show(const Context& context, const std::string& selector, bool diff) {
     ROLL_TRY(Daemon daemon, Daemon::connect(context));
     ROLL_TRY(const std::uint64_t id, one_job(daemon, selector));
-    ROLL_TRY(const Json reply, daemon.ask("show", {{"id", id}}));
+    ROLL_TRY(const Json reply, daemon.ask(protocol::ShowArgs{.id = id}));
     if (diff && !context.json) {
         const Json spec = reply.value("job", Json::object()).value("spec", Json::object());
         const Json git = spec.is_object() ? spec.value("git", Json::object()) : Json::object();

@@ -16,6 +16,7 @@
 #include "common/hash.hpp"
 #include "common/io/process.hpp"
 #include "common/protocol/client.hpp"
+#include "common/protocol/submit_operations.hpp"
 #include "common/spec/job_json.hpp"
 
 namespace roll::cli {
@@ -34,14 +35,13 @@ std::string draw_key() {
 std::vector<Result<Json>> send(Daemon& daemon, const std::vector<spec::JobSpec>& specs,
                                const std::string& key, bool strict) {
     const std::string user = user_name();
-    std::vector<Json> args;
-    for (std::size_t i = 0; i < specs.size(); ++i) {
-        args.push_back({{"key", i == 0 ? key : fmt::format("{}.{}", key, i)},
-                        {"user", user},
-                        {"spec", spec::json_of(specs[i])}});
-        if (strict) args.back()["strict"] = true;
-    }
-    return daemon.ask_each_patiently("submit", args, std::chrono::seconds(20));
+    std::vector<protocol::SubmitArgs> args;
+    for (std::size_t i = 0; i < specs.size(); ++i)
+        args.push_back({.key = i == 0 ? key : fmt::format("{}.{}", key, i),
+                        .user = user,
+                        .spec = spec::json_of(specs[i]),
+                        .strict = strict});
+    return daemon.ask_each_patiently(args, std::chrono::seconds(20));
 }
 
 // Warns about a job that no worker and no allocation can run now. The job is queued nevertheless,
@@ -158,7 +158,7 @@ Result<int> print_specs(const Context& context, const std::vector<spec::JobSpec>
         Json job = spec::json_of(spec);
         if (daemon) {
             ROLL_TRY(job["forecast"],
-                     daemon->ask("forecast", {{"user", user_name()}, {"spec", job}}));
+                     daemon->ask(protocol::ForecastArgs{.user = user_name(), .spec = job}));
         }
         job["document"] = Json::parse(spec.document.text());
         jobs.push_back(std::move(job));

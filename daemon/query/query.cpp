@@ -338,12 +338,10 @@ Json Rows::row(JobId id, const core::Job& job) {
     return summary({parts_->state, id, job, parts_->hearsay, parts_->waits}, parts_->fields);
 }
 
-Result<Json> show(const core::State& state, const Json& args, const Hearsay& hearsay, Time now) {
-    JsonReader r(args, "show");
-    const Json& wanted = r.raw("id");
-    const auto me = r.get_or<std::string>("me", "");
-    const std::string selector = wanted.is_string() ? wanted.get<std::string>() : wanted.dump();
-    ROLL_TRY(const auto ids, select(state, selector, me));
+Result<Json> show(const core::State& state, const protocol::ShowArgs& args, const Hearsay& hearsay,
+                  Time now) {
+    const std::string selector = args.id.is_string() ? args.id.get<std::string>() : args.id.dump();
+    ROLL_TRY(const auto ids, select(state, selector, args.me));
     if (ids.size() != 1) {
         return fail(ErrorCode::InvalidArgument,
                     fmt::format("\"{}\" selects {} jobs; `rollctl show` accepts only one", selector,
