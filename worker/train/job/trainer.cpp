@@ -16,7 +16,6 @@
 #include "worker/train/process/failure.hpp"
 #include "worker/train/report/peak.hpp"
 #include "worker/train/report/step_report.hpp"
-#include "worker/train/save/first_error.hpp"
 #include "worker/train/save/left_out.hpp"
 #include "worker/train/save/poisoned.hpp"
 
@@ -53,10 +52,8 @@ double waited_in(const PhaseClock::Times& times) {
 // result, so that they act on it at the same step.
 Agreed Trainer::agree() {
     const Heard heard = link_.poll();
-    if (saver_) {
-        for (const std::int64_t step : heard.recorded) saver_->recorded(step);
-        saver_->poll();
-    }
+    take_recorded(heard.recorded);
+    if (saver_) saver_->poll();
     if (saver_) saver_->ask(heard.save);
     const at::Tensor own = at::zeros({kVotes + kPhases}, at::kDouble);
     const at::Tensor votes = own.narrow(0, 0, kVotes);
@@ -92,9 +89,38 @@ BatchRules Trainer::batch_rules() const {
     return {model_.config.vocab, state_.left_out, references_ ? &*references_ : nullptr};
 }
 
+// Returns the values that hooks get.
+HookFacts Trainer::facts() const {
+    HookFacts facts{state_.step, spec_.steps, state_.tokens};
+    if (state_.step > 0) facts.loss = state_.loss;
+    facts.valid_loss = state_.valid_loss;
+    return facts;
+}
+
+// Takes note of checkpoints that rolld has recorded: an older one may be deleted now, and the hook
+// `save` finds the directory under its final name.
+void Trainer::take_recorded(const std::vector<std::int64_t>& steps) {
+    if (!saver_) return;
+    for (const std::int64_t step : steps) {
+        saver_->recorded(step);
+        said_saved_ = step;
+        HookFacts of_save = facts();
+        of_save.step = step;
+        of_save.checkpoint = fs::path(launch_.output) / "checkpoints" /
+                             checkpoint::final_name({step, launch_.attempt.token});
+        hooks_.run("save", of_save);
+    }
+}
+
 int Trainer::run() {
     try {
-        return run_steps();
+        hooks_.run("start", facts());
+        const int status = run_steps();
+        HookFacts of_end = facts();
+        of_end.status = status;
+        hooks_.run("end", of_end);
+        hooks_.finish();
+        return status;
     } catch (const OutOfMemory& failure) {
         throw OutOfMemory(failure.bytes(), doing());
     } catch (const std::bad_alloc&) {
@@ -122,6 +148,7 @@ int Trainer::run_steps() {
         if (agreed.save) save();
         if (agreed.measure) find_peak();
         agreed = train_step();
+        hooks_.step_done(facts());
         const bool whole = state_.step == spec_.steps;
         if (peak_flops_ == 0 && !whole) find_peak();
         if (const std::int64_t every = spec_.check_replicas; every > 0 && state_.step % every == 0)
@@ -392,6 +419,9 @@ std::vector<ValidResult> Trainer::measure(const Moment& moment) {
     if (!writes()) return results;
     metrics_->append(valid_row(state_.step, results));
     std::printf("%s\n", valid_text(state_.step, results).c_str());
+    HookFacts of_set = facts();
+    of_set.valid_loss = results.front().loss;
+    hooks_.run("evaluation", of_set);
     return results;
 }
 

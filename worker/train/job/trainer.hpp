@@ -22,6 +22,7 @@
 #include "worker/train/data/training_data.hpp"
 #include "worker/train/job/agreed.hpp"
 #include "worker/train/job/bad_step.hpp"
+#include "worker/train/job/hooks.hpp"
 #include "worker/train/job/loss_rise.hpp"
 #include "worker/train/job/reference_pass.hpp"
 #include "worker/train/job/validation.hpp"
@@ -92,6 +93,8 @@ class Trainer {
     void await_recorded();
     bool due(std::int64_t every) const;
     bool writes() const { return rank_ == 0; }
+    HookFacts facts() const;
+    void take_recorded(const std::vector<std::int64_t>& steps);
 
     protocol::Launch launch_;
     int rank_;
@@ -138,6 +141,8 @@ class Trainer {
     enum class Task { Step, Validation, Checkpoint };
     Task task_ = Task::Step;  // what the rank did last; for messages
     LossHistory history_;     // filled only on the rank that writes
+    Hooks hooks_;
+    std::int64_t said_saved_ = 0;  // step of the newest checkpoint that rolld has recorded
 };
 
 }  // namespace roll::train

@@ -61,9 +61,10 @@ void Trainer::conclude_parts(bool failed) {
 // checkpoint only then.
 void Trainer::await_recorded() {
     const auto deadline = Clock::now() + kRecordPatience;
-    while (link_.connected() && saver_->pruning_is_due() && Clock::now() < deadline) {
+    const auto unsaid = [&] { return hooks_.has("save") && said_saved_ != saver_->last_step(); };
+    while (link_.connected() && (saver_->pruning_is_due() || unsaid()) && Clock::now() < deadline) {
         link_.await_line(100ms);
-        for (const std::int64_t step : link_.poll().recorded) saver_->recorded(step);
+        take_recorded(link_.poll().recorded);
     }
     saver_->finish();
 }

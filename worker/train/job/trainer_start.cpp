@@ -95,7 +95,8 @@ Trainer::Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, Tra
       learned_(data.learned),
       sampler_(corpus_, spec_.seq_length, spec_.seed),
       validation_(spec_, corpus_, valid_),
-      pipeline_(job_pipeline(spec_, model_.config, !launch.gpus.empty())) {
+      pipeline_(job_pipeline(spec_, model_.config, !launch.gpus.empty())),
+      hooks_(launch, rank) {
     connect();
     TrainOptions options = train_options(spec_, model_.config);
     options.init.device = backend_.device;
