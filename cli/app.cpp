@@ -307,6 +307,7 @@ class Parser {
         metrics->add_flag("-f,--follow", metrics_.follow, "Keep printing until the job ends");
         metrics->add_flag("--plot", metrics_.plot, "Plot a curve in the terminal");
         metrics->add_option("--key", metrics_.key, "Metric to plot [loss]");
+        metrics->add_flag("--phases", metrics_.phases, "Print where the steps' time went");
         command("top", "Watch jobs, nodes and allocations live; ? lists the keys, q quits",
                 [this] { return run_top(context_); });
         add_usage_options(*command("usage", "Show your share, your limits and your waiting jobs",

@@ -98,6 +98,7 @@ struct MetricsOptions {
     std::string selector;
     bool follow = false;
     bool plot = false;
+    bool phases = false;
     std::string key = "loss";
 };
 Result<int> run_metrics(const Context& context, const MetricsOptions& options);

@@ -43,8 +43,7 @@ Seen seen_in(const std::vector<Json>& rows, const std::string& metric, bool maxi
 double done_part(const Json& job) {
     if (is_over(job)) return 1;
     Json progress = job.value("progress", Json());
-    if (progress.is_string())
-        progress = Json::parse(progress.get<std::string>(), nullptr, false);
+    if (progress.is_string()) progress = Json::parse(progress.get<std::string>(), nullptr, false);
     if (!progress.is_object()) return 0;
     const Json step = progress.value("step", Json()), steps = progress.value("steps", Json());
     if (!step.is_number() || !steps.is_number() || steps <= 0) return 0;
@@ -80,8 +79,8 @@ Result<Json> ask_sweep(Daemon& daemon, const std::string& selector) {
     const Json sweep = shown.value("spec", Json::object()).value("sweep", Json::object());
     const std::size_t trials = std::max<std::size_t>(sweep.value("trials", Json()).size(), 1);
     ROLL_TRY(const Json reply,
-             daemon.jobs({{"selector", fmt::format("{}-{}", first, first + trials - 1)},
-                          {"fields", {"id", "state", "reason", "output", "array", "progress"}}}));
+             daemon.jobs({.selector = fmt::format("{}-{}", first, first + trials - 1),
+                          .fields = {"id", "state", "reason", "output", "array", "progress"}}));
     return sweep_json(shown, reply.value("jobs", Json::array()), [](const std::string& output) {
         Tail tail(std::filesystem::path(output) / "metrics.jsonl");
         return metric_rows(tail);

@@ -11,7 +11,7 @@
 #include <boost/beast/http.hpp>
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/pidfd.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -118,7 +118,7 @@ Result<void> run(const Target& target, const Delivery& delivery) {
     pipe.read.reset();
     const ssize_t wrote = ::write(pipe.write.get(), delivery.body.data(), delivery.body.size());
     pipe.write.reset();
-    const io::Descriptor handle(::pidfd_open(pid, 0));
+    const io::Descriptor handle(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
     pollfd ended{handle.get(), POLLIN, 0};
     const auto limit = std::chrono::milliseconds(target.timeout).count();
     const bool in_time = ::poll(&ended, 1, static_cast<int>(limit)) > 0;

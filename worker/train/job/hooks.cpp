@@ -12,7 +12,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <spawn.h>
-#include <sys/pidfd.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -58,7 +58,7 @@ pid_t start(std::vector<std::string> command, std::vector<std::string> environme
 // Waits until the process ends or its time is up; then kills its group. Returns a sentence about a
 // failure, else an empty text.
 std::string await(pid_t pid, std::chrono::milliseconds timeout) {
-    const int handle = ::pidfd_open(pid, 0);
+    const int handle = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
     pollfd waits{handle, POLLIN, 0};
     const auto deadline = std::chrono::steady_clock::now() + timeout;
     int ready = 0;
