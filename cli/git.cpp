@@ -12,8 +12,6 @@
 #include <unistd.h>
 
 #include "common/io/process.hpp"
-#include "common/spec/job.hpp"
-#include "common/spec/sweep.hpp"
 
 namespace roll::cli {
 namespace {
@@ -52,8 +50,7 @@ std::optional<std::string> git(const std::filesystem::path& directory,
     }
     if (!whole) ::kill(*pid, SIGKILL);
     int status = 0;
-    while (::waitpid(*pid, &status, 0) < 0 && errno == EINTR) {
-    }
+    while (::waitpid(*pid, &status, 0) < 0 && errno == EINTR) {}
     const bool enough = output.size() > most;
     if (!enough && (!whole || status != 0)) return std::nullopt;
     return output;
@@ -64,15 +61,6 @@ std::string first_line(const std::string& text) { return text.substr(0, text.fin
 // Returns the text with bytes that are not UTF-8 replaced, because a job document is JSON.
 std::string as_utf8(const std::string& text) { return Json::parse(dump(Json(text))); }
 
-// Returns how many copies of a document a submission makes.
-std::size_t copies_of(const Json& document) {
-    if (document.contains("sweep")) return spec::kTrialsMax;
-    const Json array = document.value("array", Json());
-    const auto parsed = spec::parse_array(array.is_string() ? array.get<std::string>() : "0");
-    const auto indices = spec::array_indices(parsed ? parsed->indices : "0");
-    return indices ? std::max<std::size_t>(indices->size(), 1) : 1;
-}
-
 }  // namespace
 
 std::optional<Json> git_state(const std::filesystem::path& directory, std::size_t diff_max) {
@@ -81,15 +69,14 @@ std::optional<Json> git_state(const std::filesystem::path& directory, std::size_
     const auto top = git(directory, {"rev-parse", "--show-toplevel"}, kShort, deadline);
     if (!top) return std::nullopt;
     Json state = {{"directory", as_utf8(first_line(*top))}};
-    const auto branch =
-        git(directory, {"symbolic-ref", "--short", "-q", "HEAD"}, kShort, deadline);
+    const auto branch = git(directory, {"symbolic-ref", "--short", "-q", "HEAD"}, kShort, deadline);
     state["branch"] = as_utf8(first_line(branch.value_or("")));
     const auto commit = git(directory, {"rev-parse", "-q", "--verify", "HEAD"}, kShort, deadline);
     state["commit"] = first_line(commit.value_or(""));
     if (!commit) return state;
-    const auto diff = git(first_line(*top),
-                          {"diff", "HEAD", "--no-color", "--no-ext-diff", "--no-textconv"},
-                          std::max(diff_max, kShort), deadline);
+    const auto diff =
+        git(first_line(*top), {"diff", "HEAD", "--no-color", "--no-ext-diff", "--no-textconv"},
+            std::max(diff_max, kShort), deadline);
     state["dirty"] = diff ? Json(!diff->empty()) : Json();
     if (!diff)
         state["diff_left_out"] = "git diff did not end within 3 s";
@@ -100,14 +87,18 @@ std::optional<Json> git_state(const std::filesystem::path& directory, std::size_
     return state;
 }
 
-void add_git(Json& document, const std::string& base) {
-    constexpr std::size_t kAllCopies = 128u << 20;
-    if (!document.is_object() || document.contains("git")) return;
-    const Json workdir = document.value("workdir", Json());
-    const std::filesystem::path directory =
-        std::filesystem::path(base) / (workdir.is_string() ? workdir.get<std::string>() : "");
-    if (auto state = git_state(directory, std::min(kDiffBytesMax, kAllCopies / copies_of(document))))
-        document["git"] = *std::move(state);
+void add_git(spec::JobSpec& spec, const std::string& base) {
+    constexpr std::size_t kAllCopies = 16u << 20;
+    auto document = parse_json(spec.document.text());
+    if (!document || !document->is_object() || document->contains("git")) return;
+    const auto indices = spec.array ? spec::array_indices(spec.array->indices)
+                                    : Result<std::vector<int>>(std::vector<int>{0});
+    const std::size_t copies = indices ? std::max<std::size_t>(indices->size(), 1) : 1;
+    const std::string directory = document->value("workdir", base);
+    auto state = git_state(directory, std::min(kDiffBytesMax, kAllCopies / copies));
+    if (!state) return;
+    (*document)["git"] = *std::move(state);
+    spec.document = document->dump();
 }
 
 std::string git_text(const Json& git) {

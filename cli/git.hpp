@@ -7,6 +7,7 @@
 #include <string>
 
 #include "common/json.hpp"
+#include "common/spec/job.hpp"
 
 namespace roll::cli {
 
@@ -19,8 +20,8 @@ std::optional<Json> git_state(const std::filesystem::path& directory, std::size_
 
 // Adds the state of the job's work tree to its document: that of `workdir`, or of `base`, the
 // directory of the job file. Keeps a state that the document already has, as that of a resubmitted
-// job. Each task of an array holds a copy, so the diff of an array may be shorter.
-void add_git(Json& document, const std::string& base);
+// job. Each task of an array holds a copy, so all copies of a diff together have at most 16 MiB.
+void add_git(spec::JobSpec& spec, const std::string& base);
 
 // Formats the state in one line: "3f2a9c1 on main, with changes".
 std::string git_text(const Json& git);

@@ -188,14 +188,15 @@ Result<int> submit_sources(const Context& context, const SubmitOptions& options,
         }
         const auto left_out =
             capture_environment(source.document, io::current_environment(), user_name());
-        if (!options.no_git) add_git(source.document, source.base);
         if (!left_out.empty())
             say(
                 fmt::format("{}: not exported, because the names look like secrets: {}; store a "
                             "secret with `rollctl secret set NAME` and add --secret NAME",
                             source.label, fmt::join(left_out, ", ")));
     }
-    ROLL_TRY(const std::vector<spec::JobSpec> specs, parse_sources(sources));
+    ROLL_TRY(std::vector<spec::JobSpec> specs, parse_sources(sources));
+    for (std::size_t i = 0; i < specs.size() && !options.no_git; ++i)
+        add_git(specs[i], sources[i].base);
     if (options.dry_run) return print_specs(context, specs, notes);
     return submit_specs(context, options, specs, notes);
 }
