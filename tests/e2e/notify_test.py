@@ -36,6 +36,7 @@ class Notify(RollTest):
         super().setUp()
         self.server = http.server.HTTPServer(('127.0.0.1', 0), Hook)
         self.server.seen, self.server.failures = [], 0
+        self.started = []
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
         self.addCleanup(self.server.server_close)
         self.addCleanup(self.server.shutdown)
@@ -44,9 +45,27 @@ class Notify(RollTest):
         with open(os.path.join(self.top, 'notify.log'), 'a', encoding='utf-8') as log:
             started = subprocess.Popen([os.path.join(BIN, 'roll-notify'), '--dir', self.state], env=self.env,
                                        stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-        self.addCleanup(started.wait)
-        self.addCleanup(started.kill)
+        self.started.append(started)
         return started
+
+    def tearDown(self):
+        for started in self.started:
+            started.kill()
+            started.wait()
+        super().tearDown()
+
+    def position(self, target):
+        with open(os.path.join(self.state, 'notify', target + '.position'), encoding='ascii') as file:
+            return int(file.read())
+
+    @staticmethod
+    def text_with(path, part):
+        """Returns the text of the file once it contains `part`."""
+        if not os.path.exists(path):
+            return None
+        with open(path, encoding='utf-8') as file:
+            text = file.read()
+        return text if part in text else None
 
     def seen(self, *events):
         return [(body['event'], body['job']['name']) for good, body in self.server.seen
@@ -74,19 +93,20 @@ class Notify(RollTest):
         # The first two answers were errors, so the first notification came three times.
         self.assertEqual(self.seen('started', 'ended'), [('started', 'good')] * 3 + [('ended', 'good')])
         self.assertTrue(all(good for good, _ in self.server.seen))
+        # The position is written after the answer; a kill before it would deliver the event again.
+        wait_until(lambda: self.position('web') >= self.server.seen[-1][1]['seq'], 'the position')
         notify.kill()
         notify.wait()
         self.wait(self.submit('--name', 'bad', '--', 'sh', '-c', 'exit 3'))
-        self.start_notify()
+        notify = self.start_notify()
         wait_until(lambda: ('ended', 'bad') in self.seen('ended'), 'the end of the second job')
         self.assertEqual(self.seen('ended'), [('ended', 'good'), ('ended', 'bad')])
         body = self.server.seen[-1][1]
         self.assertEqual((body['schema'], body['data']['phase'], body['job']['exit_code']),
                          ('roll.notification/1', 'failed', 3))
-        wait_until(lambda: os.path.exists(said), 'the command to run')
-        wait_until(lambda: 'ended\n' in open(said, encoding='utf-8').read(), 'the command to end')
-        with open(said, encoding='utf-8') as file:
-            text = file.read()
+        text = wait_until(lambda: self.text_with(said, ' ended\n'), 'the command to end')
+        notify.terminate()
+        self.assertEqual(notify.wait(), 0)
         self.assertEqual(text.count('roll.notification/1'), 1)
         self.assertIn('"name":"bad"', text)
 
