@@ -1,10 +1,13 @@
 #include "worker/train/model/chunk.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include <ATen/ATen.h>
 
 #include "common/check.hpp"
+#include "worker/train/model/random.hpp"
 #include "worker/train/ops/rope.hpp"
 
 namespace roll::train {
@@ -103,6 +106,22 @@ at::Tensor Chunk::embedded(const at::Tensor& tokens_M, const RowSplit& rows) con
     return config_.embedding_scale == 1 ? x_MC : x_MC.mul_(config_.embedding_scale);
 }
 
+// The number of a random number is that of its element in all sequences of the training, so that
+// the noise does not depend on the layout or on a restart.
+void Chunk::add_noise(const Microbatch& data, const LossRule& rule, const RowSplit& rows,
+                      const at::Tensor& x_MC) const {
+    const std::int64_t positions = data.tokens_BT.size(1), width = x_MC.size(1);
+    const std::int64_t own = rows.rows_per_rank();
+    const std::int64_t begin = rows.is_split() ? std::min(rows.tp->rank() * own, rows.rows) : 0;
+    const at::Tensor noise_MC = at::empty({std::min(own, rows.rows - begin), width},
+                                          at::TensorOptions(main_type(parameters_)));
+    const double bound =
+        rule.tokens.neftune_alpha / std::sqrt(static_cast<double>(positions * width));
+    fill_uniform(noise_MC, bound, rule.seed, "neftune",
+                 (data.first_sequence * positions + begin) * width);
+    x_MC.narrow(0, 0, noise_MC.size(0)).add_(here(noise_MC));
+}
+
 at::Tensor Chunk::normed(const at::Tensor& x_MC, ops::RmsNormSaved& saved) const {
     return ops::rms_norm(x_MC, norm_weight(config_, parameters_.weight[norm()]), config_.norm_eps,
                          saved);
@@ -131,14 +150,16 @@ at::Tensor Chunk::loss_of(int microbatch, const at::Tensor& x_MC, const Microbat
         log_probs_S = at::tensor(log_probs, at::kDouble);
         scale_M = row_scales(data, rule, log_probs);
     }
-    const auto loss_and_grad = [h_MC, head = output(), targets_M, scale_M, scale = rule.scale](
-                                   const ops::HeadGrad& grad, ops::CrossEntropySaved& to,
-                                   const ops::Place& place) {
-        if (!scale_M.defined())
-            return ops::linear_cross_entropy(h_MC, head, targets_M, scale, grad, to, place);
-        ops::linear_cross_entropy_grad(h_MC, head, targets_M, scale_M, grad, to, place);
-        return at::Tensor();
-    };
+    ops::Head with_terms = output();
+    with_terms.terms = {rule.tokens.label_smoothing, rule.tokens.z_loss};
+    const auto loss_and_grad =
+        [h_MC, head = std::move(with_terms), targets_M, scale_M, scale = rule.scale](
+            const ops::HeadGrad& grad, ops::CrossEntropySaved& to, const ops::Place& place) {
+            if (!scale_M.defined())
+                return ops::linear_cross_entropy(h_MC, head, targets_M, scale, grad, to, place);
+            ops::linear_cross_entropy_grad(h_MC, head, targets_M, scale_M, grad, to, place);
+            return at::Tensor();
+        };
     AddGrad add = [](const at::Tensor&, ops::Sum) {};
     const bool in_turn = grads_.is_next(head(), microbatch, 0);
     if (!in_turn) {
@@ -167,6 +188,8 @@ at::Tensor Chunk::forward(int microbatch, const Microbatch& data, const at::Tens
     saved.layers.resize(static_cast<std::size_t>(part_.layer_end - part_.layer_begin));
     saved.sequences = sequences_of(data);
     at::Tensor x_MC = part_.pre ? embedded(saved.tokens_M, saved.sequences.rows) : hidden_MC;
+    if (part_.pre && rule.tokens.neftune_alpha > 0)
+        add_noise(data, rule, saved.sequences.rows, x_MC);
     for (std::int64_t i = 0; i < std::ssize(saved.layers); ++i)
         x_MC = layer(i, saved.sequences, place_of(microbatch, i))
                    .forward(x_MC, saved.sequences.positions,

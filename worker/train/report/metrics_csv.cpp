@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "worker/train/report/pair_report.hpp"
-
 namespace roll::train {
 namespace {
 
@@ -35,14 +33,13 @@ std::string quoted(const std::string& name) {
 }  // namespace
 
 CsvTable::CsvTable(const std::vector<std::string>& sets, const std::vector<OrderedJson>& kept,
-                   bool pairs)
+                   std::span<const char* const> pair_keys)
     : columns_(std::begin(kOfEveryRun), std::end(kOfEveryRun)) {
     columns_.insert(columns_.end(), std::begin(kOfEverySet), std::end(kOfEverySet));
     for (const std::string& set : sets)
         for (const char* const column : kOfEverySet)
             if (!set.empty()) columns_.push_back(std::string(column) + "/" + set);
-    for (const char* const key : kPairKeys) {
-        if (!pairs) break;
+    for (const char* const key : pair_keys) {
         columns_.emplace_back(key);
         columns_.push_back(std::string("valid_") + key);
         for (const std::string& set : sets)

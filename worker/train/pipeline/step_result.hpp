@@ -1,0 +1,39 @@
+// What a training step and an evaluation report.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+
+#include "worker/train/objective/preference.hpp"
+
+namespace roll::train {
+
+struct StepResult {
+    double loss = 0;         // minimized value: the mean loss over all dp ranks and micro-batches
+    double grad_norm = 0;    // global norm of the gradient before clipping
+    double clip_factor = 1;  // factor by which clipping scaled the gradient
+    // Number of zeros in the gradient; nullopt if not counted
+    std::optional<std::int64_t> grad_zeros = std::nullopt;
+    std::int64_t tokens = 0;  // number of targets that count in the loss, over all dp ranks
+    // False if the loss or the norm is not finite, or no target counts; the weights are then
+    // unchanged.
+    bool updated = false;
+    std::optional<PairSums> pairs = std::nullopt;  // over all dp ranks; set only with a preference
+};
+
+// Sum of log p - log p of the reference over mismatched answers, and their number.
+struct KlSum {
+    double sum = 0, answers = 0;
+
+    // Returns the estimate of the divergence, which is at least 0.
+    double kl() const { return answers > 0 ? std::max(0.0, sum / answers) : 0; }
+};
+
+struct LossSum {
+    double loss = 0;  // sum of -log p(target) over all targets that count, not scaled
+    std::int64_t tokens = 0;
+    std::optional<PairSums> pairs = std::nullopt;  // set only with a preference; `loss` is then 0
+};
+
+}  // namespace roll::train
