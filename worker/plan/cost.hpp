@@ -104,6 +104,10 @@ struct Owned {
     std::int64_t trained = 0;   // elements in `all` that are not frozen
     std::int64_t exchange = 0;  // elements in the buffers for exchanging gradients
     bool gradients = false;     // the rank stores gradients only for its own elements
+    // If the ranks share weights, too: the weights that a rank has at the peak, `gathered` of them
+    // in buffers of other ranks' rows; and how many of its own it sends to each other rank in a
+    // micro-batch (`gathers`) and after the update
+    std::int64_t weights = 0, gathered = 0, gathers = 0, updates = 0;
 };
 
 struct Held {

@@ -26,6 +26,7 @@ const char* site_name(Site site) {
         case Site::Evaluation: return "evaluation";
         case Site::NotFinite: return "search for a non-finite value";
         case Site::Weights: return "weights";
+        case Site::Replicas: return "hashes of replicas";
         case Site::Agreement: return "agreement";
         case Site::Barrier: return "barrier";
     }

@@ -30,6 +30,7 @@ enum class Site : std::uint8_t {
     Evaluation,     // loss and token count of an evaluation
     NotFinite,      // the search for a value that is not finite; `layer`: the parameter
     Weights,        // copies of parameters; `layer`: the parameter, or the bucket
+    Replicas,       // hashes of what the replicas hold in several copies
     Agreement,      // a decision that all ranks of the job make together
     Barrier,
 };

@@ -9,9 +9,11 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <vector>
 
 #include "worker/train/model/decoder_layer.hpp"
+#include "worker/train/model/gathered_weights.hpp"
 #include "worker/train/model/ordered_grads.hpp"
 #include "worker/train/model/saved_room.hpp"
 #include "worker/train/model/sequences.hpp"
@@ -28,17 +30,15 @@ enum class WeightHalves { Now, Later };
 class Chunk {
   public:
     // `tp`: the group of the chunk.tp ranks that share the chunk's tensors; null if chunk.tp is 1.
-    // It must outlive this object.
+    // `dp`: the group of the ranks that share weights; used only with options.splits_weights. Both
+    // must outlive this object.
     Chunk(const spec::ModelConfig& config, const ChunkSpec& chunk, const InitOptions& options,
-          Communicator* tp = nullptr);
+          Communicator* tp = nullptr, Communicator* dp = nullptr);
     Chunk(const Chunk&) = delete;
     Chunk& operator=(const Chunk&) = delete;
 
     // Starts a new step, whose micro-batches are numbered from 0 again.
-    void begin_step() {
-        grads_.begin();
-        room_.clear();
-    }
+    void begin_step();
 
     // Computes a micro-batch's forward pass. Takes `hidden_MC` from the previous stage; the first
     // stage (`pre`) does not use it. Returns hidden_MC for the next stage. The last stage (`post`)
@@ -67,6 +67,9 @@ class Chunk {
 
     // Returns logits [B, T, V]. Requires one chunk with the whole model.
     at::Tensor logits(const at::Tensor& tokens_BT);
+
+    // The weights that are shared; null: each rank has all weights.
+    GatheredWeights* gathered() { return gathered_.get(); }
 
     // Compute parts of forward, for text generation with its own attention: the embedding's output,
     // the final norm of x_MC, and the output layer.
@@ -108,8 +111,10 @@ class Chunk {
     };
 
     Layer layer(std::int64_t index, const Sequences& sequences, ops::Place place = {});
-    // Computes again what forward dropped of a layer, and of the layers of its unit before it.
+    // Computes again what forward dropped of a layer, or of the layers of its unit before it.
+    void restore_before(Saved& saved, std::int64_t index);
     void restore(Saved& saved, std::int64_t index);
+    HeldUnit hold(int unit, int next, bool again = false) const;
     ops::Place place_of(int microbatch, std::int64_t layer);
     Sequences sequences_of(const Microbatch& data);
     RowSplit rows_of(const Microbatch& data) const;
@@ -128,6 +133,7 @@ class Chunk {
     at::Tensor loss_of(int microbatch, const at::Tensor& x_MC, const Microbatch& data,
                        const LossRule& rule, const GradReady& ready);
     std::vector<double> sequence_log_probs(const at::Tensor& h_MC, const Microbatch& data) const;
+    at::Tensor embed(const Microbatch& data, const at::Tensor& hidden_MC, const RowSplit& rows);
     at::Tensor loss_backward(Saved& saved, const Contribute& contribute);
 
     spec::ModelConfig config_;
@@ -138,6 +144,7 @@ class Chunk {
     Parameters parameters_;
     OrderedGrads grads_;
     SavedRoom room_;
+    std::unique_ptr<GatheredWeights> gathered_;
     ops::RopeTable rope_;
     // saved values by micro-batch, kept from forward to backward_weight
     std::map<int, Saved> saved_;

@@ -1,4 +1,4 @@
-// What a training step and an evaluation report.
+// What a training step and an evaluation return.
 #pragma once
 
 #include <algorithm>
@@ -20,6 +20,9 @@ struct StepResult {
     // unchanged.
     bool updated = false;
     std::optional<PairSums> pairs = std::nullopt;  // over all dp ranks; set only with a preference
+    // Elements of gradients whose sum over the replicas this rank issued; and those of them that it
+    // issued before the last contribution of backward
+    std::int64_t reduced = 0, reduced_early = 0;
 };
 
 // Sum of log p - log p of the reference over mismatched answers, and their number.

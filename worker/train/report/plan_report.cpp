@@ -56,6 +56,8 @@ struct Simulated {
     std::vector<plan::MemoryBytes> memory = {};
     // Largest number of bytes that a rank sends to its tensor-parallel group
     std::int64_t tensor_bytes = 0;
+    // Largest number of weights that a rank sends to each other replica, if replicas share weights
+    std::int64_t weights_sent = 0;
 };
 
 Simulated simulated(const spec::TrainSpec& spec, const spec::ModelConfig& model, bool on_gpu) {
@@ -69,6 +71,9 @@ Simulated simulated(const spec::TrainSpec& spec, const spec::ModelConfig& model,
     for (const plan::Held& held : stage_held(spec, model, job.pipeline, on_gpu)) {
         job.memory.push_back(plan::memory_bytes(model, spec, held));
         job.tensor_bytes = std::max(job.tensor_bytes, plan::tensor_bytes(model, spec, *held.part));
+        const plan::Owned owned = held.owned.value_or(plan::Owned{});
+        job.weights_sent =
+            std::max(job.weights_sent, spec.microbatches() * owned.gathers + owned.updates);
     }
     return job;
 }
@@ -345,6 +350,25 @@ std::string pipeline_text(const OrderedJson& plan) {
            "            F: forward; B: input half of backward; W: weight half; ': chunk 1\n";
 }
 
+// Returns the bytes that a rank sends to the other replicas in a step. `moments`: bytes of a rank's
+// moments.
+OrderedJson gradients_sent(const spec::TrainSpec& spec, const Simulated& job,
+                           std::int64_t moments) {
+    const spec::ParallelSpec& p = spec.parallel;
+    const double dp = p.dp;
+    // A ring all-reduce sends almost twice the bytes that it sums. Here it sums the gradients of
+    // the trained parameters, which are as large as one of the optimizer's two moments.
+    if (p.zero == 0 || p.dp == 1)
+        return {{"gradients", std::llround((dp - 1) / dp * static_cast<double>(moments))}};
+    // With ZeRO, a rank sends the gradients of the rows that it does not own to their owners, and
+    // the weights of its own rows to all other ranks.
+    const std::int64_t own = moments / 2, main = plan::main_bytes(spec.precision);
+    const std::int64_t element = plan::element_bytes(spec.precision);
+    return {
+        {"gradients", (p.dp - 1) * own * (p.zero > 1 ? spec.microbatches() : 1)},
+        {"weights", (p.dp - 1) * (p.zero > 2 ? job.weights_sent * element : own * element / main)}};
+}
+
 }  // namespace
 
 OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu) {
@@ -387,19 +411,7 @@ OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu) {
     json["memory_per_rank_bytes"] = memory_json(memory);
     for (const plan::MemoryBytes& bytes : job.memory)
         if (p.pp > 1) json["memory_per_stage_bytes"].push_back(memory_json(bytes));
-    // A ring all-reduce sends almost twice the bytes that it sums. Here it sums the gradients of
-    // the trained parameters, which are as large as one of the optimizer's two moments.
-    const double dp = p.dp;
-    json["communication_bytes_per_step"] = {
-        {"gradients", std::llround((dp - 1) / dp * static_cast<double>(memory.moments))}};
-    // With ZeRO, a rank sends the gradients of the rows that it does not own to their owners, and
-    // the weights of its own rows to all other ranks.
-    if (p.zero > 0 && p.dp > 1) {
-        const std::int64_t own = memory.moments / 2, main = plan::main_bytes(spec.precision);
-        json["communication_bytes_per_step"] = {
-            {"gradients", (p.dp - 1) * own * (p.zero > 1 ? spec.microbatches() : 1)},
-            {"weights", (p.dp - 1) * own * plan::element_bytes(spec.precision) / main}};
-    }
+    json["communication_bytes_per_step"] = gradients_sent(spec, job, memory.moments);
     // A stage exchanges activations and their gradients with its neighbours. Stages on the same
     // rank send nothing. Each tensor-parallel rank sends all rows or, with sequence parallelism,
     // only its own.
