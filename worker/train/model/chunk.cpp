@@ -1,13 +1,11 @@
 #include "worker/train/model/chunk.hpp"
 
-#include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include <ATen/ATen.h>
 
 #include "common/check.hpp"
-#include "worker/train/model/random.hpp"
+#include "worker/train/model/noise.hpp"
 #include "worker/train/ops/rope.hpp"
 
 namespace roll::train {
@@ -150,22 +148,6 @@ at::Tensor Chunk::embedded(const at::Tensor& tokens_M, const RowSplit& rows) con
     return config_.embedding_scale == 1 ? x_MC : x_MC.mul_(config_.embedding_scale);
 }
 
-// The number of a random number is that of its element in all sequences of the training, so that
-// the noise does not depend on the layout or on a restart.
-void Chunk::add_noise(const Microbatch& data, const LossRule& rule, const RowSplit& rows,
-                      const at::Tensor& x_MC) const {
-    const std::int64_t positions = data.tokens_BT.size(1), width = x_MC.size(1);
-    const std::int64_t own = rows.rows_per_rank();
-    const std::int64_t begin = rows.is_split() ? std::min(rows.tp->rank() * own, rows.rows) : 0;
-    const at::Tensor noise_MC = at::empty({std::min(own, rows.rows - begin), width},
-                                          at::TensorOptions(main_type(parameters_)));
-    const double bound =
-        rule.tokens.neftune_alpha / std::sqrt(static_cast<double>(positions * width));
-    fill_uniform(noise_MC, bound, rule.seed, "neftune",
-                 (data.first_sequence * positions + begin) * width);
-    x_MC.narrow(0, 0, noise_MC.size(0)).add_(here(noise_MC));
-}
-
 at::Tensor Chunk::normed(const at::Tensor& x_MC, ops::RmsNormSaved& saved) const {
     return ops::rms_norm(x_MC, norm_weight(config_, parameters_.weight[norm()]), config_.norm_eps,
                          saved);
@@ -235,8 +217,7 @@ at::Tensor Chunk::forward(int microbatch, const Microbatch& data, const at::Tens
     saved.layers.resize(static_cast<std::size_t>(part_.layer_end - part_.layer_begin));
     saved.sequences = sequences_of(data);
     at::Tensor x_MC = embed(data, hidden_MC, saved.sequences.rows);
-    if (part_.pre && rule.tokens.neftune_alpha > 0)
-        add_noise(data, rule, saved.sequences.rows, x_MC);
+    if (part_.pre) add_noise(data, rule, saved.sequences.rows, main_type(parameters_), x_MC);
     for (std::int64_t i = 0; i < std::ssize(saved.layers); ++i) {
         const HeldUnit held = hold(layer_unit(i), unit_after(config_, part_, layer_unit(i)));
         x_MC = layer(i, saved.sequences, place_of(microbatch, i))

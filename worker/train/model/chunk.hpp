@@ -125,9 +125,6 @@ class Chunk {
     int head() const;
     // returns a copy of the tensor on the weights' device
     at::Tensor here(const at::Tensor& tensor) const;
-    // Adds NEFTune's noise to the output of the embedding.
-    void add_noise(const Microbatch& data, const LossRule& rule, const RowSplit& rows,
-                   const at::Tensor& x_MC) const;
     at::Tensor hidden_of(const Microbatch& data, const at::Tensor& hidden_MC);
     void prepare_rope(std::int64_t positions);
     at::Tensor loss_of(int microbatch, const at::Tensor& x_MC, const Microbatch& data,
