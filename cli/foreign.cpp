@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/foreign_pipeline.hpp"
 #include "cli/foreign_table.hpp"
 #include "common/spec/nearest.hpp"
 #include "common/spec/resources.hpp"
@@ -93,17 +94,20 @@ std::string foreign_programs() { return foreign_table()["programs"]; }
 
 bool is_foreign(const Json& document) {
     if (!document.is_object() || document.contains("kind")) return false;
+    if (is_pipeline(document)) return true;
     return std::count_if(std::begin(kMarks), std::end(kMarks),
                          [&](const char* key) { return document.contains(key); }) >= 2;
 }
 
 Foreign translate(Json& document, const std::string& directory) {
     const OrderedJson& table = foreign_table()["keys"];
-    Json config = Json::object();
-    for (const auto& [key, value] : document.items())
+    Foreign foreign;
+    Json config = Json::object(), columns = Json::object();
+    const Json given = is_pipeline(document) ? flattened(document, columns, foreign) : document;
+    for (const auto& [key, value] : given.items())
         if (!value.is_null()) config[key] = value;  // in a configuration, null means the default
     document = {{"kind", "train"}};
-    Foreign foreign;
+    if (!columns.empty()) set_path(document, "data.columns", columns);
     refuse_unknown(config, table, foreign);
     bool megatron = false;
     for (const auto& [key, entry] : table.items()) {

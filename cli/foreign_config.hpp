@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "common/json.hpp"
+#include "common/spec/preference.hpp"
 #include "common/spec/problem.hpp"
 
 namespace roll::cli {
@@ -54,6 +55,10 @@ struct Config {
         foreign.defaults.push_back({key, {path}});
     }
     bool has(const std::string& key) const { return keys.contains(key); }
+    // Returns the objective of the job file; an empty text if it is not set.
+    std::string objective() const {
+        return document.contains("objective") ? spec::objective_name(document["objective"]) : "";
+    }
 
     // Return the value of a key; nullopt if the key is missing. If the value has a wrong type, add
     // a problem and return nullopt.

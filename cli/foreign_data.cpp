@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/foreign_stage.hpp"
 #include "cli/foreign_table.hpp"
 #include "common/files.hpp"
 
@@ -41,8 +42,8 @@ std::optional<Json> dataset_info(const Config& config) {
 // Returns true if prompts and answers are rendered with the model's chat template. The template
 // `empty` of LLaMA-Factory joins them as they are.
 bool uses_template(const Config& config) {
-    const bool sft = config.document.value("objective", "") == "sft";
-    return sft && config.has("template") && config.keys["template"] != "empty";
+    const bool pretrains = config.objective() == "pretrain";
+    return !pretrains && config.has("template") && config.keys["template"] != "empty";
 }
 
 // Copies the entries of `given` whose value is a text and whose key ends with `suffix`. Removes the
@@ -72,14 +73,13 @@ void read_conversations(const Config& config, const std::string& key, const std:
     Json columns = given_names(set.value("columns", Json::object()), "");
     for (const auto& [column, usual] : known[formatting].items())
         if (!columns.contains(column)) columns[column] = Json(usual);
-    for (const char* const other :
-         {"images", "videos", "audios", "chosen", "rejected", "kto_tag"}) {
+    for (const char* const other : {"images", "videos", "audios"}) {
         if (!columns.contains(other)) continue;
-        config.refuse(key, fmt::format("names {}, which has the column {}; Roll trains on texts of "
-                                       "one answer",
+        config.refuse(key, fmt::format("names {}, which has the column {}; Roll trains on texts",
                                        name, other));
         columns.erase(other);
     }
+    for (const char* const answer : {"chosen", "rejected", "kto_tag"}) columns.erase(answer);
     const Json tags = given_names(set.value("tags", Json::object()), "_tag");
     const Json::json_pointer at_columns("/data/columns"), at_tags("/data/tags");
     const Json& document = config.document;
@@ -95,15 +95,47 @@ void read_conversations(const Config& config, const std::string& key, const std:
     if (!tags.empty()) config.set("data.tags", tags);
 }
 
+// Checks that the lines of a data set have the answers of the objective, and reads the name of the
+// label.
+void read_answers(const Config& config, const std::string& key, const std::string& name,
+                  const Json& set) {
+    const Json columns = set.value("columns", Json::object());
+    const bool pairs = set.value("ranking", Json(false)) == true,
+               label = columns.contains("kto_tag");
+    const std::string objective = config.objective();
+    const bool labelled = objective == "kto", paired = spec::is_preference(objective) && !labelled;
+    if (pairs && !paired)
+        return config.refuse(key, fmt::format("names {}, whose lines are pairs of answers; set "
+                                              "stage: dpo",
+                                              name));
+    if (label && !labelled)
+        return config.refuse(
+            key, fmt::format("names {}, whose lines are labelled answers; set stage: kto", name));
+    if (paired && !pairs)
+        return config.refuse(key, fmt::format("names {}, whose lines are no pairs of answers; name "
+                                              "a data set with ranking: true",
+                                              name));
+    if (labelled && !label)
+        return config.refuse(key, fmt::format("names {}, whose lines have no labels; name a data "
+                                              "set with the column kto_tag",
+                                              name));
+    for (const char* const answer : {"chosen", "rejected"})
+        if (paired && columns.value(answer, Json(answer)) != answer)
+            config.refuse(key, fmt::format("names {}, whose column {} is {}; rename it to {}", name,
+                                           answer, dump(columns[answer]), answer));
+    if (labelled) config.set("data.label_field", columns["kto_tag"]);
+}
+
 // Sets the job-file keys that name the fields of a data line, from the `columns` of a data set.
 void read_columns(const Config& config, const std::string& key, const std::string& name,
                   const Json& set) {
+    read_answers(config, key, name, set);
     if (uses_template(config)) return read_conversations(config, key, name, set);
     const Json columns = set.value("columns", Json::object());
     const auto column = [&](const char* field, const char* standard) {
         return columns.value(field, Json(standard));
     };
-    if (config.document.value("objective", "") == "pretrain") {
+    if (config.objective() == "pretrain") {
         config.set("data.field", column("prompt", "instruction"));
         return;
     }
@@ -138,10 +170,6 @@ std::vector<std::string> files_of(const Config& config, const std::string& key, 
             config.refuse(key, fmt::format("names {}, but {}", name, problem));
             continue;
         }
-        if (set.value("ranking", Json(false)) == true)
-            config.refuse(key, fmt::format("names {}, whose lines are pairs of answers; Roll reads "
-                                           "such data only in a job file with `objective: dpo`",
-                                           name));
         read_columns(config, key, name, set);
         files.push_back(path);
     }
@@ -152,6 +180,12 @@ std::vector<std::string> files_of(const Config& config, const std::string& key, 
 
 void read_data(const Config& config) {
     std::vector<std::string> train = config.names("train_file");
+    if (const auto named = config.text("dataset_name")) {
+        train.push_back(*named);
+        if (const std::string problem = unreadable(*named); !problem.empty())
+            config.refuse("dataset_name",
+                          problem + "; give a local file, or dataset with dataset_dir");
+    }
     for (std::string& path : train) path = config.absolute(path);
     std::vector<std::string> valid = config.names("validation_file");
     for (std::string& path : valid) path = config.absolute(path);
@@ -163,7 +197,10 @@ void read_data(const Config& config) {
     }
     if (!train.empty()) config.set("data.train", train);
     const bool sized = config.document.contains(Json::json_pointer("/train/seq_length"));
-    if (!sized) config.set_default("cutoff_len", "train.seq_length", 2048);
+    if (!sized && is_of_trl(config))
+        config.set_default("max_length", "train.seq_length", 1024);
+    else if (!sized)
+        config.set_default("cutoff_len", "train.seq_length", 2048);
     const auto share = config.number("val_size");
     if (share && *share >= 1)
         config.refuse("val_size", fmt::format("is {}, a number of samples; allowed: a fraction "
@@ -177,12 +214,13 @@ void read_data(const Config& config) {
 }
 
 void read_template(const Config& config) {
-    if (config.document.value("objective", "") != "sft" || !config.has("template")) return;
+    if (config.objective() == "pretrain" || !config.has("template")) return;
     if (uses_template(config))
         config.foreign.remarks.push_back(fmt::format(
             "template {}: conversations are rendered with the chat template of the model's own "
             "directory; `rollctl data preview` shows the texts",
             config.text("template").value_or("")));
+    if (config.objective() != "sft") return;
     const bool last = config.flag("mask_history"), all = config.flag("train_on_prompt");
     if (last && all)
         config.refuse("mask_history", "is true, and so is train_on_prompt; allowed: one of both");

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "cli/foreign_data.hpp"
+#include "cli/foreign_stage.hpp"
 
 namespace roll::cli {
 namespace {
@@ -50,25 +51,10 @@ void read_model(const Config& config) {
         config.set("tokenizer", config.absolute(keys["tokenizer_name_or_path"]));
 }
 
-void read_stage(const Config& config) {
-    const std::string stage =
-        config.text("stage").value_or(config.has("finetuning_type") ? "sft" : "pt");
-    if (stage == "pt" || stage == "sft") {
-        config.set("objective", stage == "pt" ? "pretrain" : "sft");
-    } else {
-        config.refuse("stage", fmt::format("is {}; supported: pt, sft", stage));
-    }
-    const bool of_factory = config.has("stage") || config.has("dataset");
-    const std::string type = config.text("finetuning_type").value_or(of_factory ? "lora" : "full");
-    if (type != "full")
-        config.refuse("finetuning_type",
-                      fmt::format("is {}{}; supported: full", type,
-                                  config.has("finetuning_type") ? "" : " by default"));
-}
-
 // Sets whether documents in one sequence attend to each other.
 void read_packing(const Config& config) {
-    const bool pretrains = config.document.value("objective", "") == "pretrain";
+    if (spec::is_preference(config.objective())) return;  // answers are never packed
+    const bool pretrains = config.objective() == "pretrain";
     const bool apart = config.flag("neat_packing") || config.flag("sequence_packing");
     const bool across = config.has("packing") ? config.flag("packing") : pretrains;
     config.set("data.attention", across && !apart ? "across_documents" : "within_documents");
@@ -207,8 +193,12 @@ void read_schedule(const Config& config, bool megatron) {
 }
 
 void read_precision(const Config& config) {
-    const bool narrow = config.flag("bf16") || config.flag("pure_bf16");
-    config.set("train.precision", narrow ? "bf16" : "fp32");
+    const bool usual = is_of_trl(config) && !config.has("bf16");
+    const bool narrow = usual || config.flag("bf16") || config.flag("pure_bf16");
+    if (usual)
+        config.set_default("bf16", "train.precision", "bf16");
+    else
+        config.set("train.precision", narrow ? "bf16" : "fp32");
     config.set("export.dtype", narrow ? "bf16" : "fp32");
     if (config.flag("pure_bf16"))
         config.foreign.remarks.push_back("pure_bf16: Roll keeps float32 main weights");
@@ -268,6 +258,36 @@ void read_normalize(const Config& config, bool megatron) {
         config.set_default("calculate_per_token_loss", "train.normalize", normalize);
 }
 
+// Sets what backward computes again. Megatron's selective recomputation is that of `core_attn`
+// unless recompute_modules says otherwise.
+void read_recompute(const Config& config) {
+    const auto granularity = config.text("recompute_granularity");
+    const bool checkpoints =
+        config.flag("gradient_checkpointing") || config.flag("activation_checkpointing");
+    if (granularity == "selective") {
+        const auto modules = config.names("recompute_modules");
+        const auto has = [&](const char* name) { return std::ranges::count(modules, name) > 0; };
+        const bool attention = modules.empty() || has("core_attn");
+        for (const std::string& name : modules)
+            if (name != "core_attn" && name != "mlp")
+                config.foreign.remarks.push_back(
+                    fmt::format("recompute_modules: {} is not recomputed", name));
+        if (attention || has("mlp"))
+            config.set("parallel.recompute", attention && has("mlp") ? "attention+mlp"
+                                             : attention             ? "attention"
+                                                                     : "mlp");
+    } else if (granularity == "full" || (!granularity && checkpoints)) {
+        config.set("parallel.recompute", "full");
+        if (const auto method = config.text("recompute_method"))
+            config.set("parallel.recompute_method", *method);
+        if (config.has("recompute_num_layers"))
+            config.set("parallel.recompute_layers", config.keys["recompute_num_layers"]);
+    } else if (granularity) {
+        config.refuse("recompute_granularity",
+                      fmt::format("is {}; supported: full, selective", *granularity));
+    }
+}
+
 // Reads the sizes of a replica. Requests one slot for each rank of a replica; --slots, --gpus and
 // --nodes override this.
 void read_layout(const Config& config) {
@@ -293,6 +313,10 @@ void apply_rules(const Json& keys, const std::string& directory, bool megatron, 
     read_name(config);
     read_model(config);
     read_stage(config);
+    read_lora(config);
+    if (is_of_trl(config) && spec::is_preference(config.objective()) &&
+        !config.has("learning_rate"))
+        config.set("train.optimizer.lr", 1e-6);
     read_data(config);
     read_template(config);
     read_packing(config);
@@ -306,6 +330,7 @@ void apply_rules(const Json& keys, const std::string& directory, bool megatron, 
     read_reports(config);
     read_normalize(config, megatron);
     read_layout(config);
+    read_recompute(config);
 }
 
 }  // namespace roll::cli

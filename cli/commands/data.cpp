@@ -13,13 +13,14 @@ namespace {
 namespace fs = std::filesystem;
 
 // Returns the objective for a file, by the keys of its first record: `dpo` with "chosen" and
-// "rejected", `pretrain` with "text", else `sft`.
+// "rejected", `kto` with a "label" that is true or false, `pretrain` with "text", else `sft`.
 const char* objective_of(const std::string& text) {
     const std::size_t begin = text.find_first_not_of(" \t\r\n");
     if (begin == std::string::npos) return "pretrain";
     const auto record = parse_json(text.substr(begin, text.find('\n', begin) - begin));
     if (!record || !record->is_object()) return "sft";
     if (record->contains("chosen") && record->contains("rejected")) return "dpo";
+    if (record->value("label", Json()).is_boolean()) return "kto";
     return record->contains("text") ? "pretrain" : "sft";
 }
 

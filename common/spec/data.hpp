@@ -25,16 +25,22 @@ struct DataSpec {
     std::string track;  // name of the set whose loss decides which checkpoint is best
     // Keys of a .jsonl line: `field` is for texts; the other two are used with `completions`.
     std::string field = "text", prompt_field = "prompt", completion_field = "completion";
+    std::string label_field = "label";  // with `labels`
     TrainOn train_on = TrainOn::Assistant;
     // Names of keys and roles, if they differ from the usual ones (worker/chat/conversation.hpp)
     std::map<std::string, std::string> columns, tags;
-    bool completions = false;      // lines are prompts with completions (objective sft)
-    bool pairs = false;            // lines are pairs of completions; `completions` is then true
+    bool completions = false;  // lines are prompts with completions (objective sft)
+    bool pairs = false;        // lines are pairs of completions; `completions` is then true
+    // lines are completions with labels, or pairs that become two of them; `completions` is then
+    // true
+    bool labels = false;
     bool skip_bad_lines = false;   // if false, the first bad line fails the job
     bool add_special = true;       // add the tokenizer's special tokens around each text
     bool documents_apart = false;  // no attention across documents in the same sequence
     bool append_eos = true;        // append EOS to documents that do not end with it
     bool verify = false;           // read and check each file whole before training
+
+    bool has_answers() const { return pairs || labels; }
 };
 
 }  // namespace roll::spec

@@ -6,15 +6,19 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "common/spec/token_loss.hpp"
+
 namespace roll::spec {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, PairLoss>, 5> kLosses{
+constexpr std::array<std::pair<std::string_view, PairLoss>, 7> kLosses{
     {{"sigmoid", PairLoss::Sigmoid},
      {"robust", PairLoss::Robust},
      {"ipo", PairLoss::Ipo},
      {"hinge", PairLoss::Hinge},
-     {"sigmoid_norm", PairLoss::SigmoidNorm}}};
+     {"sigmoid_norm", PairLoss::SigmoidNorm},
+     {"kto", PairLoss::Kto},
+     {"apo_zero_unpaired", PairLoss::ApoZero}}};
 
 template <class E, std::size_t N>
 std::optional<E> value_named(const std::array<std::pair<std::string_view, E>, N>& names,
@@ -37,6 +41,9 @@ Keys keys_of(PreferenceKind kind) {
                     {"sigmoid", "robust", "ipo", "hinge", "sigmoid_norm"}};
         case PreferenceKind::SimPo: return {{"beta", "gamma", "label_smoothing", "nll_weight"}};
         case PreferenceKind::Orpo: return {{"beta", "nll_weight"}};
+        case PreferenceKind::Kto:
+            return {{"loss", "beta", "desirable_weight", "undesirable_weight", "reference"},
+                    {"kto", "apo_zero_unpaired"}};
         case PreferenceKind::Cpo: break;
     }
     return {{"loss", "beta", "label_smoothing", "nll_weight"}, {"sigmoid", "ipo", "hinge"}};
@@ -47,11 +54,13 @@ PreferenceSpec usual(PreferenceKind kind) {
     PreferenceSpec spec{.kind = kind};
     if (kind == PreferenceKind::SimPo) spec.beta = 2, spec.gamma = 1;
     if (kind == PreferenceKind::Orpo || kind == PreferenceKind::Cpo) spec.nll_weight = 1;
+    if (kind == PreferenceKind::Kto) spec.loss = PairLoss::Kto;
     return spec;
 }
 
-bool contains(const std::vector<std::string_view>& names, std::string_view name) {
-    return std::ranges::find(names, name) != names.end();
+template <class Names>
+bool contains(const Names& names, std::string_view name) {
+    return std::ranges::find(names, name) != std::ranges::end(names);
 }
 
 void check_keys(const Json& objective, PreferenceKind kind, std::vector<Problem>& problems) {
@@ -106,6 +115,8 @@ PreferenceSpec preference_spec(const Json& json) {
     spec.label_smoothing = json.value("label_smoothing", spec.label_smoothing);
     spec.gamma = json.value("gamma", spec.gamma);
     spec.nll_weight = json.value("nll_weight", spec.nll_weight);
+    spec.desirable_weight = json.value("desirable_weight", spec.desirable_weight);
+    spec.undesirable_weight = json.value("undesirable_weight", spec.undesirable_weight);
     spec.reference = json.value("reference", spec.reference);
     return spec;
 }
@@ -117,10 +128,11 @@ std::vector<Problem> preference_problems(const Json& document) {
     if (!kind) {
         if (!objective.is_object()) return problems;
         for (const auto& [key, value] : objective.items())
-            if (key != "kind")
+            if (key != "kind" && !contains(kTokenLossKeys, key))
                 problems.push_back(
-                    {"objective." + key, fmt::format("is not a key of objective {}, which has none",
-                                                     objective_name(objective))});
+                    {"objective." + key,
+                     fmt::format("is not a key of objective {}; allowed: {}",
+                                 objective_name(objective), fmt::join(kTokenLossKeys, ", "))});
         return problems;
     }
     if (objective.is_object()) check_keys(objective, *kind, problems);

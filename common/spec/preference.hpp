@@ -1,5 +1,6 @@
-// Training on preferences: the objectives that compare a chosen answer with a rejected one
-// (`objective` in a job file). Names and meanings are those of TRL where it has them.
+// Training on preferences: the objectives that compare a chosen answer with a rejected one, or
+// learn from single answers that are labelled as chosen or rejected (`objective` in a job file).
+// Names and meanings are those of TRL where it has them.
 #pragma once
 
 #include <array>
@@ -13,30 +14,39 @@
 
 namespace roll::spec {
 
-// Dpo compares the log-probabilities of the answers with those of a reference model. The other
-// kinds need no reference.
-enum class PreferenceKind { Dpo, SimPo, Orpo, Cpo };
+// Dpo and Kto compare the log-probabilities of the answers with those of a reference model. The
+// other kinds need no reference. Kto has labelled single answers, the others have pairs.
+enum class PreferenceKind { Dpo, SimPo, Orpo, Cpo, Kto };
 
-inline constexpr std::array<std::pair<std::string_view, PreferenceKind>, 4> kPreferenceKinds{
+inline constexpr std::array<std::pair<std::string_view, PreferenceKind>, 5> kPreferenceKinds{
     {{"dpo", PreferenceKind::Dpo},
      {"simpo", PreferenceKind::SimPo},
      {"orpo", PreferenceKind::Orpo},
-     {"cpo", PreferenceKind::Cpo}}};
+     {"cpo", PreferenceKind::Cpo},
+     {"kto", PreferenceKind::Kto}}};
 
 // worker/train/objective/preference.hpp has the formulas.
-enum class PairLoss { Sigmoid, Robust, Ipo, Hinge, SigmoidNorm };
+enum class PairLoss { Sigmoid, Robust, Ipo, Hinge, SigmoidNorm, Kto, ApoZero };
 
 struct PreferenceSpec {
     PreferenceKind kind = PreferenceKind::Dpo;
-    PairLoss loss = PairLoss::Sigmoid;  // for kinds Dpo and Cpo
+    PairLoss loss = PairLoss::Sigmoid;  // for kinds Dpo, Cpo and Kto
     double beta = 0.1;
     double label_smoothing = 0;  // share of pairs whose answers are assumed to be swapped
     double gamma = 0;            // SimPo: the margin between the answers' rewards
     double nll_weight = 0;       // factor of the mean -log p of the tokens of the chosen answers
-    std::string reference =
-        {};  // Dpo: directory of the reference model; empty: the starting weights
+    // Kto: factors of the losses of the chosen and of the rejected answers
+    double desirable_weight = 1, undesirable_weight = 1;
+    // Dpo and Kto: directory of the reference model; empty: the starting weights
+    std::string reference = {};
 
-    bool has_reference() const { return kind == PreferenceKind::Dpo; }
+    bool has_reference() const {
+        return kind == PreferenceKind::Dpo || kind == PreferenceKind::Kto;
+    }
+    // Returns true if a sample is one labelled answer, and not a pair of answers.
+    bool is_unpaired() const { return kind == PreferenceKind::Kto; }
+    // Returns true if the loss needs an estimate of the divergence from the reference.
+    bool estimates_kl() const { return loss == PairLoss::Kto; }
     friend bool operator==(const PreferenceSpec&, const PreferenceSpec&) = default;
 };
 

@@ -16,12 +16,13 @@ namespace {
 template <class E, std::size_t N>
 using Names = std::array<std::pair<const char*, E>, N>;
 
-constexpr Names<Objective, 6> kObjectives{{{"pretrain", Objective::Pretrain},
+constexpr Names<Objective, 7> kObjectives{{{"pretrain", Objective::Pretrain},
                                            {"sft", Objective::Sft},
                                            {"dpo", Objective::Preference},
                                            {"simpo", Objective::Preference},
                                            {"orpo", Objective::Preference},
-                                           {"cpo", Objective::Preference}}};
+                                           {"cpo", Objective::Preference},
+                                           {"kto", Objective::Preference}}};
 constexpr Names<TrainOn, 3> kTrainOn{
     {{"assistant", TrainOn::Assistant}, {"all", TrainOn::All}, {"last", TrainOn::Last}}};
 constexpr Names<Precision, 3> kPrecisions{
@@ -129,6 +130,7 @@ Result<DataSpec> read_data(const Json& json) {
     data.field = reader.get_or("field", data.field);
     data.prompt_field = reader.get_or("prompt_field", data.prompt_field);
     data.completion_field = reader.get_or("completion_field", data.completion_field);
+    data.label_field = reader.get_or("label_field", data.label_field);
     using Names = std::map<std::string, std::string>;
     data.columns = section(reader, "columns").get<Names>();
     data.tags = section(reader, "tags").get<Names>();
@@ -146,12 +148,18 @@ Result<DataSpec> read_data(const Json& json) {
 
 // Prepares `data` for objective sft: each line is a prompt with its completion, or a
 // conversation, and attention stays inside a line. With a preference, each line has two
-// completions.
-Result<void> learn_completions(const std::string& objective, DataSpec& data) {
-    const bool pairs = is_preference(objective);
-    const std::string lines = pairs ? "chosen and rejected"
-                                    : fmt::format("{} and {} or with conversations",
-                                                  data.prompt_field, data.completion_field);
+// completions, or one completion and a label.
+Result<void> learn_completions(const TrainSpec& spec, const std::string& objective,
+                               DataSpec& data) {
+    const bool prefers = spec.objective == Objective::Preference;
+    data.labels = prefers && spec.preference.is_unpaired();
+    data.pairs = prefers && !data.labels;
+    std::string lines =
+        fmt::format("{} and {} or with conversations", data.prompt_field, data.completion_field);
+    if (data.pairs) lines = "chosen and rejected";
+    if (data.labels)
+        lines = fmt::format("{} and {}, or chosen and rejected", data.completion_field,
+                            data.label_field);
     std::vector<std::string> paths = data.train;
     for (const ValidFiles& set : data.valid_files)
         paths.insert(paths.end(), set.paths.begin(), set.paths.end());
@@ -163,7 +171,6 @@ Result<void> learn_completions(const std::string& objective, DataSpec& data) {
                             ".jsonl file",
                             objective, lines, path));
     data.completions = data.documents_apart = true;
-    data.pairs = pairs;
     return {};
 }
 
@@ -174,9 +181,12 @@ Result<void> read_objective(const Json& json, TrainSpec& spec) {
     const std::string objective = objective_name(given);
     ROLL_TRY_VOID(reader.finish_lenient());
     ROLL_TRY(spec.objective, pick("objective", objective, kObjectives));
-    if (spec.objective == Objective::Preference) spec.preference = preference_spec(given);
+    if (spec.objective == Objective::Preference)
+        spec.preference = preference_spec(given);
+    else
+        spec.loss = token_loss_spec(given);
     if (spec.objective == Objective::Pretrain) return {};
-    return learn_completions(objective, spec.data);
+    return learn_completions(spec, objective, spec.data);
 }
 
 // Reads a size; "0" is 0.

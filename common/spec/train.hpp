@@ -15,6 +15,7 @@
 #include "common/spec/lora.hpp"
 #include "common/spec/parallel.hpp"
 #include "common/spec/preference.hpp"
+#include "common/spec/token_loss.hpp"
 
 namespace roll::spec {
 
@@ -91,10 +92,11 @@ struct TrainSpec {
     DataSpec data;
     Objective objective = Objective::Pretrain;
     PreferenceSpec preference;  // for Objective::Preference
+    TokenLossSpec loss;         // for the other objectives
     ParallelSpec parallel;
     std::int64_t seq_length = 0;  // tokens per sequence
-    // Samples per step and per micro-batch. A sample is a sequence, or with Objective::Preference a
-    // pair of sequences.
+    // Samples per step and per micro-batch. A sample is a sequence, or with `data.pairs` a pair of
+    // sequences.
     std::int64_t global_batch_size = 0;
     std::int64_t micro_batch_size = 0;
     std::int64_t steps = 0;  // 0 until it is computed from `epochs`

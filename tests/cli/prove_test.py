@@ -93,6 +93,17 @@ class ProveTest(unittest.TestCase):
             proof = self.proven('kjv.yaml', *layout(**axes), '--set', f'objective={kind}', '--set',
                                 'data.train=[pairs.jsonl]', '--set', 'train.micro_batch_size=4')
             self.assertGreater(proof['numbers'], 30, kind)  # with the sums over pairs
+        with open(os.path.join(WORK, 'labelled.jsonl'), 'w', encoding='utf-8') as file:
+            for i in range(100):
+                file.write(json.dumps({'prompt': f'say {i} ', 'completion': f'yes {i}', 'label': i % 2 == 0}) + '\n')
+        proof = self.proven('kjv.yaml', *layout(dp=2, tp=2, pp=2), '--set', 'objective={kind: kto, reference: '
+                            'models/SmolLM2-135M}', '--set', 'data.train=[labelled.jsonl]', '--set',
+                            'train.micro_batch_size=2')
+        self.assertGreater(proof['numbers'], 30)
+
+    def test_options_of_the_token_loss_are_proven(self):
+        self.proven('kjv.yaml', *layout(dp=2, tp=2, sequence=True, zero=1), '--set', 'train.micro_batch_size=2',
+                    '--set', 'objective={kind: pretrain, label_smoothing: 0.1, z_loss: 0.01, neftune_alpha: 5}')
 
     def test_other_layouts_are_proven(self):
         for file, axes in (('kjv.yaml', {'dp': 2, 'tp': 2, 'pp': 2, 'sequence': True}),

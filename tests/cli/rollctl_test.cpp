@@ -122,7 +122,7 @@ TEST_F(Rollctl, BadOptionsOfQueriesAreOneSentenceBeforeADaemonIsAsked) {
 
 TEST_F(Rollctl, InvalidJobFilesAreRefusedWithEveryProblemBeforeADaemonIsAsked) {
     std::ofstream(base + "/bad.yaml")
-        << "name: x\nkind: train\nobjective: kto\nparallel: {cp: 2}\n";
+        << "name: x\nkind: train\ntrain: {precision: fp8}\nparallel: {cp: 2}\n";
     const Ended ended = run("submit bad.yaml --set name=.x");
     EXPECT_EQ(ended.status, 2);
     EXPECT_EQ(ended.output,

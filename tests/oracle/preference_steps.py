@@ -1,11 +1,12 @@
-"""preference_steps.py OUT: training steps on preference pairs with the losses of TRL, in float64 throughout.
+"""preference_steps.py OUT: training steps on preferences with the losses of TRL, in float64 throughout.
 
 OUT/weight is the model before the first step, a HuggingFace directory. OUT/pairs.safetensors has `ids` [step,
 sequence, position], `begin` (the answer's first token) and `length` of each sequence; sequences 2 k and 2 k + 1 are the
-chosen and the rejected answer of pair k. For each of CASES, OUT/NAME/objective.json is the `objective` of a job, and
-OUT/NAME/told.safetensors has `loss` and `norm` of each step, `references` and the means `rewards` [step, 2] of the
-chosen and the rejected answers. OUT/NAME/grad has the gradients of the first step, OUT/NAME/trained the weights after
-the last.
+chosen and the rejected answer of pair k. Of kto, sequence k has the label `label`, and `kl_ids`, `kl_begin` and
+`kl_length` are the mismatched sequences: each prompt with the answer of the sequence before. For each of CASES,
+OUT/NAME/objective.json is the `objective` of a job, and OUT/NAME/told.safetensors has `loss` and `norm` of each step,
+`references` and the means `rewards` [step, 2] of the chosen and the rejected answers; of kto also `kl_references` and
+`kl` of each step. OUT/NAME/grad has the gradients of the first step, OUT/NAME/trained the weights after the last.
 
 The loss is TRL's source text: its trainers need pyarrow to be imported, and the loss of its DPOTrainer is part of a
 longer function.
@@ -40,6 +41,9 @@ CASES = {
     "cpo": {"kind": "cpo", "beta": 0.2},
     "cpo-ipo": {"kind": "cpo", "loss": "ipo", "beta": 0.5, "nll_weight": 0.5},
     "cpo-hinge": {"kind": "cpo", "loss": "hinge", "beta": 0.1},
+    "kto": {"kind": "kto", "desirable_weight": 1.3, "undesirable_weight": 0.7},
+    "kto-clamped": {"kind": "kto", "beta": 0.3},
+    "apo": {"kind": "kto", "loss": "apo_zero_unpaired", "beta": 0.2},
 }
 
 
@@ -69,7 +73,20 @@ def dpo_loop():
     raise KeyError("loss_types")
 
 
+def kto_part():
+    """Returns the code of TRL's KTOTrainer from the divergence to the losses."""
+    path = "trainer/kto_trainer.py"
+    for node in ast.walk(ast.parse(trl_source(path))):
+        if isinstance(node, ast.FunctionDef) and node.name == "_compute_loss":
+            texts = [ast.unparse(statement) for statement in node.body]
+            first = next(i for i, text in enumerate(texts) if "kl = (KL_logps - ref_KL_logps)" in text)
+            last = next(i for i, text in enumerate(texts) if text.startswith("losses = torch.cat"))
+            return compile(ast.Module(node.body[first:last + 1], []), path, "exec")
+    raise KeyError("_compute_loss")
+
+
 DPO = dpo_loop()
+KTO = kto_part()
 ON_CPU = types.SimpleNamespace(device="cpu")
 CPO = function_of("experimental/cpo/cpo_trainer.py", "cpo_loss")
 LOG1MEXP = function_of("experimental/orpo/orpo_trainer.py", "log1mexp")
@@ -101,6 +118,20 @@ def loss_of(case, logps, tokens, references, mask):
     return losses.mean(), good, bad
 
 
+def kto_loss(case, logps, references, labels, kl_logps, kl_references):
+    """Returns (mean loss, rewards of the chosen and of the rejected answers, divergence)."""
+    loss = case.get("loss", "kto")
+    accelerator = types.SimpleNamespace(device="cpu", gather_for_metrics=lambda value: value)
+    trainer = types.SimpleNamespace(loss_type=loss, calculate_KL=loss == "kto", beta=case.get("beta", 0.1),
+                                    desirable_weight=case.get("desirable_weight", 1.0),
+                                    undesirable_weight=case.get("undesirable_weight", 1.0), accelerator=accelerator)
+    space = {"self": trainer, "F": F, "torch": torch, "KL_logps": kl_logps, "ref_KL_logps": kl_references,
+             "chosen_logps": logps[labels], "rejected_logps": logps[~labels],
+             "ref_chosen_logps": references[labels], "ref_rejected_logps": references[~labels]}
+    exec(KTO, space)
+    return space["losses"].nanmean(), space["chosen_rewards"], space["rejected_rewards"], space["kl"]
+
+
 def sums(model, ids, begin, length):
     """Returns (log-probabilities, numbers) of the answers' tokens, summed over each sequence, and their mask."""
     logp = model(ids[:, :-1], use_cache=False).logits.log_softmax(-1).gather(-1, ids[:, 1:, None]).squeeze(-1)
@@ -109,14 +140,21 @@ def sums(model, ids, begin, length):
     return (logp * mask[:, 1:]).sum(-1), mask.sum(-1), mask
 
 
-def train(case, model, data, references, out):
+def train(case, model, data, references, labelled, kl_references, out):
     optimizer = make_optimizer(model)
     weight = case.get("nll_weight", 1.0 if case["kind"] in ("orpo", "cpo") else 0.0)
-    told = {"loss": [], "norm": [], "rewards": []}
+    told = {"loss": [], "norm": [], "rewards": [], "kl": []}
     for step in range(STEPS):
         logps, tokens, mask = sums(model, *(part[step] for part in data))
-        loss, good, bad = loss_of(case, logps, tokens, references[step], mask)
-        loss = loss - weight * logps[0::2].sum() / tokens[0::2].sum()
+        if case["kind"] == "kto":
+            labels, *mismatched = (part[step] for part in labelled)
+            with torch.no_grad():
+                kl_logps = sums(model, *mismatched)[0]
+            loss, good, bad, kl = kto_loss(case, logps, references[step], labels, kl_logps, kl_references[step])
+            told["kl"].append(kl.squeeze())
+        else:
+            loss, good, bad = loss_of(case, logps, tokens, references[step], mask)
+            loss = loss - weight * logps[0::2].sum() / tokens[0::2].sum()
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         if step == 0:
@@ -126,7 +164,7 @@ def train(case, model, data, references, out):
         told["loss"].append(loss.detach())
         told["rewards"].append(torch.stack([good.detach().mean(), bad.detach().mean()]))
     save(model, out / "trained")
-    return {name: torch.stack(values) for name, values in told.items()}
+    return {name: torch.stack(values) for name, values in told.items() if values}
 
 
 def make_data():
@@ -139,6 +177,18 @@ def make_data():
     return ids, begin, length
 
 
+def make_labelled(ids, begin, length):
+    """Returns the labels of the sequences, and the mismatched ids, begins and lengths."""
+    labels = torch.from_numpy(numpy.random.default_rng(6).integers(0, 2, begin.shape)).bool()
+    kl_ids, kl_length = torch.zeros_like(ids), begin + (length - begin).roll(1, 1)
+    for step in range(STEPS):
+        for i in range(2 * PAIRS):
+            prompt, before = ids[step, i, :begin[step, i]], (step, i - 1)
+            answer = ids[before][begin[before]:length[before]]
+            kl_ids[step, i, :kl_length[step, i]] = torch.cat([prompt, answer])
+    return labels, kl_ids, begin, kl_length
+
+
 def main():
     out = Path(sys.argv[1])
     shutil.rmtree(out, ignore_errors=True)
@@ -149,19 +199,24 @@ def main():
         start = make_model(3, "llama", {"num_hidden_layers": 2})
         save(start, out / "weight")
         data = make_data()
-        save_file({name: part.double().contiguous() for name, part in zip(("ids", "begin", "length"), data)},
+        labelled = make_labelled(*data)
+        names = ("ids", "begin", "length", "label", "kl_ids", "kl_begin", "kl_length")
+        save_file({name: part.double().contiguous().clone() for name, part in zip(names, data + labelled)},
                   out / "pairs.safetensors")
         with torch.no_grad():
-            references = torch.stack([sums(start, *(part[step] for part in data))[0] for step in range(STEPS)])
+            references, kl_references = (torch.stack([sums(start, *(part[step] for part in parts))[0]
+                                                      for step in range(STEPS)]) for parts in (data, labelled[1:]))
         for name, case in CASES.items():
             # The first case's reference is the starting model. The others', whose first margins are not 0, are not.
             noise = 0 if name == "sigmoid" else torch.from_numpy(numpy.random.default_rng(9).normal(
                 0, 2, references.shape))
             (out / name).mkdir()
             (out / name / "objective.json").write_text(json.dumps(case))
-            told = train(case, copy.deepcopy(start), data, references + noise, out / name)
-            save_file({key: tensor.double().contiguous()
-                       for key, tensor in (told | {"references": references + noise}).items()},
+            # The estimate of the divergence is above 0, except in the case that is clamped.
+            kl_moved = kl_references + (3 if name == "kto-clamped" else -3)
+            told = train(case, copy.deepcopy(start), data, references + noise, labelled, kl_moved, out / name)
+            told |= {"references": references + noise, "kl_references": kl_moved}
+            save_file({key: tensor.double().contiguous() for key, tensor in told.items()},
                       out / name / "told.safetensors")
 
 

@@ -341,8 +341,8 @@ std::vector<Costs> stage_costs(const spec::ModelConfig& model, const spec::Train
                                std::span<const StagePart> parts, const Recomputed& recompute) {
     const auto tokens = static_cast<double>(microbatch_tokens(spec));
     const auto sequences = tokens / static_cast<double>(spec.seq_length);
-    // The logits of pairs are computed once more, for the log-probabilities before the gradient.
-    const double head_products = spec.data.pairs ? 4 : 3;
+    // The logits of answers are computed once more, for the log-probabilities before the gradient.
+    const double head_products = spec.data.has_answers() ? 4 : 3;
     const int tp = parts.empty() ? 1 : parts.front().tp;
     const spec::ModelConfig m = part_of(model, tp);
     const Rows rows = rows_of(spec, tp);

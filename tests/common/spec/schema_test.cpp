@@ -59,12 +59,11 @@ TEST(NotBuilt, IsNotListedAsAllowed) {
                         {"parallel", {{"cp", "two"}}},
                         {"checkpoint", {{"format", 7}}}}),
               "checkpoint.format is 7; allowed: mca\n"
-              "objective is \"grpo\"; allowed: pretrain, sft, dpo, simpo, orpo or cpo; "
-              "did you mean orpo?\n"
+              "objective is \"grpo\"; allowed: pretrain, sft, dpo, simpo, orpo, cpo or "
+              "kto; did you mean orpo?\n"
               "parallel.cp is \"two\"; allowed: 1\n");
-    EXPECT_EQ(problems({{"objective", "kto"}}),
-              "objective kto is not supported yet; supported: pretrain, sft, dpo, simpo, orpo, "
-              "cpo\n");
+    EXPECT_EQ(problems({{"train", {{"precision", "fp8"}}}}),
+              "train.precision fp8 is not supported yet; supported: fp32, fp64, bf16\n");
 }
 
 }  // namespace

@@ -206,8 +206,15 @@ TEST(TrainSpec, ReadsAnObjectiveAsANameOrAsAMapping) {
     EXPECT_EQ(simpo.beta, 2);
     EXPECT_EQ(simpo.gamma, 0.5);
     EXPECT_FALSE(simpo.has_reference());
-    json["objective"] = {{"kind", "sft"}};
+    json["objective"] = {{"kind", "kto"}, {"undesirable_weight", 0.5}};
+    const auto kto = train_spec(json.dump()).value();
+    EXPECT_EQ(kto.preference.loss, PairLoss::Kto);
+    EXPECT_EQ(kto.preference.undesirable_weight, 0.5);
+    EXPECT_TRUE(kto.data.labels);
+    EXPECT_EQ(kto.sequences_per_sample(), 1);
+    json["objective"] = {{"kind", "sft"}, {"label_smoothing", 0.1}, {"neftune_alpha", 5}};
     EXPECT_EQ(train_spec(json.dump())->objective, Objective::Sft);
+    EXPECT_EQ(train_spec(json.dump())->loss, (TokenLossSpec{0.1, 0, 5}));
     json["data"]["train"] = {"/text.txt"};
     json["objective"] = "orpo";
     EXPECT_EQ(train_spec(json.dump()).error().message,
@@ -230,17 +237,23 @@ TEST(TrainSpec, RefusesKeysThatAnObjectiveDoesNotHave) {
               "objective.label_smoothing is 0.1, which loss ipo does not use; allowed: 0, or loss "
               "sigmoid or robust\n");
     EXPECT_EQ(problems_of({{"kind", "sft"}, {"beta", 1}}),
-              "objective.beta is not a key of objective sft, which has none\n");
+              "objective.beta is not a key of objective sft; allowed: label_smoothing, z_loss, "
+              "neftune_alpha\n");
+    EXPECT_EQ(problems_of({{"kind", "sft"}, {"z_loss", 1e-4}}), "");
+    EXPECT_EQ(problems_of({{"kind", "kto"}, {"reference", "/model"}, {"loss", "sigmoid"}}),
+              "objective.loss is sigmoid; allowed with objective kto: kto, apo_zero_unpaired\n");
+    EXPECT_EQ(problems_of({{"kind", "kto"}, {"reference", "/model"}, {"nll_weight", 1}}),
+              "objective.nll_weight is not a key of objective kto; allowed: loss, beta, "
+              "desirable_weight, undesirable_weight, reference\n");
 }
 
 TEST(TrainSpec, RefusesWhatIsNoTrainJob) {
     EXPECT_FALSE(train_spec(R"({"kind":"convert","convert":{}})"));
     Json json = smallest();
-    json["objective"] = "kto";
+    json["train"]["precision"] = "fp8";
     ASSERT_FALSE(train_spec(json.dump()));
-    EXPECT_EQ(
-        train_spec(json.dump()).error().message,
-        "objective kto is not supported yet; supported: pretrain, sft, dpo, simpo, orpo, cpo");
+    EXPECT_EQ(train_spec(json.dump()).error().message,
+              "train.precision fp8 is not supported yet; supported: fp32, fp64, bf16");
     json = smallest();
     json["train"].erase("steps");
     EXPECT_EQ(train_spec(json.dump()).error().message, "train: needs a field steps");

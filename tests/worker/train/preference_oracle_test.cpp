@@ -1,6 +1,6 @@
-// Compares training on preference pairs with tests/oracle/preference_steps.py, whose losses are
-// TRL's, in float64 to 1e-10: loss, gradient norm and rewards of each step, the gradients of the
-// first, and the weights after the last. The pairs are packed here and padded there.
+// Compares training on preferences with tests/oracle/preference_steps.py, whose losses are TRL's,
+// in float64 to 1e-10: loss, gradient norm, rewards and divergence of each step, the gradients of
+// the first, and the weights after the last. The answers are packed here and padded there.
 #include <cstdlib>
 #include <filesystem>
 
@@ -29,14 +29,14 @@ at::Tensor tensor_of(const fs::path& file, const std::string& name) {
         .clone();
 }
 
-// The padded pairs of the oracle.
-struct Pairs {
+// The padded answers of the oracle, or its mismatched ones with the prefix "kl_".
+struct Answers {
     at::Tensor ids, begin, length;
 
-    explicit Pairs(const fs::path& file)
-        : ids(tensor_of(file, "ids").to(at::kLong)),
-          begin(tensor_of(file, "begin").to(at::kLong)),
-          length(tensor_of(file, "length").to(at::kLong)) {}
+    explicit Answers(const fs::path& file, const std::string& prefix = "")
+        : ids(tensor_of(file, prefix + "ids").to(at::kLong)),
+          begin(tensor_of(file, prefix + "begin").to(at::kLong)),
+          length(tensor_of(file, prefix + "length").to(at::kLong)) {}
 
     // Packs the sequences [first, last) of a step.
     Microbatch packed(std::int64_t step, std::int64_t first, std::int64_t last,
@@ -77,16 +77,37 @@ double expect_parameters(const std::vector<at::Tensor>& tensors, const Parameter
     return worst;
 }
 
+// The steps of one case: its answers, and labels with mismatched answers if they are unpaired.
+struct Steps {
+    Answers answers, mismatched;
+    at::Tensor labels, references, kl_references;
+    bool labelled = false;
+
+    Microbatch packed(std::int64_t step, std::int64_t first, std::int64_t last) const {
+        Microbatch batch = answers.packed(step, first, last, references);
+        for (std::int64_t i = first; labelled && i < last; ++i)
+            batch.labels.push_back(labels[step][i].item<double>() != 0 ? 1 : 0);
+        if (labelled)
+            batch.mismatched.push_back(mismatched.packed(step, first, last, kl_references));
+        return batch;
+    }
+};
+
 void expect_steps(const fs::path& top, const fs::path& path) {
     const Json objective = parse_json(read_file(path / "objective.json").value()).value();
     EXPECT_TRUE(spec::preference_problems({{"objective", objective}}).empty());
-    const Pairs pairs(top / "pairs.safetensors");
+    const fs::path file = top / "pairs.safetensors";
     const fs::path told = path / "told.safetensors";
     const at::Tensor losses = tensor_of(told, "loss"), norms = tensor_of(told, "norm"),
                      rewards = tensor_of(told, "rewards");
-    at::Tensor references = tensor_of(told, "references");
     const spec::PreferenceSpec preference = spec::preference_spec(objective);
-    if (!preference.has_reference()) references = at::zeros_like(references);
+    Steps steps{Answers(file),
+                Answers(file, "kl_"),
+                tensor_of(file, "label"),
+                tensor_of(told, "references"),
+                tensor_of(told, "kl_references"),
+                preference.is_unpaired()};
+    if (!preference.has_reference()) steps.references.zero_();
     const spec::ModelConfig config = setup_model(top / "weight").config;
     LocalGroup alone(1);
     LocalCommunicator self(alone, 0);
@@ -95,12 +116,12 @@ void expect_steps(const fs::path& top, const fs::path& path) {
                       {.init = {.dtype = at::kDouble}, .clip_grad = 1.0, .preference = preference});
     Chunk& chunk = trainer.chunks()[0];
     load_weights(top / "weight", chunk.parameters());
-    const std::int64_t sequences = pairs.ids.size(1);
+    const std::int64_t sequences = steps.answers.ids.size(1);
     double worst_grad = 0, worst_loss = 0;
-    for (std::int64_t step = 0; step < pairs.ids.size(0); ++step) {
-        // One pair in the first micro-batch, the others in the second.
-        const std::vector<Microbatch> batch = {pairs.packed(step, 0, 2, references),
-                                               pairs.packed(step, 2, sequences, references)};
+    for (std::int64_t step = 0; step < steps.answers.ids.size(0); ++step) {
+        // Two answers in the first micro-batch, the others in the second.
+        const std::vector<Microbatch> batch = {steps.packed(step, 0, 2),
+                                               steps.packed(step, 2, sequences)};
         const StepResult result = trainer.run(batch, 1e-3);
         ASSERT_TRUE(result.updated);
         const double loss = losses[step].item<double>(), norm = norms[step].item<double>();
@@ -108,7 +129,13 @@ void expect_steps(const fs::path& top, const fs::path& path) {
         EXPECT_NEAR(result.grad_norm, norm, kLimit * norm) << "step " << step;
         worst_loss = std::max(worst_loss, std::abs(result.loss - loss) / std::abs(loss));
         ASSERT_TRUE(result.pairs);
-        EXPECT_EQ((*result.pairs)[PairSums::Pairs], static_cast<double>(sequences / 2));
+        EXPECT_EQ(result.pairs->samples(),
+                  static_cast<double>(preference.is_unpaired() ? sequences : sequences / 2));
+        if (preference.is_unpaired()) {
+            const double kl = tensor_of(told, "kl")[step].item<double>();
+            EXPECT_NEAR(result.pairs->mean(PairSums::Kl), kl, kLimit * std::max(1.0, kl));
+            EXPECT_EQ(kl > 0, path.filename() == "kto");
+        }
         const double seen[] = {result.pairs->mean(PairSums::RewardChosen),
                                result.pairs->mean(PairSums::RewardRejected)};
         for (int i = 0; i < 2; ++i) {
@@ -121,7 +148,7 @@ void expect_steps(const fs::path& top, const fs::path& path) {
     }
     const double worst_weight =
         expect_parameters(chunk.parameters().weight, read(path / "trained", config), "weight");
-    std::printf("%-10s worst: loss %.1e, gradient %.1e, weight %.1e\n", path.filename().c_str(),
+    std::printf("%-11s worst: loss %.1e, gradient %.1e, weight %.1e\n", path.filename().c_str(),
                 worst_loss, worst_grad, worst_weight);
 }
 
@@ -136,7 +163,7 @@ TEST(PreferenceOracle, StepsHaveTheLossesGradientsAndWeightsOfTrl) {
         expect_steps(folder, entry.path());
         ++cases;
     }
-    EXPECT_EQ(cases, 11);
+    EXPECT_EQ(cases, 14);
 }
 
 }  // namespace

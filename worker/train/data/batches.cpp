@@ -69,7 +69,7 @@ std::vector<std::int64_t> piece_lengths(std::span<const Microbatch> batch) {
 
 namespace {
 
-// Like step_batches(), for pairs.
+// Like step_batches(), for pairs and labelled answers.
 std::vector<Microbatch> pair_step(const data::Sampler& sampler, const StepPlace& place,
                                   const BatchRules& rules) {
     const spec::TrainSpec& spec = place.spec;
@@ -80,7 +80,7 @@ std::vector<Microbatch> pair_step(const data::Sampler& sampler, const StepPlace&
         for (std::int64_t pair = 0; pair < spec.micro_batch_size; ++pair, ++sample)
             if (!std::binary_search(rules.left_out.begin(), rules.left_out.end(), sample))
                 pairs.push_back(sampler.sample(static_cast<std::uint64_t>(sample)));
-        batches.push_back(pair_batch(pairs, {spec.seq_length, rules.vocab, rules.references}));
+        batches.push_back(pair_batch(pairs, pair_rows(spec, rules.vocab, rules.references)));
     }
     return batches;
 }
@@ -90,12 +90,13 @@ std::vector<Microbatch> pair_step(const data::Sampler& sampler, const StepPlace&
 std::vector<Microbatch> step_batches(const data::Sampler& sampler, const StepPlace& place,
                                      const BatchRules& given) {
     const spec::TrainSpec& spec = place.spec;
-    if (spec.data.pairs) return pair_step(sampler, place, given);
+    if (spec.data.has_answers()) return pair_step(sampler, place, given);
     std::int64_t sample = place.first();
     const RowRules rules = rules_of(spec, given.vocab);
     std::vector<Microbatch> batches;
     for (std::int64_t m = 0; m < spec.microbatches(); ++m) {
         batches.push_back(empty_batch(spec));
+        batches.back().first_sequence = sample;
         for (std::int64_t row = 0; row < spec.micro_batch_size; ++row, ++sample) {
             if (std::binary_search(given.left_out.begin(), given.left_out.end(), sample)) continue;
             fill_row(batches.back(), row, rules,
@@ -113,13 +114,13 @@ std::vector<Microbatch> valid_batches(std::span<const data::Window> windows,
     const std::int64_t rows = spec.micro_batch_size * spec.parallel.dp;
     std::vector<Microbatch> batches;
     for (std::int64_t begin = 0; begin < std::ssize(windows); begin += rows) {
-        if (spec.data.pairs) {
+        if (spec.data.has_answers()) {
             const auto first = std::min(begin + dp_rank * spec.micro_batch_size,
                                         static_cast<std::int64_t>(std::ssize(windows)));
             const auto count = std::min(spec.micro_batch_size, std::ssize(windows) - first);
             batches.push_back(pair_batch(
                 windows.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)),
-                {spec.seq_length, given.vocab, given.references}));
+                pair_rows(spec, given.vocab, given.references)));
             continue;
         }
         batches.push_back(empty_batch(spec));

@@ -29,29 +29,86 @@ at::Tensor row_of(const std::vector<std::int64_t>& values) {
     return at::tensor(values, at::kLong).unsqueeze(0);
 }
 
-}  // namespace
-
-Microbatch pair_batch(std::span<const data::Window> pairs, const PairRows& rules) {
-    const std::size_t most = static_cast<std::size_t>(rules.seq_length) + 1;
-    Rows rows;
-    Microbatch batch;
-    for (const data::Window& window : pairs) {
-        const data::Tokens tokens = window.tokens();
-        const std::size_t second = window.document_starts().front();
-        for (const data::Tokens& answer : {tokens.first(second), tokens.subspan(second)}) {
-            batch.segments.push_back(std::ssize(rows.inputs));
-            append(answer.first(std::min(answer.size(), most)), rules.vocab, rows);
-        }
-        if (rules.references == nullptr) continue;
-        for (const double log_prob : rules.references->of(window))
-            batch.references.push_back(log_prob);
-    }
+// Makes the tensors of the rows that were added. Without rows, makes one with an ignored target.
+void finish(Rows rows, Microbatch& batch) {
     if (rows.inputs.empty()) {
         rows = {{0}, {ops::kIgnored}};
         batch.segments = {0};
     }
     batch.tokens_BT = row_of(rows.inputs);
     batch.targets_BT = row_of(rows.targets);
+}
+
+// Adds an answer with its prompt as a segment.
+void add_segment(const data::Tokens& answer, const PairRows& rules, Rows& rows, Microbatch& batch) {
+    const std::size_t most = static_cast<std::size_t>(rules.seq_length) + 1;
+    batch.segments.push_back(std::ssize(rows.inputs));
+    append(answer.first(std::min(answer.size(), most)), rules.vocab, rows);
+}
+
+// Returns the number of tokens of the prompt.
+std::size_t prompt_size(const data::Tokens& document) {
+    std::size_t size = 0;
+    while (size < document.size() && document[size] < 0) ++size;
+    return size;
+}
+
+// Adds the prompt of `document` with the answer of `other` as a segment.
+void add_mismatched(const data::Tokens& document, const data::Tokens& other, const PairRows& rules,
+                    Rows& rows, Microbatch& batch) {
+    std::vector<std::int32_t> tokens;
+    for (std::size_t i = 0; i < prompt_size(document); ++i)
+        tokens.push_back(static_cast<std::int32_t>(document[i]));
+    for (std::size_t i = prompt_size(other); i < other.size(); ++i)
+        tokens.push_back(static_cast<std::int32_t>(other[i]));
+    add_segment({std::as_bytes(std::span(tokens)).data(), tokens.size(), data::TokenType::Int32},
+                rules, rows, batch);
+}
+
+Microbatch labelled_batch(std::span<const data::Window> windows, const PairRows& rules) {
+    Rows rows, mismatched_rows;
+    Microbatch batch, mismatched;
+    for (const data::Window& window : windows) {
+        const data::Tokens document = window.tokens().first(window.document_starts().front());
+        add_segment(document, rules, rows, batch);
+        batch.labels.push_back(data::label_of(window).chosen ? 1 : 0);
+        if (rules.mismatched)
+            add_mismatched(document, data::mismatched_document(window), rules, mismatched_rows,
+                           mismatched);
+        if (rules.references == nullptr) continue;
+        const auto& [own, other] = rules.references->of(window);
+        batch.references.push_back(own);
+        mismatched.references.push_back(other);
+    }
+    finish(std::move(rows), batch);
+    if (!rules.mismatched) return batch;
+    finish(std::move(mismatched_rows), mismatched);
+    batch.mismatched.push_back(std::move(mismatched));
+    return batch;
+}
+
+}  // namespace
+
+PairRows pair_rows(const spec::TrainSpec& spec, std::int64_t vocab,
+                   const PairReferences* references) {
+    return {spec.seq_length, vocab, references, spec.data.labels,
+            spec.data.labels && spec.preference.estimates_kl()};
+}
+
+Microbatch pair_batch(std::span<const data::Window> pairs, const PairRows& rules) {
+    if (rules.labels) return labelled_batch(pairs, rules);
+    Rows rows;
+    Microbatch batch;
+    for (const data::Window& window : pairs) {
+        const data::Tokens tokens = window.tokens();
+        const std::size_t second = window.document_starts().front();
+        for (const data::Tokens& answer : {tokens.first(second), tokens.subspan(second)})
+            add_segment(answer, rules, rows, batch);
+        if (rules.references == nullptr) continue;
+        for (const double log_prob : rules.references->of(window))
+            batch.references.push_back(log_prob);
+    }
+    finish(std::move(rows), batch);
     return batch;
 }
 

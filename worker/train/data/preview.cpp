@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <utility>
 
 #include "worker/train/data/corpus/chat_source.hpp"
 #include "worker/train/data/corpus/text_source.hpp"
@@ -44,7 +45,7 @@ PreviewDocument document_of(std::span<const std::uint32_t> ids, std::int64_t mos
 // decides `form`.
 data::EncodeRules file_rules(const fs::path& path, data::EncodeRules rules) {
     rules.json_lines = path.extension() == ".jsonl";
-    if (!rules.completions || rules.pairs) return rules;
+    if (!rules.completions || rules.has_answers()) return rules;
     const MappedFile file = need(MappedFile::open(path));
     const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()),
                                 file.bytes().size());
@@ -72,9 +73,11 @@ PreviewFile preview_of(const fs::path& path, const spec::TrainSpec& spec, std::i
                            encoded.bad[i].reason);
     const bool cuts = rules.completions && spec.seq_length > 0;
     std::size_t begin = 0;
+    bool is_label = false;
     for (const std::size_t end : encoded.document_ends) {
         const auto ids = std::span(encoded.ids).subspan(begin, end - begin);
         begin = end;
+        if (rules.labels && std::exchange(is_label, !is_label)) continue;
         PreviewDocument document = document_of(ids, cuts ? spec.seq_length + 1 : std::ssize(ids),
                                                rules.completions, tokenizer.tokenizer);
         ++file.documents;

@@ -1,4 +1,4 @@
-// Log-probabilities of preference pairs under a reference model. They are computed once and kept in
+// Log-probabilities of answers under a reference model. They are computed once and kept in
 // a file beside the token files, under a hash of everything on which they depend, so that a
 // continued job and other jobs with the same data and reference find them.
 #pragma once
@@ -17,7 +17,8 @@
 namespace roll::train {
 
 // The values of one corpus file: of each pair, the log-probability of the chosen and of the
-// rejected answer. kUnknown stands for a value that is not computed yet.
+// rejected answer; of each labelled answer, its log-probability and that of its mismatched answer
+// (0 if the objective does not need it). kUnknown stands for a value that is not computed yet.
 using PairValues = std::vector<std::array<double, 2>>;
 inline constexpr double kUnknown = 1;  // no log-probability is above 0
 

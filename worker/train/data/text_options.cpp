@@ -44,6 +44,8 @@ data::PrepareOptions text_options(const spec::TrainSpec& spec,
     options.rules.field = spec.data.field;
     options.rules.completions = spec.data.completions;
     options.rules.pairs = spec.data.pairs;
+    options.rules.labels = spec.data.labels;
+    options.rules.label_field = spec.data.label_field;
     options.rules.prompt_field = spec.data.prompt_field;
     options.rules.completion_field = spec.data.completion_field;
     options.rules.names = {spec.data.columns, spec.data.tags};
@@ -55,7 +57,7 @@ data::PrepareOptions text_options(const spec::TrainSpec& spec,
 }
 
 data::Cut cut_of(const spec::DataSpec& data) {
-    if (data.pairs) return data::Cut::BetweenPairs;
+    if (data.has_answers()) return data::Cut::BetweenPairs;
     return data.completions ? data::Cut::BetweenDocuments : data::Cut::Anywhere;
 }
 

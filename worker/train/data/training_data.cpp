@@ -198,11 +198,11 @@ data::LearnedDocuments learned_of(const data::Corpus& corpus, const spec::TrainS
                " of a single token (no token is predicted from another document)";
         if (next.empty()) next = "join short documents into longer ones";
     }
-    const bool pairs = spec.data.pairs;
-    throw RankFailure(2, "data.train: none of the " + std::to_string(counts.documents) +
-                             (pairs ? " pairs has two answers with a token to learn: "
-                                    : " documents has a token to learn: ") +
-                             why + "; " + next);
+    std::string has = " documents has a token to learn: ";
+    if (spec.data.pairs) has = " pairs has two answers with a token to learn: ";
+    if (spec.data.labels) has = " answers has a token to learn: ";
+    throw RankFailure(
+        2, "data.train: none of the " + std::to_string(counts.documents) + has + why + "; " + next);
 }
 
 }  // namespace

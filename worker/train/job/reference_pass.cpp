@@ -42,10 +42,10 @@ fs::path path_of(const ReferencePass& pass, const ReferenceRecord& record,
                  const ReferenceFile& file) {
     const spec::TrainSpec& spec = pass.spec;
     const std::int64_t seed = spec.model.vocab > 0 ? static_cast<std::int64_t>(spec.seed) : 0;
-    const Json key = {
-        {"tokens", file.hash},           {"model", record.identity},
-        {"vocab", pass.vocab},           {"seed", seed},
-        {"seq_length", spec.seq_length}, {"precision", static_cast<int>(spec.precision)}};
+    Json key = {{"tokens", file.hash},           {"model", record.identity},
+                {"vocab", pass.vocab},           {"seed", seed},
+                {"seq_length", spec.seq_length}, {"precision", static_cast<int>(spec.precision)}};
+    if (spec.data.labels) key["mismatched"] = spec.preference.estimates_kl();
     return pass.directory / ("reference-" + to_hex(hash64(key.dump())));
 }
 
@@ -85,19 +85,39 @@ bool told_to_stop(const ReferencePass& pass, std::int64_t done, std::int64_t pai
     return votes.item<double>() > 0;
 }
 
+// Copies the log-probabilities of the samples of this replica's micro-batches to `values_P2`: of a
+// pair the two of its answers, of a labelled answer its own one to `column`.
+void copy_values(const ReferencePass& pass, std::span<const Microbatch> batch,
+                 const at::Tensor& log_probs_KS, std::int64_t column, const at::Tensor& values_P2) {
+    const Communicator& dp = pass.step.groups().dp;
+    const spec::TrainSpec& spec = pass.spec;
+    for (std::int64_t k = 0; k < std::ssize(batch); ++k) {
+        const std::int64_t first = (k * dp.size() + dp.rank()) * spec.micro_batch_size;
+        const std::int64_t samples =
+            samples_in(spec.preference, batch[static_cast<std::size_t>(k)]);
+        if (spec.data.labels)
+            values_P2.select(1, column)
+                .narrow(0, first, samples)
+                .copy_(log_probs_KS[k].narrow(0, 0, samples));
+        else
+            values_P2.narrow(0, first, samples)
+                .copy_(log_probs_KS[k].narrow(0, 0, 2 * samples).view({samples, 2}));
+    }
+}
+
 // Computes the values of some windows. Each replica computes its share.
 void compute(const ReferencePass& pass, std::span<const data::Window> windows,
              PairReferences& references) {
     Communicator& dp = pass.step.groups().dp;
-    const std::int64_t rows = pass.spec.micro_batch_size;
     const std::vector<Microbatch> batch =
         valid_batches(windows, pass.spec, {.vocab = pass.vocab}, dp.rank());
-    const at::Tensor log_probs_KS = pass.step.log_probs(batch);
     const at::Tensor values_P2 = at::zeros({std::ssize(windows), 2}, at::kDouble);
-    for (std::int64_t k = 0; k < std::ssize(batch); ++k)
-        for (std::int64_t pair = 0; pair < pairs_in(batch[static_cast<std::size_t>(k)]); ++pair)
-            values_P2[(k * dp.size() + dp.rank()) * rows + pair].copy_(
-                log_probs_KS[k].narrow(0, 2 * pair, 2));
+    copy_values(pass, batch, pass.step.log_probs(batch), 0, values_P2);
+    if (pass.spec.data.labels && pass.spec.preference.estimates_kl()) {
+        std::vector<Microbatch> mismatched;
+        for (const Microbatch& data : batch) mismatched.push_back(data.mismatched.at(0));
+        copy_values(pass, batch, pass.step.log_probs(mismatched), 1, values_P2);
+    }
     sum_over(dp, values_P2, {Site::Evaluation});
     const auto* value = values_P2.const_data_ptr<double>();
     for (std::size_t i = 0; i < windows.size(); ++i)
@@ -158,9 +178,10 @@ std::optional<PairReferences> measure_references(const ReferencePass& pass,
     if (!missing.empty()) store(pass, files, paths, references);
     if (writes(pass))
         std::printf(
-            "reference %s: log-probabilities of %lld pairs, %lld of them computed in %.1f s "
+            "reference %s: log-probabilities of %lld %s, %lld of them computed in %.1f s "
             "and the others found in %s\n",
             record.model.c_str(), static_cast<long long>(pairs),
+            pass.spec.data.labels ? "answers" : "pairs",
             static_cast<long long>(std::ssize(missing)),
             std::chrono::duration<double>(Clock::now() - start).count(), pass.directory.c_str());
     return references;

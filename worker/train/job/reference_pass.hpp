@@ -1,5 +1,5 @@
-// Computes the log-probabilities of a job's preference pairs under its reference model, before the
-// training starts. The reference is the model with its starting weights, or another model of the
+// Computes the log-probabilities of a job's answers under its reference model, before the training
+// starts. The reference is the model with its starting weights, or another model of the
 // same shape; while the pass runs, its weights are in the job's own chunks. So training needs no
 // second model.
 #pragma once

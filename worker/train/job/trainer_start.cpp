@@ -19,6 +19,7 @@
 #include "worker/train/pipeline/job_schedule.hpp"
 #include "worker/train/process/failure.hpp"
 #include "worker/train/process/launch.hpp"
+#include "worker/train/report/pair_report.hpp"
 #include "worker/train/report/run_report.hpp"
 #include "worker/train/save/adapter_files.hpp"
 #include "worker/train/save/continuation.hpp"
@@ -372,7 +373,7 @@ void Trainer::open_outputs(std::uint64_t checkpoint_bytes) {
     saver_.emplace(std::move(options), model_, link_);
     metrics_.emplace(MetricsOptions{output, earlier, state_.step,
                                     metrics_head(spec_, model_.config, corpus_, learned_),
-                                    spec_.metrics, validation_.names(), spec_.data.pairs});
+                                    spec_.metrics, validation_.names(), pair_keys(spec_.data)});
     for (const auto& [step, loss] : metrics_->losses()) history_.add(step, loss);
     std::printf("%s\n", headline(spec_, model_.config, corpus_).c_str());
     if (!pipeline_.recompute.empty())

@@ -72,10 +72,22 @@ LossSum evaluate(std::span<const data::Window> windows, TrainStep& step,
                  const spec::TrainSpec& spec, const BatchRules& rules, int dp_rank) {
     const auto most =
         static_cast<std::size_t>(kMicrobatches * spec.micro_batch_size * spec.parallel.dp);
+    std::vector<std::span<const data::Window>> parts;
+    for (; !windows.empty(); windows = windows.subspan(parts.back().size()))
+        parts.push_back(windows.first(std::min(most, windows.size())));
+    // The divergence is estimated from the whole set, so that the loss does not depend on the
+    // parts.
+    KlSum divergence;
+    for (const auto part : parts) {
+        if (!spec.preference.estimates_kl()) break;
+        const KlSum added = step.kl_sum(valid_batches(part, spec, rules, dp_rank));
+        divergence.sum += added.sum;
+        divergence.answers += added.answers;
+    }
     LossSum sum;
-    for (; !windows.empty(); windows = windows.subspan(std::min(most, windows.size()))) {
-        const auto part = windows.first(std::min(most, windows.size()));
-        const LossSum added = step.evaluate(valid_batches(part, spec, rules, dp_rank));
+    for (const auto part : parts) {
+        const LossSum added =
+            step.evaluate(valid_batches(part, spec, rules, dp_rank), divergence.kl());
         sum.loss += added.loss;
         sum.tokens += added.tokens;
         if (!added.pairs) continue;

@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 
 #include "common/check.hpp"
+#include "worker/train/model/noise.hpp"
 #include "worker/train/ops/rope.hpp"
 
 namespace roll::train {
@@ -176,12 +177,14 @@ at::Tensor Chunk::loss_of(int microbatch, const at::Tensor& x_MC, const Microbat
         log_probs_S = at::tensor(log_probs, at::kDouble);
         scale_M = row_scales(data, rule, log_probs);
     }
-    const auto loss_and_grad = [this, h_MC, targets_M, scale_M, scale = rule.scale](
-                                   const ops::HeadGrad& grad, ops::CrossEntropySaved& to,
-                                   const ops::Place& place) {
-        const ops::Head head = output();
-        if (!scale_M.defined())
-            return ops::linear_cross_entropy(h_MC, head, targets_M, scale, grad, to, place);
+    const auto loss_and_grad = [this, h_MC, targets_M, scale_M, rule](const ops::HeadGrad& grad,
+                                                                      ops::CrossEntropySaved& to,
+                                                                      const ops::Place& place) {
+        ops::Head head = output();
+        if (!scale_M.defined()) {
+            head.terms = {rule.tokens.label_smoothing, rule.tokens.z_loss};
+            return ops::linear_cross_entropy(h_MC, head, targets_M, rule.scale, grad, to, place);
+        }
         ops::linear_cross_entropy_grad(h_MC, head, targets_M, scale_M, grad, to, place);
         return at::Tensor();
     };
@@ -214,6 +217,7 @@ at::Tensor Chunk::forward(int microbatch, const Microbatch& data, const at::Tens
     saved.layers.resize(static_cast<std::size_t>(part_.layer_end - part_.layer_begin));
     saved.sequences = sequences_of(data);
     at::Tensor x_MC = embed(data, hidden_MC, saved.sequences.rows);
+    if (part_.pre) add_noise(data, rule, saved.sequences.rows, main_type(parameters_), x_MC);
     for (std::int64_t i = 0; i < std::ssize(saved.layers); ++i) {
         const HeldUnit held = hold(layer_unit(i), unit_after(config_, part_, layer_unit(i)));
         x_MC = layer(i, saved.sequences, place_of(microbatch, i))

@@ -18,10 +18,12 @@ void for_sequences(const Microbatch& data, const Body& body) {
     }
 }
 
-PairBatch batch_of(const Microbatch& data, std::span<const double> log_probs,
-                   std::span<const double> tokens) {
-    ROLL_CHECK(data.references.empty() || std::ssize(data.references) >= 2 * pairs_in(data));
-    return {log_probs, data.references, tokens};
+PairBatch batch_of(const spec::PreferenceSpec& spec, const Microbatch& data,
+                   std::span<const double> log_probs, std::span<const double> tokens, double kl) {
+    const std::int64_t answers = samples_in(spec, data) * (spec.is_unpaired() ? 1 : 2);
+    ROLL_CHECK(std::ssize(log_probs) >= answers);
+    ROLL_CHECK(data.references.empty() || std::ssize(data.references) >= answers);
+    return {log_probs, data.references, tokens, data.labels, kl};
 }
 
 }  // namespace
@@ -43,8 +45,8 @@ std::vector<double> sequence_tokens(const Microbatch& data) {
 at::Tensor row_scales(const Microbatch& data, const LossRule& rule,
                       std::span<const double> log_probs) {
     const std::vector<double> tokens = sequence_tokens(data);
-    const std::vector<double> coefficients =
-        pair_coefficients(*rule.preference, batch_of(data, log_probs, tokens), rule.pairs);
+    const std::vector<double> coefficients = pair_coefficients(
+        *rule.preference, batch_of(*rule.preference, data, log_probs, tokens, rule.kl), rule.pairs);
     const at::Tensor scale_M = at::empty({data.tokens_BT.numel()}, at::TensorOptions(at::kDouble));
     auto* scales = scale_M.data_ptr<double>();
     for_sequences(data, [&](std::size_t i, std::int64_t begin, std::int64_t end) {
@@ -55,9 +57,9 @@ at::Tensor row_scales(const Microbatch& data, const LossRule& rule,
 }
 
 PairSums sums_of(const spec::PreferenceSpec& spec, const Microbatch& data,
-                 std::span<const double> log_probs) {
+                 std::span<const double> log_probs, double kl) {
     const std::vector<double> tokens = sequence_tokens(data);
-    return pair_sums(spec, batch_of(data, log_probs, tokens));
+    return pair_sums(spec, batch_of(spec, data, log_probs, tokens, kl));
 }
 
 }  // namespace roll::train

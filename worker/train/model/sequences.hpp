@@ -1,4 +1,4 @@
-// The sequences of a micro-batch of pairs (Microbatch::segments), whose log-probabilities an
+// The sequences of a micro-batch of answers (Microbatch::segments), whose log-probabilities an
 // objective compares.
 #pragma once
 
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/spec/preference.hpp"
+#include "common/spec/token_loss.hpp"
 #include "worker/train/model/chunk_spec.hpp"
 #include "worker/train/objective/preference.hpp"
 
@@ -15,11 +16,17 @@ namespace roll::train {
 // How the last stage turns the rows of a micro-batch into a loss.
 struct LossRule {
     double scale = 0;  // factor of the summed loss of the rows, if `preference` is null
+    spec::TokenLossSpec tokens = {};  // terms of that loss, and the noise of the first stage
+    std::uint64_t seed = 0;           // of the noise
     const spec::PreferenceSpec* preference = nullptr;
     PairScale pairs = {};  // the factors, if `preference` is not null
+    double kl = 0;         // PairBatch::kl
 };
 
-inline std::int64_t pairs_in(const Microbatch& data) { return std::ssize(data.segments) / 2; }
+// Returns the number of pairs, or of labelled answers.
+inline std::int64_t samples_in(const spec::PreferenceSpec& spec, const Microbatch& data) {
+    return spec.is_unpaired() ? std::ssize(data.labels) : std::ssize(data.segments) / 2;
+}
 
 // Returns the sum of `row_M` (doubles on the CPU) over each sequence.
 std::vector<double> sequence_sums(const Microbatch& data, const at::Tensor& row_M);
@@ -32,8 +39,8 @@ std::vector<double> sequence_tokens(const Microbatch& data);
 at::Tensor row_scales(const Microbatch& data, const LossRule& rule,
                       std::span<const double> log_probs);
 
-// Returns the sums of a micro-batch's pairs.
+// Returns the sums of a micro-batch's pairs or labelled answers.
 PairSums sums_of(const spec::PreferenceSpec& spec, const Microbatch& data,
-                 std::span<const double> log_probs);
+                 std::span<const double> log_probs, double kl);
 
 }  // namespace roll::train

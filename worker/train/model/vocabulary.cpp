@@ -12,6 +12,7 @@ namespace roll::train {
 Vocabulary::Vocabulary(const spec::ModelConfig& config, Communicator* tp)
     : tp_(tp != nullptr && tp->size() > 1 ? tp : nullptr) {
     if (tp_ == nullptr) return;
+    vocab_ = config.vocab;
     const std::int64_t rows = vocabulary_rows(config, tp_->size());
     begin_ = std::min(tp_->rank() * rows, config.vocab);
     count_ = std::min(begin_ + rows, config.vocab) - begin_;
@@ -44,8 +45,8 @@ void Vocabulary::embedding_backward_weight(const at::Tensor& dy_MC, const at::Te
 ops::Head Vocabulary::head(const at::Tensor& w_VC, double soft_cap) const {
     if (tp_ == nullptr) return {w_VC, soft_cap};
     return {w_VC, soft_cap,
-            ops::VocabularyShard{begin_, count_, [tp = tp_](const at::Tensor& own_R3) {
-                                     return gather_over(*tp, own_R3, {Site::Loss});
+            ops::VocabularyShard{begin_, count_, vocab_, [tp = tp_](const at::Tensor& own_RN) {
+                                     return gather_over(*tp, own_RN, {Site::Loss});
                                  }}};
 }
 

@@ -41,6 +41,7 @@ class Vocabulary {
     Communicator* tp_;        // null if the vocabulary is not split
     std::int64_t begin_ = 0;  // first token of this rank
     std::int64_t count_ = 0;  // number of tokens of this rank
+    std::int64_t vocab_ = 0;  // number of tokens of all ranks
 };
 
 }  // namespace roll::train

@@ -71,7 +71,8 @@ bool reports_means(const spec::PreferenceSpec& spec) {
         case PreferenceKind::SimPo:
         case PreferenceKind::Orpo: return true;
         case PreferenceKind::Cpo: return compares_means(spec);
-        case PreferenceKind::Dpo: break;
+        case PreferenceKind::Dpo:
+        case PreferenceKind::Kto: break;
     }
     return false;
 }
@@ -96,7 +97,9 @@ Slope loss_of(const spec::PreferenceSpec& spec, double margin) {
         case PairLoss::Robust: return robust(margin, e);
         case PairLoss::Hinge: return hinge(margin);
         case PairLoss::SigmoidNorm: return smoothed(margin, 0);
-        case PairLoss::Ipo: break;
+        case PairLoss::Ipo:
+        case PairLoss::Kto:
+        case PairLoss::ApoZero: break;
     }
     const double off = margin / spec.beta - 1 / (2 * spec.beta);
     return {off * off, 2 * off / spec.beta};
@@ -109,13 +112,48 @@ PairValue value_of(const spec::PreferenceSpec& spec, const Answer& chosen, const
     return {loss.value, spec.beta * loss.derivative, -spec.beta * loss.derivative};
 }
 
+// Returns the loss of a labelled answer, and its derivative with respect to the log-probability.
+Slope labelled_loss(const spec::PreferenceSpec& spec, const PairBatch& batch, std::size_t i) {
+    const bool chosen = batch.labels[i] != 0;
+    const double sign = chosen ? 1 : -1;
+    const double weight = chosen ? spec.desirable_weight : spec.undesirable_weight;
+    const double off = sign * spec.beta * (answer_of(batch, i, false).score() - batch.kl);
+    // 1 - s(x) is s(-x), whose derivative with respect to x is -s(x) s(-x).
+    return {weight * logistic(-off), -weight * sign * spec.beta * logistic(off) * logistic(-off)};
+}
+
+PairSums labelled_sums(const spec::PreferenceSpec& spec, const PairBatch& batch) {
+    PairSums sums;
+    for (std::size_t i = 0; i < batch.labels.size(); ++i) {
+        const Answer answer = answer_of(batch, i, false);
+        const bool chosen = batch.labels[i] != 0;
+        sums[chosen ? PairSums::Chosen : PairSums::Rejected] += 1;
+        sums[PairSums::Loss] += labelled_loss(spec, batch, i).value;
+        sums[chosen ? PairSums::RewardChosen : PairSums::RewardRejected] +=
+            spec.beta * answer.score();
+        sums[chosen ? PairSums::LogpChosen : PairSums::LogpRejected] += answer.log_prob;
+        sums[PairSums::Kl] += batch.kl;
+    }
+    return sums;
+}
+
+std::vector<double> labelled_coefficients(const spec::PreferenceSpec& spec, const PairBatch& batch,
+                                          const PairScale& scale) {
+    std::vector<double> coefficients(batch.log_probs.size(), 0.0);
+    for (std::size_t i = 0; i < batch.labels.size(); ++i)
+        coefficients[i] = scale.pair * labelled_loss(spec, batch, i).derivative;
+    return coefficients;
+}
+
 }  // namespace
 
 PairSums pair_sums(const spec::PreferenceSpec& spec, const PairBatch& batch) {
+    if (spec.is_unpaired()) return labelled_sums(spec, batch);
     const bool mean = compares_means(spec) || reports_means(spec), told = reports_means(spec);
     PairSums sums;
     for (std::size_t i = 0; i + 1 < batch.log_probs.size(); i += 2) {
-        sums[PairSums::Pairs] += 1;
+        for (const auto count : {PairSums::Pairs, PairSums::Chosen, PairSums::Rejected})
+            sums[count] += 1;
         sums[PairSums::Loss] +=
             value_of(spec, answer_of(batch, i, mean), answer_of(batch, i + 1, mean)).loss;
         sums[PairSums::Nll] -= batch.log_probs[i];
@@ -135,11 +173,13 @@ double scaled_loss(const spec::PreferenceSpec& spec, const PairSums& sums, const
 }
 
 double mean_loss(const spec::PreferenceSpec& spec, const PairSums& sums) {
-    return scaled_loss(spec, sums, {1 / sums[PairSums::Pairs], 1 / sums[PairSums::Tokens]});
+    const double tokens = sums[PairSums::Tokens];
+    return scaled_loss(spec, sums, {1 / sums.samples(), tokens > 0 ? 1 / tokens : 0});
 }
 
 std::vector<double> pair_coefficients(const spec::PreferenceSpec& spec, const PairBatch& batch,
                                       const PairScale& scale) {
+    if (spec.is_unpaired()) return labelled_coefficients(spec, batch, scale);
     const bool mean = compares_means(spec) || reports_means(spec);
     std::vector<double> coefficients(batch.log_probs.size(), 0.0);
     for (std::size_t i = 0; i + 1 < batch.log_probs.size(); i += 2) {

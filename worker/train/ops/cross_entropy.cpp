@@ -39,51 +39,82 @@ void losses(const at::Tensor& logits_RV, const at::Tensor& targets_R, const at::
     });
 }
 
-// Returns three numbers for each row of a shard's logits: the maximum, the sum of exp(logit -
-// maximum), and the target's logit, which is 0 if another shard has the target.
-at::Tensor statistics(const at::Tensor& l_RV, const at::Tensor& target_R, const at::Tensor& has_R) {
-    const at::Tensor own_R3 = at::zeros({l_RV.size(0), 3}, l_RV.options().dtype(at::kDouble));
+// Returns numbers for each row of a shard's logits: the maximum, the sum of exp(logit - maximum),
+// and the target's logit, which is 0 if another shard has the target. If the loss has terms, a
+// fourth number is the sum of the logits.
+at::Tensor statistics(const at::Tensor& l_RV, const at::Tensor& target_R, const at::Tensor& has_R,
+                      const LossTerms& terms) {
+    const std::int64_t numbers = terms.is_plain() ? 3 : 4;
+    const at::Tensor own_RN = at::zeros({l_RV.size(0), numbers}, l_RV.options().dtype(at::kDouble));
     if (l_RV.size(1) == 0) {
-        own_R3.select(1, 0).fill_(-INFINITY);
-        return own_R3;
+        own_RN.select(1, 0).fill_(-INFINITY);
+        return own_RN;
     }
     const at::Tensor max_R = l_RV.amax(1);
     const at::Tensor sum_R = (l_RV - max_R.unsqueeze(1)).exp_().sum(1, false, at::kDouble);
     const at::Tensor hit_R = l_RV.gather(1, target_R.unsqueeze(1)).squeeze(1);
-    own_R3.select(1, 0).copy_(max_R);
-    own_R3.select(1, 1).copy_(sum_R);
-    own_R3.select(1, 2).copy_(hit_R.masked_fill(has_R.logical_not(), 0));
-    return own_R3;
+    own_RN.select(1, 0).copy_(max_R);
+    own_RN.select(1, 1).copy_(sum_R);
+    own_RN.select(1, 2).copy_(hit_R.masked_fill(has_R.logical_not(), 0));
+    if (numbers > 3) own_RN.select(1, 3).copy_(l_RV.sum(1, false, at::kDouble));
+    return own_RN;
 }
 
-// Like losses(), for a block of logits over this rank's shard of the vocabulary.
+// The softmax of a block's rows over the whole vocabulary.
+struct RowSums {
+    at::Tensor max_R = {};
+    at::Tensor sum_R = {};    // sum of exp(logit - maximum)
+    at::Tensor hit_R = {};    // logit of the target
+    at::Tensor total_R = {};  // sum of the logits; undefined without terms
+};
+
+RowSums joined(const at::Tensor& all_SRN) {
+    RowSums sums{.max_R = all_SRN.select(2, 0).amax(0)};
+    sums.sum_R = at::zeros_like(sums.max_R);
+    sums.hit_R = at::zeros_like(sums.max_R);
+    for (std::int64_t i = 0; i < all_SRN.size(0); ++i) {
+        const at::Tensor own_RN = all_SRN[i];
+        sums.sum_R.add_(own_RN.select(1, 1) * (own_RN.select(1, 0) - sums.max_R).exp_());
+        sums.hit_R.add_(own_RN.select(1, 2));
+    }
+    if (all_SRN.size(2) > 3) sums.total_R = all_SRN.select(2, 3).sum(0);
+    return sums;
+}
+
+// Like losses(), for a block of logits over this rank's shard of the vocabulary, and with terms.
 void losses_of_shard(const at::Tensor& logits_RV, const at::Tensor& targets_R,
                      const at::Tensor& scale_R, const at::Tensor& loss_R,
-                     const VocabularyShard& shard) {
+                     const VocabularyShard& shard, const LossTerms& terms) {
+    const double e = terms.label_smoothing, z = terms.z_loss;
     const at::Tensor own_RV = logits_RV.narrow(1, 0, shard.count), l_RV = wide(own_RV);
     const at::Tensor ignored_R = targets_R.eq(kIgnored);
     at::Tensor target_R = targets_R - shard.begin;
     const at::Tensor has_R = target_R.ge(0).logical_and_(target_R.lt(shard.count));
     target_R.masked_fill_(has_R.logical_not(), 0);
-    const at::Tensor all_SR3 = shard.gather(statistics(l_RV, target_R, has_R));
-    const at::Tensor max_R = all_SR3.select(2, 0).amax(0);
-    const at::Tensor sum_R = at::zeros_like(max_R), hit_R = at::zeros_like(max_R);
-    for (std::int64_t i = 0; i < all_SR3.size(0); ++i) {
-        const at::Tensor own_R3 = all_SR3[i];
-        sum_R.add_(own_R3.select(1, 1) * (own_R3.select(1, 0) - max_R).exp_());
-        hit_R.add_(own_R3.select(1, 2));
+    const auto [max_R, sum_R, hit_R, total_R] =
+        joined(shard.gather(statistics(l_RV, target_R, has_R, terms)));
+    const at::Tensor log_sum_R = sum_R.log() + max_R;
+    at::Tensor own_R = log_sum_R - (1 - e) * hit_R;
+    if (!terms.is_plain()) {
+        own_R.sub_(total_R, e / static_cast<double>(shard.vocab));
+        own_R.add_(log_sum_R.square(), z);
     }
-    loss_R.copy_((sum_R.log() + max_R - hit_R).masked_fill_(ignored_R, 0));
+    loss_R.copy_(own_R.masked_fill_(ignored_R, 0));
     if (shard.count < logits_RV.size(1))
         logits_RV.narrow(1, shard.count, logits_RV.size(1) - shard.count).zero_();
     if (shard.count == 0) return;
     const at::Tensor there_R = scale_R.to(l_RV.device());
-    const at::Tensor part_R = (there_R / sum_R).masked_fill_(ignored_R, 0).to(l_RV.scalar_type());
+    const auto in_type = [&](const at::Tensor& part_R) {
+        return part_R.masked_fill(ignored_R, 0).to(l_RV.scalar_type()).unsqueeze(1);
+    };
+    at::Tensor part_R = there_R / sum_R;
+    if (z != 0) part_R.mul_(1 + 2 * z * log_sum_R);
     at::Tensor grad_RV = (l_RV - max_R.to(l_RV.scalar_type()).unsqueeze(1)).exp_();
-    grad_RV.mul_(part_R.unsqueeze(1));
+    grad_RV.mul_(in_type(part_R));
+    if (e != 0) grad_RV.sub_(in_type(there_R * (e / static_cast<double>(shard.vocab))));
     grad_RV.scatter_add_(
         1, target_R.unsqueeze(1),
-        has_R.to(l_RV.scalar_type()).mul_(-there_R.to(l_RV.scalar_type())).unsqueeze(1));
+        has_R.to(l_RV.scalar_type()).mul_(-(1 - e) * there_R.to(l_RV.scalar_type())).unsqueeze(1));
     own_RV.copy_(grad_RV);
 }
 
@@ -91,7 +122,14 @@ void losses_of_shard(const at::Tensor& logits_RV, const at::Tensor& targets_R,
 // row to loss_R.
 void losses_of(const Head& head, const at::Tensor& logits_RV, const at::Tensor& targets_R,
                const at::Tensor& scale_R, const at::Tensor& loss_R) {
-    if (head.shard) return losses_of_shard(logits_RV, targets_R, scale_R, loss_R, *head.shard);
+    if (head.shard)
+        return losses_of_shard(logits_RV, targets_R, scale_R, loss_R, *head.shard, head.terms);
+    if (!head.terms.is_plain()) {
+        const std::int64_t vocab = logits_RV.size(1);
+        const VocabularyShard whole{0, vocab, vocab,
+                                    [](const at::Tensor& own_RN) { return own_RN.unsqueeze(0); }};
+        return losses_of_shard(logits_RV, targets_R, scale_R, loss_R, whole, head.terms);
+    }
     const auto whole = logits_RV.is_cpu() ? losses : gpu::cross_entropy;
     whole(logits_RV, targets_R, scale_R, loss_R);
 }

@@ -23,9 +23,19 @@ struct CrossEntropySaved {
 struct VocabularyShard {
     std::int64_t begin = 0;
     std::int64_t count = 0;
+    std::int64_t vocab = 0;  // number of tokens of all shards
     // Exchanges a tensor with the other shards: returns the tensors of all shards, [shards, R,
-    // 3], in the order of the shards. Called once for each block of rows.
-    std::function<at::Tensor(const at::Tensor& own_R3)> gather;
+    // N], in the order of the shards. Called once for each block of rows.
+    std::function<at::Tensor(const at::Tensor& own_RN)> gather;
+};
+
+// Terms that are added to the loss of a row. With p = softmax(l) and the target t, its loss is
+//   -(1 - label_smoothing) log p_t - label_smoothing mean(log p) + z_loss (log sum exp(l))^2
+struct LossTerms {
+    double label_smoothing = 0;
+    double z_loss = 0;
+
+    bool is_plain() const { return label_smoothing == 0 && z_loss == 0; }
 };
 
 // The output layer, which maps x_MC to logits l = x_MC @ w_VC^T. With a soft cap, the logits are
@@ -34,6 +44,7 @@ struct Head {
     at::Tensor w_VC;
     double soft_cap = 0;
     std::optional<VocabularyShard> shard = std::nullopt;  // nullopt: w_VC has the whole vocabulary
+    LossTerms terms = {};
 };
 
 at::Tensor logits(const at::Tensor& x_MC, const Head& head);  // returns the logits, [M, V]
@@ -45,8 +56,8 @@ struct HeadGrad {
     Sum sum = Sum::Add;
 };
 
-// Returns scale times the sum over rows of -log softmax(logits)[target], a 0-dim double. `place`
-// allocates the temporary block of logits.
+// Returns scale times the sum over rows of -log softmax(logits)[target], with the head's terms, a
+// 0-dim double. `place` allocates the temporary block of logits.
 //
 // With a shard, each rank returns the loss over the whole vocabulary, but saved.dx_MC is only
 // this shard's part of the gradient; the sum over all shards is the gradient.
@@ -61,7 +72,8 @@ void linear_cross_entropy_grad(const at::Tensor& x_MC, const Head& head,
                                const HeadGrad& grad, CrossEntropySaved& saved,
                                const Place& place = {});
 
-// Returns -log softmax(logits)[target] of each row, doubles [M]; 0 if the target is ignored.
+// Returns -log softmax(logits)[target] of each row, with the head's terms, doubles [M]; 0 if the
+// target is ignored.
 at::Tensor linear_cross_entropy_rows(const at::Tensor& x_MC, const Head& head,
                                      const at::Tensor& targets_M);
 

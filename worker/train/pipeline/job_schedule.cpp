@@ -45,6 +45,7 @@ TrainOptions train_options(const spec::TrainSpec& spec, const spec::ModelConfig&
     options.sequence = spec.parallel.sequence;
     options.zero = spec.parallel.zero;
     if (spec.objective == spec::Objective::Preference) options.preference = spec.preference;
+    options.loss = spec.loss;
     return options;
 }
 

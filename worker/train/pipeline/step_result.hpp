@@ -1,6 +1,7 @@
 // What a training step and an evaluation return.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 
@@ -22,6 +23,14 @@ struct StepResult {
     // Elements of gradients whose sum over the replicas this rank issued; and those of them that it
     // issued before the last contribution of backward
     std::int64_t reduced = 0, reduced_early = 0;
+};
+
+// Sum of log p - log p of the reference over mismatched answers, and their number.
+struct KlSum {
+    double sum = 0, answers = 0;
+
+    // Returns the estimate of the divergence, which is at least 0.
+    double kl() const { return answers > 0 ? std::max(0.0, sum / answers) : 0; }
 };
 
 struct LossSum {

@@ -87,23 +87,24 @@ std::vector<LossRule> TrainStep::rules(std::span<const Microbatch> batch, std::i
     for (const double count : counts) {
         const double one =
             options_.normalize == spec::Normalize::Step ? total.item<double>() : means * count;
-        rules.push_back({.scale = one > 0 ? 1 / one : 0});
+        rules.push_back(
+            {.scale = one > 0 ? 1 / one : 0, .tokens = options_.loss, .seed = options_.init.seed});
     }
     return rules;
 }
 
-// Like rules(), for pairs. Pairs are counted in place of targets.
+// Like rules(), for answers. Pairs or labelled answers are counted in place of targets.
 std::vector<LossRule> TrainStep::pair_rules(std::span<const Microbatch> batch,
                                             std::int64_t& tokens) {
-    std::vector<PairScale> counts;  // numbers of pairs, and of tokens of chosen answers
+    std::vector<PairScale>
+        counts;  // numbers of samples, and of tokens of the pairs' chosen answers
+    const double kl = kl_sum(batch).kl();
     const at::Tensor totals = at::zeros({3}, at::kDouble);
     for (const Microbatch& data : batch) {
         const std::vector<double> of_sequence = sequence_tokens(data);
-        PairScale count{static_cast<double>(pairs_in(data)), 0};
-        for (std::size_t i = 0; i + 1 < of_sequence.size(); i += 2) {
-            count.token += of_sequence[i];
-            totals[2] += of_sequence[i] + of_sequence[i + 1];
-        }
+        PairScale count{static_cast<double>(samples_in(*options_.preference, data)), 0};
+        for (std::size_t i = 0; i + 1 < of_sequence.size(); i += 2) count.token += of_sequence[i];
+        for (const double of_one : of_sequence) totals[2] += of_one;
         totals[0] += count.pair;
         totals[1] += count.token;
         counts.push_back(count);
@@ -115,10 +116,10 @@ std::vector<LossRule> TrainStep::pair_rules(std::span<const Microbatch> batch,
     const auto one_in = [](double count) { return count > 0 ? 1 / count : 0; };
     std::vector<LossRule> rules;
     for (const PairScale& count : counts)
-        rules.push_back(
-            {.preference = &*options_.preference,
-             .pairs = {one_in(whole ? totals[0].item<double>() : means * count.pair),
-                       one_in(whole ? totals[1].item<double>() : means * count.token)}});
+        rules.push_back({.preference = &*options_.preference,
+                         .pairs = {one_in(whole ? totals[0].item<double>() : means * count.pair),
+                                   one_in(whole ? totals[1].item<double>() : means * count.token)},
+                         .kl = kl});
     return rules;
 }
 
@@ -143,8 +144,8 @@ double TrainStep::loss_of_pairs(std::span<const Microbatch> batch, std::span<con
     PairSums all;
     for (std::size_t k = 0; k < batch.size(); ++k) {
         const auto sequences = batch[k].segments.size();
-        const PairSums sums =
-            sums_of(*options_.preference, batch[k], row_of(log_probs_KS, k).first(sequences));
+        const PairSums sums = sums_of(*options_.preference, batch[k],
+                                      row_of(log_probs_KS, k).first(sequences), rules[k].kl);
         loss += scaled_loss(*options_.preference, sums, rules[k].pairs);
         all += sums;
     }
@@ -294,13 +295,37 @@ at::Tensor TrainStep::log_probs(std::span<const Microbatch> batch) {
     return log_probs_KS;
 }
 
-LossSum TrainStep::evaluate_pairs(std::span<const Microbatch> batch) {
+// Returns this replica's part of kl_sum().
+KlSum TrainStep::own_kl_sum(std::span<const Microbatch> batch) {
+    KlSum all;
+    if (!options_.preference || !options_.preference->estimates_kl()) return all;
+    std::vector<Microbatch> mismatched;
+    for (const Microbatch& data : batch) mismatched.push_back(data.mismatched.at(0));
+    const at::Tensor log_probs_KS = log_probs(mismatched);
+    for (std::size_t k = 0; k < mismatched.size(); ++k) {
+        const std::span<const double> own = row_of(log_probs_KS, k);
+        for (std::size_t i = 0; i < batch[k].labels.size(); ++i)
+            all.sum += own[i] - mismatched[k].references.at(i);
+        all.answers += static_cast<double>(batch[k].labels.size());
+    }
+    return all;
+}
+
+KlSum TrainStep::kl_sum(std::span<const Microbatch> batch) {
+    if (!options_.preference || !options_.preference->estimates_kl()) return {};
+    const KlSum own = own_kl_sum(batch);
+    const at::Tensor all = at::tensor({own.sum, own.answers}, at::kDouble);
+    sum_over(groups_.dp, all, {Site::Evaluation});
+    return {all[0].item<double>(), all[1].item<double>()};
+}
+
+LossSum TrainStep::evaluate_pairs(std::span<const Microbatch> batch, double kl) {
     const at::Tensor log_probs_KS = log_probs(batch);
     PairSums sums;
     at::Tensor tokens = at::zeros({}, at::kDouble);
     for (std::size_t k = 0; k < batch.size(); ++k) {
         sums += sums_of(*options_.preference, batch[k],
-                        row_of(log_probs_KS, k).first(batch[k].segments.size()));
+                        row_of(log_probs_KS, k).first(batch[k].segments.size()), kl);
         tokens += batch[k].targets_BT.ne(ops::kIgnored).sum();
     }
     sum_over(groups_.dp, tokens, {Site::Evaluation});
@@ -317,8 +342,8 @@ std::string TrainStep::doing() const {
            std::to_string(ops[done].microbatch);
 }
 
-LossSum TrainStep::evaluate(std::span<const Microbatch> batch) {
-    if (options_.preference) return evaluate_pairs(batch);
+LossSum TrainStep::evaluate(std::span<const Microbatch> batch, double kl) {
+    if (options_.preference) return evaluate_pairs(batch, kl);
     const c10::InferenceMode no_autograd;
     at::Tensor sums_S = at::zeros({2}, at::kDouble);  // loss and number of tokens
     std::vector<RankChunk> chunks = alone();
@@ -338,11 +363,13 @@ LossSum TrainStep::evaluate(std::span<const Microbatch> batch) {
 double TrainStep::replay(const Microbatch& data) {
     const c10::InferenceMode no_autograd;
     const double count = data.targets_BT.ne(ops::kIgnored).sum().item<double>();
-    LossRule rule{.scale = 1 / std::max(count, 1.0)};
+    LossRule rule{
+        .scale = 1 / std::max(count, 1.0), .tokens = options_.loss, .seed = options_.init.seed};
     if (options_.preference) {
-        const auto pairs = static_cast<double>(std::max<std::int64_t>(pairs_in(data), 1));
         rule.preference = &*options_.preference;
-        rule.pairs = {1 / pairs, 1 / std::max(count, 1.0)};
+        const std::int64_t samples = std::max<std::int64_t>(samples_in(*rule.preference, data), 1);
+        rule.pairs = {1 / static_cast<double>(samples), 1 / std::max(count, 1.0)};
+        rule.kl = own_kl_sum({&data, 1}).kl();
     }
     const plan::PipelineSchedule one =
         plan::gpipe(schedule_.pp, schedule_.vp, 1, schedule_.placing);
@@ -360,8 +387,8 @@ double TrainStep::replay(const Microbatch& data) {
         one, chunks, {{&data, 1}, {&rule, 1}, sequences_of({&data, 1})}, groups_.pp, dropped);
     sum_over(groups_.pp, values, {Site::NotFinite});
     if (!options_.preference) return values.item<double>();
-    return scaled_loss(*options_.preference, sums_of(*options_.preference, data, row_of(values, 0)),
-                       rule.pairs);
+    return scaled_loss(*options_.preference,
+                       sums_of(*options_.preference, data, row_of(values, 0), rule.kl), rule.pairs);
 }
 
 bool is_first(const Groups& groups) {

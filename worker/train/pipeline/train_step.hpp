@@ -43,7 +43,8 @@ struct TrainOptions {
     double clip_grad = 1.0;  // maximum global norm of the gradient; 0: no clipping
     bool count_zeros = false;
     spec::Normalize normalize = spec::Normalize::Step;
-    // If set, micro-batches hold pairs of sequences, and the loss is a mean over the pairs.
+    spec::TokenLossSpec loss = {};  // without a preference
+    // If set, micro-batches hold answers, and the loss is a mean over pairs or labelled answers.
     std::optional<spec::PreferenceSpec> preference = std::nullopt;
     StageSplit split = {};  // how the layers are divided; pp and vpp are the schedule's
     bool sequence = false;  // sequence parallelism over the tensor-parallel ranks
@@ -67,10 +68,15 @@ class TrainStep {
     StepResult run(std::span<const Microbatch> batch, double lr);
 
     // Returns the loss of any number of micro-batches, summed over all replicas. The number must be
-    // the same on each replica.
-    LossSum evaluate(std::span<const Microbatch> batch);
+    // the same on each replica. `kl`: the divergence that the objective needs (PairBatch::kl).
+    LossSum evaluate(std::span<const Microbatch> batch, double kl = 0);
 
-    // Returns the log-probabilities of the sequences of this replica's micro-batches of pairs, on
+    // Returns what the estimate of the divergence needs of any number of micro-batches, over all
+    // replicas; zeros if the objective needs no estimate. The number must be the same on each
+    // replica.
+    KlSum kl_sum(std::span<const Microbatch> batch);
+
+    // Returns the log-probabilities of the sequences of this replica's micro-batches of answers, on
     // all its ranks: [K, S], with zeros after a micro-batch's last sequence.
     at::Tensor log_probs(std::span<const Microbatch> batch);
 
@@ -101,10 +107,11 @@ class TrainStep {
   private:
     std::vector<LossRule> rules(std::span<const Microbatch> batch, std::int64_t& tokens);
     std::vector<LossRule> pair_rules(std::span<const Microbatch> batch, std::int64_t& tokens);
+    KlSum own_kl_sum(std::span<const Microbatch> batch);
     double loss_of_pairs(std::span<const Microbatch> batch, std::span<const LossRule> rules,
                          const at::Tensor& log_probs_KS, StepResult& result);
     PairSums sums_over_replicas(PairSums sums);
-    LossSum evaluate_pairs(std::span<const Microbatch> batch);
+    LossSum evaluate_pairs(std::span<const Microbatch> batch, double kl);
     std::int64_t sequences_of(std::span<const Microbatch> batch) const;
     std::vector<RankChunk> alone();
     void reduce_tied();

@@ -27,14 +27,14 @@ void add_documents(Microbatch& batch, std::int64_t number) {
     }
 }
 
-// Makes preference pairs: one row with the two answers of each pair as segments of different
-// lengths. The first two targets of an answer belong to the prompt, where the answer has more.
-Microbatch pairs_of(const spec::TrainSpec& spec, std::int64_t vocab, std::int64_t number,
-                    at::Generator& generator) {
+// Makes answers: one row with each answer as a segment, of different lengths. The first two targets
+// of an answer belong to the prompt, where the answer has more.
+Microbatch answers_of(const spec::TrainSpec& spec, std::int64_t vocab, std::int64_t number,
+                      at::Generator& generator) {
     Microbatch batch;
     std::vector<at::Tensor> inputs, targets;
     std::int64_t start = 0;
-    for (std::int64_t i = 0; i < 2 * spec.micro_batch_size; ++i) {
+    for (std::int64_t i = 0; i < spec.sequences_per_sample() * spec.micro_batch_size; ++i) {
         const std::int64_t length =
             spec.seq_length - (number + i) % std::max<std::int64_t>(spec.seq_length / 2, 1);
         const at::Tensor ids = at::randint(vocab, {length + 1}, generator).to(at::kLong);
@@ -51,8 +51,22 @@ Microbatch pairs_of(const spec::TrainSpec& spec, std::int64_t vocab, std::int64_
 }
 
 // Returns a micro-batch of one position, whose target does not count.
-Microbatch no_pairs() {
+Microbatch no_answers() {
     return {at::zeros({1, 1}, at::kLong), at::full({1, 1}, ops::kIgnored, at::kLong), {0}};
+}
+
+// Makes pairs or labelled answers.
+Microbatch preference_of(const spec::TrainSpec& spec, std::int64_t vocab, std::int64_t number,
+                         bool is_empty, at::Generator& generator) {
+    const auto one = [&](std::int64_t of) {
+        return is_empty ? no_answers() : answers_of(spec, vocab, of, generator);
+    };
+    Microbatch batch = one(number);
+    if (!spec.preference.is_unpaired()) return batch;
+    for (std::int64_t i = 0; !is_empty && i < spec.micro_batch_size; ++i)
+        batch.labels.push_back((number + i) % 3 == 0 ? 0 : 1);
+    if (spec.preference.estimates_kl()) batch.mismatched.push_back(one(number + 1));
+    return batch;
 }
 
 }  // namespace
@@ -65,7 +79,7 @@ std::vector<Microbatch> proof_batches(const spec::TrainSpec& spec, std::int64_t 
     for (std::int64_t i = 0; i < count; ++i) {
         const bool is_empty = count > 2 && i + 1 == count;
         if (spec.objective == spec::Objective::Preference) {
-            batches.push_back(is_empty ? no_pairs() : pairs_of(spec, vocab, i + step, generator));
+            batches.push_back(preference_of(spec, vocab, i + step, is_empty, generator));
             continue;
         }
         const at::Tensor ids = at::randint(vocab, {spec.micro_batch_size, length + 1}, generator);
@@ -74,6 +88,7 @@ std::vector<Microbatch> proof_batches(const spec::TrainSpec& spec, std::int64_t 
         if (is_empty) targets_BT.fill_(ops::kIgnored);
         Microbatch batch{ids.narrow(1, 0, length).to(at::kLong).contiguous(), targets_BT};
         if (spec.data.documents_apart) add_documents(batch, i);
+        batch.first_sequence = (step * count + i) * spec.micro_batch_size;
         batches.push_back(std::move(batch));
     }
     return batches;

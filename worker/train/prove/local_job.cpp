@@ -43,7 +43,7 @@ void train_rank(const LocalJob& job, const RankGroups& groups, Record& record) {
         note_state(record, prefix, trainer);
     }
     const std::vector<Microbatch> held_out = job.batch(job.steps);
-    const LossSum valid = trainer.evaluate(own(held_out));
+    const LossSum valid = trainer.evaluate(own(held_out), trainer.kl_sum(own(held_out)).kl());
     note_number(record, "valid.loss", valid.loss);
     note_number(record, "valid.tokens", static_cast<double>(valid.tokens));
     if (valid.pairs) note_pairs(record, "valid.", *valid.pairs);

@@ -129,8 +129,8 @@ void note_result(Record& record, const std::string& prefix, const StepResult& re
 }
 
 void note_pairs(Record& record, const std::string& prefix, const PairSums& sums) {
-    note_number(record, prefix + "pairs", sums[PairSums::Pairs]);
-    for (std::size_t i = PairSums::Loss; i < PairSums::kCount; ++i)
+    note_number(record, prefix + "pairs", sums.samples());
+    for (std::size_t i = PairSums::Chosen; i < PairSums::kCount; ++i)
         note_number(record, prefix + "pair_sum." + std::to_string(i), sums.sums[i]);
 }
 

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,7 +31,7 @@ struct MetricsOptions {
     OrderedJson head;       // first line of a new file
     spec::MetricsSpec also;
     std::vector<std::string> valid_sets = {};
-    bool pairs = false;  // the rows have the keys of pair_report.hpp
+    std::span<const char* const> pair_keys = {};  // keys of pair_report.hpp that the rows have
 };
 
 class Metrics {

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "worker/train/comm/phase_clock.hpp"
-#include "worker/train/report/pair_report.hpp"
 
 namespace roll::train {
 namespace {
@@ -48,7 +47,7 @@ std::string quoted(const std::string& name) {
 }  // namespace
 
 CsvTable::CsvTable(const std::vector<std::string>& sets, const std::vector<OrderedJson>& kept,
-                   bool pairs)
+                   std::span<const char* const> pair_keys)
     : columns_(std::begin(kOfEveryRun), std::end(kOfEveryRun)) {
     for (const char* const phase : kPhaseNames)
         for (const char* const over_ranks : {"/max", "/mean"})
@@ -57,8 +56,7 @@ CsvTable::CsvTable(const std::vector<std::string>& sets, const std::vector<Order
     for (const std::string& set : sets)
         for (const char* const column : kOfEverySet)
             if (!set.empty()) columns_.push_back(std::string(column) + "/" + set);
-    for (const char* const key : kPairKeys) {
-        if (!pairs) break;
+    for (const char* const key : pair_keys) {
         columns_.emplace_back(key);
         columns_.push_back(std::string("valid_") + key);
         for (const std::string& set : sets)

@@ -3,6 +3,7 @@
 // meaning.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,10 +14,10 @@ namespace roll::train {
 class CsvTable {
   public:
     // `sets` are the names of the validation sets (one empty name if unnamed). `kept` are the
-    // rows at the start of the file. Each key with a number in these rows gets a column. `pairs`:
-    // the rows have the keys of pair_report.hpp.
+    // rows at the start of the file. Each key with a number in these rows gets a column, and so
+    // does each of `pair_keys`, for steps and validations.
     CsvTable(const std::vector<std::string>& sets, const std::vector<OrderedJson>& kept,
-             bool pairs);
+             std::span<const char* const> pair_keys);
 
     std::string head() const;
 

@@ -10,10 +10,33 @@ double margin(const PairSums& sums) {
     return sums.mean(PairSums::RewardChosen) - sums.mean(PairSums::RewardRejected);
 }
 
+bool is_labelled(const PairSums& sums) { return sums[PairSums::Pairs] == 0; }
+
+void put_labelled(OrderedJson& row, const std::string& prefix, const std::string& suffix,
+                  const PairSums& sums) {
+    const double values[] = {sums.mean(PairSums::RewardChosen),
+                             sums.mean(PairSums::RewardRejected),
+                             margin(sums),
+                             sums.mean(PairSums::LogpChosen),
+                             sums.mean(PairSums::LogpRejected),
+                             sums.mean(PairSums::Kl)};
+    const bool has[] = {sums[PairSums::Chosen] > 0, sums[PairSums::Rejected] > 0};
+    const bool known[] = {has[0], has[1], has[0] && has[1], has[0], has[1], has[0] || has[1]};
+    for (std::size_t i = 0; i < std::size(values); ++i)
+        if (known[i]) row[prefix + kLabelledKeys[i] + suffix] = values[i];
+    row[prefix + kLabelledKeys[std::size(values)] + suffix] = std::llround(sums.samples());
+}
+
 }  // namespace
+
+std::span<const char* const> pair_keys(const spec::DataSpec& data) {
+    if (data.labels) return kLabelledKeys;
+    return data.pairs ? std::span<const char* const>(kPairKeys) : std::span<const char* const>();
+}
 
 void put_pairs(OrderedJson& row, const std::string& prefix, const std::string& suffix,
                const PairSums& sums) {
+    if (is_labelled(sums)) return put_labelled(row, prefix, suffix, sums);
     const double values[] = {sums.mean(PairSums::RewardChosen),
                              sums.mean(PairSums::RewardRejected),
                              margin(sums),
@@ -28,6 +51,12 @@ void put_pairs(OrderedJson& row, const std::string& prefix, const std::string& s
 
 std::string pairs_text(const PairSums& sums) {
     char text[96];
+    if (is_labelled(sums)) {
+        std::snprintf(text, sizeof text, "margin %+.4f, kl %.4f, %.0f of %.0f answers chosen",
+                      margin(sums), sums.mean(PairSums::Kl), sums[PairSums::Chosen],
+                      sums.samples());
+        return text;
+    }
     std::snprintf(text, sizeof text, "margin %+.4f, %.1f %% of %.0f pairs right", margin(sums),
                   100 * sums.mean(PairSums::Accuracy), sums[PairSums::Pairs]);
     return text;

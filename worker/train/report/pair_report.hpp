@@ -1,23 +1,33 @@
-// Reports the metrics of preference pairs, under TRL's names.
+// Reports the metrics of preference pairs and labelled answers, under TRL's names.
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "common/json.hpp"
+#include "common/spec/train.hpp"
 #include "worker/train/objective/preference.hpp"
 
 namespace roll::train {
 
-// The keys of put_pairs(), without prefix and suffix.
+// The keys of put_pairs(), without prefix and suffix, for pairs and for labelled answers.
 inline constexpr const char* kPairKeys[] = {
     "rewards/chosen", "rewards/rejected", "rewards/margins", "rewards/accuracies",
     "logps/chosen",   "logps/rejected",   "nll_loss",        "pairs"};
+inline constexpr const char* kLabelledKeys[] = {
+    "rewards/chosen", "rewards/rejected", "rewards/margins", "logps/chosen", "logps/rejected", "kl",
+    "answers"};
 
-// Adds the means over the pairs, and the number of pairs, to a row of the metrics.
+// Returns the keys of put_pairs() in the rows of a job; empty if the job has no preference.
+std::span<const char* const> pair_keys(const spec::DataSpec& data);
+
+// Adds the means over the pairs or labelled answers, and their number, to a row of the metrics. A
+// mean over no answer is left out.
 void put_pairs(OrderedJson& row, const std::string& prefix, const std::string& suffix,
                const PairSums& sums);
 
-// Returns the means as text, such as "margin +0.012, 75.0 % of 80 pairs right".
+// Returns the means as text, such as "margin +0.012, 75.0 % of 80 pairs right" or "margin +0.012,
+// kl 0.203, 41 of 80 answers chosen".
 std::string pairs_text(const PairSums& sums);
 
 }  // namespace roll::train

@@ -29,6 +29,11 @@ std::string unused_files(const data::Corpus& corpus, std::int64_t seq_length) {
            "; join them into one file, or make them lines of one .jsonl";
 }
 
+const char* samples_text(const spec::DataSpec& data) {
+    if (data.labels) return " answers of ";
+    return data.pairs ? " pairs of 2 x " : " x ";
+}
+
 std::string axes_text(const spec::ParallelSpec& p) {
     std::string text = "dp " + std::to_string(p.dp);
     if (p.zero > 0) text += ", zero " + std::to_string(p.zero);
@@ -82,16 +87,19 @@ std::string headline(const spec::TrainSpec& spec, const spec::ModelConfig& model
     return spec.name + ": " + std::to_string(plan::parameter_count(model)) + " parameters, " +
            std::to_string(spec.steps) + " steps" +
            (spec.epochs > 0 ? " (" + epochs_text(spec.epochs) + ")" : "") + " of " +
-           std::to_string(spec.global_batch_size) + (spec.data.pairs ? " pairs of 2 x " : " x ") +
+           std::to_string(spec.global_batch_size) + samples_text(spec.data) +
            std::to_string(spec.seq_length) + " tokens, " + axes_text(spec.parallel) + ", " +
            name_of(spec.precision) + ", " + std::to_string(corpus.train_tokens()) +
            " training tokens and " + std::to_string(corpus.valid_tokens()) + " held out";
 }
 
 std::string documents_line(const data::LearnedDocuments& learned, const spec::TrainSpec& spec) {
-    return std::to_string(learned.documents) + (spec.data.pairs ? " pairs: " : " documents: ") +
-           std::to_string(learned.cut) + " cut to " + std::to_string(spec.seq_length + 1) +
-           " tokens, " + std::to_string(learned.unlearned) + " without a token to learn";
+    const char* const kind = spec.data.pairs    ? " pairs: "
+                             : spec.data.labels ? " answers: "
+                                                : " documents: ";
+    return std::to_string(learned.documents) + kind + std::to_string(learned.cut) + " cut to " +
+           std::to_string(spec.seq_length + 1) + " tokens, " + std::to_string(learned.unlearned) +
+           " without a token to learn";
 }
 
 std::vector<std::string> warnings_of(const spec::TrainSpec& spec, const data::Corpus& corpus,

@@ -1,5 +1,5 @@
-// Tests how preference pairs become micro-batches: whole pairs, without padding, with targets in
-// the answers only.
+// Tests how preference pairs and labelled answers become micro-batches: whole pairs, without
+// padding, with targets in the answers only.
 #include <fstream>
 
 #include <ATen/ATen.h>
@@ -19,27 +19,34 @@ constexpr std::int64_t kNo = ops::kIgnored;
 class PairBatches : public testing::Test {
   protected:
     PairBatches() {
-        const auto path = folder_.path() / "pairs.jsonl";
+        spec_.data.pairs = spec_.data.completions = spec_.data.documents_apart = true;
+        spec_.seq_length = 5;
+        spec_.micro_batch_size = 2;
         // prompts "p" and "qq"; tokens are bytes, and "." ends each answer
-        std::ofstream(path) << R"({"prompt": "p", "chosen": "ab", "rejected": "c"})"
-                            << "\n"
-                            << R"({"prompt": "qq", "chosen": "d", "rejected": "efghij"})"
-                            << "\n"
-                            << R"({"prompt": "p", "chosen": "k", "rejected": "l"})"
-                            << "\n";
+        write(R"({"prompt": "p", "chosen": "ab", "rejected": "c"})"
+              "\n"
+              R"({"prompt": "qq", "chosen": "d", "rejected": "efghij"})"
+              "\n"
+              R"({"prompt": "p", "chosen": "k", "rejected": "l"})"
+              "\n");
+    }
+
+    // Writes a file of answers, and opens it as a corpus.
+    void write(const std::string& lines) {
+        const auto path = folder_.path() / (spec_.data.labels ? "labels.jsonl" : "pairs.jsonl");
+        std::ofstream(path) << lines;
         data::PrepareOptions options;
         options.directory = folder_.path() / "tokens";
-        options.rules.completions = options.rules.pairs = true;
+        options.rules.completions = true;
+        options.rules.pairs = spec_.data.pairs;
+        options.rules.labels = spec_.data.labels;
         options.rules.end_token = '.';
         const auto made =
             data::prepare(path, bytes_, options, [](const data::PrepareProgress&) { return true; });
         std::vector<data::NamedTokens> files;
-        files.push_back({"pairs", data::TokenFile::open_indexed((*made)->bin).value()});
+        files.push_back({"answers", data::TokenFile::open_indexed((*made)->bin).value()});
         corpus_.emplace(data::Corpus::held_out(std::move(files), data::Cut::BetweenPairs).value());
         windows_ = data::valid_windows(*corpus_, 5);
-        spec_.data.pairs = spec_.data.completions = spec_.data.documents_apart = true;
-        spec_.seq_length = 5;
-        spec_.micro_batch_size = 2;
     }
 
     TemporaryFolder folder_;
@@ -76,7 +83,7 @@ TEST_F(PairBatches, HoldWholePairsAndLearnTheAnswersOnly) {
                                                  kNo, 'e', 'f', 'g', 'h'}));
     EXPECT_EQ(batch[0].references, (std::vector<double>{0, -10, -1, -10}));
     EXPECT_EQ(batch[1].segments, (Row{0, 2}));
-    EXPECT_EQ(pairs_in(batch[1]), 1);
+    EXPECT_EQ(samples_in(spec_.preference, batch[1]), 1);
 }
 
 TEST_F(PairBatches, OfTwoReplicasShareThePairsAndMayHaveNone) {
@@ -84,12 +91,56 @@ TEST_F(PairBatches, OfTwoReplicasShareThePairsAndMayHaveNone) {
     for (const int rank : {0, 1}) {
         const auto batch = valid_batches(windows_, spec_, {.vocab = 256}, rank);
         ASSERT_EQ(batch.size(), 1);
-        EXPECT_EQ(pairs_in(batch[0]), rank == 0 ? 2 : 1);
+        EXPECT_EQ(samples_in(spec_.preference, batch[0]), rank == 0 ? 2 : 1);
     }
     spec_.micro_batch_size = 3;
     const Microbatch none = valid_batches(windows_, spec_, {.vocab = 256}, 1)[0];
-    EXPECT_EQ(pairs_in(none), 0);
+    EXPECT_EQ(samples_in(spec_.preference, none), 0);
     EXPECT_EQ(numbers(none.targets_BT), Row{kNo});
+}
+
+TEST_F(PairBatches, HoldLabelledAnswersAndMismatchedOnes) {
+    spec_.data.pairs = false;
+    spec_.data.labels = true;
+    spec_.preference = spec::preference_spec("kto");
+    spec_.micro_batch_size = 4;
+    write(R"({"prompt": "p", "completion": "ab", "label": true})"
+          "\n"
+          R"({"prompt": "qq", "completion": "cdefgh", "label": false})"
+          "\n"
+          R"({"prompt": "r", "chosen": "k", "rejected": "l"})"
+          "\n");
+    ASSERT_EQ(windows_.size(), 4);
+    PairReferences references;
+    references.add(corpus_->files()[0], 4);
+    for (std::size_t i = 0; i < 4; ++i) {
+        const auto number = static_cast<double>(i);
+        references.set(windows_[i], {-number, -10 - number});
+    }
+    const auto batch = valid_batches(windows_, spec_, {.vocab = 256, .references = &references}, 0);
+    ASSERT_EQ(batch.size(), 1);
+    EXPECT_EQ(samples_in(spec_.preference, batch[0]), 4);
+    EXPECT_EQ(batch[0].labels, (std::vector<std::uint8_t>{1, 0, 1, 0}));
+    EXPECT_EQ(batch[0].segments, (Row{0, 3, 8, 10}));
+    EXPECT_EQ(numbers(batch[0].targets_BT), (Row{'a', 'b', '.',            //
+                                                 kNo, 'c', 'd', 'e', 'f',  //
+                                                 'k', '.',                 //
+                                                 'l', '.'}));
+    EXPECT_EQ(batch[0].references, (std::vector<double>{0, -1, -2, -3}));
+    // The answer is that of the line before. Both answers of the pair take one two places before.
+    const Microbatch& other = batch[0].mismatched.at(0);
+    EXPECT_EQ(other.segments, (Row{0, 2, 6, 9}));
+    EXPECT_EQ(numbers(other.tokens_BT), (Row{'p', 'l',            //
+                                             'q', 'q', 'a', 'b',  //
+                                             'r', 'a', 'b',       //
+                                             'r', 'c', 'd', 'e', 'f'}));
+    EXPECT_EQ(numbers(other.targets_BT), (Row{'l', '.',            //
+                                              kNo, 'a', 'b', '.',  //
+                                              'a', 'b', '.',       //
+                                              'c', 'd', 'e', 'f', 'g'}));
+    EXPECT_EQ(other.references, (std::vector<double>{-10, -11, -12, -13}));
+    spec_.preference.loss = spec::PairLoss::ApoZero;
+    EXPECT_TRUE(valid_batches(windows_, spec_, {.vocab = 256}, 0)[0].mismatched.empty());
 }
 
 }  // namespace

@@ -20,6 +20,12 @@ const std::vector<PreferenceSpec> kSpecs = {
     {.kind = PreferenceKind::SimPo, .beta = 2, .label_smoothing = 0.1, .gamma = 0.4},
     {.kind = PreferenceKind::Orpo, .beta = 0.7, .nll_weight = 1},
     {.kind = PreferenceKind::Cpo, .loss = PairLoss::Ipo, .beta = 0.4, .nll_weight = 1},
+    {.kind = PreferenceKind::Kto,
+     .loss = PairLoss::Kto,
+     .beta = 0.3,
+     .desirable_weight = 1.3,
+     .undesirable_weight = 0.6},
+    {.kind = PreferenceKind::Kto, .loss = PairLoss::ApoZero, .beta = 0.2},
 };
 
 // Three pairs and a sequence that belongs to none.
@@ -27,9 +33,11 @@ const std::vector<double> kLogProbs = {-9, -7.5, -3, -12, -20, -21, -5};
 const std::vector<double> kReferences = {-8, -8, -5, -10, -22, -20, -5};
 const std::vector<double> kTokens = {4, 3, 2, 6, 9, 9, 3};
 const PairScale kScale = {1.0 / 3, 1.0 / 15};
+const std::vector<std::uint8_t> kLabels = {1, 0, 0, 1, 1, 0};  // the last sequence has none
+constexpr double kDivergence = 0.7;
 
 PairBatch batch_of(const std::vector<double>& log_probs) {
-    return {log_probs, kReferences, kTokens};
+    return {log_probs, kReferences, kTokens, kLabels, kDivergence};
 }
 
 TEST(Preference, CoefficientsAreTheDerivativesOfTheLoss) {
@@ -72,6 +80,18 @@ TEST(Preference, TheLossOfAModelThatIsItsReferenceIsLog2) {
     EXPECT_EQ(sums[PairSums::Accuracy], 0);
 }
 
+TEST(Preference, SumsOfLabelledAnswersCountEachLabel) {
+    const PairSums sums = pair_sums(kSpecs[8], batch_of(kLogProbs));
+    EXPECT_EQ(sums[PairSums::Pairs], 0);
+    EXPECT_EQ(sums[PairSums::Chosen], 3);
+    EXPECT_EQ(sums[PairSums::Rejected], 3);
+    EXPECT_EQ(sums.samples(), 6);
+    EXPECT_NEAR(sums.mean(PairSums::RewardChosen), 0.3 * (-1 - 2 + 2) / 3, 1e-15);
+    EXPECT_NEAR(sums.mean(PairSums::RewardRejected), 0.3 * (0.5 + 2 - 1) / 3, 1e-15);
+    EXPECT_EQ(sums.mean(PairSums::LogpChosen), (-9.0 - 12 - 20) / 3);
+    EXPECT_NEAR(sums.mean(PairSums::Kl), kDivergence, 1e-15);
+}
+
 TEST(Preference, LossesOfManyBatchesAddUpToThatOfAll) {
     const PreferenceSpec& spec = kSpecs[6];
     const auto part = [&](std::size_t first, std::size_t count) {
@@ -106,8 +126,9 @@ TEST(Preference, LossesStayFiniteForMarginsOfAnySize) {
     for (const PreferenceSpec& spec : kSpecs)
         for (const double far : {-1e5, 1e5}) {
             const std::vector<double> log_probs = {-2e5 + far, -2e5 - far}, tokens = {10, 10};
-            EXPECT_TRUE(std::isfinite(pair_sums(spec, {log_probs, {}, tokens})[PairSums::Loss]));
-            for (const double one : pair_coefficients(spec, {log_probs, {}, tokens}, {1, 1}))
+            const PairBatch batch{log_probs, {}, tokens, std::span(kLabels).first(2), kDivergence};
+            EXPECT_TRUE(std::isfinite(pair_sums(spec, batch)[PairSums::Loss]));
+            for (const double one : pair_coefficients(spec, batch, {1, 1}))
                 EXPECT_TRUE(std::isfinite(one)) << name_of(spec.kind);
         }
 }

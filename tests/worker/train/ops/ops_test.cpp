@@ -326,6 +326,33 @@ TEST(CrossEntropy, SoftCapIsAutograds) {
     expect_close(logits(x, {w, 1.5}), capped.detach(), "logits");
 }
 
+TEST(CrossEntropy, LabelSmoothingAndZLossAreAutograds) {
+    for (const double soft_cap : {0.0, 1.5})
+        for (const LossTerms& terms :
+             {LossTerms{0.2, 0}, LossTerms{0, 0.3}, LossTerms{0.1, 0.05}}) {
+            const at::Tensor x = 2 * random({41, 5}), w = random({11, 5});
+            at::Tensor targets = at::randint(11, {41});
+            targets.index_put_({at::tensor({3, 40})}, at::tensor(kIgnored));
+            const at::Tensor xa = leaf(x), wa = leaf(w);
+            at::Tensor logits = xa.matmul(wa.t());
+            if (soft_cap > 0) logits = soft_cap * (logits / soft_cap).tanh();
+            const at::Tensor log_sums = logits.logsumexp(1) * targets.ne(kIgnored);
+            const at::Tensor loss_a =
+                0.7 * (at::cross_entropy_loss(logits, targets, {}, at::Reduction::Sum, kIgnored,
+                                              terms.label_smoothing) +
+                       terms.z_loss * log_sums.square().sum());
+            loss_a.backward();
+            const at::Tensor dw = at::zeros_like(w);
+            CrossEntropySaved saved;
+            const Head head{w, soft_cap, {}, terms};
+            const at::Tensor loss =
+                linear_cross_entropy(x, head, targets, 0.7, {dw, Sum::Add}, saved);
+            EXPECT_NEAR(loss.item<double>(), loss_a.item<double>(), 1e-12 * loss_a.item<double>());
+            expect_close(saved.dx_MC, xa.grad(), "dx");
+            expect_close(dw, wa.grad(), "dw");
+        }
+}
+
 TEST(CrossEntropy, BackwardIsAutograds) {
     for (const std::int64_t vocab : {1, 11, 500'009}) {  // the last size takes several blocks
         const at::Tensor x = random({41, 5}), w = random({vocab, 5});

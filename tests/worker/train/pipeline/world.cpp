@@ -26,6 +26,17 @@ void make_pairs(Microbatch& data, int number) {
     }
 }
 
+// Labels the answers that make_pairs() made, and adds mismatched answers, whose log-probabilities
+// under the reference are lower than those under the model.
+void make_labels(Microbatch& data, int number) {
+    Microbatch& other = data.mismatched.emplace_back(data);
+    if (data.references.empty()) return;
+    other.tokens_BT = data.tokens_BT.roll(3, 1);
+    for (double& reference : other.references) reference -= 40;
+    for (std::size_t i = 0; i < data.segments.size(); ++i)
+        data.labels.push_back((static_cast<std::size_t>(number) + i) % 3 == 0 ? 0 : 1);
+}
+
 // Returns the micro-batches of a step. Their tokens are within the world's vocabulary.
 std::vector<Microbatch> make_batch(const World& world, int step) {
     std::vector<Microbatch> batch = tiny_batch(step, world.dp * world.schedule.microbatches);
@@ -34,10 +45,11 @@ std::vector<Microbatch> make_batch(const World& world, int step) {
         data.tokens_BT.remainder_(vocab);
         const at::Tensor targets_BT = data.targets_BT.remainder(vocab);
         data.targets_BT = targets_BT.masked_fill(data.targets_BT.eq(ops::kIgnored), ops::kIgnored);
-        if (world.data == Data::Pairs) {
-            make_pairs(data, static_cast<int>(&data - batch.data()) % kMicrobatches);
-            continue;
-        }
+        data.first_sequence = (&data - batch.data()) * data.tokens_BT.size(0);
+        const int number = static_cast<int>(&data - batch.data()) % kMicrobatches;
+        if (world.preference) make_pairs(data, number);
+        if (world.data == Data::Labels) make_labels(data, number);
+        if (world.preference) continue;
         if (world.data == Data::Packed) data.segments = {0, 3, 4, 11, 13, 18};
         const bool is_short = world.data == Data::Lengths && (&data - batch.data()) % 2 == 1;
         if (!is_short) continue;
@@ -57,6 +69,7 @@ LocalJob job_of(const World& world) {
             .options = {.init = {.std = kStd, .dtype = world.dtype, .freeze = world.freeze},
                         .clip_grad = world.clip,
                         .count_zeros = true,
+                        .loss = world.loss,
                         .preference = world.preference,
                         .split = world.split,
                         .sequence = world.sequence,

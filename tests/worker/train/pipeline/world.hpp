@@ -21,11 +21,12 @@ inline constexpr double kClip = 0.3;
 
 // The micro-batches of a step. They have different numbers of targets that count; the 12th has
 // none. Packed: each has segments of 1 to 7 tokens. Lengths: every second one is shorter. Pairs:
-// each has two preference pairs, one, or (the 6th) none, with reference log-probabilities.
-enum class Data { Plain, Packed, Lengths, Pairs };
+// each has two preference pairs, one, or (the 6th) none, with reference log-probabilities. Labels:
+// the same sequences, each with a label, and mismatched ones.
+enum class Data { Plain, Packed, Lengths, Pairs, Labels };
 
-// The number of pairs in the default number of micro-batches.
-inline constexpr int kPairsOfStep = 11;
+// The numbers of pairs and of labelled answers in the default number of micro-batches.
+inline constexpr int kPairsOfStep = 11, kAnswersOfStep = 22;
 
 struct World {
     spec::ModelConfig config;
@@ -40,7 +41,8 @@ struct World {
     std::vector<std::string> freeze = {};
     StageSplit split = {};
     Data data = Data::Plain;
-    std::optional<spec::PreferenceSpec> preference = std::nullopt;  // for Data::Pairs
+    spec::TokenLossSpec loss = {};
+    std::optional<spec::PreferenceSpec> preference = std::nullopt;  // for Data::Pairs and Labels
     plan::Recomputed recompute = {};  // by layer of the model; empty: nothing is computed again
 };
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""objective: dpo and its kin, as jobs: the reference, layouts, continued jobs, and refused files."""
+"""objective: dpo and its kin, and kto, as jobs: the reference, layouts, continued jobs, and refused files."""
 import glob
 import json
 import math
@@ -24,6 +24,19 @@ def write_pairs(path, count, seed=3):
             file.write(json.dumps({'prompt': word('abcdefgh ', rng.randint(1, 9)) + ':',
                                    'chosen': word('aeiou', rng.randint(2, 14)),
                                    'rejected': word('xyzuv', rng.randint(2, 14))}) + '\n')
+    return path
+
+
+def write_labelled(path, count, seed=4):
+    """Writes the same kind of answers without partners, two thirds of them chosen."""
+    rng = random.Random(seed)
+    word = lambda letters, size: ''.join(rng.choice(letters) for _ in range(size))
+    with open(path, 'w', encoding='utf-8') as file:
+        for i in range(count):
+            good = i % 3 > 0
+            file.write(json.dumps({'prompt': word('abcdefgh ', rng.randint(1, 9)) + ':',
+                                   'completion': word('aeiou' if good else 'xyzuv', rng.randint(2, 14)),
+                                   'label': good}) + '\n')
     return path
 
 
@@ -122,6 +135,32 @@ class PreferenceTest(RankCase):
             valid = [row for row in run.metrics() if 'valid_loss' in row]
             self.assertLess(valid[-1]['valid_loss'], valid[0]['valid_loss'], kind)
             self.assertNotIn('reference', run.log())
+
+    def test_labelled_answers_train_in_every_layout_and_go_on(self):
+        path = write_labelled(os.path.join(self.top, 'labelled.jsonl'), 60)
+        kto = lambda **changes: self.pairs(6, objective='kto', data__train=[path], **changes)
+        one = self.run_whole(1, 1, kto())
+        self.assertRegex(one.log(), rf'reference {self.start}: log-probabilities of \d+ answers')
+        rows = one.metrics()
+        self.assertAlmostEqual(rows[0]['valid_loss'], 0.5, delta=1e-12)  # the model is its reference
+        self.assertEqual((rows[0]['valid_kl'], rows[1]['kl'], rows[1]['answers']), (0, 0, 4))
+        for key in ('rewards/margins', 'rewards/chosen', 'rewards/rejected', 'logps/chosen', 'logps/rejected'):
+            self.assertIn('valid_' + key, rows[0])
+        valid = [row for row in rows if 'valid_loss' in row]
+        self.assertLess(valid[-1]['valid_loss'], valid[0]['valid_loss'])
+        self.assertGreater(valid[-1]['valid_rewards/margins'], 0)
+        self.assertIn('answers chosen', one.log())
+        run = self.run_whole(2, 1, kto(resources={'nodes': 1, 'slots_per_node': 4},
+                                       parallel={'dp': 2, 'pp': 2, 'zero': 1}))
+        self.expect_close(run.metrics(), rows)
+        for file in self.stored():
+            os.remove(file)
+        again = self.run_whole(3, 1, kto(), checkpoints=one.published[:1])
+        self.assertIn('resumed at step 3', again.log())
+        self.assertEqual(again.metrics(), rows)
+        pairs = self.run_whole(4, 1, self.pairs(2, objective={'kind': 'kto', 'loss': 'apo_zero_unpaired'}))
+        self.assertIn('pairs.jsonl: 240 documents', pairs.log())  # two answers of each pair, with their labels
+        self.assertEqual((pairs.metrics()[1]['answers'], pairs.metrics()[1]['kl']), (4, 0))
 
     def test_pairs_that_are_cut_or_teach_nothing_are_counted(self):
         with open(self.path, 'a', encoding='utf-8') as file:

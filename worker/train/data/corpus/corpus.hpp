@@ -13,7 +13,7 @@ namespace roll::data {
 
 // The places at which windows, and a file's held-out tail, may begin: any token, only the start of
 // a document, or only the start of a document with an even number, because documents 2 k and 2 k +
-// 1 are a pair.
+// 1 are a pair, or an answer and its label.
 enum class Cut { Anywhere, BetweenDocuments, BetweenPairs };
 
 struct CorpusFile {

@@ -149,29 +149,46 @@ Result<Whole> whole_of(const Value& record, std::string_view side, const PairRul
                  answer.size - shared};
 }
 
+Result<void> needs_template(const PairRules& rules) {
+    if (rules.chat != nullptr) return {};
+    return no_pair("has conversations, and " + rules.no_chat +
+                   "; set `tokenizer` to a directory whose tokenizer_config.json has a "
+                   "chat_template, or that has a chat_template.jinja");
+}
+
+// The text of a prompt, and that of the prompt with its answer.
+struct WholeText {
+    std::string prompt = {}, all = {};
+};
+
+Result<WholeText> whole_text(const Whole& whole, const chat::Names& names, const PairRules& rules,
+                             chat::Arena& arena) {
+    ROLL_TRY(const chat::Conversation conversation,
+             chat::conversation_of(whole.record, whole.form, arena, names));
+    const std::span<const Value> messages = conversation.messages.list();
+    const auto rendered = [&](std::span<const Value> some, bool ask) {
+        return chat::render(*rules.chat, conversation, some, ask, arena, rules.render);
+    };
+    ROLL_TRY(chat::Rendered all, rendered(messages, false));
+    WholeText text{.all = std::move(all.text)};
+    const auto before = messages.first(messages.size() - whole.answer);
+    if (before.empty()) return text;
+    ROLL_TRY(chat::Rendered asked, rendered(before, true));
+    text.prompt = std::move(asked.text);
+    return text;
+}
+
 Result<Texts> conversation_texts(const Value& record, const PairRules& rules, chat::Arena& arena) {
-    if (rules.chat == nullptr)
-        return no_pair("has conversations, and " + rules.no_chat +
-                       "; set `tokenizer` to a directory whose tokenizer_config.json has a "
-                       "chat_template, or that has a chat_template.jinja");
+    ROLL_TRY_VOID(needs_template(rules));
     Texts texts{.conversation = true};
     for (const auto& [side, text] :
          {std::pair("chosen", &texts.chosen), std::pair("rejected", &texts.rejected)}) {
         ROLL_TRY(const Whole whole, whole_of(record, side, rules, arena));
         const bool named = whole.form != chat::Form::Messages;
-        ROLL_TRY(const chat::Conversation conversation,
-                 chat::conversation_of(whole.record, whole.form, arena,
-                                       named ? rules.names : chat::Names()));
-        const std::span<const Value> messages = conversation.messages.list();
-        const auto rendered = [&](std::span<const Value> some, bool ask) {
-            return chat::render(*rules.chat, conversation, some, ask, arena, rules.render);
-        };
-        ROLL_TRY(chat::Rendered all, rendered(messages, false));
-        *text = std::move(all.text);
-        const auto before = messages.first(messages.size() - whole.answer);
-        if (before.empty()) continue;
-        ROLL_TRY(chat::Rendered asked, rendered(before, true));
-        texts.prompt = std::move(asked.text);
+        ROLL_TRY(WholeText read,
+                 whole_text(whole, named ? rules.names : chat::Names(), rules, arena));
+        *text = std::move(read.all);
+        if (!read.prompt.empty()) texts.prompt = std::move(read.prompt);
     }
     return texts;
 }
@@ -184,10 +201,19 @@ bool is_alpaca(const Value& record, const PairRules& rules) {
            field(record, rules.prompt_field).is(Kind::None) && field(record, name).is(Kind::String);
 }
 
-Result<AnswerPair> encoded_pair(std::string_view line, const PairRules& rules) {
-    chat::Arena arena(rules.render.limits.memory);
+Result<Value> record_of(std::string_view line, chat::Arena& arena) {
     ROLL_TRY(const Value record, chat::read_json(line, arena));
     if (!record.is(Kind::Dict)) return no_pair("is not a JSON object");
+    return record;
+}
+
+// Stores the first `count` tokens as context only.
+void only_read_first(std::vector<std::uint32_t>& tokens, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i)
+        tokens[i] = static_cast<std::uint32_t>(only_read(tokens[i]));
+}
+
+Result<AnswerPair> encoded_pair(const Value& record, const PairRules& rules, chat::Arena& arena) {
     ROLL_TRY_VOID(check_answers(record));
     const bool plain = field(record, "chosen").is(Kind::String) && !is_alpaca(record, rules);
     auto texts =
@@ -206,16 +232,85 @@ Result<AnswerPair> encoded_pair(std::string_view line, const PairRules& rules) {
     const auto begin =
         static_cast<std::size_t>(std::min(shared(pair.chosen), shared(pair.rejected)));
     for (std::vector<std::uint32_t>* answer : {&pair.chosen, &pair.rejected})
-        for (std::size_t i = 0; i < begin; ++i)
-            (*answer)[i] = static_cast<std::uint32_t>(only_read((*answer)[i]));
+        only_read_first(*answer, begin);
     return pair;
+}
+
+// Returns the texts of a record with one answer. If the record has no field of the answer, the
+// answer is the last message of its conversation.
+Result<WholeText> labelled_text(const Value& record, const PairRules& rules, bool& conversation,
+                                chat::Arena& arena) {
+    const Value answer = field(record, rules.completion_field);
+    const Value prompt = field(record, rules.prompt_field);
+    if (answer.is(Kind::String) && prompt.is(Kind::String)) {
+        if (answer.size == 0)
+            return no_pair("its field \"" + rules.completion_field + "\" is empty");
+        const std::string before(prompt.text());
+        return WholeText{before, before + std::string(answer.text())};
+    }
+    conversation = true;
+    ROLL_TRY_VOID(needs_template(rules));
+    if (answer.is(Kind::List) && prompt.is(Kind::List)) {
+        const Value all = joined(prompt, answer.list(), arena);
+        return whole_text({with_field(record, "messages", all, arena), chat::Form::Messages,
+                           std::max<std::size_t>(answer.size, 1)},
+                          {}, rules, arena);
+    }
+    const auto form = chat::form_of(record, rules.names);
+    if (!form)
+        return no_pair("has neither texts nor lists of messages in its fields \"" +
+                       rules.prompt_field + "\" and \"" + rules.completion_field +
+                       "\", and no conversation");
+    return whole_text({record, *form}, rules.names, rules, arena);
+}
+
+Result<LabelledAnswer> encoded_answer(const Value& record, const PairRules& rules,
+                                      chat::Arena& arena) {
+    const Value label = field(record, rules.label_field);
+    if (!label.is(Kind::Bool))
+        return no_pair(record.dict->find(rules.label_field) == nullptr
+                           ? "has no field \"" + rules.label_field + "\""
+                           : "its field \"" + rules.label_field + "\" is " + quoted(label) +
+                                 "; allowed: true or false");
+    LabelledAnswer answer{.tokens = {}, .chosen = chat::truth(label)};
+    ROLL_TRY(const WholeText text, labelled_text(record, rules, answer.conversation, arena));
+    const bool adds = !answer.conversation && rules.add_special;
+    answer.tokens = rules.tokenizer.encode(text.all, {.add_special = adds});
+    const auto prompt = rules.tokenizer.encode(text.prompt, {.add_special = adds});
+    const auto shared = std::ranges::mismatch(prompt, answer.tokens).in1 - prompt.begin();
+    only_read_first(answer.tokens, static_cast<std::size_t>(shared));
+    return answer;
+}
+
+Result<std::vector<LabelledAnswer>> labelled_answers(std::string_view line,
+                                                     const PairRules& rules) {
+    chat::Arena arena(rules.render.limits.memory);
+    ROLL_TRY(const Value record, record_of(line, arena));
+    const auto has = [&](const char* name) { return record.dict->find(name) != nullptr; };
+    if (!has("chosen") || !has("rejected")) {
+        ROLL_TRY(LabelledAnswer one, encoded_answer(record, rules, arena));
+        return std::vector{std::move(one)};
+    }
+    ROLL_TRY(AnswerPair pair, encoded_pair(record, rules, arena));
+    return std::vector<LabelledAnswer>{{std::move(pair.chosen), true, pair.conversation},
+                                       {std::move(pair.rejected), false, pair.conversation}};
 }
 
 }  // namespace
 
 Result<AnswerPair> read_pair(std::string_view line, const PairRules& rules) {
     try {
-        return encoded_pair(line, rules);
+        chat::Arena arena(rules.render.limits.memory);
+        ROLL_TRY(const Value record, record_of(line, arena));
+        return encoded_pair(record, rules, arena);
+    } catch (const chat::Failure& failure) {
+        return no_pair(failure.message);
+    }
+}
+
+Result<std::vector<LabelledAnswer>> read_labelled(std::string_view line, const PairRules& rules) {
+    try {
+        return labelled_answers(line, rules);
     } catch (const chat::Failure& failure) {
         return no_pair(failure.message);
     }

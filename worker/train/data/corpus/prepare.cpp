@@ -90,8 +90,9 @@ Json rules_of(const PrepareOptions& options) {
              {"skip_bad_lines", options.skip_bad_lines}};
     if (options.rules.completions)
         key["fields"] = {options.rules.prompt_field, options.rules.completion_field};
-    if (options.rules.pairs) {
+    if (options.rules.has_answers()) {
         key["preference"] = {{"rules", kPreferenceRules}};
+        if (options.rules.labels) key["preference"]["label"] = options.rules.label_field;
         if (options.rules.chat) key["preference"]["template"] = options.rules.chat->identity;
         if (!options.rules.names.empty())
             key["preference"]["names"] = {options.rules.names.columns, options.rules.names.tags};
@@ -287,7 +288,7 @@ Result<std::optional<Prepared>> find_made(const fs::path& source, const PrepareO
         possible.back().erase("pairs");  // earlier versions did not record this key
     }
     for (const chat::Form form : chat::kForms) {
-        if (!options.rules.chat || options.rules.pairs) break;
+        if (!options.rules.chat || options.rules.has_answers()) break;
         PrepareOptions of_form = options;
         of_form.rules.form = form;
         possible.push_back(rules_of(of_form));

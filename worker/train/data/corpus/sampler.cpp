@@ -80,6 +80,19 @@ void for_pairs(const CorpusFile& file, std::size_t begin, std::size_t end,
         visit({&file, starts[i], starts[i + 2] - starts[i], pair}, starts[i + 1]);
 }
 
+Label label_of(const Window& window) {
+    const Tokens tokens = window.tokens();
+    ROLL_CHECK(tokens.size() > 2);
+    return {tokens[tokens.size() - 2], tokens[tokens.size() - 1] != 0};
+}
+
+Tokens mismatched_document(const Window& window) {
+    const TokenFile& file = window.file->file;
+    const std::size_t answers = file.documents() / 2;
+    const std::size_t back = static_cast<std::size_t>(label_of(window).in_line) % answers;
+    return file.document(2 * ((window.pair + answers - back) % answers));
+}
+
 Permutation::Permutation(std::uint64_t size, std::uint64_t key)
     : size_(size),
       key_(key),

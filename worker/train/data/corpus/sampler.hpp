@@ -12,7 +12,8 @@
 // each epoch visits them in an order drawn for that epoch.
 //
 // If the corpus is cut between pairs, a window holds the two documents of one pair. Pairs of which
-// a document has no token to learn among its first seq_length + 1 tokens are left out.
+// a document has no token to learn among its first seq_length + 1 tokens are left out. A labelled
+// answer is a pair, too: its second document has the two tokens of a Label.
 #pragma once
 
 #include <cstdint>
@@ -55,6 +56,20 @@ struct Window {
 // end) of a file, which begin and end between pairs.
 void for_pairs(const CorpusFile& file, std::size_t begin, std::size_t end,
                const std::function<void(const Window&, std::size_t)>& visit);
+
+// The second document of a labelled answer.
+struct Label {
+    // Number of labelled answers of its line: 1, or 2 if the line has a pair
+    std::int64_t in_line = 1;
+    bool chosen = false;
+};
+
+Label label_of(const Window& window);
+
+// Returns the labelled answer, as a document with its prompt, from which the window's mismatched
+// answer is taken: of the line before, and there the answer at the same place. The first line takes
+// that of the last one.
+Tokens mismatched_document(const Window& window);
 
 // Returns true if one of the tokens counts in the loss. Context-only tokens are negative.
 bool has_target(const Tokens& document);

@@ -148,19 +148,35 @@ Result<bool> TextSource::encode_document(std::string_view line,
     return !text.empty();
 }
 
-// Encodes the two answers of a line as two documents.
+// Adds an answer as a document.
+void TextSource::add_answer(const std::vector<std::uint32_t>& answer, bool conversation,
+                            Encoded& encoded) const {
+    const auto end_token = static_cast<std::uint32_t>(rules_.end_token);
+    encoded.ids.insert(encoded.ids.end(), answer.begin(), answer.end());
+    const bool ends = rules_.end_token >= 0 && !conversation;
+    if (ends && encoded.ids.back() != end_token) encoded.ids.push_back(end_token);
+    encoded.document_ends.push_back(encoded.ids.size());
+}
+
+// Encodes the answers of a line as documents, with a document for each label.
 Result<void> TextSource::encode_answers(std::string_view line, Encoded& encoded) const {
     if (line.size() > kLineMax)
         return fail(ErrorCode::InvalidArgument,
-                    "is a pair of " + mib(line.size()) + ", longer than 1 GiB");
-    ROLL_TRY(const AnswerPair pair,
-             read_pair(line, {*tokenizer_, rules_.chat.get(), rules_.no_chat, rules_.prompt_field,
-                              rules_.names, rules_.render, rules_.add_special}));
-    const auto end_token = static_cast<std::uint32_t>(rules_.end_token);
-    for (const std::vector<std::uint32_t>* answer : {&pair.chosen, &pair.rejected}) {
-        encoded.ids.insert(encoded.ids.end(), answer->begin(), answer->end());
-        const bool ends = rules_.end_token >= 0 && !pair.conversation;
-        if (ends && encoded.ids.back() != end_token) encoded.ids.push_back(end_token);
+                    "is a line of " + mib(line.size()) + ", longer than 1 GiB");
+    const PairRules rules{*tokenizer_,         rules_.chat.get(),       rules_.no_chat,
+                          rules_.prompt_field, rules_.completion_field, rules_.label_field,
+                          rules_.names,        rules_.render,           rules_.add_special};
+    if (rules_.pairs) {
+        ROLL_TRY(const AnswerPair pair, read_pair(line, rules));
+        add_answer(pair.chosen, pair.conversation, encoded);
+        add_answer(pair.rejected, pair.conversation, encoded);
+        return {};
+    }
+    ROLL_TRY(const std::vector<LabelledAnswer> answers, read_labelled(line, rules));
+    for (const LabelledAnswer& answer : answers) {
+        add_answer(answer.tokens, answer.conversation, encoded);
+        encoded.ids.push_back(static_cast<std::uint32_t>(answers.size()));
+        encoded.ids.push_back(answer.chosen ? 1 : 0);
         encoded.document_ends.push_back(encoded.ids.size());
     }
     return {};
@@ -169,7 +185,7 @@ Result<void> TextSource::encode_answers(std::string_view line, Encoded& encoded)
 void TextSource::encode_line(std::string_view line, Encoded& encoded) const {
     ++encoded.lines;
     if (std::all_of(line.begin(), line.end(), is_space)) return;
-    if (rules_.pairs) {
+    if (rules_.has_answers()) {
         const auto done = encode_answers(line, encoded);
         if (!done)
             encoded.bad.push_back({encoded.lines, done.error().message, line.substr(0, kQuoted)});

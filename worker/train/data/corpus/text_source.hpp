@@ -23,9 +23,14 @@ struct EncodeRules {
     std::string field = "text";  // key of the text in the JSON object of a line
     // true: a document is a prompt (context only) followed by a completion
     bool completions = false;
-    std::string prompt_field = "prompt", completion_field = "completion";
+    std::string prompt_field = "prompt", completion_field = "completion", label_field = "label";
     // true: a line has two completions, and gives two documents (pair_source.hpp); `form` is unset
     bool pairs = false;
+    // true: a line has a completion with a label, or two completions, and gives two documents for
+    // each: the completion with its prompt, and the label (sampler.hpp)
+    bool labels = false;
+
+    bool has_answers() const { return pairs || labels; }
     // Chat template, for conversations in place of prompts and completions. Null if there is none;
     // `no_chat` then says why.
     std::shared_ptr<const chat::ModelTemplate> chat = {};
@@ -52,7 +57,8 @@ struct Encoded {
     std::uint64_t text_hash = 0;  // hash of the slice's bytes
     std::uint64_t lines = 0;
     std::vector<std::uint32_t> ids;  // token ids; context-only ones are stored as ~id (tokens.hpp)
-    // position in `ids` behind each document; with EncodeRules::pairs, an even number of positions
+    // position in `ids` behind each document; with EncodeRules::has_answers(), an even number of
+    // positions
     std::vector<std::size_t> document_ends;
     std::vector<BadLine> bad;
 };
@@ -86,6 +92,8 @@ class TextSource {
     void encode_line_within_memory(std::string_view line, Encoded& encoded) const;
     void end_document(std::size_t document_begin, Encoded& encoded) const;
     Result<void> encode_answers(std::string_view line, Encoded& encoded) const;
+    void add_answer(const std::vector<std::uint32_t>& answer, bool conversation,
+                    Encoded& encoded) const;
 
     MappedFile file_;
     std::string_view text_;

@@ -108,6 +108,13 @@ std::size_t TokenFile::document_start(std::size_t document) const {
     return load<std::uint64_t>(index, kIndexHeader + 4 * sequences_ + 8 * sequence) / element_;
 }
 
+Tokens TokenFile::document(std::size_t document) const {
+    if (!index_) return tokens_;
+    const std::size_t begin = document_start(document);
+    const bool last = document + 1 >= documents_;
+    return tokens_.subspan(begin, (last ? tokens_.size() : document_start(document + 1)) - begin);
+}
+
 std::vector<std::size_t> TokenFile::starts_within(std::size_t begin, std::size_t end) const {
     std::vector<std::size_t> starts;
     if (!index_) return starts;

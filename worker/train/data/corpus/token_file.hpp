@@ -26,6 +26,9 @@ class TokenFile {
     Tokens tokens() const { return tokens_; }
     std::size_t documents() const { return documents_; }
 
+    // Returns the tokens of a document. Requires document < documents().
+    Tokens document(std::size_t document) const;
+
     // Returns the token indices in (begin, end) at which documents start, ascending.
     std::vector<std::size_t> starts_within(std::size_t begin, std::size_t end) const;
 

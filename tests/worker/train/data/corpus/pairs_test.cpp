@@ -28,7 +28,9 @@ class Pairs : public testing::Test {
         std::ofstream(path, std::ios::binary) << lines;
         PrepareOptions options;
         options.directory = folder_.path() / "tokens";
-        options.rules.completions = options.rules.pairs = true;
+        options.rules.completions = true;
+        options.rules.labels = labels_;
+        options.rules.pairs = !labels_;
         options.rules.end_token = '.';
         options.skip_bad_lines = skips_;
         auto parsed = chat::Template::parse(kTemplate);
@@ -65,6 +67,7 @@ class Pairs : public testing::Test {
 
     train::TemporaryFolder folder_;
     bool has_template_ = true, skips_ = false;
+    bool labels_ = false;  // the lines have labelled answers
     tokenizer::Tokenizer bytes_ = tokenizer::Tokenizer::bytes();
 };
 
@@ -114,6 +117,40 @@ TEST_F(Pairs, OfConversationsLearnTheAnswersAlone) {
               both);
     EXPECT_EQ(learned(R"({"instruction": "q", "input": "", "chosen": "yes", "rejected": "no"})"),
               both);
+}
+
+TEST_F(Pairs, LabelledAnswersHaveTheFormsOfTrlAndOfLlamaFactory) {
+    labels_ = true;
+    // The second document of an answer is the number of answers of the line, and the label.
+    const auto label = [](char in_line, char chosen) {
+        return std::string{'[', in_line, chosen, ']'};
+    };
+    const std::string yes = " " + label(1, 1), no = " " + label(1, 0);
+    EXPECT_EQ(learned(R"({"prompt": "hi ", "completion": "yes", "label": true})"),
+              "hi [yes.]" + yes);
+    EXPECT_EQ(learned(R"({"prompt": "hi ", "completion": "no", "label": false})"), "hi [no.]" + no);
+    EXPECT_EQ(learned(R"({"prompt": [)" + user("q") + R"(], "completion": [)" + assistant("yes") +
+                      R"(], "label": true})"),
+              "Uq;A[yes;]" + yes);
+    EXPECT_EQ(learned(R"({"messages": [)" + user("q") + "," + assistant("a") + "," + user("r") +
+                      "," + assistant("b") + R"(], "label": false})"),
+              "Uq;Aa;Ur;A[b;]" + no);
+    EXPECT_EQ(learned(R"({"instruction": "q", "input": "", "output": "yes", "label": true})"),
+              "Uq;A[yes;]" + yes);
+    EXPECT_EQ(learned(R"({"prompt": "hi ", "chosen": "yes", "rejected": "no"})"),
+              "hi [yes.] " + label(2, 1) + " hi [no.] " + label(2, 0));
+    const auto reason = [&](const std::string& line) {
+        const std::string told = learned(line);
+        return told.substr(0, told.find("; correct this line"));
+    };
+    EXPECT_EQ(reason(R"({"prompt": "p", "completion": "a"})"), "line 1: has no field \"label\"");
+    EXPECT_EQ(reason(R"({"prompt": "p", "completion": "a", "label": 1})"),
+              "line 1: its field \"label\" is 1; allowed: true or false");
+    EXPECT_EQ(reason(R"({"prompt": "p", "completion": "", "label": true})"),
+              "line 1: its field \"completion\" is empty");
+    EXPECT_EQ(reason(R"({"prompt": "p", "label": true})"),
+              "line 1: has neither texts nor lists of messages in its fields \"prompt\" and "
+              "\"completion\", and no conversation");
 }
 
 TEST_F(Pairs, ThatAreNoneAreRefusedWithLineAndValue) {

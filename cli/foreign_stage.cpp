@@ -1,0 +1,241 @@
+#include "cli/foreign_stage.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+namespace roll::cli {
+namespace {
+
+// Keys of TRL's configurations that no other program has.
+constexpr std::array kOfTrl{"beta",
+                            "loss_type",
+                            "desirable_weight",
+                            "undesirable_weight",
+                            "cpo_alpha",
+                            "precompute_ref_log_probs",
+                            "use_weighting",
+                            "f_divergence_type",
+                            "completion_only_loss",
+                            "assistant_only_loss",
+                            "dataset_text_field",
+                            "use_peft",
+                            "dataset_train_split"};
+
+// Keys with which a configuration of TRL trains on preferences.
+constexpr std::array kOfTrlPreferences{
+    "beta",          "desirable_weight", "undesirable_weight",
+    "cpo_alpha",     "simpo_gamma",      "f_divergence_type",
+    "use_weighting", "label_smoothing",  "precompute_ref_log_probs"};
+
+template <std::size_t N>
+bool has_any(const Config& config, const std::array<const char*, N>& keys) {
+    return std::ranges::any_of(keys, [&](const char* key) { return config.has(key); });
+}
+
+// Copies the value of `key`, if it has one, to a key of the objective.
+void copy(const Config& config, const char* key, const char* to) {
+    if (config.has(key)) config.set(std::string("objective.") + to, config.keys[key]);
+}
+
+// Like copy(), with the default of the other program.
+void copy_or(const Config& config, const char* key, const char* to, Json usual) {
+    if (config.has(key)) return copy(config, key, to);
+    config.set_default(key, std::string("objective.") + to, std::move(usual));
+}
+
+void set_kind(const Config& config, const char* kind) { config.set("objective.kind", kind); }
+
+void read_reference(const Config& config) {
+    for (const char* const key : {"ref_model", "ref_model_name_or_path"})
+        if (const auto model = config.text(key))
+            config.set("objective.reference", config.absolute(*model));
+}
+
+// Refuses a key that is neither 0 nor false, and that Roll does not have with `what`.
+void refuse_set(const Config& config, const char* key, const std::string& what) {
+    if (config.has(key) && config.keys[key] != 0 && config.keys[key] != false)
+        config.refuse(key, fmt::format("is {}, which Roll does not have with {}; remove the key",
+                                       dump(config.keys[key]), what));
+}
+
+// Adds the negative log-likelihood of the chosen answers, whose mean differs a little.
+void add_nll(const Config& config, const char* key, double always) {
+    const double weight = config.number(key).value_or(0);
+    if (weight == 0 && always == 0) return;
+    config.set("objective.nll_weight", always + weight);
+    config.foreign.remarks.push_back(
+        "the likelihood of the chosen answers is a mean over all their tokens in a step; the other "
+        "program first takes the mean of each answer");
+}
+
+// LLaMA-Factory's stage dpo.
+void read_pairs(const Config& config) {
+    const std::string loss = config.text("pref_loss").value_or("sigmoid");
+    if (loss == "sigmoid" || loss == "hinge" || loss == "ipo") {
+        set_kind(config, "dpo");
+        config.set("objective.loss", loss);
+        if (loss == "sigmoid") copy(config, "dpo_label_smoothing", "label_smoothing");
+        read_reference(config);
+    } else if (loss == "orpo") {
+        set_kind(config, "orpo");
+    } else if (loss == "simpo") {
+        set_kind(config, "simpo");
+        copy_or(config, "simpo_gamma", "gamma", 0.5);
+    } else {
+        return config.refuse(
+            "pref_loss", fmt::format("is {}; supported: sigmoid, hinge, ipo, orpo, simpo", loss));
+    }
+    copy_or(config, "pref_beta", "beta", 0.1);
+    add_nll(config, "pref_ftx", loss == "orpo" ? 1 : 0);
+}
+
+// LLaMA-Factory's stage kto.
+void read_labelled(const Config& config) {
+    set_kind(config, "kto");
+    copy_or(config, "pref_beta", "beta", 0.1);
+    copy(config, "kto_chosen_weight", "desirable_weight");
+    copy(config, "kto_rejected_weight", "undesirable_weight");
+    refuse_set(config, "pref_ftx", "stage kto");
+    read_reference(config);
+}
+
+// Options of the loss of tokens, which the HuggingFace Trainer has in all stages.
+void read_token_loss(const Config& config) {
+    constexpr std::array<std::pair<const char*, const char*>, 2> kOptions{
+        {{"label_smoothing_factor", "label_smoothing"}, {"neftune_noise_alpha", "neftune_alpha"}}};
+    const bool of_tokens = !spec::is_preference(config.objective());
+    for (const auto& [key, to] : kOptions) {
+        if (!config.has(key) || config.keys[key] == 0) continue;
+        if (!of_tokens) {
+            refuse_set(config, key, "objective " + config.objective());
+            continue;
+        }
+        config.set("objective", Json{{"kind", config.objective()}});
+        break;
+    }
+    if (!of_tokens || !config.document["objective"].is_object()) return;
+    for (const auto& [key, to] : kOptions) copy(config, key, to);
+}
+
+// The loss of a configuration of TRL: a text, or a list with one.
+std::string trl_loss(const Config& config) {
+    const std::vector<std::string> names = config.names("loss_type");
+    if (names.size() > 1) config.refuse("loss_type", "has several losses; supported: one");
+    return names.empty() ? "" : names.front();
+}
+
+// The preference stages of TRL, which has one script for each.
+void read_trl_preferences(const Config& config) {
+    const std::string loss = trl_loss(config);
+    const bool labelled = loss == "kto" || loss == "apo_zero_unpaired" ||
+                          config.has("desirable_weight") || config.has("undesirable_weight");
+    const bool of_cpo = config.has("cpo_alpha") || config.has("simpo_gamma") || loss == "simpo";
+    copy_or(config, "beta", "beta", 0.1);
+    if (labelled) {
+        set_kind(config, "kto");
+        if (!loss.empty()) config.set("objective.loss", loss);
+        copy(config, "desirable_weight", "desirable_weight");
+        copy(config, "undesirable_weight", "undesirable_weight");
+    } else if (loss == "simpo") {
+        set_kind(config, "simpo");
+        copy_or(config, "simpo_gamma", "gamma", 0.5);
+        copy_or(config, "cpo_alpha", "nll_weight", 1.0);
+    } else {
+        set_kind(config, of_cpo ? "cpo" : "dpo");
+        if (!loss.empty()) config.set("objective.loss", loss);
+        copy(config, "cpo_alpha", "nll_weight");
+    }
+    if (!labelled) copy(config, "label_smoothing", "label_smoothing");
+    if (labelled || !of_cpo) read_reference(config);
+}
+
+// Infers the stage of a configuration of TRL.
+void read_trl_stage(const Config& config) {
+    const std::string loss = trl_loss(config);
+    const bool of_tokens = loss == "nll" || loss == "chunked_nll" ||
+                           (loss.empty() && !has_any(config, kOfTrlPreferences));
+    if (of_tokens) {
+        config.set("objective", "sft");
+        if (config.flag("assistant_only_loss")) config.set("data.train_on", "assistant");
+        if (config.has("completion_only_loss") && !config.flag("completion_only_loss"))
+            config.set("data.train_on", "all");
+    } else {
+        read_trl_preferences(config);
+    }
+    config.foreign.remarks.push_back(fmt::format(
+        "TRL names the objective on its command line, and not in this file; {} fits its keys",
+        config.objective()));
+}
+
+void refuse_stage(const Config& config, const std::string& stage) {
+    config.refuse("stage", fmt::format("is {}; supported: pt, sft, dpo, kto", stage));
+}
+
+// Names of the linear layers that get LoRA, or `all-linear`.
+Json lora_targets(const Config& config, const char* key, Json usual) {
+    const std::vector<std::string> names = config.names(key);
+    if (names.empty()) return usual;
+    if (names.size() == 1 && (names[0] == "all" || names[0] == "all-linear")) return "all-linear";
+    return names;
+}
+
+void set_lora(const Config& config, const std::string& key, double rank) {
+    config.set("train.lora.r", static_cast<std::int64_t>(rank));
+    if (const auto alpha = config.number("lora_alpha"))
+        config.set("train.lora.alpha", *alpha);
+    else
+        config.set_default("lora_alpha", "train.lora.alpha",
+                           key == "lora_r" ? 32 : static_cast<std::int64_t>(2 * rank));
+    if (config.flag("use_rslora")) config.set("train.lora.rslora", true);
+    if (config.flag("use_dora")) config.set("train.lora.dora", true);
+    const double dropout = config.number("lora_dropout").value_or(key == "lora_r" ? 0.05 : 0);
+    if (dropout > 0) config.set("train.lora.dropout", dropout);
+}
+
+}  // namespace
+
+bool is_of_trl(const Config& config) {
+    return !config.has("stage") && !config.has("finetuning_type") && has_any(config, kOfTrl);
+}
+
+void read_stage(const Config& config) {
+    const std::string stage =
+        config.text("stage").value_or(config.has("finetuning_type") ? "sft" : "pt");
+    if (is_of_trl(config))
+        read_trl_stage(config);
+    else if (stage == "pt" || stage == "sft")
+        config.set("objective", stage == "pt" ? "pretrain" : "sft");
+    else if (stage == "dpo")
+        read_pairs(config);
+    else if (stage == "kto")
+        read_labelled(config);
+    else
+        refuse_stage(config, stage);
+    if (config.document.contains("objective")) read_token_loss(config);
+}
+
+void read_lora(const Config& config) {
+    if (is_of_trl(config)) {
+        if (!config.flag("use_peft")) return;
+        set_lora(config, "lora_r", config.number("lora_r").value_or(16));
+        // PEFT's targets of a llama
+        return config.set("train.lora.targets",
+                          lora_targets(config, "lora_target_modules", Json{"q_proj", "v_proj"}));
+    }
+    const bool of_factory = config.has("stage") || config.has("dataset");
+    const std::string type = config.text("finetuning_type").value_or(of_factory ? "lora" : "full");
+    if (type == "lora") {
+        if (!config.has("finetuning_type"))
+            config.foreign.remarks.push_back("finetuning_type is lora by default");
+        for (const char* const key : {"additional_target", "loraplus_lr_ratio", "pissa_init"})
+            refuse_set(config, key, "LoRA");
+        set_lora(config, "lora_rank", config.number("lora_rank").value_or(8));
+        config.set("train.lora.targets", lora_targets(config, "lora_target", "all-linear"));
+    } else if (type != "full") {
+        config.refuse("finetuning_type", fmt::format("is {}; supported: full, lora", type));
+    }
+}
+
+}  // namespace roll::cli

@@ -1,0 +1,170 @@
+// Tests what decides about the objective in the files of LLaMA-Factory, TRL and ROLL's pipelines.
+#include <algorithm>
+#include <map>
+
+#include "cli/foreign_table.hpp"
+#include "tests/cli/foreign_file.hpp"
+
+namespace roll::cli {
+namespace {
+
+TEST_F(ForeignFile, EachHonouredKeyOfAStageChangesTheJobFile) {
+    for (const KeyWith& one : kWith) {
+        Json with = config();
+        with.update(Json::parse(one.others));
+        Json changed = with;
+        changed[one.key] = Json::parse(one.value);
+        EXPECT_NE(job(changed), job(with)) << one.key;
+        EXPECT_EQ(problems(with), "") << one.others;
+        EXPECT_EQ(problems(changed), "") << one.key;
+    }
+}
+
+TEST_F(ForeignFile, ThePreferencesOfLlamaFactoryAreAnObjective) {
+    const auto objective = [&](const char* others) {
+        Json with = config();
+        with.update(Json::parse(others));
+        return job(with)["objective"];
+    };
+    EXPECT_EQ(objective(kDpo), Json::parse(R"({"kind": "dpo", "loss": "sigmoid", "beta": 0.1})"));
+    EXPECT_EQ(objective(R"({"stage": "dpo", "dataset": "pairs", "pref_loss": "simpo"})"),
+              Json::parse(R"({"kind": "simpo", "gamma": 0.5, "beta": 0.1})"));
+    EXPECT_EQ(objective(R"({"stage": "dpo", "dataset": "pairs", "pref_loss": "orpo"})"),
+              Json::parse(R"({"kind": "orpo", "beta": 0.1, "nll_weight": 1.0})"));
+    EXPECT_EQ(objective(R"({"stage": "kto", "dataset": "labelled", "kto_chosen_weight": 2})"),
+              Json::parse(R"({"kind": "kto", "beta": 0.1, "desirable_weight": 2})"));
+    EXPECT_EQ(objective(R"({"stage": "sft", "dataset": "books", "neftune_noise_alpha": 5})"),
+              Json::parse(R"({"kind": "sft", "neftune_alpha": 5})"));
+    EXPECT_EQ(objective(kTrlDpo), Json::parse(R"({"kind": "dpo", "beta": 0.3})"));
+    Json kto = config();
+    kto.update(Json::parse(kKto));
+    EXPECT_EQ(job(kto)["data"]["label_field"], "good");
+    EXPECT_EQ(job(kto)["train"]["optimizer"]["lr"], 5e-5);
+    Json trl = config();
+    trl.update(Json::parse(kTrlLora));
+    const Json job_of_trl = job(trl);
+    EXPECT_EQ(job_of_trl["train"]["optimizer"]["lr"], 1e-6);
+    EXPECT_EQ(job_of_trl["train"]["seq_length"], 1024);
+    EXPECT_EQ(job_of_trl["train"]["precision"], "bf16");
+    EXPECT_EQ(job_of_trl["train"]["lora"],
+              Json::parse(R"({"r": 16, "alpha": 32, "targets": ["q_proj", "v_proj"]})"));
+}
+
+TEST_F(ForeignFile, DataOfAnotherStageAreRefused) {
+    const auto told = [&](const char* others) {
+        Json with = config();
+        with.update(Json::parse(others));
+        return problems(with);
+    };
+    EXPECT_EQ(told(R"({"stage": "sft", "dataset": "pairs"})"),
+              "dataset names pairs, whose lines are pairs of answers; set stage: dpo\n");
+    EXPECT_EQ(told(R"({"stage": "sft", "dataset": "labelled"})"),
+              "dataset names labelled, whose lines are labelled answers; set stage: kto\n");
+    EXPECT_EQ(told(R"({"stage": "dpo", "dataset": "books"})"),
+              "dataset names books, whose lines are no pairs of answers; name a data set with "
+              "ranking: true\n");
+    EXPECT_EQ(told(R"({"stage": "kto", "dataset": "books"})"),
+              "dataset names books, whose lines have no labels; name a data set with the column "
+              "kto_tag\n");
+    EXPECT_EQ(told(R"({"stage": "kto", "dataset": "labelled", "neftune_noise_alpha": 5})"),
+              "neftune_noise_alpha is 5, which Roll does not have with objective kto; remove the "
+              "key\n");
+    EXPECT_EQ(told(R"({"stage": "dpo", "dataset": "pairs", "pref_loss": "kto_pair"})"),
+              "pref_loss is kto_pair; supported: sigmoid, hinge, ipo, orpo, simpo\n");
+}
+
+// The file of ROLL's SFT pipeline, or that of its DPO pipeline.
+Json pipeline(bool sft) {
+    Json worker = Json::parse(R"({"model_args": {"dtype": "bf16", "flash_attn": "sdpa"},
+        "training_args": {"learning_rate": 1e-5, "per_device_train_batch_size": 2,
+                          "gradient_accumulation_steps": 4, "num_train_epochs": 1},
+        "data_args": {"file_name": "data.jsonl", "template": "qwen3",
+                      "preprocessing_num_workers": 1},
+        "strategy_args": {"strategy_name": "megatron_train",
+            "strategy_config": {"tensor_model_parallel_size": 2, "sequence_parallel": true,
+                                "recompute_granularity": "full"}},
+        "device_mapping": "0 to 7", "infer_batch_size": 1})");
+    Json file = Json::parse(R"({"hydra": {"run": {"dir": "."}}, "exp_name": "night", "seed": 7,
+        "output_dir": "out", "pretrain": "model", "save_steps": 20, "sequence_length": 128,
+        "system_envs": {"A": "1"}, "validation": {"data_args": {"file_name": "v.jsonl"}}})");
+    if (sft) file.update(Json::parse(R"({"prompt_key": "question", "response_key": "answer"})"));
+    if (!sft)
+        file.update(Json::parse(
+            R"({"beta": 0.2, "ipo": false, "chosen_key": "chosen", "train_batch_size": 64,
+                "reference": {"model_args": {"dtype": "bf16"}}})"));
+    file[sft ? "sft_train" : "actor_train"] = worker;
+    return file;
+}
+
+TEST_F(ForeignFile, ThePipelinesOfRollAreJobFiles) {
+    EXPECT_TRUE(is_foreign(pipeline(true)));
+    const Json sft = job(pipeline(true));
+    EXPECT_EQ(foreign.problems.size(), 0);
+    EXPECT_EQ(sft["objective"], "sft");
+    EXPECT_EQ(sft["name"], "night");
+    EXPECT_EQ(sft["model"]["from"], base + "/model");
+    EXPECT_EQ(sft["data"]["train"], Json{base + "/data.jsonl"});
+    EXPECT_EQ(sft["data"]["valid"], Json::parse(R"({"eval": [")" + base + R"(/v.jsonl"]})"));
+    EXPECT_EQ(sft["data"]["columns"],
+              Json::parse(R"({"prompt": "question", "response": "answer"})"));
+    EXPECT_EQ(sft["parallel"], Json::parse(R"({"tp": 2, "sequence": true, "recompute": "full"})"));
+    EXPECT_EQ(sft["train"]["precision"], "bf16");
+    EXPECT_EQ(sft["train"]["micro_batch_size"], 2);
+    EXPECT_EQ(sft["train"]["global_batch_size"], 8);
+    EXPECT_EQ(sft["train"]["seq_length"], 128);
+    EXPECT_FALSE(sft["train"].contains("lora"));
+    const Json dpo = job(pipeline(false));
+    EXPECT_EQ(foreign.problems.size(), 0);
+    EXPECT_EQ(dpo["objective"], Json::parse(R"({"kind": "dpo", "loss": "sigmoid", "beta": 0.2})"));
+}
+
+TEST_F(ForeignFile, EachHonouredKeyOfAPipelineChangesTheJobFile) {
+    const std::map<std::string, const char*> values{
+        {"pretrain", R"("other")"},
+        {"exp_name", R"("day")"},
+        {"seed", "8"},
+        {"output_dir", R"("away")"},
+        {"max_steps", "5"},
+        {"save_steps", "30"},
+        {"eval_steps", "10"},
+        {"sequence_length", "64"},
+        {"beta", "0.3"},
+        {"label_smoothing", "0.1"},
+        {"prompt_key", R"("q")"},
+        {"query_key", R"("i")"},
+        {"response_key", R"("r")"},
+        {"system_key", R"("s")"},
+        {"validation.data_args.file_name", R"("w.jsonl")"},
+        {"WORKER.model_args.dtype", R"("fp32")"},
+        {"WORKER.model_args.lora_rank", "4"},
+        {"WORKER.data_args.file_name", R"(["a.jsonl", "b.jsonl"])"}};
+    for (const auto& [key, entry] : pipeline_table()["keys"].items()) {
+        if (!entry.contains("to") && !entry.contains("column")) continue;
+        // These have no effect, or only one on the remarks.
+        if (key == "resume_from_checkpoint" || key == "logging_steps" || key == "global_template")
+            continue;
+        ASSERT_TRUE(values.contains(key)) << key;
+        const bool sft = key != "beta" && key != "label_smoothing";
+        Json changed = pipeline(sft);
+        std::string path = "/" + key;
+        std::ranges::replace(path, '.', '/');
+        if (path.starts_with("/WORKER"))
+            path = (sft ? "/sft_train" : "/actor_train") + path.substr(7);
+        changed[Json::json_pointer(path)] = Json::parse(values.at(key));
+        EXPECT_NE(job(changed), job(pipeline(sft))) << key;
+        EXPECT_EQ(problems(changed), "") << key;
+    }
+    Json wrong = pipeline(false);
+    wrong["ipo"] = true;
+    wrong["pretrain"] = "${oc.env:MODEL}";
+    wrong["actor_train"]["training_args"]["optim"] = "adafactor";
+    wrong["actor_train"]["sleeps"] = 1;
+    const std::string told = problems(wrong);
+    for (const char* const part :
+         {"ipo is true: it compares sums", "pretrain is \"${oc.env:MODEL}\"; write the value",
+          "actor_train.sleeps is not a key of ROLL's", "optim is \"adafactor\": Roll trains"})
+        EXPECT_NE(told.find(part), std::string::npos) << told;
+}
+
+}  // namespace
+}  // namespace roll::cli
