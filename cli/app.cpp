@@ -10,6 +10,7 @@
 #include "cli/commands/secret.hpp"
 #include "cli/commands/slurm.hpp"
 #include "cli/commands/sweep.hpp"
+#include "cli/commands/token.hpp"
 #include "cli/commands/usage.hpp"
 #include "cli/commands/web.hpp"
 #include "cli/job_options.hpp"
@@ -86,7 +87,10 @@ class Parser {
     void add_commands() {
         add_local();
         add_keys();
-        add_secret();
+        add_group("secret", "Manage secrets that jobs receive as environment variables",
+                  add_secret_commands);
+        add_group("token", "Manage tokens for programs that use the HTTP interface",
+                  add_token_commands);
         add_submit();
         add_sweep();
         add_resubmit();
@@ -199,18 +203,14 @@ class Parser {
         revoke->add_option("NAME", word_, "Name as `rollctl keys list` shows it")->required();
     }
 
-    void add_secret() {
-        CLI::App* secret = app_.add_subcommand(
-            "secret", "Manage secrets that jobs receive as environment variables");
-        CLI::App* set = command_of(secret, "set", "Store a secret; the value is read from stdin",
-                                   [this] { return run_secret_set(context_, word_, file_); });
-        set->add_option("NAME", word_, "Name of the environment variable")->required();
-        set->add_option("--from", file_, "Read the value from this file instead of stdin");
-        command_of(secret, "list", "List secrets and the jobs that use or wait for them",
-                   [this] { return run_secret_list(context_); });
-        CLI::App* remove = command_of(secret, "remove", "Delete a secret; jobs that need it wait",
-                                      [this] { return run_secret_remove(context_, word_); });
-        remove->add_option("NAME", word_)->required();
+    // Adds a command that has subcommands, such as `secret`. `add` adds these.
+    void add_group(const char* name, const char* what,
+                   void (*add)(CLI::App& above, const AddCommand& command,
+                               const Context& context)) {
+        const AddCommand subcommand = [this](auto& above, auto& word, auto& help, auto action) {
+            return command_of(&above, word, help, std::move(action));
+        };
+        add(*app_.add_subcommand(name, what), subcommand, context_);
     }
 
     void add_submit() {
@@ -494,7 +494,6 @@ class Parser {
     EventsOptions events_;
     std::string word_;
     std::vector<std::string> words_;
-    std::string file_;
     std::string reason_;
     std::string timeout_ = "10m";
     bool now_ = false;

@@ -4,7 +4,9 @@
 
 #include <iostream>
 #include <iterator>
+#include <memory>
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <termios.h>
 #include <unistd.h>
@@ -61,8 +63,6 @@ Result<int> change_secret(const Context& context, const Args& args) {
     return 0;
 }
 
-}  // namespace
-
 Result<int> run_secret_set(const Context& context, const std::string& name,
                            const std::string& file) {
     ROLL_TRY(const std::string value, read_value(name, file));
@@ -92,6 +92,22 @@ Result<int> run_secret_list(const Context& context) {
     if (!context.parsable)
         print(table({{"NAME"}, {"USER"}, {"SET"}, {"JOBS"}}, rows, context.color));
     return 0;
+}
+
+}  // namespace
+
+void add_secret_commands(CLI::App& secret, const AddCommand& command, const Context& context) {
+    const auto name = std::make_shared<std::string>(), file = std::make_shared<std::string>();
+    CLI::App* set = command(secret, "set", "Store a secret; the value is read from stdin",
+                            [=, &context] { return run_secret_set(context, *name, *file); });
+    set->add_option("NAME", *name, "Name of the environment variable")->required();
+    set->add_option("--from", *file, "Read the value from this file instead of stdin");
+    command(secret, "list", "List secrets and the jobs that use or wait for them",
+            [&context] { return run_secret_list(context); });
+    command(secret, "remove", "Delete a secret; jobs that need it wait",
+            [=, &context] { return run_secret_remove(context, *name); })
+        ->add_option("NAME", *name)
+        ->required();
 }
 
 }  // namespace roll::cli

@@ -1,16 +1,12 @@
 // The subcommands of `rollctl secret`.
 #pragma once
 
-#include <string>
-
+#include "cli/commands/group.hpp"
 #include "cli/context.hpp"
 
 namespace roll::cli {
 
-// Stores the secret `name`. Reads its value from `file`, or from stdin if `file` is empty.
-Result<int> run_secret_set(const Context& context, const std::string& name,
-                           const std::string& file);
-Result<int> run_secret_list(const Context& context);
-Result<int> run_secret_remove(const Context& context, const std::string& name);
+// Adds set, list and remove. `context` is read when a command runs.
+void add_secret_commands(CLI::App& secret, const AddCommand& command, const Context& context);
 
 }  // namespace roll::cli

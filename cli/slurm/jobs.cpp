@@ -24,6 +24,14 @@ std::string to_upper(std::string text) {
     return text;
 }
 
+// Returns a value padded or cut to the column's width.
+std::string column_value(const SlurmColumn& column, const std::string& value) {
+    if (column.width == 0) return value;
+    std::string text = value.substr(0, column.width);
+    const std::string blanks(column.width - text.size(), ' ');
+    return column.right ? blanks + text : text + blanks;
+}
+
 }  // namespace
 
 std::string slurm_job_id(const Json& job) {
@@ -133,11 +141,12 @@ std::vector<SlurmColumn> read_columns(std::string_view format) {
     return columns;
 }
 
-std::string column_text(const SlurmColumn& column, const std::string& value) {
-    if (column.width == 0) return value;
-    std::string text = value.substr(0, column.width);
-    const std::string blanks(column.width - text.size(), ' ');
-    return column.right ? blanks + text : text + blanks;
+std::string columns_line(const std::vector<SlurmColumn>& columns,
+                         const std::function<std::string(const SlurmColumn&)>& value) {
+    std::string line;
+    for (const SlurmColumn& column : columns)
+        line += column.text + (column.field == 0 ? "" : column_value(column, value(column)));
+    return line + "\n";
 }
 
 }  // namespace roll::cli

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -52,7 +53,9 @@ struct SlurmColumn {
     std::size_t width = 0;  // 0: as wide as the value
 };
 std::vector<SlurmColumn> read_columns(std::string_view format);
-// Returns a value padded or cut to the column's width.
-std::string column_text(const SlurmColumn& column, const std::string& value);
+// Returns a line: the columns' texts, each followed by its value padded or cut to the column's
+// width. `value` is called only for columns with a field.
+std::string columns_line(const std::vector<SlurmColumn>& columns,
+                         const std::function<std::string(const SlurmColumn&)>& value);
 
 }  // namespace roll::cli

@@ -145,16 +145,13 @@ Result<int> run_sinfo(const Context& context, const std::vector<std::string>& wo
     ROLL_TRY(Daemon daemon, Daemon::connect(context));
     ROLL_TRY(const Json reply, daemon.ask(protocol::NodesArgs{}));
     std::string text;
-    const auto line = [&](const auto& value) {
-        std::string row;
-        for (const SlurmColumn& column : wanted)
-            row += column.text + (column.field == 0 ? "" : column_text(column, value(column)));
-        text += row + "\n";
-    };
     if (!arguments.has("noheader"))
-        line([&](const SlurmColumn& c) { return std::string(info_columns().at(c.field).title); });
+        text += columns_line(wanted, [&](const SlurmColumn& c) {
+            return std::string(info_columns().at(c.field).title);
+        });
     for (const NodeGroup& group : groups_of(reply.value("nodes", Json::array()), arguments, each))
-        line([&](const SlurmColumn& c) { return info_columns().at(c.field).value(group); });
+        text += columns_line(
+            wanted, [&](const SlurmColumn& c) { return info_columns().at(c.field).value(group); });
     print(text);
     return 0;
 }

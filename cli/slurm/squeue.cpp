@@ -187,16 +187,12 @@ Result<int> run_squeue(const Context& context, const std::vector<std::string>& w
     });
     std::string text;
     const Time now = wall_clock_now();
-    const auto line = [&](const auto& value) {
-        std::string row;
-        for (const SlurmColumn& column : wanted)
-            row += column.text + (column.field == 0 ? "" : column_text(column, value(column)));
-        text += row + "\n";
-    };
     if (!arguments.has("noheader"))
-        line([&](const SlurmColumn& c) { return std::string(queue_columns().at(c.field).title); });
+        text += columns_line(wanted, [&](const SlurmColumn& c) {
+            return std::string(queue_columns().at(c.field).title);
+        });
     for (const Json& job : jobs)
-        line([&](const SlurmColumn& c) {
+        text += columns_line(wanted, [&](const SlurmColumn& c) {
             return queue_columns().at(c.field).value({job, now, daemon});
         });
     print(text);

@@ -6,6 +6,7 @@
 #include "common/protocol/cluster_operations.hpp"
 #include "common/protocol/job_operations.hpp"
 #include "common/protocol/submit_operations.hpp"
+#include "common/protocol/token_operations.hpp"
 #include "common/protocol/view_operations.hpp"
 
 namespace roll::protocol {
@@ -60,6 +61,11 @@ constexpr std::array kOperations = {
     info<SecretSetArgs, SecretReply>(),
     info<SecretRemoveArgs, SecretReply>(),
     info<SecretListArgs>(),
+    info<TokenCreateArgs, TokenReply>(),
+    info<TokenListArgs>(),
+    info<TokenRevokeArgs, TokenRevokeReply>(),
+    info<WithTokenArgs>(),
+    info<WhoamiArgs, WhoamiReply>(),
 };
 
 }  // namespace

@@ -18,13 +18,13 @@ Plan change_queue(core::Input input, const std::string& queue, const char* schem
     return plan;
 }
 
-Result<Plan> list(const Context& context, const Identity&, const protocol::AllocListArgs&) {
+Result<Plan> list(const Context& context, const Caller&, const protocol::AllocListArgs&) {
     Json all = query::allocations(context.state, context.hearsay(), context.now);
     all["shared"] = context.site.directory;
     return ReplyNow{std::move(all)};
 }
 
-Result<Plan> add(const Context& context, const Identity& who, const protocol::AllocAddArgs& args) {
+Result<Plan> add(const Context& context, const Caller& who, const protocol::AllocAddArgs& args) {
     if (context.endpoint.starts_with("ipc:"))
         return fail(ErrorCode::Refused,
                     "rolld listens on this machine only (" + context.endpoint +
@@ -36,22 +36,22 @@ Result<Plan> add(const Context& context, const Identity& who, const protocol::Al
                         protocol::AllocAddArgs::kOperation.reply);
 }
 
-Result<Plan> pause(const Context&, const Identity& who, const protocol::AllocPauseArgs& args) {
+Result<Plan> pause(const Context&, const Caller& who, const protocol::AllocPauseArgs& args) {
     return change_queue(core::PauseQueue{args.queue, true, who.user}, args.queue,
                         protocol::AllocPauseArgs::kOperation.reply);
 }
 
-Result<Plan> resume(const Context&, const Identity& who, const protocol::AllocResumeArgs& args) {
+Result<Plan> resume(const Context&, const Caller& who, const protocol::AllocResumeArgs& args) {
     return change_queue(core::PauseQueue{args.queue, false, who.user}, args.queue,
                         protocol::AllocResumeArgs::kOperation.reply);
 }
 
-Result<Plan> remove(const Context&, const Identity& who, const protocol::AllocRemoveArgs& args) {
+Result<Plan> remove(const Context&, const Caller& who, const protocol::AllocRemoveArgs& args) {
     return change_queue(core::RemoveQueue{args.queue, who.user}, args.queue,
                         protocol::AllocRemoveArgs::kOperation.reply);
 }
 
-Result<Plan> show_order(const Context& context, const Identity&,
+Result<Plan> show_order(const Context& context, const Caller&,
                         const protocol::AllocDryRunArgs& args) {
     ROLL_TRY(Json order, dry_run(context, args));
     return ReplyNow{std::move(order)};

@@ -12,32 +12,43 @@
 #include "daemon/query/query.hpp"
 #include "daemon/secrets/store.hpp"
 #include "daemon/slurm/commands.hpp"
+#include "daemon/tokens/store.hpp"
 
 namespace roll::api {
 
-using gateway::Identity;
 using gateway::Role;
+
+// The caller of a request.
+struct Caller {
+    Role role = Role::None;
+    std::string user;
+    protocol::Access access = protocol::Access::Operate;  // the most that the caller may do
+    bool by_token = false;  // the request came over HTTP with a token of the user
+};
 
 struct Context {
     const core::State& state;
     const ledger::Ledger& ledger;
     secrets::Store& secrets;
+    tokens::Store& tokens;
     Outputs& outputs;
     const slurm::Site& site;
     const std::string& cluster;   // id of the ledger
     const std::string& endpoint;  // address that rolld binds
     std::function<query::Hearsay()> hearsay;
     std::function<protocol::VersionReply()> version;
+    // Returns the role that the keys give to a user now; None: the user has no key.
+    std::function<Role(const std::string& user)> role_of;
     Time now{};
 };
 
 // Returns the user for whom a request acts: `said` if an operator names another user, else the
 // caller.
-inline std::string acting_user(const Identity& who, const std::string& said) {
+inline std::string acting_user(const Caller& who, const std::string& said) {
     return who.role == Role::Operator && !said.empty() ? said : who.user;
 }
 
 // Fails with Refused if a job belongs to another user and the caller is no operator.
-Result<void> owns(const Context& context, const Identity& who, const std::vector<JobId>& ids);
+Result<void> owns(const Context& context, const Caller& who, const std::vector<JobId>& ids);
 
 }  // namespace roll::api

@@ -21,7 +21,7 @@ struct Selected {
     std::vector<JobId> over;
 };
 
-Result<Selected> select_own(const Context& context, const Identity& who,
+Result<Selected> select_own(const Context& context, const Caller& who,
                             const protocol::Selection& args) {
     Selected selected;
     ROLL_TRY(selected.all, query::select(context.state, args.selector, args.me));
@@ -35,9 +35,10 @@ Result<Selected> select_own(const Context& context, const Identity& who,
 
 // `add_inputs` appends the inputs for one job.
 template <class Args, class Reply = protocol::ChangedReply>
-Plan change(Selected selected, const Args& args, auto add_inputs) {
+Plan change(const Caller& who, Selected selected, const Args& args, auto add_inputs) {
     const Reply reply{numbers(selected.open), numbers(selected.over)};
-    return ChangeJobs{.jobs = std::move(selected.open),
+    return ChangeJobs{.user = who.user,
+                      .jobs = std::move(selected.open),
                       .add_inputs = std::move(add_inputs),
                       .answer = protocol::reply_json(reply, Args::kOperation.reply),
                       .wait_ms = args.wait_ms};
@@ -47,10 +48,10 @@ Plan change(Selected selected, const Args& args, auto add_inputs) {
 // of a cancelled one.
 void newest_first(Plan& plan) { std::ranges::reverse(std::get<ChangeJobs>(plan).jobs); }
 
-Result<Plan> cancel(const Context& context, const Identity& who, const protocol::CancelArgs& args) {
+Result<Plan> cancel(const Context& context, const Caller& who, const protocol::CancelArgs& args) {
     ROLL_TRY(Selected selected, select_own(context, who, args));
     Plan plan = change<protocol::CancelArgs, protocol::CancelReply>(
-        std::move(selected), args,
+        who, std::move(selected), args,
         [reason = args.reason, by = who.user](JobId id, std::vector<core::Input>& inputs) {
             inputs.emplace_back(core::Cancel{id, reason, by});
         });
@@ -58,17 +59,17 @@ Result<Plan> cancel(const Context& context, const Identity& who, const protocol:
     return plan;
 }
 
-Result<Plan> close(const Context& context, const Identity& who, const protocol::CloseArgs& args) {
+Result<Plan> close(const Context& context, const Caller& who, const protocol::CloseArgs& args) {
     ROLL_TRY(Selected selected, select_own(context, who, args));
-    return change(std::move(selected), args,
+    return change(who, std::move(selected), args,
                   [by = who.user](JobId id, std::vector<core::Input>& inputs) {
                       inputs.emplace_back(core::Close{id, by});
                   });
 }
 
-Result<Plan> hold(const Context& context, const Identity& who, const protocol::HoldArgs& args) {
+Result<Plan> hold(const Context& context, const Caller& who, const protocol::HoldArgs& args) {
     ROLL_TRY(Selected selected, select_own(context, who, args));
-    Plan plan = change(std::move(selected), args,
+    Plan plan = change(who, std::move(selected), args,
                        [by = who.user](JobId id, std::vector<core::Input>& inputs) {
                            inputs.emplace_back(core::Hold{id, true, by});
                        });
@@ -76,21 +77,20 @@ Result<Plan> hold(const Context& context, const Identity& who, const protocol::H
     return plan;
 }
 
-Result<Plan> release(const Context& context, const Identity& who,
-                     const protocol::ReleaseArgs& args) {
+Result<Plan> release(const Context& context, const Caller& who, const protocol::ReleaseArgs& args) {
     ROLL_TRY(Selected selected, select_own(context, who, args));
-    return change(std::move(selected), args,
+    return change(who, std::move(selected), args,
                   [by = who.user](JobId id, std::vector<core::Input>& inputs) {
                       inputs.emplace_back(core::Hold{id, false, by});
                   });
 }
 
-Result<Plan> update(const Context& context, const Identity& who, const protocol::UpdateArgs& args) {
+Result<Plan> update(const Context& context, const Caller& who, const protocol::UpdateArgs& args) {
     ROLL_TRY(Selected selected, select_own(context, who, args));
     std::optional<int> priority = args.priority;
     if (args.first) priority = query::priority_before(context.state, selected.all);
     return change(
-        std::move(selected), args,
+        who, std::move(selected), args,
         [priority, begin = args.begin, by = who.user](JobId id, std::vector<core::Input>& inputs) {
             if (priority) inputs.emplace_back(core::SetPriority{id, *priority, by});
             if (begin)
@@ -99,13 +99,13 @@ Result<Plan> update(const Context& context, const Identity& who, const protocol:
         });
 }
 
-Result<Plan> progress(const Context&, const Identity&, const protocol::ProgressArgs& args) {
-    return AwaitChange{args.ticket, args.wait_ms};
+Result<Plan> progress(const Context&, const Caller& who, const protocol::ProgressArgs& args) {
+    return AwaitChange{who.user, args.ticket, args.wait_ms};
 }
 
 // Requests a checkpoint. `show` displays whether a checkpoint that answers this request is
 // recorded.
-Result<Plan> checkpoint(const Context& context, const Identity& who,
+Result<Plan> checkpoint(const Context& context, const Caller& who,
                         const protocol::CheckpointArgs& args) {
     const JobId id{args.id};
     if (context.state.jobs.contains(id)) ROLL_TRY_VOID(owns(context, who, {id}));

@@ -17,14 +17,14 @@ Plan run_drain(core::Input input, const std::string& node, bool draining, const 
 }
 
 // Without `node`, stops dispatch to all nodes, also to those that join later.
-Result<Plan> drain(const Context&, const Identity& who, const protocol::DrainArgs& args) {
+Result<Plan> drain(const Context&, const Caller& who, const protocol::DrainArgs& args) {
     core::Input input = core::Drain{args.node, true, who.user};
     if (args.node.empty())
         input = core::StopDispatch{args.message.value_or("stopped by " + who.user), who.user};
     return run_drain(std::move(input), args.node, true, protocol::DrainArgs::kOperation.reply);
 }
 
-Result<Plan> undrain(const Context&, const Identity& who, const protocol::UndrainArgs& args) {
+Result<Plan> undrain(const Context&, const Caller& who, const protocol::UndrainArgs& args) {
     core::Input input = core::Drain{args.node, false, who.user};
     if (args.node.empty()) input = core::StopDispatch{std::nullopt, who.user};
     return run_drain(std::move(input), args.node, false, protocol::UndrainArgs::kOperation.reply);

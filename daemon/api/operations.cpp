@@ -5,13 +5,16 @@
 
 #include <fmt/format.h>
 
+#include "common/protocol/scope.hpp"
+
 namespace roll::api {
 namespace {
 
 std::vector<ServedOperation> all_operations() {
     std::vector<ServedOperation> all;
-    for (const auto group : {submit_operations(), job_operations(), view_operations(),
-                             node_operations(), allocation_operations(), secret_operations()})
+    for (const auto group :
+         {submit_operations(), job_operations(), view_operations(), node_operations(),
+          allocation_operations(), secret_operations(), token_operations()})
         all.insert(all.end(), group.begin(), group.end());
     return all;
 }
@@ -23,7 +26,7 @@ std::span<const ServedOperation> operations() {
     return kAll;
 }
 
-Result<const ServedOperation*> find_for(const Identity& who, std::string_view name) {
+Result<const ServedOperation*> find_for(const Caller& who, std::string_view name) {
     const auto all = operations();
     const auto found = std::ranges::find_if(
         all, [&](const ServedOperation& one) { return one.operation->name == name; });
@@ -35,10 +38,15 @@ Result<const ServedOperation*> find_for(const Identity& who, std::string_view na
         return fail(
             ErrorCode::Refused,
             fmt::format("{} is only for the user who owns this rolld, not for {}", name, who.user));
+    if (found->operation->access > who.access)
+        return fail(ErrorCode::Refused,
+                    fmt::format("the token's scope is {}; {} needs a token of a higher scope",
+                                protocol::scope_of_access(who.access), name),
+                    "rollctl token create --scope operate");
     return &*found;
 }
 
-Result<void> owns(const Context& context, const Identity& who, const std::vector<JobId>& ids) {
+Result<void> owns(const Context& context, const Caller& who, const std::vector<JobId>& ids) {
     if (who.role == Role::Operator) return {};
     for (const JobId id : ids) {
         const core::Job& job = context.state.jobs.at(id);

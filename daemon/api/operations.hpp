@@ -13,14 +13,14 @@ namespace roll::api {
 struct ServedOperation {
     const protocol::Operation* operation;
     // Reads the arguments and decides what to do. An error is answered at once.
-    Result<Plan> (*handle)(const Context& context, const Identity& who, const Json& args);
+    Result<Plan> (*handle)(const Context& context, const Caller& who, const Json& args);
 };
 
 // Makes a row of the table from a handler: Result<Plan> handler(context, who, const Args&).
-template <class Args, Result<Plan> (*handler)(const Context&, const Identity&, const Args&)>
+template <class Args, Result<Plan> (*handler)(const Context&, const Caller&, const Args&)>
 constexpr ServedOperation served() {
     return {&Args::kOperation,
-            [](const Context& context, const Identity& who, const Json& json) -> Result<Plan> {
+            [](const Context& context, const Caller& who, const Json& json) -> Result<Plan> {
                 ROLL_TRY(const Args args, protocol::read_arguments<Args>(json));
                 return handler(context, who, args);
             }};
@@ -33,11 +33,12 @@ std::span<const ServedOperation> view_operations();
 std::span<const ServedOperation> node_operations();
 std::span<const ServedOperation> allocation_operations();
 std::span<const ServedOperation> secret_operations();
+std::span<const ServedOperation> token_operations();
 
 std::span<const ServedOperation> operations();
 
 // Fails with InvalidArgument if there is no such operation, and with Refused if it is only for
-// operators and `who` is none.
-Result<const ServedOperation*> find_for(const Identity& who, std::string_view name);
+// operators and `who` is none, or if the token of `who` does not allow it.
+Result<const ServedOperation*> find_for(const Caller& who, std::string_view name);
 
 }  // namespace roll::api

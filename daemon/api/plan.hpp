@@ -28,8 +28,9 @@ struct RunTurn {
     std::vector<core::Input> inputs;
     std::function<Json(const core::State& state, bool changed)> reply;
 };
-// Changes the jobs, in this order, a part of them in each turn.
+// Changes the jobs, in this order, a part of them in each turn. Only `user` may wait for it.
 struct ChangeJobs {
+    std::string user{};
     std::vector<JobId> jobs{};
     std::function<void(JobId, std::vector<core::Input>&)> add_inputs{};  // appends those of a job
     Json answer{};  // the answer when all is done
@@ -37,6 +38,7 @@ struct ChangeJobs {
 };
 // Waits for an earlier ChangeJobs.
 struct AwaitChange {
+    std::string user{};
     std::uint64_t ticket = 0;
     int wait_ms = 0;
 };

@@ -19,7 +19,7 @@ Plan know_secrets(const Context& context, const protocol::SecretReply& reply, co
     return plan;
 }
 
-Result<Plan> set(const Context& context, const Identity& who, const protocol::SecretSetArgs& args) {
+Result<Plan> set(const Context& context, const Caller& who, const protocol::SecretSetArgs& args) {
     const core::SecretName name{.user = acting_user(who, args.user), .name = args.name};
     const bool replaces = context.secrets.value(name).has_value();
     ROLL_TRY_VOID(context.secrets.set(name, args.value, context.now));
@@ -27,7 +27,7 @@ Result<Plan> set(const Context& context, const Identity& who, const protocol::Se
                         protocol::SecretSetArgs::kOperation.reply);
 }
 
-Result<Plan> remove_secret(const Context& context, const Identity& who,
+Result<Plan> remove_secret(const Context& context, const Caller& who,
                            const protocol::SecretRemoveArgs& args) {
     const core::SecretName name{.user = acting_user(who, args.user), .name = args.name};
     ROLL_TRY_VOID(context.secrets.remove(name));
@@ -36,7 +36,7 @@ Result<Plan> remove_secret(const Context& context, const Identity& who,
 }
 
 // Lists all secrets for an operator, and only the user's own secrets for another user.
-Result<Plan> list_secrets(const Context& context, const Identity& who,
+Result<Plan> list_secrets(const Context& context, const Caller& who,
                           const protocol::SecretListArgs&) {
     std::map<core::SecretName, Json> jobs;
     for (const JobId id : context.state.index.open) {

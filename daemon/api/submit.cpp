@@ -14,7 +14,7 @@ namespace roll::api {
 namespace {
 
 // Reads a submission. The user is that of the client's key, unless an operator names another.
-Result<core::Submit> read_submit(const Identity& who, const auto& args) {
+Result<core::Submit> read_submit(const Caller& who, const auto& args) {
     core::Submit submit;
     submit.key = args.key;
     submit.user = acting_user(who, args.user);
@@ -42,7 +42,7 @@ Json submitted(const core::State& state, JobId id, std::size_t jobs, bool change
     return protocol::reply_json(reply, protocol::SubmitArgs::kOperation.reply);
 }
 
-Result<Plan> submit(const Context& context, const Identity& who, const protocol::SubmitArgs& args) {
+Result<Plan> submit(const Context& context, const Caller& who, const protocol::SubmitArgs& args) {
     ROLL_TRY(core::Submit submit, read_submit(who, args));
     if (submit.key.empty() || submit.key.size() > protocol::kKeyBytesMax) {
         return fail(ErrorCode::InvalidArgument,
@@ -71,7 +71,7 @@ Result<Plan> submit(const Context& context, const Identity& who, const protocol:
 
 // Replies with the forecast of a submission, and with the commands of the allocation order that it
 // would cause.
-Result<Plan> forecast(const Context& context, const Identity& who,
+Result<Plan> forecast(const Context& context, const Caller& who,
                       const protocol::ForecastArgs& args) {
     ROLL_TRY(core::Submit submit, read_submit(who, args));
     // A key that the ledger already knows would make this a repeated submission, which changes

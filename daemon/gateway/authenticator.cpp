@@ -165,4 +165,14 @@ Identity Authenticator::owner() const {
     return admitted ? identity_of("client", owner_) : Identity{};
 }
 
+Role Authenticator::role_of(const std::string& user) const {
+    Role role = Role::None;
+    for (const auto& [key, file] : names_) {
+        const Identity identity = identity_of(file, owner_);
+        if (identity.user != user || identity.role == Role::Worker) continue;
+        if (role != Role::Operator) role = identity.role;
+    }
+    return role;
+}
+
 }  // namespace roll::gateway

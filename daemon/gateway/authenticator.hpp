@@ -68,6 +68,8 @@ class Authenticator {
     // Returns the identity of a local process that runs as rolld's owner and has no key: an
     // Operator if client.pub exists, else an identity with Role::None.
     Identity owner() const;
+    // Returns the role of the user as of the last refresh(): Role::None if the user has no key.
+    Role role_of(const std::string& user) const;
 
   private:
     // A ZAP socket. libzmq asks only the newest ZAP socket about new peers.

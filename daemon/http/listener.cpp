@@ -21,7 +21,7 @@ using Tcp = asio::ip::tcp;
 using Parser = beast::http::request_parser<beast::http::string_body>;
 
 constexpr std::size_t kHeaderBytesMax = 8u << 10;
-constexpr std::size_t kBodyBytesMax = 16u << 10;
+constexpr std::size_t kBodyBytesMax = 64u << 10;
 // Longest time to receive a request, including the wait for its first byte, or to send a reply.
 constexpr auto kPatience = std::chrono::seconds(30);
 constexpr auto kPauseAfterTrouble = std::chrono::milliseconds(100);
@@ -43,6 +43,7 @@ Request request_of(const Parser::value_type& message) {
             .host = header(message, beast::http::field::host),
             .origin = header(message, beast::http::field::origin),
             .authorization = header(message, beast::http::field::authorization),
+            .action = std::string(message["X-Roll-Action"]),
             .body = message.body()};
 }
 

@@ -10,12 +10,15 @@
 #include <fmt/format.h>
 
 #include "common/protocol/client.hpp"
-#include "common/protocol/cluster_operations.hpp"
 #include "common/protocol/job_operations.hpp"
+#include "common/protocol/scope.hpp"
+#include "common/protocol/token_operations.hpp"
 #include "common/protocol/view_operations.hpp"
 #include "daemon/http/exposition.hpp"
 #include "daemon/http/job_files.hpp"
+#include "daemon/http/openapi.hpp"
 #include "daemon/http/page.hpp"
+#include "daemon/http/parameters.hpp"
 
 namespace roll::http {
 namespace {
@@ -66,59 +69,6 @@ bool is_same_secret(std::string_view a, std::string_view b) {
     return difference == 0;
 }
 
-template <class T>
-Result<std::optional<T>> number(const Target& target, const char* key) {
-    const auto found = target.query.find(key);
-    if (found == target.query.end()) return std::optional<T>();
-    T value{};
-    const char* end = found->second.data() + found->second.size();
-    const auto parsed = std::from_chars(found->second.data(), end, value);
-    if (parsed.ec != std::errc() || parsed.ptr != end)
-        return fail(ErrorCode::InvalidArgument, fmt::format("{} is {}; allowed: a whole number",
-                                                            key, found->second.substr(0, 60)));
-    return std::optional(value);
-}
-
-// Fails if the target has a query parameter that is not in `allowed`.
-Result<void> only(const Target& target, std::initializer_list<const char*> allowed) {
-    for (const auto& [key, value] : target.query) {
-        if (std::ranges::find(allowed, key) != allowed.end()) continue;
-        std::string names;
-        for (const char* name : allowed) names += (names.empty() ? "" : ", ") + std::string(name);
-        return fail(ErrorCode::InvalidArgument,
-                    fmt::format("unknown parameter {}; allowed: {}", key.substr(0, 60),
-                                names.empty() ? "none" : names));
-    }
-    return {};
-}
-
-// Returns the arguments of the operation `jobs`.
-Result<protocol::JobsArgs> jobs_args(const Target& target) {
-    ROLL_TRY_VOID(only(target, {"selector", "state", "user", "from", "limit", "all", "fields"}));
-    protocol::JobsArgs args;
-    const auto text = [&](const char* key, std::string& value) {
-        if (const auto found = target.query.find(key); found != target.query.end())
-            value = found->second;
-    };
-    text("selector", args.selector);
-    text("state", args.state);
-    text("user", args.user);
-    ROLL_TRY(const auto from, number<std::uint64_t>(target, "from"));
-    args.from = from.value_or(0);
-    ROLL_TRY(const auto limit, number<int>(target, "limit"));
-    args.limit = limit.value_or(100);
-    ROLL_TRY(const auto all, number<int>(target, "all"));
-    args.all = all.value_or(0) != 0;
-    std::string fields;
-    text("fields", fields);
-    for (std::string_view rest = fields; !rest.empty();) {
-        const std::size_t end = rest.find(',');
-        args.fields.emplace_back(rest.substr(0, end));
-        rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
-    }
-    return args;
-}
-
 Result<std::uint64_t> job_id(const std::string& text) {
     std::uint64_t id = 0;
     const char* end = text.data() + text.size();
@@ -137,11 +87,6 @@ Result<std::string> reason_of(const std::string& body) {
     auto reason = r.get_or<std::string>("reason", "");
     ROLL_TRY_VOID(r.finish());
     return reason;
-}
-
-template <class Args>
-auto ask_for(Board& rolld, const Args& args) {
-    return rolld.look(Args::kOperation.name, protocol::arguments_json(args));
 }
 
 tl::unexpected<Error> nothing_there() {
@@ -173,76 +118,140 @@ Reply Site::answer(const Request& request) {
     return guarded(request);
 }
 
-// Answers a request that must present the token.
+// Answers a request that must present a token.
 Reply Site::guarded(const Request& request) {
-    constexpr std::string_view kBearer = "Bearer ";
-    const std::string_view given = request.authorization;
-    if (!given.starts_with(kBearer) ||
-        !is_same_secret(given.substr(kBearer.size()), options_.token))
-        return refusal(401, "the request has no valid token",
-                       "open the address that `rollctl web` prints");
-    if (request.method == "POST" && options_.read_only)
-        return refusal(403, "this server was started with --read-only");
+    auto visitor = visitor_of(request.authorization);
+    if (!visitor && visitor.error().code == ErrorCode::Unavailable)
+        return error_reply(visitor.error());
+    if (!visitor) return refusal(401, visitor.error().message, visitor.error().hint);
+    if (request.method == "POST" && request.action.empty())
+        return refusal(403, "a POST request needs the header X-Roll-Action",
+                       "curl -H 'X-Roll-Action: 1' -X POST ...");
     const auto target = parse_target(request.target);
     if (!target) return error_reply(target.error());
     if (target->path == std::vector<std::string>{"metrics"} && request.method != "POST")
-        return metrics();
-    auto reply = api(request, *target);
+        return metrics(*visitor);
+    auto reply = api(*visitor, request, *target);
     return reply ? *std::move(reply) : error_reply(reply.error());
 }
 
-Result<Reply> Site::api(const Request& request, const Target& target) {
-    const std::vector<std::string>& path = target.path;
-    if (path.size() < 3 || path[0] != "api" || path[1] != "v1") return nothing_there();
-    if (path[2] == "jobs" && path.size() > 3) return job(request, target);
-    if (path.size() > 3 || request.method == "POST") return nothing_there();
-    if (path[2] == "jobs") {
-        ROLL_TRY(const protocol::JobsArgs args, jobs_args(target));
-        return look(args);
-    }
-    if (path[2] == "events") {
-        ROLL_TRY_VOID(only(target, {"since", "limit", "newest"}));
-        ROLL_TRY(const auto since, number<std::int64_t>(target, "since"));
-        ROLL_TRY(const auto limit, number<int>(target, "limit"));
-        ROLL_TRY(const auto newest, number<std::int64_t>(target, "newest"));
-        return look(protocol::EventsArgs{.since = since.value_or(0),
-                                         .limit = limit.value_or(100),
-                                         .newest = newest.value_or(0)});
-    }
-    ROLL_TRY_VOID(only(target, {}));
-    if (path[2] == "nodes") return look(protocol::NodesArgs{});
-    if (path[2] == "allocations") return look(protocol::AllocListArgs{});
-    if (path[2] == "totals") return look(protocol::TotalsArgs{});
-    if (path[2] == "version") return look(protocol::VersionArgs{});
-    return nothing_there();
+// Returns what the bearer of the token may do. The token of the state directory has all rights of
+// the key with which roll-web asks rolld. rolld knows the other tokens.
+Result<Site::Visitor> Site::visitor_of(std::string_view authorization) {
+    constexpr std::string_view kBearer = "Bearer ";
+    constexpr std::string_view kToken = "roll_";
+    constexpr std::size_t kTokenBytesMax = 200;
+    const auto refused = [] {
+        return fail(ErrorCode::Refused, "the request has no valid token",
+                    "open the address that `rollctl web` prints, or make a token with `rollctl "
+                    "token create`");
+    };
+    if (!authorization.starts_with(kBearer)) return refused();
+    const std::string_view given = authorization.substr(kBearer.size());
+    if (is_same_secret(given, options_.token)) return Visitor{};
+    if (!given.starts_with(kToken) || given.size() > kTokenBytesMax) return refused();
+    Visitor visitor{.token = std::string(given)};
+    const auto told = ask(visitor, protocol::WhoamiArgs{});
+    if (!told && told.error().code == ErrorCode::Unavailable) return tl::unexpected(told.error());
+    if (!told) return refused();
+    const auto access = protocol::access_of_scope((*told)->json.value("scope", ""));
+    if (!access) return refused();
+    visitor.access = *access;
+    visitor.user = (*told)->json.value("user", "");
+    visitor.is_operator = (*told)->json.value("operator", false);
+    return visitor;
 }
 
-Result<Reply> Site::job(const Request& request, const Target& target) {
+Site::Answered Site::send(const Visitor& visitor, const protocol::Operation& operation,
+                          const Json& args) {
+    const bool reads = operation.access == protocol::Access::Read;
+    const auto put = [&](const std::string& op, const Json& json) {
+        return reads ? rolld_.look(op, json) : rolld_.change(op, json);
+    };
+    if (visitor.token.empty()) return put(operation.name, args);
+    const protocol::WithTokenArgs wrapped{visitor.token, operation.name, args};
+    return put(protocol::WithTokenArgs::kOperation.name, protocol::arguments_json(wrapped));
+}
+
+template <class Args>
+Site::Answered Site::ask(const Visitor& visitor, const Args& args) {
+    return send(visitor, Args::kOperation, protocol::arguments_json(args));
+}
+
+// Sends the operation to rolld if the visitor may call it.
+Result<Reply> Site::serve(const Visitor& visitor, const protocol::Operation& operation,
+                          const Json& args) {
+    if (options_.read_only && operation.access != protocol::Access::Read)
+        return refusal(403, "this server was started with --read-only");
+    if (operation.access > visitor.access)
+        return refusal(403,
+                       fmt::format("the token's scope is {}; {} needs a token of a higher scope",
+                                   protocol::scope_of_access(visitor.access), operation.name),
+                       "rollctl token create --scope operate");
+    ROLL_TRY(const auto answer, send(visitor, operation, args));
+    return json_reply(answer);
+}
+
+Result<Reply> Site::api(const Visitor& visitor, const Request& request, const Target& target) {
+    const std::vector<std::string>& path = target.path;
+    if (path.size() < 3 || path[0] != "api" || path[1] != "v1") return nothing_there();
+    if (path[2] == "jobs" && path.size() > 3) return job(visitor, request, target);
+    if (path.size() > 3) return nothing_there();
+    const bool posts = request.method == "POST";
+    if (path[2] == "openapi.json" && !posts)
+        return text_reply(200, "application/json", openapi().dump(2) + "\n");
+    const std::string name = path[2] == "allocations" ? "alloc_list" : path[2];
+    const protocol::OperationInfo* info = protocol::find_operation(name);
+    if (info == nullptr || !is_served(*info->operation)) return nothing_there();
+    if (!posts && info->operation->access != protocol::Access::Read)
+        return refusal(405, fmt::format("{} changes something; send it with POST", name));
+    if (posts) ROLL_TRY_VOID(only(target, {}));
+    ROLL_TRY(const Json args,
+             posts ? arguments_of_body(request.body, *info) : arguments_of_query(target, *info));
+    return serve(visitor, *info->operation, args);
+}
+
+Result<Reply> Site::job(const Visitor& visitor, const Request& request, const Target& target) {
     ROLL_TRY(const std::uint64_t id, job_id(target.path[3]));
     const std::size_t size = target.path.size();
     if (request.method == "POST") {
         if (size != 5) return nothing_there();
         ROLL_TRY_VOID(only(target, {}));
-        const std::string& op = target.path[4];
-        const protocol::Selection selection{.selector = std::to_string(id)};
-        if (op == "cancel") return change(request, protocol::CancelArgs{selection});
-        if (op == "hold") return change(request, protocol::HoldArgs{selection});
-        if (op == "release") return change(request, protocol::ReleaseArgs{selection});
-        if (op == "checkpoint") return change(request, protocol::CheckpointArgs{.id = id});
-        return nothing_there();
+        return change_job(visitor, request, id, target.path[4]);
     }
     if (size == 5 && (target.path[4] == "log" || target.path[4] == "metrics"))
-        return job_file(target, target.path[4]);
+        return job_file(visitor, target, target.path[4]);
     if (size != 4) return nothing_there();
     ROLL_TRY_VOID(only(target, {}));
-    return look(protocol::ShowArgs{.id = id});
+    return serve(visitor, protocol::ShowArgs::kOperation,
+                 protocol::arguments_json(protocol::ShowArgs{.id = id}));
 }
 
-// Returns a part of a job's log or of its metrics.
-Result<Reply> Site::job_file(const Target& target, const std::string& kind) {
+// Changes one job. The body is empty, or an object with `reason`.
+Result<Reply> Site::change_job(const Visitor& visitor, const Request& request, std::uint64_t id,
+                               const std::string& op) {
+    auto reason = reason_of(request.body);
+    if (!reason) return fail(ErrorCode::InvalidArgument, reason.error().message);
+    const auto send_change = [&](const auto& args) {
+        return serve(visitor, args.kOperation, protocol::arguments_json(args));
+    };
+    const protocol::Selection selection{.selector = std::to_string(id)};
+    if (op == "cancel") return send_change(protocol::CancelArgs{selection, *std::move(reason)});
+    if (op == "hold") return send_change(protocol::HoldArgs{selection});
+    if (op == "release") return send_change(protocol::ReleaseArgs{selection});
+    if (op == "checkpoint") return send_change(protocol::CheckpointArgs{.id = id});
+    return nothing_there();
+}
+
+// Returns a part of a job's log or of its metrics. roll-web reads the files with its own rights, so
+// the bearer of a user's token sees only the files of the user's jobs.
+Result<Reply> Site::job_file(const Visitor& visitor, const Target& target,
+                             const std::string& kind) {
     ROLL_TRY(const std::uint64_t id, job_id(target.path[3]));
-    ROLL_TRY(const auto shown, ask_for(rolld_, protocol::ShowArgs{.id = id}));
+    ROLL_TRY(const auto shown, ask(visitor, protocol::ShowArgs{.id = id}));
     const Json& job = shown->json.at("job");
+    if (!visitor.is_operator && job.value("user", "") != visitor.user)
+        return refusal(403, fmt::format("job {} is another user's; its files are not shown", id));
     const std::string output = job.value("output", "");
     Json args = Json::object();
     if (kind == "metrics") {
@@ -263,31 +272,14 @@ Result<Reply> Site::job_file(const Target& target, const std::string& kind) {
     return json_reply(answer);
 }
 
-template <class Args>
-Result<Reply> Site::look(const Args& args) {
-    ROLL_TRY(const auto answer, ask_for(rolld_, args));
-    return json_reply(answer);
-}
-
-// Sends a change to rolld. The body is empty, or an object with `reason`.
-template <class Args>
-Result<Reply> Site::change(const Request& request, Args args) {
-    auto reason = reason_of(request.body);
-    if (!reason) return fail(ErrorCode::InvalidArgument, reason.error().message);
-    if constexpr (requires { args.reason; }) args.reason = *std::move(reason);
-    ROLL_TRY(const auto answer,
-             rolld_.change(Args::kOperation.name, protocol::arguments_json(std::move(args))));
-    return json_reply(answer);
-}
-
-Reply Site::metrics() {
+Reply Site::metrics(const Visitor& visitor) {
     constexpr const char* kType = "text/plain; version=0.0.4; charset=utf-8";
-    const auto totals = ask_for(rolld_, protocol::TotalsArgs{});
-    const auto version = ask_for(rolld_, protocol::VersionArgs{});
+    const auto totals = ask(visitor, protocol::TotalsArgs{});
+    const auto version = ask(visitor, protocol::VersionArgs{});
     const auto running =
-        ask_for(rolld_, protocol::JobsArgs{.state = "running",
-                                           .limit = kRunningMax,
-                                           .fields = {"id", "name", "user", "progress"}});
+        ask(visitor, protocol::JobsArgs{.state = "running",
+                                        .limit = kRunningMax,
+                                        .fields = {"id", "name", "user", "progress"}});
     if (!totals || !version || !running) return text_reply(200, kType, exposition_of_silence());
     return text_reply(200, kType, exposition((*totals)->json, (*version)->json, (*running)->json));
 }

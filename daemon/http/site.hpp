@@ -2,10 +2,13 @@
 // sockets. docs/web.md has the table of addresses.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "common/protocol/operation.hpp"
 #include "daemon/http/board.hpp"
 #include "daemon/http/target.hpp"
 
@@ -17,6 +20,7 @@ struct Request {
     std::string host;           // header Host
     std::string origin;         // header Origin; empty: none
     std::string authorization;  // header Authorization
+    std::string action;         // header X-Roll-Action, which pages of other sites cannot send
     std::string body;
 };
 
@@ -27,7 +31,7 @@ struct Reply {
 };
 
 struct SiteOptions {
-    std::string token;               // secret that requests must present as a bearer token
+    std::string token;               // the bearer token that has all rights of roll-web's key
     std::vector<std::string> hosts;  // accepted values of the header Host, with the port
     bool read_only = false;          // refuses requests that change something
 };
@@ -47,15 +51,28 @@ class Site {
     Reply answer(const Request& request);
 
   private:
+    // The bearer of a request's token.
+    struct Visitor {
+        std::string token{};  // empty: the token of the state directory
+        protocol::Access access = protocol::Access::Operate;  // the most that it may do
+        std::string user{};
+        bool is_operator = true;
+    };
+    using Answered = Result<std::shared_ptr<const Answer>>;
+
     Reply guarded(const Request& request);
-    Result<Reply> api(const Request& request, const Target& target);
-    Result<Reply> job(const Request& request, const Target& target);
+    Result<Visitor> visitor_of(std::string_view authorization);
+    Answered send(const Visitor& visitor, const protocol::Operation& operation, const Json& args);
     template <class Args>
-    Result<Reply> look(const Args& args);
-    template <class Args>
-    Result<Reply> change(const Request& request, Args args);
-    Result<Reply> job_file(const Target& target, const std::string& kind);
-    Reply metrics();
+    Answered ask(const Visitor& visitor, const Args& args);
+    Result<Reply> serve(const Visitor& visitor, const protocol::Operation& operation,
+                        const Json& args);
+    Result<Reply> api(const Visitor& visitor, const Request& request, const Target& target);
+    Result<Reply> job(const Visitor& visitor, const Request& request, const Target& target);
+    Result<Reply> change_job(const Visitor& visitor, const Request& request, std::uint64_t id,
+                             const std::string& op);
+    Result<Reply> job_file(const Visitor& visitor, const Target& target, const std::string& kind);
+    Reply metrics(const Visitor& visitor);
 
     SiteOptions options_;
     Board rolld_;

@@ -23,7 +23,7 @@ struct Client {
 };
 // A request that is being handled.
 struct Asking {
-    Client client;
+    Peer peer;
     std::uint64_t id = 0;
 };
 struct WaitingForEvents {

@@ -16,8 +16,8 @@ constexpr int kWaitMsMax = 60'000;
 
 // Returns a waiter that waits at most `wait_ms`, or until the request is done if there is none or
 // it is negative.
-api::Waiter waiter_of(const Asking& asking, std::optional<int> wait_ms) {
-    api::Waiter waiter{asking.client.peer, asking.id, asking.client.who.user, std::nullopt};
+api::Waiter waiter_of(const Asking& asking, const std::string& user, std::optional<int> wait_ms) {
+    api::Waiter waiter{asking.peer, asking.id, user, std::nullopt};
     if (wait_ms.value_or(-1) >= 0)
         waiter.until = std::chrono::steady_clock::now() +
                        std::chrono::milliseconds(std::min(*wait_ms, kWaitMsMax));
@@ -79,21 +79,24 @@ Result<void> Server::take_request(const Client& client, const protocol::Request&
                                 rate_.per_second()),
                     "wait a moment, or submit many jobs in one file");
     }
-    ROLL_TRY(const api::ServedOperation* operation, api::find_for(client.who, request.op));
-    ROLL_TRY(api::Plan plan, operation->handle(context(), client.who, request.args));
-    return carry_out({client, request.id}, std::move(plan));
+    const api::Caller caller{client.who.role, client.who.user};
+    ROLL_TRY(const api::ServedOperation* operation, api::find_for(caller, request.op));
+    ROLL_TRY(api::Plan plan, operation->handle(context(), caller, request.args));
+    return carry_out({client.peer, request.id}, std::move(plan));
 }
 
 api::Context Server::context() {
     return {.state = engine_.state(),
             .ledger = *ledger_,
             .secrets = secrets_,
+            .tokens = tokens_,
             .outputs = outputs_,
             .site = options_.site,
             .cluster = options_.cluster,
             .endpoint = options_.endpoint,
             .hearsay = [this] { return hearsay(); },
             .version = [this] { return version(); },
+            .role_of = [this](const std::string& user) { return authenticator_->role_of(user); },
             .now = wall_clock_now()};
 }
 
@@ -109,7 +112,7 @@ protocol::VersionReply Server::version() const {
 
 Result<void> Server::carry_out(const Asking& asking, api::Plan plan) {
     const auto answer = [&](Json json) {
-        reply(asking.client.peer, asking.id, std::move(json));
+        reply(asking.peer, asking.id, std::move(json));
         return Result<void>();
     };
     return std::visit(
@@ -119,21 +122,22 @@ Result<void> Server::carry_out(const Asking& asking, api::Plan plan) {
                      return answer(std::move(last.json));
                  },
                  [&](api::RunTurn& turn) {
-                     TurnReply pending{inputs_.size(), turn.inputs.size(), asking.client.peer,
-                                       asking.id, std::move(turn.reply)};
+                     TurnReply pending{inputs_.size(), turn.inputs.size(), asking.peer, asking.id,
+                                       std::move(turn.reply)};
                      for (core::Input& input : turn.inputs) add(std::move(input));
                      turn_replies_.push_back(std::move(pending));
                      return Result<void>();
                  },
                  [&](api::ChangeJobs& change) {
-                     bulk_.ask({.waiter = waiter_of(asking, change.wait_ms),
+                     bulk_.ask({.waiter = waiter_of(asking, change.user, change.wait_ms),
                                 .jobs = std::move(change.jobs),
                                 .add_inputs = std::move(change.add_inputs),
                                 .answer = std::move(change.answer)});
                      return Result<void>();
                  },
                  [&](api::AwaitChange& await) {
-                     return bulk_.ask_again(await.ticket, waiter_of(asking, await.wait_ms));
+                     return bulk_.ask_again(await.ticket,
+                                            waiter_of(asking, await.user, await.wait_ms));
                  },
                  [&](api::AwaitEvents& await) { return await_events(asking, await); }},
         plan);
@@ -143,10 +147,10 @@ Result<void> Server::await_events(const Asking& asking, const api::AwaitEvents& 
     const auto wait = std::chrono::milliseconds(std::clamp(await.wait_ms, 0, kWaitMsMax));
     ROLL_TRY(const auto rows, ledger_->read(await.since, await.limit, await.job));
     if (rows.empty() && wait.count() > 0)
-        waiting_.push_back({asking.client.peer, asking.id, await.since, await.limit, await.job,
+        waiting_.push_back({asking.peer, asking.id, await.since, await.limit, await.job,
                             std::chrono::steady_clock::now() + wait});
     else
-        reply(asking.client.peer, asking.id, query::events(rows, await.since));
+        reply(asking.peer, asking.id, query::events(rows, await.since));
     return {};
 }
 

@@ -63,6 +63,7 @@ Result<std::unique_ptr<Server>> Server::make(asio::io_context& io, ServerOptions
     auto times = std::make_shared<TurnTimes>();
     engine::Engine engine = make_engine(std::move(state), ledger.get(), times);
     ROLL_TRY(secrets::Store secrets, secrets::Store::open(options.secrets));
+    ROLL_TRY(tokens::Store tokens, tokens::Store::open(options.secrets));
     const Time now = wall_clock_now();
     ROLL_TRY(const auto last, ledger->read(ledger->newest() - 1, 1, std::nullopt));
     const Time written = last.empty() ? now : last.front().at;
@@ -75,7 +76,7 @@ Result<std::unique_ptr<Server>> Server::make(asio::io_context& io, ServerOptions
     // peer.
     auto server = std::unique_ptr<Server>(
         new Server(io, std::move(options), std::move(socket), std::move(context), std::move(ledger),
-                   std::move(times), std::move(engine), std::move(secrets)));
+                   std::move(times), std::move(engine), std::move(secrets), std::move(tokens)));
     ROLL_TRY_VOID(server->reader_.bind(server->options_.endpoint));
     if (!server->options_.local.empty()) ROLL_TRY_VOID(server->door_.bind(server->options_.local));
     return server;
@@ -83,7 +84,8 @@ Result<std::unique_ptr<Server>> Server::make(asio::io_context& io, ServerOptions
 
 Server::Server(asio::io_context& io, ServerOptions options, io::ZmqSocket socket,
                std::unique_ptr<io::ZmqContext> context, std::unique_ptr<ledger::Ledger> ledger,
-               std::shared_ptr<TurnTimes> times, engine::Engine engine, secrets::Store secrets)
+               std::shared_ptr<TurnTimes> times, engine::Engine engine, secrets::Store secrets,
+               tokens::Store tokens)
     : io_(io),
       options_(std::move(options)),
       context_(std::move(context)),
@@ -97,6 +99,7 @@ Server::Server(asio::io_context& io, ServerOptions options, io::ZmqSocket socket
       engine_(std::move(engine)),
       sessions_(options_.leases, options_.cluster),
       secrets_(std::move(secrets)),
+      tokens_(std::move(tokens)),
       rate_(options_.requests_per_second, options_.request_burst),
       desk_(options_.cluster, options_.pilots, steady_ms()),
       runner_(io, options_.site, [this](const pilots::Outcome& outcome) { take_outcome(outcome); }),

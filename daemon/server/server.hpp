@@ -65,7 +65,8 @@ class Server {
   private:
     Server(boost::asio::io_context& io, ServerOptions options, io::ZmqSocket socket,
            std::unique_ptr<io::ZmqContext> context, std::unique_ptr<ledger::Ledger> ledger,
-           std::shared_ptr<TurnTimes> times, engine::Engine engine, secrets::Store secrets);
+           std::shared_ptr<TurnTimes> times, engine::Engine engine, secrets::Store secrets,
+           tokens::Store tokens);
 
     io::Task<void> listen();
     io::Task<void> tick();
@@ -114,6 +115,7 @@ class Server {
     engine::Engine engine_;
     Sessions sessions_;
     secrets::Store secrets_;
+    tokens::Store tokens_;
     gateway::RateLimit rate_;
     pilots::Desk desk_;
     pilots::Runner runner_;

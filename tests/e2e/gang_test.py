@@ -2,38 +2,16 @@
 import os
 import shutil
 import socket
-import subprocess
 import unittest
 
-from harness import BIN, RollTest, wait_until
+from harness import TwoWorkers
 
-ORACLE = os.environ.get('ROLL_ORACLE_PYTHON', '')
 EXAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..', 'examples')
 SHOW = ('echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $MASTER_ADDR $MASTER_PORT $ROLL_NODELIST; '
         'cat $ROLL_HOSTFILE')
 
 
-class Gang(RollTest):
-    def setUp(self):
-        super().setUp()
-        self.env['PATH'] = f'{os.path.dirname(ORACLE)}:{self.env["PATH"]}'
-        self.up(slots=2)
-        ours = os.path.join(self.state, 'worker.pid')  # the worker that `rollctl down` ends
-        with open(ours, encoding='ascii') as file:
-            self.pid = file.read()
-        with open(os.path.join(self.top, 'other.log'), 'wb') as log:
-            self.other = subprocess.Popen([os.path.join(BIN, 'roll-worker'), '--dir', self.state, '--node', 'other',
-                                           '--slots', '2'], env=self.env, stdout=log, stderr=log)
-        self.addCleanup(lambda: (self.other.kill(), self.other.wait()))
-        wait_until(lambda: len(self.json('nodes')['nodes']) == 2, 'the other worker')
-
-    def tearDown(self):
-        self.other.terminate()
-        self.other.wait(60)
-        with open(os.path.join(self.state, 'worker.pid'), 'w', encoding='ascii') as file:
-            file.write(self.pid)
-        super().tearDown()
-
+class Gang(TwoWorkers):
     def logs(self, job):
         return sorted(self.ctl('logs', job, '--rank', 'all').stdout.splitlines())
 

@@ -17,6 +17,7 @@ import uuid
 
 BIN = os.environ.get('ROLL_BIN') or os.path.join(
     os.path.dirname(os.path.abspath(__file__)), '..', '..', 'build', 'release', 'bin')
+ORACLE = os.environ.get('ROLL_ORACLE_PYTHON', '')
 PATIENCE_S = float(os.environ.get('ROLL_E2E_PATIENCE_S', '120'))
 OVER = ('done', 'failed', 'cancelled')
 TIMES = ('time', 'seconds', 'second', 'mfu', 'eta', 'at', 'ms', 'tflops', 'memory', 'wall', 'phases', 'early')
@@ -261,3 +262,29 @@ class RollTest(unittest.TestCase):
                 place = place.setdefault(part, {})
             place[path[-1]] = value
         return self.write(f'{name}.yaml', json.dumps(document, indent=1))  # valid YAML too, because JSON is a subset
+
+
+class TwoWorkers(RollTest):
+    """A rolld with a second roll-worker, `other`, on this host."""
+    SLOTS = 2
+
+    def setUp(self):
+        super().setUp()
+        if ORACLE:
+            self.env['PATH'] = f'{os.path.dirname(ORACLE)}:{self.env["PATH"]}'
+        self.up(slots=self.SLOTS)
+        ours = os.path.join(self.state, 'worker.pid')  # the worker that `rollctl down` ends
+        with open(ours, encoding='ascii') as file:
+            self.pid = file.read()
+        with open(os.path.join(self.top, 'other.log'), 'wb') as log:
+            self.other = subprocess.Popen([os.path.join(BIN, 'roll-worker'), '--dir', self.state, '--node', 'other',
+                                           '--slots', str(self.SLOTS)], env=self.env, stdout=log, stderr=log)
+        self.addCleanup(lambda: (self.other.kill(), self.other.wait()))
+        wait_until(lambda: len(self.json('nodes')['nodes']) == 2, 'the other worker')
+
+    def tearDown(self):
+        self.other.terminate()
+        self.other.wait(60)
+        with open(os.path.join(self.state, 'worker.pid'), 'w', encoding='ascii') as file:
+            file.write(self.pid)
+        super().tearDown()

@@ -8,33 +8,13 @@ import socket
 import subprocess
 import unittest
 
-from harness import BIN, RollTest, wait_until
+from harness import ORACLE, TwoWorkers, wait_until
 
-ORACLE = os.environ.get('ROLL_ORACLE_PYTHON', '')
 TOP = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..')
 
 
-class Sbatch(RollTest):
-    def setUp(self):
-        super().setUp()
-        if ORACLE:
-            self.env['PATH'] = f'{os.path.dirname(ORACLE)}:{self.env["PATH"]}'
-        self.up(slots=4)
-        ours = os.path.join(self.state, 'worker.pid')  # the worker that `rollctl down` ends
-        with open(ours, encoding='ascii') as file:
-            self.pid = file.read()
-        with open(os.path.join(self.top, 'other.log'), 'wb') as log:
-            self.other = subprocess.Popen([os.path.join(BIN, 'roll-worker'), '--dir', self.state, '--node', 'other',
-                                           '--slots', '4'], env=self.env, stdout=log, stderr=log)
-        self.addCleanup(lambda: (self.other.kill(), self.other.wait()))
-        wait_until(lambda: len(self.json('nodes')['nodes']) == 2, 'the other worker')
-
-    def tearDown(self):
-        self.other.terminate()
-        self.other.wait(60)
-        with open(os.path.join(self.state, 'worker.pid'), 'w', encoding='ascii') as file:
-            file.write(self.pid)
-        super().tearDown()
+class Sbatch(TwoWorkers):
+    SLOTS = 4
 
     def script(self, text, name='job.sh'):
         return self.write(name, text)

@@ -44,7 +44,8 @@ class Web(RollTest):
         """(status, body) of one request."""
         connection = http.client.HTTPConnection('127.0.0.1', self.port, timeout=20)
         try:
-            connection.request(method, path, body, {'Authorization': f'Bearer {token or self.token}', **headers})
+            ours = {'Authorization': f'Bearer {token or self.token}', 'X-Roll-Action': '1'}
+            connection.request(method, path, body, {**ours, **headers})
             reply = connection.getresponse()
             return reply.status, reply.read().decode()
         finally:
@@ -100,6 +101,33 @@ class Web(RollTest):
         web.send_signal(signal.SIGTERM)
         self.assertEqual(web.wait(10), 0)
         self.assertNotIn(self.token, web.stderr.read(), 'the token is in no log')
+
+    def test_a_token_acts_for_its_user_until_it_is_revoked(self):
+        self.up()
+        self.serve()
+        job = self.submit('--hold', '--', 'true')
+        made = {scope: self.json('token', 'create', '--scope', scope, '--expires', '1h', '--note', 'ci')
+                for scope in ('read', 'operate')}
+        reader, operator = (made[scope]['token'] for scope in ('read', 'operate'))
+        self.assertEqual(self.ask('/api/v1/whoami', token=reader)[0], 200)
+        self.assertEqual(json.loads(self.ask('/api/v1/jobs?fields=id', token=reader)[1])['jobs'], [{'id': int(job)}])
+        cancel = {'method': 'POST', 'body': json.dumps({'selector': str(job), 'reason': 'from CI'})}
+        self.assertEqual(self.ask('/api/v1/cancel', token=reader, **cancel)[0], 403)
+        self.assertEqual(self.ask('/api/v1/token_create', token=operator, method='POST',
+                                  body='{"scope": "operate", "seconds": 3600}')[0], 404, 'no token makes tokens')
+        status, body = self.ask('/api/v1/cancel', token=operator, **cancel)
+        self.assertEqual((status, json.loads(body)['cancelled']), (200, [int(job)]), body)
+        self.assertEqual(self.api('openapi.json')['openapi'], '3.1.0')
+        listed = self.json('token', 'list')['tokens']
+        self.assertEqual({one['scope'] for one in listed}, {'read', 'operate'})
+        for name in ('tokens.json', 'rolld.log'):
+            with open(os.path.join(self.state, name), encoding='utf-8') as file:
+                text = file.read()
+            for token in (reader, operator):
+                self.assertNotIn(token.rsplit('_', 1)[1], text, f'no secret is in {name}')
+        self.ctl('token', 'revoke', made['operate']['id'])
+        wait_until(lambda: self.ask('/api/v1/jobs', token=operator)[0] == 401, 'a revoked token')
+        self.assertEqual(self.ask('/api/v1/jobs', token=reader)[0], 200)
 
     def test_bad_clients_are_told_so_and_delay_nobody(self):
         self.up()

@@ -58,7 +58,7 @@ class Refused extends Error {}
 
 async function request(path, options = {}) {
   const response = await fetch('/api/v1/' + path, {
-    ...options, cache: 'no-store', headers: {Authorization: 'Bearer ' + token},
+    ...options, cache: 'no-store', headers: {Authorization: 'Bearer ' + token, 'X-Roll-Action': '1'},
   });
   if (response.status === 401) throw new Refused('the server refuses the token');
   const body = await response.json();

@@ -24,7 +24,7 @@ TEST(Operations, EachOperationOfTheProtocolIsServedOnce) {
 }
 
 TEST(Operations, OnlyOperatorsChangeTheCluster) {
-    const Identity ann{Role::Client, "ann"}, owner{Role::Operator, "owner"};
+    const Caller ann{Role::Client, "ann"}, owner{Role::Operator, "owner"};
     std::set<std::string> refused;
     for (const ServedOperation& one : operations()) {
         EXPECT_TRUE(find_for(owner, one.operation->name)) << one.operation->name;

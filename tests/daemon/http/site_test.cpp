@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "daemon/http/openapi.hpp"
+
 namespace roll::http {
 namespace {
 
@@ -10,8 +12,21 @@ class SiteTest : public ::testing::Test {
     Result<Json> rolld(const std::string& op, const Json& args) {
         asked.push_back(op + " " + args.dump());
         if (!runs) return fail(ErrorCode::Unavailable, "rolld does not run", "rollctl up");
+        if (op == "with_token") {
+            const std::string secret = args.at("token");
+            if (!secret.starts_with("roll_")) return fail(ErrorCode::Refused, "unknown token");
+            const std::string scope = secret.substr(5);
+            if (scope == "none") return fail(ErrorCode::Refused, "unknown token");
+            if (args.at("op") == "whoami")
+                return Json{{"user", "ann"}, {"scope", scope}, {"operator", false}};
+            return rolld(args.at("op"), args.value("args", Json::object()));
+        }
         if (op == "show" && args["id"] == 9) return fail(ErrorCode::NotFound, "there is no job 9");
-        if (op == "show") return Json{{"job", {{"output", "/runs/a"}, {"attempt", 2}}}};
+        if (op == "show")
+            return Json{{"job",
+                         {{"output", "/runs/a"},
+                          {"attempt", 2},
+                          {"user", args["id"] == 8 ? "bob" : "ann"}}}};
         if (op == "jobs") return Json{{"jobs", Json::array()}};
         return Json::object();
     }
@@ -22,6 +37,7 @@ class SiteTest : public ::testing::Test {
                 .host = "127.0.0.1:8410",
                 .origin = "",
                 .authorization = "Bearer secret-of-the-test",
+                .action = "1",
                 .body = ""};
     }
     static std::string message(const Reply& reply) {
@@ -84,8 +100,10 @@ TEST_F(SiteTest, ParametersBecomeArgumentsOfJobs) {
               R"(jobs {"all":true,"fields":["id","name"],"from":7,"limit":5,"state":"running",)"
               R"("user":"ann"})");
     EXPECT_EQ(message(get("/api/v1/jobs?limit=five")), "limit is five; allowed: a whole number");
-    EXPECT_EQ(message(get("/api/v1/jobs?stat=x")),
-              "unknown parameter stat; allowed: selector, state, user, from, limit, all, fields");
+    EXPECT_EQ(
+        message(get("/api/v1/jobs?stat=x")),
+        "unknown parameter stat; allowed: selector, me, all, state, user, from, limit, fields, "
+        "since, fold, reverse");
     EXPECT_EQ(get("/api/v1/jobs?limit=-").status, 400);
     EXPECT_EQ(asked.size(), 1u);
 }
@@ -119,12 +137,81 @@ TEST_F(SiteTest, ChangesAreSentToRolld) {
     EXPECT_EQ(site.answer(cancel).status, 400);
     cancel.body = R"({"selector": "all"})";
     EXPECT_EQ(site.answer(cancel).status, 400);
-    for (const char* target : {"/api/v1/jobs/all/cancel", "/api/v1/jobs/3/shutdown",
-                               "/api/v1/shutdown", "/api/v1/jobs", "/api/v1/jobs/3"})
+    for (const char* target :
+         {"/api/v1/jobs/all/cancel", "/api/v1/jobs/3/shutdown", "/api/v1/shutdown",
+          "/api/v1/token_create", "/api/v1/with_token", "/api/v1/jobs/3"})
         EXPECT_GE(site.answer(request("POST", target)).status, 400) << target;
     EXPECT_EQ(asked.size(), 3u);
     EXPECT_EQ(site.answer(request("DELETE", "/api/v1/jobs/3")).status, 405);
     EXPECT_EQ(get("/api/v1/jobs/3/cancel").status, 404) << "GET changes nothing";
+}
+
+TEST_F(SiteTest, EachOperationOfTheTableIsServedAndDescribed) {
+    const Json api = Json::parse(*get("/api/v1/openapi.json").body);
+    EXPECT_EQ(api["openapi"], "3.1.0");
+    std::size_t described = 0;
+    for (const protocol::OperationInfo& info : protocol::operations()) {
+        const std::string name = info.operation->name, path = "/api/v1/" + name;
+        const bool reads = info.operation->access == protocol::Access::Read;
+        ASSERT_EQ(api["paths"].contains(path), is_served(*info.operation)) << path;
+        const bool posts = site.answer(request("POST", path)).status != 404;
+        EXPECT_EQ(posts, is_served(*info.operation)) << path;
+        if (!posts) continue;
+        ++described;
+        const Json& entry = api["paths"][path];
+        EXPECT_EQ(entry.contains("get"), reads) << path;
+        EXPECT_EQ(get(path).status == 405, !reads) << path;
+        const Json& schema = entry["post"]["requestBody"]["content"]["application/json"]["schema"];
+        const auto fields = info.arguments();
+        EXPECT_EQ(schema["properties"].size(), fields.size()) << path;
+        for (const protocol::FieldInfo& field : fields)
+            EXPECT_EQ(schema["properties"][field.name]["description"], field.help) << path;
+    }
+    EXPECT_EQ(api["paths"].size(), described);
+}
+
+TEST_F(SiteTest, OperationsTakeTheirArgumentsFromABodyOrParameters) {
+    Request hold = request("POST", "/api/v1/hold");
+    hold.body = R"({"selector": "3-9", "wait_ms": 999999})";
+    EXPECT_EQ(site.answer(hold).status, 200);
+    EXPECT_EQ(get("/api/v1/report?by=week&since=5").status, 200);
+    EXPECT_EQ(get("/api/v1/show?id=7").status, 200);
+    EXPECT_EQ(asked,
+              (std::vector<std::string>{R"(hold {"selector":"3-9","wait_ms":2000})",
+                                        R"(report {"by":"week","since":5})", R"(show {"id":7})"}));
+    for (const char* body :
+         {"{", "[]", "{}", R"({"selector": 3})", R"({"selector": "3", "colour": "red"})"}) {
+        hold.body = body;
+        EXPECT_EQ(site.answer(hold).status, 400) << body;
+    }
+    hold.body = R"({"selector": "3"})";
+    hold.target = "/api/v1/hold?selector=4";
+    EXPECT_EQ(site.answer(hold).status, 400) << "parameters of POST are in the body";
+    hold.target = "/api/v1/hold";
+    hold.action.clear();
+    EXPECT_EQ(site.answer(hold).status, 403) << "a form of another site sends no such header";
+    EXPECT_EQ(asked.size(), 3u);
+}
+
+TEST_F(SiteTest, ATokenOpensWhatItsScopeAllows) {
+    const auto with = [&](const char* scope, Request made) {
+        made.authorization = std::string("Bearer roll_") + scope;
+        return site.answer(made).status;
+    };
+    Request submit = request("POST", "/api/v1/submit");
+    submit.body = R"({"key": "k", "spec": {}})";
+    Request cancel = request("POST", "/api/v1/cancel");
+    cancel.body = R"({"selector": "3"})";
+    const Request jobs = request("GET", "/api/v1/jobs");
+    EXPECT_EQ(with("none", jobs), 401);
+    EXPECT_TRUE(with("read", jobs) == 200 && with("submit", jobs) == 200);
+    EXPECT_TRUE(with("read", submit) == 403 && with("submit", submit) == 200);
+    EXPECT_TRUE(with("submit", cancel) == 403 && with("operate", cancel) == 200);
+    EXPECT_EQ(with("submit", request("POST", "/api/v1/jobs/3/cancel")), 403);
+    EXPECT_EQ(with("operate", request("GET", "/api/v1/jobs/8/log")), 403) << "bob's job";
+    EXPECT_EQ(with("read", request("GET", "/api/v1/jobs/3/log")), 200);
+    EXPECT_EQ(with("read", request("GET", "/metrics")), 200);
+    EXPECT_EQ(read.size(), 1u);
 }
 
 TEST_F(SiteTest, AReadOnlySiteChangesNothing) {

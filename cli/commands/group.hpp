@@ -1,0 +1,20 @@
+// How a command with subcommands, such as `secret`, adds them.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "common/error.hpp"
+
+namespace CLI {
+class App;
+}
+
+namespace roll::cli {
+
+// Adds a subcommand of `above`. Its action runs if the user gives this subcommand.
+using AddCommand =
+    std::function<CLI::App*(CLI::App& above, const std::string& name, const std::string& what,
+                            std::function<Result<int>()> action)>;
+
+}  // namespace roll::cli

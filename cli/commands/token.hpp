@@ -1,0 +1,16 @@
+// `rollctl token`: tokens for programs that use roll-web's HTTP interface.
+#pragma once
+
+#include "cli/commands/group.hpp"
+#include "cli/context.hpp"
+
+namespace CLI {
+class App;
+}
+
+namespace roll::cli {
+
+// Adds create, list and revoke. `context` is read when a command runs.
+void add_token_commands(CLI::App& token, const AddCommand& command, const Context& context);
+
+}  // namespace roll::cli

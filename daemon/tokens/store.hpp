@@ -1,0 +1,58 @@
+// Tokens with which programs act for a user over HTTP. A token names its user, what it may do and
+// when it expires. Only the SHA-256 of a token's secret is stored, so the file opens nothing.
+//
+//   DIRECTORY/tokens.json  a JSON array of all tokens; each change replaces the file by a rename
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "common/error.hpp"
+#include "common/protocol/scope.hpp"
+#include "common/time.hpp"
+
+namespace roll::tokens {
+
+constexpr std::size_t kOfUserMax = 100;
+
+struct ApiToken {
+    std::string user{};
+    protocol::Access access = protocol::Access::Read;  // the most that the token may do
+    std::string note{};                                // what the token is for
+    Time created{};
+    Time expires{};
+    std::string sha256{};  // of the secret, in hex
+};
+
+class Store {
+  public:
+    // Opens the store; it is empty if no token was made yet. Fails with Corrupt if the file cannot
+    // be read as tokens.
+    static Result<Store> open(const std::filesystem::path& directory);
+
+    // Makes a token and returns its text, `roll_ID_SECRET`, after it is on disk. The text is not
+    // kept. Ignores the token's `created` and `sha256`. Fails with InvalidArgument if it expires
+    // in less than a minute or in more than 400 days, with Refused if the user has too many tokens.
+    Result<std::string> create(ApiToken token, Time now);
+    // Fails with NotFound if there is no such token.
+    Result<void> revoke(const std::string& id);
+
+    // Returns the token with this text; nullptr if it is unknown, revoked or expired.
+    const ApiToken* find(std::string_view text, Time now) const;
+    const std::map<std::string, ApiToken>& all() const { return tokens_; }
+
+  private:
+    explicit Store(std::filesystem::path directory) : file_(directory / "tokens.json") {}
+    Result<void> keep(std::map<std::string, ApiToken> tokens);
+
+    std::filesystem::path file_;
+    std::map<std::string, ApiToken> tokens_{};  // by id
+};
+
+// Returns the id in a token's text, which is no secret; empty if the text is no token.
+std::string id_of(std::string_view text);
+
+}  // namespace roll::tokens
