@@ -101,7 +101,10 @@ class Parser {
     CLI::App* command(const std::string& name, const std::string& what, Action action) {
         CLI::App* sub = app_.add_subcommand(name, what);
         sub->fallthrough();  // accept --json after the command, too
-        sub->callback([this, action = std::move(action)] { chosen_ = action; });
+        // The callback of a command runs after that of its subcommand, which has priority.
+        sub->callback([this, sub, action = std::move(action)] {
+            if (sub->get_subcommands().empty()) chosen_ = action;
+        });
         return sub;
     }
 
@@ -183,34 +186,13 @@ class Parser {
 
     void add_keys() {
         CLI::App* keys = app_.add_subcommand("keys", "Manage the keys that may connect to rolld");
-        command_of(keys, "list", "List the authorized keys",
-                   [this] { return run_keys_list(context_); });
-        CLI::App* add =
-            command_of(keys, "add", "Create and authorize a key for the user (or worker) NAME",
-                       [this] { return run_keys_add(context_, keys_); });
-        add->add_option("NAME", keys_.name)->required();
-        add->add_option(
-               "--out", keys_.out,
-               "Directory to create; the key's holder uses this directory as --dir or ROLL_DIR")
-            ->required();
-        add->add_flag("--worker", keys_.worker, "Create a worker's key instead of a user's");
-        CLI::App* revoke = command_of(keys, "revoke", "Revoke a key; takes effect at once",
-                                      [this] { return run_keys_revoke(context_, word_); });
-        revoke->add_option("NAME", word_, "Name as `rollctl keys list` shows it")->required();
+        add_keys_verbs(*keys, context_, keys_, chosen_);
     }
 
     void add_secret() {
         CLI::App* secret = app_.add_subcommand(
             "secret", "Manage secrets that jobs receive as environment variables");
-        CLI::App* set = command_of(secret, "set", "Store a secret; the value is read from stdin",
-                                   [this] { return run_secret_set(context_, word_, file_); });
-        set->add_option("NAME", word_, "Name of the environment variable")->required();
-        set->add_option("--from", file_, "Read the value from this file instead of stdin");
-        command_of(secret, "list", "List secrets and the jobs that use or wait for them",
-                   [this] { return run_secret_list(context_); });
-        CLI::App* remove = command_of(secret, "remove", "Delete a secret; jobs that need it wait",
-                                      [this] { return run_secret_remove(context_, word_); });
-        remove->add_option("NAME", word_)->required();
+        add_secret_verbs(*secret, context_, secret_, chosen_);
     }
 
     void add_submit() {
@@ -228,20 +210,11 @@ class Parser {
                                   [this] { return run_sweep(context_, submit_); });
         sweep->add_option("FILE", submit_.files, "Job files with the key `sweep`");
         add_submit_options(sweep);
-        CLI::App* show = command_of(sweep, "show", "List the trials with parameters and metrics",
-                                    [this] { return run_sweep_show(context_, sweep_); });
-        show->add_option("JOB", sweep_.selector, "Id of a trial (7), `last` or a name")->required();
-        show->add_flag("--csv", sweep_.csv, "Print comma-separated values");
-        command_of(sweep, "best", "Print the trial with the best value of the metric",
-                   [this] { return run_sweep_best(context_, word_); })
-            ->add_option("JOB", word_, "Id of a trial (7), `last` or a name")
-            ->required();
-        sweep->require_subcommand(0, 1);
-        // The callback of a command runs after that of its subcommand.
-        sweep->callback([this, sweep] {
-            if (sweep->get_subcommands().empty())
-                chosen_ = [this] { return run_sweep(context_, submit_); };
-        });
+        add_sweep_verbs(*sweep, context_, sweep_, chosen_);
+    }
+
+    void add_jobs(CLI::App* sub) {
+        sub->add_option("JOBS", word_, "Ids (7, 3-9 or 1,4), `last`, `all` or a name")->required();
     }
 
     void add_open() {
@@ -253,16 +226,14 @@ class Parser {
         CLI::App* close = command(
             "close", "Close job groups to new jobs; a closed group ends when its last job ends",
             [this] { return run_close(context_, word_); });
-        close->add_option("JOBS", word_, "Ids (7, 3-9 or 1,4), `last`, `all` or a name")
-            ->required();
+        add_jobs(close);
     }
 
     void add_resubmit() {
         CLI::App* resubmit = command("resubmit", "Resubmit finished jobs", [this] {
             return run_resubmit(context_, word_, failed_, submit_);
         });
-        resubmit->add_option("JOBS", word_, "Ids (7, 3-9 or 1,4), `last`, `all` or a name")
-            ->required();
+        add_jobs(resubmit);
         resubmit->add_flag("--failed", failed_, "Only jobs that failed or were cancelled");
         add_submit_options(resubmit);
     }
@@ -327,21 +298,18 @@ class Parser {
         wait->add_flag("-f,--follow", follow_, "Show the progress of each job in turn");
         CLI::App* cancel = command("cancel", "Cancel queued and running jobs",
                                    [this] { return run_cancel(context_, word_, reason_); });
-        cancel->add_option("JOBS", word_, "Ids (7, 3-9 or 1,4), `last`, `all` or a name")
-            ->required();
+        add_jobs(cancel);
         cancel->add_option("--reason", reason_, "Reason to show with the job");
         CLI::App* hold = command("hold", "Keep queued jobs from starting",
                                  [this] { return run_hold(context_, word_, true); });
-        hold->add_option("JOBS", word_, "Ids (7, 3-9 or 1,4), `last`, `all` or a name")->required();
+        add_jobs(hold);
         CLI::App* release = command("release", "Let held jobs start",
                                     [this] { return run_hold(context_, word_, false); });
-        release->add_option("JOBS", word_, "Ids (7, 3-9 or 1,4), `last`, `all` or a name")
-            ->required();
+        add_jobs(release);
         CLI::App* update =
             command("update", "Change queued jobs: priority=N, priority=max, begin=+2h",
                     [this] { return run_update(context_, word_, words_); });
-        update->add_option("JOBS", word_, "Ids (7, 3-9 or 1,4), `last`, `all` or a name")
-            ->required();
+        add_jobs(update);
         update->add_option("SETTING", words_, "What to change, e.g. priority=5")->required();
         CLI::App* checkpoint =
             command("checkpoint", "Save a checkpoint of a running job now; print its directory",
@@ -487,6 +455,7 @@ class Parser {
     JobsOptions jobs_;
     UsageOptions usage_;
     SweepOptions sweep_;
+    SecretOptions secret_;
     ReportOptions report_;
     AllocOptions alloc_;
     LogsOptions logs_;

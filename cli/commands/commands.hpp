@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -78,13 +79,10 @@ struct KeysOptions {
 // Returns a warning for the owner of this rolld about a new key. It says that the jobs of `holder`,
 // who gets the key, run as the owner, and what these jobs can read.
 std::string trust_text(const std::string& holder);
-Result<int> run_keys_list(const Context& context);
-Result<int> run_keys_add(const Context& context, const KeysOptions& options);
-Result<int> run_keys_revoke(const Context& context, const std::string& name);
-
+void add_keys_verbs(CLI::App& keys, const Context& context, KeysOptions& options,
+                    std::function<Result<int>()>& chosen);
 Result<int> run_top(const Context& context);
 Result<int> run_explain(const Context& context, const std::string& selector);
-// With `diff`, prints only the diff of the job's work tree.
 Result<int> run_show(const Context& context, const std::string& selector, bool diff);
 
 struct EventsOptions {

@@ -1,5 +1,6 @@
 // `rollctl keys`: manages the authorized keys, which are files in the state directory. It does not
 // contact rolld, because rolld sees changes of the files at once.
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "cli/commands/commands.hpp"
@@ -51,7 +52,7 @@ std::string trust_text(const std::string& holder) {
         holder, user_name());
 }
 
-Result<int> run_keys_list(const Context& context) {
+static Result<int> run_keys_list(const Context& context) {
     ROLL_TRY(const auto directory, io::StateDirectory::find(context.directory));
     std::map<std::string, std::string> by_name;
     for (const auto& [key, name] : io::read_authorized(directory.authorized())) by_name[name] = key;
@@ -69,7 +70,7 @@ Result<int> run_keys_list(const Context& context) {
     return 0;
 }
 
-Result<int> run_keys_add(const Context& context, const KeysOptions& options) {
+static Result<int> run_keys_add(const Context& context, const KeysOptions& options) {
     ROLL_TRY_VOID(check_name(options.name));
     ROLL_TRY(const auto directory, io::StateDirectory::find(context.directory));
     const io::StateDirectory bundle(fs::absolute(options.out).lexically_normal());
@@ -106,7 +107,7 @@ Result<int> run_keys_add(const Context& context, const KeysOptions& options) {
     return 0;
 }
 
-Result<int> run_keys_revoke(const Context& context, const std::string& name) {
+static Result<int> run_keys_revoke(const Context& context, const std::string& name) {
     ROLL_TRY_VOID(check_name(name));
     ROLL_TRY(const auto directory, io::StateDirectory::find(context.directory));
     std::error_code error;
@@ -122,6 +123,31 @@ Result<int> run_keys_revoke(const Context& context, const std::string& name) {
         print(fmt::format("{} is revoked and can no longer connect\n", name));
     }
     return 0;
+}
+
+void add_keys_verbs(CLI::App& keys, const Context& context, KeysOptions& options,
+                    std::function<Result<int>()>& chosen) {
+    const auto verb = [&](const char* name, const char* what, auto action) {
+        CLI::App* sub = keys.add_subcommand(name, what);
+        sub->fallthrough();
+        sub->callback([&chosen, action] { chosen = action; });
+        return sub;
+    };
+    verb("list", "List the authorized keys", [&] { return run_keys_list(context); });
+    CLI::App* add = verb("add", "Create and authorize a key for the user (or worker) NAME",
+                         [&] { return run_keys_add(context, options); });
+    add->add_option("NAME", options.name)->required();
+    add->add_option("--out", options.out,
+                    "Directory to create; the key's holder uses this directory as --dir or "
+                    "ROLL_DIR")
+        ->required();
+    add->add_flag("--worker", options.worker, "Create a worker's key instead of a user's");
+    verb("revoke", "Revoke a key; takes effect at once",
+         [&] { return run_keys_revoke(context, options.name); })
+        ->add_option("NAME", options.name, "Name as `rollctl keys list` shows it")
+        ->required();
+    keys.require_subcommand(1);
+    keys.fallthrough();
 }
 
 }  // namespace roll::cli

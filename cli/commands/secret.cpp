@@ -5,6 +5,7 @@
 #include <iostream>
 #include <iterator>
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <termios.h>
 #include <unistd.h>
@@ -62,6 +63,28 @@ Result<int> change_secret(const Context& context, const Args& args) {
 }
 
 }  // namespace
+
+void add_secret_verbs(CLI::App& secret, const Context& context, SecretOptions& options,
+                      std::function<Result<int>()>& chosen) {
+    const auto verb = [&](const char* name, const char* what, auto action) {
+        CLI::App* sub = secret.add_subcommand(name, what);
+        sub->fallthrough();
+        sub->callback([&chosen, action] { chosen = action; });
+        return sub;
+    };
+    CLI::App* set = verb("set", "Store a secret; the value is read from stdin",
+                         [&] { return run_secret_set(context, options.name, options.file); });
+    set->add_option("NAME", options.name, "Name of the environment variable")->required();
+    set->add_option("--from", options.file, "Read the value from this file instead of stdin");
+    verb("list", "List secrets and the jobs that use or wait for them",
+         [&] { return run_secret_list(context); });
+    verb("remove", "Delete a secret; jobs that need it wait",
+         [&] { return run_secret_remove(context, options.name); })
+        ->add_option("NAME", options.name)
+        ->required();
+    secret.require_subcommand(1);
+    secret.fallthrough();
+}
 
 Result<int> run_secret_set(const Context& context, const std::string& name,
                            const std::string& file) {

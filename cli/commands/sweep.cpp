@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "cli/commands/usage.hpp"
@@ -180,6 +181,22 @@ std::string sweep_csv(const Json& sweep) {
         rows.push_back(std::move(row));
     }
     return csv_text(rows);
+}
+
+void add_sweep_verbs(CLI::App& sweep, const Context& context, SweepOptions& options,
+                     std::function<Result<int>()>& chosen) {
+    constexpr const char* kWhich = "Id of a trial (7), `last` or a name";
+    CLI::App* show =
+        sweep.add_subcommand("show", "List the trials with their parameters and metrics");
+    show->add_option("JOB", options.selector, kWhich)->required();
+    show->add_flag("--csv", options.csv, "Print comma-separated values");
+    show->callback([&] { chosen = [&] { return run_sweep_show(context, options); }; });
+    CLI::App* best =
+        sweep.add_subcommand("best", "Print the trial with the best value of the metric");
+    best->add_option("JOB", options.selector, kWhich)->required();
+    best->callback([&] { chosen = [&] { return run_sweep_best(context, options.selector); }; });
+    for (CLI::App* verb : {show, best}) verb->fallthrough();
+    sweep.require_subcommand(0, 1);
 }
 
 Result<int> run_sweep(const Context& context, const SubmitOptions& options) {

@@ -17,6 +17,9 @@ struct SweepOptions {
     std::string selector;
     bool csv = false;
 };
+// Adds the subcommands `show` and `best` to `sweep`. The one that the user gives sets `chosen`.
+void add_sweep_verbs(CLI::App& sweep, const Context& context, SweepOptions& options,
+                     std::function<Result<int>()>& chosen);
 // Shows the trials of a sweep with their parameters, states and metrics.
 Result<int> run_sweep_show(const Context& context, const SweepOptions& options);
 // Prints the trial with the best value of the metric.
