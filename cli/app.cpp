@@ -6,6 +6,7 @@
 #include "cli/arguments.hpp"
 #include "cli/commands/alloc.hpp"
 #include "cli/commands/data.hpp"
+#include "cli/commands/keys.hpp"
 #include "cli/commands/logs.hpp"
 #include "cli/commands/secret.hpp"
 #include "cli/commands/slurm.hpp"
@@ -86,7 +87,7 @@ class Parser {
 
     void add_commands() {
         add_local();
-        add_keys();
+        add_group("keys", "Manage the keys that may connect to rolld", add_keys_commands);
         add_group("secret", "Manage secrets that jobs receive as environment variables",
                   add_secret_commands);
         add_group("token", "Manage tokens for programs that use the HTTP interface",
@@ -185,32 +186,18 @@ class Parser {
         completion->add_option("SHELL", word_)->required();
     }
 
-    void add_keys() {
-        CLI::App* keys = app_.add_subcommand("keys", "Manage the keys that may connect to rolld");
-        command_of(keys, "list", "List the authorized keys",
-                   [this] { return run_keys_list(context_); });
-        CLI::App* add =
-            command_of(keys, "add", "Create and authorize a key for the user (or worker) NAME",
-                       [this] { return run_keys_add(context_, keys_); });
-        add->add_option("NAME", keys_.name)->required();
-        add->add_option(
-               "--out", keys_.out,
-               "Directory to create; the key's holder uses this directory as --dir or ROLL_DIR")
-            ->required();
-        add->add_flag("--worker", keys_.worker, "Create a worker's key instead of a user's");
-        CLI::App* revoke = command_of(keys, "revoke", "Revoke a key; takes effect at once",
-                                      [this] { return run_keys_revoke(context_, word_); });
-        revoke->add_option("NAME", word_, "Name as `rollctl keys list` shows it")->required();
+    // Adds a command that has subcommands, such as `secret`. `add` adds these.
+    void add_group(const char* name, const char* what, AddCommands* add) {
+        add_subcommands(*app_.add_subcommand(name, what), add);
     }
 
-    // Adds a command that has subcommands, such as `secret`. `add` adds these.
-    void add_group(const char* name, const char* what,
-                   void (*add)(CLI::App& above, const AddCommand& command,
-                               const Context& context)) {
-        const AddCommand subcommand = [this](auto& above, auto& word, auto& help, auto action) {
-            return command_of(&above, word, help, std::move(action));
-        };
-        add(*app_.add_subcommand(name, what), subcommand, context_);
+    void add_subcommands(CLI::App& above, AddCommands* add) {
+        add(
+            above,
+            [this](auto& sub, auto& word, auto& help, auto action) {
+                return command_of(&sub, word, help, std::move(action));
+            },
+            context_);
     }
 
     void add_submit() {
@@ -228,14 +215,7 @@ class Parser {
                                   [this] { return run_sweep(context_, submit_); });
         sweep->add_option("FILE", submit_.files, "Job files with the key `sweep`");
         add_submit_options(sweep);
-        CLI::App* show = command_of(sweep, "show", "List the trials with parameters and metrics",
-                                    [this] { return run_sweep_show(context_, sweep_); });
-        show->add_option("JOB", sweep_.selector, "Id of a trial (7), `last` or a name")->required();
-        show->add_flag("--csv", sweep_.csv, "Print comma-separated values");
-        command_of(sweep, "best", "Print the trial with the best value of the metric",
-                   [this] { return run_sweep_best(context_, word_); })
-            ->add_option("JOB", word_, "Id of a trial (7), `last` or a name")
-            ->required();
+        add_subcommands(*sweep, add_sweep_commands);
         sweep->require_subcommand(0, 1);
         // The callback of a command runs after that of its subcommand.
         sweep->callback([this, sweep] {
@@ -480,13 +460,11 @@ class Parser {
     Context context_;
     std::string color_ = "auto";
     UpOptions up_;
-    KeysOptions keys_;
     SubmitOptions submit_;
     PlanFiles plan_;
     PreviewOptions preview_;
     JobsOptions jobs_;
     UsageOptions usage_;
-    SweepOptions sweep_;
     ReportOptions report_;
     AllocOptions alloc_;
     LogsOptions logs_;

@@ -56,7 +56,7 @@ std::optional<std::string> git(const std::filesystem::path& directory,
     return output;
 }
 
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+std::string without_newline(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 // Returns the text with bytes that are not UTF-8 replaced, because a job document is JSON.
 std::string as_utf8(const std::string& text) { return Json::parse(dump(Json(text))); }
@@ -68,14 +68,14 @@ std::optional<Json> git_state(const std::filesystem::path& directory, std::size_
     const auto deadline = Clock::now() + std::chrono::seconds(3);
     const auto top = git(directory, {"rev-parse", "--show-toplevel"}, kShort, deadline);
     if (!top) return std::nullopt;
-    Json state = {{"directory", as_utf8(first_line(*top))}};
+    Json state = {{"directory", as_utf8(without_newline(*top))}};
     const auto branch = git(directory, {"symbolic-ref", "--short", "-q", "HEAD"}, kShort, deadline);
-    state["branch"] = as_utf8(first_line(branch.value_or("")));
+    state["branch"] = as_utf8(without_newline(branch.value_or("")));
     const auto commit = git(directory, {"rev-parse", "-q", "--verify", "HEAD"}, kShort, deadline);
-    state["commit"] = first_line(commit.value_or(""));
+    state["commit"] = without_newline(commit.value_or(""));
     if (!commit) return state;
     const auto diff =
-        git(first_line(*top), {"diff", "HEAD", "--no-color", "--no-ext-diff", "--no-textconv"},
+        git(without_newline(*top), {"diff", "HEAD", "--no-color", "--no-ext-diff", "--no-textconv"},
             std::max(diff_max, kShort), deadline);
     state["dirty"] = diff ? Json(!diff->empty()) : Json();
     if (!diff)

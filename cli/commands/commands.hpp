@@ -70,18 +70,6 @@ struct JobsOptions {
 };
 void add_jobs_options(CLI::App& command, JobsOptions& options);  // except -o
 Result<int> run_jobs(const Context& context, const JobsOptions& options);
-struct KeysOptions {
-    std::string name;
-    std::string out;  // new directory that the user who gets the key will use as state directory
-    bool worker = false;
-};
-// Returns a warning for the owner of this rolld about a new key. It says that the jobs of `holder`,
-// who gets the key, run as the owner, and what these jobs can read.
-std::string trust_text(const std::string& holder);
-Result<int> run_keys_list(const Context& context);
-Result<int> run_keys_add(const Context& context, const KeysOptions& options);
-Result<int> run_keys_revoke(const Context& context, const std::string& name);
-
 Result<int> run_top(const Context& context);
 Result<int> run_explain(const Context& context, const std::string& selector);
 // With `diff`, prints only the diff of the job's work tree.

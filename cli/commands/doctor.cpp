@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "cli/commands/commands.hpp"
+#include "cli/commands/keys.hpp"
 #include "cli/daemon.hpp"
 #include "cli/local.hpp"
 #include "cli/render.hpp"

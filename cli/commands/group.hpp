@@ -17,4 +17,8 @@ using AddCommand =
     std::function<CLI::App*(CLI::App& above, const std::string& name, const std::string& what,
                             std::function<Result<int>()> action)>;
 
+struct Context;
+// Adds all subcommands of `above`. `context` is read when a command runs.
+using AddCommands = void(CLI::App& above, const AddCommand& command, const Context& context);
+
 }  // namespace roll::cli

@@ -1,8 +1,12 @@
 // `rollctl keys`: manages the authorized keys, which are files in the state directory. It does not
 // contact rolld, because rolld sees changes of the files at once.
+#include "cli/commands/keys.hpp"
+
+#include <memory>
+
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include "cli/commands/commands.hpp"
 #include "cli/daemon.hpp"
 #include "cli/render.hpp"
 #include "common/files.hpp"
@@ -42,6 +46,13 @@ Result<void> check_reachable(const std::string& endpoint) {
                 "rollctl down; rollctl up --endpoint tcp://0.0.0.0:7070; then add the key");
 }
 
+// Options of `keys add`.
+struct KeysOptions {
+    std::string name;
+    std::string out;  // new directory that the user who gets the key will use as state directory
+    bool worker = false;
+};
+
 }  // namespace
 
 std::string trust_text(const std::string& holder) {
@@ -50,6 +61,8 @@ std::string trust_text(const std::string& holder) {
         "and the files of all users, so all users of this rolld must trust each other",
         holder, user_name());
 }
+
+namespace {
 
 Result<int> run_keys_list(const Context& context) {
     ROLL_TRY(const auto directory, io::StateDirectory::find(context.directory));
@@ -122,6 +135,26 @@ Result<int> run_keys_revoke(const Context& context, const std::string& name) {
         print(fmt::format("{} is revoked and can no longer connect\n", name));
     }
     return 0;
+}
+
+}  // namespace
+
+void add_keys_commands(CLI::App& keys, const AddCommand& command, const Context& context) {
+    const auto options = std::make_shared<KeysOptions>();
+    command(keys, "list", "List the authorized keys",
+            [&context] { return run_keys_list(context); });
+    CLI::App* add = command(keys, "add", "Create and authorize a key for the user (or worker) NAME",
+                            [=, &context] { return run_keys_add(context, *options); });
+    add->add_option("NAME", options->name)->required();
+    add->add_option("--out", options->out,
+                    "Directory to create; the key's holder uses this directory as --dir or "
+                    "ROLL_DIR")
+        ->required();
+    add->add_flag("--worker", options->worker, "Create a worker's key instead of a user's");
+    command(keys, "revoke", "Revoke a key; takes effect at once",
+            [=, &context] { return run_keys_revoke(context, options->name); })
+        ->add_option("NAME", options->name, "Name as `rollctl keys list` shows it")
+        ->required();
 }
 
 }  // namespace roll::cli

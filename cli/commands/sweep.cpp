@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <memory>
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "cli/commands/usage.hpp"
@@ -200,12 +202,14 @@ Result<int> run_sweep(const Context& context, const SubmitOptions& options) {
     return submit_sources(context, options, std::move(sources));
 }
 
-Result<int> run_sweep_show(const Context& context, const SweepOptions& options) {
+namespace {
+
+Result<int> show_trials(const Context& context, const std::string& selector, bool csv) {
     ROLL_TRY(Daemon daemon, Daemon::connect(context));
-    ROLL_TRY(const Json sweep, ask_sweep(daemon, options.selector));
+    ROLL_TRY(const Json sweep, ask_sweep(daemon, selector));
     if (context.json) {
         print_json(sweep);
-    } else if (options.csv) {
+    } else if (csv) {
         print(sweep_csv(sweep));
     } else if (context.parsable) {
         for (const Json& trial : sweep["trials"]) print(field_text(trial, "id") + "\n");
@@ -215,7 +219,7 @@ Result<int> run_sweep_show(const Context& context, const SweepOptions& options) 
     return 0;
 }
 
-Result<int> run_sweep_best(const Context& context, const std::string& selector) {
+Result<int> show_best(const Context& context, const std::string& selector) {
     ROLL_TRY(Daemon daemon, Daemon::connect(context));
     ROLL_TRY(const Json sweep, ask_sweep(daemon, selector));
     const auto best = std::ranges::find_if(
@@ -241,6 +245,22 @@ Result<int> run_sweep_best(const Context& context, const std::string& selector) 
         print(text + fmt::format("  output: {}\n", field_text(*best, "output")));
     }
     return 0;
+}
+
+}  // namespace
+
+void add_sweep_commands(CLI::App& sweep, const AddCommand& command, const Context& context) {
+    const auto selector = std::make_shared<std::string>();
+    const auto csv = std::make_shared<bool>(false);
+    const char* const what = "Id of a trial (7), `last` or a name";
+    CLI::App* show = command(sweep, "show", "List the trials with parameters and metrics",
+                             [=, &context] { return show_trials(context, *selector, *csv); });
+    show->add_option("JOB", *selector, what)->required();
+    show->add_flag("--csv", *csv, "Print comma-separated values");
+    command(sweep, "best", "Print the trial with the best value of the metric",
+            [=, &context] { return show_best(context, *selector); })
+        ->add_option("JOB", *selector, what)
+        ->required();
 }
 
 }  // namespace roll::cli

@@ -7,20 +7,15 @@
 #include <vector>
 
 #include "cli/commands/commands.hpp"
+#include "cli/commands/group.hpp"
 #include "cli/look.hpp"
 
 namespace roll::cli {
 
 // Submits job files that have the key `sweep`.
 Result<int> run_sweep(const Context& context, const SubmitOptions& options);
-struct SweepOptions {
-    std::string selector;
-    bool csv = false;
-};
-// Shows the trials of a sweep with their parameters, states and metrics.
-Result<int> run_sweep_show(const Context& context, const SweepOptions& options);
-// Prints the trial with the best value of the metric.
-Result<int> run_sweep_best(const Context& context, const std::string& selector);
+// Adds show and best. `context` is read when a command runs.
+void add_sweep_commands(CLI::App& sweep, const AddCommand& command, const Context& context);
 
 // Returns roll.sweep/1. `first` is the job of the first trial as `show` returns it, `jobs` are the
 // summaries of the trials. `rows_of` returns the rows of the metrics.jsonl in an output directory.

@@ -106,6 +106,13 @@ class TrialReader {
     std::size_t bad_ = 0;
 };
 
+// Returns whether `trials` is a list of mappings whose keys can be set in the document.
+bool can_set(const Json& trials, Json document) {
+    return trials.is_array() && std::ranges::all_of(trials, [&](const Json& trial) {
+               return trial.is_object() && !set_parameters(document, trial);
+           });
+}
+
 // Returns the problems of the section itself, and sets its defaults.
 std::vector<Problem> check_section(Json& sweep) {
     const OrderedJson& schema = job_schema()["properties"]["sweep"];
@@ -165,18 +172,19 @@ ParsedJob parse_sweep(const Json& document, const std::string& base_directory) {
     return parsed;
 }
 
-std::optional<Problem> damaged_trials(const Json& document, std::size_t count) {
+Result<void> check_trials(const JobSpec& spec) {
+    if (!spec.array) return {};
+    ROLL_TRY(const std::vector<int> indices, array_indices(spec.array->indices));
+    ROLL_TRY(const Json document, parse_json(spec.document.text()));
     const auto sweep = document.find("sweep");
-    if (sweep == document.end()) return std::nullopt;
+    if (!document.is_object() || sweep == document.end()) return {};
     const Json trials = sweep->is_object() ? sweep->value("trials", Json()) : Json();
-    Json copy = document;
-    bool good = trials.is_array() && trials.size() == count && count <= kTrialsMax;
-    for (std::size_t i = 0; good && i < trials.size(); ++i)
-        good = trials[i].is_object() && !set_parameters(copy, trials[i]);
-    if (good) return std::nullopt;
-    return Problem{"sweep", fmt::format("has a damaged list of trials; allowed: one mapping of "
-                                        "keys for each of the {} tasks",
-                                        count)};
+    if (trials.size() == indices.size() && trials.size() <= kTrialsMax && can_set(trials, document))
+        return {};
+    return fail(ErrorCode::InvalidArgument,
+                fmt::format("sweep has a damaged list of trials; allowed: one mapping of keys for "
+                            "each of the {} tasks",
+                            indices.size()));
 }
 
 std::optional<Trials> Trials::of(const std::string& text) {
@@ -189,8 +197,7 @@ std::optional<Trials> Trials::of(const std::string& text) {
     all.trials_ = std::move((*document)["sweep"]["trials"]);
     (*document)["sweep"].erase("trials");
     all.common_ = *std::move(document);
-    if (damaged_trials({{"sweep", {{"trials", all.trials_}}}}, all.trials_.size()))
-        return std::nullopt;
+    if (!can_set(all.trials_, all.common_)) return std::nullopt;
     return all;
 }
 

@@ -35,9 +35,9 @@ Json draw_trials(const Json& sweep, std::vector<Problem>& problems);
 // empty or leads through a value that is not a mapping.
 std::optional<Problem> set_parameters(Json& document, const Json& parameters);
 
-// Returns the problem of a document whose `sweep.trials` is not a list of `count` mappings, else
-// nullopt. nullopt for a document without `sweep`. A client may send any document.
-std::optional<Problem> damaged_trials(const Json& document, std::size_t count);
+// Fails with InvalidArgument if the document of an array has `sweep`, but `sweep.trials` is not a
+// list with a mapping for each task. A client may send any document.
+Result<void> check_trials(const JobSpec& spec);
 
 // The documents of the trials of a sweep.
 class Trials {

@@ -7,6 +7,7 @@
 #include "common/protocol/submit_operations.hpp"
 #include "common/spec/document.hpp"
 #include "common/spec/job_json.hpp"
+#include "common/spec/sweep.hpp"
 #include "daemon/api/allocations.hpp"
 #include "daemon/api/operations.hpp"
 
@@ -20,6 +21,7 @@ Result<core::Submit> read_submit(const Caller& who, const auto& args) {
     submit.user = acting_user(who, args.user);
     ROLL_TRY(submit.spec, spec::job_spec_of(args.spec));
     ROLL_TRY_VOID(spec::check_documents(submit.spec));
+    ROLL_TRY_VOID(spec::check_trials(submit.spec));
     return submit;
 }
 

@@ -55,8 +55,8 @@ THIRD_PARTIES = [
     (re.compile(r'#include [<"]sodium'), ('daemon/secrets/', 'daemon/tokens/', 'daemon/notify/')),
     (re.compile(r'#include [<"]zmq'), ('common/io/', 'daemon/gateway/', 'worker/agent/', 'cli/')),
 ]
-THREADS_IN = ('cli/top/', 'daemon/gateway/', 'daemon/http/', 'daemon/pilots/', 'daemon/sweeps/', 'worker/agent/', 'worker/checkpoint/',
-              'worker/convert/', 'worker/train/', 'tests/')
+THREADS_IN = ('cli/top/', 'daemon/gateway/', 'daemon/http/', 'daemon/pilots/', 'daemon/sweeps/', 'worker/agent/',
+              'worker/checkpoint/', 'worker/convert/', 'worker/train/', 'tests/')
 # Short ones stand alone: a seed is no Seed-OSS, and Philox no Phi.
 FAMILIES = re.compile(r'(llama|qwen|mistral|mixtral|gemma|deepseek|gpt(?!q)|glm|internlm|smollm|seed_?oss'
                       r'|(?<![a-z])phi(?!lox)|(?<![a-z])yi(?![a-z]))', re.I)
