@@ -9,7 +9,6 @@
 #include <thread>
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <poll.h>
 #include <spawn.h>
 #include <sys/syscall.h>
@@ -29,6 +28,9 @@ std::vector<char*> pointers_of(std::vector<std::string>& words) {
     pointers.push_back(nullptr);
     return pointers;
 }
+
+// Returns the number as JSON writes it, such that reading it yields the same number.
+std::string number_text(double value) { return Json(value).dump(); }
 
 // Starts the command in a process group of its own, with the default signals, and with no open
 // files but the log. Returns the pid, or the error number negated.
@@ -73,10 +75,9 @@ std::string await(pid_t pid, std::chrono::milliseconds timeout) {
     int status = 0;
     while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {}
     if (ready == 0)
-        return fmt::format("took longer than {} s and was killed",
-                           static_cast<double>(timeout.count()) / 1000);
-    if (WIFSIGNALED(status)) return fmt::format("was ended by signal {}", WTERMSIG(status));
-    return WEXITSTATUS(status) == 0 ? "" : fmt::format("exited with {}", WEXITSTATUS(status));
+        return "took longer than " + std::to_string(timeout.count() / 1000) + " s and was killed";
+    if (WIFSIGNALED(status)) return "was ended by signal " + std::to_string(WTERMSIG(status));
+    return WEXITSTATUS(status) == 0 ? "" : "exited with " + std::to_string(WEXITSTATUS(status));
 }
 
 }  // namespace
@@ -113,7 +114,7 @@ std::map<std::string, Hook, std::less<>> read_hooks(std::string_view text) {
 Hooks::Hooks(const protocol::Launch& launch, int rank) {
     if (rank != 0) return;
     hooks_ = read_hooks(launch.document);
-    environment_ = {fmt::format("ROLL_JOB={}", launch.attempt.job.value),
+    environment_ = {"ROLL_JOB=" + std::to_string(launch.attempt.job.value),
                     "ROLL_TOKEN=" + to_string(launch.attempt.token), "ROLL_OUTPUT=" + launch.output,
                     "ROLL_METRICS=" + launch.output + "/metrics.jsonl"};
     for (char** one = environ; *one != nullptr; ++one) {
@@ -142,17 +143,17 @@ void Hooks::run(std::string_view name, const HookFacts& facts) {
         return;
     }
     std::vector<std::string> environment = environment_;
-    const auto set = [&](const char* key, const auto& value) {
-        environment.push_back(fmt::format("{}={}", key, value));
+    const auto set = [&](const std::string& key, const std::string& value) {
+        environment.push_back(key + "=" + value);
     };
-    set("ROLL_HOOK", name);
-    set("ROLL_STEP", facts.step);
-    set("ROLL_STEPS", facts.steps);
-    set("ROLL_TOKENS", facts.tokens);
-    if (facts.loss) set("ROLL_LOSS", *facts.loss);
-    if (facts.valid_loss) set("ROLL_VALID_LOSS", *facts.valid_loss);
+    set("ROLL_HOOK", found->first);
+    set("ROLL_STEP", std::to_string(facts.step));
+    set("ROLL_STEPS", std::to_string(facts.steps));
+    set("ROLL_TOKENS", std::to_string(facts.tokens));
+    if (facts.loss) set("ROLL_LOSS", number_text(*facts.loss));
+    if (facts.valid_loss) set("ROLL_VALID_LOSS", number_text(*facts.valid_loss));
     if (!facts.checkpoint.empty()) set("ROLL_CHECKPOINT", facts.checkpoint);
-    if (facts.status) set("ROLL_STATUS", *facts.status);
+    if (facts.status) set("ROLL_STATUS", std::to_string(*facts.status));
     std::fflush(stdout);
     const pid_t pid = start(hook.command, std::move(environment));
     auto running = std::make_unique<Running>();
@@ -180,7 +181,7 @@ void Hooks::step_done(const HookFacts& facts) {
 void Hooks::conclude(const Running& running) {
     if (running.failure.empty()) return;
     const std::string text =
-        fmt::format("hook {} at step {} {}", running.name, running.step, running.failure);
+        "hook " + running.name + " at step " + std::to_string(running.step) + " " + running.failure;
     if (running.stops)
         throw RankFailure(protocol::kExitInvalid,
                           text + "; train.hooks." + running.name + ".on_fail is stop");
