@@ -85,8 +85,7 @@ Result<int> run_events(const Context& context, const EventsOptions& options);
 struct MetricsOptions {
     std::string selector;
     bool follow = false;
-    bool plot = false;
-    bool phases = false;
+    bool plot = false, phases = false;
     std::string key = "loss";
 };
 Result<int> run_metrics(const Context& context, const MetricsOptions& options);

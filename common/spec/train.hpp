@@ -122,8 +122,7 @@ struct TrainSpec {
     std::int64_t checkpoint_keep = 2;
     // also keep checkpoints whose step is a multiple of this number; 0: none
     std::int64_t checkpoint_keep_every = 0;
-    // number of newest checkpoints that keep their optimizer state; 0: all
-    std::int64_t checkpoint_keep_optimizer = 0;
+    std::int64_t checkpoint_keep_optimizer = 0;  // newest checkpoints with optimizer state; 0: all
     bool checkpoint_keep_best = false;   // also keep the checkpoint of the lowest validation loss
     bool checkpoint_first_step = false;  // save after the first step and read it back, as a test
     std::chrono::seconds checkpoint_wait_for_space{600};  // how long the last save waits for space

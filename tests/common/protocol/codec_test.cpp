@@ -64,7 +64,7 @@ TEST(Codecs, AMissingFieldOrAWrongTypeIsRefused) {
                "cpus", "limits"},
               decode_heartbeat);
     is_strict(encode(sample_answer()), {"save"}, decode_answer);
-    is_strict(encode(sample_launch()), {}, decode_launch);
+    is_strict(encode(sample_launch()), {"allow_faults"}, decode_launch);
     is_strict(encode(Request{7, "x", Json::object()}), {"args"}, decode_request);
 }
 

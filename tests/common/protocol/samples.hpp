@@ -99,6 +99,7 @@ inline Launch sample_launch() {
     launch.gpus = {0, 1};
     launch.nonce = "00ff";
     launch.checkpoints = sample_checkpoints();
+    launch.allow_faults = true;
     return launch;
 }
 

@@ -16,12 +16,6 @@
 
 namespace roll::train {
 
-// Returns true if ranks that share weights split this one by rows. Vectors and LoRA's factors are
-// small, and each rank has them whole.
-inline bool is_splittable(const ParameterSpec& spec) {
-    return spec.sizes.size() > 1 && spec.lora != LoraRole::Factor;
-}
-
 // The units of a chunk. A layer is unit layer_unit(i), where i counts from the chunk's first layer.
 inline constexpr int kEmbeddingUnit = 0;
 inline int layer_unit(std::int64_t layer) { return 1 + static_cast<int>(layer); }

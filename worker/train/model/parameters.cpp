@@ -8,7 +8,6 @@
 #include <ATen/Parallel.h>
 #include <fnmatch.h>
 
-#include "worker/train/model/gathered_weights.hpp"
 #include "worker/train/model/lazy_zeros.hpp"
 #include "worker/train/model/random.hpp"
 #include "worker/train/model/tensor_shard.hpp"
@@ -266,6 +265,10 @@ std::vector<at::Tensor> trainable_views(const std::vector<ParameterSpec>& specs,
     return views_with(specs, flat, [&](std::size_t i) {
         return specs[i].frozen ? std::nullopt : std::optional(specs[i].sizes[0]);
     });
+}
+
+bool is_splittable(const ParameterSpec& spec) {
+    return spec.sizes.size() > 1 && spec.lora != LoraRole::Factor;
 }
 
 std::int64_t numel(const std::vector<ParameterSpec>& specs) {

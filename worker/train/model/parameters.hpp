@@ -54,10 +54,7 @@ struct Parameters {
     at::Tensor flat_main;  // main weights; undefined if flat_rest is defined
     at::Tensor flat_rest;
     at::Tensor flat_grad;
-    std::vector<at::Tensor> weight;
-    std::vector<at::Tensor> main;
-    std::vector<at::Tensor> rest;
-    std::vector<at::Tensor> grad;
+    std::vector<at::Tensor> weight, main, rest, grad;
     std::vector<layout::Rows> own;  // the rows that this rank updates
     bool is_shared = false;         // true: other ranks update other rows
     std::vector<bool> is_split;     // by parameter; true: other ranks store other rows of `weight`
@@ -67,6 +64,9 @@ struct Parameters {
     at::Tensor flat_own_grad;  // undefined without a stage
     GradStage* stage = nullptr;
 };
+
+// Returns true if ranks that share weights split this one by rows; vectors and factors stay whole.
+bool is_splittable(const ParameterSpec& spec);
 
 // Returns the type of main weights and gradients.
 at::ScalarType main_type(const Parameters& parameters);

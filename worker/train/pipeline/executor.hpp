@@ -37,6 +37,7 @@ struct TraceEvent {
     int chunk = 0;     // chunk of the bucket, for ReductionIssued
     // the bucket, for ReductionIssued; buckets are numbered in the order of backward
     int bucket = 0;
+    bool is_early = false;  // for ReductionIssued: backward has gradients left to compute
 };
 using StepTrace = std::vector<TraceEvent>;
 

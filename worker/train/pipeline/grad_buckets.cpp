@@ -162,6 +162,10 @@ void GradBuckets::finish() {
     if (exchange_) exchange_->finish_sums();
 }
 
+bool GradBuckets::is_open() const {
+    return std::ranges::any_of(missing_, [](int missing) { return missing > 0; });
+}
+
 std::int64_t GradBuckets::trained_numel(int bucket) const {
     std::int64_t size = 0;
     for (int i = buckets_[bucket].parameter_begin; i < buckets_[bucket].parameter_end; ++i)

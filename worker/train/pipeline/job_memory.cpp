@@ -7,7 +7,7 @@
 
 #include "worker/layout/rows.hpp"
 #include "worker/plan/buckets.hpp"
-#include "worker/train/model/gathered_weights.hpp"
+#include "worker/train/model/parameters.hpp"
 #include "worker/train/process/failure.hpp"
 
 namespace roll::train {

@@ -61,8 +61,10 @@ TrainStep::TrainStep(const spec::ModelConfig& config, const plan::PipelineSchedu
             chunks_.emplace_back(config, part, options_.init, groups.tp, &groups.dp).parameters();
         const auto issued = [this, chunk](int bucket) {
             announce(spec::FaultPhase::Reduce);
-            trace_.push_back(
-                {.kind = TraceEvent::Kind::ReductionIssued, .chunk = chunk, .bucket = bucket});
+            trace_.push_back({.kind = TraceEvent::Kind::ReductionIssued,
+                              .chunk = chunk,
+                              .bucket = bucket,
+                              .is_early = std::ranges::any_of(buckets_, &GradBuckets::is_open)});
         };
         buckets_.emplace_back(p, options.bucket_numel, groups.dp, groups.tp, issued);
         optimizers_.emplace_back(p, options.adamw);
@@ -221,17 +223,16 @@ void TrainStep::announce(spec::FaultPhase phase) {
     groups_.at_phase(phase);
 }
 
-// Counts the elements of the gradients that were reduced, from the order of the trace. A reduction
-// is early if a later event of the step issues another one: backward then had contributions left.
+// Counts the elements of the gradients that were reduced.
 void TrainStep::count_reduced(StepResult& result) const {
     if (groups_.dp.size() == 1) return;
-    std::int64_t latest = 0;
     for (const TraceEvent& event : trace_) {
         if (event.kind != TraceEvent::Kind::ReductionIssued) continue;
-        result.reduced_early += std::exchange(
-            latest, buckets_[static_cast<std::size_t>(event.chunk)].trained_numel(event.bucket));
+        const std::int64_t size =
+            buckets_[static_cast<std::size_t>(event.chunk)].trained_numel(event.bucket);
+        result.reduced += size;
+        if (event.is_early) result.reduced_early += size;
     }
-    result.reduced = result.reduced_early + latest;
 }
 
 StepResult TrainStep::run(std::span<const Microbatch> batch, double lr) {

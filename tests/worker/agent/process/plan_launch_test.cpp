@@ -157,6 +157,16 @@ TEST(PlanLaunch, TokenizingIsOneProgramWithTheThreadsOfAllSlots) {
               (std::vector<std::string>{"/runs/a-7", "/runs/a-7/logs/attempt-2"}));
 }
 
+TEST(PlanLaunch, OnlyAWorkerThatAllowsFaultsTellsTheRanksSo) {
+    LaunchSite where = site();
+    for (const bool allowed : {false, true}) {
+        where.allow_faults = allowed;
+        const auto launch = protocol::decode_launch(plan_launch(order("train"), where)->launch);
+        ASSERT_TRUE(launch);
+        EXPECT_EQ(launch->allow_faults, allowed);
+    }
+}
+
 TEST(PlanLaunch, TrainingIsARankEachSlotByItsGlobalNumber) {
     const auto plan = plan_launch(order("train"), site());
     ASSERT_TRUE(plan);
