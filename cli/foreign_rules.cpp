@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "cli/foreign_data.hpp"
+#include "cli/foreign_optimizer.hpp"
 
 namespace roll::cli {
 namespace {
@@ -60,10 +61,9 @@ void read_stage(const Config& config) {
     }
     const bool of_factory = config.has("stage") || config.has("dataset");
     const std::string type = config.text("finetuning_type").value_or(of_factory ? "lora" : "full");
+    if (type == "lora") return read_lora(config);
     if (type != "full")
-        config.refuse("finetuning_type",
-                      fmt::format("is {}{}; supported: full", type,
-                                  config.has("finetuning_type") ? "" : " by default"));
+        config.refuse("finetuning_type", fmt::format("is {}; supported: full, lora", type));
 }
 
 // Sets whether documents in one sequence attend to each other.
@@ -300,6 +300,7 @@ void apply_rules(const Json& keys, const std::string& directory, bool megatron, 
     const auto steps = read_steps(config);
     read_warmup(config, steps);
     read_schedule(config, megatron);
+    read_optimizer(config);
     read_precision(config);
     read_saving(config, steps);
     read_validation(config, steps);

@@ -66,12 +66,14 @@ struct MemoryBytes {
     // Bytes that the optimizer's copy of the weights takes in addition to `weights`
     std::int64_t main_weights = 0;
     std::int64_t gradients = 0;
-    std::int64_t moments = 0;
+    std::int64_t moments = 0;  // the optimizer's state of every kind
     std::int64_t activations = 0;
     std::int64_t workspace = 0;
     std::int64_t snapshot = 0;
     std::int64_t exchange = 0;
     std::int64_t program = 0;
+    // Bytes of the gradients of the elements that the rank updates; part of `gradients`
+    std::int64_t updated = 0;
     std::int64_t total() const {
         return weights + main_weights + gradients + moments + activations + workspace + snapshot +
                exchange + program;
@@ -102,6 +104,7 @@ std::vector<Costs> stage_costs(const spec::ModelConfig& model, const spec::Train
 struct Owned {
     std::int64_t all = 0;       // elements of the rank's part, including frozen ones
     std::int64_t trained = 0;   // elements in `all` that are not frozen
+    std::int64_t states = 0;    // elements of the optimizer's state
     std::int64_t exchange = 0;  // elements in the buffers for exchanging gradients
     bool gradients = false;     // the rank stores gradients only for its own elements
 };
@@ -112,6 +115,9 @@ struct Held {
     int live = 1;
     // Number of frozen weights. They have no optimizer moments and, on a CPU, no gradients.
     std::int64_t frozen = 0;
+    // Elements of the optimizer's state of the part; nullopt: two for each trained element
+    std::optional<std::int64_t> states = std::nullopt;
+    std::int64_t copied_states = 0;  // elements in `states` that another stage has as well
     bool on_gpu = false;
     std::optional<StagePart> part = std::nullopt;  // nullopt: the whole model
     // Bytes of activations at the peak of a simulated schedule; nullopt: count the activations of
@@ -134,7 +140,9 @@ struct CheckpointBytes {
     std::int64_t weights = 0;
     std::int64_t optimizer = 0;
 };
+// `states`: elements of the optimizer's state; nullopt: two for each trained element
 CheckpointBytes checkpoint_bytes(const spec::ModelConfig& model, spec::Precision precision,
-                                 std::int64_t frozen = 0);
+                                 std::int64_t frozen = 0,
+                                 std::optional<std::int64_t> states = std::nullopt);
 
 }  // namespace roll::plan

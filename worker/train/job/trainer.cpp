@@ -173,7 +173,7 @@ void Trainer::train_step() {
     const double data_wait = seconds_since(start);
     const double lr = plan::learning_rate(spec_.optimizer, spec_.steps, state_.step);
     const double decay = plan::weight_decay(spec_.optimizer, spec_.steps, state_.step);
-    for (AdamW& optimizer : step_->optimizers()) optimizer.set_weight_decay(decay);
+    for (Optimizer& optimizer : step_->optimizers()) optimizer.set_weight_decay(decay);
     phase_ = Phase::Step;
     const StepResult result = step_->run(batch, lr);
     if (result.updated)

@@ -18,7 +18,8 @@ Chunk::Chunk(const spec::ModelConfig& config, const ChunkSpec& chunk, const Init
       places_(layer_places(config)),
       parameters_(make_parameters(parameter_specs(config, chunk), options)),
       grads_(parameters_),
-      room_(parameters_, first_layer(), places_.count, chunk.layer_end - chunk.layer_begin) {}
+      room_(parameters_, first_layer(), places_.count, chunk.layer_end - chunk.layer_begin),
+      seed_(options.seed) {}
 
 // Returns the allocator for a layer's activations. Only the first micro-batch may use the
 // gradients' memory, because gradients are added in the order of the micro-batches.
@@ -37,7 +38,25 @@ Layer Chunk::layer(std::int64_t index, const Sequences& sequences, ops::Place pl
             std::move(place),
             tp_,
             sequences.rows,
-            part_.recompute_of(index)};
+            part_.recompute_of(index),
+            false,
+            {},
+            &lengths_};
+}
+
+// Returns a layer that drops elements of the inputs of LoRA's factors.
+Layer Chunk::trained_layer(std::int64_t index, const Sequences& sequences, ops::Place place) {
+    Layer trained = layer(index, sequences, std::move(place));
+    trained.dropout = {
+        .probability = config_.lora.dropout, .seed = seed_, .first_row = sequences.first_row};
+    return trained;
+}
+
+void Chunk::start_magnitudes() {
+    if (!config_.lora.dora) return;
+    lengths_.clear();
+    for (std::int64_t i = 0; i < part_.layer_end - part_.layer_begin; ++i)
+        layer(i, {}).start_magnitudes();
 }
 
 void Chunk::restore(Saved& saved, std::int64_t index) {
@@ -46,7 +65,7 @@ void Chunk::restore(Saved& saved, std::int64_t index) {
     };
     if (!of(index).is_dropped) return;
     const auto again = [&](std::int64_t i) {
-        Layer same = layer(i, saved.sequences);
+        Layer same = trained_layer(i, saved.sequences);
         same.again = true;
         return same;
     };
@@ -88,14 +107,15 @@ at::Tensor Chunk::head_rows(const at::Tensor& h_MC, const RowSplit& rows) const 
 Chunk::Sequences Chunk::sequences_of(const Microbatch& data) {
     const std::int64_t positions = data.tokens_BT.size(1), rows = data.tokens_BT.numel();
     prepare_rope(positions);
-    if (data.segments.empty()) return {positions, rope_, {}, rows_of(data)};
+    if (data.segments.empty()) return {positions, rope_, {}, rows_of(data), data.first_row};
     const at::Tensor start_M = at::zeros({rows}, at::kLong);
     for (const std::int64_t start : data.segments) start_M[start] = start;
     const at::Tensor position_M = here(at::arange(rows) - std::get<0>(start_M.cummax(0)));
     return {rows,
             {rope_.cos_TE.index_select(0, position_M), rope_.sin_TE.index_select(0, position_M)},
             data.segments,
-            rows_of(data)};
+            rows_of(data),
+            data.first_row};
 }
 
 at::Tensor Chunk::embedded(const at::Tensor& tokens_M, const RowSplit& rows) const {
@@ -168,7 +188,7 @@ at::Tensor Chunk::forward(int microbatch, const Microbatch& data, const at::Tens
     saved.sequences = sequences_of(data);
     at::Tensor x_MC = part_.pre ? embedded(saved.tokens_M, saved.sequences.rows) : hidden_MC;
     for (std::int64_t i = 0; i < std::ssize(saved.layers); ++i)
-        x_MC = layer(i, saved.sequences, place_of(microbatch, i))
+        x_MC = trained_layer(i, saved.sequences, place_of(microbatch, i))
                    .forward(x_MC, saved.sequences.positions,
                             saved.layers[static_cast<std::size_t>(i)]);
     // For the first micro-batch, return a copy. The next stage keeps it, but x_MC may be in the
@@ -178,6 +198,7 @@ at::Tensor Chunk::forward(int microbatch, const Microbatch& data, const at::Tens
 }
 
 at::Tensor Chunk::hidden_of(const Microbatch& data, const at::Tensor& hidden_MC) {
+    lengths_.clear();  // an update may have changed the weights since
     const Sequences sequences = sequences_of(data);
     at::Tensor x_MC =
         part_.pre ? embedded(here(data.tokens_BT).flatten(), sequences.rows) : hidden_MC;
@@ -234,7 +255,7 @@ at::Tensor Chunk::backward_input(int microbatch, const at::Tensor& dhidden_MC, W
         // gradients. A value that was computed again has memory of its own.
         if (when == WeightHalves::Later && microbatch == 0 && !part_.recompute_of(i).attention())
             of_layer.o_MA = of_layer.o_MA.clone();
-        dx_MC = layer(i, saved.sequences)
+        dx_MC = trained_layer(i, saved.sequences)
                     .backward_input(dx_MC, of_layer, now, when == WeightHalves::Now ? now : later);
         saved.layers.pop_back();
     }

@@ -1,10 +1,9 @@
 // The layers of one virtual pipeline stage, with the activations saved by its micro-batches in
 // flight.
 //
-// For each micro-batch, call forward, backward_input and backward_weight in this order; between
-// these calls, there may be calls for other micro-batches. Gradients are summed in
-// parameters().grad, bitwise the same for any order of the micro-batches. The first contribution
-// after begin_step() overwrites the old gradient. Not thread-safe; throws c10::Error.
+// For each micro-batch, call forward, backward_input and backward_weight in this order; calls for
+// other micro-batches may come between. Gradients are summed in parameters().grad, bitwise the same
+// in any order. The first one after begin_step() overwrites the old gradient. Throws c10::Error.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +37,11 @@ class Chunk {
     void begin_step() {
         grads_.begin();
         room_.clear();
+        lengths_.clear();
     }
+
+    // Sets DoRA's magnitudes to their rows' lengths. All ranks that share the chunk must call it.
+    void start_magnitudes();
 
     // Computes a micro-batch's forward pass. Takes `hidden_MC` from the previous stage; the first
     // stage (`pre`) does not use it. Returns hidden_MC for the next stage. The last stage (`post`)
@@ -96,6 +99,7 @@ class Chunk {
         ops::RopeTable rope;
         std::vector<std::int64_t> segments;
         RowSplit rows = {};
+        std::int64_t first_row = 0;  // in the run
     };
     struct Saved {
         at::Tensor tokens_M;
@@ -108,6 +112,7 @@ class Chunk {
     };
 
     Layer layer(std::int64_t index, const Sequences& sequences, ops::Place place = {});
+    Layer trained_layer(std::int64_t index, const Sequences& sequences, ops::Place place = {});
     // Computes again what forward dropped of a layer, and of the layers of its unit before it.
     void restore(Saved& saved, std::int64_t index);
     ops::Place place_of(int microbatch, std::int64_t layer);
@@ -136,6 +141,8 @@ class Chunk {
     OrderedGrads grads_;
     SavedRoom room_;
     ops::RopeTable rope_;
+    std::uint64_t seed_;  // of dropout
+    RowLengths lengths_;  // of this step's weights
     // saved values by micro-batch, kept from forward to backward_weight
     std::map<int, Saved> saved_;
 };

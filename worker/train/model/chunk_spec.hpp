@@ -62,6 +62,9 @@ struct Microbatch {
     // Pairs: log-probabilities of the segments under the reference model; empty if there is none.
     // Segment 2 k is the chosen answer of pair k, and segment 2 k + 1 the rejected one.
     std::vector<double> references = {};
+    // Number of the first row among the rows of all samples of the run. Dropout depends on it, so
+    // that it does not depend on the layout.
+    std::int64_t first_row = 0;
 };
 
 }  // namespace roll::train

@@ -29,7 +29,8 @@
 namespace roll::train {
 
 // The role of a parameter in LoRA. Base: a frozen weight of the model, which has no main weight
-// (flat_rest is not written for it). Factor: A or B.
+// (flat_rest is not written for it). Factor: A, B or
+// a magnitude of DoRA. None, in a LoRA job: a weight that is trained whole.
 enum class LoraRole { None, Base, Factor };
 
 struct ParameterSpec {

@@ -7,6 +7,7 @@
 
 #include "common/check.hpp"
 #include "worker/train/model/lazy_zeros.hpp"
+#include "worker/train/optim/gradient_sums.hpp"
 
 namespace roll::train {
 namespace {
@@ -56,12 +57,13 @@ TrainStep::TrainStep(const spec::ModelConfig& config, const plan::PipelineSchedu
             part.sequence = options.sequence && part.tp > 1;
         }
         Parameters& p = chunks_.emplace_back(config, part, options_.init, groups.tp).parameters();
+        if (options.init.draw) chunks_.back().start_magnitudes();
         const auto issued = [this, chunk](int bucket) {
             trace_.push_back(
                 {.kind = TraceEvent::Kind::ReductionIssued, .chunk = chunk, .bucket = bucket});
         };
         buckets_.emplace_back(p, options.bucket_numel, groups.dp, groups.tp, issued);
-        optimizers_.emplace_back(p, options.adamw);
+        optimizers_.emplace_back(p, options.optimizer, config, &groups.dp, groups.tp);
     }
 }
 
@@ -236,7 +238,7 @@ StepResult TrainStep::run(std::span<const Microbatch> batch, double lr) {
         result.grad_zeros = std::llround(over_model(Site::GradZeros, zero_count, false));
     if (const double clip = options_.clip_grad; clip > 0)  // clips like Megatron and torch
         result.clip_factor = std::min(1.0, clip / (result.grad_norm + 1e-6));
-    for (AdamW& optimizer : optimizers_) optimizer.step(lr, result.clip_factor);
+    for (Optimizer& optimizer : optimizers_) optimizer.step(lr, result.clip_factor);
     for (GradBuckets& buckets : buckets_) buckets.gather_weights();
     return result;
 }

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "common/spec/train.hpp"
-#include "worker/train/optim/adamw.hpp"
+#include "worker/train/optim/optimizer.hpp"
 #include "worker/train/pipeline/executor.hpp"
 #include "worker/train/pipeline/grad_buckets.hpp"
 #include "worker/train/pipeline/whole_model.hpp"
@@ -33,8 +33,8 @@ struct Groups {
 
 struct TrainOptions {
     InitOptions init = {};
-    AdamWOptions adamw = {};
-    double clip_grad = 1.0;  // maximum global norm of the gradient; 0: no clipping
+    spec::OptimizerSpec optimizer = {};  // its learning rates are not used
+    double clip_grad = 1.0;              // maximum global norm of the gradient; 0: no clipping
     bool count_zeros = false;
     spec::Normalize normalize = spec::Normalize::Step;
     // If set, micro-batches hold pairs of sequences, and the loss is a mean over the pairs.
@@ -91,9 +91,9 @@ class TrainStep {
     double replay(const Microbatch& data);
 
     // The chunks of this rank and their optimizers, one entry per chunk. To restore a checkpoint,
-    // write into their weights and moments.
+    // write into their weights and states.
     std::deque<Chunk>& chunks() { return chunks_; }
-    std::deque<AdamW>& optimizers() { return optimizers_; }
+    std::deque<Optimizer>& optimizers() { return optimizers_; }
 
     const Groups& groups() const { return groups_; }
     const plan::PipelineSchedule& schedule() const { return schedule_; }
@@ -131,7 +131,7 @@ class TrainStep {
     std::vector<WholeParameter> whole_;
     std::deque<Chunk> chunks_;  // buckets_ and optimizers_ point into this deque
     std::deque<GradBuckets> buckets_;
-    std::deque<AdamW> optimizers_;
+    std::deque<Optimizer> optimizers_;
     StepTrace trace_;
 };
 

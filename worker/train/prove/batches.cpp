@@ -76,6 +76,9 @@ std::vector<Microbatch> proof_batches(const spec::TrainSpec& spec, std::int64_t 
         if (spec.data.documents_apart) add_documents(batch, i);
         batches.push_back(std::move(batch));
     }
+    std::int64_t rows = 0;  // before a micro-batch in the step
+    for (Microbatch& batch : batches)
+        batch.first_row = std::exchange(rows, rows + batch.tokens_BT.numel());
     return batches;
 }
 

@@ -9,6 +9,7 @@
 #include "worker/plan/pipeline_print.hpp"
 #include "worker/plan/size_text.hpp"
 #include "worker/train/model/model_setup.hpp"
+#include "worker/train/optim/rules.hpp"
 #include "worker/train/pipeline/job_schedule.hpp"
 #include "worker/train/process/failure.hpp"
 #include "worker/train/process/launch.hpp"
@@ -345,6 +346,39 @@ std::string pipeline_text(const OrderedJson& plan) {
            "            F: forward; B: input half of backward; W: weight half; ': chunk 1\n";
 }
 
+// Returns the bytes that a rank sends to the other replicas in a step.
+OrderedJson replica_traffic_json(const spec::TrainSpec& spec, const plan::MemoryBytes& memory) {
+    const spec::ParallelSpec& p = spec.parallel;
+    const std::int64_t own = memory.updated;
+    // A ring all-reduce sends almost twice the bytes that it sums.
+    const double dp = p.dp;
+    if (p.zero == 0 || p.dp == 1)
+        return {{"gradients", std::llround((dp - 1) / dp * 2 * static_cast<double>(own))}};
+    // With ZeRO, a rank sends the gradients of the rows that it does not own to their owners, and
+    // the weights of its own rows to all other ranks.
+    return {{"gradients", (p.dp - 1) * own * (p.zero > 1 ? spec.microbatches() : 1)},
+            {"weights", (p.dp - 1) * own * plan::element_bytes(spec.precision) /
+                            plan::main_bytes(spec.precision)}};
+}
+
+// Returns the bytes of the optimizer's state of the whole model, by kind of state.
+OrderedJson optimizer_json(const spec::TrainSpec& spec,
+                           const std::vector<ParameterSpec>& parameters) {
+    OrderedJson bytes = OrderedJson::object();
+    for (const std::string_view ending : all_endings(spec.optimizer))
+        bytes[std::string(ending.substr(1))] =
+            state_numel(spec.optimizer, parameters, ending) * plan::main_bytes(spec.precision);
+    return {{"kind", spec::name_of(spec.optimizer.kind)}, {"state_bytes", bytes}};
+}
+
+std::string optimizer_text(const OrderedJson& optimizer) {
+    std::string states;
+    for (const auto& [name, bytes] : optimizer["state_bytes"].items())
+        states += (states.empty() ? "" : ", ") + name + " " + bytes_text(bytes);
+    return "optimizer   " + optimizer["kind"].get<std::string>() + ", " +
+           (states.empty() ? "no state" : "state of the model: " + states) + "\n";
+}
+
 }  // namespace
 
 OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu) {
@@ -355,9 +389,12 @@ OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu) {
     const Simulated job = simulated(spec, model, on_gpu);
     const plan::FlopsPerToken flops =
         plan::flops_per_token(model, spec.seq_length, frozen_factors(spec, model));
-    const std::int64_t frozen =
-        count_frozen(spec.model.freeze, parameter_specs(model, whole_chunk(model)));
-    const plan::CheckpointBytes disk = plan::checkpoint_bytes(model, spec.precision, frozen);
+    std::vector<ParameterSpec> parameters = parameter_specs(model, whole_chunk(model));
+    const std::int64_t frozen = count_frozen(spec.model.freeze, parameters);
+    mark_frozen(parameters, spec.model.freeze);
+    check_groups(spec.optimizer, parameters);
+    const plan::CheckpointBytes disk = plan::checkpoint_bytes(
+        model, spec.precision, frozen, state_numel(spec.optimizer, parameters));
     const plan::MemoryBytes memory =
         *std::ranges::max_element(job.memory, {}, &plan::MemoryBytes::total);
     OrderedJson json;
@@ -384,22 +421,11 @@ OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu) {
     json["tokens_per_step"] = per_step;
     json["flops_per_token"] = {{"causal", flops.causal}, {"full", flops.full}};
     json["recompute"] = recompute_json(spec, model, job.pipeline.recompute, on_gpu);
+    json["optimizer"] = optimizer_json(spec, parameters);
     json["memory_per_rank_bytes"] = memory_json(memory);
     for (const plan::MemoryBytes& bytes : job.memory)
         if (p.pp > 1) json["memory_per_stage_bytes"].push_back(memory_json(bytes));
-    // A ring all-reduce sends almost twice the bytes that it sums. Here it sums the gradients of
-    // the trained parameters, which are as large as one of the optimizer's two moments.
-    const double dp = p.dp;
-    json["communication_bytes_per_step"] = {
-        {"gradients", std::llround((dp - 1) / dp * static_cast<double>(memory.moments))}};
-    // With ZeRO, a rank sends the gradients of the rows that it does not own to their owners, and
-    // the weights of its own rows to all other ranks.
-    if (p.zero > 0 && p.dp > 1) {
-        const std::int64_t own = memory.moments / 2, main = plan::main_bytes(spec.precision);
-        json["communication_bytes_per_step"] = {
-            {"gradients", (p.dp - 1) * own * (p.zero > 1 ? spec.microbatches() : 1)},
-            {"weights", (p.dp - 1) * own * plan::element_bytes(spec.precision) / main}};
-    }
+    json["communication_bytes_per_step"] = replica_traffic_json(spec, memory);
     // A stage exchanges activations and their gradients with its neighbours. Stages on the same
     // rank send nothing. Each tensor-parallel rank sends all rows or, with sequence parallelism,
     // only its own.
@@ -453,9 +479,9 @@ std::string plan_text(const OrderedJson& p) {
         text += "memory      " + memory_text(p["memory_per_rank_bytes"]) + "\n";
     else
         text += memory_table(p["memory_per_stage_bytes"]) + links_text(p["links"]);
-    text += recompute_text(p) + "checkpoint  weights " + bytes_text(disk["weights"]) +
-            ", optimizer " + bytes_text(disk["optimizer"]) + "\n" + pipeline_text(p) +
-            pipeline["table"].get<std::string>();
+    text += recompute_text(p) + optimizer_text(p["optimizer"]) + "checkpoint  weights " +
+            bytes_text(disk["weights"]) + ", optimizer " + bytes_text(disk["optimizer"]) + "\n" +
+            pipeline_text(p) + pipeline["table"].get<std::string>();
     return text;
 }
 

@@ -31,6 +31,7 @@ std::vector<Microbatch> make_batch(const World& world, int step) {
     std::vector<Microbatch> batch = tiny_batch(step, world.dp * world.schedule.microbatches);
     const std::int64_t vocab = world.config.vocab;
     for (Microbatch& data : batch) {
+        data.first_row = (100 * step + (&data - batch.data())) * data.tokens_BT.numel();
         data.tokens_BT.remainder_(vocab);
         const at::Tensor targets_BT = data.targets_BT.remainder(vocab);
         data.targets_BT = targets_BT.masked_fill(data.targets_BT.eq(ops::kIgnored), ops::kIgnored);
@@ -55,6 +56,7 @@ LocalJob job_of(const World& world) {
             .dp = world.dp,
             .tp = world.tp,
             .options = {.init = {.std = kStd, .dtype = world.dtype, .freeze = world.freeze},
+                        .optimizer = world.optimizer,
                         .clip_grad = world.clip,
                         .count_zeros = true,
                         .preference = world.preference,

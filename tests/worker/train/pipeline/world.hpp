@@ -42,6 +42,7 @@ struct World {
     Data data = Data::Plain;
     std::optional<spec::PreferenceSpec> preference = std::nullopt;  // for Data::Pairs
     plan::Recomputed recompute = {};  // by layer of the model; empty: nothing is computed again
+    spec::OptimizerSpec optimizer = {};
 };
 
 // Returns a model whose layers divide into 4 stages of 2 chunks.

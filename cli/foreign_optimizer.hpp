@@ -1,0 +1,14 @@
+// The optimizer and the adapter of a foreign configuration.
+#pragma once
+
+#include "cli/foreign_config.hpp"
+
+namespace roll::cli {
+
+// Reads `optim` and `use_muon`. Refuses optimizers that Roll does not have.
+void read_optimizer(const Config& config);
+
+// Reads LLaMA-Factory's LoRA keys. Call it with finetuning_type lora.
+void read_lora(const Config& config);
+
+}  // namespace roll::cli
