@@ -9,6 +9,7 @@
 #include "cli/commands/logs.hpp"
 #include "cli/commands/secret.hpp"
 #include "cli/commands/slurm.hpp"
+#include "cli/commands/sweep.hpp"
 #include "cli/commands/usage.hpp"
 #include "cli/commands/web.hpp"
 #include "cli/job_options.hpp"
@@ -87,6 +88,7 @@ class Parser {
         add_keys();
         add_secret();
         add_submit();
+        add_sweep();
         add_resubmit();
         add_resume();
         add_queries();
@@ -144,6 +146,7 @@ class Parser {
         sub->add_flag("--wait", submit_.wait, "Wait for the job and exit with its exit code");
         sub->add_flag("--follow", submit_.follow, "Like --wait, and show the job's progress");
         sub->add_flag("--dry-run", submit_.dry_run, "Check the job and print it; queue nothing");
+        sub->add_flag("--no-git", submit_.no_git, "Do not record commit and diff of the work tree");
         sub->add_flag("--strict", submit_.strict,
                       "Reject a job that no connected node or ordered allocation can ever run");
     }
@@ -220,6 +223,27 @@ class Parser {
         add_submit_options(submit);
     }
 
+    void add_sweep() {
+        CLI::App* sweep = command("sweep", "Submit a sweep: FILE...; or show a sweep's trials",
+                                  [this] { return run_sweep(context_, submit_); });
+        sweep->add_option("FILE", submit_.files, "Job files with the key `sweep`");
+        add_submit_options(sweep);
+        CLI::App* show = command_of(sweep, "show", "List the trials with parameters and metrics",
+                                    [this] { return run_sweep_show(context_, sweep_); });
+        show->add_option("JOB", sweep_.selector, "Id of a trial (7), `last` or a name")->required();
+        show->add_flag("--csv", sweep_.csv, "Print comma-separated values");
+        command_of(sweep, "best", "Print the trial with the best value of the metric",
+                   [this] { return run_sweep_best(context_, word_); })
+            ->add_option("JOB", word_, "Id of a trial (7), `last` or a name")
+            ->required();
+        sweep->require_subcommand(0, 1);
+        // The callback of a command runs after that of its subcommand.
+        sweep->callback([this, sweep] {
+            if (sweep->get_subcommands().empty())
+                chosen_ = [this] { return run_sweep(context_, submit_); };
+        });
+    }
+
     void add_open() {
         CLI::App* open = command("open", "Create a job group; add jobs with `submit --into ID`",
                                  [this] { return run_open(context_, submit_, word_); });
@@ -263,8 +287,9 @@ class Parser {
         add_jobs_options(*jobs, jobs_);
         add_format(jobs, jobs_.format, "ROLL_JOBS_FORMAT");
         CLI::App* show = command("show", "Show a job's attempts, checkpoints and export",
-                                 [this] { return run_show(context_, word_); });
+                                 [this] { return run_show(context_, word_, diff_); });
         show->add_option("JOB", word_, "Id (7), `last` or a name")->required();
+        show->add_flag("--diff", diff_, "Print the job's `git diff` at its submission");
         CLI::App* explain = command("explain", "Explain why a job waits and how to let it run",
                                     [this] { return run_explain(context_, word_); });
         explain->add_option("JOB", word_, "Id (7), `last` or a name")->required();
@@ -282,6 +307,7 @@ class Parser {
         metrics->add_flag("-f,--follow", metrics_.follow, "Keep printing until the job ends");
         metrics->add_flag("--plot", metrics_.plot, "Plot a curve in the terminal");
         metrics->add_option("--key", metrics_.key, "Metric to plot [loss]");
+        metrics->add_flag("--phases", metrics_.phases, "Print where the steps' time went");
         command("top", "Watch jobs, nodes and allocations live; ? lists the keys, q quits",
                 [this] { return run_top(context_); });
         add_usage_options(*command("usage", "Show your share, your limits and your waiting jobs",
@@ -460,6 +486,7 @@ class Parser {
     PreviewOptions preview_;
     JobsOptions jobs_;
     UsageOptions usage_;
+    SweepOptions sweep_;
     ReportOptions report_;
     AllocOptions alloc_;
     LogsOptions logs_;
@@ -477,6 +504,7 @@ class Parser {
     WebOptions web_;
     bool submits_ = false;
     bool follow_ = false;
+    bool diff_ = false;
     Action chosen_;
 };
 

@@ -8,13 +8,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/protocol/job_operations.hpp"
+
 namespace roll::cli {
-namespace {
-
-constexpr std::chrono::seconds kRestart{20};
-
-}  // namespace
-
 namespace {
 
 // Adds a hint to the error if the user holds a key of another user's rolld, because such a user
@@ -36,7 +32,7 @@ Result<Daemon> Daemon::connect(const Context& context) {
 
 Result<Daemon> Daemon::connect_for_change(const Context& context) {
     ROLL_TRY(const io::StateDirectory directory, io::StateDirectory::find(context.directory));
-    const auto deadline = std::chrono::steady_clock::now() + kRestart;
+    const auto deadline = std::chrono::steady_clock::now() + kRestartPatience;
     for (bool told = false;;) {
         auto daemon = connect(context);
         std::error_code error;
@@ -46,29 +42,29 @@ Result<Daemon> Daemon::connect_for_change(const Context& context) {
             return daemon;
         if (!std::exchange(told, true))
             say(fmt::format("rolld does not answer; waiting up to {} s for it to restart",
-                            kRestart.count()));
+                            kRestartPatience.count()));
         pause(std::chrono::milliseconds(200));
     }
 }
 
-Result<Json> Daemon::ask(const std::string& op, Json args) {
-    if (args.contains("selector")) args["me"] = user_name();
+Result<Json> Daemon::send(const std::string& op, const Json& args) {
     auto reply = client_->ask(op, args);
     if (!reply) return tl::unexpected(for_holder(std::move(reply).error(), directory_));
     return reply;
 }
 
-Result<void> Daemon::each_page(Json args, const std::function<void(Json& page)>& visit) {
+Result<void> Daemon::each_page(protocol::JobsArgs args,
+                               const std::function<void(Json& page)>& visit) {
     for (Json next = 0; !next.is_null();) {
-        if (next != 0) args["from"] = next;
-        ROLL_TRY(Json page, ask("jobs", args));
+        args.from = next.get<std::uint64_t>();
+        ROLL_TRY(Json page, ask(args));
         next = page.value("next", Json());
         visit(page);
     }
     return {};
 }
 
-Result<Json> Daemon::jobs(Json args) {
+Result<Json> Daemon::jobs(protocol::JobsArgs args) {
     Json all;
     ROLL_TRY_VOID(each_page(std::move(args), [&](Json& page) {
         if (all.is_null()) {
@@ -81,12 +77,12 @@ Result<Json> Daemon::jobs(Json args) {
     return all;
 }
 
-Result<Json> Daemon::ask_patiently(const std::string& op, Json args,
-                                   std::chrono::seconds patience) {
+Result<Json> Daemon::send_patiently(const std::string& op, const Json& args,
+                                    std::chrono::seconds patience) {
     const auto deadline = std::chrono::steady_clock::now() + patience;
     for (;;) {
         if (client_) {
-            auto reply = ask(op, args);
+            auto reply = send(op, args);
             if (reply || reply.error().code != ErrorCode::Unavailable ||
                 std::chrono::steady_clock::now() > deadline) {
                 return reply;
@@ -104,20 +100,20 @@ Result<Json> Daemon::ask_patiently(const std::string& op, Json args,
     }
 }
 
-std::vector<Result<Json>> Daemon::ask_each_patiently(const std::string& op,
-                                                     const std::vector<Json>& args,
-                                                     std::chrono::seconds patience) {
+std::vector<Result<Json>> Daemon::send_each_patiently(const std::string& op,
+                                                      const std::vector<Json>& args,
+                                                      std::chrono::seconds patience) {
     std::vector<Result<Json>> replies = client_->ask_all(op, args);
     for (std::size_t i = 0; i < args.size(); ++i) {
         if (!replies[i] && replies[i].error().code == ErrorCode::Unavailable)
-            replies[i] = ask_patiently(op, args[i], patience);
+            replies[i] = send_patiently(op, args[i], patience);
     }
     return replies;
 }
 
 std::optional<uid_t> Daemon::runs_as() {
     if (directory_.is_key_holders()) {
-        const Json uid = ask("version").value_or(Json::object()).value("uid", Json());
+        const Json uid = ask(protocol::VersionArgs{}).value_or(Json::object()).value("uid", Json());
         return uid.is_number_unsigned() ? std::optional(uid.get<uid_t>()) : std::nullopt;
     }
     struct stat status {};
@@ -126,24 +122,22 @@ std::optional<uid_t> Daemon::runs_as() {
 }
 
 Result<Json> Daemon::show(std::uint64_t id) {
-    ROLL_TRY(Json reply, ask_patiently("show", {{"id", id}}, std::chrono::seconds(60)));
+    ROLL_TRY(Json reply, ask_patiently(protocol::ShowArgs{.id = id}, std::chrono::seconds(60)));
     return reply.value("job", Json::object());
 }
 
-Result<Json> change(const Context& context, const std::string& op, Json args) {
-    ROLL_TRY(Daemon daemon, Daemon::connect_for_change(context));
-    args["wait_ms"] = 250;
-    auto reply = daemon.ask_patiently(op, args, kRestart);
+Result<Json> await_change(Daemon& daemon, const char* op, Result<Json> reply,
+                          const std::function<Result<Json>()>& repeat) {
     while (reply && reply->value("schema", "") == "roll.progress/1") {
         say(fmt::format("{}: {} of {} jobs done; rolld continues even if you stop this command", op,
                         reply->value("done", std::uint64_t{0}),
                         reply->value("jobs", std::uint64_t{0})));
-        const Json again = {{"ticket", reply->value("ticket", std::uint64_t{0})},
-                            {"wait_ms", 1000}};
-        reply = daemon.ask_patiently("progress", again, kRestart);
+        const protocol::ProgressArgs again{.ticket = reply->value("ticket", std::uint64_t{0}),
+                                           .wait_ms = 1000};
+        reply = daemon.ask_patiently(again, kRestartPatience);
         const bool forgotten = !reply && reply.error().code == ErrorCode::NotFound;
         // rolld was restarted and has forgotten the bulk request
-        if (forgotten) reply = daemon.ask_patiently(op, args, kRestart);
+        if (forgotten) reply = repeat();
     }
     return reply;
 }
@@ -154,7 +148,7 @@ std::string user_name() {
 }
 
 Result<std::vector<std::uint64_t>> jobs_of(Daemon& daemon, const std::string& selector) {
-    const Json args = {{"selector", selector}, {"all", true}, {"fields", {"id"}}};
+    const protocol::JobsArgs args{.selector = selector, .all = true, .fields = {"id"}};
     ROLL_TRY(const Json reply, daemon.jobs(args));
     std::vector<std::uint64_t> ids;
     for (const Json& job : reply.value("jobs", Json::array()))

@@ -15,12 +15,19 @@
 #include "common/io/client.hpp"
 #include "common/io/state_directory.hpp"
 #include "common/json.hpp"
+#include "common/protocol/view_operations.hpp"
 
 namespace roll::cli {
 
 // The hint if rolld does not answer and the user holds a key of another user's rolld.
 constexpr const char* kAskOperator =
     "ask the operator whether rolld runs and whether `rollctl keys list` shows your key";
+
+// How long rolld may take to restart.
+constexpr std::chrono::seconds kRestartPatience{20};
+
+// Returns the name of the user who runs this program.
+std::string user_name();
 
 class Daemon {
   public:
@@ -32,24 +39,34 @@ class Daemon {
     // or has crashed, and says on stderr that it waits.
     static Result<Daemon> connect_for_change(const Context& context);
 
-    // Sends one request and returns the reply. If `args` has a selector of jobs, adds the name of
-    // the user that "@me" in the selector stands for.
-    Result<Json> ask(const std::string& op, Json args = Json::object());
+    // Sends one request, for example ask(protocol::NodesArgs{}), and returns the reply. If `args`
+    // has a selector of jobs, adds the name of the user that "@me" in the selector stands for.
+    template <class Args>
+    Result<Json> ask(Args args) {
+        return send(Args::kOperation.name, to_json(std::move(args)));
+    }
 
     // Calls `visit` with each page of the reply to `jobs`.
-    Result<void> each_page(Json args, const std::function<void(Json& page)>& visit);
+    Result<void> each_page(protocol::JobsArgs args, const std::function<void(Json& page)>& visit);
     // Returns the reply to `jobs`, with the jobs of all pages in it.
-    Result<Json> jobs(Json args);
+    Result<Json> jobs(protocol::JobsArgs args);
 
     // Like ask(), but while rolld restarts, connects again and retries for up to `patience`.
     // Requires that the operation may be repeated without harm.
-    Result<Json> ask_patiently(const std::string& op, Json args, std::chrono::seconds patience);
+    template <class Args>
+    Result<Json> ask_patiently(Args args, std::chrono::seconds patience) {
+        return send_patiently(Args::kOperation.name, to_json(std::move(args)), patience);
+    }
 
     // Like ask_patiently(), for many requests at once. Returns a reply or an error for each of
     // `args`, in order.
-    std::vector<Result<Json>> ask_each_patiently(const std::string& op,
-                                                 const std::vector<Json>& args,
-                                                 std::chrono::seconds patience);
+    template <class Args>
+    std::vector<Result<Json>> ask_each_patiently(const std::vector<Args>& args,
+                                                 std::chrono::seconds patience) {
+        std::vector<Json> all;
+        for (const Args& one : args) all.push_back(to_json(one));
+        return send_each_patiently(Args::kOperation.name, all, patience);
+    }
 
     // Returns the user id of rolld and its jobs; nullopt if it is unknown. If `rollctl keys add`
     // made the state directory, rolld is asked for the id. Otherwise the id is that of the state
@@ -64,17 +81,38 @@ class Daemon {
         : directory_(std::move(directory)),
           client_(std::move(client)) {}
 
+    template <class Args>
+    static Json to_json(Args args) {
+        if constexpr (requires { args.selector; })
+            if (!args.selector.empty()) args.me = user_name();
+        return protocol::arguments_json(std::move(args));
+    }
+    Result<Json> send(const std::string& op, const Json& args);
+    Result<Json> send_patiently(const std::string& op, const Json& args,
+                                std::chrono::seconds patience);
+    std::vector<Result<Json>> send_each_patiently(const std::string& op,
+                                                  const std::vector<Json>& args,
+                                                  std::chrono::seconds patience);
+
     io::StateDirectory directory_;
     std::optional<io::Client> client_;
 };
 
+// Waits for a change of many jobs whose `reply` reports progress. `repeat` sends the request again
+// if rolld has forgotten it. Reports progress on stderr.
+Result<Json> await_change(Daemon& daemon, const char* op, Result<Json> reply,
+                          const std::function<Result<Json>()>& repeat);
+
 // Carries out an operation that changes State and may be repeated without harm. Connects with
 // connect_for_change(), and retries for 20 s while rolld restarts. Returns the reply once the
 // change is complete; reports progress on stderr.
-Result<Json> change(const Context& context, const std::string& op, Json args);
-
-// Returns the name of the user who runs this program.
-std::string user_name();
+template <class Args>
+Result<Json> change(const Context& context, Args args) {
+    ROLL_TRY(Daemon daemon, Daemon::connect_for_change(context));
+    if constexpr (requires { args.wait_ms; }) args.wait_ms = 250;
+    const auto repeat = [&] { return daemon.ask_patiently(args, kRestartPatience); };
+    return await_change(daemon, Args::kOperation.name, repeat(), repeat);
+}
 
 // Returns the ids of the jobs that `selector` selects, ascending. Fails with NotFound if there is
 // none.

@@ -106,8 +106,9 @@ InterruptNote::~InterruptNote() { ::sigaction(SIGINT, &before_, nullptr); }
 
 Result<Json> JobWatch::look(std::chrono::milliseconds at_most) {
     if (looked_) {
-        const Json args = {{"id", id_}, {"since", seen_}, {"wait_ms", at_most.count()}};
-        ROLL_TRY(const Json events, daemon_.ask_patiently("events", args, kFollowPatience));
+        const protocol::EventsArgs args{
+            .since = seen_, .id = id_, .wait_ms = static_cast<int>(at_most.count())};
+        ROLL_TRY(const Json events, daemon_.ask_patiently(args, kFollowPatience));
         seen_ = events.value("next", seen_);
     }
     looked_ = true;

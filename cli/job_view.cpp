@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/git.hpp"
 #include "cli/render.hpp"
 #include "common/spec/units.hpp"
 
@@ -330,6 +331,9 @@ std::string job_text(const Json& job, const Look& look) {
             key.ends_with("_at") ? time_field_text(job, key, look.local) : field_text(job, key);
         if (!value.empty()) text += fmt::format("  {:<16}{}\n", title, value);
     }
+    const Json spec = job.value("spec", Json());
+    const std::string git = spec.is_object() ? git_text(spec.value("git", Json())) : "";
+    if (!git.empty()) text += fmt::format("  {:<16}{}\n", "git", git);
     const std::string limits = asked_limits_text(job);
     if (!limits.empty()) text += fmt::format("  {:<16}{}\n", "limits", limits);
     const Json attempts = job.value("attempts", Json::array());

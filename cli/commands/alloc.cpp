@@ -9,6 +9,7 @@
 #include "cli/commands/commands.hpp"
 #include "cli/daemon.hpp"
 #include "cli/render.hpp"
+#include "common/protocol/cluster_operations.hpp"
 #include "common/spec/pilot_queue.hpp"
 #include "common/spec/units.hpp"
 
@@ -157,11 +158,11 @@ Result<int> run_alloc_add(const Context& context, const AllocOptions& options) {
     ROLL_TRY(const Json queue, queue_of(options));
     if (options.dry_run) {
         ROLL_TRY(Daemon daemon, Daemon::connect(context));
-        ROLL_TRY(const Json reply, daemon.ask("alloc_dry_run", {{"spec", queue}}));
+        ROLL_TRY(const Json reply, daemon.ask(protocol::AllocDryRunArgs{.spec = queue}));
         context.json ? print_json(reply) : print(dry_run_text(reply));
         return 0;
     }
-    ROLL_TRY(const Json reply, change(context, "alloc_add", {{"queue", queue}}));
+    ROLL_TRY(const Json reply, change(context, protocol::AllocAddArgs{queue}));
     if (context.json) {
         print_json(reply);
     } else {
@@ -180,7 +181,7 @@ Result<int> run_alloc_list(const Context& context, const std::string& shown) {
     if (shown == "help") return print_format_help(kFields);
     ROLL_TRY(const Format format, parse_format(shown, kFields, formats_file()));
     ROLL_TRY(Daemon daemon, Daemon::connect(context));
-    ROLL_TRY(const Json reply, daemon.ask("alloc_list"));
+    ROLL_TRY(const Json reply, daemon.ask(protocol::AllocListArgs{}));
     const Json queues = reply.value("queues", Json::array());
     if (context.json) {
         print_json(reply);
@@ -200,11 +201,18 @@ Result<int> run_alloc_list(const Context& context, const std::string& shown) {
     return 0;
 }
 
+static Result<Json> steer(const Context& context, const std::string& verb,
+                          const std::string& name) {
+    if (verb == "pause") return change(context, protocol::AllocPauseArgs{name});
+    if (verb == "resume") return change(context, protocol::AllocResumeArgs{name});
+    if (verb == "remove") return change(context, protocol::AllocRemoveArgs{name});
+    return change(context, protocol::AllocDryRunArgs{.queue = name});
+}
+
 Result<int> run_alloc_steer(const Context& context, const std::string& verb,
                             const std::string& name) {
     const bool dry = verb == "dry-run";
-    ROLL_TRY(const Json reply,
-             change(context, dry ? "alloc_dry_run" : "alloc_" + verb, {{"queue", name}}));
+    ROLL_TRY(const Json reply, steer(context, verb, name));
     if (context.json)
         print_json(reply);
     else

@@ -1,13 +1,14 @@
 #include "cli/commands/commands.hpp"
 #include "cli/daemon.hpp"
 #include "cli/render.hpp"
+#include "common/protocol/job_operations.hpp"
 
 namespace roll::cli {
 
 Result<int> run_cancel(const Context& context, const std::string& selector,
                        const std::string& reason) {
     ROLL_TRY(const Json reply,
-             change(context, "cancel", {{"selector", selector}, {"reason", reason}}));
+             change(context, protocol::CancelArgs{{.selector = selector}, reason}));
     if (context.json) {
         print_json(reply);
         return 0;

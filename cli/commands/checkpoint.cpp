@@ -5,6 +5,7 @@
 #include "cli/follow.hpp"
 #include "cli/job_view.hpp"
 #include "cli/render.hpp"
+#include "common/protocol/job_operations.hpp"
 #include "common/spec/units.hpp"
 
 namespace roll::cli {
@@ -57,7 +58,7 @@ Result<int> run_checkpoint(const Context& context, const std::string& selector,
     ROLL_TRY(const std::chrono::seconds patience, spec::parse_duration(timeout));
     ROLL_TRY(Daemon daemon, Daemon::connect_for_change(context));
     ROLL_TRY(const std::uint64_t id, one_job(daemon, selector));
-    ROLL_TRY(const Json request, daemon.ask("checkpoint", {{"id", id}}));
+    ROLL_TRY(const Json request, daemon.ask(protocol::CheckpointArgs{.id = id}));
     ROLL_TRY(const Json saved, await_checkpoint(daemon, id, request, patience));
     if (context.json) {
         print_json({{"schema", "roll.checkpoint/1"},

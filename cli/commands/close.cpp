@@ -1,11 +1,12 @@
 #include "cli/commands/commands.hpp"
 #include "cli/daemon.hpp"
 #include "cli/render.hpp"
+#include "common/protocol/job_operations.hpp"
 
 namespace roll::cli {
 
 Result<int> run_close(const Context& context, const std::string& selector) {
-    ROLL_TRY(const Json reply, change(context, "close", {{"selector", selector}}));
+    ROLL_TRY(const Json reply, change(context, protocol::CloseArgs{{.selector = selector}}));
     if (context.json) {
         print_json(reply);
         return 0;

@@ -42,6 +42,7 @@ struct SubmitOptions {
     bool strict = false;     // refuse jobs that no connected node or ordered allocation can run
     bool as_sbatch = false;  // print "Submitted batch job 12", as sbatch does
     bool quiet = false;      // print nothing about jobs that were queued
+    bool no_git = false;     // do not record the git work tree
 };
 Result<int> run_submit(const Context& context, const SubmitOptions& options);
 Result<int> run_resume(const Context& context, const std::string& selector,
@@ -83,7 +84,8 @@ Result<int> run_keys_revoke(const Context& context, const std::string& name);
 
 Result<int> run_top(const Context& context);
 Result<int> run_explain(const Context& context, const std::string& selector);
-Result<int> run_show(const Context& context, const std::string& selector);
+// With `diff`, prints only the diff of the job's work tree.
+Result<int> run_show(const Context& context, const std::string& selector, bool diff);
 
 struct EventsOptions {
     std::string selector;  // jobs whose events are shown; empty: all
@@ -96,6 +98,7 @@ struct MetricsOptions {
     std::string selector;
     bool follow = false;
     bool plot = false;
+    bool phases = false;
     std::string key = "loss";
 };
 Result<int> run_metrics(const Context& context, const MetricsOptions& options);

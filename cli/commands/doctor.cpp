@@ -85,7 +85,7 @@ Finding check_daemon(const Context& context, const io::StateDirectory& state) {
     };
     auto daemon = Daemon::connect(context);
     if (!daemon) return {"rolld", false, daemon.error().message, remedy("rollctl up")};
-    const auto version = daemon->ask("version");
+    const auto version = daemon->ask(protocol::VersionArgs{});
     const std::string anew = remedy("rollctl down; rollctl up");
     if (!version) return {"rolld", false, version.error().message, anew};
     const std::string text = field_text(*version, "version");
@@ -100,7 +100,7 @@ Finding check_worker(const Context& context, const io::StateDirectory& state) {
     const std::string remedy = state.is_key_holders() ? kAskOperator : "rollctl up";
     auto daemon = Daemon::connect(context);
     if (!daemon) return {"worker", false, "unknown, because rolld does not run", remedy};
-    const Json reply = daemon->ask("nodes").value_or(Json::object());
+    const Json reply = daemon->ask(protocol::NodesArgs{}).value_or(Json::object());
     const Json nodes = reply.value("nodes", Json::array());
     if (nodes.empty()) return {"worker", false, "no worker is registered", remedy};
     std::string names;
@@ -142,7 +142,7 @@ std::vector<Finding> check_programs() {
 Finding check_walls(const Context& context) {
     auto daemon = Daemon::connect(context);
     if (!daemon) return {"wall", true, "unknown, because rolld does not run", ""};
-    const Json reply = daemon->ask("nodes").value_or(Json::object());
+    const Json reply = daemon->ask(protocol::NodesArgs{}).value_or(Json::object());
     std::string walls;
     bool weak = false;
     for (const Json& node : reply.value("nodes", Json::array())) {
@@ -164,7 +164,7 @@ Finding check_walls(const Context& context) {
 Finding check_limits(const Context& context) {
     auto daemon = Daemon::connect(context);
     if (!daemon) return {"limits", true, "unknown, because rolld does not run", ""};
-    const Json reply = daemon->ask("nodes").value_or(Json::object());
+    const Json reply = daemon->ask(protocol::NodesArgs{}).value_or(Json::object());
     std::string all;
     bool weak = false;
     for (const Json& node : reply.value("nodes", Json::array())) {

@@ -10,6 +10,7 @@
 #include "common/io/compat.hpp"
 #include "common/io/process.hpp"
 #include "common/io/state_directory.hpp"
+#include "common/protocol/cluster_operations.hpp"
 #include "daemon/slurm/parse.hpp"
 #include "daemon/slurm/run.hpp"
 
@@ -21,7 +22,9 @@ constexpr auto kSlurmPatience = std::chrono::seconds(20);
 slurm::Site here(const Context& context) {
     slurm::Site site;
     auto daemon = Daemon::connect(context);
-    if (daemon) site.directory = daemon->ask("alloc_list").value_or(Json()).value("shared", "");
+    if (daemon)
+        site.directory =
+            daemon->ask(protocol::AllocListArgs{}).value_or(Json()).value("shared", "");
     site.worker = program_path("roll-worker").value_or("roll-worker");
     site.environment = io::without_compat(io::current_environment());
     return site;
@@ -103,10 +106,10 @@ Finding check_endpoint(const Context& context) {
 std::vector<Finding> check_queues(const Context& context, const slurm::Site& site) {
     std::vector<Finding> findings;
     auto daemon = Daemon::connect(context);
-    const Json reply = daemon ? daemon->ask("alloc_list").value_or(Json()) : Json();
+    const Json reply = daemon ? daemon->ask(protocol::AllocListArgs{}).value_or(Json()) : Json();
     for (const Json& queue : reply.value("queues", Json::array())) {
         const std::string name = field_text(queue, "name");
-        const Json order = daemon->ask("alloc_dry_run", {{"queue", name}}).value_or(Json());
+        const Json order = daemon->ask(protocol::AllocDryRunArgs{.queue = name}).value_or(Json());
         slurm::Command command{order.value("command", std::vector<std::string>{}),
                                slurm::scrub(site.environment), order.value("script", "")};
         if (command.arguments.empty()) continue;

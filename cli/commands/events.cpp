@@ -14,20 +14,19 @@ bool follows_to_the_end(const Json& job) { return !job.is_null() && is_over(job)
 
 Result<int> run_events(const Context& context, const EventsOptions& options) {
     ROLL_TRY(Daemon daemon, Daemon::connect(context));
-    Json args = {{"since", 0}, {"limit", kEventsPerPage}, {"wait_ms", 0}};
+    protocol::EventsArgs args{.limit = kEventsPerPage};
     if (!options.selector.empty()) {
-        ROLL_TRY(const std::uint64_t id, one_job(daemon, options.selector));
-        args["id"] = id;
+        ROLL_TRY(args.id, one_job(daemon, options.selector));
     }
     const bool lines = options.lines || (context.json && options.follow);
     const bool one_value = context.json && !lines;
     Json all = Json::array();
     for (;;) {
         Json job;
-        if (options.follow && args.contains("id")) {
-            ROLL_TRY(job, daemon.show(args["id"].get<std::uint64_t>()));
+        if (options.follow && args.id) {
+            ROLL_TRY(job, daemon.show(*args.id));
         }
-        ROLL_TRY(const Json reply, daemon.ask_patiently("events", args, std::chrono::seconds(60)));
+        ROLL_TRY(const Json reply, daemon.ask_patiently(args, std::chrono::seconds(60)));
         const Json events = reply.value("events", Json::array());
         for (const Json& event : events) {
             if (one_value)
@@ -38,11 +37,11 @@ Result<int> run_events(const Context& context, const EventsOptions& options) {
                 print(event_text(event, context.terminal));
         }
         const bool more = !events.empty();
-        args["since"] = reply.value("next", args["since"]);
-        if (options.follow) args["wait_ms"] = follows_to_the_end(job) ? 0 : kHoldBackMs;
+        args.since = reply.value("next", args.since);
+        if (options.follow) args.wait_ms = follows_to_the_end(job) ? 0 : kHoldBackMs;
         if (more || (options.follow && !follows_to_the_end(job))) continue;
         if (one_value)
-            print_json({{"schema", "roll.events/1"}, {"events", all}, {"next", args["since"]}});
+            print_json({{"schema", "roll.events/1"}, {"events", all}, {"next", args.since}});
         return 0;
     }
 }

@@ -1,12 +1,14 @@
 #include "cli/commands/commands.hpp"
 #include "cli/daemon.hpp"
 #include "cli/render.hpp"
+#include "common/protocol/job_operations.hpp"
 
 namespace roll::cli {
 
 Result<int> run_hold(const Context& context, const std::string& selector, bool held) {
     ROLL_TRY(const Json reply,
-             change(context, held ? "hold" : "release", {{"selector", selector}}));
+             held ? change(context, protocol::HoldArgs{{.selector = selector}})
+                  : change(context, protocol::ReleaseArgs{{.selector = selector}}));
     if (context.json) {
         print_json(reply);
         return 0;

@@ -79,14 +79,14 @@ class TextPrinter {
 };
 
 // Returns the newest jobs that match `args`, at most `count`, as one page with the oldest first.
-Result<Json> newest(Daemon& daemon, Json args, std::size_t count) {
-    args["reverse"] = true;
+Result<Json> newest(Daemon& daemon, protocol::JobsArgs args, std::size_t count) {
+    args.reverse = true;
     Json all;
     Json jobs = Json::array();
     for (Json next = 0; !next.is_null() && jobs.size() < count;) {
-        if (next != 0) args["from"] = next;
-        args["limit"] = count - jobs.size();
-        ROLL_TRY(Json page, daemon.ask("jobs", args));
+        args.from = next.get<std::uint64_t>();
+        args.limit = static_cast<int>(count - jobs.size());
+        ROLL_TRY(Json page, daemon.ask(args));
         next = page.value("next", Json());
         for (Json& job : page["jobs"]) jobs.push_back(std::move(job));
         page.erase("jobs");
@@ -98,25 +98,24 @@ Result<Json> newest(Daemon& daemon, Json args, std::size_t count) {
 }
 
 // Returns the arguments of the request `jobs` without the ones that select a page.
-Result<Json> request_of(const Context& context, const JobsOptions& options, const Format& format) {
-    Json args = Json::object();
-    if (!options.selector.empty()) args["selector"] = options.selector;
+Result<protocol::JobsArgs> request_of(const Context& context, const JobsOptions& options,
+                                      const Format& format) {
+    protocol::JobsArgs args{
+        .selector = options.selector, .state = options.state, .user = options.user};
     // Include jobs that have ended if the user gave a selector, a state or a time.
-    args["all"] = options.all || !options.selector.empty() || !options.state.empty() ||
-                  !options.since.empty();
-    if (!options.state.empty()) args["state"] = options.state;
-    if (!options.user.empty()) args["user"] = options.user;
+    args.all = options.all || !options.selector.empty() || !options.state.empty() ||
+               !options.since.empty();
     if (!options.since.empty()) {
         ROLL_TRY(const Time since, parse_since(options.since, wall_clock_now()));
-        args["since"] = since.time_since_epoch().count();
+        args.since = since.time_since_epoch().count();
     }
     // Request only the fields to print, because a long queue then takes a fraction of the time.
     if (context.parsable)
-        args["fields"] = {"id"};
+        args.fields = {"id"};
     else if (!context.json)
-        args["fields"] = asked_fields(format);
+        args.fields = asked_fields(format);
     // Only the usual table has one row for an array, because scripts read the other outputs.
-    args["fold"] = !context.json && !context.parsable && format.fields.empty() && !options.expand;
+    args.fold = !context.json && !context.parsable && format.fields.empty() && !options.expand;
     return args;
 }
 
@@ -139,7 +138,7 @@ void add_jobs_options(CLI::App& command, JobsOptions& options) {
 Result<int> run_jobs(const Context& context, const JobsOptions& options) {
     if (options.format == "help") return print_format_help(job_fields());
     ROLL_TRY(const Format format, parse_format(options.format, job_fields(), formats_file()));
-    ROLL_TRY(Json args, request_of(context, options, format));
+    ROLL_TRY(protocol::JobsArgs args, request_of(context, options, format));
     ROLL_TRY(Daemon daemon, Daemon::connect(context));
     JsonPrinter json;
     TextPrinter text(context, format);
@@ -153,7 +152,7 @@ Result<int> run_jobs(const Context& context, const JobsOptions& options) {
         constexpr int kJobsPerPage = 4000;  // as JSON, a page takes about 30 MB of memory
         constexpr int kRowsPerPage = 2000;
         if (context.json || options.selector.empty())
-            args["limit"] = context.json ? kJobsPerPage : kRowsPerPage;
+            args.limit = context.json ? kJobsPerPage : kRowsPerPage;
         ROLL_TRY_VOID(daemon.each_page(std::move(args), add));
     }
     if (context.json)

@@ -214,8 +214,8 @@ struct Followed {
 Result<void> look_again(Daemon& daemon, std::list<Followed>& all) {
     std::vector<std::uint64_t> ids;
     for (const Followed& one : all) ids.push_back(one.id);
-    const Json args = {{"selector", ids_text(ids)}, {"fields", {"id", "state", "attempt"}}};
-    ROLL_TRY(const Json reply, daemon.ask_patiently("jobs", args, std::chrono::seconds(60)));
+    const protocol::JobsArgs args{.selector = ids_text(ids), .fields = {"id", "state", "attempt"}};
+    ROLL_TRY(const Json reply, daemon.ask_patiently(args, std::chrono::seconds(60)));
     std::map<std::uint64_t, Json> news;
     for (const Json& job : reply.value("jobs", Json::array()))
         news[job.value("id", std::uint64_t{0})] = job;

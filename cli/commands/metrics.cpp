@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <functional>
 
 #include <fmt/format.h>
 
@@ -20,7 +21,8 @@ constexpr int kCellWidth = 14;
 constexpr std::array kNotForPeople = {
     "tokens",        "data_wait_seconds", "eta_seconds",
     "memory_bytes",  "memory_peak_bytes", "peak_tflops",
-    "clipped_share", "valid_perplexity",  "tokens_per_second_per_rank"};
+    "clipped_share", "valid_perplexity",  "tokens_per_second_per_rank",
+    "wall_s",        "reduced_early"};
 
 // Returns a row of metrics as "step 100  loss 1.23  lr 0.003". Returns an empty text for the first
 // row of an attempt, because that row has no step.
@@ -64,6 +66,44 @@ std::string plot_text(const std::vector<Json>& rows, const std::string& key) {
                 std::min(kPlotRows, terminal.rows - std::min<std::size_t>(terminal.rows, 3)));
 }
 
+// The times of one phase in all steps, in seconds.
+struct PhaseSum {
+    std::string name;
+    double mean = 0, max = 0;  // means over the steps of the mean and of the longest over the ranks
+};
+
+// Returns a table of the phases, without those that took no time. The first step is left out: it
+// also touches memory for the first time.
+std::string phases_text(const std::vector<Json>& rows) {
+    std::vector<PhaseSum> sums;
+    int steps = 0;
+    double wall = 0;
+    for (const Json& row : rows) {
+        if (!row.contains("phases") || row.value("step", 0) == 1) continue;
+        ++steps;
+        wall += row.value("wall_s", 0.0);
+        for (const auto& [name, times] : row["phases"].items()) {
+            auto sum = std::ranges::find(sums, name, &PhaseSum::name);
+            if (sum == sums.end()) sum = sums.insert(sums.end(), {name});
+            sum->mean += times.value("mean", 0.0);
+            sum->max += times.value("max", 0.0);
+        }
+    }
+    if (steps == 0) return "no phases in the metrics yet; the first step does not count\n";
+    std::erase_if(sums, [](const PhaseSum& sum) { return sum.max == 0; });
+    std::ranges::stable_sort(sums, std::greater(), &PhaseSum::mean);
+    double all = 0;
+    for (const PhaseSum& sum : sums) all += sum.mean;
+    std::vector<std::vector<std::string>> cells;
+    for (const PhaseSum& sum : sums)
+        cells.push_back({sum.name, fmt::format("{:.3f}", 1e3 * sum.mean / steps),
+                         fmt::format("{:.3f}", 1e3 * sum.max / steps),
+                         fmt::format("{:.1f} %", 100 * sum.mean / all)});
+    return fmt::format("{} steps of {:.3f} ms each\n", steps, 1e3 * wall / steps) +
+           table({{"PHASE"}, {"MEAN MS", true}, {"LONGEST MS", true}, {"SHARE", true}}, cells,
+                 false);
+}
+
 }  // namespace
 
 Result<int> run_metrics(const Context& context, const MetricsOptions& options) {
@@ -78,6 +118,13 @@ Result<int> run_metrics(const Context& context, const MetricsOptions& options) {
             ErrorCode::NotFound,
             fmt::format("job {} has written no metrics to {} yet", id, tail.file().string()),
             fmt::format("rollctl show {}", id));
+    }
+    if (options.phases) {
+        if (options.follow || options.plot)
+            return fail(ErrorCode::InvalidArgument,
+                        "--phases prints one table; it does not go with --follow or --plot");
+        print(phases_text(rows));
+        return 0;
     }
     if (options.plot && !options.follow && !context.json) {
         print(plot_text(rows, options.key));

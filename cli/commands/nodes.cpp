@@ -2,6 +2,7 @@
 #include "cli/daemon.hpp"
 #include "cli/job_view.hpp"
 #include "cli/render.hpp"
+#include "common/protocol/cluster_operations.hpp"
 
 namespace roll::cli {
 
@@ -9,7 +10,7 @@ Result<int> run_nodes(const Context& context, const std::string& shown) {
     if (shown == "help") return print_format_help(node_fields());
     ROLL_TRY(const Format format, parse_format(shown, node_fields(), formats_file()));
     ROLL_TRY(Daemon daemon, Daemon::connect(context));
-    ROLL_TRY(const Json reply, daemon.ask("nodes"));
+    ROLL_TRY(const Json reply, daemon.ask(protocol::NodesArgs{}));
     const Json nodes = reply.value("nodes", Json::array());
     if (context.json) {
         print_json(reply);
@@ -26,10 +27,10 @@ Result<int> run_nodes(const Context& context, const std::string& shown) {
 
 Result<int> run_drain(const Context& context, const std::string& node, bool draining,
                       const std::string& message) {
-    Json args = Json::object();
-    if (!node.empty()) args["node"] = node;
-    if (!message.empty()) args["message"] = message;
-    ROLL_TRY(const Json reply, change(context, draining ? "drain" : "undrain", args));
+    protocol::DrainArgs drain{.node = node};
+    if (!message.empty()) drain.message = message;
+    ROLL_TRY(const Json reply, draining ? change(context, drain)
+                                        : change(context, protocol::UndrainArgs{.node = node}));
     if (context.json) {
         print_json(reply);
     } else {

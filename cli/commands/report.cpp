@@ -135,22 +135,22 @@ void add_report_options(CLI::App& command, ReportOptions& options) {
 }
 
 Result<int> run_report(const Context& context, const ReportOptions& options) {
-    Json args = {{"by", options.by}};
+    protocol::ReportArgs args{.by = options.by};
     if (!options.since.empty()) {
         ROLL_TRY(const Time since, parse_since(options.since, wall_clock_now()));
-        args["since"] = since.time_since_epoch().count();
+        args.since = since.time_since_epoch().count();
     }
     ROLL_TRY(Daemon daemon, Daemon::connect(context));
     std::vector<Json> pages;
     for (Json next = 0; !next.is_null();) {
-        args["from"] = next;
-        ROLL_TRY(Json page, daemon.ask("report", args));
+        args.from = next.get<std::uint64_t>();
+        ROLL_TRY(Json page, daemon.ask(args));
         next = page.value("next", Json());
         pages.push_back(std::move(page));
     }
     Json report = report_of(pages, options.by);
-    if (args.contains("since"))
-        report["since"] = to_iso8601(Time(std::chrono::milliseconds(args["since"])));
+    if (!options.since.empty())
+        report["since"] = to_iso8601(Time(std::chrono::milliseconds(args.since)));
     if (context.json)
         print_json(report);
     else

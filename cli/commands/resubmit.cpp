@@ -27,7 +27,8 @@ Result<Source> again(const Json& job) {
                                     id, field_text(job, "user")),
                         "ask its owner to submit it again");
     }
-    for (const char* key : {"begin", "deadline", "array", "cron", "then"}) document.erase(key);
+    for (const char* key : {"begin", "deadline", "array", "sweep", "cron", "then"})
+        document.erase(key);
     document["after"] = Json::array();
     document["hold"] = false;
     std::string output = document.value("output", "");
@@ -41,7 +42,7 @@ Result<Source> again(const Json& job) {
 Result<int> run_resubmit(const Context& context, const std::string& selector, bool failed_only,
                          const SubmitOptions& options) {
     ROLL_TRY(Daemon daemon, Daemon::connect_for_change(context));
-    ROLL_TRY(const Json reply, daemon.ask("jobs", {{"selector", selector}, {"all", true}}));
+    ROLL_TRY(const Json reply, daemon.ask(protocol::JobsArgs{.selector = selector, .all = true}));
     std::vector<Source> sources;
     for (const Json& summary : reply.value("jobs", Json::array())) {
         const bool ended_badly = is_over(summary) && field_text(summary, "state") != "done";

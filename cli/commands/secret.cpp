@@ -12,6 +12,7 @@
 #include "cli/daemon.hpp"
 #include "cli/render.hpp"
 #include "common/files.hpp"
+#include "common/protocol/cluster_operations.hpp"
 
 namespace roll::cli {
 namespace {
@@ -46,9 +47,9 @@ Result<std::string> read_value(const std::string& name, const std::string& file)
     return value;
 }
 
-Result<int> change_secret(const Context& context, const char* op, Json args) {
-    args["user"] = user_name();
-    ROLL_TRY(const Json reply, change(context, op, std::move(args)));
+template <class Args>
+Result<int> change_secret(const Context& context, const Args& args) {
+    ROLL_TRY(const Json reply, change(context, args));
     const std::string name = reply.value("name", "");
     const char* const what = !reply.value("set", false)       ? "removed"
                              : reply.value("replaced", false) ? "replaced"
@@ -65,16 +66,16 @@ Result<int> change_secret(const Context& context, const char* op, Json args) {
 Result<int> run_secret_set(const Context& context, const std::string& name,
                            const std::string& file) {
     ROLL_TRY(const std::string value, read_value(name, file));
-    return change_secret(context, "secret_set", {{"name", name}, {"value", value}});
+    return change_secret(context, protocol::SecretSetArgs{name, user_name(), value});
 }
 
 Result<int> run_secret_remove(const Context& context, const std::string& name) {
-    return change_secret(context, "secret_remove", {{"name", name}});
+    return change_secret(context, protocol::SecretRemoveArgs{name, user_name()});
 }
 
 Result<int> run_secret_list(const Context& context) {
     ROLL_TRY(Daemon daemon, Daemon::connect(context));
-    ROLL_TRY(const Json reply, daemon.ask("secret_list"));
+    ROLL_TRY(const Json reply, daemon.ask(protocol::SecretListArgs{}));
     if (context.json) {
         print_json(reply);
         return 0;

@@ -3,14 +3,24 @@
 #include "cli/commands/commands.hpp"
 #include "cli/daemon.hpp"
 #include "cli/job_view.hpp"
+#include "cli/render.hpp"
 #include "common/time.hpp"
 
 namespace roll::cli {
 
-Result<int> run_show(const Context& context, const std::string& selector) {
+Result<int> run_show(const Context& context, const std::string& selector, bool diff) {
     ROLL_TRY(Daemon daemon, Daemon::connect(context));
     ROLL_TRY(const std::uint64_t id, one_job(daemon, selector));
-    ROLL_TRY(const Json reply, daemon.ask("show", {{"id", id}}));
+    ROLL_TRY(const Json reply, daemon.ask(protocol::ShowArgs{.id = id}));
+    if (diff && !context.json) {
+        const Json spec = reply.value("job", Json::object()).value("spec", Json::object());
+        const Json git = spec.is_object() ? spec.value("git", Json::object()) : Json::object();
+        if (!git.contains("diff"))
+            return fail(ErrorCode::NotFound, fmt::format("job {} has no diff of its work tree", id),
+                        fmt::format("rollctl show {}", id));
+        print(field_text(git, "diff"));
+        return 0;
+    }
     if (context.json) {
         print_json(reply);
     } else if (context.parsable) {

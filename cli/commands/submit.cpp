@@ -8,6 +8,7 @@
 #include "cli/daemon.hpp"
 #include "cli/environment.hpp"
 #include "cli/follow.hpp"
+#include "cli/git.hpp"
 #include "cli/job_view.hpp"
 #include "cli/output_check.hpp"
 #include "cli/render.hpp"
@@ -15,6 +16,7 @@
 #include "common/hash.hpp"
 #include "common/io/process.hpp"
 #include "common/protocol/client.hpp"
+#include "common/protocol/submit_operations.hpp"
 #include "common/spec/job_json.hpp"
 
 namespace roll::cli {
@@ -33,14 +35,13 @@ std::string draw_key() {
 std::vector<Result<Json>> send(Daemon& daemon, const std::vector<spec::JobSpec>& specs,
                                const std::string& key, bool strict) {
     const std::string user = user_name();
-    std::vector<Json> args;
-    for (std::size_t i = 0; i < specs.size(); ++i) {
-        args.push_back({{"key", i == 0 ? key : fmt::format("{}.{}", key, i)},
-                        {"user", user},
-                        {"spec", spec::json_of(specs[i])}});
-        if (strict) args.back()["strict"] = true;
-    }
-    return daemon.ask_each_patiently("submit", args, std::chrono::seconds(20));
+    std::vector<protocol::SubmitArgs> args;
+    for (std::size_t i = 0; i < specs.size(); ++i)
+        args.push_back({.key = i == 0 ? key : fmt::format("{}.{}", key, i),
+                        .user = user,
+                        .spec = spec::json_of(specs[i]),
+                        .strict = strict});
+    return daemon.ask_each_patiently(args, std::chrono::seconds(20));
 }
 
 // Warns about a job that no worker and no allocation can run now. The job is queued nevertheless,
@@ -157,7 +158,7 @@ Result<int> print_specs(const Context& context, const std::vector<spec::JobSpec>
         Json job = spec::json_of(spec);
         if (daemon) {
             ROLL_TRY(job["forecast"],
-                     daemon->ask("forecast", {{"user", user_name()}, {"spec", job}}));
+                     daemon->ask(protocol::ForecastArgs{.user = user_name(), .spec = job}));
         }
         job["document"] = Json::parse(spec.document.text());
         jobs.push_back(std::move(job));
@@ -187,6 +188,7 @@ Result<int> submit_sources(const Context& context, const SubmitOptions& options,
         }
         const auto left_out =
             capture_environment(source.document, io::current_environment(), user_name());
+        if (!options.no_git) add_git(source.document, source.base);
         if (!left_out.empty())
             say(
                 fmt::format("{}: not exported, because the names look like secrets: {}; store a "
@@ -267,7 +269,7 @@ Result<int> run_resume(const Context& context, const std::string& selector,
     document["kind"] = "resume";
     document["resume"] = {{"job", id}};
     document["hold"] = false;
-    for (const char* key : {"begin", "deadline", "array", "cron"}) document.erase(key);
+    for (const char* key : {"begin", "deadline", "array", "sweep", "cron"}) document.erase(key);
     document["after"] = Json::array();
     // The new job writes to a new directory, next to the directory of the job that it continues.
     std::string output = document.value("output", "");

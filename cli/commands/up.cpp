@@ -54,7 +54,7 @@ Result<Json> ensure_rolld(const Context& context, const UpOptions& options,
     const auto version = [&]() -> Json {
         auto daemon = Daemon::connect(context);
         if (!daemon) return nullptr;
-        return daemon->ask("version").value_or(Json());
+        return daemon->ask(protocol::VersionArgs{}).value_or(Json());
     };
     const Output log(state.root() / "rolld.out");
     if (const auto pid = io::running(state.pid("rolld"), "rolld")) {
@@ -78,7 +78,7 @@ Result<Json> ensure_worker(const Context& context, const UpOptions& options,
     const auto nodes = [&]() -> Json {
         auto daemon = Daemon::connect(context);
         if (!daemon) return nullptr;
-        const Json reply = daemon->ask("nodes").value_or(Json::object());
+        const Json reply = daemon->ask(protocol::NodesArgs{}).value_or(Json::object());
         // Accept only workers with a recent heartbeat, because the list also has workers that are
         // gone.
         Json list = Json::array();

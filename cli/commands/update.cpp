@@ -5,6 +5,7 @@
 #include "cli/daemon.hpp"
 #include "cli/render.hpp"
 #include "common/number.hpp"
+#include "common/protocol/job_operations.hpp"
 
 namespace roll::cli {
 namespace {
@@ -17,22 +18,22 @@ tl::unexpected<Error> no_setting(const std::string& text) {
 }
 
 // Returns the arguments of the operation `update` for settings such as "priority=3".
-Result<Json> read_settings(const std::vector<std::string>& settings) {
+Result<protocol::UpdateArgs> read_settings(const std::vector<std::string>& settings) {
     if (settings.empty()) return no_setting("nothing");
-    Json args = Json::object();
+    protocol::UpdateArgs args;
     for (const std::string& setting : settings) {
         const std::size_t equals = std::min(setting.find('='), setting.size());
         const std::string key = setting.substr(0, equals);
         const std::string value = equals < setting.size() ? setting.substr(equals + 1) : "";
         if (key == "priority" && value == "max") {
-            args["first"] = true;
+            args.first = true;
         } else if (key == "priority") {
             const auto priority = parse_number<int>(value);
             if (!priority) return no_setting(setting);
-            args["priority"] = *priority;
+            args.priority = *priority;
         } else if (key == "begin") {
             ROLL_TRY(const Time begin, parse_when(value, wall_clock_now()));
-            args["begin"] = begin.time_since_epoch().count();
+            args.begin = begin.time_since_epoch().count();
         } else {
             return no_setting(setting);
         }
@@ -44,9 +45,9 @@ Result<Json> read_settings(const std::vector<std::string>& settings) {
 
 Result<int> run_update(const Context& context, const std::string& selector,
                        const std::vector<std::string>& settings) {
-    ROLL_TRY(Json args, read_settings(settings));
-    args["selector"] = selector;
-    ROLL_TRY(const Json reply, change(context, "update", args));
+    ROLL_TRY(protocol::UpdateArgs args, read_settings(settings));
+    args.selector = selector;
+    ROLL_TRY(const Json reply, change(context, args));
     if (context.json) {
         print_json(reply);
         return 0;

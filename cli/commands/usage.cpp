@@ -94,7 +94,7 @@ void add_usage_options(CLI::App& command, UsageOptions& options) {
 Result<int> run_usage(const Context& context, const UsageOptions& options) {
     ROLL_TRY(Daemon daemon, Daemon::connect(context));
     const std::string user = options.user.empty() ? user_name() : options.user;
-    ROLL_TRY(const Json reply, daemon.ask("usage", {{"user", user}}));
+    ROLL_TRY(const Json reply, daemon.ask(protocol::UsageArgs{.user = user}));
     if (context.json) {
         print_json(reply);
         return 0;

@@ -9,7 +9,7 @@ namespace roll::cli {
 Result<int> run_version(const Context& context) {
     Json daemon_version;
     if (auto daemon = Daemon::connect(context)) {
-        if (auto reply = daemon->ask("version")) daemon_version = *std::move(reply);
+        if (auto reply = daemon->ask(protocol::VersionArgs{})) daemon_version = *std::move(reply);
     }
     if (context.json) {
         print_json({{"schema", "roll.rollctl_version/1"},

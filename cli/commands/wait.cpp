@@ -9,7 +9,7 @@ Result<int> run_wait(const Context& context, const std::vector<std::string>& sel
     ROLL_TRY(Daemon daemon, Daemon::connect(context));
     std::vector<std::uint64_t> ids;
     for (const std::string& selector : selectors) {
-        ROLL_TRY(const Json reply, daemon.jobs({{"selector", selector}, {"all", true}}));
+        ROLL_TRY(const Json reply, daemon.jobs({.selector = selector, .all = true}));
         for (const Json& job : reply.value("jobs", Json::array())) {
             ids.push_back(job.value("id", std::uint64_t{0}));
         }

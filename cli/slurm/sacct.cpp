@@ -157,7 +157,7 @@ Result<int> run_sacct(const Context& context, const std::vector<std::string>& wo
     // Without a time and without ids, sacct lists the jobs since midnight.
     if (!from && !arguments.has("jobs")) from = slurm_instant("today", now);
     ROLL_TRY(Daemon daemon, Daemon::connect(context));
-    ROLL_TRY(const Json reply, daemon.jobs({{"all", true}}));
+    ROLL_TRY(const Json reply, daemon.jobs({.all = true}));
     const bool plain = arguments.has("parsable") || arguments.has("parsable2");
     std::string text;
     const auto line = [&](const auto& value) {

@@ -9,6 +9,7 @@
 #include "cli/slurm/jobs.hpp"
 #include "cli/slurm/programs.hpp"
 #include "cli/slurm/values.hpp"
+#include "common/protocol/job_operations.hpp"
 
 namespace roll::cli {
 namespace {
@@ -38,7 +39,7 @@ Result<int> run_scancel(const Context& context, const std::vector<std::string>& 
         return fail(ErrorCode::InvalidArgument,
                     "scancel: no job is named; give ids, or --user, --name or --state");
     ROLL_TRY(Daemon daemon, Daemon::connect_for_change(context));
-    ROLL_TRY(const Json reply, daemon.jobs({{"all", !arguments.rest.empty()}}));
+    ROLL_TRY(const Json reply, daemon.jobs({.all = !arguments.rest.empty()}));
     const Json jobs = reply.value("jobs", Json::array());
     std::vector<std::string> wanted;
     for (const std::string& word : arguments.rest)
@@ -60,7 +61,7 @@ Result<int> run_scancel(const Context& context, const std::vector<std::string>& 
             selector += (selector.empty() ? "" : ",") + field_text(job, "id");
     }
     if (selector.empty()) return status;
-    ROLL_TRY_VOID(change(context, "cancel", {{"selector", selector}, {"reason", "scancel"}}));
+    ROLL_TRY_VOID(change(context, protocol::CancelArgs{{.selector = selector}, "scancel"}));
     return status;
 }
 

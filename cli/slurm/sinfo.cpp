@@ -143,7 +143,7 @@ Result<int> run_sinfo(const Context& context, const std::vector<std::string>& wo
                                     "%a %l %D %t %T %N %n %c %C %G",
                                     column.field));
     ROLL_TRY(Daemon daemon, Daemon::connect(context));
-    ROLL_TRY(const Json reply, daemon.ask("nodes"));
+    ROLL_TRY(const Json reply, daemon.ask(protocol::NodesArgs{}));
     std::string text;
     const auto line = [&](const auto& value) {
         std::string row;

@@ -175,7 +175,7 @@ Result<int> run_squeue(const Context& context, const std::vector<std::string>& w
     ROLL_TRY_VOID(check_queue_columns(wanted));
     ROLL_TRY(Daemon daemon, Daemon::connect(context));
     const bool ended = arguments.has("states") || arguments.has("state");
-    ROLL_TRY(const Json reply, daemon.jobs({{"all", ended}}));
+    ROLL_TRY(const Json reply, daemon.jobs({.all = ended}));
     std::vector<Json> jobs;
     for (const Json& job : reply.value("jobs", Json::array()))
         if (queue_wants(job, arguments)) jobs.push_back(job);

@@ -9,6 +9,8 @@
 #include "cli/log_lines.hpp"
 #include "cli/text_width.hpp"
 #include "cli/top/rows.hpp"
+#include "common/protocol/cluster_operations.hpp"
+#include "common/protocol/job_operations.hpp"
 
 namespace roll::cli::top {
 namespace {
@@ -17,7 +19,7 @@ constexpr int kWaitMs = 250;  // longest wait for an event
 constexpr int kEventsRead = 1000;
 constexpr std::size_t kEventsKept = 100;
 constexpr int kJobsRead = 500;  // maximum number of rows of each reply to `jobs`
-constexpr int kNodesRead = 10'000;
+constexpr std::uint64_t kNodesRead = 10'000;
 constexpr std::size_t kLinesKept = 10'000;         // lines of the open log
 constexpr std::size_t kCurvesRead = 100;           // maximum number of running jobs with curves
 constexpr std::uint64_t kRecentBytes = 64u << 10;  // metrics that are read for a job in a list
@@ -47,16 +49,12 @@ void keep_newest(std::vector<double>& values) {
 
 }  // namespace
 
-Result<Json> Reading::ask(const std::string& op, Json args) {
-    return daemon_.ask_patiently(op, std::move(args), std::chrono::seconds(1));
-}
-
 // Reads the newest events on the first call, and all later events on later calls.
 Result<void> Reading::read_events(int wait_ms) {
     for (bool more = true; more;) {
-        Json args = {{"since", seen_}, {"limit", kEventsRead}, {"wait_ms", wait_ms}};
-        if (seen_ == 0) args["newest"] = kEventsKept;
-        ROLL_TRY(const Json reply, ask("events", args));
+        protocol::EventsArgs args{.since = seen_, .limit = kEventsRead, .wait_ms = wait_ms};
+        if (seen_ == 0) args.newest = kEventsKept;
+        ROLL_TRY(const Json reply, ask(args));
         const Json events = reply.value("events", Json::array());
         for (const Json& event : events) {
             constexpr std::size_t kDate = 11;  // length of "2026-11-22 "
@@ -76,13 +74,13 @@ Result<void> Reading::read_events(int wait_ms) {
 // are wanted. A job or an array gets its row from the last reply that has it, because only that one
 // counts all tasks of an array.
 Result<void> Reading::read_jobs(const Wanted& wanted) {
-    std::vector<Json> requests = {{{"state", "running"}}, Json::object()};
-    if (wanted.finished) requests.push_back({{"all", true}, {"reverse", true}});
+    std::vector<protocol::JobsArgs> requests = {{.state = "running"}, {}};
+    if (wanted.finished) requests.push_back({.all = true, .reverse = true});
     std::map<std::uint64_t, Json> rows;
-    for (Json& args : requests) {
-        args["limit"] = kJobsRead;
-        args["fold"] = !wanted.expand;
-        ROLL_TRY(const Json reply, ask("jobs", args));
+    for (protocol::JobsArgs& args : requests) {
+        args.limit = kJobsRead;
+        args.fold = !wanted.expand;
+        ROLL_TRY(const Json reply, ask(args));
         data_.running = reply.value("running", std::uint64_t{0});
         data_.queued = reply.value("queued", std::uint64_t{0});
         for (const Json& job : reply.value("jobs", Json::array()))
@@ -136,7 +134,7 @@ Result<void> Reading::read_open(const Wanted& wanted) {
         data_.open = {};
         return {};
     }
-    ROLL_TRY(const Json reply, ask("show", {{"id", *wanted.job}}));
+    ROLL_TRY(const Json reply, ask(protocol::ShowArgs{.id = *wanted.job}));
     data_.open.job = reply.value("job", Json());
     if (whole_of_ != *wanted.job) {
         whole_of_ = *wanted.job;
@@ -184,12 +182,12 @@ void Reading::read_log(const Wanted& wanted) {
 Result<void> Reading::look(const Wanted& wanted, int wait_ms) {
     ROLL_TRY_VOID(read_events(wait_ms));
     ROLL_TRY_VOID(read_jobs(wanted));
-    const Json limit = {{"limit", wanted.page == Page::Nodes ? kNodesRead : 1}};
-    ROLL_TRY(const Json nodes, ask("nodes", limit));
+    const std::uint64_t limit = wanted.page == Page::Nodes ? kNodesRead : 1;
+    ROLL_TRY(const Json nodes, ask(protocol::NodesArgs{.limit = limit}));
     data_.nodes = nodes.value("nodes", Json::array());
     data_.all = nodes.value("all", Json::object());
     if (wanted.page == Page::Allocations) {
-        ROLL_TRY(data_.allocations, ask("alloc_list", Json::object()));
+        ROLL_TRY(data_.allocations, ask(protocol::AllocListArgs{}));
     }
     ROLL_TRY_VOID(read_open(wanted));
     read_log(wanted);
@@ -199,8 +197,10 @@ Result<void> Reading::look(const Wanted& wanted, int wait_ms) {
 }
 
 void Reading::cancel(const std::string& selector) {
-    const Json args = {{"selector", selector}, {"wait_ms", 2000}};
-    const auto reply = daemon_.ask_patiently("cancel", args, std::chrono::seconds(10));
+    protocol::CancelArgs args;
+    args.selector = selector;
+    args.wait_ms = 2000;
+    const auto reply = daemon_.ask_patiently(args, std::chrono::seconds(10));
     ++data_.answers;
     if (!reply) {
         data_.answer = reply.error().message;

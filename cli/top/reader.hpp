@@ -37,7 +37,10 @@ class Reading {
     void read_log(const Wanted& wanted);
     void read_curves();
     void note_gpus();
-    Result<Json> ask(const std::string& op, Json args);
+    template <class Args>
+    Result<Json> ask(Args args) {
+        return daemon_.ask_patiently(std::move(args), std::chrono::seconds(1));
+    }
 
     Daemon daemon_;
     Data data_{};

@@ -100,7 +100,8 @@ std::string encode(const Launch& launch) {
                  {"ranks_per_node", launch.ranks_per_node},
                  {"gpus", launch.gpus},
                  {"nonce", launch.nonce},
-                 {"checkpoints", to_json_list(launch.checkpoints)}});
+                 {"checkpoints", to_json_list(launch.checkpoints)},
+                 {"allow_faults", launch.allow_faults}});
 }
 
 Result<Launch> decode_launch(std::string_view text) {
@@ -116,6 +117,7 @@ Result<Launch> decode_launch(std::string_view text) {
     launch.ranks_per_node = r.get<int>("ranks_per_node");
     launch.gpus = r.get<std::vector<int>>("gpus");
     launch.nonce = r.get<std::string>("nonce");
+    launch.allow_faults = r.get_or("allow_faults", false);
     const Json& attempt = r.raw("attempt");
     const Json& checkpoints = r.raw("checkpoints");
     ROLL_TRY_VOID(r.finish_lenient());

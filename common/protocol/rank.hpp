@@ -45,6 +45,7 @@ struct Launch {
     std::vector<int> gpus;
     std::string nonce;
     std::vector<WrittenCheckpoint> checkpoints;  // newest first
+    bool allow_faults = false;                   // the job may have train.faults
 
     int world_size() const { return nodes * ranks_per_node; }
 };

@@ -6,6 +6,7 @@
 
 #include "common/replace.hpp"
 #include "common/spec/job.hpp"
+#include "common/spec/sweep.hpp"
 
 namespace roll::spec {
 namespace {
@@ -116,6 +117,17 @@ JobSpec array_task(const JobSpec& array, int index) {
     task.output = replaced(array.output, "{index}", number);
     task.document = replaced_outside_scripts(array.document.text(), number);
     return task;
+}
+
+std::vector<JobSpec> array_tasks(const JobSpec& array, const std::vector<int>& indices) {
+    const auto trials = Trials::of(array.document.text());
+    std::vector<JobSpec> tasks;
+    for (std::size_t i = 0; i < indices.size(); ++i) {
+        JobSpec copy = array;
+        if (trials && i < trials->count()) copy.document = trials->document(i);
+        tasks.push_back(array_task(copy, indices[i]));
+    }
+    return tasks;
 }
 
 }  // namespace roll::spec

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "common/spec/sweep.hpp"
+
 namespace roll::spec {
 
 Result<Json> read_document(std::string_view text) {
@@ -147,6 +149,10 @@ Result<void> check_documents(const JobSpec& spec) {
         return fail(ErrorCode::InvalidArgument,
                     "the job's document is damaged: its `variants` do not match the variants in "
                     "the job's specification");
+    const auto indices = spec.array ? array_indices(spec.array->indices) : std::vector<int>();
+    const auto damaged =
+        spec.array && indices ? damaged_trials(document, indices->size()) : std::nullopt;
+    if (damaged) return fail(ErrorCode::InvalidArgument, damaged->path + " " + damaged->message);
     if (!spec.export_document.empty()) ROLL_TRY_VOID(read_document(spec.export_document));
     for (const JobSpec& next : spec.then) ROLL_TRY_VOID(check_documents(next));
     return {};

@@ -52,6 +52,9 @@ Result<Array> parse_array(std::string_view text);
 struct JobSpec;
 // Returns the spec of the task `index` of `array`: a copy in which "{index}" is replaced.
 JobSpec array_task(const JobSpec& array, int index);
+// Returns the specs of all tasks. The tasks of a sweep have the documents of its trials
+// (sweep.hpp).
+std::vector<JobSpec> array_tasks(const JobSpec& array, const std::vector<int>& indices);
 
 struct JobSpec {
     std::string name;

@@ -9,6 +9,7 @@
 #include "common/spec/log_name.hpp"
 #include "common/spec/schema.hpp"
 #include "common/spec/sizes.hpp"
+#include "common/spec/sweep.hpp"
 #include "common/spec/train.hpp"
 #include "common/spec/units.hpp"
 
@@ -379,6 +380,7 @@ ParsedJob parse_job(std::string_view json_document, const std::string& base_dire
     // The document is too large. Skip the other checks, because their messages could quote
     // megabytes of it.
     if (!parsed.ok()) return parsed;
+    if (json->is_object() && json->contains("sweep")) return parse_sweep(*json, base_directory);
     const OrderedJson& schema = job_schema();
     parsed.problems = check(schema, *json);
     if (!json->is_object()) return parsed;

@@ -28,6 +28,16 @@ constexpr Names<Precision, 3> kPrecisions{
     {{"fp32", Precision::Fp32}, {"fp64", Precision::Fp64}, {"bf16", Precision::Bf16}}};
 constexpr Names<Normalize, 2> kNormalizes{
     {{"step", Normalize::Step}, {"microbatch", Normalize::Microbatch}}};
+constexpr Names<FaultPhase, 5> kFaultPhases{{{"forward", FaultPhase::Forward},
+                                             {"backward", FaultPhase::Backward},
+                                             {"reduce", FaultPhase::Reduce},
+                                             {"optimizer", FaultPhase::Optimizer},
+                                             {"save", FaultPhase::Save}}};
+constexpr Names<FaultKind, 5> kFaultKinds{{{"kill", FaultKind::Kill},
+                                           {"hang", FaultKind::Hang},
+                                           {"nan", FaultKind::Nan},
+                                           {"exit", FaultKind::Exit},
+                                           {"flip", FaultKind::Flip}}};
 constexpr Names<OnNotFinite, 4> kOnNotFinite{{{"stop", OnNotFinite::Stop},
                                               {"skip", OnNotFinite::Skip},
                                               {"retry", OnNotFinite::Retry},
@@ -305,6 +315,18 @@ Result<EarlyStopSpec> read_early_stop(const Json& json) {
     return stop;
 }
 
+Result<FaultSpec> read_fault(const Json& json) {
+    JsonReader reader(json, "faults");
+    FaultSpec fault;
+    fault.rank = reader.get<int>("rank");
+    fault.step = reader.get<std::int64_t>("step");
+    const auto phase = reader.get<std::string>("phase"), kind = reader.get<std::string>("kind");
+    ROLL_TRY_VOID(reader.finish_lenient());
+    ROLL_TRY(fault.phase, pick("train.faults.phase", phase, kFaultPhases));
+    ROLL_TRY(fault.kind, pick("train.faults.kind", kind, kFaultKinds));
+    return fault;
+}
+
 Result<void> read_training(const Json& json, TrainSpec& spec) {
     JsonReader reader(json, "train");
     spec.seq_length = reader.get<std::int64_t>("seq_length");
@@ -326,6 +348,11 @@ Result<void> read_training(const Json& json, TrainSpec& spec) {
     const auto normalize = reader.get_or<std::string>("normalize", "step");
     spec.peak_tflops = reader.get_or("peak_tflops", spec.peak_tflops);
     const auto on_not_finite = reader.get_or<std::string>("on_not_finite", "stop");
+    spec.check_replicas = reader.get_or("check_replicas", spec.check_replicas);
+    for (const Json& fault : reader.raw("faults")) {
+        ROLL_TRY(FaultSpec read, read_fault(fault));
+        spec.faults.push_back(read);
+    }
     spec.lora = lora_spec(reader.raw("lora"));
     ROLL_TRY(spec.optimizer, read_optimizer(section(reader, "optimizer")));
     set_steps(spec, length);
@@ -369,6 +396,12 @@ Result<void> read_export(const Json& json, TrainSpec& spec) {
 }
 
 }  // namespace
+
+const char* name_of(FaultPhase phase) {
+    return kFaultPhases[static_cast<std::size_t>(phase)].first;
+}
+
+const char* name_of(FaultKind kind) { return kFaultKinds[static_cast<std::size_t>(kind)].first; }
 
 void set_steps(TrainSpec& spec, std::int64_t steps) {
     spec.steps = steps;

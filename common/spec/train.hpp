@@ -11,6 +11,7 @@
 
 #include "common/error.hpp"
 #include "common/spec/data.hpp"
+#include "common/spec/faults.hpp"
 #include "common/spec/lora.hpp"
 #include "common/spec/optimizer.hpp"
 #include "common/spec/parallel.hpp"
@@ -87,6 +88,8 @@ struct TrainSpec {
     EarlyStopSpec early_stop;
     double peak_tflops = 0;  // peak TFLOP/s of a rank, for the MFU; 0: the trainer measures it
     OnNotFinite on_not_finite = OnNotFinite::Stop;
+    std::int64_t check_replicas = 0;  // interval in steps; 0: replicas are not compared
+    std::vector<FaultSpec> faults;
     std::int64_t checkpoint_every = 0;  // interval in steps; 0: only at the end
     std::int64_t checkpoint_keep = 2;
     // also keep checkpoints whose step is a multiple of this number; 0: none

@@ -10,6 +10,9 @@
 #include <fmt/format.h>
 
 #include "common/protocol/client.hpp"
+#include "common/protocol/cluster_operations.hpp"
+#include "common/protocol/job_operations.hpp"
+#include "common/protocol/view_operations.hpp"
 #include "daemon/http/exposition.hpp"
 #include "daemon/http/job_files.hpp"
 #include "daemon/http/page.hpp"
@@ -27,9 +30,6 @@ struct PageFile {
 constexpr std::array kPageFiles = {PageFile{"/", "index.html", "text/html; charset=utf-8"},
                                    PageFile{"/style.css", "style.css", "text/css; charset=utf-8"},
                                    PageFile{"/app.js", "app.js", "text/javascript; charset=utf-8"}};
-
-// The changes that POST /api/v1/jobs/ID/NAME makes.
-constexpr std::array kChanges = {"cancel", "hold", "release", "checkpoint"};
 
 Reply text_reply(int status, const char* type, std::string text) {
     return {status, type, std::make_shared<const std::string>(std::move(text))};
@@ -93,25 +93,27 @@ Result<void> only(const Target& target, std::initializer_list<const char*> allow
 }
 
 // Returns the arguments of the operation `jobs`.
-Result<Json> jobs_args(const Target& target) {
+Result<protocol::JobsArgs> jobs_args(const Target& target) {
     ROLL_TRY_VOID(only(target, {"selector", "state", "user", "from", "limit", "all", "fields"}));
-    Json args = Json::object();
-    for (const char* key : {"selector", "state", "user"})
+    protocol::JobsArgs args;
+    const auto text = [&](const char* key, std::string& value) {
         if (const auto found = target.query.find(key); found != target.query.end())
-            args[key] = found->second;
+            value = found->second;
+    };
+    text("selector", args.selector);
+    text("state", args.state);
+    text("user", args.user);
     ROLL_TRY(const auto from, number<std::uint64_t>(target, "from"));
-    if (from) args["from"] = *from;
+    args.from = from.value_or(0);
     ROLL_TRY(const auto limit, number<int>(target, "limit"));
-    args["limit"] = limit.value_or(100);
+    args.limit = limit.value_or(100);
     ROLL_TRY(const auto all, number<int>(target, "all"));
-    if (all) args["all"] = *all != 0;
-    const auto fields = target.query.find("fields");
-    if (fields == target.query.end()) return args;
-    args["fields"] = Json::array();
-    std::string_view rest = fields->second;
-    while (!rest.empty()) {
+    args.all = all.value_or(0) != 0;
+    std::string fields;
+    text("fields", fields);
+    for (std::string_view rest = fields; !rest.empty();) {
         const std::size_t end = rest.find(',');
-        args["fields"].push_back(std::string(rest.substr(0, end)));
+        args.fields.emplace_back(rest.substr(0, end));
         rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
     }
     return args;
@@ -135,6 +137,11 @@ Result<std::string> reason_of(const std::string& body) {
     auto reason = r.get_or<std::string>("reason", "");
     ROLL_TRY_VOID(r.finish());
     return reason;
+}
+
+template <class Args>
+auto ask_for(Board& rolld, const Args& args) {
+    return rolld.look(Args::kOperation.name, protocol::arguments_json(args));
 }
 
 tl::unexpected<Error> nothing_there() {
@@ -189,28 +196,24 @@ Result<Reply> Site::api(const Request& request, const Target& target) {
     if (path.size() < 3 || path[0] != "api" || path[1] != "v1") return nothing_there();
     if (path[2] == "jobs" && path.size() > 3) return job(request, target);
     if (path.size() > 3 || request.method == "POST") return nothing_there();
-    const auto look = [&](const char* op, const Json& args) -> Result<Reply> {
-        ROLL_TRY(const auto answer, rolld_.look(op, args));
-        return json_reply(answer);
-    };
     if (path[2] == "jobs") {
-        ROLL_TRY(const Json args, jobs_args(target));
-        return look("jobs", args);
+        ROLL_TRY(const protocol::JobsArgs args, jobs_args(target));
+        return look(args);
     }
     if (path[2] == "events") {
         ROLL_TRY_VOID(only(target, {"since", "limit", "newest"}));
-        ROLL_TRY(const auto since, number<std::uint64_t>(target, "since"));
+        ROLL_TRY(const auto since, number<std::int64_t>(target, "since"));
         ROLL_TRY(const auto limit, number<int>(target, "limit"));
-        ROLL_TRY(const auto newest, number<std::uint64_t>(target, "newest"));
-        Json args{{"since", since.value_or(0)}, {"limit", limit.value_or(100)}, {"wait_ms", 0}};
-        if (newest) args["newest"] = *newest;
-        return look("events", args);
+        ROLL_TRY(const auto newest, number<std::int64_t>(target, "newest"));
+        return look(protocol::EventsArgs{.since = since.value_or(0),
+                                         .limit = limit.value_or(100),
+                                         .newest = newest.value_or(0)});
     }
     ROLL_TRY_VOID(only(target, {}));
-    if (path[2] == "nodes") return look("nodes", Json::object());
-    if (path[2] == "allocations") return look("alloc_list", Json::object());
-    if (path[2] == "totals") return look("totals", Json::object());
-    if (path[2] == "version") return look("version", Json::object());
+    if (path[2] == "nodes") return look(protocol::NodesArgs{});
+    if (path[2] == "allocations") return look(protocol::AllocListArgs{});
+    if (path[2] == "totals") return look(protocol::TotalsArgs{});
+    if (path[2] == "version") return look(protocol::VersionArgs{});
     return nothing_there();
 }
 
@@ -218,25 +221,27 @@ Result<Reply> Site::job(const Request& request, const Target& target) {
     ROLL_TRY(const std::uint64_t id, job_id(target.path[3]));
     const std::size_t size = target.path.size();
     if (request.method == "POST") {
-        if (size != 5 || std::ranges::find(kChanges, target.path[4]) == kChanges.end())
-            return nothing_there();
+        if (size != 5) return nothing_there();
         ROLL_TRY_VOID(only(target, {}));
         const std::string& op = target.path[4];
-        if (op == "checkpoint") return change(request, op, {{"id", id}});
-        return change(request, op, {{"selector", std::to_string(id)}});
+        const protocol::Selection selection{.selector = std::to_string(id)};
+        if (op == "cancel") return change(request, protocol::CancelArgs{selection});
+        if (op == "hold") return change(request, protocol::HoldArgs{selection});
+        if (op == "release") return change(request, protocol::ReleaseArgs{selection});
+        if (op == "checkpoint") return change(request, protocol::CheckpointArgs{.id = id});
+        return nothing_there();
     }
     if (size == 5 && (target.path[4] == "log" || target.path[4] == "metrics"))
         return job_file(target, target.path[4]);
     if (size != 4) return nothing_there();
     ROLL_TRY_VOID(only(target, {}));
-    ROLL_TRY(const auto answer, rolld_.look("show", {{"id", id}}));
-    return json_reply(answer);
+    return look(protocol::ShowArgs{.id = id});
 }
 
 // Returns a part of a job's log or of its metrics.
 Result<Reply> Site::job_file(const Target& target, const std::string& kind) {
     ROLL_TRY(const std::uint64_t id, job_id(target.path[3]));
-    ROLL_TRY(const auto shown, rolld_.look("show", {{"id", id}}));
+    ROLL_TRY(const auto shown, ask_for(rolld_, protocol::ShowArgs{.id = id}));
     const Json& job = shown->json.at("job");
     const std::string output = job.value("output", "");
     Json args = Json::object();
@@ -258,22 +263,31 @@ Result<Reply> Site::job_file(const Target& target, const std::string& kind) {
     return json_reply(answer);
 }
 
+template <class Args>
+Result<Reply> Site::look(const Args& args) {
+    ROLL_TRY(const auto answer, ask_for(rolld_, args));
+    return json_reply(answer);
+}
+
 // Sends a change to rolld. The body is empty, or an object with `reason`.
-Result<Reply> Site::change(const Request& request, const std::string& op, Json args) {
+template <class Args>
+Result<Reply> Site::change(const Request& request, Args args) {
     auto reason = reason_of(request.body);
     if (!reason) return fail(ErrorCode::InvalidArgument, reason.error().message);
-    if (op == "cancel" && !reason->empty()) args["reason"] = *std::move(reason);
-    ROLL_TRY(const auto answer, rolld_.change(op, args));
+    if constexpr (requires { args.reason; }) args.reason = *std::move(reason);
+    ROLL_TRY(const auto answer,
+             rolld_.change(Args::kOperation.name, protocol::arguments_json(std::move(args))));
     return json_reply(answer);
 }
 
 Reply Site::metrics() {
     constexpr const char* kType = "text/plain; version=0.0.4; charset=utf-8";
-    const auto totals = rolld_.look("totals", Json::object());
-    const auto version = rolld_.look("version", Json::object());
-    const auto running = rolld_.look("jobs", {{"state", "running"},
-                                              {"limit", kRunningMax},
-                                              {"fields", {"id", "name", "user", "progress"}}});
+    const auto totals = ask_for(rolld_, protocol::TotalsArgs{});
+    const auto version = ask_for(rolld_, protocol::VersionArgs{});
+    const auto running =
+        ask_for(rolld_, protocol::JobsArgs{.state = "running",
+                                           .limit = kRunningMax,
+                                           .fields = {"id", "name", "user", "progress"}});
     if (!totals || !version || !running) return text_reply(200, kType, exposition_of_silence());
     return text_reply(200, kType, exposition((*totals)->json, (*version)->json, (*running)->json));
 }

@@ -50,7 +50,10 @@ class Site {
     Reply guarded(const Request& request);
     Result<Reply> api(const Request& request, const Target& target);
     Result<Reply> job(const Request& request, const Target& target);
-    Result<Reply> change(const Request& request, const std::string& op, Json args);
+    template <class Args>
+    Result<Reply> look(const Args& args);
+    template <class Args>
+    Result<Reply> change(const Request& request, Args args);
     Result<Reply> job_file(const Target& target, const std::string& kind);
     Reply metrics();
 

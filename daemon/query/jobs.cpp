@@ -22,52 +22,41 @@ constexpr int kPageMax = 10'000;
 constexpr std::size_t kVisitsMax = 20'000;
 constexpr std::size_t kIndicesMax = 200;  // maximum number of bytes of a folded row's indices
 
+// What a page lists.
 struct Asked {
-    std::string selector;
+    const protocol::JobsArgs& args;
     bool all = false;
-    std::string state;
-    std::string user;
-    std::string me;
-    std::uint64_t from = 0;
     int limit = 0;
-    std::vector<std::string> fields;
     std::optional<Time> since;  // leave out jobs that ended before this time
-    bool fold = false;          // one row for the tasks of an array
-    bool reverse = false;       // newest job first
 
     // True if only jobs that have not ended are listed.
-    bool live() const { return state == "running" || state == "queued" || (state.empty() && !all); }
+    bool live() const {
+        return args.state == "running" || args.state == "queued" || (args.state.empty() && !all);
+    }
     bool wants(const core::Job& job) const {
-        if (!state.empty() && state != core::kJobPhases.at(static_cast<std::size_t>(job.phase)))
+        if (!args.state.empty() &&
+            args.state != core::kJobPhases.at(static_cast<std::size_t>(job.phase)))
             return false;
-        if (state.empty() && !all && core::is_over(job.phase)) return false;
+        if (args.state.empty() && !all && core::is_over(job.phase)) return false;
         if (since && job.ended_at && *job.ended_at < *since) return false;
-        return user.empty() || job.user == user;
+        return args.user.empty() || job.user == args.user;
     }
     // A folded row of an array that has not ended also counts the tasks that have.
     bool counts(const core::Job& job) const {
-        return wants(job) || (state.empty() && !all && (user.empty() || job.user == user));
+        return wants(job) ||
+               (args.state.empty() && !all && (args.user.empty() || job.user == args.user));
     }
 };
 
-Result<Asked> read(const Json& args) {
-    JsonReader r(args, "jobs");
-    Asked asked;
-    asked.selector = r.get_or<std::string>("selector", "");
-    asked.all = r.get_or("all", false) || !asked.selector.empty();
-    asked.state = r.get_or<std::string>("state", "");
-    asked.user = r.get_or<std::string>("user", "");
-    asked.me = r.get_or<std::string>("me", "");
-    asked.from = r.get_or<std::uint64_t>("from", 0);
-    asked.limit = std::clamp(r.get_or("limit", kPageMax), 1, kPageMax);
-    asked.fields = r.get_or<std::vector<std::string>>("fields", {});
-    if (r.has("since")) asked.since = Time(std::chrono::milliseconds(r.get<std::int64_t>("since")));
-    asked.fold = r.get_or("fold", false);
-    asked.reverse = r.get_or("reverse", false);
-    ROLL_TRY_VOID(r.finish_lenient());
-    if (!asked.state.empty() &&
-        std::ranges::find(core::kJobPhases, asked.state) == core::kJobPhases.end()) {
-        return fail(ErrorCode::InvalidArgument, "there is no state " + asked.state,
+Result<Asked> read(const protocol::JobsArgs& args) {
+    Asked asked{.args = args,
+                .all = args.all || !args.selector.empty(),
+                .limit = std::clamp(args.limit.value_or(kPageMax), 1, kPageMax),
+                .since = std::nullopt};
+    if (args.since) asked.since = Time(std::chrono::milliseconds(*args.since));
+    if (!args.state.empty() &&
+        std::ranges::find(core::kJobPhases, args.state) == core::kJobPhases.end()) {
+        return fail(ErrorCode::InvalidArgument, "there is no state " + args.state,
                     "use queued, running, done, failed or cancelled");
     }
     return asked;
@@ -180,9 +169,9 @@ class Lister {
 
     // Fills the page. Returns the job from which the next page goes on; nullopt if there is none.
     std::optional<JobId> fill(Json& list) {
-        const bool limited = asked_.fold || asked_.reverse || asked_.since;
-        auto at = asked_.reverse && asked_.from == 0 ? before(JobId{UINT64_MAX})
-                                                     : next(JobId{asked_.from});
+        const bool limited = asked_.args.fold || asked_.args.reverse || asked_.since;
+        auto at = asked_.args.reverse && asked_.args.from == 0 ? before(JobId{UINT64_MAX})
+                                                               : next(JobId{asked_.args.from});
         while (at) {
             const core::Job& job = state_.jobs.at(*at);
             JobId end = *at;
@@ -193,7 +182,7 @@ class Lister {
                 if (!page_.takes(row)) return at;
                 list.push_back(std::move(row));
             }
-            at = asked_.reverse ? before(JobId{end.value - 1}) : next(JobId{end.value + 1});
+            at = asked_.args.reverse ? before(JobId{end.value - 1}) : next(JobId{end.value + 1});
             if (limited && looks_ >= kVisitsMax) return at;
         }
         return std::nullopt;
@@ -201,7 +190,7 @@ class Lister {
 
   private:
     std::optional<JobId> next(JobId id) const {
-        return asked_.reverse ? before(id) : source_.at_or_after(id);
+        return asked_.args.reverse ? before(id) : source_.at_or_after(id);
     }
     std::optional<JobId> before(JobId id) const {
         return id.value == 0 ? std::nullopt : source_.at_or_before(id);
@@ -210,9 +199,9 @@ class Lister {
     // Returns the row of a job, or of the array that the job is in. Sets `end` to the last job in
     // the direction of the page that the row stands for.
     Json row_of(JobId id, const core::Job& job, JobId& end) {
-        if (!asked_.fold || !job.spec.array) return rows_.row(id, job);
+        if (!asked_.args.fold || !job.spec.array) return rows_.row(id, job);
         const Fold fold = fold_of(job.array);
-        end = asked_.reverse ? fold.first : fold.last;
+        end = asked_.args.reverse ? fold.first : fold.last;
         if (fold.tasks == 1) return rows_.row(id, job);
         Json row = rows_.row(fold.shown, state_.jobs.at(fold.shown));
         row["id"] = fold.first.value;
@@ -223,7 +212,7 @@ class Lister {
     // The tasks of an array have consecutive numbers, because one submission made them.
     Fold fold_of(JobId array) {
         Fold fold;
-        const bool whole = asked_.selector.empty() && asked_.state.empty() && !asked_.all;
+        const bool whole = asked_.args.selector.empty() && asked_.args.state.empty() && !asked_.all;
         const auto any = static_cast<std::size_t>(spec::After::Condition::Any);
         const core::Tasks& tasks = state_.index.arrays.at(array);
         const auto first = state_.jobs.find(array);
@@ -256,21 +245,22 @@ class Lister {
 
 }  // namespace
 
-Result<Json> jobs(const core::State& state, const Json& args, const Hearsay& hearsay, Time now) {
+Result<Json> jobs(const core::State& state, const protocol::JobsArgs& args, const Hearsay& hearsay,
+                  Time now) {
     ROLL_TRY(const Asked asked, read(args));
     std::vector<JobId> selected;
-    if (!asked.selector.empty() && asked.selector != "all") {
-        ROLL_TRY(selected, select(state, asked.selector, asked.me));
+    if (!asked.args.selector.empty() && asked.args.selector != "all") {
+        ROLL_TRY(selected, select(state, asked.args.selector, asked.args.me));
     }
     // Look only at jobs that have not ended if no others are wanted, because there are few of them.
     const core::Index& index = state.index;
-    const bool chosen = !asked.selector.empty() && asked.selector != "all";
-    const bool live = asked.selector.empty() && asked.live();
-    Source source = chosen                     ? source_of(selected)
-                    : !live                    ? source_of(state.jobs)
-                    : asked.state == "running" ? source_of(index.running)
-                                               : source_of(index.open);
-    Rows rows(state, hearsay, now, asked.fields);
+    const bool chosen = !asked.args.selector.empty() && asked.args.selector != "all";
+    const bool live = asked.args.selector.empty() && asked.live();
+    Source source = chosen                          ? source_of(selected)
+                    : !live                         ? source_of(state.jobs)
+                    : asked.args.state == "running" ? source_of(index.running)
+                                                    : source_of(index.open);
+    Rows rows(state, hearsay, now, asked.args.fields);
     Json list = Json::array();
     const auto next = Lister(state, asked, rows, std::move(source)).fill(list);
     Json reply{{"schema", "roll.jobs/1"},

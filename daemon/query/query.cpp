@@ -338,12 +338,10 @@ Json Rows::row(JobId id, const core::Job& job) {
     return summary({parts_->state, id, job, parts_->hearsay, parts_->waits}, parts_->fields);
 }
 
-Result<Json> show(const core::State& state, const Json& args, const Hearsay& hearsay, Time now) {
-    JsonReader r(args, "show");
-    const Json& wanted = r.raw("id");
-    const auto me = r.get_or<std::string>("me", "");
-    const std::string selector = wanted.is_string() ? wanted.get<std::string>() : wanted.dump();
-    ROLL_TRY(const auto ids, select(state, selector, me));
+Result<Json> show(const core::State& state, const protocol::ShowArgs& args, const Hearsay& hearsay,
+                  Time now) {
+    const std::string selector = args.id.is_string() ? args.id.get<std::string>() : args.id.dump();
+    ROLL_TRY(const auto ids, select(state, selector, args.me));
     if (ids.size() != 1) {
         return fail(ErrorCode::InvalidArgument,
                     fmt::format("\"{}\" selects {} jobs; `rollctl show` accepts only one", selector,
@@ -369,11 +367,13 @@ Result<Json> show(const core::State& state, const Json& args, const Hearsay& hea
     return Json{{"schema", "roll.job/1"}, {"job", std::move(value)}};
 }
 
-// Hides the values of `env` in a job file, and in the later jobs of its chain.
+// Hides the values of `env` and the diff of the work tree in a job file, and in the later jobs of
+// its chain.
 static void hide_values(Json& document) {
     if (!document.is_object()) return;
     if (document.contains("env"))
         for (Json& value : document["env"]) value = nullptr;
+    if (document.contains("git") && document["git"].is_object()) document["git"].erase("diff");
     if (document.contains("then"))
         for (Json& next : document["then"]) hide_values(next);
 }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "common/json.hpp"
+#include "common/protocol/view_operations.hpp"
 #include "daemon/core/core.hpp"
 #include "daemon/core/state/row.hpp"
 
@@ -62,8 +63,10 @@ class Rows {
 };
 
 Json summary(const core::State& state, JobId id, const Hearsay& hearsay, Time now);
-Result<Json> jobs(const core::State& state, const Json& args, const Hearsay& hearsay, Time now);
-Result<Json> show(const core::State& state, const Json& args, const Hearsay& hearsay, Time now);
+Result<Json> jobs(const core::State& state, const protocol::JobsArgs& args, const Hearsay& hearsay,
+                  Time now);
+Result<Json> show(const core::State& state, const protocol::ShowArgs& args, const Hearsay& hearsay,
+                  Time now);
 
 // Replaces the values of environment variables in a reply of show() by null unless `user` owns the
 // job.
@@ -75,9 +78,9 @@ Json allocations(const core::State& state, const Hearsay& hearsay, Time now);
 // Returns counts of jobs, users, workers and allocations for monitoring. Visits each job once.
 Json totals(const core::State& state, Time now);
 // Returns what `user` and the user's accounts use of their limits, and the user's waiting jobs.
-Result<Json> usage(const core::State& state, const Json& args, Time now);
+Json usage(const core::State& state, const protocol::UsageArgs& args, Time now);
 // Returns a page of a report about held and wasted resources.
-Result<Json> report(const core::State& state, const Json& args, Time now);
+Result<Json> report(const core::State& state, const protocol::ReportArgs& args, Time now);
 Json events(std::span<const core::Row> rows, std::int64_t since);
 
 // All rules that can hold a queued job. For each rule there is a test that creates such a hold,

@@ -146,17 +146,14 @@ class Report {
 
 }  // namespace
 
-Result<Json> report(const core::State& state, const Json& args, Time now) {
-    JsonReader r(args, "report");
-    const auto by = r.get_or<std::string>("by", "user");
-    const Time since{std::chrono::milliseconds(r.get_or<std::int64_t>("since", 0))};
-    const JobId from{r.get_or<std::uint64_t>("from", 0)};
-    ROLL_TRY_VOID(r.finish_lenient());
+Result<Json> report(const core::State& state, const protocol::ReportArgs& args, Time now) {
+    const std::string by = args.by.empty() ? "user" : args.by;
+    const Time since{std::chrono::milliseconds(args.since)};
     if (std::ranges::find(kGroups, by) == kGroups.end())
         return fail(ErrorCode::InvalidArgument, "there is no report by " + by,
                     "use user, account, kind or week");
     Report sums(by, since, now);
-    auto at = state.jobs.lower_bound(from);
+    auto at = state.jobs.lower_bound(JobId{args.from});
     for (int looks = 0; at != state.jobs.end() && looks < kReportedMax; ++at, ++looks)
         sums.add(at->second);
     return Json{{"schema", "roll.report_page/1"},

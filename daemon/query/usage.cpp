@@ -141,10 +141,8 @@ Json waiting_of(const core::State& state, const std::string& user, Time now) {
 
 }  // namespace
 
-Result<Json> usage(const core::State& state, const Json& args, Time now) {
-    JsonReader r(args, "usage");
-    const auto user = r.get_or<std::string>("user", "");
-    ROLL_TRY_VOID(r.finish_lenient());
+Json usage(const core::State& state, const protocol::UsageArgs& args, Time now) {
+    const std::string& user = args.user;
     std::int64_t open = 0;
     for (const auto& [key, use] : state.use) open += key.second == user ? use.jobs : 0;
     const auto running = std::ranges::count_if(

@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
-#include <vector>
 
 #include "common/ids.hpp"
 #include "common/json.hpp"
+#include "daemon/core/core.hpp"
 #include "daemon/gateway/authenticator.hpp"
 #include "daemon/gateway/sessions.hpp"
 
@@ -21,7 +21,12 @@ struct Client {
     Peer peer;
     Identity who;
 };
-struct Waiting {  // an `events` request that waits for new events
+// A request that is being handled.
+struct Asking {
+    Client client;
+    std::uint64_t id = 0;
+};
+struct WaitingForEvents {
     Peer peer;
     std::uint64_t id = 0;
     std::int64_t since = 0;
@@ -29,11 +34,12 @@ struct Waiting {  // an `events` request that waits for new events
     std::optional<JobId> job;
     Instant until{};
 };
-struct Asked {  // a request that is answered at the end of this turn
-    std::vector<std::size_t> inputs;
+// A request that is answered at the end of this turn.
+struct TurnReply {
+    std::size_t first = 0, count = 0;  // its inputs of the turn
     Peer peer;
     std::uint64_t id = 0;
-    std::function<Json(bool changed)> reply;  // `changed` says whether the inputs produced events
+    std::function<Json(const core::State& state, bool changed)> reply;
 };
 
 }  // namespace roll::server

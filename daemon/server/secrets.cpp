@@ -1,6 +1,5 @@
-// Users' secrets: the owner of a secret sets, lists and removes it, and a start order contains the
-// values of the secrets that its job names. State has only the names; values are sent only in start
-// orders.
+// Adds the values of users' secrets to start orders. State has only the names of secrets; their
+// values are sent only in start orders.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -9,58 +8,6 @@
 #include "daemon/server/server.hpp"
 
 namespace roll::server {
-
-// Sets or removes a secret. Changes the store on disk before State, so that every name in State has
-// a value even after a crash.
-Result<void> Server::claim_secret(const Client& client, const protocol::Request& request) {
-    JsonReader r(request.args, request.op);
-    core::SecretName name;
-    name.name = r.get<std::string>("name");
-    name.user = acting_user(client.who, r.get_or<std::string>("user", ""));
-    const bool sets = request.op == "secret_set";
-    const Json& value = r.raw("value");
-    ROLL_TRY_VOID(r.finish_lenient());
-    const bool replaces = secrets_.value(name).has_value();
-    if (sets) {
-        if (!value.is_string())
-            return fail(ErrorCode::InvalidArgument, "secret_set: needs a text field `value`");
-        ROLL_TRY_VOID(secrets_.set(name, value.get<std::string>(), wall_clock_now()));
-    } else if (request.op == "secret_remove") {
-        ROLL_TRY_VOID(secrets_.remove(name));
-    } else {
-        return fail(ErrorCode::InvalidArgument, "rolld knows no operation " + request.op);
-    }
-    const std::size_t input = add(core::SetSecrets{secrets_.names()});
-    asked_.push_back({{input}, client.peer, request.id, [name, sets, replaces](bool) {
-                          return Json{{"schema", "roll.secret/1"},
-                                      {"user", name.user},
-                                      {"name", name.name},
-                                      {"set", sets},
-                                      {"replaced", sets && replaces}};
-                      }});
-    return {};
-}
-
-// Lists all secrets for an operator, and only the user's own secrets for another user.
-Result<Json> Server::list_secrets(const Client& client, const protocol::Request& request) const {
-    JsonReader r(request.args, request.op);
-    ROLL_TRY_VOID(r.finish_lenient());
-    std::map<core::SecretName, Json> jobs;
-    for (const JobId id : engine_.state().index.open) {
-        const core::Job& job = engine_.state().jobs.at(id);
-        for (const std::string& name : job.spec.secrets) jobs[{job.user, name}].push_back(id.value);
-    }
-    Json list = Json::array();
-    for (const core::SecretName& name : secrets_.names()) {
-        if (client.who.role != Role::Operator && name.user != client.who.user) continue;
-        const auto used = jobs.find(name);
-        list.push_back({{"user", name.user},
-                        {"name", name.name},
-                        {"set_at", to_iso8601(secrets_.set_at(name))},
-                        {"jobs", used == jobs.end() ? Json::array() : used->second}});
-    }
-    return Json{{"schema", "roll.secrets/1"}, {"secrets", std::move(list)}};
-}
 
 namespace {
 

@@ -100,9 +100,10 @@ Server::Server(asio::io_context& io, ServerOptions options, io::ZmqSocket socket
       rate_(options_.requests_per_second, options_.request_burst),
       desk_(options_.cluster, options_.pilots, steady_ms()),
       runner_(io, options_.site, [this](const pilots::Outcome& outcome) { take_outcome(outcome); }),
+      sweeps_(io, engine_.state(), [this](const auto& losers) { stop_trials(losers); }),
       timer_(io),
       clock_(wall_clock_now(), steady_ms()),
-      shares_(Shares::kInputsMin, engine_.state().incarnation << 32),
+      bulk_(api::BulkQueue::kInputsMin, engine_.state().incarnation << 32),
       started_at_(wall_clock_now()) {}
 
 Result<void> Server::run() {
@@ -131,6 +132,7 @@ void Server::stop() {
     door_.stop();
     authenticator_->stop();
     timer_.cancel();
+    sweeps_.cancel();
     // End the other handlers, too, such as that for signals.
     asio::post(io_, [this] { io_.stop(); });
 }
@@ -164,8 +166,8 @@ std::chrono::milliseconds Server::until_next() const {
     if (const auto wakeup = core::next_wakeup(engine_.state(), now))
         next = std::min(next, *wakeup - now);
     next = std::min(next, until_errand());
-    if (!shares_.empty()) next = 0ms;
-    for (const Waiting& waiting : waiting_) {
+    if (!bulk_.empty()) next = 0ms;
+    for (const WaitingForEvents& waiting : waiting_) {
         const auto left =
             std::chrono::ceil<std::chrono::milliseconds>(waiting.until - steady_now());
         next = std::min(next, left);
@@ -236,8 +238,14 @@ Result<engine::Turn> Server::step() {
     if (turned && !turned->full) clock_.settle(stepped);
     const auto took = steady_now() - begin - times_->last_commit;
     times_->turns.add(took);
-    shares_.pace(took, times_->last_commit);
+    bulk_.pace(took, times_->last_commit);
     return turned;
+}
+
+// Cancels trials that successive halving stops. A trial that ends in this turn refuses that.
+void Server::stop_trials(const std::vector<sweeps::Loser>& losers) {
+    for (const sweeps::Loser& loser : losers) add(core::Cancel{loser.job, loser.reason});
+    turn();
 }
 
 // Runs one turn in the order that leases rule 1 requires: read all messages, check whether another
@@ -262,7 +270,7 @@ void Server::turn() {
     }
     if (engine_.state().adopting && beacon_.published() >= beats_to_adopt(options_.leases))
         inputs_.push_back(core::Adopted{});
-    shares_.add_to(inputs_);
+    bulk_.add_to(inputs_);
     auto turned = step();
     if (!turned) {
         Error error = std::move(turned).error();
@@ -274,13 +282,14 @@ void Server::turn() {
             "internal error: the scheduling rules trigger each other without end; please report "
             "this as a bug");
     answer_requests(*turned);
-    for (const Settled& one : shares_.settle(*turned, steady_now()))
+    for (const api::Answered& one : bulk_.settle(*turned, steady_now()))
         reply(one.waiter.peer, one.waiter.id, one.answer);
     answer_workers(*turned);
     answer_events(turned->committed > 0);
     if (turned->committed > 0) ledger_->keep_snapshot(engine_.state());
+    sweeps_.note_new();
     inputs_.assign(1, core::Tick{});
-    asked_.clear();
+    turn_replies_.clear();
     outputs_.end_turn();
     full_ = turned->full;
     if (!full_) run_errands();
@@ -328,16 +337,17 @@ void Server::reply(const Peer& peer, std::uint64_t id, const Result<Json>& value
 }
 
 void Server::answer_requests(const engine::Turn& turn) {
-    for (const Asked& asked : asked_) {
-        const auto refused = std::ranges::find_if(
-            asked.inputs, [&](std::size_t input) { return !turn.replies[input].has_value(); });
-        if (refused == asked.inputs.end()) {
-            const bool changed = std::ranges::any_of(
-                asked.inputs, [&](std::size_t input) { return !turn.replies[input]->empty(); });
-            reply(asked.peer, asked.id, asked.reply(changed));
-        } else {
-            reply(asked.peer, asked.id, tl::unexpected(turn.replies[*refused].error()));
+    for (const TurnReply& pending : turn_replies_) {
+        const auto results = std::span(turn.replies).subspan(pending.first, pending.count);
+        const auto refused =
+            std::ranges::find_if(results, [](const auto& one) { return !one.has_value(); });
+        if (refused != results.end()) {
+            reply(pending.peer, pending.id, tl::unexpected(refused->error()));
+            continue;
         }
+        const bool changed =
+            std::ranges::any_of(results, [](const auto& one) { return !one->empty(); });
+        reply(pending.peer, pending.id, pending.reply(engine_.state(), changed));
     }
 }
 
@@ -385,7 +395,7 @@ void Server::answer_worker(WorkerId id, const core::Worker& worker) {
 }
 
 void Server::answer_events(bool committed) {
-    std::erase_if(waiting_, [&](const Waiting& waiting) {
+    std::erase_if(waiting_, [&](const WaitingForEvents& waiting) {
         const bool late = steady_now() >= waiting.until;
         if (!committed && !late) return false;
         const auto rows = ledger_->read(waiting.since, waiting.limit, waiting.job);

@@ -20,6 +20,8 @@
 
 #include "common/io/zmq_reader.hpp"
 #include "common/protocol/client.hpp"
+#include "daemon/api/bulk.hpp"
+#include "daemon/api/operations.hpp"
 #include "daemon/engine/clock_watch.hpp"
 #include "daemon/engine/engine.hpp"
 #include "daemon/gateway/authenticator.hpp"
@@ -32,10 +34,9 @@
 #include "daemon/query/query.hpp"
 #include "daemon/secrets/store.hpp"
 #include "daemon/server/options.hpp"
-#include "daemon/server/outputs.hpp"
 #include "daemon/server/pending.hpp"
-#include "daemon/server/shares.hpp"
 #include "daemon/server/turn_times.hpp"
+#include "daemon/sweeps/watch.hpp"
 
 namespace roll::server {
 
@@ -46,10 +47,6 @@ using gateway::Session;
 using gateway::Sessions;
 
 pilots::Instant steady_ms();
-
-// Returns the user for whom a request acts: `said` if an operator names another user, else the
-// sender.
-std::string acting_user(const Identity& who, const std::string& said);
 
 class Server {
   public:
@@ -79,24 +76,13 @@ class Server {
     void take_heartbeat(const Peer& peer, const std::string& frame);
     void take_request(const Client& client, const std::string& frame);
     Result<void> take_request(const Client& client, const protocol::Request& request);
-    Result<void> admit(const Client& client, const protocol::Request& request);
-    Result<Json> query(const protocol::Request& request);
-    Result<void> claim(const Client& client, const protocol::Request& request);
-    Result<void> claim_drain(const Client& client, const protocol::Request& request);
-    Result<void> claim_submit(const Client& client, const protocol::Request& request);
-    Result<void> forecast(const Client& client, const protocol::Request& request);
-    Result<void> claim_each(const Client& client, const protocol::Request& request);
-    Result<void> claim_progress(const Client& client, const protocol::Request& request);
-    Result<void> claim_checkpoint(const Client& client, const protocol::Request& request);
-    Result<void> claim_secret(const Client& client, const protocol::Request& request);
-    Result<Json> list_secrets(const Client& client, const protocol::Request& request) const;
+    Result<void> carry_out(const Asking& asking, api::Plan plan);
+    Result<void> await_events(const Asking& asking, const api::AwaitEvents& await);
+    api::Context context();
+    protocol::VersionReply version() const;
     void fill_secrets(const Session& session, WorkerId worker, protocol::Answer& answer);
-    Result<void> owns(const std::string& user, const std::vector<JobId>& ids) const;
-    Result<void> wait_events(const Peer& peer, const protocol::Request& request);
-    Result<void> claim_queue(const Client& client, const protocol::Request& request);
-    Json list_allocations() const;
-    Result<Json> dry_run(const protocol::Request& request);
     void run_errands();
+    void stop_trials(const std::vector<sweeps::Loser>& losers);
     void withdraw();
     void hear_of_silence(bool fell_silent);
     void take_outcome(const pilots::Outcome& outcome);
@@ -131,13 +117,14 @@ class Server {
     gateway::RateLimit rate_;
     pilots::Desk desk_;
     pilots::Runner runner_;
+    sweeps::Watch sweeps_;
     boost::asio::steady_timer timer_;
     engine::ClockWatch clock_;
     std::vector<core::Input> inputs_{core::Tick{}};  // inputs of the next turn; the first is a Tick
-    std::vector<Asked> asked_{};
-    Shares shares_;
-    Outputs outputs_{};
-    std::list<Waiting> waiting_{};
+    std::vector<TurnReply> turn_replies_{};
+    api::BulkQueue bulk_;
+    api::Outputs outputs_{};
+    std::list<WaitingForEvents> waiting_{};
     // Orders of each worker in the last turn, to find the workers whose orders have changed.
     std::map<WorkerId, protocol::Answer> orders_{};
     Time started_at_{};

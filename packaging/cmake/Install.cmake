@@ -2,7 +2,7 @@
 # manual pages and examples. It also installs families and schemas for people and editors; the programs do
 # not need these files, because they are compiled in.
 
-foreach(program rolld roll-worker roll-convert rollctl roll-rank roll-web)
+foreach(program rolld roll-worker roll-convert rollctl roll-rank roll-web roll-notify)
   if(TARGET ${program})
     install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   endif()
@@ -51,8 +51,10 @@ endif()
 
 install(DIRECTORY schemas/ DESTINATION ${CMAKE_INSTALL_DATADIR}/roll/schemas FILES_MATCHING PATTERN "*.json")
 install(FILES examples/kjv.yaml examples/pipeline.yaml DESTINATION ${CMAKE_INSTALL_DATADIR}/roll/examples)
-install(FILES systemd/rolld.service systemd/roll-worker.service systemd/roll-web.service DESTINATION lib/systemd/system)
+install(FILES systemd/rolld.service systemd/roll-worker.service systemd/roll-web.service
+              systemd/roll-notify.service DESTINATION lib/systemd/system)
 install(FILES systemd/user/rolld.service systemd/user/roll-worker.service DESTINATION lib/systemd/user)
 install(FILES systemd/sysusers.conf DESTINATION lib/sysusers.d RENAME roll.conf)
 install(FILES docs/man/rollctl.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
-install(FILES docs/man/rolld.8 docs/man/roll-worker.8 docs/man/roll-web.8 DESTINATION ${CMAKE_INSTALL_MANDIR}/man8)
+install(FILES docs/man/rolld.8 docs/man/roll-worker.8 docs/man/roll-web.8 docs/man/roll-notify.8
+        DESTINATION ${CMAKE_INSTALL_MANDIR}/man8)

@@ -11,7 +11,7 @@ from machine import Late, Programs, last_line
 # Fields of metrics.jsonl that differ between two runs of the same job.
 TIMES = ('tokens_per_second', 'tokens_per_second_per_rank', 'tflops', 'mfu', 'mfu_full', 'peak_tflops',
          'data_wait_seconds', 'memory_bytes', 'memory_peak_bytes', 'gpu_memory_bytes', 'gpu_memory_peak_bytes',
-         'eta_seconds', 'time')
+         'eta_seconds', 'time', 'wall_s', 'phases', 'reduced_early')
 
 
 class Failed(Exception):

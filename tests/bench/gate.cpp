@@ -152,8 +152,8 @@ void hear_heartbeats(int count) {
 
 // Lists a page of jobs, as `rollctl jobs` does.
 void list_jobs(int count) {
-    const Json args = {{"limit", count},
-                       {"fields", {"id", "name", "kind", "state", "submitted_at", "waiting"}}};
+    const protocol::JobsArgs args{
+        .limit = count, .fields = {"id", "name", "kind", "state", "submitted_at", "waiting"}};
     (void)query::jobs(deep_queue().state(), args, {}, kNow)->dump();
 }
 

@@ -19,7 +19,7 @@ BIN = os.environ.get('ROLL_BIN') or os.path.join(
     os.path.dirname(os.path.abspath(__file__)), '..', '..', 'build', 'release', 'bin')
 PATIENCE_S = float(os.environ.get('ROLL_E2E_PATIENCE_S', '120'))
 OVER = ('done', 'failed', 'cancelled')
-TIMES = ('time', 'seconds', 'second', 'mfu', 'eta', 'at', 'ms', 'tflops', 'memory')
+TIMES = ('time', 'seconds', 'second', 'mfu', 'eta', 'at', 'ms', 'tflops', 'memory', 'wall', 'phases', 'early')
 
 
 def wait_until(condition, what, patience_s=PATIENCE_S):

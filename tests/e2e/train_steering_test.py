@@ -33,6 +33,39 @@ class TrainSteering(RollTest):
         self.assertEqual(refused.returncode, 4)
         self.assertIn('is over', refused.stderr)
 
+    def test_hooks_run_beside_the_training_and_can_stop_it(self):
+        self.corpus()
+        self.up()
+        say = 'echo "$ROLL_HOOK $ROLL_STEP/$ROLL_STEPS ${ROLL_LOSS:-none} $ROLL_CHECKPOINT" >> $ROLL_OUTPUT/said'
+        hooks = {name: {'command': ['sh', '-c', say]} for name in ('start', 'save', 'evaluation', 'end')}
+        hooks['step'] = {'every': 5, 'command': ['sh', '-c', say + '; exit 3'], 'wait': True}
+        calm = self.submit(self.train_job('calm', steps=20, train__valid_every=10, export='none'))
+        job = self.submit(self.train_job(steps=20, train__valid_every=10, train__hooks=hooks, export='none'))
+        for one in (calm, job):
+            self.wait_done(one)
+        self.assert_same(job, calm)
+        with open(os.path.join(self.output(job), 'said'), encoding='utf-8') as file:
+            said = [line.split() for line in file]
+        self.assertEqual(said[0], ['start', '0/20', 'none'])
+        self.assertEqual(said[-1][:2], ['end', '20/20'])
+        self.assertEqual([line[1] for line in said if line[0] == 'step'], ['5/20', '10/20', '15/20', '20/20'])
+        self.assertEqual([line[1] for line in said if line[0] == 'evaluation'], ['10/20', '20/20'])
+        saved = {line[1]: line[3] for line in said if line[0] == 'save'}
+        self.assertEqual(sorted(saved), ['10/20', '20/20'])
+        self.assertIn(saved['20/20'], [c['directory'] for c in self.show(job)['checkpoints']])
+        loss = {row['step']: row['loss'] for row in self.metrics(job) if 'loss' in row}
+        self.assertAlmostEqual(float(said[-1][2]), loss[20], 4)
+        self.assertIn('hook step at step 5 exited with 3; training goes on', self.ctl('logs', job).stdout)
+        # A hook that hangs is killed at its time limit with what it started, and ends the job.
+        hooks = {'step': {'every': 2, 'command': ['sh', '-c', 'sleep 600 & sleep 600'], 'timeout': '1s',
+                          'wait': True, 'on_fail': 'stop'},
+                 'start': {'command': ['sh', '-c', 'sleep 600'], 'timeout': '10m'}}
+        job = self.submit(self.train_job('stops', steps=2000, train__hooks=hooks))
+        ended = self.wait(job)
+        self.assertEqual((ended['state'], ended['exit_code'], ended['attempt']), ('failed', 2, 1))
+        self.assertIn('hook step at step 2 took longer than 1 s and was killed', ended['reason'])
+        wait_until(lambda: not self.pids_of('sleep'), 'the processes of the hooks to end')
+
     def test_a_chain_in_one_file_goes_from_training_to_a_command_on_the_export(self):
         self.corpus()
         self.up()

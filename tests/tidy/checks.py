@@ -22,8 +22,8 @@ LAYERS = {
     'agent_core': 2.5, 'agent_host': 2.5, 'agent_logs': 2.5, 'agent_process': 2.7, 'agent': 3,
     'agent_steps': 2.5,
     'convert_checkpoint': 2.3, 'convert_plan': 2.4, 'convert_read': 2.5, 'convert_write': 2.5,
-    'convert_adapter': 2.6, 'convert_command': 3.5, 'dispatch': 3, 'pilots': 3, 'secrets': 3,
-    'server': 4, 'cli': 4, 'http': 3,
+    'convert_adapter': 2.6, 'convert_command': 3.5, 'dispatch': 3, 'pilots': 3, 'secrets': 3, 'sweeps': 3, 'notify': 3,
+    'api': 3.5, 'server': 4, 'cli': 4, 'http': 3,
     'train_process': 3.1, 'train_simd': 3.1,
     'train_objective': 3.1, 'train_comm': 3.2, 'train_ops': 3.2, 'train_cpu': 3.3,
     'train_cuda': 3.3, 'train_model': 3.3, 'train_optim': 3.4, 'train_pipeline': 3.5,
@@ -52,10 +52,10 @@ OLD_NAMES = [
 THIRD_PARTIES = [
     (re.compile(r'#include <(torch|ATen|c10|caffe2|gloo)/'), ('worker/train/',)),
     (re.compile(r'#include [<"]sqlite3\.h'), ('daemon/ledger/',)),
-    (re.compile(r'#include [<"]sodium'), ('daemon/secrets/',)),
+    (re.compile(r'#include [<"]sodium'), ('daemon/secrets/', 'daemon/notify/')),
     (re.compile(r'#include [<"]zmq'), ('common/io/', 'daemon/gateway/', 'worker/agent/', 'cli/')),
 ]
-THREADS_IN = ('cli/top/', 'daemon/gateway/', 'daemon/http/', 'daemon/pilots/', 'worker/agent/', 'worker/checkpoint/',
+THREADS_IN = ('cli/top/', 'daemon/gateway/', 'daemon/http/', 'daemon/pilots/', 'daemon/sweeps/', 'worker/agent/', 'worker/checkpoint/',
               'worker/convert/', 'worker/train/', 'tests/')
 # Short ones stand alone: a seed is no Seed-OSS, and Philox no Phi.
 FAMILIES = re.compile(r'(llama|qwen|mistral|mixtral|gemma|deepseek|gpt(?!q)|glm|internlm|smollm|seed_?oss'

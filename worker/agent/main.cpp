@@ -50,6 +50,7 @@ struct Flags {
     double unwanted = 600;
     std::vector<std::string> check;
     int check_timeout = 60;
+    bool allow_faults = false;
     NodeNeeds needs;
     int gpu_wait = 50;
     std::string segment;
@@ -119,6 +120,8 @@ void add_flags(CLI::App& app, Flags& flags) {
                    "Program and arguments that must exit with 0 before each attempt starts here; "
                    "`builtin` checks GPUs, network links and /tmp")
         ->delimiter(' ');
+    app.add_flag("--allow-faults", flags.allow_faults,
+                 "Jobs may inject faults into themselves (train.faults)");
     app.add_option("--check-timeout", flags.check_timeout, "Time limit of --check in seconds");
     app.add_option("--check-node", flags.needs.directory,
                    "Check this node and a directory, print the first fault, and exit");
@@ -225,6 +228,7 @@ LaunchSite site_of(const Flags& flags, const protocol::Heartbeat& self) {
             share_cpus(machine_cpus(allowed_cpus(), "/sys"), self.slots, cpus_near_gpus(gpus));
     site.check = flags.check;
     site.check_seconds = flags.check_timeout;
+    site.allow_faults = flags.allow_faults;
     site.links = links_up("/sys");
     site.gpu_wait_seconds = flags.gpu_wait;
     return site;

@@ -278,10 +278,10 @@ MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& 
     const std::int64_t tokens = microbatch_tokens(spec);
     MemoryBytes bytes;
     const std::int64_t main = main_bytes(spec.precision);
-    bytes.weights = count * element;
     const std::int64_t moving = count - held.frozen;
     const std::int64_t states = held.states.value_or(2 * moving);
     const Owned owned = held.owned.value_or(Owned{count, moving, states});
+    bytes.weights = (owned.weights > 0 ? owned.weights : count) * element;
     // The frozen weights of a LoRA job have no main weights
     const bool is_lora = model.lora.is_set();
     bytes.main_weights = (is_lora ? owned.trained : owned.all) * (main - element);

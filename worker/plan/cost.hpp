@@ -72,8 +72,7 @@ struct MemoryBytes {
     std::int64_t snapshot = 0;
     std::int64_t exchange = 0;
     std::int64_t program = 0;
-    // Bytes of the gradients of the elements that the rank updates; part of `gradients`
-    std::int64_t updated = 0;
+    std::int64_t updated = 0;  // of `gradients`: those of the elements that the rank updates
     std::int64_t total() const {
         return weights + main_weights + gradients + moments + activations + workspace + snapshot +
                exchange + program;
@@ -107,6 +106,10 @@ struct Owned {
     std::int64_t states = 0;    // elements of the optimizer's state
     std::int64_t exchange = 0;  // elements in the buffers for exchanging gradients
     bool gradients = false;     // the rank stores gradients only for its own elements
+    // If the ranks share weights, too: the weights that a rank has at the peak, `gathered` of them
+    // in buffers of other ranks' rows; and how many of its own it sends to each other rank in a
+    // micro-batch (`gathers`) and after the update
+    std::int64_t weights = 0, gathered = 0, gathers = 0, updates = 0;
 };
 
 struct Held {
@@ -115,8 +118,7 @@ struct Held {
     int live = 1;
     // Number of frozen weights. They have no optimizer moments and, on a CPU, no gradients.
     std::int64_t frozen = 0;
-    // Elements of the optimizer's state of the part; nullopt: two for each trained element
-    std::optional<std::int64_t> states = std::nullopt;
+    std::optional<std::int64_t> states = std::nullopt;  // of the optimizer; nullopt: as AdamW's
     std::int64_t copied_states = 0;  // elements in `states` that another stage has as well
     bool on_gpu = false;
     std::optional<StagePart> part = std::nullopt;  // nullopt: the whole model

@@ -4,6 +4,7 @@
 
 #include "common/spec/chain.hpp"
 #include "common/spec/cron.hpp"
+#include "common/spec/same_job.hpp"
 #include "daemon/core/decide/find.hpp"
 #include "daemon/core/decide/sizes.hpp"
 #include "daemon/core/facts/dependency.hpp"
@@ -85,9 +86,7 @@ Result<std::vector<spec::JobSpec>> tasks_of(const spec::JobSpec& spec, JobId fir
     if (!spec.array) return spec::chain_of(spec, first);
     ROLL_TRY(const std::vector<int> indices, spec::array_indices(spec.array->indices));
     ROLL_TRY_VOID(check_copies(spec, indices.size()));
-    std::vector<spec::JobSpec> tasks;
-    for (const int index : indices) tasks.push_back(spec::array_task(spec, index));
-    return tasks;
+    return spec::array_tasks(spec, indices);
 }
 
 // Decides on a submission that has the same key as the existing job `id`. The same submission again
@@ -103,7 +102,7 @@ Result<Events> repeated(const State& s, const Submit& in, JobId id) {
     spec.priority = job.spec.priority;
     spec.begin = job.spec.begin;
     if (spec.account.empty()) spec.account = job.spec.account;
-    if (job.spec == spec) return Events{};
+    if (spec::same_job(job.spec, spec)) return Events{};
     return fail(ErrorCode::Refused,
                 "the key " + in.key + " was already used for a different job: job " +
                     std::to_string(id.value),

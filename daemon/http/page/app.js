@@ -171,6 +171,7 @@ function chart(title, points) {
 const CURVES = [
   ['loss', 'Loss'], ['valid_loss', 'Validation loss'], ['tokens_per_second', 'Tokens per second'],
   ['grad_norm', 'Gradient norm'], ['lr', 'Learning rate'], ['mfu', 'MFU'], ['memory_bytes', 'Memory (GiB)'],
+  ['wall_s', 'Time of a step (s)'],
 ];
 
 function charts(rows) {

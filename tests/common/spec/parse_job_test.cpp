@@ -186,7 +186,6 @@ TEST_F(ParseJob, AModelFromADirectoryBringsItsOwnSizes) {
 TEST_F(ParseJob, RefusesByNameWhatIsNotBuiltYet) {
     const std::vector<std::tuple<const char*, Json, const char*>> cases = {
         {"/parallel/cp", 4, "parallel.cp 4 is not supported yet; supported: 1\n"},
-        {"/parallel/zero", 3, "parallel.zero 3 is not supported yet; supported: 0, 1, 2\n"},
         {"/train/precision", "fp8",
          "train.precision fp8 is not supported yet; supported: fp32, fp64, bf16\n"},
         {"/model/hidden_act", "relu",

@@ -79,7 +79,7 @@ void take_all_the_way(const spec::JobSpec& spec) {
                 if (order.refused.empty()) static_cast<void>(agent::plan_launch(order, {}));
         }
         for (const auto& [id, job] : desk.state.jobs)
-            ASSERT_TRUE(query::show(desk.state, {{"id", id.value}}, {}, desk.now));
+            ASSERT_TRUE(query::show(desk.state, {.id = id.value}, {}, desk.now));
         const std::set<JobId> running = desk.state.index.running;
         for (const JobId id : running) desk.exit(id, Outcome::Done);
     }

@@ -32,12 +32,14 @@ class Listing : public ::testing::Test {
         spec.hold = true;
         return spec;
     }
-    Json ask(const Json& args) const { return jobs(desk.state, args, {}, desk.now).value(); }
+    Json ask(const protocol::JobsArgs& args) const {
+        return jobs(desk.state, args, {}, desk.now).value();
+    }
     core::Desk desk;
 };
 
 TEST_F(Listing, TheTasksOfAnArrayHaveOneRow) {
-    const Json reply = ask({{"fold", true}});
+    const Json reply = ask({.fold = true});
     EXPECT_EQ(ids(reply), "1 2 12 ");
     const Json& array = reply["jobs"][1];
     EXPECT_EQ(array["fold"],
@@ -48,7 +50,7 @@ TEST_F(Listing, TheTasksOfAnArrayHaveOneRow) {
                     {"states", {{"done", 1}, {"failed", 1}, {"running", 2}, {"queued", 6}}}}));
     EXPECT_EQ(array["state"], "running") << "the row shows a running task";
     EXPECT_FALSE(reply["jobs"][0].contains("fold"));
-    EXPECT_EQ(ids(ask(Json::object())), "1 4 5 6 7 8 9 10 11 12 ") << "without fold as before";
+    EXPECT_EQ(ids(ask({})), "1 4 5 6 7 8 9 10 11 12 ") << "without fold as before";
 }
 
 TEST_F(Listing, AnArrayThatHasNotBegunToEndIsCountedAlike) {
@@ -56,49 +58,49 @@ TEST_F(Listing, AnArrayThatHasNotBegunToEndIsCountedAlike) {
     array.array = spec::Array{.indices = "0-8:2"};
     array.output = "/more/{index}";
     desk.submit(array);
-    const Json fold = ask({{"fold", true}})["jobs"][3]["fold"];
+    const Json fold = ask({.fold = true})["jobs"][3]["fold"];
     EXPECT_EQ(fold, Json({{"first", 13},
                           {"last", 17},
                           {"tasks", 5},
                           {"indices", "0-8:2"},
                           {"states", {{"queued", 5}}}}));
     desk.join("n2", 2);
-    const Json running = ask({{"fold", true}})["jobs"];
+    const Json running = ask({.fold = true})["jobs"];
     EXPECT_EQ(running[1]["fold"]["states"]["running"], 4);
     desk.join("n3", 64);
-    const Json row = ask({{"fold", true}})["jobs"][3];
+    const Json row = ask({.fold = true})["jobs"][3];
     EXPECT_EQ(row["fold"]["states"], Json({{"running", 5}}));
     EXPECT_EQ(row["nodes"], Json({"n3"})) << "the row shows a running task";
 }
 
 TEST_F(Listing, OnlyTheWantedTasksAreFolded) {
-    const Json queued = ask({{"fold", true}, {"state", "queued"}});
+    const Json queued = ask({.state = "queued", .fold = true});
     EXPECT_EQ(queued["jobs"][1]["fold"]["states"], Json({{"queued", 6}}));
     EXPECT_EQ(queued["jobs"][1]["fold"]["indices"], "5-10");
-    const Json some = ask({{"fold", true}, {"selector", "2-4,6"}});
+    const Json some = ask({.selector = "2-4,6", .fold = true});
     EXPECT_EQ(ids(some), "2 ");
     EXPECT_EQ(some["jobs"][0]["fold"]["indices"], "1-3,5");
-    const Json one = ask({{"fold", true}, {"selector", "4"}});
+    const Json one = ask({.selector = "4", .fold = true});
     EXPECT_EQ(ids(one), "4 ");
     EXPECT_FALSE(one["jobs"][0].contains("fold")) << "a single task has its own row";
 }
 
 TEST_F(Listing, TheNewestJobsComeFirstAndPagesGoOn) {
-    EXPECT_EQ(ids(ask({{"reverse", true}, {"fold", true}})), "12 2 1 ");
-    const Json first = ask({{"reverse", true}, {"limit", 3}, {"all", true}});
+    EXPECT_EQ(ids(ask({.fold = true, .reverse = true})), "12 2 1 ");
+    const Json first = ask({.all = true, .limit = 3, .reverse = true});
     EXPECT_EQ(ids(first), "12 11 10 ");
-    EXPECT_EQ(ids(ask({{"reverse", true}, {"from", first["next"]}})), "9 8 7 6 5 4 1 ");
-    const Json folded = ask({{"reverse", true}, {"limit", 2}, {"fold", true}});
+    EXPECT_EQ(ids(ask({.from = first["next"], .reverse = true})), "9 8 7 6 5 4 1 ");
+    const Json folded = ask({.limit = 2, .fold = true, .reverse = true});
     EXPECT_EQ(folded["next"], 1);
-    EXPECT_EQ(ask({{"reverse", true}, {"from", 1}})["next"], nullptr);
+    EXPECT_EQ(ask({.from = 1, .reverse = true})["next"], nullptr);
 }
 
 TEST_F(Listing, JobsThatEndedEarlierAreLeftOut) {
     desk.pass(std::chrono::hours(1));
     const auto since = desk.now.time_since_epoch().count();
     desk.tell(core::Cancel{JobId{12}, "no"});
-    EXPECT_EQ(ids(ask({{"all", true}, {"since", since}})), "1 4 5 6 7 8 9 10 11 12 ");
-    EXPECT_EQ(ids(ask({{"all", true}, {"since", since + 1}})), "1 4 5 6 7 8 9 10 11 ");
+    EXPECT_EQ(ids(ask({.all = true, .since = since})), "1 4 5 6 7 8 9 10 11 12 ");
+    EXPECT_EQ(ids(ask({.all = true, .since = since + 1})), "1 4 5 6 7 8 9 10 11 ");
 }
 
 TEST(LongListing, APageVisitsALimitedNumberOfJobsAndNoneIsLost) {
@@ -113,14 +115,14 @@ TEST(LongListing, APageVisitsALimitedNumberOfJobsAndNoneIsLost) {
         desk.submit(array);
         if (i < 4) desk.tell(core::Cancel{JobId{desk.state.next_job - 1}, "no"});
     }
-    const Json all = jobs(desk.state, {{"fold", true}}, {}, desk.now).value();
+    const Json all = jobs(desk.state, {.fold = true}, {}, desk.now).value();
     EXPECT_EQ(all["jobs"][0]["fold"]["states"], Json({{"cancelled", 1}, {"queued", 8999}}));
     for (const bool reverse : {false, true}) {
         std::vector<std::uint64_t> found;
         int pages = 0;
-        Json args = {{"fold", true}, {"reverse", reverse}, {"fields", {"id"}}};
+        protocol::JobsArgs args{.fields = {"id"}, .fold = true, .reverse = reverse};
         for (Json next = 0; !next.is_null(); ++pages) {
-            args["from"] = next;
+            args.from = next.get<std::uint64_t>();
             const Json page = jobs(desk.state, args, {}, desk.now).value();
             for (const Json& job : page["jobs"]) found.push_back(job["id"].get<std::uint64_t>());
             next = page["next"];

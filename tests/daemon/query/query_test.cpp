@@ -78,13 +78,12 @@ TEST_F(Queue, APageSaysOfEachJobWhyItWaits) {
     follows.after = {{spec::After::Condition::Ok, JobId{1}}};
     desk.submit(follows);
     desk.join("node-1", 1);
-    const Json page = jobs(desk.state, {{"all", true}}, {}, desk.now).value();
+    const Json page = jobs(desk.state, {.all = true}, {}, desk.now).value();
     ASSERT_EQ(page["jobs"].size(), 9u);
     for (const Json& job : page["jobs"])
         EXPECT_EQ(job["waiting"], waits(JobId{job["id"].get<std::uint64_t>()})) << job["id"];
-    EXPECT_EQ(
-        jobs(desk.state, {{"all", true}, {"limit", 2}, {"from", 3}}, {}, desk.now).value()["next"],
-        5);
+    EXPECT_EQ(jobs(desk.state, {.all = true, .from = 3, .limit = 2}, {}, desk.now).value()["next"],
+              5);
 }
 
 // Jobs that rolld queued itself do not count. The tasks of an array and the jobs of a chain count,
@@ -123,26 +122,25 @@ TEST_F(Queue, ASelectorOfAnEmptyQueueIsNotFound) {
 }
 
 TEST_F(Queue, JobsAreThoseThatAreNotOverUnlessAskedFor) {
-    const auto count = [&](const Json& args) {
+    const auto count = [&](const protocol::JobsArgs& args) {
         const auto reply = jobs(desk.state, args, {}, desk.now);
         EXPECT_TRUE(reply);
         EXPECT_EQ((*reply)["schema"], "roll.jobs/1");
         return (*reply)["jobs"].size();
     };
-    EXPECT_EQ(count(Json::object()), 5u);
-    EXPECT_EQ(count({{"all", true}}), 6u);
-    EXPECT_EQ(count({{"selector", "2"}}), 1u);
-    EXPECT_EQ(count({{"state", "cancelled"}}), 1u);
-    EXPECT_EQ(count({{"all", true}, {"user", "bob"}}), 0u);
-    const auto wrong = jobs(desk.state, {{"state", "asleep"}}, {}, desk.now);
+    EXPECT_EQ(count({}), 5u);
+    EXPECT_EQ(count({.all = true}), 6u);
+    EXPECT_EQ(count({.selector = "2"}), 1u);
+    EXPECT_EQ(count({.state = "cancelled"}), 1u);
+    EXPECT_EQ(count({.all = true, .user = "bob"}), 0u);
+    const auto wrong = jobs(desk.state, {.state = "asleep"}, {}, desk.now);
     ASSERT_FALSE(wrong);
     EXPECT_EQ(wrong.error().code, ErrorCode::InvalidArgument);
 }
 
 TEST_F(Queue, JobsComeInPages) {
     const auto page = [&](std::uint64_t from) {
-        const Json args{{"all", true}, {"from", from}, {"limit", 4}};
-        return *jobs(desk.state, args, {}, desk.now);
+        return *jobs(desk.state, {.all = true, .from = from, .limit = 4}, {}, desk.now);
     };
     const Json first = page(0);
     EXPECT_EQ(first["jobs"].size(), 4u);
@@ -154,7 +152,7 @@ TEST_F(Queue, JobsComeInPages) {
 }
 
 TEST_F(Queue, JobsHoldTheFieldsThatWereAskedFor) {
-    const Json args{{"all", true}, {"fields", {"state", "id", "no-such"}}};
+    const protocol::JobsArgs args{.all = true, .fields = {"state", "id", "no-such"}};
     const auto reply = jobs(desk.state, args, {}, desk.now);
     EXPECT_EQ((*reply)["jobs"][1], (Json{{"id", 2}, {"state", "cancelled"}}));
 }
@@ -238,7 +236,7 @@ TEST_F(Queue, ShowTellsOneJobWhole) {
     hearsay.told = [](JobId) {
         return std::vector<Told>{{"a", R"({"step":5,"ranks":[{"rank":0,"step":5,"own_ms":2}]})"}};
     };
-    const auto reply = show(desk.state, {{"id", 1}}, hearsay, desk.now);
+    const auto reply = show(desk.state, {.id = 1}, hearsay, desk.now);
     ASSERT_TRUE(reply);
     const Json& job = (*reply)["job"];
     EXPECT_EQ(job["state"], "running");
@@ -247,11 +245,11 @@ TEST_F(Queue, ShowTellsOneJobWhole) {
     EXPECT_EQ(job["attempts"][0]["token"], "1-1");
     EXPECT_EQ(job["checkpoints"][0]["directory"], "/c/5");
     EXPECT_EQ(job["nodes"], Json::array({"a"}));
-    const auto none = show(desk.state, {{"id", 77}}, {}, desk.now);
+    const auto none = show(desk.state, {.id = 77}, {}, desk.now);
     ASSERT_FALSE(none);
     EXPECT_EQ(none.error().code, ErrorCode::NotFound);
-    EXPECT_FALSE(show(desk.state, {{"id", "1-3"}}, {}, desk.now));
-    EXPECT_FALSE(show(desk.state, {{"id", nullptr}}, {}, desk.now));
+    EXPECT_FALSE(show(desk.state, {.id = "1-3"}, {}, desk.now));
+    EXPECT_FALSE(show(desk.state, {.id = nullptr}, {}, desk.now));
 }
 
 TEST_F(Queue, NodesTellWhatIsFreeAndWhenTheyWereHeard) {

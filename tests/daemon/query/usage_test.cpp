@@ -22,7 +22,7 @@ TEST(Usage, ShowsLimitsAndTheQueueOfAUser) {
     for (int i = 0; i < 3; ++i) desk.submit(job);
     job.hold = true;
     desk.submit(job);
-    const Json all = usage(desk.state, {{"user", "ann"}}, desk.now).value();
+    const Json all = usage(desk.state, {.user = "ann"}, desk.now);
     EXPECT_EQ(all["running"], 1);
     EXPECT_EQ(all["queued"], 3);
     ASSERT_EQ(all["usage"].size(), 2u);
@@ -40,7 +40,7 @@ TEST(Usage, ShowsLimitsAndTheQueueOfAUser) {
     EXPECT_EQ(all["waiting"][1]["starts_at"], nullptr);
     EXPECT_EQ(all["waiting"][2]["id"], 4) << "a held job has no position";
     EXPECT_EQ(all["waiting"][2]["position"], nullptr);
-    EXPECT_EQ(usage(desk.state, {{"user", "bob"}}, desk.now).value()["waiting"].size(), 0u);
+    EXPECT_EQ(usage(desk.state, {.user = "bob"}, desk.now)["waiting"].size(), 0u);
 }
 
 TEST(Report, AttemptsCountByCauseOfWaste) {
@@ -59,7 +59,7 @@ TEST(Report, AttemptsCountByCauseOfWaste) {
     run(core::Outcome::Done);
     run(core::Outcome::App);
     const JobId retried = run(core::Outcome::Infra);
-    const Json rows = report(desk.state, Json::object(), desk.now).value()["rows"];
+    const Json rows = report(desk.state, {}, desk.now).value()["rows"];
     ASSERT_EQ(rows.size(), 1u);
     constexpr std::int64_t kHour = 3'600'000;
     EXPECT_EQ(rows[0]["user"], "ann");
@@ -70,7 +70,7 @@ TEST(Report, AttemptsCountByCauseOfWaste) {
     EXPECT_EQ(rows[0]["cancelled"]["gpu_ms"], 0);
     EXPECT_FALSE(core::is_over(desk.job(retried).phase));
 
-    const Json weeks = report(desk.state, {{"by", "week"}}, desk.now).value()["rows"];
+    const Json weeks = report(desk.state, {.by = "week"}, desk.now).value()["rows"];
     ASSERT_EQ(weeks.size(), 2u);
     EXPECT_EQ(weeks[0]["week"], "2026-11-16");
     EXPECT_EQ(weeks[0]["held"]["gpu_ms"], kHour);
@@ -78,10 +78,10 @@ TEST(Report, AttemptsCountByCauseOfWaste) {
     EXPECT_EQ(weeks[1]["held"]["gpu_ms"], 5 * kHour);
 
     const auto since = (desk.now - 3h).time_since_epoch().count();
-    const Json late = report(desk.state, {{"since", since}}, desk.now).value()["rows"];
+    const Json late = report(desk.state, {.since = since}, desk.now).value()["rows"];
     EXPECT_EQ(late[0]["held"]["gpu_ms"], 3 * kHour);
     EXPECT_EQ(late[0]["jobs"], 2);
-    EXPECT_EQ(report(desk.state, {{"by", "colour"}}, desk.now).error().message,
+    EXPECT_EQ(report(desk.state, {.by = "colour"}, desk.now).error().message,
               "there is no report by colour");
 }
 

@@ -99,7 +99,7 @@ Environment environment_of(const protocol::StartOrder& order, const LaunchSite& 
     return result;
 }
 
-std::string launch_content(const protocol::StartOrder& order) {
+std::string launch_content(const protocol::StartOrder& order, const LaunchSite& site) {
     protocol::Launch launch;
     launch.attempt = order.attempt;
     launch.kind = order.kind;
@@ -112,6 +112,7 @@ std::string launch_content(const protocol::StartOrder& order) {
     launch.gpus = order.gpus;
     launch.nonce = order.nonce;
     launch.checkpoints = order.checkpoints;
+    launch.allow_faults = site.allow_faults;
     return protocol::encode(launch);
 }
 
@@ -224,7 +225,7 @@ void plan_programs(const protocol::StartOrder& order, const LaunchSite& site, co
                                 : order.gpus.empty() ? "roll-rank"
                                                      : "roll-rank-cuda";
     plan.launch_file = logs_of(order) + "/launch-" + std::to_string(order.node_rank) + ".json";
-    plan.launch = launch_content(order);
+    plan.launch = launch_content(order, site);
     plan.directories.push_back(logs_of(order));
     if (ranked) plan.directories.push_back(order.output + "/checkpoints");
     for (int i = 0; i < programs_of(order); ++i) {

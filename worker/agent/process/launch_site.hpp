@@ -29,6 +29,7 @@ struct LaunchSite {
     std::vector<std::string> check{};
     int check_seconds = 60;
     std::vector<std::string> links{};  // network links that were up when this worker started
+    bool allow_faults = false;         // jobs may have train.faults
     int gpu_wait_seconds = 50;  // longest wait for the GPUs' memory to become free; 0: do not wait
 };
 

@@ -32,12 +32,13 @@ at::Tensor half_sum(const at::TensorList& inputs, int rank) {
     return sum;
 }
 
-constexpr std::array<std::pair<const char*, Plant::Kind>, 5> kKinds = {
+constexpr std::array<std::pair<const char*, Plant::Kind>, 6> kKinds = {
     {{"drop", Plant::Kind::Drop},
      {"double", Plant::Kind::Double},
      {"average", Plant::Kind::Average},
      {"regroup", Plant::Kind::Regroup},
-     {"delay", Plant::Kind::Delay}}};
+     {"delay", Plant::Kind::Delay},
+     {"stale", Plant::Kind::Stale}}};
 
 }  // namespace
 
@@ -77,6 +78,7 @@ at::Tensor planted(Plant::Kind kind, const Transfer& transfer, const at::TensorL
         case Plant::Kind::Average: return right / static_cast<double>(inputs.size());
         case Plant::Kind::Regroup: return half_sum(inputs, rank);
         case Plant::Kind::Delay: return before.defined() ? before : at::zeros_like(right);
+        case Plant::Kind::Stale: return before.defined() ? before : right;
     }
     return right;
 }

@@ -17,6 +17,7 @@ struct Plant {
         Average,  // the result is divided by the number of ranks
         Regroup,  // the lower and the upper half of the ranks reduce among themselves
         Delay,    // the result is that of the previous such transfer; zeros for the first
+        Stale,    // like Delay, but the first result is right
     };
     Kind kind;
     Site site;
@@ -28,8 +29,8 @@ struct Plant {
 };
 
 // Reads a plant written as KIND|SITE, KIND|SITE|LAYER or KIND|SITE|LAYER|GROUP, such as
-// "drop|row output|1|tp". KIND is drop, double, average, regroup or delay; SITE is a site in the
-// words of text(Tag). Fails with InvalidArgument.
+// "drop|row output|1|tp". KIND is drop, double, average, regroup, delay or stale; SITE is a site in
+// the words of text(Tag). Fails with InvalidArgument.
 Result<Plant> parse_plant(const std::string& words);
 
 // Returns the wrong result that the bug gives to rank `rank`. `inputs` are the inputs of all ranks,

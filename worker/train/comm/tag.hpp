@@ -32,6 +32,7 @@ enum class Site : std::uint8_t {
     NotFinite,      // the search for a value that is not finite; `layer`: the parameter
     Weights,        // copies of parameters; `layer`: the parameter, or the bucket
     Matrices,       // matrices that the optimizer updates as wholes; `layer`: the batch of them
+    Replicas,       // hashes of what the replicas hold in several copies
     Agreement,      // a decision that all ranks of the job make together
     Barrier,
 };

@@ -1,34 +1,42 @@
 // Wraps a communicator and measures how long this rank waits for its peers.
 #pragma once
 
-#include <chrono>
 #include <memory>
+#include <set>
 
 #include "worker/train/comm/communicator.hpp"
+#include "worker/train/comm/phase_clock.hpp"
 
 namespace roll::train {
 
 class TimedCommunicator : public Communicator {
   public:
-    // Adds the seconds that this rank waits to `waited`, which must outlive this communicator.
-    TimedCommunicator(std::unique_ptr<Communicator> inner, double& waited)
+    // Counts waits for `phase` on `clock`, which must outlive this communicator. Waits for a
+    // received message count for Phase::Bubble.
+    TimedCommunicator(std::unique_ptr<Communicator> inner, PhaseClock& clock, Phase phase)
         : inner_(std::move(inner)),
-          waited_(waited) {}
+          clock_(clock),
+          phase_(phase) {}
 
     int rank() const override { return inner_->rank(); }
     int size() const override { return inner_->size(); }
-    Ticket issue(const Transfer& transfer) override { return inner_->issue(transfer); }
+    Ticket issue(const Transfer& transfer) override {
+        const Ticket ticket = inner_->issue(transfer);
+        if (transfer.kind == Transfer::Kind::Receive) receives_.insert(ticket);
+        return ticket;
+    }
     void wait(Ticket ticket) override {
-        const auto start = Clock::now();
+        const Phase before =
+            clock_.enter_wait(receives_.erase(ticket) > 0 ? Phase::Bubble : phase_);
         inner_->wait(ticket);
-        waited_ += std::chrono::duration<double>(Clock::now() - start).count();
+        clock_.enter(before);
     }
 
   private:
-    using Clock = std::chrono::steady_clock;
-
     std::unique_ptr<Communicator> inner_;
-    double& waited_;
+    PhaseClock& clock_;
+    Phase phase_;
+    std::set<Ticket> receives_;  // tickets of receives that no wait has ended
 };
 
 }  // namespace roll::train

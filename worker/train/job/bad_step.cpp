@@ -33,8 +33,9 @@ struct Bad {
 };
 
 // Returns the bad value of the first chunk of the model that has one, or of the last such chunk if
-// `from_the_back`. name_of(parameters) returns the name of a chunk's bad parameter, or "".
-Bad bad_value(TrainStep& step, bool from_the_back,
+// `from_the_back`. name_of(parameters) returns the name of a chunk's bad parameter, or "". If
+// `over_replicas` is true, looks at all replicas, each of which has a part of the parameters.
+Bad bad_value(TrainStep& step, bool from_the_back, bool over_replicas,
               const std::function<std::string(const Parameters&)>& name_of) {
     Communicator& pp = step.groups().pp;
     std::vector<std::string> names;
@@ -46,6 +47,7 @@ Bad bad_value(TrainStep& step, bool from_the_back,
     }
     sum_over(pp, bad_S, {Site::NotFinite});
     if (step.groups().tp != nullptr) sum_over(*step.groups().tp, bad_S, {Site::NotFinite});
+    if (over_replicas) sum_over(step.groups().dp, bad_S, {Site::NotFinite});
     bad_S.clamp_max_(1);
     if (bad_S.sum().item<double>() == 0) return {};
     const std::int64_t last = bad_S.numel() - 1;
@@ -105,13 +107,13 @@ std::vector<std::int64_t> everyones(const std::vector<std::int64_t>& own, const 
 
 std::optional<NotFinite> find_not_finite(TrainStep& step, std::span<const Microbatch> batch) {
     const c10::InferenceMode no_autograd;
-    const Bad weight = bad_value(step, false, first_weight);
+    const Bad weight = bad_value(step, false, step.shares_weights(), first_weight);
     if (weight.any) return NotFinite{weight.name.empty() ? "" : "the weight " + weight.name, {}};
     const bool last_stage = step.chunks().back().part().post;
     NotFinite found;
     for (std::size_t m = 0; m < batch.size(); ++m) {
         const double loss = step.replay(batch[m]);
-        const Bad gradient = bad_value(step, true, first_gradient);
+        const Bad gradient = bad_value(step, true, false, first_gradient);
         if (std::isfinite(loss) && !gradient.any) continue;
         found.microbatches.push_back(static_cast<int>(m));
         if (found.microbatches.size() > 1) continue;

@@ -1,5 +1,6 @@
 #include "worker/train/job/trainer.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <thread>
@@ -7,12 +8,14 @@
 #include <ATen/ATen.h>
 
 #include "worker/plan/lr_schedule.hpp"
+#include "worker/plan/mesh.hpp"
+#include "worker/train/job/faults.hpp"
+#include "worker/train/job/replicas.hpp"
 #include "worker/train/model/generate_text.hpp"
 #include "worker/train/model/model_setup.hpp"
 #include "worker/train/process/failure.hpp"
 #include "worker/train/report/peak.hpp"
 #include "worker/train/report/step_report.hpp"
-#include "worker/train/save/first_error.hpp"
 #include "worker/train/save/left_out.hpp"
 #include "worker/train/save/poisoned.hpp"
 
@@ -25,27 +28,36 @@ using namespace std::chrono_literals;
 
 constexpr auto kProgressEvery = 200ms;
 constexpr auto kStepsToldEvery = 1s;
-constexpr auto kRecordPatience = 3s;  // longest wait until rolld records the last checkpoint
 constexpr auto kSpaceLookedForEvery = 500ms;
 // maximum number of steps skipped in a row; if there are more, they are not outliers
 constexpr int kSkippedMax = 10;
 
+constexpr std::int64_t kVotes = 6;
+
 double seconds_since(std::chrono::steady_clock::time_point start) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// Returns the seconds of a step for which the rank waited for others.
+double waited_in(const PhaseClock::Times& times) {
+    double waited = 0;
+    for (const Phase phase : {Phase::Tp, Phase::Pp, Phase::Dp, Phase::Bubble})
+        waited += times[static_cast<std::size_t>(phase)];
+    return waited;
 }
 
 }  // namespace
 
 // Combines the requests (stop, checkpoint, ...) that each rank has received. All ranks get the same
 // result, so that they act on it at the same step.
-Trainer::Agreed Trainer::agree() {
+Agreed Trainer::agree() {
     const Heard heard = link_.poll();
-    if (saver_) {
-        for (const std::int64_t step : heard.recorded) saver_->recorded(step);
-        saver_->poll();
-    }
+    take_recorded(heard.recorded);
+    if (saver_) saver_->poll();
     if (saver_) saver_->ask(heard.save);
-    const at::Tensor votes = at::zeros({6}, at::kDouble);
+    const at::Tensor own = at::zeros({kVotes + kPhases}, at::kDouble);
+    const at::Tensor votes = own.narrow(0, 0, kVotes);
+    std::ranges::copy(times_, own.data_ptr<double>() + kVotes);
     if (heard.stop) votes[0] = 1;
     if (heard.stop && !heard.checkpoint) votes[1] = 1;
     // Only the rank that writes votes, because ranks receive the request at different steps. A
@@ -57,7 +69,9 @@ Trainer::Agreed Trainer::agree() {
     const bool part_done = part_->is_running() && part_->is_done();
     if (part_done) votes[4] = 1;
     if (part_done && part_->has_failed()) votes[5] = 1;
-    sum_over(*world_, votes, {Site::Agreement});
+    const at::Tensor all = gather_over(*world_, own, {Site::Agreement});
+    if (writes()) phases_ = phase_report(all.slice(1, kVotes));
+    votes.copy_(all.narrow(1, 0, kVotes).sum(0));
     if (votes[4].item<double>() == world_->size()) conclude_parts(votes[5].item<double>() > 0);
     const auto voted = [&](int vote) { return votes[vote].item<double>() > 0; };
     return {voted(0), !voted(1), voted(2), voted(3)};
@@ -75,9 +89,38 @@ BatchRules Trainer::batch_rules() const {
     return {model_.config.vocab, state_.left_out, references_ ? &*references_ : nullptr};
 }
 
+// Returns the values that hooks get.
+HookFacts Trainer::facts() const {
+    HookFacts facts{state_.step, spec_.steps, state_.tokens};
+    if (state_.step > 0) facts.loss = state_.loss;
+    facts.valid_loss = state_.valid_loss;
+    return facts;
+}
+
+// Takes note of checkpoints that rolld has recorded: an older one may be deleted now, and the hook
+// `save` finds the directory under its final name.
+void Trainer::take_recorded(const std::vector<std::int64_t>& steps) {
+    if (!saver_) return;
+    for (const std::int64_t step : steps) {
+        saver_->recorded(step);
+        said_saved_ = step;
+        HookFacts of_save = facts();
+        of_save.step = step;
+        of_save.checkpoint = fs::path(launch_.output) / "checkpoints" /
+                             checkpoint::final_name({step, launch_.attempt.token});
+        hooks_.run("save", of_save);
+    }
+}
+
 int Trainer::run() {
     try {
-        return run_steps();
+        hooks_.run("start", facts());
+        const int status = run_steps();
+        HookFacts of_end = facts();
+        of_end.status = status;
+        hooks_.run("end", of_end);
+        hooks_.finish();
+        return status;
     } catch (const OutOfMemory& failure) {
         throw OutOfMemory(failure.bytes(), doing());
     } catch (const std::bad_alloc&) {
@@ -87,34 +130,40 @@ int Trainer::run() {
 
 // Returns what this rank is doing, for a message.
 std::string Trainer::doing() const {
-    if (phase_ != Phase::Step) return phase_ == Phase::Validation ? "validation" : "the checkpoint";
+    if (task_ != Task::Step) return task_ == Task::Validation ? "validation" : "the checkpoint";
     return "step " + std::to_string(state_.step + 1) + ", " + step_->doing();
 }
 
 int Trainer::run_steps() {
     if (stopped_) return protocol::kExitYielded;
     if (spec_.valid_at_start && state_.step == 0) measure({.last = true});
-    while (state_.step < spec_.steps && !stops_early()) {
-        const Agreed agreed = agree();
+    bool ends = state_.step >= spec_.steps || stops_early();
+    Agreed agreed;
+    if (!ends) agreed = agree();
+    while (!ends) {
         if (agreed.stop) {
-            if (agreed.checkpoint) save(Save::UnlessSaved);
-            finish_part();
-            if (saver_) saver_->finish();
-            if (writes())
-                std::printf("stopped at step %lld\n", static_cast<long long>(state_.step));
+            stop(agreed);
             return protocol::kExitYielded;
         }
         if (agreed.save) save();
         if (agreed.measure) find_peak();
-        train_step();
+        agreed = train_step();
+        hooks_.step_done(facts());
         const bool whole = state_.step == spec_.steps;
         if (peak_flops_ == 0 && !whole) find_peak();
-        const bool best = validate(moment());
-        const bool last = whole || stops_early();
-        if (due(spec_.sample.every) || last) sample();
+        if (const std::int64_t every = spec_.check_replicas; every > 0 && state_.step % every == 0)
+            check_replicas();
+        const std::vector<ValidResult> valid = measure(moment());
+        const bool best = validate(valid);
+        ends = whole || stops_early();
+        const bool sampled = (due(spec_.sample.every) || ends) && sample();
         const bool proves = spec_.checkpoint_first_step && state_.step == 1;
-        if (due(spec_.checkpoint_every) || last || (best && spec_.checkpoint_keep_best) || proves)
-            save();
+        const bool saves = due(spec_.checkpoint_every) || ends ||
+                           (best && spec_.checkpoint_keep_best) || proves || agreed.save;
+        if (saves) save();
+        agreed.save = false;
+        // These take time, so that a request may have come meanwhile.
+        if (!ends && (!valid.empty() || sampled || saves)) agreed.add(agree());
     }
     if (stops_early() && writes())
         std::printf(
@@ -133,6 +182,14 @@ int Trainer::run_steps() {
     measure_export();
     barrier(*world_);
     return 0;
+}
+
+// Ends the run before its last step.
+void Trainer::stop(const Agreed& agreed) {
+    if (agreed.checkpoint) save(Save::UnlessSaved);
+    finish_part();
+    if (saver_) saver_->finish();
+    if (writes()) std::printf("stopped at step %lld\n", static_cast<long long>(state_.step));
 }
 
 // Waits while the run's final checkpoint is put off because the disk is full. Without this
@@ -166,15 +223,16 @@ bool Trainer::await_space() {
     }
 }
 
-void Trainer::train_step() {
+// Trains one step. Returns what the ranks agree on after it.
+Agreed Trainer::train_step() {
     const auto start = Clock::now();
-    const double waited = waited_;
+    clock_.enter(Phase::Data);
     const std::vector<Microbatch> batch = step_batches(sampler_, place(), batch_rules());
-    const double data_wait = seconds_since(start);
+    clock_.enter(Phase::Other);
     const double lr = plan::learning_rate(spec_.optimizer, spec_.steps, state_.step);
     const double decay = plan::weight_decay(spec_.optimizer, spec_.steps, state_.step);
     for (Optimizer& optimizer : step_->optimizers()) optimizer.set_weight_decay(decay);
-    phase_ = Phase::Step;
+    task_ = Task::Step;
     const StepResult result = step_->run(batch, lr);
     if (result.updated)
         skipped_in_a_row_ = 0;
@@ -185,8 +243,15 @@ void Trainer::train_step() {
     tokens_before_ = std::exchange(state_.tokens, state_.tokens + result.tokens);
     if (result.updated) state_.loss = result.loss;
     state_.clipped_steps += result.clip_factor < 1;
-    tell_step(seconds_since(start) - (waited_ - waited));
-    after_step(result, flops_of(batch), seconds_since(start), data_wait);
+    times_ = clock_.take();
+    tell_step(seconds_since(start) - waited_in(times_));
+    clock_.enter(Phase::Agreement);
+    const plan::FlopsPerToken flops = flops_of(batch);
+    const double seconds = seconds_since(start);
+    const Agreed agreed = agree();
+    clock_.enter(Phase::Outside);
+    after_step(result, flops, seconds);
+    return agreed;
 }
 
 // Returns the FLOPs per token of this step. If documents are kept apart, they differ between steps
@@ -223,8 +288,8 @@ void Trainer::find_peak() {
     peak_flops_ = std::max(peak_flops_, all.item<double>());
 }
 
-void Trainer::after_step(const StepResult& result, const plan::FlopsPerToken& flops, double seconds,
-                         double data_wait_seconds) {
+void Trainer::after_step(const StepResult& result, const plan::FlopsPerToken& flops,
+                         double seconds) {
     if (!writes()) return;
     step_seconds_ = step_seconds_ == 0 ? seconds : 0.9 * step_seconds_ + 0.1 * seconds;
     StepReport report{.step = state_.step,
@@ -236,7 +301,7 @@ void Trainer::after_step(const StepResult& result, const plan::FlopsPerToken& fl
                                        static_cast<double>(state_.step),
                       .tokens = state_.tokens,
                       .seconds = seconds,
-                      .data_wait_seconds = data_wait_seconds,
+                      .phases = phases_,
                       .flops = flops,
                       .peak_flops = peak_flops_,
                       .memory = process_memory()};
@@ -265,6 +330,24 @@ void Trainer::after_step(const StepResult& result, const plan::FlopsPerToken& fl
     link_.report(protocol::Progress{progress.dump()});
     std::printf("%s\n", line_of(report).c_str());
     std::fflush(stdout);
+}
+
+// Ends the attempt if replicas that must be equal are not. One rank reports the reason; the others
+// exit with the status for a lost peer.
+void Trainer::check_replicas() {
+    const plan::Mesh mesh = need(plan::Mesh::make(spec_.parallel, world_->size()));
+    const auto difference = replica_difference(*step_, mesh.group(rank_, plan::Axis::Dp));
+    const at::Tensor found_R = at::zeros({world_->size()}, at::kDouble);
+    if (difference) found_R[rank_] = 1;
+    sum_over(*world_, found_R, {Site::Agreement});
+    if (found_R.sum().item<double>() == 0) return;
+    finish_part();
+    if (saver_) saver_->finish();
+    if (const auto teller = found_R.argmax().item<std::int64_t>(); teller != rank_)
+        throw RankFailure(protocol::kExitPeerLost,
+                          "rank " + std::to_string(teller) + " found replicas that differ");
+    throw RankFailure(1, "after step " + std::to_string(state_.step) + ", " + *difference +
+                             "; memory or a processor of one of them may be damaged");
 }
 
 // Handles a non-finite step, after which the weights are unchanged and the last checkpoint is good.
@@ -329,18 +412,20 @@ Moment Trainer::moment() const {
 std::vector<ValidResult> Trainer::measure(const Moment& moment) {
     const std::vector<const ValidSet*> sets = validation_.due(moment);
     if (sets.empty()) return {};
-    phase_ = Phase::Validation;
+    task_ = Task::Validation;
     if (writes()) validation_.measure_text(model_.tokenizer->tokenizer, corpus_);
     std::vector<ValidResult> results =
         validation_.run(sets, *step_, spec_, batch_rules(), dp_->rank());
     if (!writes()) return results;
     metrics_->append(valid_row(state_.step, results));
     std::printf("%s\n", valid_text(state_.step, results).c_str());
+    HookFacts of_set = facts();
+    of_set.valid_loss = results.front().loss;
+    hooks_.run("evaluation", of_set);
     return results;
 }
 
-bool Trainer::validate(const Moment& moment) {
-    const std::vector<ValidResult> results = measure(moment);
+bool Trainer::validate(std::span<const ValidResult> results) {
     if (results.empty() || !results.front().tracked) return false;
     const double loss = results.front().loss;
     state_.valid_loss = loss;
@@ -375,12 +460,14 @@ void Trainer::measure_export() {
         result.loss - state_.valid_loss.value_or(result.loss));
 }
 
-void Trainer::sample() {
-    if (spec_.sample.prompts.empty() || dp_->rank() > 0) return;
+// Samples texts, if the job asks for them. Returns true if it does, on all ranks.
+bool Trainer::sample() {
+    if (spec_.sample.prompts.empty()) return false;
+    if (dp_->rank() > 0 && !step_->shares_weights()) return true;
     // One chunk with the weights of all stages, on the rank that writes; it generates text alone.
     std::unique_ptr<Chunk> joined;
-    if (pp_->size() * tp_->size() > 1) joined = joined_stages(*step_);
-    if (!writes()) return;
+    if (pp_->size() * tp_->size() > 1 || step_->shares_weights()) joined = joined_stages(*step_);
+    if (!writes()) return true;
     for (const std::string& prompt : spec_.sample.prompts) {
         const std::string text =
             continue_text(joined ? *joined : step_->chunks().front(), *model_.tokenizer, prompt,
@@ -390,56 +477,7 @@ void Trainer::sample() {
             Json(prompt + text).dump(-1, ' ', false, Json::error_handler_t::replace);
         std::printf("step %lld  sample: %s\n", static_cast<long long>(state_.step), shown.c_str());
     }
-}
-
-// Saves a checkpoint. All ranks write their parts; rank 0 decides.
-void Trainer::save(Save when) {
-    finish_part();
-    const at::Tensor saves = at::zeros({}, at::kDouble);
-    if (saver_ && (when == Save::Always || saver_->last_step() != state_.step)) {
-        metrics_->sync();
-        if (saver_->has_room(state_.step) && saver_->begin(state_.step)) saves.fill_(1);
-    }
-    broadcast_from(0, *world_, saves, {Site::Agreement});
-    if (saves.item<double>() == 0) return;
-    phase_ = Phase::Checkpoint;
-    saving_ = state_;
-    const checkpoint::Name name{state_.step, launch_.attempt.token};
-    part_->start(fs::path(launch_.output) / "checkpoints" / checkpoint::staged_name(name), name);
-}
-
-// Waits until all ranks have written their parts of the running save.
-void Trainer::finish_part() {
-    if (!part_->is_running()) return;
-    const at::Tensor failed = at::zeros({}, at::kDouble);
-    part_->wait();
-    if (part_->has_failed()) failed.fill_(1);
-    sum_over(*world_, failed, {Site::Agreement});
-    conclude_parts(failed.item<double>() > 0);
-}
-
-// Ends the save for which all ranks have written their parts, or have failed. If one has failed,
-// its reason is sent to rank 0.
-void Trainer::conclude_parts(bool failed) {
-    const Result<void> own = part_->take();
-    if (!failed) {
-        if (saver_) saver_->seal(*std::exchange(saving_, std::nullopt), record_);
-        return;
-    }
-    saving_.reset();
-    const std::optional<RankError> first = first_error(*world_, own);
-    if (saver_) saver_->give_up(first->rank, first->error);
-}
-
-// Waits a moment until rolld records the last checkpoint, because retention deletes an older
-// checkpoint only then.
-void Trainer::await_recorded() {
-    const auto deadline = Clock::now() + kRecordPatience;
-    while (link_.connected() && saver_->pruning_is_due() && Clock::now() < deadline) {
-        link_.await_line(100ms);
-        for (const std::int64_t step : link_.poll().recorded) saver_->recorded(step);
-    }
-    saver_->finish();
+    return true;
 }
 
 }  // namespace roll::train

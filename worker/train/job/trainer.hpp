@@ -20,7 +20,9 @@
 #include "worker/train/comm/local_communicator.hpp"
 #include "worker/train/data/batches.hpp"
 #include "worker/train/data/training_data.hpp"
+#include "worker/train/job/agreed.hpp"
 #include "worker/train/job/bad_step.hpp"
+#include "worker/train/job/hooks.hpp"
 #include "worker/train/job/loss_rise.hpp"
 #include "worker/train/job/reference_pass.hpp"
 #include "worker/train/job/validation.hpp"
@@ -28,6 +30,7 @@
 #include "worker/train/pipeline/job_schedule.hpp"
 #include "worker/train/pipeline/train_step.hpp"
 #include "worker/train/report/metrics.hpp"
+#include "worker/train/report/phases.hpp"
 #include "worker/train/save/part_writer.hpp"
 #include "worker/train/save/saver.hpp"
 
@@ -45,13 +48,6 @@ class Trainer {
 
   private:
     using Clock = std::chrono::steady_clock;
-    struct Agreed {
-        bool stop = false;
-        bool checkpoint = true;
-        bool save = false;     // true: save a checkpoint and continue
-        bool measure = false;  // measure the peak FLOP/s again
-    };
-
     void connect();
     void connect_recorder();
     void load_model(const std::string& directory);
@@ -65,27 +61,29 @@ class Trainer {
     void open_outputs(std::uint64_t checkpoint_bytes);
     std::uint64_t checkpoint_bytes();
     Agreed agree();
-    void train_step();
+    Agreed train_step();
+    void stop(const Agreed& agreed);
     StepPlace place() const { return {spec_, state_.step, state_.samples, dp_->rank()}; }
     int run_steps();
     std::string doing() const;
-    void after_step(const StepResult& result, const plan::FlopsPerToken& flops, double seconds,
-                    double data_wait_seconds);
+    void after_step(const StepResult& result, const plan::FlopsPerToken& flops, double seconds);
     plan::FlopsPerToken flops_of(std::span<const Microbatch> batch);
     void tell_step(double own_seconds);
     void find_peak();
+    void check_replicas();
     void not_finite(const StepResult& result, std::span<const Microbatch> batch);
     // prepares a rewind after a bad step; returns what the step's error message says about the
     // rewind
     std::string prepare_rewind(const BadStep& bad);
     // measures the validation sets that are due
     std::vector<ValidResult> measure(const Moment& moment);
-    // measures the sets that are due; returns true if the tracked loss is the best so far
-    bool validate(const Moment& moment);
+    // takes note of the sets that were measured; returns true if the tracked loss is the best so
+    // far
+    bool validate(std::span<const ValidResult> results);
     Moment moment() const;
     void measure_export();  // measures the validation loss with weights rounded as in the export
     bool stops_early() const;
-    void sample();
+    bool sample();
     enum class Save { Always, UnlessSaved };  // UnlessSaved: unless this step was saved last
     void save(Save when = Save::Always);
     void finish_part();
@@ -95,6 +93,8 @@ class Trainer {
     void await_recorded();
     bool due(std::int64_t every) const;
     bool writes() const { return rank_ == 0; }
+    HookFacts facts() const;
+    void take_recorded(const std::vector<std::int64_t>& steps);
 
     protocol::Launch launch_;
     int rank_;
@@ -128,17 +128,21 @@ class Trainer {
     Clock::time_point progress_due_{};
     std::int64_t tokens_before_ = 0;  // tokens trained before the latest step
     double step_seconds_ = 0;         // smoothed duration of a step
-    double waited_ = 0;               // seconds of waiting for other ranks, in this run
-    double own_seconds_ = 0;          // smoothed duration of a step without waiting
+    PhaseClock clock_;
+    PhaseClock::Times times_{};  // this rank's times of the latest step
+    PhaseReport phases_;         // those of all ranks; on the rank that writes
+    double own_seconds_ = 0;     // smoothed duration of a step without waiting
     Clock::time_point told_{};
     std::int64_t frozen_factors_ = 0;
     double peak_flops_ = 0;  // peak FLOP/s, summed over all ranks; 0 until measured
     // a step was faster than the measured peak; set only on the rank that writes
     bool peak_beaten_ = false;
     int skipped_in_a_row_ = 0;
-    enum class Phase { Step, Validation, Checkpoint };
-    Phase phase_ = Phase::Step;  // what the rank did last; for messages
-    LossHistory history_;        // filled only on the rank that writes
+    enum class Task { Step, Validation, Checkpoint };
+    Task task_ = Task::Step;  // what the rank did last; for messages
+    LossHistory history_;     // filled only on the rank that writes
+    Hooks hooks_;
+    std::int64_t said_saved_ = 0;  // step of the newest checkpoint that rolld has recorded
 };
 
 }  // namespace roll::train

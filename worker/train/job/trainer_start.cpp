@@ -13,6 +13,7 @@
 #include "worker/train/comm/watched_communicator.hpp"
 #include "worker/train/data/epochs.hpp"
 #include "worker/train/job/bad_step.hpp"
+#include "worker/train/job/faults.hpp"
 #include "worker/train/job/trainer.hpp"
 #include "worker/train/model/model_setup.hpp"
 #include "worker/train/pipeline/job_schedule.hpp"
@@ -94,13 +95,19 @@ Trainer::Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, Tra
       learned_(data.learned),
       sampler_(corpus_, spec_.seq_length, spec_.seed),
       validation_(spec_, corpus_, valid_),
-      pipeline_(job_pipeline(spec_, model_.config, !launch.gpus.empty())) {
+      pipeline_(job_pipeline(spec_, model_.config, !launch.gpus.empty())),
+      hooks_(launch, rank) {
     connect();
     TrainOptions options = train_options(spec_, model_.config);
     options.init.device = backend_.device;
     options.recompute = pipeline_.recompute;
-    step_.emplace(model_.config, pipeline_.schedule, Groups{*pp_, *dp_, tie_.get(), tp_.get()},
-                  options);
+    std::function<void(spec::FaultPhase)> at_phase;
+    if (!spec_.faults.empty())
+        at_phase = [this](spec::FaultPhase phase) {
+            inject_faults(spec_.faults, rank_, state_.step + 1, phase, *step_);
+        };
+    step_.emplace(model_.config, pipeline_.schedule,
+                  Groups{*pp_, *dp_, tie_.get(), tp_.get(), &clock_, at_phase}, options);
     const std::vector<ParameterSpec> specs = specs_of(step_->whole());
     const std::int64_t frozen = count_frozen(spec_.model.freeze, specs);
     check_groups(spec_.optimizer, specs);
@@ -203,8 +210,8 @@ void Trainer::connect() {
     const std::vector<int> stages = mesh.group(rank_, plan::Axis::Pp);
     if (world > 1) connect_recorder();
     const auto alone = [&] { return std::make_unique<LocalCommunicator>(alone_, 0); };
-    const auto timed = [&](std::unique_ptr<Communicator> group) {
-        return std::make_unique<TimedCommunicator>(std::move(group), waited_);
+    const auto timed = [&](std::unique_ptr<Communicator> group, Phase phase) {
+        return std::make_unique<TimedCommunicator>(std::move(group), clock_, phase);
     };
     const auto watched = [&](std::unique_ptr<Communicator> group, const std::string& name,
                              const std::vector<int>& ranks) {
@@ -220,15 +227,18 @@ void Trainer::connect() {
     const std::string of_replica = " of replica " + std::to_string(place.dp) + shard;
     const std::string stage = " of stage " + std::to_string(place.pp);
     dp_ = timed(connected((stages.size() > 1 ? "dp" + stage : "dp") + shard,
-                          mesh.group(rank_, plan::Axis::Dp)));
+                          mesh.group(rank_, plan::Axis::Dp)),
+                Phase::Dp);
     pp_ = alone();
-    if (stages.size() > 1) pp_ = timed(connected("pp" + of_replica, stages));
+    if (stages.size() > 1) pp_ = timed(connected("pp" + of_replica, stages), Phase::Pp);
     tp_ = alone();
     if (shards.size() > 1)
-        tp_ = timed(connected("tp of replica " + std::to_string(place.dp) + stage, shards));
+        tp_ = timed(connected("tp of replica " + std::to_string(place.dp) + stage, shards),
+                    Phase::Tp);
     const bool at_end = rank_ == stages.front() || rank_ == stages.back();
     if (model_.config.tied && stages.size() > 1 && at_end)
-        tie_ = timed(connected("tied embedding" + of_replica, {stages.front(), stages.back()}));
+        tie_ = timed(connected("tied embedding" + of_replica, {stages.front(), stages.back()}),
+                     Phase::Pp);
     std::vector<int> everyone;
     for (int rank = 0; rank < world; ++rank) everyone.push_back(rank);
     world_ = alone();

@@ -8,9 +8,33 @@
 #include "worker/train/ops/rope.hpp"
 
 namespace roll::train {
+namespace {
+
+std::int64_t layers(const ChunkSpec& part) { return part.layer_end - part.layer_begin; }
+
+int head_unit(const spec::ModelConfig& config, const ChunkSpec& part) {
+    return config.tied && part.pre ? kEmbeddingUnit : layer_unit(layers(part));
+}
+
+// Returns the unit that forward uses after `unit`; -1: none.
+int unit_after(const spec::ModelConfig& config, const ChunkSpec& part, int unit) {
+    if (unit < layer_unit(layers(part)) - 1) return unit + 1;
+    return part.post ? head_unit(config, part) : -1;
+}
+
+// Returns the first layer that backward of layer `index` uses: that of its unit, if forward dropped
+// what backward needs.
+std::int64_t first_used(const ChunkSpec& part, const std::vector<LayerSaved>& saved,
+                        std::int64_t index) {
+    if (!saved[static_cast<std::size_t>(index)].is_dropped) return index;
+    while (!part.recompute_of(index).keeps_input) --index;
+    return index;
+}
+
+}  // namespace
 
 Chunk::Chunk(const spec::ModelConfig& config, const ChunkSpec& chunk, const InitOptions& options,
-             Communicator* tp)
+             Communicator* tp, Communicator* dp)
     : config_(config),
       part_(chunk),
       tp_(tp),
@@ -19,7 +43,28 @@ Chunk::Chunk(const spec::ModelConfig& config, const ChunkSpec& chunk, const Init
       parameters_(make_parameters(parameter_specs(config, chunk), options)),
       grads_(parameters_),
       room_(parameters_, first_layer(), places_.count, chunk.layer_end - chunk.layer_begin),
-      seed_(options.seed) {}
+      seed_(options.seed) {
+    if (!options.splits_weights) return;
+    std::vector<std::vector<int>> units(static_cast<std::size_t>(layers(part_)) + 2);
+    for (int i = 0; i < std::ssize(parameters_.specs); ++i) {
+        int unit = head_unit(config_, part_);
+        if (i < norm()) unit = layer_unit((i - first_layer()) / places_.count);
+        if (i < first_layer()) unit = kEmbeddingUnit;
+        if (parameters_.is_split[i]) units[unit].push_back(i);
+    }
+    gathered_ = std::make_unique<GatheredWeights>(parameters_, std::move(units), *dp);
+}
+
+HeldUnit Chunk::hold(int unit, int next, bool again) const {
+    return {gathered_.get(), unit, next, again};
+}
+
+void Chunk::begin_step() {
+    grads_.begin();
+    room_.clear();
+    lengths_.clear();
+    if (gathered_) gathered_->check_all_free();
+}
 
 // Returns the allocator for a layer's activations. Only the first micro-batch may use the
 // gradients' memory, because gradients are added in the order of the micro-batches.
@@ -55,28 +100,30 @@ Layer Chunk::trained_layer(std::int64_t index, const Sequences& sequences, ops::
 void Chunk::start_magnitudes() {
     if (!config_.lora.dora) return;
     lengths_.clear();
-    for (std::int64_t i = 0; i < part_.layer_end - part_.layer_begin; ++i)
+    for (std::int64_t i = 0; i < layers(part_); ++i) {
+        const HeldUnit held = hold(layer_unit(i), -1);
         layer(i, {}).start_magnitudes();
+    }
+}
+
+void Chunk::restore_before(Saved& saved, std::int64_t index) {
+    for (std::int64_t i = first_used(part_, saved.layers, index); i < index; ++i) {
+        const HeldUnit held = hold(layer_unit(i), layer_unit(i + 1), true);
+        LayerSaved& of_layer = saved.layers[static_cast<std::size_t>(i)];
+        Layer same = trained_layer(i, saved.sequences);
+        same.again = true;
+        saved.layers[static_cast<std::size_t>(i + 1)].norm1.x_MC =
+            same.forward(of_layer.norm1.x_MC, saved.sequences.positions, of_layer);
+        of_layer.is_dropped = false;
+    }
 }
 
 void Chunk::restore(Saved& saved, std::int64_t index) {
-    const auto of = [&](std::int64_t i) -> LayerSaved& {
-        return saved.layers[static_cast<std::size_t>(i)];
-    };
-    if (!of(index).is_dropped) return;
-    const auto again = [&](std::int64_t i) {
-        Layer same = trained_layer(i, saved.sequences);
-        same.again = true;
-        return same;
-    };
-    std::int64_t i = index;
-    while (!part_.recompute_of(i).keeps_input) --i;
-    for (; i < index; ++i) {
-        const at::Tensor x_MC = of(i).norm1.x_MC;
-        of(i + 1).norm1.x_MC = again(i).forward(x_MC, saved.sequences.positions, of(i));
-        of(i).is_dropped = false;
-    }
-    again(index).restore(saved.sequences.positions, of(index));
+    LayerSaved& of_layer = saved.layers[static_cast<std::size_t>(index)];
+    if (!of_layer.is_dropped) return;
+    Layer same = trained_layer(index, saved.sequences);
+    same.again = true;
+    same.restore(saved.sequences.positions, of_layer);
 }
 
 int Chunk::norm() const {
@@ -100,6 +147,7 @@ RowSplit Chunk::rows_of(const Microbatch& data) const {
     return {part_.sequence ? tp_ : nullptr, data.tokens_BT.numel()};
 }
 
+// Returns all rows of the input of the output layer.
 at::Tensor Chunk::head_rows(const at::Tensor& h_MC, const RowSplit& rows) const {
     return rows.is_split() ? gather_rows(rows, h_MC, {Site::HeadRows}) : h_MC;
 }
@@ -143,6 +191,7 @@ at::Tensor Chunk::loss_of(int microbatch, const at::Tensor& x_MC, const Microbat
     Saved& saved = saved_.at(microbatch);
     const at::Tensor targets_M = here(data.targets_BT).flatten();
     const at::Tensor h_MC = head_rows(normed(x_MC, saved.norm), saved.sequences.rows);
+    const HeldUnit held = hold(head_unit(config_, part_), -1);
     // The factors of the rows depend on the log-probabilities of all of them, so that the logits of
     // pairs are computed twice.
     at::Tensor log_probs_S, scale_M;
@@ -151,9 +200,10 @@ at::Tensor Chunk::loss_of(int microbatch, const at::Tensor& x_MC, const Microbat
         log_probs_S = at::tensor(log_probs, at::kDouble);
         scale_M = row_scales(data, rule, log_probs);
     }
-    const auto loss_and_grad = [h_MC, head = output(), targets_M, scale_M, scale = rule.scale](
+    const auto loss_and_grad = [this, h_MC, targets_M, scale_M, scale = rule.scale](
                                    const ops::HeadGrad& grad, ops::CrossEntropySaved& to,
                                    const ops::Place& place) {
+        const ops::Head head = output();
         if (!scale_M.defined())
             return ops::linear_cross_entropy(h_MC, head, targets_M, scale, grad, to, place);
         ops::linear_cross_entropy_grad(h_MC, head, targets_M, scale_M, grad, to, place);
@@ -162,7 +212,8 @@ at::Tensor Chunk::loss_of(int microbatch, const at::Tensor& x_MC, const Microbat
     AddGrad add = [](const at::Tensor&, ops::Sum) {};
     const bool in_turn = grads_.is_next(head(), microbatch, 0);
     if (!in_turn) {
-        add = [loss_and_grad](const at::Tensor& dw_VC, ops::Sum sum) {
+        add = [this, loss_and_grad](const at::Tensor& dw_VC, ops::Sum sum) {
+            const HeldUnit head_held = hold(head_unit(config_, part_), -1, true);
             ops::CrossEntropySaved dropped;
             loss_and_grad({dw_VC, sum}, dropped, {});
         };
@@ -186,23 +237,32 @@ at::Tensor Chunk::forward(int microbatch, const Microbatch& data, const at::Tens
     saved.tokens_M = here(data.tokens_BT).flatten();
     saved.layers.resize(static_cast<std::size_t>(part_.layer_end - part_.layer_begin));
     saved.sequences = sequences_of(data);
-    at::Tensor x_MC = part_.pre ? embedded(saved.tokens_M, saved.sequences.rows) : hidden_MC;
-    for (std::int64_t i = 0; i < std::ssize(saved.layers); ++i)
+    at::Tensor x_MC = embed(data, hidden_MC, saved.sequences.rows);
+    for (std::int64_t i = 0; i < std::ssize(saved.layers); ++i) {
+        const HeldUnit held = hold(layer_unit(i), unit_after(config_, part_, layer_unit(i)));
         x_MC = trained_layer(i, saved.sequences, place_of(microbatch, i))
                    .forward(x_MC, saved.sequences.positions,
                             saved.layers[static_cast<std::size_t>(i)]);
+    }
     // For the first micro-batch, return a copy. The next stage keeps it, but x_MC may be in the
     // memory of a gradient, to which backward will write.
     if (!part_.post) return microbatch == 0 ? x_MC.clone() : x_MC;
     return loss_of(microbatch, x_MC, data, rule, ready);
 }
 
+// Returns the input of the first layer: in the first stage the embedding of the tokens.
+at::Tensor Chunk::embed(const Microbatch& data, const at::Tensor& hidden_MC, const RowSplit& rows) {
+    if (!part_.pre) return hidden_MC;
+    const HeldUnit held = hold(kEmbeddingUnit, unit_after(config_, part_, kEmbeddingUnit));
+    return embedded(here(data.tokens_BT).flatten(), rows);
+}
+
 at::Tensor Chunk::hidden_of(const Microbatch& data, const at::Tensor& hidden_MC) {
     lengths_.clear();  // an update may have changed the weights since
     const Sequences sequences = sequences_of(data);
-    at::Tensor x_MC =
-        part_.pre ? embedded(here(data.tokens_BT).flatten(), sequences.rows) : hidden_MC;
-    for (std::int64_t i = 0; i < part_.layer_end - part_.layer_begin; ++i) {
+    at::Tensor x_MC = embed(data, hidden_MC, sequences.rows);
+    for (std::int64_t i = 0; i < layers(part_); ++i) {
+        const HeldUnit held = hold(layer_unit(i), unit_after(config_, part_, layer_unit(i)));
         LayerSaved dropped;
         x_MC = layer(i, sequences).forward(x_MC, sequences.positions, dropped);
     }
@@ -214,17 +274,21 @@ at::Tensor Chunk::hidden_of(const Microbatch& data, const at::Tensor& hidden_MC)
 at::Tensor Chunk::evaluate(const Microbatch& data, const at::Tensor& hidden_MC) {
     const at::Tensor h_MC = hidden_of(data, hidden_MC);
     if (!part_.post) return h_MC;
+    const HeldUnit held = hold(head_unit(config_, part_), -1);
     return ops::linear_cross_entropy_value(h_MC, output(), here(data.targets_BT).flatten());
 }
 
 at::Tensor Chunk::log_probs(const Microbatch& data, const at::Tensor& hidden_MC) {
     const at::Tensor h_MC = hidden_of(data, hidden_MC);
-    return part_.post ? at::tensor(sequence_log_probs(h_MC, data), at::kDouble) : h_MC;
+    if (!part_.post) return h_MC;
+    const HeldUnit held = hold(head_unit(config_, part_), -1);
+    return at::tensor(sequence_log_probs(h_MC, data), at::kDouble);
 }
 
 at::Tensor Chunk::logits(const at::Tensor& tokens_BT) {
-    return ops::logits(hidden_of({tokens_BT, {}, {}}, {}), output())
-        .unflatten(0, {tokens_BT.size(0), tokens_BT.size(1)});
+    const at::Tensor h_MC = hidden_of({tokens_BT, {}, {}}, {});
+    const HeldUnit held = hold(head_unit(config_, part_), -1);
+    return ops::logits(h_MC, output()).unflatten(0, {tokens_BT.size(0), tokens_BT.size(1)});
 }
 
 at::Tensor Chunk::loss_backward(Saved& saved, const Contribute& contribute) {
@@ -250,6 +314,9 @@ at::Tensor Chunk::backward_input(int microbatch, const at::Tensor& dhidden_MC, W
     at::Tensor dx_MC = part_.post ? loss_backward(saved, now) : dhidden_MC;
     for (auto i = std::ssize(saved.layers) - 1; i >= 0; --i) {
         LayerSaved& of_layer = saved.layers.back();
+        restore_before(saved, i);
+        const int next = i > 0 ? layer_unit(first_used(part_, saved.layers, i - 1)) : -1;
+        const HeldUnit held = hold(layer_unit(i), next, true);
         restore(saved, i);
         // Copies o_MA, because the weight half reads it later, when its memory may already hold
         // gradients. A value that was computed again has memory of its own.

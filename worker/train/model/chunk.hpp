@@ -8,9 +8,11 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <vector>
 
 #include "worker/train/model/decoder_layer.hpp"
+#include "worker/train/model/gathered_weights.hpp"
 #include "worker/train/model/ordered_grads.hpp"
 #include "worker/train/model/saved_room.hpp"
 #include "worker/train/model/sequences.hpp"
@@ -19,26 +21,21 @@
 
 namespace roll::train {
 
-// When to compute the weight halves of backward (the gradients of weights). Now: in backward_input,
-// layer by layer, which holds less memory and makes gradients ready earlier, but delays the result
-// of backward_input. Later: in backward_weight.
+// When to compute the weight halves of backward. Now: in backward_input, layer by layer, which
+// holds less memory, but delays the result of backward_input. Later: in backward_weight.
 enum class WeightHalves { Now, Later };
 
 class Chunk {
   public:
     // `tp`: the group of the chunk.tp ranks that share the chunk's tensors; null if chunk.tp is 1.
-    // It must outlive this object.
+    // `dp`: the group of the ranks that share weights; used only with options.splits_weights. Both
+    // must outlive this object.
     Chunk(const spec::ModelConfig& config, const ChunkSpec& chunk, const InitOptions& options,
-          Communicator* tp = nullptr);
+          Communicator* tp = nullptr, Communicator* dp = nullptr);
     Chunk(const Chunk&) = delete;
     Chunk& operator=(const Chunk&) = delete;
 
-    // Starts a new step, whose micro-batches are numbered from 0 again.
-    void begin_step() {
-        grads_.begin();
-        room_.clear();
-        lengths_.clear();
-    }
+    void begin_step();  // starts a step, whose micro-batches are numbered from 0 again
 
     // Sets DoRA's magnitudes to their rows' lengths. All ranks that share the chunk must call it.
     void start_magnitudes();
@@ -56,8 +53,7 @@ class Chunk {
     at::Tensor backward_input(int microbatch, const at::Tensor& dhidden_MC, WeightHalves when,
                               const GradReady& ready);
 
-    // Computes the weight halves that backward_input left over, and frees all that the micro-batch
-    // still holds.
+    // Computes the weight halves that are left over, and frees all that the micro-batch holds.
     void backward_weight(int microbatch, const GradReady& ready);
 
     // Like forward(), but returns the sum of the loss without `scale` and saves nothing for
@@ -70,6 +66,9 @@ class Chunk {
 
     // Returns logits [B, T, V]. Requires one chunk with the whole model.
     at::Tensor logits(const at::Tensor& tokens_BT);
+
+    // The weights that are shared; null: each rank has all weights.
+    GatheredWeights* gathered() { return gathered_.get(); }
 
     // Compute parts of forward, for text generation with its own attention: the embedding's output,
     // the final norm of x_MC, and the output layer.
@@ -92,8 +91,8 @@ class Chunk {
         int parameter;
         AddGrad add;
     };
-    // How the rows of a micro-batch form sequences. If the micro-batch has segments, all rows are
-    // one sequence whose positions restart at each segment.
+    // How a micro-batch's rows form sequences. With segments, all rows are one sequence whose
+    // positions restart at each segment.
     struct Sequences {
         std::int64_t positions = 0;
         ops::RopeTable rope;
@@ -113,23 +112,24 @@ class Chunk {
 
     Layer layer(std::int64_t index, const Sequences& sequences, ops::Place place = {});
     Layer trained_layer(std::int64_t index, const Sequences& sequences, ops::Place place = {});
-    // Computes again what forward dropped of a layer, and of the layers of its unit before it.
+    // Computes again what forward dropped of a layer, or of the layers of its unit before it.
+    void restore_before(Saved& saved, std::int64_t index);
     void restore(Saved& saved, std::int64_t index);
+    HeldUnit hold(int unit, int next, bool again = false) const;
     ops::Place place_of(int microbatch, std::int64_t layer);
     Sequences sequences_of(const Microbatch& data);
     RowSplit rows_of(const Microbatch& data) const;
-    // Returns all rows of the input of the output layer.
     at::Tensor head_rows(const at::Tensor& h_MC, const RowSplit& rows) const;
     int first_layer() const { return part_.pre ? 1 : 0; }
     int norm() const;
     int head() const;
-    // returns a copy of the tensor on the weights' device
-    at::Tensor here(const at::Tensor& tensor) const;
+    at::Tensor here(const at::Tensor& tensor) const;  // a copy on the weights' device
     at::Tensor hidden_of(const Microbatch& data, const at::Tensor& hidden_MC);
     void prepare_rope(std::int64_t positions);
     at::Tensor loss_of(int microbatch, const at::Tensor& x_MC, const Microbatch& data,
                        const LossRule& rule, const GradReady& ready);
     std::vector<double> sequence_log_probs(const at::Tensor& h_MC, const Microbatch& data) const;
+    at::Tensor embed(const Microbatch& data, const at::Tensor& hidden_MC, const RowSplit& rows);
     at::Tensor loss_backward(Saved& saved, const Contribute& contribute);
 
     spec::ModelConfig config_;
@@ -140,11 +140,11 @@ class Chunk {
     Parameters parameters_;
     OrderedGrads grads_;
     SavedRoom room_;
+    std::unique_ptr<GatheredWeights> gathered_;
     ops::RopeTable rope_;
-    std::uint64_t seed_;  // of dropout
-    RowLengths lengths_;  // of this step's weights
-    // saved values by micro-batch, kept from forward to backward_weight
-    std::map<int, Saved> saved_;
+    std::uint64_t seed_;          // of dropout
+    RowLengths lengths_;          // of this step's weights
+    std::map<int, Saved> saved_;  // by micro-batch, from forward to backward_weight
 };
 
 }  // namespace roll::train

@@ -82,8 +82,8 @@ void read_rows(const convert::Source& source, const convert::TargetTensor& targe
 // float32, then splits it into the halves.
 void read_halves(const convert::Source& source, const convert::TargetTensor& target,
                  const Parameters& parameters, std::size_t i) {
-    const at::Tensor& weight = parameters.weight[i];
-    const std::int64_t rows = weight.size(0), row = weight.numel() / rows;
+    const std::vector<std::int64_t>& sizes = parameters.specs[i].sizes;
+    const std::int64_t rows = sizes[0], row = c10::multiply_integers(sizes) / rows;
     for_blocks(rows, row * std::int64_t{sizeof(float)}, [&](std::int64_t begin, std::int64_t end) {
         const auto size = static_cast<std::size_t>((end - begin) * row);
         const auto block = std::make_unique_for_overwrite<float[]>(size);

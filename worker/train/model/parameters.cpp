@@ -8,6 +8,7 @@
 #include <ATen/Parallel.h>
 #include <fnmatch.h>
 
+#include "worker/train/model/gathered_weights.hpp"
 #include "worker/train/model/lazy_zeros.hpp"
 #include "worker/train/model/random.hpp"
 #include "worker/train/model/tensor_shard.hpp"
@@ -168,16 +169,23 @@ std::vector<at::Tensor> own_views(const Parameters& p, const at::Tensor& flat) {
     return views_with(p.specs, flat, [&](std::size_t i) { return std::optional(p.own[i].count); });
 }
 
+// Returns the number of rows of a weight that this rank stores.
+std::int64_t stored_rows(const Parameters& p, std::size_t i) {
+    return p.is_split[i] ? p.own[i].count : p.specs[i].sizes[0];
+}
+
 void allocate(Parameters& p, const InitOptions& options) {
-    const std::int64_t total = numel(p.specs);
-    std::int64_t own = 0;
-    for (std::size_t i = 0; i < p.specs.size(); ++i)
+    std::int64_t own = 0, stored = 0;
+    for (std::size_t i = 0; i < p.specs.size(); ++i) {
         own += c10::multiply_integers(rows_sizes(p.specs[i], p.own[i].count));
+        stored += c10::multiply_integers(rows_sizes(p.specs[i], stored_rows(p, i)));
+    }
     const bool narrow = options.dtype == at::kBFloat16;
     const at::TensorOptions kind = at::TensorOptions(options.dtype).device(options.device);
     const at::TensorOptions main = narrow ? kind.dtype(at::kFloat) : kind;
-    p.flat_weight = lazy_zeros(total, kind);
-    p.weight = views_of(p.specs, p.flat_weight);
+    p.flat_weight = lazy_zeros(stored, kind);
+    p.weight = views_with(p.specs, p.flat_weight,
+                          [&](std::size_t i) { return std::optional(stored_rows(p, i)); });
     if (!narrow) {
         p.flat_main = p.flat_weight;
         for (std::size_t i = 0; i < p.specs.size(); ++i)
@@ -196,7 +204,7 @@ void allocate(Parameters& p, const InitOptions& options) {
         p.grad.resize(p.specs.size());
         return;
     }
-    p.flat_grad = lazy_zeros(total, main);
+    p.flat_grad = lazy_zeros(numel(p.specs), main);
     p.grad = views_of(p.specs, p.flat_grad);
     for (std::size_t i = 0; i < p.specs.size(); ++i)
         p.own_grad.push_back(own_rows(p, i, p.grad[i]));
@@ -327,8 +335,10 @@ Parameters make_parameters(std::vector<ParameterSpec> specs, const InitOptions& 
     Parameters p;
     p.specs = std::move(specs);
     p.is_shared = options.owners > 1;
-    for (const ParameterSpec& spec : p.specs)
+    for (const ParameterSpec& spec : p.specs) {
         p.own.push_back(layout::own_rows(spec.sizes[0], options.owners, options.owner));
+        p.is_split.push_back(options.splits_weights && is_splittable(spec));
+    }
     allocate(p, options);
     for (std::size_t i = 0; i < p.specs.size(); ++i) {
         if (!options.draw && p.specs[i].lora != LoraRole::Factor) continue;
@@ -345,7 +355,8 @@ at::ScalarType main_type(const Parameters& p) {
 }
 
 at::Tensor own_rows(const Parameters& p, std::size_t i, const at::Tensor& tensor) {
-    return p.is_shared ? tensor.narrow(0, p.own[i].begin, p.own[i].count) : tensor;
+    const layout::Rows& own = p.own[i];
+    return tensor.size(0) == own.count ? tensor : tensor.narrow(0, own.begin, own.count);
 }
 
 at::Tensor grad_like(const Parameters& p, int i) {
@@ -364,32 +375,38 @@ void copy_main(const Parameters& p, std::size_t i, const at::Tensor& to, std::in
 
 at::Tensor main_to_write(const Parameters& p, std::size_t i) {
     const bool is_main = p.flat_weight.is_same(p.flat_main) && p.flat_main.is_cpu();
-    return is_main ? p.weight[i] : at::empty(p.specs[i].sizes, main_type(p));
+    return is_main && !p.is_split[i] ? p.weight[i] : at::empty(p.specs[i].sizes, main_type(p));
 }
 
 void set_main(const Parameters& p, std::size_t i, const at::Tensor& written) {
     if (p.flat_rest.defined())
         return set_halves(
             p, i, 0, {written.const_data_ptr<float>(), static_cast<std::size_t>(written.numel())});
-    if (!p.weight[i].is_same(written)) p.weight[i].copy_(written);
+    if (!p.weight[i].is_same(written))
+        p.weight[i].copy_(p.is_split[i] ? own_rows(p, i, written) : written);
     if (!p.flat_weight.is_same(p.flat_main)) p.main[i].copy_(own_rows(p, i, written));
 }
 
 void set_halves(const Parameters& p, std::size_t i, std::int64_t begin,
                 std::span<const float> written) {
-    auto* const high = p.weight[i].data_ptr<at::BFloat16>();
-    if (p.specs[i].lora == LoraRole::Base) return round_to(written, high + begin);
-    auto* const low = p.rest[i].data_ptr<std::int16_t>();
-    const std::int64_t row = p.weight[i].numel() / p.weight[i].size(0),
+    const std::int64_t row = c10::multiply_integers(p.specs[i].sizes) / p.specs[i].sizes[0],
                        end = begin + std::ssize(written);
+    // The address that the weight's first row has or would have
+    auto* const high =
+        p.weight[i].data_ptr<at::BFloat16>() - (p.is_split[i] ? p.own[i].begin * row : 0);
+    const bool is_base = p.specs[i].lora == LoraRole::Base;
+    if (is_base && !p.is_split[i]) return round_to(written, high + begin);
     const std::int64_t first = std::clamp(p.own[i].begin * row, begin, end);
     const std::int64_t last = std::clamp((p.own[i].begin + p.own[i].count) * row, first, end);
     const auto part = [&](std::int64_t from, std::int64_t to) {
         return written.subspan(static_cast<std::size_t>(from - begin),
                                static_cast<std::size_t>(to - from));
     };
-    round_to(part(begin, first), high + begin);
+    if (is_base) return round_to(part(first, last), high + first);
+    auto* const low = p.rest[i].data_ptr<std::int16_t>();
     split(part(first, last), high + first, low + (first - p.own[i].begin * row));
+    if (p.is_split[i]) return;
+    round_to(part(begin, first), high + begin);
     round_to(part(last, end), high + last);
 }
 

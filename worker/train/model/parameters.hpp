@@ -6,7 +6,7 @@
 // (simd/halves.hpp), so that both together take the memory of main alone.
 //
 // Ranks that share optimizer state each update a part of the rows of every parameter, their own
-// rows. `main` and `rest` have the own rows only.
+// rows. `main` and `rest` have the own rows only. For ZeRO-3, see gathered_weights.hpp.
 //
 // Names are Megatron's with the layer's number in the whole model, so names and shapes are the same
 // in every layout. For each key group, linear_qkv holds the rows of its query heads, then of the
@@ -29,8 +29,7 @@
 namespace roll::train {
 
 // The role of a parameter in LoRA. Base: a frozen weight of the model, which has no main weight
-// (flat_rest is not written for it). Factor: A, B or
-// a magnitude of DoRA. None, in a LoRA job: a weight that is trained whole.
+// (flat_rest is not written for it). Factor: A, B or a magnitude. None: a weight trained whole.
 enum class LoraRole { None, Base, Factor };
 
 struct ParameterSpec {
@@ -61,9 +60,9 @@ struct Parameters {
     std::vector<at::Tensor> grad;
     std::vector<layout::Rows> own;  // the rows that this rank updates
     bool is_shared = false;         // true: other ranks update other rows
-    // Gradients of the own rows. Without a stage (GradStage), these are views of `grad`. With a
-    // stage, they are separate tensors, and `grad` is defined only for gradients that the stage has
-    // opened.
+    std::vector<bool> is_split;     // by parameter; true: other ranks store other rows of `weight`
+    // Gradients of the own rows: views of `grad`; with a stage (GradStage), tensors of their own,
+    // and `grad` has only the gradients that the stage has opened.
     std::vector<at::Tensor> own_grad;
     at::Tensor flat_own_grad;  // undefined without a stage
     GradStage* stage = nullptr;
@@ -72,7 +71,7 @@ struct Parameters {
 // Returns the type of main weights and gradients.
 at::ScalarType main_type(const Parameters& parameters);
 
-// Returns the own rows of a tensor of parameter `i`, such as its weight.
+// Returns the own rows of a tensor of parameter `i`, which has all rows or only these.
 at::Tensor own_rows(const Parameters& parameters, std::size_t i, const at::Tensor& tensor);
 
 // Returns an uninitialized tensor for a part of the gradient of parameter `i`.
@@ -123,6 +122,7 @@ struct InitOptions {
     // Number of ranks that share optimizer state, and this rank's index among them.
     int owners = 1, owner = 0;
     bool stages_gradients = false;  // true: gradients are made by a stage, which the caller sets
+    bool splits_weights = false;    // true: the owners share weights; needs stages_gradients
 };
 
 // Copy the elements that this rank has of a parameter between `own`, a tensor of spec.sizes, and

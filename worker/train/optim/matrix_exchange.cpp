@@ -57,7 +57,8 @@ std::vector<at::Tensor> MatrixExchange::to_owner(const std::vector<std::size_t>&
         return {own.begin() + static_cast<std::ptrdiff_t>(first),
                 own.begin() + static_cast<std::ptrdiff_t>(end)};
     std::int64_t largest = 0;
-    for (const std::size_t i : batch) largest = std::max(largest, parameters_.weight[i].numel());
+    for (const std::size_t i : batch)
+        largest = std::max(largest, c10::multiply_integers(parameters_.specs[i].sizes));
     const at::Tensor sent = slots(replicas_, largest * shards_);
     for (std::size_t k = 0; k < batch.size(); ++k) {
         const auto slot = static_cast<std::int64_t>(k);
@@ -122,7 +123,8 @@ void MatrixExchange::run(std::size_t number, std::vector<at::Tensor>& own, const
         return;
     }
     std::int64_t largest = 0;
-    for (const std::size_t i : batch) largest = std::max(largest, parameters_.weight[i].numel());
+    for (const std::size_t i : batch)
+        largest = std::max(largest, c10::multiply_integers(parameters_.specs[i].sizes));
     const at::Tensor sent = slots(1, largest * shards_), all = slots(replicas_, largest * shards_);
     for (std::size_t k = 0; k < parts.size(); ++k)
         shaped(sent[0], parts[k].sizes(), static_cast<std::int64_t>(k) * largest).copy_(parts[k]);

@@ -61,7 +61,8 @@ at::Tensor forward(Chunk& chunk, int microbatch, const RuledBatch& batch, const 
 }  // namespace
 
 at::Tensor execute(const plan::PipelineSchedule& schedule, std::span<RankChunk> chunks,
-                   const RuledBatch& batch, Communicator& pp, StepTrace& trace) {
+                   const RuledBatch& batch, Communicator& pp, StepTrace& trace,
+                   const std::function<void(const plan::Op&)>& before) {
     const std::vector<plan::Op>& ops = schedule.ranks[pp.rank()];
     Handed handed;
     std::vector<std::int64_t> sizes = {std::ssize(batch.microbatches)};
@@ -80,6 +81,7 @@ at::Tensor execute(const plan::PipelineSchedule& schedule, std::span<RankChunk> 
             return Tag{site, static_cast<int>(layer), op.microbatch};
         };
         at::Tensor in, out;
+        if (before) before(op);
         switch (op.kind) {
             case plan::OpKind::Forward:
                 if (!part.pre)

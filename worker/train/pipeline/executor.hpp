@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -42,8 +43,10 @@ using StepTrace = std::vector<TraceEvent>;
 // Executes this rank's row of the schedule. Returns the loss of each micro-batch, [K], or the
 // log-probabilities of its sequences, [K, batch.sequences] with zeros at the end: doubles on the
 // CPU; 0 on ranks without the last stage. Gradients and losses are bitwise the same for every
-// schedule with the same number of layers per chunk.
+// schedule with the same number of layers per chunk. Calls `before`, if given,
+// before each op.
 at::Tensor execute(const plan::PipelineSchedule& schedule, std::span<RankChunk> chunks,
-                   const RuledBatch& batch, Communicator& pp, StepTrace& trace);
+                   const RuledBatch& batch, Communicator& pp, StepTrace& trace,
+                   const std::function<void(const plan::Op&)>& before = {});
 
 }  // namespace roll::train

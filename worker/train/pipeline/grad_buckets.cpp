@@ -40,7 +40,8 @@ GradBuckets::GradBuckets(Parameters& parameters, std::int64_t bucket_numel, Comm
       tp_(tp),
       issued_(std::move(issued)) {
     std::vector<std::int64_t> numels;
-    for (const at::Tensor& weight : parameters.weight) numels.push_back(weight.numel());
+    for (const ParameterSpec& spec : parameters.specs)
+        numels.push_back(c10::multiply_integers(spec.sizes));
     buckets_ = plan::cut_buckets(
         numels, bucket_numel > 0 ? bucket_numel : plan::default_bucket_numel(numels));
     bucket_of_.resize(numels.size());
@@ -74,7 +75,7 @@ ops::Sum GradBuckets::open(int parameter) {
             at::empty({bucket.end - bucket.begin}, parameters_.flat_own_grad.options());
         std::int64_t begin = 0;
         for (int i = bucket.parameter_begin; i < bucket.parameter_end; ++i) {
-            const std::int64_t size = parameters_.weight[i].numel();
+            const std::int64_t size = c10::multiply_integers(parameters_.specs[i].sizes);
             parameters_.grad[i] = stage.narrow(0, begin, size).view(parameters_.specs[i].sizes);
             fresh_[i] = true;
             begin += size;
@@ -159,6 +160,14 @@ void GradBuckets::finish() {
     for (const Communicator::Ticket ticket : tickets_) dp_.wait(ticket);
     tickets_.clear();
     if (exchange_) exchange_->finish_sums();
+}
+
+std::int64_t GradBuckets::trained_numel(int bucket) const {
+    std::int64_t size = 0;
+    for (int i = buckets_[bucket].parameter_begin; i < buckets_[bucket].parameter_end; ++i)
+        if (!parameters_.specs[i].frozen)
+            size += c10::multiply_integers(parameters_.specs[i].sizes);
+    return size;
 }
 
 void GradBuckets::gather_weights() {

@@ -45,6 +45,9 @@ class GradBuckets final : public GradStage {
 
     const std::vector<plan::Bucket>& buckets() const { return buckets_; }
 
+    // Returns the number of elements of the bucket's trained parameters.
+    std::int64_t trained_numel(int bucket) const;
+
   private:
     void sum_partial(int number);
     bool is_complete(int number);

@@ -1,9 +1,13 @@
 #include "worker/train/pipeline/job_memory.hpp"
 
 #include <algorithm>
+#include <map>
+#include <string>
+#include <string_view>
 
 #include "worker/layout/rows.hpp"
 #include "worker/plan/buckets.hpp"
+#include "worker/train/model/gathered_weights.hpp"
 #include "worker/train/optim/rules.hpp"
 #include "worker/train/process/failure.hpp"
 
@@ -35,6 +39,37 @@ void add_owned(plan::Owned& owned, const spec::OptimizerSpec& options,
     }
 }
 
+// Returns the unit of the parameter's weight (gathered_weights.hpp): its layer, or its own name.
+std::string unit_of(const std::string& name) {
+    constexpr std::string_view kLayers = "decoder.layers.";
+    return name.starts_with(kLayers) ? name.substr(0, name.find('.', kLayers.size())) : name;
+}
+
+// Adds the weights that a rank has and sends if the ranks share weights. Backward gathers layers a
+// second time. While a unit is put together, its rows are in memory twice.
+void add_weights(plan::Owned& owned, const std::vector<ParameterSpec>& specs, int owners,
+                 int owner) {
+    std::map<std::string, std::int64_t> units;
+    std::int64_t stored = 0;
+    for (const ParameterSpec& spec : specs) {
+        const std::int64_t size = c10::multiply_integers(spec.sizes);
+        const std::int64_t rows = layout::own_rows(spec.sizes[0], owners, owner).count;
+        const std::int64_t own = size / spec.sizes[0] * rows;
+        stored += is_splittable(spec) ? own : size;
+        if (!is_splittable(spec)) {
+            owned.updates += spec.frozen ? 0 : own;
+            continue;
+        }
+        const std::string unit = unit_of(spec.name);
+        units[unit] += size;
+        owned.gathers += unit == spec.name ? own * spec.uses : 2 * own;
+    }
+    std::int64_t largest = 0;
+    for (const auto& [name, size] : units) largest = std::max(largest, size);
+    owned.weights += stored;
+    owned.gathered = std::max(owned.gathered, largest * (2 * owners + 1) / owners);
+}
+
 // Returns the largest part of the optimizer state that a data-parallel rank has; nullopt if each
 // rank has all of the state.
 std::optional<plan::Owned> most_owned(const spec::ParallelSpec& p,
@@ -44,8 +79,11 @@ std::optional<plan::Owned> most_owned(const spec::ParallelSpec& p,
     plan::Owned most;
     for (int owner = 0; owner < p.dp; ++owner) {
         plan::Owned owned{.gradients = p.zero > 1};
-        for (const std::vector<ParameterSpec>& specs : chunks)
+        for (const std::vector<ParameterSpec>& specs : chunks) {
             add_owned(owned, options, specs, p.dp, owner);
+            if (p.zero > 2) add_weights(owned, specs, p.dp, owner);
+        }
+        owned.weights += owned.gathered;
         if (owned.trained >= most.trained) most = owned;
     }
     return most;

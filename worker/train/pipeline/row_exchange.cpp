@@ -10,74 +10,73 @@ namespace {
 
 constexpr std::size_t kPendingMax = 2;
 
-// Calls body(i, rows) for each trained parameter of the bucket, with the rows that rank `owner`
-// owns.
+}  // namespace
+
 template <class Body>
-void for_rows_of(const Parameters& p, const plan::Bucket& bucket, int owners, int owner,
-                 const Body& body) {
-    for (int i = bucket.parameter_begin; i < bucket.parameter_end; ++i) {
-        const ParameterSpec& spec = p.specs[i];
-        if (spec.frozen) continue;
-        body(static_cast<std::size_t>(i), layout::own_rows(spec.sizes[0], owners, owner));
+void RowExchange::for_rows_of(Of of, int bucket, int owner, const Body& body) const {
+    const Parameters& p = parameters_;
+    for (int i = buckets_[bucket].parameter_begin; i < buckets_[bucket].parameter_end; ++i) {
+        if (p.specs[i].frozen || (of == Of::Weights && p.is_split[i])) continue;
+        body(static_cast<std::size_t>(i), layout::own_rows(p.specs[i].sizes[0], dp_.size(), owner));
     }
 }
 
-}  // namespace
+std::vector<std::int64_t> RowExchange::longest_pieces(Of of) const {
+    std::vector<std::int64_t> longest(buckets_.size(), 0);
+    for (int bucket = 0; bucket < std::ssize(buckets_); ++bucket)
+        for (int owner = 0; owner < dp_.size(); ++owner) {
+            std::int64_t size = 0;
+            for_rows_of(of, bucket, owner, [&](std::size_t i, const auto& rows) {
+                const std::vector<std::int64_t>& sizes = parameters_.specs[i].sizes;
+                size += rows.count * (c10::multiply_integers(sizes) / sizes[0]);
+            });
+            longest[bucket] = std::max(longest[bucket], size);
+        }
+    return longest;
+}
 
 RowExchange::RowExchange(const Parameters& parameters, std::vector<plan::Bucket> buckets,
                          Communicator& dp)
     : parameters_(parameters),
       buckets_(std::move(buckets)),
-      dp_(dp) {
-    for (const plan::Bucket& bucket : buckets_) {
-        std::int64_t longest = 0;
-        for (int owner = 0; owner < dp.size(); ++owner) {
-            std::int64_t size = 0;
-            for_rows_of(parameters_, bucket, dp.size(), owner,
-                        [&](std::size_t i, const auto& rows) {
-                            const at::Tensor& weight = parameters_.weight[i];
-                            size += rows.count * (weight.numel() / weight.size(0));
-                        });
-            longest = std::max(longest, size);
-        }
-        longest_.push_back(longest);
-    }
-}
+      dp_(dp),
+      longest_gradients_(longest_pieces(Of::Gradients)),
+      longest_weights_(longest_pieces(Of::Weights)) {}
 
 // Copies the rows of rank `owner` to the beginning of `piece`, and sets the rest to 0.
-void RowExchange::pack(int bucket, const std::vector<at::Tensor>& tensors, int owner,
-                       const at::Tensor& piece) const {
+void RowExchange::pack(Of of, int bucket, int owner, const at::Tensor& piece) const {
+    const std::vector<at::Tensor>& tensors =
+        of == Of::Gradients ? parameters_.grad : parameters_.weight;
     std::int64_t begin = 0;
-    for_rows_of(parameters_, buckets_[bucket], dp_.size(), owner,
-                [&](std::size_t i, const layout::Rows& rows) {
-                    const at::Tensor from = tensors[i].narrow(0, rows.begin, rows.count);
-                    piece.narrow(0, begin, from.numel()).view(from.sizes()).copy_(from);
-                    begin += from.numel();
-                });
+    for_rows_of(of, bucket, owner, [&](std::size_t i, const layout::Rows& rows) {
+        const at::Tensor from = tensors[i].narrow(0, rows.begin, rows.count);
+        piece.narrow(0, begin, from.numel()).view(from.sizes()).copy_(from);
+        begin += from.numel();
+    });
     piece.slice(0, begin).zero_();
 }
 
 void RowExchange::unpack_weights(int bucket, const at::Tensor& piece, int owner) const {
     std::int64_t begin = 0;
-    for_rows_of(parameters_, buckets_[bucket], dp_.size(), owner,
-                [&](std::size_t i, const layout::Rows& rows) {
-                    const at::Tensor to = parameters_.weight[i].narrow(0, rows.begin, rows.count);
-                    to.copy_(piece.narrow(0, begin, to.numel()).view(to.sizes()));
-                    begin += to.numel();
-                });
+    for_rows_of(Of::Weights, bucket, owner, [&](std::size_t i, const layout::Rows& rows) {
+        const at::Tensor to = parameters_.weight[i].narrow(0, rows.begin, rows.count);
+        to.copy_(piece.narrow(0, begin, to.numel()).view(to.sizes()));
+        begin += to.numel();
+    });
 }
 
-at::Tensor RowExchange::buffer(int bucket, at::ScalarType type) const {
-    return at::empty({dp_.size(), longest_[bucket]}, parameters_.flat_weight.options().dtype(type));
+at::Tensor RowExchange::buffer(std::int64_t longest, at::ScalarType type) const {
+    return at::empty({dp_.size(), longest}, parameters_.flat_weight.options().dtype(type));
 }
 
 void RowExchange::start_sum(int bucket) {
-    if (longest_[bucket] == 0) return;
+    const std::int64_t longest = longest_gradients_[bucket];
+    if (longest == 0) return;
     while (pending_.size() >= kPendingMax) take_sum();
-    const at::Tensor sent = buffer(bucket, main_type(parameters_));
+    const at::Tensor sent = buffer(longest, main_type(parameters_));
     for (int owner = 0; owner < dp_.size(); ++owner)
-        pack(bucket, parameters_.grad, owner, sent[owner]);
-    const at::Tensor received = at::empty({1, longest_[bucket]}, sent.options());
+        pack(Of::Gradients, bucket, owner, sent[owner]);
+    const at::Tensor received = at::empty({1, longest}, sent.options());
     const auto ticket = dp_.reduce_scatter(received, sent, {Site::Bucket, bucket});
     pending_.push_back({bucket, ticket, sent, received[0]});
 }
@@ -87,14 +86,12 @@ void RowExchange::take_sum() {
     pending_.pop_front();
     dp_.wait(sum.ticket);
     std::int64_t begin = 0;
-    for_rows_of(parameters_, buckets_[sum.bucket], dp_.size(), dp_.rank(),
-                [&](std::size_t i, const layout::Rows&) {
-                    const at::Tensor to = parameters_.own_grad[i];
-                    const at::Tensor from =
-                        sum.received.narrow(0, begin, to.numel()).view(to.sizes());
-                    parameters_.stage != nullptr ? to.add_(from) : to.copy_(from);
-                    begin += to.numel();
-                });
+    for_rows_of(Of::Gradients, sum.bucket, dp_.rank(), [&](std::size_t i, const layout::Rows&) {
+        const at::Tensor to = parameters_.own_grad[i];
+        const at::Tensor from = sum.received.narrow(0, begin, to.numel()).view(to.sizes());
+        parameters_.stage != nullptr ? to.add_(from) : to.copy_(from);
+        begin += to.numel();
+    });
 }
 
 void RowExchange::finish_sums() {
@@ -111,11 +108,12 @@ void RowExchange::gather_weights() {
                 unpack_weights(gathered.bucket, gathered.received[owner], owner);
     };
     for (int bucket = 0; bucket < std::ssize(buckets_); ++bucket) {
-        if (longest_[bucket] == 0) continue;
+        const std::int64_t longest = longest_weights_[bucket];
+        if (longest == 0) continue;
         if (pending_.size() >= kPendingMax) take();
-        const at::Tensor received = buffer(bucket, parameters_.flat_weight.scalar_type());
-        const at::Tensor sent = at::empty({1, longest_[bucket]}, received.options());
-        pack(bucket, parameters_.weight, dp_.rank(), sent[0]);
+        const at::Tensor received = buffer(longest, parameters_.flat_weight.scalar_type());
+        const at::Tensor sent = at::empty({1, longest}, received.options());
+        pack(Of::Weights, bucket, dp_.rank(), sent[0]);
         const auto ticket = dp_.all_gather(received, sent, {Site::Weights, bucket});
         pending_.push_back({bucket, ticket, sent, received});
     }

@@ -28,7 +28,8 @@ class RowExchange {
     void start_sum(int bucket);
     void finish_sums();
 
-    // Copies the weights of all rows from the ranks that own them.
+    // Copies the weights of all rows from the ranks that own them, for the trained parameters that
+    // every rank stores whole.
     void gather_weights();
 
   private:
@@ -38,17 +39,24 @@ class RowExchange {
         at::Tensor sent, received;
     };
 
-    void pack(int bucket, const std::vector<at::Tensor>& tensors, int owner,
-              const at::Tensor& piece) const;
+    // The parameters whose rows are exchanged
+    enum class Of { Gradients, Weights };
+
+    // Calls body(i, rows) for each such parameter of the bucket, with the rows of rank `owner`.
+    template <class Body>
+    void for_rows_of(Of of, int bucket, int owner, const Body& body) const;
+    std::vector<std::int64_t> longest_pieces(Of of) const;
+    void pack(Of of, int bucket, int owner, const at::Tensor& piece) const;
     void unpack_weights(int bucket, const at::Tensor& piece, int owner) const;
     // returns an uninitialized buffer with a piece for each rank
-    at::Tensor buffer(int bucket, at::ScalarType type) const;
+    at::Tensor buffer(std::int64_t longest, at::ScalarType type) const;
     void take_sum();
 
     const Parameters& parameters_;
     std::vector<plan::Bucket> buckets_;
     Communicator& dp_;
-    std::vector<std::int64_t> longest_;  // by bucket: number of elements of its longest piece
+    // By bucket: number of elements of its longest piece
+    std::vector<std::int64_t> longest_gradients_, longest_weights_;
     std::deque<Pending> pending_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include <ATen/ATen.h>
 
@@ -47,6 +48,7 @@ TrainStep::TrainStep(const spec::ModelConfig& config, const plan::PipelineSchedu
         options_.init.owners = groups.dp.size();
         options_.init.owner = groups.dp.rank();
         options_.init.stages_gradients = options.zero > 1 && groups.dp.size() > 1;
+        options_.init.splits_weights = options.zero > 2 && groups.dp.size() > 1;
     }
     for (int chunk = 0; chunk < schedule.vp; ++chunk) {
         ChunkSpec part = parts[schedule.stage(groups.pp.rank(), chunk)];
@@ -56,9 +58,11 @@ TrainStep::TrainStep(const spec::ModelConfig& config, const plan::PipelineSchedu
             part.tp_rank = groups.tp->rank();
             part.sequence = options.sequence && part.tp > 1;
         }
-        Parameters& p = chunks_.emplace_back(config, part, options_.init, groups.tp).parameters();
+        Parameters& p =
+            chunks_.emplace_back(config, part, options_.init, groups.tp, &groups.dp).parameters();
         if (options.init.draw) chunks_.back().start_magnitudes();
         const auto issued = [this, chunk](int bucket) {
+            announce(spec::FaultPhase::Reduce);
             trace_.push_back(
                 {.kind = TraceEvent::Kind::ReductionIssued, .chunk = chunk, .bucket = bucket});
         };
@@ -208,6 +212,29 @@ std::vector<RankChunk> TrainStep::alone() {
     return chunks;
 }
 
+void TrainStep::enter(Phase phase) const {
+    if (groups_.clock != nullptr) groups_.clock->enter(phase);
+}
+
+void TrainStep::announce(spec::FaultPhase phase) {
+    if (!groups_.at_phase || std::ranges::find(announced_, phase) != announced_.end()) return;
+    announced_.push_back(phase);
+    groups_.at_phase(phase);
+}
+
+// Counts the elements of the gradients that were reduced, from the order of the trace. A reduction
+// is early if a later event of the step issues another one: backward then had contributions left.
+void TrainStep::count_reduced(StepResult& result) const {
+    if (groups_.dp.size() == 1) return;
+    std::int64_t latest = 0;
+    for (const TraceEvent& event : trace_) {
+        if (event.kind != TraceEvent::Kind::ReductionIssued) continue;
+        result.reduced_early += std::exchange(
+            latest, buckets_[static_cast<std::size_t>(event.chunk)].trained_numel(event.bucket));
+    }
+    result.reduced = result.reduced_early + latest;
+}
+
 StepResult TrainStep::run(std::span<const Microbatch> batch, double lr) {
     ROLL_CHECK(std::ssize(batch) == schedule_.microbatches);
     const c10::InferenceMode no_autograd;
@@ -215,14 +242,22 @@ StepResult TrainStep::run(std::span<const Microbatch> batch, double lr) {
     const std::vector<LossRule> rule = rules(batch, result.tokens);
     std::vector<RankChunk> chunks;
     trace_.clear();
+    announced_.clear();
     for (std::size_t i = 0; i < chunks_.size(); ++i) {
         buckets_[i].begin(schedule_.microbatches);
         chunks_[i].begin_step();
         chunks.push_back(
             {chunks_[i], [&reduce = buckets_[i]](int parameter) { reduce.ready(parameter); }});
     }
+    const auto before = [this](const plan::Op& op) {
+        const bool is_forward = op.kind == plan::OpKind::Forward;
+        enter(is_forward ? Phase::Forward : Phase::Backward);
+        announce(is_forward ? spec::FaultPhase::Forward : spec::FaultPhase::Backward);
+    };
     const at::Tensor values =
-        execute(schedule_, chunks, {batch, rule, sequences_of(batch)}, groups_.pp, trace_);
+        execute(schedule_, chunks, {batch, rule, sequences_of(batch)}, groups_.pp, trace_, before);
+    count_reduced(result);
+    enter(Phase::Optimizer);
     at::Tensor loss = options_.preference ? values : values.sum();
     for (GradBuckets& buckets : buckets_) buckets.finish();
     reduce_tied();
@@ -233,14 +268,20 @@ StepResult TrainStep::run(std::span<const Microbatch> batch, double lr) {
     result.loss = result.tokens > 0 ? loss.item<double>() : std::nan("");
     result.grad_norm = std::sqrt(over_model(Site::GradNorm, square_sum, true));
     result.updated = std::isfinite(result.loss) && std::isfinite(result.grad_norm);
-    if (!result.updated) return result;
+    if (result.updated) update(result, lr);
+    enter(Phase::Other);
+    return result;
+}
+
+// Clips the gradient and updates the weights.
+void TrainStep::update(StepResult& result, double lr) {
+    announce(spec::FaultPhase::Optimizer);
     if (options_.count_zeros)
         result.grad_zeros = std::llround(over_model(Site::GradZeros, zero_count, false));
     if (const double clip = options_.clip_grad; clip > 0)  // clips like Megatron and torch
         result.clip_factor = std::min(1.0, clip / (result.grad_norm + 1e-6));
     for (Optimizer& optimizer : optimizers_) optimizer.step(lr, result.clip_factor);
     for (GradBuckets& buckets : buckets_) buckets.gather_weights();
-    return result;
 }
 
 at::Tensor TrainStep::log_probs(std::span<const Microbatch> batch) {
@@ -331,9 +372,10 @@ bool is_first(const Groups& groups) {
 
 std::unique_ptr<Chunk> joined_stages(TrainStep& step) {
     const Parameters& own = step.chunks().front().parameters();
-    Communicator& pp = step.groups().pp;
+    Communicator &pp = step.groups().pp, &dp = step.groups().dp;
+    const bool is_split = step.shares_weights(), is_left_out = is_split && dp.rank() > 0;
     std::unique_ptr<Chunk> joined;
-    if (is_first(step.groups()))
+    if (is_first(step.groups()) && !is_left_out)
         joined = std::make_unique<Chunk>(step.chunks().front().config(),
                                          ChunkSpec{0, step.chunks().front().config().layers},
                                          InitOptions{.dtype = own.flat_weight.scalar_type(),
@@ -342,13 +384,15 @@ std::unique_ptr<Chunk> joined_stages(TrainStep& step) {
                                                      .gradients = false});
     for (std::size_t i = 0; i < step.whole().size(); ++i) {
         const WholeParameter& parameter = step.whole()[i];
+        const Parameters& p = step.chunks()[parameter.chunk].parameters();
+        at::Tensor here;
+        if (parameter.rank == pp.rank())
+            here = is_split ? joined_main(p, parameter.index, dp) : p.weight[parameter.index];
+        if (is_left_out) continue;
         at::Tensor weight;
         if (joined) weight = main_to_write(joined->parameters(), i);
         copy_to_first(parameter, pp, step.groups().tp, main_type(own), {&weight, 1},
-                      [&](std::span<const at::Tensor> to) {
-                          const Parameters& p = step.chunks()[parameter.chunk].parameters();
-                          to[0].copy_(p.weight[parameter.index]);
-                      });
+                      [&](std::span<const at::Tensor> to) { to[0].copy_(here); });
         if (joined) set_main(joined->parameters(), i, weight);
     }
     return joined;

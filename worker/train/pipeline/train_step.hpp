@@ -15,9 +15,11 @@
 #include <vector>
 
 #include "common/spec/train.hpp"
+#include "worker/train/comm/phase_clock.hpp"
 #include "worker/train/optim/optimizer.hpp"
 #include "worker/train/pipeline/executor.hpp"
 #include "worker/train/pipeline/grad_buckets.hpp"
+#include "worker/train/pipeline/step_result.hpp"
 #include "worker/train/pipeline/whole_model.hpp"
 
 namespace roll::train {
@@ -29,6 +31,10 @@ struct Groups {
     Communicator* tie = nullptr;
     // group of the ranks that share the tensors of this rank's chunks; null: none
     Communicator* tp = nullptr;
+    PhaseClock* clock = nullptr;  // gets the phases of run(); null: they are not measured
+    // Called on this rank when run() begins its first forward, its first backward, its first
+    // reduction of gradients, and the update
+    std::function<void(spec::FaultPhase)> at_phase = {};
 };
 
 struct TrainOptions {
@@ -42,29 +48,11 @@ struct TrainOptions {
     StageSplit split = {};  // how the layers are divided; pp and vpp are the schedule's
     bool sequence = false;  // sequence parallelism over the tensor-parallel ranks
     // 0: each data-parallel rank has all optimizer state and gradients. 1: the ranks share
-    // optimizer state (ZeRO-1). 2: they share optimizer state and gradients (ZeRO-2).
+    // optimizer state (ZeRO-1). 2: they share optimizer state and gradients (ZeRO-2). 3: they
+    // share weights, too (ZeRO-3).
     int zero = 0;
     plan::Recomputed recompute = {};  // by layer of the model; empty: everything is saved
     std::int64_t bucket_numel = 0;    // elements per gradient bucket; 0: plan::default_bucket_numel
-};
-
-struct StepResult {
-    double loss = 0;         // minimized value: the mean loss over all dp ranks and micro-batches
-    double grad_norm = 0;    // global norm of the gradient before clipping
-    double clip_factor = 1;  // factor by which clipping scaled the gradient
-    // Number of zeros in the gradient; nullopt if not counted
-    std::optional<std::int64_t> grad_zeros = std::nullopt;
-    std::int64_t tokens = 0;  // number of targets that count in the loss, over all dp ranks
-    // False if the loss or the norm is not finite, or no target counts; the weights are then
-    // unchanged.
-    bool updated = false;
-    std::optional<PairSums> pairs = std::nullopt;  // over all dp ranks; set only with a preference
-};
-
-struct LossSum {
-    double loss = 0;  // sum of -log p(target) over all targets that count, not scaled
-    std::int64_t tokens = 0;
-    std::optional<PairSums> pairs = std::nullopt;  // set only with a preference; `loss` is then 0
 };
 
 class TrainStep {
@@ -98,6 +86,9 @@ class TrainStep {
     const Groups& groups() const { return groups_; }
     const plan::PipelineSchedule& schedule() const { return schedule_; }
 
+    // Returns true if each replica stores a part of the weights only.
+    bool shares_weights() const { return options_.init.splits_weights; }
+
     // Returns the parameters of the whole model, of which this rank's chunks hold a part.
     const std::vector<WholeParameter>& whole() const { return whole_; }
 
@@ -117,6 +108,10 @@ class TrainStep {
     std::int64_t sequences_of(std::span<const Microbatch> batch) const;
     std::vector<RankChunk> alone();
     void reduce_tied();
+    void count_reduced(StepResult& result) const;
+    void update(StepResult& result, double lr);
+    void enter(Phase phase) const;
+    void announce(spec::FaultPhase phase);
     bool is_counted(const ChunkSpec& part, std::size_t index, const ParameterSpec& spec) const;
     // If `flat` is true, sum_of() may be called once for a chunk's whole flat gradient, which is
     // faster. That gradient includes the zeros of frozen parameters, so `flat` must be false if
@@ -133,13 +128,15 @@ class TrainStep {
     std::deque<GradBuckets> buckets_;
     std::deque<Optimizer> optimizers_;
     StepTrace trace_;
+    std::vector<spec::FaultPhase> announced_;  // phases of this step that at_phase() was called for
 };
 
 // Returns true on the first rank of a replica, to which copy_to_first() copies.
 bool is_first(const Groups& groups);
 
 // On the first rank of a replica, returns the whole model as one chunk without gradients. The other
-// ranks send their weights to it and get null. All ranks of a replica must call it.
+// ranks send their weights to it and get null. All ranks of a replica must call it; if replicas
+// share weights, all ranks must call it, and only the first replica makes the model.
 std::unique_ptr<Chunk> joined_stages(TrainStep& step);
 
 }  // namespace roll::train

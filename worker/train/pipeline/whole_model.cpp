@@ -93,4 +93,11 @@ void copy_to_first(const WholeParameter& parameter, Communicator& pp, Communicat
     }
 }
 
+at::Tensor joined_main(const Parameters& p, std::size_t i, Communicator& dp) {
+    const at::Tensor whole = at::zeros(p.specs[i].sizes, main_type(p));
+    copy_main(p, i, own_rows(p, i, whole));
+    sum_over(dp, whole, {Site::Weights, static_cast<int>(i)});
+    return whole;
+}
+
 }  // namespace roll::train

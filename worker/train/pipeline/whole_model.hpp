@@ -47,4 +47,8 @@ using CopyTensors = std::function<void(std::span<const at::Tensor> to)>;
 void copy_to_first(const WholeParameter& parameter, Communicator& pp, Communicator* tp,
                    at::ScalarType type, std::span<const at::Tensor> to, const CopyTensors& copy);
 
+// Returns the main weight of parameter `i`, of which each replica has its own rows. All replicas
+// must call it. The rows are disjoint, so their sum with zeros is exact.
+at::Tensor joined_main(const Parameters& parameters, std::size_t i, Communicator& dp);
+
 }  // namespace roll::train

@@ -27,11 +27,11 @@ void refuse(const std::vector<spec::Problem>& problems) {
 void check_spec(const spec::TrainSpec& spec, bool on_gpus) {
     refuse_axis("cp", spec.parallel.cp);
     refuse_axis("ep", spec.parallel.ep);
-    const int zero = spec.parallel.zero, zero_max = on_gpus ? 0 : 2;
+    const int zero = spec.parallel.zero, zero_max = on_gpus ? 0 : 3;
     if (zero < 0 || zero > zero_max)
         throw RankFailure(2, "parallel.zero: " + std::to_string(zero) + " is not supported " +
                                  (on_gpus ? "on GPUs " : "") + "yet; set it to " +
-                                 (on_gpus ? "0" : "0, 1 or 2"));
+                                 (on_gpus ? "0" : "0, 1, 2 or 3"));
     const std::int64_t rows = spec.micro_batch_size * spec.parallel.dp;
     if (spec.global_batch_size < rows || spec.global_batch_size % rows != 0) {
         throw RankFailure(2, "train.global_batch_size: " + std::to_string(spec.global_batch_size) +
@@ -52,9 +52,22 @@ void check_layout(const spec::TrainSpec& spec, const spec::ModelConfig& model) {
     refuse(problems);
 }
 
+void check_faults(const spec::TrainSpec& spec, const protocol::Launch& launch) {
+    if (!spec.faults.empty() && !launch.allow_faults)
+        throw RankFailure(2,
+                          "train.faults: this node's roll-worker does not allow faults; start it "
+                          "with --allow-faults, or remove train.faults");
+    for (const spec::FaultSpec& fault : spec.faults)
+        if (fault.rank >= launch.world_size())
+            throw RankFailure(2, "train.faults: rank " + std::to_string(fault.rank) +
+                                     " does not exist; the job has ranks 0 to " +
+                                     std::to_string(launch.world_size() - 1));
+}
+
 spec::TrainSpec checked_spec(const protocol::Launch& launch) {
     spec::TrainSpec spec = need(spec::train_spec(launch.document));
     check_spec(spec, !launch.gpus.empty());
+    check_faults(spec, launch);
     return spec;
 }
 

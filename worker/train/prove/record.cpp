@@ -113,7 +113,10 @@ void note_state(Record& record, const std::string& prefix, TrainStep& trainer) {
         for (std::size_t i = 0; i < p.specs.size(); ++i) {
             const std::string& name = p.specs[i].name;
             note_own(record, prefix + "grad." + name, p, i, p.own_grad[i]);
-            note_part(record, prefix + "weight." + name, p.specs[i], p.weight[i]);
+            if (p.is_split[i])
+                note_own(record, prefix + "weight." + name, p, i, p.weight[i]);
+            else
+                note_part(record, prefix + "weight." + name, p.specs[i], p.weight[i]);
             if (p.specs[i].frozen) continue;
             for (const StateTensors& kind : state.kinds)
                 if (kind.of[i].defined())

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "worker/train/comm/phase_clock.hpp"
 #include "worker/train/report/pair_report.hpp"
 
 namespace roll::train {
@@ -15,7 +16,7 @@ constexpr const char* kOfEveryRun[] = {
     "step", "schema", "loss", "lr", "grad_norm", "clip_factor", "clipped_share", "grad_zeros", "tokens",
     "tokens_per_second", "tokens_per_second_per_rank", "tflops", "mfu", "mfu_full", "peak_tflops", "skipped",
     "data_wait_seconds", "memory_bytes", "memory_peak_bytes", "gpu_memory_bytes", "gpu_memory_peak_bytes",
-    "eta_seconds", "export_valid_loss",
+    "eta_seconds", "export_valid_loss", "wall_s", "reduced_early",
 };
 constexpr const char* kOfEverySet[] = {
     "valid_loss", "valid_perplexity", "valid_bits_per_byte", "valid_tokens", "ngram2_bits_per_byte",
@@ -23,6 +24,18 @@ constexpr const char* kOfEverySet[] = {
 // clang-format on
 
 bool is_number(const OrderedJson& cell) { return cell.is_primitive() && !cell.is_string(); }
+
+// Returns a number of the row; null pointer if it has none. The column phases/NAME/KEY is a number
+// of the object `phases`.
+const OrderedJson* number_at(const OrderedJson& row, const std::string& column) {
+    const OrderedJson* cell = nullptr;
+    if (const auto found = row.find(column); found != row.end()) cell = &*found;
+    if (column.starts_with("phases/")) {
+        const OrderedJson::json_pointer inner("/" + column);
+        if (row.contains(inner)) cell = &row.at(inner);
+    }
+    return cell != nullptr && is_number(*cell) ? cell : nullptr;
+}
 
 // Returns a column's name, quoted as in RFC 4180 if it has commas, quotes or line breaks.
 std::string quoted(const std::string& name) {
@@ -37,6 +50,9 @@ std::string quoted(const std::string& name) {
 CsvTable::CsvTable(const std::vector<std::string>& sets, const std::vector<OrderedJson>& kept,
                    bool pairs)
     : columns_(std::begin(kOfEveryRun), std::end(kOfEveryRun)) {
+    for (const char* const phase : kPhaseNames)
+        for (const char* const over_ranks : {"/max", "/mean"})
+            columns_.push_back(std::string("phases/") + phase + over_ranks);
     columns_.insert(columns_.end(), std::begin(kOfEverySet), std::end(kOfEverySet));
     for (const std::string& set : sets)
         for (const char* const column : kOfEverySet)
@@ -69,8 +85,8 @@ std::string CsvTable::line(const OrderedJson& row) const {
     for (const std::string& column : columns_) {
         if (!line.empty()) line += ',';
         if (column == "schema") line += std::to_string(kSchema);
-        const auto cell = row.find(column);
-        if (cell == row.end() || !is_number(*cell)) continue;
+        const OrderedJson* const cell = number_at(row, column);
+        if (cell == nullptr) continue;
         line += cell->dump();  // dump() writes a non-finite number as null
         empty &= column == "step";
     }

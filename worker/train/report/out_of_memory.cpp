@@ -52,7 +52,7 @@ std::vector<Setting> settings(const spec::TrainSpec& spec, bool on_gpu) {
     if (spec.parallel.tp > 1)
         all.push_back(
             {"parallel.sequence true", [](spec::TrainSpec& s) { s.parallel.sequence = true; }});
-    for (int zero = 1; !on_gpu && spec.parallel.dp > 1 && zero <= 2; ++zero)
+    for (int zero = 1; !on_gpu && spec.parallel.dp > 1 && zero <= 3; ++zero)
         all.push_back({"parallel.zero " + std::to_string(zero),
                        [zero](spec::TrainSpec& s) { s.parallel.zero = zero; }});
     return all;

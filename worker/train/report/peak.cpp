@@ -14,9 +14,10 @@ namespace roll::train {
 double measure_peak_flops(const at::TensorOptions& kind) {
     using Clock = std::chrono::steady_clock;
     // Try several sizes, because caches and threads determine which is fastest. Larger sizes
-    // would raise the process's peak memory.
+    // would raise the process's peak memory. The small ones keep a slow (emulated) processor from
+    // measuring for minutes.
     const std::vector<std::int64_t> sizes = kind.device().is_cpu()
-                                                ? std::vector<std::int64_t>{384, 512, 768}
+                                                ? std::vector<std::int64_t>{96, 192, 384, 512, 768}
                                                 : std::vector<std::int64_t>{8192};
     constexpr auto kEnough = std::chrono::milliseconds(100);
     const c10::InferenceMode no_autograd;
@@ -34,6 +35,7 @@ double measure_peak_flops(const at::TensorOptions& kind) {
             out[0][0].item<double>();  // wait until the GPU has computed the product
             const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
             best = std::max(best, 2.0 * std::pow(static_cast<double>(size), 3) / seconds);
+            if (Clock::now() - begin >= kEnough) break;
         }
     } while (Clock::now() - begin < kEnough);
     return best;

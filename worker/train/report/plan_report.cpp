@@ -13,6 +13,7 @@
 #include "worker/train/pipeline/job_schedule.hpp"
 #include "worker/train/process/failure.hpp"
 #include "worker/train/process/launch.hpp"
+#include "worker/train/report/optimizer_report.hpp"
 #include "worker/train/report/out_of_memory.hpp"
 #include "worker/train/report/peak.hpp"
 #include "worker/train/report/run_report.hpp"
@@ -57,6 +58,8 @@ struct Simulated {
     std::vector<plan::MemoryBytes> memory = {};
     // Largest number of bytes that a rank sends to its tensor-parallel group
     std::int64_t tensor_bytes = 0;
+    // Largest number of weights that a rank sends to each other replica, if replicas share weights
+    std::int64_t weights_sent = 0;
 };
 
 Simulated simulated(const spec::TrainSpec& spec, const spec::ModelConfig& model, bool on_gpu) {
@@ -70,6 +73,9 @@ Simulated simulated(const spec::TrainSpec& spec, const spec::ModelConfig& model,
     for (const plan::Held& held : stage_held(spec, model, job.pipeline, on_gpu)) {
         job.memory.push_back(plan::memory_bytes(model, spec, held));
         job.tensor_bytes = std::max(job.tensor_bytes, plan::tensor_bytes(model, spec, *held.part));
+        const plan::Owned owned = held.owned.value_or(plan::Owned{});
+        job.weights_sent =
+            std::max(job.weights_sent, spec.microbatches() * owned.gathers + owned.updates);
     }
     return job;
 }
@@ -346,37 +352,21 @@ std::string pipeline_text(const OrderedJson& plan) {
            "            F: forward; B: input half of backward; W: weight half; ': chunk 1\n";
 }
 
-// Returns the bytes that a rank sends to the other replicas in a step.
-OrderedJson replica_traffic_json(const spec::TrainSpec& spec, const plan::MemoryBytes& memory) {
+// Returns the bytes that a rank sends to the other replicas in a step. `own`: bytes of the
+// gradients of the elements that it updates.
+OrderedJson gradients_sent(const spec::TrainSpec& spec, const Simulated& job, std::int64_t own) {
     const spec::ParallelSpec& p = spec.parallel;
-    const std::int64_t own = memory.updated;
-    // A ring all-reduce sends almost twice the bytes that it sums.
     const double dp = p.dp;
+    // A ring all-reduce sends almost twice the bytes that it sums.
     if (p.zero == 0 || p.dp == 1)
         return {{"gradients", std::llround((dp - 1) / dp * 2 * static_cast<double>(own))}};
     // With ZeRO, a rank sends the gradients of the rows that it does not own to their owners, and
     // the weights of its own rows to all other ranks.
-    return {{"gradients", (p.dp - 1) * own * (p.zero > 1 ? spec.microbatches() : 1)},
-            {"weights", (p.dp - 1) * own * plan::element_bytes(spec.precision) /
-                            plan::main_bytes(spec.precision)}};
-}
-
-// Returns the bytes of the optimizer's state of the whole model, by kind of state.
-OrderedJson optimizer_json(const spec::TrainSpec& spec,
-                           const std::vector<ParameterSpec>& parameters) {
-    OrderedJson bytes = OrderedJson::object();
-    for (const std::string_view ending : all_endings(spec.optimizer))
-        bytes[std::string(ending.substr(1))] =
-            state_numel(spec.optimizer, parameters, ending) * plan::main_bytes(spec.precision);
-    return {{"kind", spec::name_of(spec.optimizer.kind)}, {"state_bytes", bytes}};
-}
-
-std::string optimizer_text(const OrderedJson& optimizer) {
-    std::string states;
-    for (const auto& [name, bytes] : optimizer["state_bytes"].items())
-        states += (states.empty() ? "" : ", ") + name + " " + bytes_text(bytes);
-    return "optimizer   " + optimizer["kind"].get<std::string>() + ", " +
-           (states.empty() ? "no state" : "state of the model: " + states) + "\n";
+    const std::int64_t main = plan::main_bytes(spec.precision);
+    const std::int64_t element = plan::element_bytes(spec.precision);
+    return {
+        {"gradients", (p.dp - 1) * own * (p.zero > 1 ? spec.microbatches() : 1)},
+        {"weights", (p.dp - 1) * (p.zero > 2 ? job.weights_sent * element : own * element / main)}};
 }
 
 }  // namespace
@@ -425,7 +415,7 @@ OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu) {
     json["memory_per_rank_bytes"] = memory_json(memory);
     for (const plan::MemoryBytes& bytes : job.memory)
         if (p.pp > 1) json["memory_per_stage_bytes"].push_back(memory_json(bytes));
-    json["communication_bytes_per_step"] = replica_traffic_json(spec, memory);
+    json["communication_bytes_per_step"] = gradients_sent(spec, job, memory.updated);
     // A stage exchanges activations and their gradients with its neighbours. Stages on the same
     // rank send nothing. Each tensor-parallel rank sends all rows or, with sequence parallelism,
     // only its own.

@@ -9,6 +9,7 @@
 #include "worker/plan/cost.hpp"
 #include "worker/train/pipeline/train_step.hpp"
 #include "worker/train/process/memory.hpp"
+#include "worker/train/report/phases.hpp"
 
 namespace roll::train {
 
@@ -21,13 +22,15 @@ struct StepReport {
     double clipped_share = 0;  // share of the steps so far whose gradient was clipped
     std::int64_t tokens = 0;   // tokens since the start of training
     double seconds = 0;
-    double data_wait_seconds = 0;
+    PhaseReport phases;
     double eta_seconds = 0;
     plan::FlopsPerToken flops;
     double peak_flops = 0;  // peak FLOP/s of all ranks together; 0 if unknown
     ProcessMemory memory;
     std::optional<DeviceMemory> gpu = {};
 
+    // Returns the longest time for which a rank waited for data.
+    double data_wait_seconds() const { return phases.max[static_cast<std::size_t>(Phase::Data)]; }
     double tokens_per_second() const { return static_cast<double>(result.tokens) / seconds; }
     double tokens_per_second_per_rank() const { return tokens_per_second() / ranks; }
     // Returns the model's FLOP/s as a share of the peak. `flops_per_token` is one of the two

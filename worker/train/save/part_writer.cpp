@@ -18,15 +18,8 @@ namespace fs = std::filesystem;
 constexpr std::int64_t kCrcElements = 1 << 18;
 
 // Returns true if the main weights of a replica are spread over the replicas.
-bool is_spread(const Parameters& p) { return p.is_shared && !p.flat_weight.is_same(p.flat_main); }
-
-// Returns the main weight of parameter `i`, of which each replica has its own rows. All replicas
-// must call it. The rows are disjoint, so their sum with zeros is exact.
-at::Tensor joined_main(const Parameters& p, std::size_t i, Communicator& dp) {
-    const at::Tensor whole = at::zeros(p.specs[i].sizes, main_type(p));
-    copy_main(p, i, own_rows(p, i, whole));
-    sum_over(dp, whole, {Site::Weights, static_cast<int>(i)});
-    return whole;
+bool is_spread(const TrainStep& step, const Parameters& p) {
+    return step.shares_weights() || (p.is_shared && !p.flat_weight.is_same(p.flat_main));
 }
 
 std::vector<formats::TorchSection> sections_of(const WeightFile& weights) {
@@ -105,7 +98,7 @@ void PartWriter::start(const fs::path& staged, const checkpoint::Name& name) {
 
 void PartWriter::produce() {
     auto file = files_.begin();
-    const bool gathers = is_spread(step_.chunks().front().parameters());
+    const bool gathers = is_spread(step_, step_.chunks().front().parameters());
     for (const WeightFile& weights : plan_.weights) {
         if (weights.own || gathers) send_weights(weights, weights.own ? &*file : nullptr);
         if (weights.own) ++file;
@@ -156,10 +149,10 @@ void PartWriter::send_weights(const WeightFile& weights, const StreamedFile* fil
         for (const Content& content : contents) {
             const Parameters& p = step_.chunks()[content.chunk].parameters();
             const std::size_t i = content.index;
-            const std::int64_t elements = p.weight[i].numel();
+            const std::int64_t elements = c10::multiply_integers(p.specs[i].sizes);
             // Copies from a tensor of all rows, or joins the halves of the main weights.
             at::Tensor rows;
-            if (is_spread(p))
+            if (is_spread(step_, p))
                 rows = joined_main(p, i, step_.groups().dp).flatten();
             else if (p.flat_weight.is_same(p.flat_main))
                 rows = p.weight[i].flatten();

@@ -61,6 +61,7 @@ TEST(Optimizers, EveryLayoutTrainsAsOneRankDoes) {
         compare(plan::gpipe(1, 1, m / 4), cell(4, 1, 2));
         if (kind == OptimizerKind::Muon) {
             compare(plan::one_forward_one_backward(1, m / 2), cell(2, 1));
+            compare(plan::gpipe(1, 1, m / 2), cell(2, 2, 3));
             compare(plan::gpipe(1, 1, m), cell(1, 4));
             compare(plan::zero_bubble_h1(2, m / 2), cell(2, 4));
             compare(plan::zero_bubble_h1(2, m / 2), cell(2, 2, 2));

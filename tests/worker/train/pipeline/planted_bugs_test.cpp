@@ -3,6 +3,7 @@
 // quantity and tensor that differ from those of one rank. Without the bug, the same cells do not
 // differ.
 #include <optional>
+#include <tuple>
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -48,6 +49,10 @@ std::vector<Cell> cells() {
                                  spec::Recompute::Full, layers, 2);
         return changed;
     };
+    const auto two_steps = [](Cell changed) {
+        changed.world.steps = 2;
+        return changed;
+    };
     return {
         cell("dp 2", false, plan::gpipe(1, 1, m / 2), 2, 1),
         cell("pp 2, tied", true, plan::zero_bubble_h1(2, m), 1, 1),
@@ -57,6 +62,9 @@ std::vector<Cell> cells() {
         with(cell("zero 1, dp 2", false, plan::gpipe(1, 1, m / 2), 2, 1), 1, false),
         with(cell("zero 2, dp 2, pp 2, tied", true, plan::zero_bubble_h1(2, m / 2), 2, 1), 2,
              false),
+        with(cell("zero 3, dp 2", false, plan::gpipe(1, 1, m / 2), 2, 1), 3, false),
+        two_steps(with(cell("zero 3, two steps, dp 2, tied", true, plan::gpipe(1, 1, 1), 2, 1), 3,
+                       false)),
         again(cell("again, tp 2, pp 2, tied", true, plan::zero_bubble_h1(2, m), 1, 2), false),
         again(cell("again, sequence, tp 2", false, plan::gpipe(1, 1, m), 1, 2), true),
         with(cell("sequence, tp 2", false, plan::gpipe(1, 1, m), 1, 2), 0, true),
@@ -95,6 +103,14 @@ std::vector<Bug> bugs() {
          {Delay, Site::Weights},
          "zero 2"},
         {"norm's sum over the owners dropped", {Drop, Site::GradNorm, -1, "dp"}, "zero 1"},
+        {"weights of the other ranks not gathered for a layer", {Drop, Site::Weights, 1}, "zero 3"},
+        {"weights gathered for backward are those of another layer",
+         {Delay, Site::Weights, -1, "", true},
+         "zero 3"},
+        {"the embedding is gathered from before the update",
+         {Stale, Site::Weights, kEmbeddingUnit},
+         "zero 3, two steps"},
+        {"gradients of own rows reduced twice", {Double, Site::Bucket, 1}, "zero 3"},
         {"row output's rows not summed", {Drop, Site::RowOutput}, "sequence"},
         {"rows of a column layer's input not gathered", {Drop, Site::ColumnRows}, "sequence"},
         {"rows of a row layer's gradient not gathered", {Drop, Site::RowGrad}, "sequence"},
@@ -114,15 +130,20 @@ std::vector<Bug> bugs() {
 }
 
 TEST(PlantedBugs, EachIsFoundAndTheCellsAreRightWithoutThem) {
-    std::map<bool, Named> alone;
-    for (const bool tied : {false, true})
-        alone[tied] = train({.config = split_model(tied),
-                             .schedule = plan::gpipe(1, 1, kMicrobatches),
-                             .steps = 1});
+    // Steps of one rank with as many micro-batches as the cell, by these numbers and tied
+    std::map<std::tuple<int, int, bool>, Named> references;
+    const auto alone = [&](const World& world) -> const Named& {
+        const int microbatches = world.dp * world.schedule.microbatches;
+        Named& reference = references[{microbatches, world.steps, world.config.tied}];
+        if (reference.empty())
+            reference = train({.config = world.config,
+                               .schedule = plan::gpipe(1, 1, microbatches),
+                               .steps = world.steps});
+        return reference;
+    };
     for (const Cell& cell : cells())
-        EXPECT_EQ(
-            first_difference(train_locally(job_of(cell.world)), alone[cell.world.config.tied]),
-            std::nullopt)
+        EXPECT_EQ(first_difference(train_locally(job_of(cell.world)), alone(cell.world)),
+                  std::nullopt)
             << cell.name;
     for (const Bug& bug : bugs()) {
         std::string found;
@@ -130,7 +151,7 @@ TEST(PlantedBugs, EachIsFoundAndTheCellsAreRightWithoutThem) {
             if (!std::string(cell.name).starts_with(bug.cell)) continue;
             cell.world.fabric.plants = {bug.plant};
             const auto differs =
-                first_difference(train_locally(job_of(cell.world)), alone[cell.world.config.tied]);
+                first_difference(train_locally(job_of(cell.world)), alone(cell.world));
             if (!differs) continue;
             found = std::string(cell.name) + ": " + *differs;
             break;

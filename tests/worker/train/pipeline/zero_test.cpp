@@ -16,12 +16,12 @@ TEST(Zero, ThereMayBeMoreRanksThanRows) {
     spec::ModelConfig config = tiny_model(true);
     config.vocab = 5;
     const Named reference = train_alone(config);
-    for (const int zero : {1, 2})
+    for (const int zero : {1, 2, 3})
         worst(train(config, plan::gpipe(1, 1, 1), {.dp = 8, .zero = zero}), reference);
 }
 
-// With zero 1 and without clipping, results do not depend on how the rows are shared. With zero
-// 2, sums are made in another order.
+// With zero 1 and without clipping, results do not depend on how the rows are shared. With zero 2
+// and 3, sums are made in another order.
 TEST(Zero, FrozenParametersAndEveryTypeTrainAsWithReplicatedState) {
     const std::pair<at::ScalarType, double> types[] = {
         {at::kDouble, 1e-12}, {at::kFloat, 1e-2}, {at::kBFloat16, 5e-2}};
@@ -29,7 +29,7 @@ TEST(Zero, FrozenParametersAndEveryTypeTrainAsWithReplicatedState) {
         const plan::PipelineSchedule schedule = plan::one_forward_one_backward(2, 2);
         Cell cell{.dp = 3, .dtype = dtype, .clip = 0, .freeze = {"*layers.1.*", "*norm*"}};
         const Named reference = train(world_model(true), schedule, cell);
-        for (cell.zero = 1; cell.zero <= 2; ++cell.zero) {
+        for (cell.zero = 1; cell.zero <= 3; ++cell.zero) {
             const Named shared = train(world_model(true), schedule, cell);
             ASSERT_EQ(shared.size(), reference.size());
             for (const auto& [name, tensor] : reference) {
@@ -67,7 +67,7 @@ TEST(Zero, AReplayLeavesTheWholeGradients) {
         return grads;
     };
     const std::vector<at::Tensor> reference = replayed(0);
-    for (const int zero : {1, 2}) {
+    for (const int zero : {1, 2, 3}) {
         const std::vector<at::Tensor> grads = replayed(zero);
         for (std::size_t i = 0; i < reference.size(); ++i)
             EXPECT_TRUE(grads[i].equal(reference[i])) << i << " zero " << zero;
@@ -115,6 +115,46 @@ TEST(Zero, EachRankHasItsPartOfTheStateOnly) {
             EXPECT_EQ(sum, count * shared);
         }
     }
+}
+
+// Trains two steps of two replicas that share weights, and returns the largest number of units that
+// rank 0 held at once in a pass, and the bytes of weights that it stores.
+std::pair<int, std::int64_t> held_and_stored(const plan::Recomputed& recompute) {
+    const plan::PipelineSchedule schedule = plan::gpipe(1, 1, 2);
+    LocalGroup alone(1), both(2);
+    std::pair<int, std::int64_t> result;
+    const auto rank_main = [&](int rank) {
+        at::set_num_threads(1);
+        LocalCommunicator pp(alone, 0), dp(both, rank);
+        TrainStep step(world_model(true), schedule, {pp, dp},
+                       {.init = {.dtype = at::kDouble}, .zero = 3, .recompute = recompute});
+        const auto batch = tiny_batch(0, 4);
+        for (int i = 0; i < 2; ++i) step.run(std::span(batch).subspan(2 * rank, 2), 1e-3);
+        step.evaluate(std::span(batch).subspan(2 * rank, 2));
+        Chunk& chunk = step.chunks()[0];
+        chunk.gathered()->check_all_free();
+        if (rank == 0)
+            result = {chunk.gathered()->most_held(), chunk.parameters().flat_weight.nbytes()};
+    };
+    std::thread other(rank_main, 1);
+    rank_main(0);
+    other.join();
+    return result;
+}
+
+TEST(Zero, ARankThatSharesWeightsStoresItsRowsAndHoldsTwoLayersAtMost) {
+    const spec::ModelConfig config = world_model(true);
+    std::int64_t stored = 0;
+    for (const ParameterSpec& spec : parameter_specs(config, whole_chunk(config))) {
+        const std::int64_t size = c10::multiply_integers(spec.sizes);
+        stored += spec.sizes.size() == 1
+                      ? size
+                      : size / spec.sizes[0] * layout::own_rows(spec.sizes[0], 2, 0).count;
+    }
+    plan::Recomputed all(static_cast<std::size_t>(config.layers));
+    plan::set_recomputed(all, {0, config.layers}, spec::Recompute::Full, config.layers, 3);
+    for (const plan::Recomputed& recompute : {plan::Recomputed{}, all})
+        EXPECT_EQ(held_and_stored(recompute), std::pair(2, stored * std::int64_t{sizeof(double)}));
 }
 
 }  // namespace

@@ -63,7 +63,7 @@ TEST(Prove, EveryAxisAndScheduleIsProven) {
     spec::ParallelSpec p = kAll;
     expect_proven(job_of(p), model_of_job());
     p.sequence = true;
-    p.zero = 2;
+    p.zero = 3;
     expect_proven(job_of(p), rich_model());
     expect_proven(job_of({.dp = 3, .zero = 1}), rich_model());
     expect_proven(job_of({.pp = 2, .vpp = 2, .schedule = ZeroBubbleV}), rich_model());

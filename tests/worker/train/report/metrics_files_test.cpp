@@ -55,7 +55,7 @@ StepReport report() {
             .clipped_share = 0.25,
             .tokens = 7000,
             .seconds = 2,
-            .data_wait_seconds = 25e-5,
+            .phases = {.wall = 2, .max = {25e-5, 0.5}, .mean = {2e-4, 0.25}},
             .eta_seconds = 3700,
             .flops = {6e9, 8e9},
             .peak_flops = 1e13,
@@ -70,6 +70,13 @@ TEST(StepReport, SaysEveryNumberWithItsConvention) {
     const OrderedJson row = row_of(report());
     EXPECT_EQ(row["mfu"], 0.3);
     EXPECT_EQ(row["clip_factor"], 0.8);
+    EXPECT_EQ(row["data_wait_seconds"], 25e-5);
+    EXPECT_EQ(row["wall_s"], 2);
+    EXPECT_EQ(row["phases"]["forward"], OrderedJson({{"max", 0.5}, {"mean", 0.25}}));
+    EXPECT_EQ(row["phases"].size(), kPhases);
+    EXPECT_NE(CsvTable({}, {}, false).line(row).find(",0.00025,0.0002,0.5,0.25,"),
+              std::string::npos);
+    EXPECT_FALSE(row.contains("reduced_early"));
     EXPECT_EQ(row["clipped_share"], 0.25);
     EXPECT_EQ(row["tokens_per_second_per_rank"], 250);
     EXPECT_FALSE(row.contains("grad_zeros"));

@@ -35,6 +35,8 @@ class MetricsTest(RankCase):
         rows = [row for row in rows_of(output) if 'text' not in row]
         self.assertEqual(len(cells), len(rows))
         for row, told in zip(rows, cells):
+            row |= {f'phases/{name}/{key}': value for name, times in row.pop('phases', {}).items()
+                    for key, value in times.items()}
             known = {key: json.loads(value) for key, value in told.items() if value}
             self.assertEqual(known, {'schema': 1, **row})
 
@@ -112,6 +114,27 @@ class MetricsTest(RankCase):
                                     r'\( *\d+ % of steps\)  +\d+ '
                                     r'tokens/s, +\d+ a rank  +\S+ TFLOP/s  mfu +\S+ % causal, +\S+ % full  '
                                     r'wait +\S+ ms  +\d+ MiB, peak +\d+  left 0s\n')
+
+    def test_the_phases_of_a_step_add_up_and_gradients_are_reduced_while_backward_runs(self):
+        run = self.run_whole(1, 1, self.document(6, checkpoint__every=2, parallel__dp=2, parallel__pp=2,
+                                                 resources__slots_per_node=4))
+        for row in rows_of(run.output):
+            if 'phases' not in row:
+                continue
+            times = row['phases']
+            self.assertEqual(list(times), ['data', 'forward', 'backward', 'optimizer', 'tp', 'pp', 'dp', 'bubble',
+                                           'agreement', 'save', 'other'])
+            for name, time_of in times.items():
+                self.assertTrue(0 <= time_of['mean'] <= time_of['max'] * (1 + 1e-9), (name, row))
+            whole = sum(time_of['mean'] for time_of in times.values())
+            self.assertTrue(0.25 * row['wall_s'] < whole <= row['wall_s'] * (1 + 1e-9), row)
+            for name in ('data', 'forward', 'backward', 'optimizer', 'pp', 'dp', 'bubble'):
+                self.assertGreater(times[name]['mean'], 0, (name, row))
+            self.assertEqual(times['tp']['max'], 0)
+            # the save of the step before
+            self.assertEqual(times['save']['max'] > 0, row['step'] in (3, 5), row)
+            # counted from the order of the trace, not timed
+            self.assertTrue(0.5 <= row['reduced_early'] < 1, row)
 
     def test_the_peak_of_mfu_is_a_matrix_product_of_this_machine(self):
         run = self.run_whole(1, 1, self.document(3, dp=1))

@@ -20,14 +20,15 @@ ORACLE = os.environ.get('ROLL_ORACLE_PYTHON', '')
 ORACLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../../oracle')
 PATIENCE_S = 300  # enough for a busy machine with half the speed
 TIMES = ('tokens_per_second', 'tokens_per_second_per_rank', 'tflops', 'mfu', 'mfu_full', 'peak_tflops',
-         'data_wait_seconds', 'memory_bytes', 'memory_peak_bytes', 'eta_seconds', 'time')
+         'data_wait_seconds', 'memory_bytes', 'memory_peak_bytes', 'eta_seconds', 'time',
+         'wall_s', 'phases', 'reduced_early')
 
 
 class Attempt:
     """The ranks of one launch, and a substitute for roll-worker that publishes and records checkpoints."""
 
     def __init__(self, test, job, attempt, document, checkpoints=(), output=None, record=True, kind='train',
-                 setup=None, env=None, emulator=()):
+                 setup=None, env=None, emulator=(), allow_faults=False):
         self.emulator = emulator
         forced = {name: value for name, value in os.environ.items() if name == 'ROLL_PROCESSOR'}
         self.env = {'PATH': '/usr/bin:/bin', 'OMP_NUM_THREADS': '1', **forced, **(env or {})}
@@ -39,7 +40,8 @@ class Attempt:
         launch = {'v': 1, 'attempt': {'job': job, 'token': f'1-{attempt}'}, 'kind': kind,
                   'document': json.dumps(document), 'output': self.output, 'logs': logs, 'nodes': 1, 'node_rank': 0,
                   'ranks_per_node': world, 'gpus': [], 'nonce': f'nonce{job}x{attempt}',
-                  'checkpoints': [{'step': step, 'directory': path, 'deleted': False} for step, path in checkpoints]}
+                  'checkpoints': [{'step': step, 'directory': path, 'deleted': False} for step, path in checkpoints],
+                  'allow_faults': allow_faults}
         self.launch = os.path.join(logs, 'launch-0.json')
         with open(self.launch, 'w', encoding='utf-8') as file:
             json.dump(launch, file)

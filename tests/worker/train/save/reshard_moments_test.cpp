@@ -35,7 +35,7 @@ const std::vector<Layout> kLayouts = {
     {.tp = 2, .pp = 2},
     {.dp = 3},
     {.dp = 3, .zero = 1},
-    {.tp = 4, .dp = 2, .zero = 2},
+    {.tp = 4, .dp = 2, .zero = 3},
     {.pp = 4, .vpp = 2},
     {.pp = 2, .vpp = 2, .schedule = spec::Schedule::ZeroBubbleV},
     {.tp = 2, .pp = 2, .dp = 2, .zero = 1},

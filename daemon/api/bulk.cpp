@@ -1,19 +1,23 @@
-#include "daemon/server/shares.hpp"
+#include "daemon/api/bulk.hpp"
 
 #include <algorithm>
 #include <utility>
 
-namespace roll::server {
+#include "common/protocol/job_operations.hpp"
+
+namespace roll::api {
 
 using namespace std::chrono_literals;
 
-void Shares::ask(Many many) { asked_.push_back({.many = std::move(many), .ticket = ++ticket_}); }
+void BulkQueue::ask(BulkRequest many) {
+    pending_.push_back({.many = std::move(many), .ticket = ++ticket_});
+}
 
-Result<void> Shares::ask_again(std::uint64_t ticket, Waiter waiter) {
-    const auto found = std::ranges::find_if(asked_, [&](const Asked& asked) {
+Result<void> BulkQueue::ask_again(std::uint64_t ticket, Waiter waiter) {
+    const auto found = std::ranges::find_if(pending_, [&](const Pending& asked) {
         return asked.ticket == ticket && asked.many.waiter.user == waiter.user;
     });
-    if (found == asked_.end())
+    if (found == pending_.end())
         return fail(ErrorCode::NotFound, "there is no request " + std::to_string(ticket),
                     "repeat the command; jobs already changed stay changed");
     found->many.waiter = std::move(waiter);
@@ -21,16 +25,16 @@ Result<void> Shares::ask_again(std::uint64_t ticket, Waiter waiter) {
     return {};
 }
 
-bool Shares::empty() const {
-    return std::ranges::all_of(asked_, [](const Asked& asked) { return asked.over; });
+bool BulkQueue::empty() const {
+    return std::ranges::all_of(pending_, [](const Pending& asked) { return asked.over; });
 }
 
-void Shares::add_to(std::vector<core::Input>& turn) {
+void BulkQueue::add_to(std::vector<core::Input>& turn) {
     const auto working =
-        std::ranges::count_if(asked_, [](const Asked& asked) { return !asked.over; });
+        std::ranges::count_if(pending_, [](const Pending& asked) { return !asked.over; });
     const std::size_t share =
         std::max<std::size_t>(1, inputs_ / std::max<std::size_t>(1, std::size_t(working)));
-    for (Asked& asked : asked_) {
+    for (Pending& asked : pending_) {
         const std::vector<JobId>& jobs = asked.many.jobs;
         asked.first = turn.size();
         while (asked.taken < jobs.size() && turn.size() < asked.first + share)
@@ -39,21 +43,20 @@ void Shares::add_to(std::vector<core::Input>& turn) {
     }
 }
 
-Settled Shares::answer(Asked& asked) {
+Answered BulkQueue::answer(Pending& asked) {
     asked.awaited = false;
     if (asked.over) return {asked.many.waiter, std::move(asked.many.answer)};
-    return {asked.many.waiter, Json{{"schema", "roll.progress/1"},
-                                    {"ticket", asked.ticket},
-                                    {"done", asked.done},
-                                    {"jobs", asked.many.jobs.size()}}};
+    const protocol::ProgressReply progress{asked.ticket, asked.done, asked.many.jobs.size()};
+    return {asked.many.waiter,
+            protocol::reply_json(progress, protocol::ProgressArgs::kOperation.reply)};
 }
 
-std::vector<Settled> Shares::settle(const engine::Turn& turn, gateway::Instant now) {
+std::vector<Answered> BulkQueue::settle(const engine::Turn& turn, gateway::Instant now) {
     // time for which a result is kept if the client does not ask for it
     constexpr auto kKept = 60s;
-    std::vector<Settled> settled;
-    for (auto asked = asked_.begin(); asked != asked_.end();) {
-        Many& many = asked->many;
+    std::vector<Answered> settled;
+    for (auto asked = pending_.begin(); asked != pending_.end();) {
+        BulkRequest& many = asked->many;
         for (std::size_t i = asked->first; i < asked->end; ++i) {
             const auto& reply = turn.replies[i];
             if (!reply && many.answer) many.answer = tl::unexpected(reply.error());
@@ -68,16 +71,16 @@ std::vector<Settled> Shares::settle(const engine::Turn& turn, gateway::Instant n
         const bool told = asked->awaited && (asked->over || late);
         if (told) settled.push_back(answer(*asked));
         const bool gone = asked->over && (told || now - asked->over_at > kKept);
-        asked = gone ? asked_.erase(asked) : std::next(asked);
+        asked = gone ? pending_.erase(asked) : std::next(asked);
     }
     return settled;
 }
 
-void Shares::pace(std::chrono::nanoseconds turn, std::chrono::nanoseconds commit) {
+void BulkQueue::pace(std::chrono::nanoseconds turn, std::chrono::nanoseconds commit) {
     if (empty()) return;
     const auto most = std::clamp<std::chrono::nanoseconds>(commit, 8ms, 24ms);
     if (turn > most) inputs_ = std::max(kInputsMin, inputs_ / 2);
     if (turn < most * 3 / 8) inputs_ = std::min(kInputsMax, inputs_ * 2);
 }
 
-}  // namespace roll::server
+}  // namespace roll::api

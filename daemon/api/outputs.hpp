@@ -12,7 +12,7 @@
 #include "common/error.hpp"
 #include "daemon/core/state/state.hpp"
 
-namespace roll::server {
+namespace roll::api {
 
 class Outputs {
   public:
@@ -41,4 +41,4 @@ class Outputs {
     std::map<std::uint64_t, std::string> checked_{};
 };
 
-}  // namespace roll::server
+}  // namespace roll::api

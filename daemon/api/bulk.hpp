@@ -17,7 +17,7 @@
 #include "daemon/engine/engine.hpp"
 #include "daemon/gateway/sessions.hpp"
 
-namespace roll::server {
+namespace roll::api {
 
 // A client that waits for an answer.
 struct Waiter {
@@ -27,7 +27,7 @@ struct Waiter {
     std::optional<gateway::Instant> until{};  // end of the wait; nullopt: wait until all is done
 };
 
-struct Many {
+struct BulkRequest {
     Waiter waiter{};
     std::vector<JobId> jobs{};  // jobs to process, in this order
     // Appends the inputs for one job.
@@ -35,23 +35,23 @@ struct Many {
     Result<Json> answer{};  // the answer if no input is refused, else the first refusal
 };
 
-struct Settled {
+struct Answered {
     Waiter waiter{};
     Result<Json> answer{};
 };
 
-class Shares {
+class BulkQueue {
   public:
     static constexpr std::size_t kInputsMin = 256;
 
     // `inputs` is the maximum number of inputs per turn for all requests together. Each request may
     // add the inputs of one job even above this maximum. Tickets are numbered from `ticket` + 1.
     // `ticket` must differ between runs of rolld.
-    explicit Shares(std::size_t inputs = kInputsMin, std::uint64_t ticket = 0)
+    explicit BulkQueue(std::size_t inputs = kInputsMin, std::uint64_t ticket = 0)
         : inputs_(inputs),
           ticket_(ticket) {}
 
-    void ask(Many many);
+    void ask(BulkRequest many);
     // Lets `waiter` wait for the request with this ticket. Fails with NotFound if no request of
     // this user has the ticket, its result was already sent, or nobody has asked for the result for
     // a minute.
@@ -61,7 +61,7 @@ class Shares {
     void add_to(std::vector<core::Input>& turn);
     // Returns the answers that are due: first the answers to requests finished in this turn, in the
     // order of arrival, then the answers to clients whose wait is over.
-    std::vector<Settled> settle(const engine::Turn& turn, gateway::Instant now);
+    std::vector<Answered> settle(const engine::Turn& turn, gateway::Instant now);
     // Adapts the number of inputs per turn. `turn` is the duration of the last turn, not counting
     // the commit; `commit` is the duration of the commit. The goal is a turn of a few milliseconds.
     // If the disk is slow, a turn may take as long as its commit, at most 24 ms, so that fewer
@@ -71,8 +71,8 @@ class Shares {
   private:
     static constexpr std::size_t kInputsMax = 8192;
 
-    struct Asked {
-        Many many;
+    struct Pending {
+        BulkRequest many;
         std::uint64_t ticket = 0;
         bool awaited = true;
         bool over = false;
@@ -81,11 +81,11 @@ class Shares {
         std::size_t done = 0, taken = 0;
         std::size_t first = 0, end = 0;  // range of this request's inputs in the turn
     };
-    static Settled answer(Asked& asked);
+    static Answered answer(Pending& asked);
 
     std::size_t inputs_;
     std::uint64_t ticket_;
-    std::list<Asked> asked_{};
+    std::list<Pending> pending_{};
 };
 
-}  // namespace roll::server
+}  // namespace roll::api

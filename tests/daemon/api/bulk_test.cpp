@@ -1,14 +1,14 @@
-#include "daemon/server/shares.hpp"
+#include "daemon/api/bulk.hpp"
 
 #include <gtest/gtest.h>
 
-namespace roll::server {
+namespace roll::api {
 namespace {
 
 constexpr gateway::Instant kNow{std::chrono::hours(1)};
 
-Many cancels(std::uint64_t id, std::uint64_t first, std::uint64_t count) {
-    Many many{.waiter = {.id = id, .user = "ann"}, .answer = Json(id)};
+BulkRequest cancels(std::uint64_t id, std::uint64_t first, std::uint64_t count) {
+    BulkRequest many{.waiter = {.id = id, .user = "ann"}, .answer = Json(id)};
     for (std::uint64_t i = 0; i < count; ++i) many.jobs.push_back(JobId{first + i});
     many.add_inputs = [](JobId job, std::vector<core::Input>& inputs) {
         inputs.push_back(core::Cancel{job, ""});
@@ -28,8 +28,8 @@ engine::Turn granted(const std::vector<core::Input>& inputs) {
     return turn;
 }
 
-TEST(Shares, ALongRequestIsSpreadAndAShortOneNotHeldUp) {
-    Shares shares(4);
+TEST(BulkQueue, ALongRequestIsSpreadAndAShortOneNotHeldUp) {
+    BulkQueue shares(4);
     shares.ask(cancels(1, 10, 5));
     shares.ask(cancels(2, 20, 2));
     std::vector<core::Input> turn{core::Cancel{JobId{1}, ""}};  // an input of another request
@@ -48,8 +48,8 @@ TEST(Shares, ALongRequestIsSpreadAndAShortOneNotHeldUp) {
     EXPECT_TRUE(shares.empty());
 }
 
-TEST(Shares, TheFirstRefusalIsTheAnswerWhenAllIsDone) {
-    Shares shares(2);
+TEST(BulkQueue, TheFirstRefusalIsTheAnswerWhenAllIsDone) {
+    BulkQueue shares(2);
     shares.ask(cancels(1, 1, 5));
     std::vector<std::string> answers;
     for (int i = 0; i < 3; ++i) {
@@ -58,14 +58,14 @@ TEST(Shares, TheFirstRefusalIsTheAnswerWhenAllIsDone) {
         engine::Turn decided = granted(turn);
         decided.replies.back() =
             fail(ErrorCode::Refused, "job " + std::to_string(jobs_of(turn).back()));
-        for (const Settled& one : shares.settle(decided, kNow))
+        for (const Answered& one : shares.settle(decided, kNow))
             answers.push_back(one.answer.error().message);
     }
     EXPECT_EQ(answers, (std::vector<std::string>{"job 2"}));
 }
 
-TEST(Shares, WhatAsksForNothingIsAnsweredByTheNextTurn) {
-    Shares shares;
+TEST(BulkQueue, WhatAsksForNothingIsAnsweredByTheNextTurn) {
+    BulkQueue shares;
     shares.ask(cancels(7, 1, 0));
     std::vector<core::Input> turn;
     shares.add_to(turn);
@@ -73,8 +73,8 @@ TEST(Shares, WhatAsksForNothingIsAnsweredByTheNextTurn) {
     EXPECT_EQ(shares.settle(granted(turn), kNow).size(), 1);
 }
 
-TEST(Shares, MoreRequestsThanAShareHasInputsAllGoOn) {
-    Shares shares(2);
+TEST(BulkQueue, MoreRequestsThanAShareHasInputsAllGoOn) {
+    BulkQueue shares(2);
     for (std::uint64_t id = 1; id <= 5; ++id) shares.ask(cancels(id, id * 10, 2));
     std::vector<core::Input> turn;
     shares.add_to(turn);
@@ -82,16 +82,16 @@ TEST(Shares, MoreRequestsThanAShareHasInputsAllGoOn) {
 }
 
 // Returns the number of inputs of the next turn.
-std::size_t share_of(Shares& shares) {
+std::size_t share_of(BulkQueue& shares) {
     std::vector<core::Input> turn;
     shares.add_to(turn);
     shares.settle(granted(turn), kNow);
     return turn.size();
 }
 
-TEST(Shares, ATurnTakesAFewMillisecondsOrAsLongAsASlowCommit) {
+TEST(BulkQueue, ATurnTakesAFewMillisecondsOrAsLongAsASlowCommit) {
     using namespace std::chrono_literals;
-    Shares shares(1024);
+    BulkQueue shares(1024);
     shares.ask(cancels(1, 1, 100'000));
     const auto next = [&](std::chrono::milliseconds turn, std::chrono::milliseconds commit) {
         shares.pace(turn, commit);
@@ -105,10 +105,10 @@ TEST(Shares, ATurnTakesAFewMillisecondsOrAsLongAsASlowCommit) {
     EXPECT_EQ(next(25ms, 500ms), 1024) << "too long for other clients, however slow the disk is";
 }
 
-TEST(Shares, AWaiterWhoseTimeIsOverIsToldHowFarItIsAndAsksAgain) {
+TEST(BulkQueue, AWaiterWhoseTimeIsOverIsToldHowFarItIsAndAsksAgain) {
     using namespace std::chrono_literals;
-    Shares shares(2, 100);
-    Many many = cancels(1, 1, 5);
+    BulkQueue shares(2, 100);
+    BulkRequest many = cancels(1, 1, 5);
     many.waiter.until = kNow + 1s;
     shares.ask(std::move(many));
     std::vector<core::Input> turn;
@@ -136,4 +136,4 @@ TEST(Shares, AWaiterWhoseTimeIsOverIsToldHowFarItIsAndAsksAgain) {
 }
 
 }  // namespace
-}  // namespace roll::server
+}  // namespace roll::api

@@ -1,8 +1,8 @@
-#include "daemon/server/outputs.hpp"
+#include "daemon/api/outputs.hpp"
 
 #include "tests/daemon/core/desk.hpp"
 
-namespace roll::server {
+namespace roll::api {
 namespace {
 
 spec::JobSpec to(const std::string& output) {
@@ -60,4 +60,4 @@ TEST_F(OneOutput, IsNotThatOfTwoTasksOrOfTwoSubmissionsOfATurn) {
 }
 
 }  // namespace
-}  // namespace roll::server
+}  // namespace roll::api

@@ -1,4 +1,4 @@
-#include "daemon/server/outputs.hpp"
+#include "daemon/api/outputs.hpp"
 
 #include <algorithm>
 
@@ -6,7 +6,7 @@
 
 #include "common/hash.hpp"
 
-namespace roll::server {
+namespace roll::api {
 namespace {
 
 bool waits_for(const spec::JobSpec& spec, JobId id, const core::Job& job) {
@@ -73,4 +73,4 @@ Result<void> Outputs::check(const core::State& state, const spec::JobSpec& spec,
     return {};
 }
 
-}  // namespace roll::server
+}  // namespace roll::api

@@ -1,0 +1,246 @@
+#include "cli/commands/sweep.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "cli/commands/usage.hpp"
+#include "cli/daemon.hpp"
+#include "cli/files_of_job.hpp"
+#include "cli/job_view.hpp"
+#include "cli/look.hpp"
+#include "cli/render.hpp"
+
+namespace roll::cli {
+namespace {
+
+struct Seen {
+    Json last, best, best_step, step;  // null: no value yet
+};
+
+// Returns the last and the best value of the metric in these rows.
+Seen seen_in(const std::vector<Json>& rows, const std::string& metric, bool maximize) {
+    Seen seen;
+    for (const Json& row : rows) {
+        const Json step = row.value("step", Json());
+        if (step.is_number()) seen.step = step;
+        const Json value = row.value(metric, Json());
+        if (!value.is_number()) continue;
+        seen.last = value;
+        const double now = value.get<double>();
+        const bool better = seen.best.is_null() || (maximize ? now > seen.best.get<double>()
+                                                             : now < seen.best.get<double>());
+        if (!std::isfinite(now) || !better) continue;
+        seen.best = value;
+        seen.best_step = step;
+    }
+    return seen;
+}
+
+// Returns the part of its steps that a trial has made; 1 for a trial that has ended.
+double done_part(const Json& job) {
+    if (is_over(job)) return 1;
+    Json progress = job.value("progress", Json());
+    if (progress.is_string()) progress = Json::parse(progress.get<std::string>(), nullptr, false);
+    if (!progress.is_object()) return 0;
+    const Json step = progress.value("step", Json()), steps = progress.value("steps", Json());
+    if (!step.is_number() || !steps.is_number() || steps <= 0) return 0;
+    return std::min(step.get<double>() / steps.get<double>(), 1.0);
+}
+
+// Returns the titles of the parameters: the last word of each path, or the whole path if two
+// parameters end with the same word.
+std::vector<std::string> titles_of(const Json& parameters) {
+    std::vector<std::string> titles;
+    const auto last_word = [](const std::string& path) { return path.substr(path.rfind('.') + 1); };
+    for (const auto& [path, value] : parameters.items()) {
+        const auto same = std::ranges::count_if(parameters.items(), [&](const auto& other) {
+            return last_word(other.key()) == last_word(path);
+        });
+        titles.push_back(same > 1 ? path : last_word(path));
+    }
+    return titles;
+}
+
+std::string value_text(const Json& value) {
+    if (value.is_string()) return value.get<std::string>();
+    return value.is_null() ? "" : dump(value);
+}
+
+// Returns the reply for the sweep that the selector means: that of the newest selected job.
+Result<Json> ask_sweep(Daemon& daemon, const std::string& selector) {
+    ROLL_TRY(const std::vector<std::uint64_t> ids, jobs_of(daemon, selector));
+    ROLL_TRY(const Json any, daemon.show(ids.back()));
+    const Json array = any.value("array", Json());
+    const std::uint64_t first = array.is_object() ? array.value("job", ids.back()) : ids.back();
+    ROLL_TRY(const Json shown, daemon.show(first));
+    const Json sweep = shown.value("spec", Json::object()).value("sweep", Json::object());
+    const std::size_t trials = std::max<std::size_t>(sweep.value("trials", Json()).size(), 1);
+    ROLL_TRY(const Json reply,
+             daemon.jobs({.selector = fmt::format("{}-{}", first, first + trials - 1),
+                          .fields = {"id", "state", "reason", "output", "array", "progress"}}));
+    return sweep_json(shown, reply.value("jobs", Json::array()), [](const std::string& output) {
+        Tail tail(std::filesystem::path(output) / "metrics.jsonl");
+        return metric_rows(tail);
+    });
+}
+
+}  // namespace
+
+Result<Json> sweep_json(const Json& first, const Json& jobs,
+                        const std::function<std::vector<Json>(const std::string&)>& rows_of) {
+    const std::uint64_t id = first.value("id", std::uint64_t{0});
+    const Json sweep = first.value("spec", Json::object()).value("sweep", Json());
+    if (!sweep.is_object() || !sweep.value("trials", Json()).is_array())
+        return fail(ErrorCode::InvalidArgument, fmt::format("job {} is not part of a sweep", id),
+                    "rollctl sweep FILE submits a job file with the key `sweep`");
+    const auto metric = sweep.value("metric", std::string("loss"));
+    const auto mode = sweep.value("mode", std::string("min"));
+    Json trials = Json::array(), best;
+    double done = 0;
+    for (const Json& job : jobs) {
+        const Json array = job.value("array", Json());
+        if (!array.is_object() || array.value("job", std::uint64_t{0}) != id) continue;
+        const auto number = array.value("index", std::size_t{0});
+        if (number >= sweep["trials"].size()) continue;
+        const Seen seen = seen_in(rows_of(field_text(job, "output")), metric, mode == "max");
+        done += done_part(job);
+        trials.push_back({{"id", job["id"]},
+                          {"trial", number},
+                          {"parameters", sweep["trials"][number]},
+                          {"state", job.value("state", "")},
+                          {"reason", job.value("reason", "")},
+                          {"output", job.value("output", "")},
+                          {"step", seen.step},
+                          {"last", seen.last},
+                          {"best", seen.best},
+                          {"best_step", seen.best_step}});
+        if (seen.best.is_null()) continue;
+        const bool better =
+            best.is_null() || (mode == "max" ? seen.best > best["best"] : seen.best < best["best"]);
+        if (better) best = trials.back();
+    }
+    const double percent = 100 * done / static_cast<double>(sweep["trials"].size());
+    Json reply = {{"schema", "roll.sweep/1"},
+                  {"id", id},
+                  {"name", first.value("name", "")},
+                  {"metric", metric},
+                  {"mode", mode},
+                  {"percent", std::round(percent * 10) / 10},
+                  {"best", best.is_null() ? Json() : best["id"]},
+                  {"trials", std::move(trials)}};
+    if (sweep.contains("halving")) reply["halving"] = sweep["halving"];
+    return reply;
+}
+
+std::string sweep_text(const Json& sweep, const Look& look) {
+    const Json& trials = sweep["trials"];
+    const Json parameters = trials.empty() ? Json::object() : trials[0]["parameters"];
+    std::vector<Column> columns = {{.title = "JOB", .right = true}};
+    for (const std::string& title : titles_of(parameters))
+        columns.push_back({.title = title, .right = true, .shrinks = 2, .least = 6});
+    const std::string metric = field_text(sweep, "metric");
+    columns.push_back({.title = "STATE"});
+    columns.push_back({.title = "STEP", .right = true});
+    columns.push_back({.title = "LAST " + metric, .right = true});
+    columns.push_back({.title = "BEST " + metric, .right = true});
+    columns.push_back({.title = "AT STEP", .right = true, .drops = 2});
+    columns.push_back({.title = "INFO", .shrinks = 1, .least = 12, .drops = 1});
+    std::vector<std::vector<std::string>> rows;
+    for (const Json& trial : trials) {
+        std::vector<std::string> row = {field_text(trial, "id")};
+        for (const Json& value : trial["parameters"]) row.push_back(value_text(value));
+        row.push_back(field_text(trial, "state"));
+        row.push_back(field_text(trial, "step"));
+        for (const char* key : {"last", "best"})
+            row.push_back(trial[key].is_null() ? "" : number_text(trial[key]));
+        row.push_back(field_text(trial, "best_step"));
+        row.push_back(trial["id"] == sweep["best"] ? "best" : field_text(trial, "reason"));
+        rows.push_back(std::move(row));
+    }
+    return fmt::format("sweep {} {}: {} trials, {:.0f} % done\n", field_text(sweep, "id"),
+                       field_text(sweep, "name"), trials.size(), sweep["percent"].get<double>()) +
+           table(columns, rows, look.color, look.width);
+}
+
+std::string sweep_csv(const Json& sweep) {
+    std::vector<std::string> title = {"id", "trial"};
+    const Json& trials = sweep["trials"];
+    const Json parameters = trials.empty() ? Json::object() : trials[0]["parameters"];
+    for (const auto& [path, value] : parameters.items()) title.push_back(path);
+    constexpr std::array kKeys = {"state", "step", "last", "best", "best_step", "reason"};
+    title.insert(title.end(), kKeys.begin(), kKeys.end());
+    std::vector<std::vector<std::string>> rows = {title};
+    for (const Json& trial : trials) {
+        std::vector<std::string> row = {field_text(trial, "id"), field_text(trial, "trial")};
+        for (const Json& value : trial["parameters"]) row.push_back(value_text(value));
+        for (const char* key : kKeys) row.push_back(value_text(trial[key]));
+        rows.push_back(std::move(row));
+    }
+    return csv_text(rows);
+}
+
+Result<int> run_sweep(const Context& context, const SubmitOptions& options) {
+    if (options.files.empty())
+        return fail(ErrorCode::InvalidArgument, "sweep needs a job file with the key `sweep`",
+                    "rollctl sweep FILE, rollctl sweep show ID or rollctl sweep best ID");
+    std::vector<Source> sources;
+    for (const std::string& file : options.files) {
+        ROLL_TRY(std::vector<Source> of_file, read_job_file(file));
+        for (Source& source : of_file) {
+            if (!source.document.is_object() || !source.document.contains("sweep"))
+                return fail(ErrorCode::InvalidArgument,
+                            fmt::format("{} has no key `sweep`", source.label),
+                            "docs/sweeps.md; rollctl submit queues a single job");
+            sources.push_back(std::move(source));
+        }
+    }
+    return submit_sources(context, options, std::move(sources));
+}
+
+Result<int> run_sweep_show(const Context& context, const SweepOptions& options) {
+    ROLL_TRY(Daemon daemon, Daemon::connect(context));
+    ROLL_TRY(const Json sweep, ask_sweep(daemon, options.selector));
+    if (context.json) {
+        print_json(sweep);
+    } else if (options.csv) {
+        print(sweep_csv(sweep));
+    } else if (context.parsable) {
+        for (const Json& trial : sweep["trials"]) print(field_text(trial, "id") + "\n");
+    } else {
+        print(sweep_text(sweep, look_of(context)));
+    }
+    return 0;
+}
+
+Result<int> run_sweep_best(const Context& context, const std::string& selector) {
+    ROLL_TRY(Daemon daemon, Daemon::connect(context));
+    ROLL_TRY(const Json sweep, ask_sweep(daemon, selector));
+    const auto best = std::ranges::find_if(
+        sweep["trials"], [&](const Json& trial) { return trial["id"] == sweep["best"]; });
+    if (best == sweep["trials"].end())
+        return fail(ErrorCode::NotFound,
+                    fmt::format("no trial of sweep {} has a value of {} yet",
+                                field_text(sweep, "id"), field_text(sweep, "metric")),
+                    fmt::format("rollctl sweep show {}", field_text(sweep, "id")));
+    if (context.json) {
+        Json reply = *best;
+        reply["schema"] = "roll.trial/1";
+        reply["metric"] = sweep["metric"];
+        print_json(reply);
+    } else if (context.parsable) {
+        print(field_text(*best, "id") + "\n");
+    } else {
+        std::string text = fmt::format("job {}: {} {} at step {}\n", field_text(*best, "id"),
+                                       field_text(sweep, "metric"), number_text((*best)["best"]),
+                                       field_text(*best, "best_step"));
+        for (const auto& [path, value] : (*best)["parameters"].items())
+            text += fmt::format("  {}: {}\n", path, value_text(value));
+        print(text + fmt::format("  output: {}\n", field_text(*best, "output")));
+    }
+    return 0;
+}
+
+}  // namespace roll::cli

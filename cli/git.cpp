@@ -1,0 +1,122 @@
+#include "cli/git.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <vector>
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/io/process.hpp"
+#include "common/spec/job.hpp"
+#include "common/spec/sweep.hpp"
+
+namespace roll::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Runs git in `directory` and returns its output, of which bytes after `most` are left out.
+// nullopt if git fails, is missing or does not end before `deadline`. No program that the
+// configuration of the repository names is run.
+std::optional<std::string> git(const std::filesystem::path& directory,
+                               std::vector<std::string> arguments, std::size_t most,
+                               Clock::time_point deadline) {
+    auto pipe = io::make_pipe();
+    if (!pipe) return std::nullopt;
+    io::Spawn spawn;
+    spawn.arguments = {"git", "--no-optional-locks", "-c", "core.fsmonitor=false", "-C", directory};
+    spawn.arguments.insert(spawn.arguments.end(), arguments.begin(), arguments.end());
+    spawn.environment = io::current_environment();
+    spawn.descriptors = {{pipe->write.get(), STDOUT_FILENO}};
+    spawn.death_signal = SIGKILL;
+    const auto pid = io::spawn(spawn);
+    if (!pid) return std::nullopt;
+    pipe->write.reset();
+    std::string output;
+    bool whole = false;
+    while (!whole && output.size() <= most) {
+        const auto left =
+            std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+        pollfd readable{pipe->read.get(), POLLIN, 0};
+        const int ready = ::poll(&readable, 1, static_cast<int>(std::max<std::int64_t>(left, 0)));
+        if (ready == 0) break;
+        char buffer[16'384];
+        const ssize_t got = ready < 0 ? -1 : ::read(pipe->read.get(), buffer, sizeof buffer);
+        if (got > 0) output.append(buffer, static_cast<std::size_t>(got));
+        whole = got == 0 || (got < 0 && errno != EINTR);
+    }
+    if (!whole) ::kill(*pid, SIGKILL);
+    int status = 0;
+    while (::waitpid(*pid, &status, 0) < 0 && errno == EINTR) {}
+    const bool enough = output.size() > most;
+    if (!enough && (!whole || status != 0)) return std::nullopt;
+    return output;
+}
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+// Returns the text with bytes that are not UTF-8 replaced, because a job document is JSON.
+std::string as_utf8(const std::string& text) { return Json::parse(dump(Json(text))); }
+
+// Returns how many copies of a document a submission makes.
+std::size_t copies_of(const Json& document) {
+    if (document.contains("sweep")) return spec::kTrialsMax;
+    const Json array = document.value("array", Json());
+    const auto parsed = spec::parse_array(array.is_string() ? array.get<std::string>() : "0");
+    const auto indices = spec::array_indices(parsed ? parsed->indices : "0");
+    return indices ? std::max<std::size_t>(indices->size(), 1) : 1;
+}
+
+}  // namespace
+
+std::optional<Json> git_state(const std::filesystem::path& directory, std::size_t diff_max) {
+    constexpr std::size_t kShort = 8192;
+    const auto deadline = Clock::now() + std::chrono::seconds(3);
+    const auto top = git(directory, {"rev-parse", "--show-toplevel"}, kShort, deadline);
+    if (!top) return std::nullopt;
+    Json state = {{"directory", as_utf8(first_line(*top))}};
+    const auto branch = git(directory, {"symbolic-ref", "--short", "-q", "HEAD"}, kShort, deadline);
+    state["branch"] = as_utf8(first_line(branch.value_or("")));
+    const auto commit = git(directory, {"rev-parse", "-q", "--verify", "HEAD"}, kShort, deadline);
+    state["commit"] = first_line(commit.value_or(""));
+    if (!commit) return state;
+    const auto diff =
+        git(first_line(*top), {"diff", "HEAD", "--no-color", "--no-ext-diff", "--no-textconv"},
+            std::max(diff_max, kShort), deadline);
+    state["dirty"] = diff ? Json(!diff->empty()) : Json();
+    if (!diff)
+        state["diff_left_out"] = "git diff did not end within 3 s";
+    else if (diff->size() > diff_max)
+        state["diff_left_out"] = fmt::format("the diff is longer than {} bytes", diff_max);
+    else if (!diff->empty())
+        state["diff"] = as_utf8(*diff);
+    return state;
+}
+
+void add_git(Json& document, const std::string& base) {
+    constexpr std::size_t kAllCopies = 128u << 20;
+    if (!document.is_object() || document.contains("git")) return;
+    const Json workdir = document.value("workdir", Json());
+    const std::filesystem::path directory =
+        std::filesystem::path(base) / (workdir.is_string() ? workdir.get<std::string>() : "");
+    if (auto state =
+            git_state(directory, std::min(kDiffBytesMax, kAllCopies / copies_of(document))))
+        document["git"] = *std::move(state);
+}
+
+std::string git_text(const Json& git) {
+    if (!git.is_object()) return "";
+    const std::string commit = git.value("commit", ""), branch = git.value("branch", "");
+    std::string text = commit.empty() ? "no commit" : commit.substr(0, 12);
+    if (!branch.empty()) text += " on " + branch;
+    if (git.value("dirty", Json()) == true) text += ", with changes";
+    if (git.contains("diff_left_out")) text += " (" + git.value("diff_left_out", "") + ")";
+    return text;
+}
+
+}  // namespace roll::cli

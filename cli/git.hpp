@@ -1,0 +1,28 @@
+// Records the state of the git work tree that a job is submitted from: `git` of the job document.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "common/json.hpp"
+
+namespace roll::cli {
+
+constexpr std::size_t kDiffBytesMax = 1u << 20;
+
+// Returns {directory, commit, branch, dirty, diff} of the work tree that contains `directory`;
+// nullopt outside a work tree, without git, or if git takes longer than 3 s. `diff` is the text of
+// `git diff HEAD`. If it is longer than `diff_max`, `diff_left_out` says so in its place.
+std::optional<Json> git_state(const std::filesystem::path& directory, std::size_t diff_max);
+
+// Adds the state of the job's work tree to its document: that of `workdir`, or of `base`, the
+// directory of the job file. Keeps a state that the document already has, as that of a resubmitted
+// job. Each task of an array holds a copy, so the diff of an array may be shorter.
+void add_git(Json& document, const std::string& base);
+
+// Formats the state in one line: "3f2a9c1 on main, with changes".
+std::string git_text(const Json& git);
+
+}  // namespace roll::cli

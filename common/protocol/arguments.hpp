@@ -1,0 +1,145 @@
+// Reads, writes and describes the arguments and the replies of operations. Each is a struct whose
+// fields() names its members once:
+//
+//   template <class V> void fields(V& v, SecretNameArgs& a) {
+//       v.needs("name", a.name, "name of the secret");
+//       v("user", a.user, "owner; only for the operator");
+//   }
+//
+// A member is a bool, a number, a string, a list of these, an optional or a Json value.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "common/error.hpp"
+#include "common/json.hpp"
+#include "common/protocol/operation.hpp"
+
+namespace roll::protocol {
+
+template <class T>
+inline constexpr bool is_optional = false;
+template <class T>
+inline constexpr bool is_optional<std::optional<T>> = true;
+
+// A visitor that reads each field. A field that may be left out keeps its value if it is missing
+// or null.
+class FieldReader {
+  public:
+    FieldReader(const Json& json, const char* op) : reader_(json, op) {}
+    template <class T>
+    void needs(const char* name, T& value, const char*) {
+        if constexpr (std::is_same_v<T, Json>)
+            value = reader_.raw(name);
+        else
+            value = reader_.get<T>(name);
+    }
+    template <class T>
+    void operator()(const char* name, T& value, const char*) {
+        if constexpr (std::is_same_v<T, Json>) {
+            value = reader_.raw(name);
+        } else if constexpr (is_optional<T>) {
+            if (!reader_.raw(name).is_null()) value = reader_.get<typename T::value_type>(name);
+        } else {
+            value = reader_.get_or<T>(name, std::move(value));
+        }
+    }
+    // Fails with InvalidArgument. If `strict`, unknown fields are errors, too.
+    Result<void> finish(bool strict);
+
+  private:
+    JsonReader reader_;
+};
+
+// A visitor that writes each field. `brief` leaves out a field that may be left out and has its
+// type's initial value. An optional without a value is always left out.
+class FieldWriter {
+  public:
+    explicit FieldWriter(bool brief) : brief_(brief) {}
+    template <class T>
+    void needs(const char* name, T& value, const char*) {
+        json[name] = value;
+    }
+    template <class T>
+    void operator()(const char* name, T& value, const char*) {
+        if constexpr (is_optional<T>) {
+            if (value) json[name] = *value;
+        } else if (!brief_ || value != T{}) {
+            json[name] = value;
+        }
+    }
+    Json json = Json::object();
+
+  private:
+    bool brief_;
+};
+
+// One field, for the documentation.
+struct FieldInfo {
+    std::string name;
+    Json type;  // as JSON Schema, such as {"type": "integer"}; {}: any value
+    bool required = false;
+    std::string help;
+};
+
+template <class T>
+Json schema_of_type() {
+    if constexpr (is_optional<T>)
+        return schema_of_type<typename T::value_type>();
+    else if constexpr (std::is_same_v<T, Json>)
+        return Json::object();
+    else if constexpr (std::is_same_v<T, bool>)
+        return {{"type", "boolean"}};
+    else if constexpr (std::is_unsigned_v<T>)
+        return {{"type", "integer"}, {"minimum", 0}};
+    else if constexpr (std::is_integral_v<T>)
+        return {{"type", "integer"}};
+    else if constexpr (std::is_same_v<T, std::string>)
+        return {{"type", "string"}};
+    else
+        return {{"type", "array"}, {"items", schema_of_type<typename T::value_type>()}};
+}
+
+class FieldLister {
+  public:
+    template <class T>
+    void needs(const char* name, T&, const char* help) {
+        list.push_back({name, schema_of_type<T>(), true, help});
+    }
+    template <class T>
+    void operator()(const char* name, T&, const char* help) {
+        list.push_back({name, schema_of_type<T>(), false, help});
+    }
+    std::vector<FieldInfo> list{};
+};
+
+// Unknown fields are ignored unless `strict`, because a newer client may send them.
+template <class Args>
+Result<Args> read_arguments(const Json& json, bool strict = false) {
+    Args args;
+    FieldReader reader(json, Args::kOperation.name);
+    fields(reader, args);
+    ROLL_TRY_VOID(reader.finish(strict));
+    return args;
+}
+
+template <class Args>
+Json arguments_json(Args args) {
+    FieldWriter writer(true);
+    fields(writer, args);
+    return std::move(writer.json);
+}
+
+// Returns a reply with its schema.
+template <class Reply>
+Json reply_json(Reply reply, const char* schema) {
+    FieldWriter writer(false);
+    fields(writer, reply);
+    writer.json["schema"] = schema;
+    return std::move(writer.json);
+}
+
+}  // namespace roll::protocol

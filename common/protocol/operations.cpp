@@ -1,0 +1,75 @@
+#include "common/protocol/operations.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "common/protocol/cluster_operations.hpp"
+#include "common/protocol/job_operations.hpp"
+#include "common/protocol/submit_operations.hpp"
+#include "common/protocol/view_operations.hpp"
+
+namespace roll::protocol {
+namespace {
+
+struct JsonReply {};  // a reply without a struct
+template <class V>
+void fields(V&, JsonReply&) {}
+
+template <class T>
+std::vector<FieldInfo> fields_of() {
+    T value;
+    FieldLister lister;
+    fields(lister, value);
+    return std::move(lister.list);
+}
+
+template <class Args, class Reply = JsonReply>
+constexpr OperationInfo info() {
+    return {&Args::kOperation, fields_of<Args>, fields_of<Reply>, [](const Json& json) {
+                return read_arguments<Args>(json, true).map([](const Args&) {});
+            }};
+}
+
+constexpr std::array kOperations = {
+    info<SubmitArgs, SubmitReply>(),
+    info<ForecastArgs>(),
+    info<CancelArgs, CancelReply>(),
+    info<CloseArgs, ChangedReply>(),
+    info<HoldArgs, ChangedReply>(),
+    info<ReleaseArgs, ChangedReply>(),
+    info<UpdateArgs, ChangedReply>(),
+    info<ProgressArgs, ProgressReply>(),
+    info<CheckpointArgs, CheckpointReply>(),
+    info<JobsArgs>(),
+    info<ShowArgs>(),
+    info<EventsArgs>(),
+    info<NodesArgs>(),
+    info<TotalsArgs>(),
+    info<UsageArgs>(),
+    info<ReportArgs>(),
+    info<VersionArgs, VersionReply>(),
+    info<ShutdownArgs, ShutdownReply>(),
+    info<DrainArgs, NodeReply>(),
+    info<UndrainArgs, NodeReply>(),
+    info<AllocListArgs>(),
+    info<AllocAddArgs, QueueReply>(),
+    info<AllocPauseArgs, QueueReply>(),
+    info<AllocResumeArgs, QueueReply>(),
+    info<AllocRemoveArgs, QueueReply>(),
+    info<AllocDryRunArgs>(),
+    info<SecretSetArgs, SecretReply>(),
+    info<SecretRemoveArgs, SecretReply>(),
+    info<SecretListArgs>(),
+};
+
+}  // namespace
+
+std::span<const OperationInfo> operations() { return kOperations; }
+
+const OperationInfo* find_operation(std::string_view name) {
+    const auto found = std::ranges::find_if(
+        kOperations, [&](const OperationInfo& one) { return one.operation->name == name; });
+    return found == kOperations.end() ? nullptr : &*found;
+}
+
+}  // namespace roll::protocol

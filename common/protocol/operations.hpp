@@ -1,0 +1,24 @@
+// The table of all operations, for programs that show or check it. daemon/api serves them.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "common/protocol/arguments.hpp"
+
+namespace roll::protocol {
+
+struct OperationInfo {
+    const Operation* operation;
+    std::vector<FieldInfo> (*arguments)();
+    std::vector<FieldInfo> (*reply)();        // empty: the reply is built as JSON
+    Result<void> (*check)(const Json& json);  // fails if these are not valid arguments
+};
+
+std::span<const OperationInfo> operations();
+
+// Returns nullptr if there is no operation with this name.
+const OperationInfo* find_operation(std::string_view name);
+
+}  // namespace roll::protocol

@@ -1,0 +1,59 @@
+// The operations that queue a job, or tell what would happen to it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "common/protocol/arguments.hpp"
+
+namespace roll::protocol {
+
+struct SubmitArgs {
+    static constexpr Operation kOperation{"submit", Access::Submit, Answering::AfterTurn,
+                                          "roll.submit/1", "Queues a job, an array or a chain."};
+    std::string key{};
+    std::string user{};
+    Json spec{};
+    bool strict = false;
+};
+struct SubmitReply {
+    std::uint64_t id = 0;
+    std::string name{};
+    std::string output{};
+    std::uint64_t jobs = 0;
+    bool repeated = false;
+    std::optional<Json> cannot_run{};
+};
+struct ForecastArgs {
+    static constexpr Operation kOperation{"forecast", Access::Read, Answering::AtOnce,
+                                          "roll.forecast/1",
+                                          "Tells what would happen to a job if it were queued."};
+    std::string key{};
+    std::string user{};
+    Json spec{};
+};
+
+// clang-format off
+template <class V> void fields(V& v, SubmitArgs& a) {
+    v.needs("key", a.key, "idempotency key, 1 to 256 bytes; the same key returns the same job");
+    v("user", a.user, "user for whom the job is queued; only the operator may name another");
+    v.needs("spec", a.spec, "the job as rollctl reads it from a job file");
+    v("strict", a.strict, "refuse a job that nothing could ever run");
+}
+template <class V> void fields(V& v, SubmitReply& r) {
+    v("id", r.id, "number of the job, or of the first job");
+    v("name", r.name, "name of the job");
+    v("output", r.output, "output directory");
+    v("jobs", r.jobs, "number of jobs that were queued");
+    v("repeated", r.repeated, "the key was known, and nothing was queued");
+    v("cannot_run", r.cannot_run, "{why, remedy} if neither a worker nor an allocation can ever run the job");
+}
+template <class V> void fields(V& v, ForecastArgs& a) {
+    v("key", a.key, "not used");
+    v("user", a.user, "user for whom the job would be queued");
+    v.needs("spec", a.spec, "the job as rollctl reads it from a job file");
+}
+// clang-format on
+
+}  // namespace roll::protocol

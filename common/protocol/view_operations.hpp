@@ -1,0 +1,134 @@
+// The operations that show jobs, nodes and rolld itself, and `shutdown`. The replies of lists are
+// built as JSON (daemon/query), because clients choose their fields.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/protocol/arguments.hpp"
+
+namespace roll::protocol {
+
+struct JobsArgs {
+    static constexpr Operation kOperation{"jobs", Access::Read, Answering::AtOnce, "roll.jobs/1",
+                                          "Lists jobs, a page at a time."};
+    std::string selector{};
+    std::string me{};
+    bool all = false;
+    std::string state{};
+    std::string user{};
+    std::uint64_t from = 0;
+    std::optional<int> limit{};
+    std::vector<std::string> fields{};
+    std::optional<std::int64_t> since{};
+    bool fold = false;
+    bool reverse = false;
+};
+struct ShowArgs {
+    static constexpr Operation kOperation{"show", Access::Read, Answering::AtOnce, "roll.job/1",
+                                          "Shows one job with its attempts and checkpoints."};
+    Json id{};  // a number, or a selector of one job
+    std::string me{};
+};
+struct EventsArgs {
+    static constexpr Operation kOperation{"events", Access::Read, Answering::Later, "roll.events/1",
+                                          "Lists events, and waits for the next one."};
+    std::int64_t since = 0;
+    std::optional<std::uint64_t> id{};
+    std::optional<int> limit{};
+    int wait_ms = 0;
+    std::int64_t newest = 0;
+};
+struct NodesArgs {
+    static constexpr Operation kOperation{"nodes", Access::Read, Answering::AtOnce, "roll.nodes/1",
+                                          "Lists nodes and sums up their capacity."};
+    std::optional<std::uint64_t> limit{};
+};
+struct TotalsArgs {
+    static constexpr Operation kOperation{"totals", Access::Read, Answering::AtOnce,
+                                          "roll.totals/1", "Counts jobs, users and nodes."};
+};
+struct UsageArgs {
+    static constexpr Operation kOperation{"usage", Access::Read, Answering::AtOnce, "roll.usage/1",
+                                          "Shows a user's use, limits and waiting jobs."};
+    std::string user{};
+};
+struct ReportArgs {
+    static constexpr Operation kOperation{"report", Access::Read, Answering::AtOnce,
+                                          "roll.report_page/1",
+                                          "Sums up used and wasted resources, a page at a time."};
+    std::string by{};
+    std::int64_t since = 0;
+    std::uint64_t from = 0;
+};
+struct VersionArgs {
+    static constexpr Operation kOperation{"version", Access::Read, Answering::AtOnce,
+                                          "roll.version/1", "Tells rolld's version and turns."};
+};
+struct VersionReply {
+    std::string version{};
+    std::uint64_t incarnation = 0;
+    std::int64_t pid = 0;
+    std::uint64_t uid = 0;
+    std::string started_at{};
+    Json turns{};
+    Json commits{};
+};
+struct ShutdownArgs {
+    static constexpr Operation kOperation{"shutdown", Access::Operate, Answering::AtOnce,
+                                          "roll.shutdown/1", "Ends rolld; workers continue."};
+};
+struct ShutdownReply {
+    std::int64_t pid = 0;
+};
+
+// clang-format off
+template <class V> void fields(V& v, JobsArgs& a) {
+    v("selector", a.selector, "jobs: 7, 3-9, 1,4, last, all, @me or a name with globs");
+    v("me", a.me, "the user that @me stands for");
+    v("all", a.all, "also list jobs that have ended");
+    v("state", a.state, "queued, running, done, failed or cancelled");
+    v("user", a.user, "list only this user's jobs");
+    v("from", a.from, "list jobs from this number on");
+    v("limit", a.limit, "largest number of jobs in the reply, at most 10000");
+    v("fields", a.fields, "fields of each job; left out: all");
+    v("since", a.since, "leave out jobs that ended earlier, in ms since 1970");
+    v("fold", a.fold, "one row for the tasks of an array");
+    v("reverse", a.reverse, "the newest job first");
+}
+template <class V> void fields(V& v, ShowArgs& a) {
+    v.needs("id", a.id, "number of the job, or a selector of one job");
+    v("me", a.me, "the user that @me stands for");
+}
+template <class V> void fields(V& v, EventsArgs& a) {
+    v("since", a.since, "list events after this one");
+    v("id", a.id, "list only events of this job");
+    v("limit", a.limit, "largest number of events in the reply, at most 10000");
+    v("wait_ms", a.wait_ms, "longest wait for an event, at most 60000");
+    v("newest", a.newest, "begin at most this many events before the end");
+}
+template <class V> void fields(V& v, NodesArgs& a) { v("limit", a.limit, "largest number of nodes in the reply"); }
+template <class V> void fields(V&, TotalsArgs&) {}
+template <class V> void fields(V& v, UsageArgs& a) { v("user", a.user, "name of the user"); }
+template <class V> void fields(V& v, ReportArgs& a) {
+    v("by", a.by, "user, account, kind or week");
+    v("since", a.since, "count only what was held after this time, in ms since 1970");
+    v("from", a.from, "visit jobs from this number on");
+}
+template <class V> void fields(V&, VersionArgs&) {}
+template <class V> void fields(V& v, VersionReply& r) {
+    v("version", r.version, "version of rolld");
+    v("incarnation", r.incarnation, "number of rolld's starts with this ledger");
+    v("pid", r.pid, "process number of rolld");
+    v("uid", r.uid, "user number of rolld");
+    v("started_at", r.started_at, "start of rolld");
+    v("turns", r.turns, "{count, p99_ms, longest_ms} of the turns");
+    v("commits", r.commits, "{count, p99_ms, longest_ms} of the writes to the ledger");
+}
+template <class V> void fields(V&, ShutdownArgs&) {}
+template <class V> void fields(V& v, ShutdownReply& r) { v("pid", r.pid, "process number of rolld"); }
+// clang-format on
+
+}  // namespace roll::protocol

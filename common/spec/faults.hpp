@@ -1,0 +1,22 @@
+// Faults that a training job injects into itself (train.faults).
+#pragma once
+
+#include <cstdint>
+
+namespace roll::spec {
+
+// A fault that a rank makes in itself, to test how a cluster handles it.
+enum class FaultPhase { Forward, Backward, Reduce, Optimizer, Save };
+// Kill: SIGKILL. Hang: the rank stops for ever. Nan: a weight becomes NaN. Exit: the process exits
+// with status 1. Flip: a bit of a weight flips.
+enum class FaultKind { Kill, Hang, Nan, Exit, Flip };
+const char* name_of(FaultPhase phase);
+const char* name_of(FaultKind kind);
+struct FaultSpec {
+    int rank = 0;
+    std::int64_t step = 1;  // counted from 1
+    FaultPhase phase = FaultPhase::Forward;
+    FaultKind kind = FaultKind::Kill;
+};
+
+}  // namespace roll::spec

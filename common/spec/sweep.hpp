@@ -1,0 +1,95 @@
+// Sweeps: `sweep` of a job file describes trials, which are copies of the job that differ in some
+// keys. A sweep is a job array, and each task of the array is a trial.
+//
+// The client draws the trials (parse_sweep), so that rolld and the programs only read them. The
+// document of the array has the list `sweep.trials`; entry i maps the path of a key, such as
+// "train.optimizer.lr", to its value in trial i. In the document of a trial, the keys have their
+// values, and `sweep` has `trial` (its number), `parameters`, `metric`, `mode` and `halving`. Only
+// the document of the first trial keeps the list.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/json.hpp"
+#include "common/spec/job.hpp"
+
+namespace roll::spec {
+
+constexpr std::size_t kTrialsMax = 1'000;
+
+// Parses a job document with the key `sweep`. Checks each trial as a job of its own. Fails if a
+// trial changes keys that the scheduler reads, such as `resources`.
+ParsedJob parse_sweep(const Json& document, const std::string& base_directory);
+
+// Returns the trials of a checked `sweep` section, in order: each maps paths of keys to values.
+// Random trials depend only on the seed, the trial's number and the name of the key, with 4
+// significant digits. Adds a problem for each part that describes no trials.
+Json draw_trials(const Json& sweep, std::vector<Problem>& problems);
+
+// Sets the keys of `document` that `parameters` names by path. Returns a problem if a path is
+// empty or leads through a value that is not a mapping.
+std::optional<Problem> set_parameters(Json& document, const Json& parameters);
+
+// Returns the problem of a document whose `sweep.trials` is not a list of `count` mappings, else
+// nullopt. nullopt for a document without `sweep`. A client may send any document.
+std::optional<Problem> damaged_trials(const Json& document, std::size_t count);
+
+// The documents of the trials of a sweep.
+class Trials {
+  public:
+    // Returns nullopt if the document of the array has no valid `sweep.trials`.
+    static std::optional<Trials> of(const std::string& document);
+    std::string document(std::size_t trial) const;
+    std::size_t count() const { return trials_.size(); }
+
+  private:
+    Json common_;  // the document without the list of trials
+    Json trials_;
+};
+
+// Successive halving: at each rung (a number of steps), only the best trials go on.
+struct Halving {
+    std::string metric = "loss";  // key in metrics.jsonl
+    bool maximize = false;        // large values are good
+    int reduction = 3;            // one of `reduction` trials goes on
+    std::int64_t min_steps = 1;   // the first rung; each further rung is `reduction` times as far
+    friend bool operator==(const Halving&, const Halving&) = default;
+};
+
+// Returns the halving in the document of a trial; nullopt if it has none.
+std::optional<Halving> halving_of(std::string_view document);
+
+// Returns the rungs: min_steps * reduction^k below `steps`. nullopt stands for a job that does not
+// say its number of steps; it has rungs as long as more than one of `trials` may go on.
+std::vector<std::int64_t> rungs(const Halving& halving, std::size_t trials,
+                                std::optional<std::int64_t> steps);
+
+// The value of one trial at each rung; nullopt: not reached yet, or no value there.
+using RungValues = std::vector<std::optional<double>>;
+
+// A trial that halving stops: `rank` of the `known` values at the rung, `keep` of which may go on.
+struct Stop {
+    std::size_t trial = 0;
+    std::int64_t rung = 0;
+    double value = 0;
+    std::size_t rank = 0;
+    std::size_t keep = 0;
+    friend bool operator==(const Stop&, const Stop&) = default;
+};
+
+// Returns the trials that cannot be among the best: at some rung, max(1, ceil(n / reduction^(k+1)))
+// of the n trials go on from rung k, and so many others already have a better value there. Values
+// that arrive later never make such a trial good again. The result therefore does not depend on
+// the order of arrival, and the same values always yield the same stops. Values that are not
+// finite are the worst; of equal values, that of the earlier trial is better.
+std::vector<Stop> losers(const Halving& halving, const std::vector<std::int64_t>& rungs,
+                         const std::vector<RungValues>& trials);
+
+std::string reason_text(const Halving& halving, const Stop& stop);
+
+}  // namespace roll::spec

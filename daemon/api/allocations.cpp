@@ -1,0 +1,95 @@
+#include "daemon/api/allocations.hpp"
+
+#include <array>
+
+#include <fmt/format.h>
+
+#include "daemon/api/operations.hpp"
+
+namespace roll::api {
+namespace {
+
+Plan change_queue(core::Input input, const std::string& queue, const char* schema) {
+    RunTurn plan;
+    plan.inputs.push_back(std::move(input));
+    plan.reply = [queue, schema](const core::State&, bool changed) {
+        return protocol::reply_json(protocol::QueueReply{queue, changed}, schema);
+    };
+    return plan;
+}
+
+Result<Plan> list(const Context& context, const Identity&, const protocol::AllocListArgs&) {
+    Json all = query::allocations(context.state, context.hearsay(), context.now);
+    all["shared"] = context.site.directory;
+    return ReplyNow{std::move(all)};
+}
+
+Result<Plan> add(const Context& context, const Identity& who, const protocol::AllocAddArgs& args) {
+    if (context.endpoint.starts_with("ipc:"))
+        return fail(ErrorCode::Refused,
+                    "rolld listens on this machine only (" + context.endpoint +
+                        "), but pilots run on other machines",
+                    "rollctl down; rollctl up --endpoint tcp://0.0.0.0:7070");
+    ROLL_TRY(spec::PilotQueue queue, spec::pilot_queue_from_json(dump(args.queue)));
+    const std::string name = queue.name;
+    return change_queue(core::AddQueue{std::move(queue), who.user}, name,
+                        protocol::AllocAddArgs::kOperation.reply);
+}
+
+Result<Plan> pause(const Context&, const Identity& who, const protocol::AllocPauseArgs& args) {
+    return change_queue(core::PauseQueue{args.queue, true, who.user}, args.queue,
+                        protocol::AllocPauseArgs::kOperation.reply);
+}
+
+Result<Plan> resume(const Context&, const Identity& who, const protocol::AllocResumeArgs& args) {
+    return change_queue(core::PauseQueue{args.queue, false, who.user}, args.queue,
+                        protocol::AllocResumeArgs::kOperation.reply);
+}
+
+Result<Plan> remove(const Context&, const Identity& who, const protocol::AllocRemoveArgs& args) {
+    return change_queue(core::RemoveQueue{args.queue, who.user}, args.queue,
+                        protocol::AllocRemoveArgs::kOperation.reply);
+}
+
+Result<Plan> show_order(const Context& context, const Identity&,
+                        const protocol::AllocDryRunArgs& args) {
+    ROLL_TRY(Json order, dry_run(context, args));
+    return ReplyNow{std::move(order)};
+}
+
+Result<spec::PilotQueue> queue_of(const Context& context, const protocol::AllocDryRunArgs& args) {
+    if (!args.spec.is_null()) return spec::pilot_queue_from_json(dump(args.spec));
+    if (!args.queue)
+        return fail(ErrorCode::InvalidArgument, "alloc_dry_run: needs a field queue or spec");
+    const auto found = context.state.queues.find(*args.queue);
+    if (found != context.state.queues.end()) return found->second.spec;
+    return fail(ErrorCode::NotFound, "there is no allocation queue " + *args.queue,
+                "rollctl alloc list");
+}
+
+}  // namespace
+
+Result<Json> dry_run(const Context& context, const protocol::AllocDryRunArgs& args) {
+    ROLL_TRY(const spec::PilotQueue queue, queue_of(context, args));
+    const std::string key = fmt::format("{}.{}.{}", context.cluster, context.state.incarnation,
+                                        context.state.next_allocation);
+    const slurm::Command command = slurm::submit_command(queue, key, context.site);
+    return Json{{"schema", protocol::AllocDryRunArgs::kOperation.reply},
+                {"queue", queue.name},
+                {"command", command.arguments},
+                {"script", command.input}};
+}
+
+std::span<const ServedOperation> allocation_operations() {
+    static constexpr std::array kOperations = {
+        served<protocol::AllocListArgs, list>(),
+        served<protocol::AllocAddArgs, add>(),
+        served<protocol::AllocPauseArgs, pause>(),
+        served<protocol::AllocResumeArgs, resume>(),
+        served<protocol::AllocRemoveArgs, remove>(),
+        served<protocol::AllocDryRunArgs, show_order>(),
+    };
+    return kOperations;
+}
+
+}  // namespace roll::api

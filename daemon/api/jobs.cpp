@@ -1,0 +1,138 @@
+// The operations that change jobs.
+#include <algorithm>
+#include <array>
+
+#include "common/protocol/job_operations.hpp"
+#include "daemon/api/operations.hpp"
+
+namespace roll::api {
+namespace {
+
+protocol::JobNumbers numbers(const std::vector<JobId>& ids) {
+    protocol::JobNumbers all;
+    for (const JobId id : ids) all.push_back(id.value);
+    return all;
+}
+
+// The selected jobs, also parted by whether they have ended.
+struct Selected {
+    std::vector<JobId> all;
+    std::vector<JobId> open;
+    std::vector<JobId> over;
+};
+
+Result<Selected> select_own(const Context& context, const Identity& who,
+                            const protocol::Selection& args) {
+    Selected selected;
+    ROLL_TRY(selected.all, query::select(context.state, args.selector, args.me));
+    ROLL_TRY_VOID(owns(context, who, selected.all));
+    for (const JobId id : selected.all) {
+        const bool is_over = core::is_over(context.state.jobs.at(id).phase);
+        (is_over ? selected.over : selected.open).push_back(id);
+    }
+    return selected;
+}
+
+// `add_inputs` appends the inputs for one job.
+template <class Args, class Reply = protocol::ChangedReply>
+Plan change(Selected selected, const Args& args, auto add_inputs) {
+    const Reply reply{numbers(selected.open), numbers(selected.over)};
+    return ChangeJobs{.jobs = std::move(selected.open),
+                      .add_inputs = std::move(add_inputs),
+                      .answer = protocol::reply_json(reply, Args::kOperation.reply),
+                      .wait_ms = args.wait_ms};
+}
+
+// Orders the newest job first. Otherwise a job that is about to be cancelled could start in place
+// of a cancelled one.
+void newest_first(Plan& plan) { std::ranges::reverse(std::get<ChangeJobs>(plan).jobs); }
+
+Result<Plan> cancel(const Context& context, const Identity& who, const protocol::CancelArgs& args) {
+    ROLL_TRY(Selected selected, select_own(context, who, args));
+    Plan plan = change<protocol::CancelArgs, protocol::CancelReply>(
+        std::move(selected), args,
+        [reason = args.reason, by = who.user](JobId id, std::vector<core::Input>& inputs) {
+            inputs.emplace_back(core::Cancel{id, reason, by});
+        });
+    newest_first(plan);
+    return plan;
+}
+
+Result<Plan> close(const Context& context, const Identity& who, const protocol::CloseArgs& args) {
+    ROLL_TRY(Selected selected, select_own(context, who, args));
+    return change(std::move(selected), args,
+                  [by = who.user](JobId id, std::vector<core::Input>& inputs) {
+                      inputs.emplace_back(core::Close{id, by});
+                  });
+}
+
+Result<Plan> hold(const Context& context, const Identity& who, const protocol::HoldArgs& args) {
+    ROLL_TRY(Selected selected, select_own(context, who, args));
+    Plan plan = change(std::move(selected), args,
+                       [by = who.user](JobId id, std::vector<core::Input>& inputs) {
+                           inputs.emplace_back(core::Hold{id, true, by});
+                       });
+    newest_first(plan);
+    return plan;
+}
+
+Result<Plan> release(const Context& context, const Identity& who,
+                     const protocol::ReleaseArgs& args) {
+    ROLL_TRY(Selected selected, select_own(context, who, args));
+    return change(std::move(selected), args,
+                  [by = who.user](JobId id, std::vector<core::Input>& inputs) {
+                      inputs.emplace_back(core::Hold{id, false, by});
+                  });
+}
+
+Result<Plan> update(const Context& context, const Identity& who, const protocol::UpdateArgs& args) {
+    ROLL_TRY(Selected selected, select_own(context, who, args));
+    std::optional<int> priority = args.priority;
+    if (args.first) priority = query::priority_before(context.state, selected.all);
+    return change(
+        std::move(selected), args,
+        [priority, begin = args.begin, by = who.user](JobId id, std::vector<core::Input>& inputs) {
+            if (priority) inputs.emplace_back(core::SetPriority{id, *priority, by});
+            if (begin)
+                inputs.emplace_back(
+                    core::SetBegin{id, Time(std::chrono::milliseconds(*begin)), by});
+        });
+}
+
+Result<Plan> progress(const Context&, const Identity&, const protocol::ProgressArgs& args) {
+    return AwaitChange{args.ticket, args.wait_ms};
+}
+
+// Requests a checkpoint. `show` displays whether a checkpoint that answers this request is
+// recorded.
+Result<Plan> checkpoint(const Context& context, const Identity& who,
+                        const protocol::CheckpointArgs& args) {
+    const JobId id{args.id};
+    if (context.state.jobs.contains(id)) ROLL_TRY_VOID(owns(context, who, {id}));
+    RunTurn plan;
+    plan.inputs.emplace_back(core::AskCheckpoint{id, who.user});
+    plan.reply = [id](const core::State& state, bool) {
+        const auto& attempt = state.jobs.at(id).attempt;
+        const protocol::CheckpointReply reply{
+            .id = id.value,
+            .token = attempt ? Json(to_string(attempt->token)) : Json(),
+            .asked = attempt ? attempt->asked : 0};
+        return protocol::reply_json(reply, protocol::CheckpointArgs::kOperation.reply);
+    };
+    return plan;
+}
+
+}  // namespace
+
+std::span<const ServedOperation> job_operations() {
+    static constexpr std::array kOperations = {served<protocol::CancelArgs, cancel>(),
+                                               served<protocol::CloseArgs, close>(),
+                                               served<protocol::HoldArgs, hold>(),
+                                               served<protocol::ReleaseArgs, release>(),
+                                               served<protocol::UpdateArgs, update>(),
+                                               served<protocol::ProgressArgs, progress>(),
+                                               served<protocol::CheckpointArgs, checkpoint>()};
+    return kOperations;
+}
+
+}  // namespace roll::api

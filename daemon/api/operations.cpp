@@ -1,0 +1,53 @@
+#include "daemon/api/operations.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include <fmt/format.h>
+
+namespace roll::api {
+namespace {
+
+std::vector<ServedOperation> all_operations() {
+    std::vector<ServedOperation> all;
+    for (const auto group : {submit_operations(), job_operations(), view_operations(),
+                             node_operations(), allocation_operations(), secret_operations()})
+        all.insert(all.end(), group.begin(), group.end());
+    return all;
+}
+
+}  // namespace
+
+std::span<const ServedOperation> operations() {
+    static const std::vector<ServedOperation> kAll = all_operations();
+    return kAll;
+}
+
+Result<const ServedOperation*> find_for(const Identity& who, std::string_view name) {
+    const auto all = operations();
+    const auto found = std::ranges::find_if(
+        all, [&](const ServedOperation& one) { return one.operation->name == name; });
+    if (found == all.end())
+        return fail(ErrorCode::InvalidArgument,
+                    fmt::format("rolld knows no operation {}", name.substr(0, 60)),
+                    "rollctl and rolld may be of different versions; see `rollctl version`");
+    if (found->operation->access == protocol::Access::Operate && who.role != Role::Operator)
+        return fail(
+            ErrorCode::Refused,
+            fmt::format("{} is only for the user who owns this rolld, not for {}", name, who.user));
+    return &*found;
+}
+
+Result<void> owns(const Context& context, const Identity& who, const std::vector<JobId>& ids) {
+    if (who.role == Role::Operator) return {};
+    for (const JobId id : ids) {
+        const core::Job& job = context.state.jobs.at(id);
+        if (job.user == who.user) continue;
+        return fail(ErrorCode::Refused,
+                    fmt::format("job {} is {}'s, not {}'s", id.value, job.user, who.user),
+                    "rollctl jobs -a @me");
+    }
+    return {};
+}
+
+}  // namespace roll::api

@@ -1,0 +1,43 @@
+// The table of the operations that clients call, each with its handler.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "common/protocol/arguments.hpp"
+#include "daemon/api/context.hpp"
+#include "daemon/api/plan.hpp"
+
+namespace roll::api {
+
+struct ServedOperation {
+    const protocol::Operation* operation;
+    // Reads the arguments and decides what to do. An error is answered at once.
+    Result<Plan> (*handle)(const Context& context, const Identity& who, const Json& args);
+};
+
+// Makes a row of the table from a handler: Result<Plan> handler(context, who, const Args&).
+template <class Args, Result<Plan> (*handler)(const Context&, const Identity&, const Args&)>
+constexpr ServedOperation served() {
+    return {&Args::kOperation,
+            [](const Context& context, const Identity& who, const Json& json) -> Result<Plan> {
+                ROLL_TRY(const Args args, protocol::read_arguments<Args>(json));
+                return handler(context, who, args);
+            }};
+}
+
+// Each group of operations is one file of this folder.
+std::span<const ServedOperation> submit_operations();
+std::span<const ServedOperation> job_operations();
+std::span<const ServedOperation> view_operations();
+std::span<const ServedOperation> node_operations();
+std::span<const ServedOperation> allocation_operations();
+std::span<const ServedOperation> secret_operations();
+
+std::span<const ServedOperation> operations();
+
+// Fails with InvalidArgument if there is no such operation, and with Refused if it is only for
+// operators and `who` is none.
+Result<const ServedOperation*> find_for(const Identity& who, std::string_view name);
+
+}  // namespace roll::api

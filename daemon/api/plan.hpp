@@ -1,0 +1,53 @@
+// What a handler wants rolld to do for a request. The server (daemon/server) carries it out.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "common/json.hpp"
+#include "daemon/core/core.hpp"
+#include "daemon/gateway/sessions.hpp"
+
+namespace roll::api {
+
+// Answers at once.
+struct ReplyNow {
+    Json json;
+};
+// Answers at once and ends rolld.
+struct ReplyAndStop {
+    Json json;
+};
+// Adds the inputs to this turn, and answers after it. If an input is refused, its error is the
+// answer. `changed` says whether the inputs produced events.
+struct RunTurn {
+    std::vector<core::Input> inputs;
+    std::function<Json(const core::State& state, bool changed)> reply;
+};
+// Changes the jobs, in this order, a part of them in each turn.
+struct ChangeJobs {
+    std::vector<JobId> jobs{};
+    std::function<void(JobId, std::vector<core::Input>&)> add_inputs{};  // appends those of a job
+    Json answer{};  // the answer when all is done
+    std::optional<int> wait_ms{};
+};
+// Waits for an earlier ChangeJobs.
+struct AwaitChange {
+    std::uint64_t ticket = 0;
+    int wait_ms = 0;
+};
+// Waits for events after `since`, of `job` or of all jobs.
+struct AwaitEvents {
+    std::int64_t since = 0;
+    int limit = 0;
+    std::optional<JobId> job{};
+    int wait_ms = 0;
+};
+
+using Plan = std::variant<ReplyNow, ReplyAndStop, RunTurn, ChangeJobs, AwaitChange, AwaitEvents>;
+
+}  // namespace roll::api

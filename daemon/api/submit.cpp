@@ -1,0 +1,95 @@
+// The operations `submit` and `forecast`.
+#include <array>
+
+#include <fmt/format.h>
+
+#include "common/protocol/client.hpp"
+#include "common/protocol/submit_operations.hpp"
+#include "common/spec/document.hpp"
+#include "common/spec/job_json.hpp"
+#include "daemon/api/allocations.hpp"
+#include "daemon/api/operations.hpp"
+
+namespace roll::api {
+namespace {
+
+// Reads a submission. The user is that of the client's key, unless an operator names another.
+Result<core::Submit> read_submit(const Identity& who, const auto& args) {
+    core::Submit submit;
+    submit.key = args.key;
+    submit.user = acting_user(who, args.user);
+    ROLL_TRY(submit.spec, spec::job_spec_of(args.spec));
+    ROLL_TRY_VOID(spec::check_documents(submit.spec));
+    return submit;
+}
+
+// Returns the number of jobs that a submission makes: the tasks of its array, or the jobs of its
+// chain.
+std::size_t count_jobs(const spec::JobSpec& spec) {
+    const auto indices = spec.array ? spec::array_indices(spec.array->indices) : std::vector{0};
+    return (indices ? indices->size() : 0) + spec.then.size();
+}
+
+Json submitted(const core::State& state, JobId id, std::size_t jobs, bool changed) {
+    const core::Job& job = state.jobs.at(id);
+    protocol::SubmitReply reply{.id = id.value,
+                                .name = job.spec.name,
+                                .output = job.spec.output,
+                                .jobs = jobs,
+                                .repeated = !changed};
+    if (const auto hold = query::never(state, id, wall_clock_now()))
+        reply.cannot_run = Json{{"why", hold->why}, {"remedy", hold->remedy}};
+    return protocol::reply_json(reply, protocol::SubmitArgs::kOperation.reply);
+}
+
+Result<Plan> submit(const Context& context, const Identity& who, const protocol::SubmitArgs& args) {
+    ROLL_TRY(core::Submit submit, read_submit(who, args));
+    if (submit.key.empty() || submit.key.size() > protocol::kKeyBytesMax) {
+        return fail(ErrorCode::InvalidArgument,
+                    fmt::format("the key of a submit has {} bytes; allowed: 1 to {}",
+                                submit.key.size(), protocol::kKeyBytesMax));
+    }
+    if (args.strict) ROLL_TRY_VOID(query::refuse_never(context.state, submit, context.now));
+    const std::string user = submit.user, key = submit.key;
+    const auto known = context.state.keys.find(user);
+    if (known == context.state.keys.end() || !known->second.contains(key))
+        ROLL_TRY_VOID(context.outputs.check(context.state, submit.spec, user + " " + key));
+    const std::size_t jobs = count_jobs(submit.spec);
+    RunTurn plan;
+    plan.inputs.emplace_back(std::move(submit));
+    plan.reply = [&outputs = context.outputs, user, key, jobs](const core::State& state,
+                                                               bool changed) {
+        const JobId id = state.keys.at(user).at(key);
+        for (std::size_t task = 0; changed && task < jobs; ++task) {
+            const JobId one{id.value + task};
+            outputs.note(one, state.jobs.at(one));
+        }
+        return submitted(state, id, jobs, changed);
+    };
+    return plan;
+}
+
+// Replies with the forecast of a submission, and with the commands of the allocation order that it
+// would cause.
+Result<Plan> forecast(const Context& context, const Identity& who,
+                      const protocol::ForecastArgs& args) {
+    ROLL_TRY(core::Submit submit, read_submit(who, args));
+    // A key that the ledger already knows would make this a repeated submission, which changes
+    // nothing.
+    submit.key.clear();
+    ROLL_TRY(Json told, query::forecast(context.state, submit, context.now));
+    if (told["orders"].is_string()) {
+        ROLL_TRY(told["order"], dry_run(context, {.queue = told["orders"].get<std::string>()}));
+    }
+    return ReplyNow{std::move(told)};
+}
+
+}  // namespace
+
+std::span<const ServedOperation> submit_operations() {
+    static constexpr std::array kOperations = {served<protocol::SubmitArgs, submit>(),
+                                               served<protocol::ForecastArgs, forecast>()};
+    return kOperations;
+}
+
+}  // namespace roll::api

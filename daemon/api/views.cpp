@@ -1,0 +1,81 @@
+// The operations that show jobs, nodes and rolld itself, and `shutdown`.
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <string>
+
+#include <unistd.h>
+
+#include "common/protocol/view_operations.hpp"
+#include "daemon/api/operations.hpp"
+
+namespace roll::api {
+namespace {
+
+constexpr int kEventsMax = 10'000;
+
+Result<Plan> jobs(const Context& context, const Identity&, const protocol::JobsArgs& args) {
+    ROLL_TRY(Json page, query::jobs(context.state, args, context.hearsay(), context.now));
+    return ReplyNow{std::move(page)};
+}
+
+// An operator can read the ledger and act for each user, so nothing is hidden from an operator.
+Result<Plan> show(const Context& context, const Identity& who, const protocol::ShowArgs& args) {
+    ROLL_TRY(Json shown, query::show(context.state, args, context.hearsay(), context.now));
+    if (who.role != Role::Operator) query::hide_environment(shown, who.user);
+    return ReplyNow{std::move(shown)};
+}
+
+Result<Plan> events(const Context& context, const Identity&, const protocol::EventsArgs& args) {
+    AwaitEvents plan{.since = args.since,
+                     .limit = std::clamp(args.limit.value_or(1000), 1, kEventsMax),
+                     .wait_ms = args.wait_ms};
+    if (args.newest > 0) plan.since = std::max(plan.since, context.ledger.newest() - args.newest);
+    if (args.id.value_or(0) == 0) return plan;
+    plan.job = JobId{*args.id};
+    if (context.state.jobs.contains(*plan.job)) return plan;
+    return fail(ErrorCode::NotFound, "there is no job " + std::to_string(*args.id),
+                "rollctl jobs -a");
+}
+
+Result<Plan> nodes(const Context& context, const Identity&, const protocol::NodesArgs& args) {
+    const auto limit = args.limit.value_or(std::numeric_limits<std::size_t>::max());
+    return ReplyNow{query::nodes(context.state, context.hearsay(), limit)};
+}
+
+Result<Plan> totals(const Context& context, const Identity&, const protocol::TotalsArgs&) {
+    return ReplyNow{query::totals(context.state, context.now)};
+}
+
+Result<Plan> usage(const Context& context, const Identity&, const protocol::UsageArgs& args) {
+    return ReplyNow{query::usage(context.state, args, context.now)};
+}
+
+Result<Plan> report(const Context& context, const Identity&, const protocol::ReportArgs& args) {
+    ROLL_TRY(Json page, query::report(context.state, args, context.now));
+    return ReplyNow{std::move(page)};
+}
+
+Result<Plan> version(const Context& context, const Identity&, const protocol::VersionArgs&) {
+    return ReplyNow{
+        protocol::reply_json(context.version(), protocol::VersionArgs::kOperation.reply)};
+}
+
+Result<Plan> shutdown(const Context&, const Identity&, const protocol::ShutdownArgs&) {
+    return ReplyAndStop{protocol::reply_json(protocol::ShutdownReply{::getpid()},
+                                             protocol::ShutdownArgs::kOperation.reply)};
+}
+
+}  // namespace
+
+std::span<const ServedOperation> view_operations() {
+    static constexpr std::array kOperations = {
+        served<protocol::JobsArgs, jobs>(),        served<protocol::ShowArgs, show>(),
+        served<protocol::EventsArgs, events>(),    served<protocol::NodesArgs, nodes>(),
+        served<protocol::TotalsArgs, totals>(),    served<protocol::UsageArgs, usage>(),
+        served<protocol::ReportArgs, report>(),    served<protocol::VersionArgs, version>(),
+        served<protocol::ShutdownArgs, shutdown>()};
+    return kOperations;
+}
+
+}  // namespace roll::api

@@ -1,0 +1,142 @@
+#include "daemon/notify/deliver.hpp"
+
+#include <cerrno>
+#include <csignal>
+
+#include <boost/asio/connect.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+#include <boost/beast/http.hpp>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/io/process.hpp"
+#include "daemon/notify/notice.hpp"
+
+namespace roll::notify {
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = beast::http;
+using Code = boost::system::error_code;
+
+constexpr std::size_t kAnswerMax = 64u << 10;
+
+// One POST. The steps call each other; the stream's timer ends the step that takes too long.
+class Post {
+  public:
+    Post(asio::io_context& io, const Target& target, http::request<http::string_body> request)
+        : target_(target),
+          resolver_(io),
+          stream_(io),
+          request_(std::move(request)) {
+        parser_.body_limit(kAnswerMax);
+    }
+
+    void start() {
+        resolver_.async_resolve(
+            target_.url.host, target_.url.port, [this](Code error, const auto& found) {
+                if (error) return end(error);
+                stream_.async_connect(
+                    found, [this](Code failed, const auto&) { failed ? end(failed) : write(); });
+            });
+        stream_.expires_after(target_.timeout);
+    }
+    Result<void> result() const {
+        const auto status = parser_.get().result_int();
+        std::string why = error_ ? error_.message() : fmt::format("the answer is {}", status);
+        if (!error_ && status >= 200 && status < 300) return {};
+        return fail(ErrorCode::Failed,
+                    fmt::format("http://{}:{}: {}", target_.url.host, target_.url.port, why));
+    }
+
+  private:
+    void write() {
+        http::async_write(stream_, request_, [this](Code error, std::size_t) {
+            if (error) return end(error);
+            http::async_read_header(stream_, buffer_, parser_,
+                                    [this](Code failed, std::size_t) { end(failed); });
+        });
+    }
+    void end(Code error) {
+        error_ = error;
+        Code ignored;
+        stream_.socket().close(ignored);
+    }
+
+    const Target& target_;
+    asio::ip::tcp::resolver resolver_;
+    beast::tcp_stream stream_;
+    http::request<http::string_body> request_;
+    http::response_parser<http::string_body> parser_{};
+    beast::flat_buffer buffer_{kAnswerMax};
+    Code error_{};
+};
+
+Result<void> post(const Target& target, const Delivery& delivery) {
+    http::request<http::string_body> request(http::verb::post, target.url.path, 11);
+    request.set(http::field::host, target.url.host + ":" + target.url.port);
+    request.set(http::field::user_agent, "roll-notify/" ROLL_VERSION);
+    request.set(http::field::content_type, "application/json");
+    request.set(http::field::connection, "close");
+    request.set("X-Roll-Event", delivery.event);
+    request.set("X-Roll-Delivery", std::to_string(delivery.seq));
+    if (!target.secret.empty())
+        request.set("X-Roll-Signature-256", signature(target.secret, delivery.body));
+    request.body() = delivery.body;
+    request.prepare_payload();
+    asio::io_context io;
+    Post one(io, target, std::move(request));
+    one.start();
+    // The name service has no time limit of its own.
+    io.run_for(target.timeout + std::chrono::seconds(1));
+    if (!io.stopped())
+        return fail(ErrorCode::Failed, target.url.host + " could not be resolved in time");
+    return one.result();
+}
+
+Result<void> run(const Target& target, const Delivery& delivery) {
+    ROLL_TRY(io::Pipe pipe, io::make_pipe());
+    io::Spawn spawn;
+    spawn.arguments = target.command;
+    spawn.environment = io::current_environment();
+    spawn.environment.push_back("ROLL_EVENT=" + delivery.event);
+    spawn.environment.push_back(fmt::format("ROLL_DELIVERY={}", delivery.seq));
+    spawn.descriptors = {{pipe.read.get(), STDIN_FILENO},
+                         {STDOUT_FILENO, STDOUT_FILENO},
+                         {STDERR_FILENO, STDERR_FILENO}};
+    spawn.group = 0;
+    spawn.death_signal = SIGKILL;
+    ROLL_TRY(const pid_t pid, io::spawn(spawn));
+    // A body fits into the pipe's buffer of 64 KiB. A command that reads nothing is no failure.
+    pipe.read.reset();
+    const ssize_t wrote = ::write(pipe.write.get(), delivery.body.data(), delivery.body.size());
+    pipe.write.reset();
+    const io::Descriptor handle(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+    pollfd ended{handle.get(), POLLIN, 0};
+    const auto limit = std::chrono::milliseconds(target.timeout).count();
+    const bool in_time = ::poll(&ended, 1, static_cast<int>(limit)) > 0;
+    ::kill(-pid, SIGKILL);
+    int status = 0;
+    ::waitpid(pid, &status, 0);
+    if (in_time && status == 0 && (wrote >= 0 || errno == EPIPE)) return {};
+    const std::string why = !in_time ? fmt::format("took longer than {} s", target.timeout.count())
+                            : WIFEXITED(status)
+                                ? fmt::format("exited with {}", WEXITSTATUS(status))
+                                : fmt::format("was ended by signal {}", WTERMSIG(status));
+    return fail(ErrorCode::Failed, target.command.front() + " " + why);
+}
+
+}  // namespace
+
+Result<void> deliver(const Target& target, const Delivery& delivery) {
+    return target.command.empty() ? post(target, delivery) : run(target, delivery);
+}
+
+}  // namespace roll::notify

@@ -1,0 +1,22 @@
+// Delivers one notification: an HTTP POST, or a command that gets it on its standard input.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "common/error.hpp"
+#include "daemon/notify/target.hpp"
+
+namespace roll::notify {
+
+struct Delivery {
+    std::int64_t seq = 0;
+    std::string event;
+    std::string body;
+};
+
+// Blocks until the target has answered, at most for its time limit. Fails with Failed unless the
+// answer is a status from 200 to 299, or the command exits with 0.
+Result<void> deliver(const Target& target, const Delivery& delivery);
+
+}  // namespace roll::notify

@@ -1,0 +1,113 @@
+// roll-notify: tells other programs about the events of jobs: HTTP POST or a command, with
+// signatures and retries (docs/notify.md).
+#include <csignal>
+#include <thread>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include "common/files.hpp"
+#include "common/io/client.hpp"
+#include "common/last_resort.hpp"
+#include "daemon/notify/courier.hpp"
+
+namespace roll::notify {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kPoll = 500ms;
+
+volatile std::sig_atomic_t g_ended = 0;
+
+// Sends requests to rolld, and connects again after a failure.
+class Rolld {
+  public:
+    explicit Rolld(io::StateDirectory directory) : directory_(std::move(directory)) {}
+
+    Result<Json> operator()(const std::string& op, const Json& args) {
+        if (!client_) {
+            auto made = io::Client::connect(directory_);
+            if (!made) return tl::unexpected(made.error());
+            client_ = std::make_shared<io::Client>(*std::move(made));
+        }
+        auto reply = client_->ask(op, args, 10s);
+        if (!reply && reply.error().code == ErrorCode::Unavailable) client_.reset();
+        return reply;
+    }
+
+  private:
+    io::StateDirectory directory_;
+    std::shared_ptr<io::Client> client_;
+};
+
+struct Options {
+    std::string dir, config;
+    bool check = false;
+};
+
+// Opens the couriers. Waits for a rolld that does not run yet.
+Result<bool> open_all(std::vector<Courier>& couriers) {
+    for (Courier& courier : couriers) {
+        for (;;) {
+            const auto opened = courier.open();
+            if (opened) break;
+            if (opened.error().code != ErrorCode::Unavailable)
+                return tl::unexpected(opened.error());
+            if (g_ended != 0) return false;
+            std::this_thread::sleep_for(kPoll);
+        }
+    }
+    return true;
+}
+
+Result<int> serve(const Options& options) {
+    ROLL_TRY(const io::StateDirectory directory, io::StateDirectory::find(options.dir));
+    const std::filesystem::path config = options.config.empty()
+                                             ? directory.root() / "notify.yaml"
+                                             : std::filesystem::path(options.config);
+    ROLL_TRY(const std::string text, read_file(config));
+    ROLL_TRY(const std::vector<Target> targets, read_targets(text, config));
+    if (options.check) {
+        fmt::print("{}: {} targets\n", config.string(), targets.size());
+        return 0;
+    }
+    const auto folder = directory.root() / "notify";
+    ROLL_TRY_VOID(make_directories(folder));
+    const Rolld rolld(directory);
+    std::vector<Courier> couriers;
+    for (const Target& target : targets)
+        couriers.emplace_back(target, folder / (target.name + ".position"), rolld, deliver);
+    ROLL_TRY(const bool opened, open_all(couriers));
+    if (opened)
+        spdlog::info("notifies {} targets of {}", targets.size(), directory.root().string());
+    while (g_ended == 0) {
+        for (Courier& courier : couriers) courier.work(Courier::Clock::now());
+        std::this_thread::sleep_for(kPoll);
+    }
+    return 0;
+}
+
+int run(int argc, char** argv) {
+    CLI::App app{"roll-notify: tells other programs about the events of jobs"};
+    Options options;
+    app.add_option("--dir", options.dir, "State directory of rolld");
+    app.add_option("--config", options.config, "File with the targets [notify.yaml in --dir]");
+    app.add_flag("--check", options.check, "Check the file and end");
+    CLI11_PARSE(app, argc, argv);
+    for (const int number : {SIGINT, SIGTERM}) std::signal(number, [](int) { g_ended = 1; });
+    std::signal(SIGPIPE, SIG_IGN);
+    const auto status = serve(options);
+    if (status) return *status;
+    fmt::print(stderr, "roll-notify: {}\n", status.error().message);
+    if (!status.error().hint.empty()) fmt::print(stderr, "  next: {}\n", status.error().hint);
+    return exit_code(status.error().code);
+}
+
+}  // namespace
+}  // namespace roll::notify
+
+int main(int argc, char** argv) {
+    return roll::with_last_resort("roll-notify", [&] { return roll::notify::run(argc, argv); });
+}

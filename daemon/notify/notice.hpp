@@ -1,0 +1,33 @@
+// Notifications: an event of rolld in the form that targets get. Pure.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "common/json.hpp"
+#include "daemon/notify/target.hpp"
+
+namespace roll::notify {
+
+// Returns the name under which targets know an event of the reply to `events`; nullopt if it is not
+// one of event_names().
+std::optional<std::string> name_of(const Json& event);
+
+// Returns whether the target gets the event. `job` is the summary of its job, or null if rolld no
+// longer stores the job. `failed` is the event `ended` of a failed job.
+bool wants(const Target& target, const Json& event, const Json& job);
+
+// Returns the body of a notification, roll.notification/1 {seq, at, event, text, job, data}.
+std::string body_of(const Json& event, const Json& job);
+
+// Returns "sha256=" and the HMAC-SHA256 of `body` with the key `secret`, in lower-case hex digits.
+std::string signature(std::string_view secret, std::string_view body);
+
+// Returns the pause before the next attempt after so many failures: 1 s, doubled each time, at most
+// 5 minutes.
+std::chrono::seconds backoff(int failures);
+
+}  // namespace roll::notify

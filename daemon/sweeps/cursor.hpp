@@ -1,0 +1,43 @@
+// Reads the values of a metric from a growing metrics.jsonl. A job may put anything at this path,
+// so only regular files are read, and only parts of limited size.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/spec/sweep.hpp"
+
+namespace roll::sweeps {
+
+class Cursor {
+  public:
+    // `rungs` are ascending numbers of steps.
+    Cursor(std::filesystem::path file, std::string metric, std::vector<std::int64_t> rungs);
+
+    // Reads the next lines, at most 4 MiB of them. Blocks as long as the volume does. Returns
+    // whether the end of the file was reached; a missing file has no lines.
+    bool read_on();
+
+    // The value of each rung: the last one at its step or before; if there is none, the first one
+    // after it. nullopt until a later step, or a value at exactly this step, was read.
+    const spec::RungValues& values() const { return values_; }
+
+  private:
+    void take_line(std::string_view line);
+    void take(std::int64_t step, std::optional<double> value);
+
+    std::filesystem::path file_;
+    std::string metric_;
+    std::vector<std::int64_t> rungs_;
+    spec::RungValues values_;
+    std::size_t next_ = 0;            // the first rung that has not been passed
+    std::optional<double> newest_{};  // the last value before this rung
+    std::uint64_t offset_ = 0;
+    std::string partial_{};
+};
+
+}  // namespace roll::sweeps

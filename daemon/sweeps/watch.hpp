@@ -1,0 +1,86 @@
+// Watches the sweeps with successive halving: reads the metrics of their trials once a second, and
+// tells which trials cannot be among the best any more (common/spec/sweep.hpp).
+//
+// Nothing is stored: after a restart, the sweeps are found in State again, the files are read from
+// their beginning, and the same values yield the same stops. The files are read by a thread of
+// their own, because a volume that hangs must not block rolld's loop. All members are called on
+// the thread of the context.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "daemon/core/state/state.hpp"
+#include "daemon/sweeps/cursor.hpp"
+
+namespace roll::sweeps {
+
+// A trial to cancel, and why.
+struct Loser {
+    JobId job;
+    std::string reason;
+};
+
+class Watch {
+  public:
+    // `state` must outlive this object. `stop` is called with trials that have not ended.
+    Watch(boost::asio::io_context& io, const core::State& state,
+          std::function<void(std::vector<Loser>)> stop,
+          std::chrono::milliseconds pause = std::chrono::seconds(1));
+    // A thread that still reads continues, but what it reads is dropped.
+    ~Watch();
+    Watch(const Watch&) = delete;
+    Watch& operator=(const Watch&) = delete;
+
+    // Takes note of the sweeps among the jobs that were submitted since the last call. Its cost
+    // depends on the number of new jobs alone.
+    void note_new();
+    std::size_t count() const { return sweeps_.size(); }
+    void cancel();  // ends the timer
+
+  private:
+    struct Trial {
+        Cursor cursor;
+        bool finished = false;  // the job has ended, and its file was read to the end
+    };
+    struct Sweep {
+        spec::Halving halving;
+        std::size_t trials = 0;
+        std::vector<std::int64_t> rungs{};
+        std::map<JobId, Trial> started{};  // by job
+    };
+    // What the thread works on, and gives back.
+    struct Work {
+        JobId sweep;
+        JobId job;
+        Cursor cursor;
+        bool over = false;
+        bool at_end = false;
+    };
+    struct Home;
+
+    void wait();
+    void look();
+    void take(std::vector<Work> done);
+    bool add_work(JobId first, Sweep& sweep, std::vector<Work>& work) const;
+    void judge(JobId first, const Sweep& sweep, std::vector<Loser>& losers) const;
+
+    const core::State& state_;
+    std::function<void(std::vector<Loser>)> stop_;
+    std::chrono::milliseconds pause_;
+    boost::asio::steady_timer timer_;
+    std::shared_ptr<Home> home_;
+    std::map<JobId, Sweep> sweeps_{};  // by the first job of the array
+    JobId next_{};                     // jobs before this one are known
+    JobId last_array_{};
+    bool waiting_ = false;  // the timer runs, or the thread reads
+};
+
+}  // namespace roll::sweeps

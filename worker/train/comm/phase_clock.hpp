@@ -1,0 +1,88 @@
+// Divides the wall time of a rank into the phases of its steps. At each moment one phase runs, so
+// the phases add up to the time that passed.
+//
+// Times are the host's. A GPU works on while the host goes on, so there a phase has the time in
+// which the host issues its work or waits for it.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+namespace roll::train {
+
+// Tp, Pp and Dp: waits for a transfer between tensor-parallel ranks, stages and replicas. Bubble:
+// waits for an activation or a gradient of another stage. Agreement: waits for all ranks between
+// two steps. Save: the time for which a checkpoint stops training.
+enum class Phase : std::uint8_t {
+    Data,
+    Forward,
+    Backward,
+    Optimizer,
+    Tp,
+    Pp,
+    Dp,
+    Bubble,
+    Agreement,
+    Save,
+    Other,
+    Outside,  // not part of a step: validation, samples
+};
+inline constexpr std::array kPhaseNames = {"data",      "forward", "backward", "optimizer",
+                                           "tp",        "pp",      "dp",       "bubble",
+                                           "agreement", "save",    "other"};
+inline constexpr std::size_t kPhases = kPhaseNames.size();  // Outside is not reported
+
+class PhaseClock {
+  public:
+    using Times = std::array<double, kPhases>;  // seconds, by Phase
+
+    // Begins `phase`. Returns the phase that ends.
+    Phase enter(Phase phase) {
+        const auto now = Clock::now();
+        times_[static_cast<std::size_t>(current_)] +=
+            std::chrono::duration<double>(now - since_).count();
+        since_ = now;
+        return std::exchange(current_, phase);
+    }
+
+    // Like enter(), for a wait. The waits of a save or outside the steps are a part of these.
+    Phase enter_wait(Phase phase) {
+        const bool is_whole = current_ == Phase::Save || current_ == Phase::Outside;
+        return enter(is_whole ? current_ : phase);
+    }
+
+    // Returns the times since the last call, and starts again from 0.
+    Times take() {
+        enter(current_);
+        Times taken;
+        std::copy_n(times_.begin(), kPhases, taken.begin());
+        times_ = {};
+        return taken;
+    }
+
+  private:
+    using Clock = std::chrono::steady_clock;
+
+    std::array<double, kPhases + 1> times_{};
+    Phase current_ = Phase::Outside;
+    Clock::time_point since_ = Clock::now();
+};
+
+// Begins a phase, and goes back to the one before at the end of the scope.
+class PhaseScope {
+  public:
+    PhaseScope(PhaseClock& clock, Phase phase) : clock_(clock), before_(clock.enter(phase)) {}
+    ~PhaseScope() { clock_.enter(before_); }
+    PhaseScope(const PhaseScope&) = delete;
+    PhaseScope& operator=(const PhaseScope&) = delete;
+
+  private:
+    PhaseClock& clock_;
+    Phase before_;
+};
+
+}  // namespace roll::train

@@ -1,0 +1,54 @@
+#include "worker/train/job/faults.hpp"
+
+#include <cmath>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+
+#include <ATen/ATen.h>
+#include <unistd.h>
+
+namespace roll::train {
+namespace {
+
+// Returns the first element that this rank stores of the last trained weight, which every token
+// meets.
+at::Tensor an_element(TrainStep& trainer) {
+    const Parameters& p = trainer.chunks().back().parameters();
+    for (std::size_t i = p.specs.size(); i-- > 0;)
+        if (!p.specs[i].frozen && p.weight[i].numel() > 0)
+            return p.weight[i].view(-1).narrow(0, 0, 1);
+    return p.flat_weight.narrow(0, 0, 1);
+}
+
+// Flips a high bit of the mantissa, or in float64 of the exponent.
+void flip(const at::Tensor& element) {
+    auto* const bytes = static_cast<unsigned char*>(element.data_ptr());
+    bytes[element.nbytes() - 2] ^= 0x40U;
+}
+
+void make(spec::FaultKind kind, TrainStep& trainer) {
+    switch (kind) {
+        case spec::FaultKind::Kill: ::raise(SIGKILL); break;
+        case spec::FaultKind::Hang:
+            for (;;) ::pause();
+        case spec::FaultKind::Exit: ::_exit(1);
+        case spec::FaultKind::Nan: an_element(trainer).fill_(std::nan("")); break;
+        case spec::FaultKind::Flip: flip(an_element(trainer)); break;
+    }
+}
+
+}  // namespace
+
+void inject_faults(const std::vector<spec::FaultSpec>& faults, int rank, std::int64_t step,
+                   spec::FaultPhase phase, TrainStep& trainer) {
+    for (const spec::FaultSpec& fault : faults) {
+        if (fault.rank != rank || fault.step != step || fault.phase != phase) continue;
+        std::printf("fault: %s at step %lld in %s\n", spec::name_of(fault.kind),
+                    static_cast<long long>(step), spec::name_of(fault.phase));
+        std::fflush(stdout);
+        make(fault.kind, trainer);
+    }
+}
+
+}  // namespace roll::train

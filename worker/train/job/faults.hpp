@@ -1,0 +1,16 @@
+// Faults that a job injects into itself (train.faults), to test how a cluster handles them.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "common/spec/faults.hpp"
+#include "worker/train/pipeline/train_step.hpp"
+
+namespace roll::train {
+
+// Makes the faults of rank `rank` for the phase `phase` of step `step`, counted from 1.
+void inject_faults(const std::vector<spec::FaultSpec>& faults, int rank, std::int64_t step,
+                   spec::FaultPhase phase, TrainStep& trainer);
+
+}  // namespace roll::train

@@ -1,0 +1,103 @@
+#include "worker/train/job/replicas.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+#include <ATen/ATen.h>
+
+namespace roll::train {
+namespace {
+
+constexpr std::uint64_t kPrime = 0x9E3779B97F4A7C15ULL;
+
+std::uint64_t mixed(std::uint64_t hash, std::uint64_t word) {
+    hash = (hash ^ word) * kPrime;
+    return hash ^ (hash >> 29U);
+}
+
+// Returns a hash of a contiguous CPU tensor's bytes. Works in lanes, so that the multiplications
+// overlap.
+std::int64_t hash_of(const at::Tensor& tensor) {
+    constexpr std::size_t kLanes = 8, kBlock = kLanes * sizeof(std::uint64_t);
+    const auto* bytes = static_cast<const std::byte*>(tensor.const_data_ptr());
+    const std::size_t size = tensor.nbytes();
+    std::array<std::uint64_t, kLanes> lanes{};
+    std::size_t at = 0;
+    for (; at + kBlock <= size; at += kBlock)
+        for (std::size_t lane = 0; lane < kLanes; ++lane) {
+            std::uint64_t word = 0;
+            std::memcpy(&word, bytes + at + lane * sizeof word, sizeof word);
+            lanes[lane] = mixed(lanes[lane], word);
+        }
+    std::uint64_t hash = size;
+    for (const std::uint64_t lane : lanes) hash = mixed(hash, lane);
+    for (; at < size; ++at) hash = mixed(hash, static_cast<std::uint64_t>(bytes[at]));
+    return static_cast<std::int64_t>(hash);
+}
+
+// A tensor of which each replica has a copy.
+struct Copy {
+    std::string name;
+    at::Tensor tensor;
+};
+
+std::vector<Copy> copies_of(TrainStep& step) {
+    std::vector<Copy> copies;
+    for (std::size_t chunk = 0; chunk < step.chunks().size(); ++chunk) {
+        const Parameters& p = step.chunks()[chunk].parameters();
+        const OptimizerState& state = step.optimizers()[chunk].state();
+        for (std::size_t i = 0; i < p.specs.size(); ++i) {
+            const std::string& name = p.specs[i].name;
+            if (!p.is_split[i]) copies.push_back({name, p.weight[i]});
+            if (p.is_shared || p.specs[i].frozen) continue;
+            for (const StateTensors& kind : state.kinds)
+                if (kind.of[i].defined())
+                    copies.push_back({name + std::string(kind.ending), kind.of[i]});
+        }
+    }
+    return copies;
+}
+
+std::string ranks_text(const std::vector<int>& ranks) {
+    std::string text = ranks.size() > 1 ? "ranks " : "rank ";
+    for (std::size_t i = 0; i < ranks.size(); ++i)
+        text += (i == 0 ? "" : i + 1 == ranks.size() ? " and " : ", ") + std::to_string(ranks[i]);
+    return text;
+}
+
+// Returns the ranks by their hash, those with the most equal copies first. `hash_R`: by rank.
+std::vector<std::vector<int>> by_hash(const std::int64_t* hash_R, const std::vector<int>& ranks) {
+    std::map<std::int64_t, std::vector<int>> equal;
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank)
+        equal[hash_R[rank]].push_back(ranks[rank]);
+    std::vector<std::vector<int>> sets;
+    for (auto& [hash, of_hash] : equal) sets.push_back(std::move(of_hash));
+    std::ranges::sort(sets, [](const auto& a, const auto& b) {
+        return std::pair(b.size(), a) < std::pair(a.size(), b);
+    });
+    return sets;
+}
+
+}  // namespace
+
+std::optional<std::string> replica_difference(TrainStep& step, const std::vector<int>& ranks) {
+    const std::vector<Copy> copies = copies_of(step);
+    const at::Tensor own = at::empty({std::ssize(copies)}, at::kLong);
+    for (std::size_t i = 0; i < copies.size(); ++i)
+        own.data_ptr<std::int64_t>()[i] = hash_of(copies[i].tensor.cpu());
+    const at::Tensor hash_CR =
+        gather_over(step.groups().dp, own, {Site::Replicas}).t().contiguous();
+    for (std::size_t i = 0; i < copies.size(); ++i) {
+        const auto row = static_cast<std::int64_t>(i);
+        const auto sets = by_hash(hash_CR[row].const_data_ptr<std::int64_t>(), ranks);
+        if (sets.size() == 1) continue;
+        std::string text = copies[i].name + " differs between replicas: that of " +
+                           ranks_text(sets[1]) + " is not that of " + ranks_text(sets[0]);
+        if (sets.size() > 2) text += ", and others differ, too";
+        return text;
+    }
+    return std::nullopt;
+}
+
+}  // namespace roll::train

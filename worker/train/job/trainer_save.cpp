@@ -1,0 +1,72 @@
+// The trainer's checkpoints.
+#include <ATen/ATen.h>
+
+#include "worker/train/job/faults.hpp"
+#include "worker/train/job/trainer.hpp"
+#include "worker/train/save/first_error.hpp"
+
+namespace roll::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+using namespace std::chrono_literals;
+
+constexpr auto kRecordPatience = 3s;  // longest wait until rolld records the last checkpoint
+
+}  // namespace
+
+// Saves a checkpoint. All ranks write their parts; rank 0 decides.
+void Trainer::save(Save when) {
+    const PhaseScope saving(clock_, Phase::Save);
+    finish_part();
+    const at::Tensor saves = at::zeros({}, at::kDouble);
+    if (saver_ && (when == Save::Always || saver_->last_step() != state_.step)) {
+        metrics_->sync();
+        if (saver_->has_room(state_.step) && saver_->begin(state_.step)) saves.fill_(1);
+    }
+    broadcast_from(0, *world_, saves, {Site::Agreement});
+    if (saves.item<double>() == 0) return;
+    task_ = Task::Checkpoint;
+    inject_faults(spec_.faults, rank_, state_.step, spec::FaultPhase::Save, *step_);
+    saving_ = state_;
+    const checkpoint::Name name{state_.step, launch_.attempt.token};
+    part_->start(fs::path(launch_.output) / "checkpoints" / checkpoint::staged_name(name), name);
+}
+
+// Waits until all ranks have written their parts of the running save.
+void Trainer::finish_part() {
+    if (!part_->is_running()) return;
+    const at::Tensor failed = at::zeros({}, at::kDouble);
+    part_->wait();
+    if (part_->has_failed()) failed.fill_(1);
+    sum_over(*world_, failed, {Site::Agreement});
+    conclude_parts(failed.item<double>() > 0);
+}
+
+// Ends the save for which all ranks have written their parts, or have failed. If one has failed,
+// its reason is sent to rank 0.
+void Trainer::conclude_parts(bool failed) {
+    const Result<void> own = part_->take();
+    if (!failed) {
+        if (saver_) saver_->seal(*std::exchange(saving_, std::nullopt), record_);
+        return;
+    }
+    saving_.reset();
+    const std::optional<RankError> first = first_error(*world_, own);
+    if (saver_) saver_->give_up(first->rank, first->error);
+}
+
+// Waits a moment until rolld records the last checkpoint, because retention deletes an older
+// checkpoint only then.
+void Trainer::await_recorded() {
+    const auto deadline = Clock::now() + kRecordPatience;
+    const auto unsaid = [&] { return hooks_.has("save") && said_saved_ != saver_->last_step(); };
+    while (link_.connected() && (saver_->pruning_is_due() || unsaid()) && Clock::now() < deadline) {
+        link_.await_line(100ms);
+        take_recorded(link_.poll().recorded);
+    }
+    saver_->finish();
+}
+
+}  // namespace roll::train
