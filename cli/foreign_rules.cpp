@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "cli/foreign_data.hpp"
+#include "cli/foreign_optimizer.hpp"
 #include "cli/foreign_stage.hpp"
 
 namespace roll::cli {
@@ -324,6 +325,7 @@ void apply_rules(const Json& keys, const std::string& directory, bool megatron, 
     const auto steps = read_steps(config);
     read_warmup(config, steps);
     read_schedule(config, megatron);
+    read_optimizer(config);
     read_precision(config);
     read_saving(config, steps);
     read_validation(config, steps);

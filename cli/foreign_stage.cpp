@@ -229,8 +229,10 @@ void read_lora(const Config& config) {
     if (type == "lora") {
         if (!config.has("finetuning_type"))
             config.foreign.remarks.push_back("finetuning_type is lora by default");
-        for (const char* const key : {"additional_target", "loraplus_lr_ratio", "pissa_init"})
-            refuse_set(config, key, "LoRA");
+        if (config.has("loraplus_lr_ratio"))
+            config.set("train.lora.lr_ratio", config.keys["loraplus_lr_ratio"]);
+        if (const auto names = config.names("additional_target"); !names.empty())
+            config.set("train.lora.modules_to_save", names);
         set_lora(config, "lora_rank", config.number("lora_rank").value_or(8));
         config.set("train.lora.targets", lora_targets(config, "lora_target", "all-linear"));
     } else if (type != "full") {

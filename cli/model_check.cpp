@@ -8,6 +8,7 @@
 
 #include "common/files.hpp"
 #include "common/spec/lora.hpp"
+#include "common/spec/optimizer.hpp"
 #include "common/spec/sizes.hpp"
 #include "worker/convert/checkpoint/config.hpp"
 #include "worker/convert/read/open.hpp"
@@ -232,6 +233,23 @@ void check_freeze(const CheckedJob& job, const std::vector<std::string>& paramet
         job.note("model.freeze", "freezes all parameters, so there is nothing to train");
 }
 
+// Checks that every pattern of the optimizer's groups matches a parameter. The names of LoRA's
+// factors are not in `parameters`; the trainer checks those.
+void check_groups(const CheckedJob& job, const std::vector<std::string>& parameters) {
+    if (job.train.contains("lora") || parameters.size() < 2) return;
+    spec::OptimizerSpec optimizer;
+    if (!spec::read_update_rule(job.train.value("optimizer", Json::object()), optimizer)) return;
+    for (std::size_t i = 0; i < optimizer.groups.size(); ++i)
+        for (const std::string& glob : optimizer.groups[i].globs)
+            if (std::ranges::none_of(parameters, [&](const std::string& name) {
+                    return ::fnmatch(glob.c_str(), name.c_str(), 0) == 0;
+                }))
+                job.note(fmt::format("train.optimizer.groups[{}].match", i),
+                         fmt::format("has {}, which matches no parameter; parameters are named "
+                                     "{}, {} and so on",
+                                     glob, parameters[0], parameters[1]));
+}
+
 }  // namespace
 
 void ModelCheck::check(const CheckedJob& job) {
@@ -250,6 +268,7 @@ void ModelCheck::check(const CheckedJob& job) {
     }
     if (model == nullptr) return;
     check_freeze(job, model->parameters);
+    check_groups(job, model->parameters);
     if (!model->modules.empty())
         for (const spec::Problem& problem : spec::lora_target_problems(
                  spec::lora_spec(job.train.value("lora", Json())), model->modules))

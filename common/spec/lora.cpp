@@ -77,15 +77,15 @@ void check_targets(const Json& lora, std::vector<Problem>& problems) {
     }
 }
 
-// Refuses the variants of LoRA that are not trained yet.
-void check_variants(const Json& lora, std::vector<Problem>& problems) {
-    if (const double dropout = number_or(lora, "dropout", 0); dropout != 0)
-        problems.push_back(
-            {"train.lora.dropout",
-             fmt::format("is {}, which is not supported yet; set it to 0", dropout)});
-    if (lora.value("dora", Json()) == true)
-        problems.push_back(
-            {"train.lora.dora", "is true, which is not supported yet; set it to false"});
+void check_saved_modules(const Json& lora, std::vector<Problem>& problems) {
+    for (const std::string& name : names_in(lora.value("modules_to_save", Json()))) {
+        const auto is_named = [&](const auto& saved) { return saved.first == name; };
+        if (std::ranges::none_of(kSavedModules, is_named))
+            problems.push_back({"train.lora.modules_to_save",
+                                fmt::format("has {}, which cannot be trained whole beside LoRA; "
+                                            "allowed: embed_tokens, lm_head",
+                                            name)});
+    }
 }
 
 }  // namespace
@@ -100,6 +100,10 @@ LoraSpec lora_spec(const Json& json) {
     lora.r = static_cast<std::int64_t>(number_or(json, "r", 8));
     lora.alpha = number_or(json, "alpha", 8);
     lora.rslora = json.value("rslora", Json()) == true;
+    lora.dropout = number_or(json, "dropout", 0);
+    lora.dora = json.value("dora", Json()) == true;
+    lora.lr_ratio = number_or(json, "lr_ratio", 1);
+    lora.modules_to_save = names_in(json.value("modules_to_save", Json()));
     const std::vector<std::string> targets = targets_of(json);
     const Json ranks = object_of(json, "rank_pattern"), alphas = object_of(json, "alpha_pattern");
     for (const auto& [name, place] : kLoraPlaces) {
@@ -126,7 +130,7 @@ std::vector<Problem> lora_problems(const Json& document) {
         return problems;
     }
     check_targets(lora, problems);
-    check_variants(lora, problems);
+    check_saved_modules(lora, problems);
     const Json model = object_of(document, "model");
     if (!model.contains("from"))
         problems.push_back(
@@ -162,6 +166,12 @@ std::vector<Problem> lora_target_problems(const LoraSpec& lora,
                                  "allowed: {}",
                                  name_of(module.place),
                                  allowed.empty() ? "no target" : "a list of " + allowed)}};
+    for (const std::string& name : lora.modules_to_save)
+        if (!exists("lm_head"))
+            return {{"train.lora.modules_to_save",
+                     fmt::format("has {}, but this model ties its embedding and its output layer, "
+                                 "and a PEFT adapter cannot hold a tied weight; remove it",
+                                 name)}};
     return {};
 }
 

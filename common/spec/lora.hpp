@@ -27,6 +27,10 @@ inline constexpr std::array<std::pair<std::string_view, LoraPlace>, 7> kLoraPlac
      {"up_proj", LoraPlace::Up},
      {"down_proj", LoraPlace::Down}}};
 
+// The modules that train.lora.modules_to_save can name, with the native names of their parameters
+inline constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kSavedModules{
+    {{"embed_tokens", "embedding.word_embeddings.weight"}, {"lm_head", "output_layer.weight"}}};
+
 // LoRA of one linear layer of every decoder layer: y += scale * x A^T B^T.
 struct LoraModule {
     LoraPlace place = LoraPlace::Q;
@@ -41,6 +45,11 @@ struct LoraSpec {
     double alpha = 8;
     bool rslora = false;              // scale = alpha / sqrt(r) instead of alpha / r
     std::vector<LoraModule> modules;  // in the order of LoraPlace; empty: no LoRA
+    double dropout = 0;               // probability that an element of the input of A is dropped
+    bool dora = false;                // also trains the length of each row of W + scale * B A
+    double lr_ratio = 1;              // LoRA+: learning rate of B as a multiple of that of A
+    // Modules that are trained whole and stored in the adapter, by the last part of their name
+    std::vector<std::string> modules_to_save = {};
     bool is_set() const { return !modules.empty(); }
     friend bool operator==(const LoraSpec&, const LoraSpec&) = default;
 };

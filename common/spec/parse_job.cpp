@@ -55,6 +55,16 @@ void fill_slots(Json& document) {
     if (tasks.is_number_integer() && !on_gpus) document["resources"]["slots_per_node"] = tasks;
 }
 
+// Sets the usual beta2 of Lion, which differs from that of the other kinds.
+void fill_optimizer(Json& document) {
+    constexpr double kLionBeta2 = 0.99;
+    const Json::json_pointer here("/train/optimizer");
+    if (!document.contains(here) || !document[here].is_object()) return;
+    Json& optimizer = document[here];
+    if (optimizer.value("kind", Json()) == "lion" && !optimizer.contains("beta2"))
+        optimizer["beta2"] = kLionBeta2;
+}
+
 // Turns the no_progress limit off if the job saves only at its end. In such a job, no attempt that
 // fails has saved a checkpoint.
 void fill_no_progress(Json& document) {
@@ -378,6 +388,7 @@ ParsedJob parse_job(std::string_view json_document, const std::string& base_dire
     fill_no_progress(*json);
     fill_batch(*json);
     fill_slots(*json);
+    fill_optimizer(*json);
     fill_defaults(schema, *json);
     fill_derived(*json, base_directory);
     fill_tokenize(*json);

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "common/spec/lora.hpp"
+#include "common/spec/optimizer.hpp"
 #include "common/spec/pipeline.hpp"
 #include "common/spec/preference.hpp"
 #include "common/spec/resources.hpp"
@@ -428,6 +429,7 @@ std::vector<Problem> impossible_sizes(const Json& document) {
     check_validations(document, problems);
     check_retention(document, problems);
     check_valid_sets(document, problems);
+    for (Problem& problem : optimizer_problems(document)) problems.push_back(std::move(problem));
     for (Problem& problem : lora_problems(document)) problems.push_back(std::move(problem));
     for (Problem& problem : preference_problems(document)) problems.push_back(std::move(problem));
     return problems;

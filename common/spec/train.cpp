@@ -292,6 +292,7 @@ Result<OptimizerSpec> read_optimizer(const Json& json) {
     ROLL_TRY(optimizer.wsd_decay, pick("train.optimizer.wsd_decay", wsd_decay, kWsdDecays));
     ROLL_TRY(optimizer.weight_decay_schedule,
              pick("train.optimizer.weight_decay_schedule", decay_schedule, kDecaySchedules));
+    ROLL_TRY_VOID(read_update_rule(json, optimizer));
     return optimizer;
 }
 

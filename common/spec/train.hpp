@@ -13,6 +13,7 @@
 #include "common/spec/data.hpp"
 #include "common/spec/faults.hpp"
 #include "common/spec/lora.hpp"
+#include "common/spec/optimizer.hpp"
 #include "common/spec/parallel.hpp"
 #include "common/spec/preference.hpp"
 #include "common/spec/token_loss.hpp"
@@ -22,9 +23,6 @@ namespace roll::spec {
 enum class Objective { Pretrain, Sft, Preference };
 enum class Precision { Fp32, Fp64, Bf16 };  // fp16 and fp8 are not implemented yet
 enum class Normalize { Step, Microbatch };  // mean loss over the step, or over each micro-batch
-enum class LrSchedule { Constant, Linear, Cosine, InverseSquareRoot, Wsd };
-enum class WsdDecay { Linear, Cosine, Exponential, MinusSqrt };
-enum class WeightDecaySchedule { Constant, Linear, Cosine };
 enum class OnNotFinite { Stop, Skip, Retry, Rewind };
 enum class ExportFormat { None, Hf };
 enum class ExportDtype { Fp32, Bf16, Fp16 };
@@ -41,30 +39,6 @@ struct ModelSource {
 // How often a set is validated during training, in steps or trained tokens; 0: never.
 struct Interval {
     std::int64_t steps = 0, tokens = 0;
-};
-
-// plan/lr_schedule.hpp describes the schedules of the learning rate.
-struct OptimizerSpec {
-    double lr = 1e-3;
-    double init_lr = 0;
-    double min_lr = 0;
-    std::int64_t warmup_steps = 0;
-    double warmup_ratio = 0;       // warm-up as a share of all steps; 0: warmup_steps
-    std::int64_t decay_steps = 0;  // end of the decay in steps; 0: train.steps
-    LrSchedule schedule = LrSchedule::Cosine;
-    std::int64_t wsd_decay_steps = 0;  // wsd: number of decaying steps at the end of decay_steps
-    WsdDecay wsd_decay = WsdDecay::Exponential;
-    double weight_decay = 0.1;
-    // value at train.steps; differs from weight_decay only with a schedule
-    double weight_decay_end = 0.1;
-    WeightDecaySchedule weight_decay_schedule = WeightDecaySchedule::Constant;
-    double clip_grad = 1.0;  // maximum norm of the gradient; 0: no clipping
-    double beta1 = 0.9;
-    double beta2 = 0.95;
-    double eps = 1e-8;
-    // Pairs of a name pattern and whether matching parameters decay. The first pattern that matches
-    // a name counts. Parameters without a match decay if they have 2 dimensions.
-    std::vector<std::pair<std::string, bool>> decays;
 };
 
 struct SampleSpec {

@@ -72,6 +72,8 @@ const std::map<std::string, const char*>& changes() {
         {"adam_beta2", "0.8"},
         {"adam_epsilon", "1e-6"},
         {"max_grad_norm", "0.5"},
+        {"optim", R"("sgd")"},
+        {"use_muon", "true"},
         {"seed", "3"},
         {"full_determinism", "true"},
         {"bf16", "true"},
@@ -107,8 +109,10 @@ const std::map<std::string, const char*>& changes() {
 }
 
 // Keys that count only together with another key, or that are refused unless they have one value.
-const std::set<std::string> kTestedBelow{"train_on_prompt", "eval_steps",   "num_train_epochs",
-                                         "template",        "mask_history", "sequence_parallel"};
+const std::set<std::string> kTestedBelow{
+    "train_on_prompt", "eval_steps",        "num_train_epochs",  "finetuning_type", "template",
+    "mask_history",    "sequence_parallel", "lora_rank",         "lora_alpha",      "lora_dropout",
+    "lora_target",     "loraplus_lr_ratio", "additional_target", "use_rslora",      "use_dora"};
 
 TEST_F(ForeignFile, EachHonouredKeyChangesTheJobFile) {
     const Json unchanged = job(config());
@@ -168,7 +172,7 @@ TEST_F(ForeignFile, EachProblemIsNamed) {
          "you mean `learning_rate`?"},
         {"model_name_or_path", R"("org/name")", "is org/name, which is not a directory"},
         {"stage", R"("ppo")", "is ppo; supported: pt, sft, dpo, kto"},
-        {"finetuning_type", R"("freeze")", "is freeze; supported: full, lora"},
+        {"finetuning_type", R"("oft")", "is oft; supported: full, lora"},
         {"dataset", R"("news")", "names news, which dataset_info.json does not have"},
         {"dataset", R"("hub")", "names hub, which is not a local file"},
         {"dataset", R"("array")", "to convert it to .jsonl, run: jq -c"},
@@ -183,13 +187,53 @@ TEST_F(ForeignFile, EachProblemIsNamed) {
         {"eval_strategy", R"("epoch")", "is epoch; supported: steps, no"},
         {"bf16", "1", "is 1; allowed: true or false"},
         {"fp16", "true", "is true: fp16 training is not implemented; use `bf16: true`"},
-        {"optim", R"("adafactor")", R"(is "adafactor": Roll trains with AdamW)"}};
+        {"optim", R"("adafactor")", "is adafactor; supported: adamw_torch"}};
     for (const auto& [key, value, message] : cases) {
         Json changed = config();
         changed[key] = Json::parse(value);
         EXPECT_NE(problems(changed).find(message), std::string::npos)
             << key << ": " << problems(changed);
     }
+}
+
+TEST_F(ForeignFile, TheOptimizerIsThatOfTheFile) {
+    Json changed = config();
+    EXPECT_FALSE(job(changed)["train"]["optimizer"].contains("kind"));
+    for (const auto& [name, kind] :
+         {std::pair("adamw_torch_fused", "adamw"), {"lion_32bit", "lion"}, {"sgd", "sgd"}}) {
+        changed["optim"] = name;
+        EXPECT_EQ(job(changed)["train"]["optimizer"]["kind"], kind);
+    }
+    changed.erase("optim");
+    changed["use_muon"] = true;
+    EXPECT_EQ(job(changed)["train"]["optimizer"]["kind"], "muon");
+    EXPECT_EQ(job(changed)["train"]["optimizer"]["update_scale"], "match_rms_adamw");
+    EXPECT_EQ(problems(changed), "");
+}
+
+TEST_F(ForeignFile, LoraHasLlamaFactorysDefaults) {
+    Json changed = config();
+    EXPECT_FALSE(job(changed)["train"].contains("lora"));
+    changed["finetuning_type"] = "lora";
+    EXPECT_EQ(job(changed)["train"]["lora"],
+              (Json{{"r", 8}, {"alpha", 16}, {"targets", "all-linear"}}));
+    const Json given = {{"lora_rank", 4},
+                        {"lora_target", "q_proj, v_proj"},
+                        {"lora_dropout", 0.1},
+                        {"loraplus_lr_ratio", 16},
+                        {"use_dora", true},
+                        {"use_rslora", true},
+                        {"additional_target", "embed_tokens,lm_head"}};
+    changed.update(given);
+    EXPECT_EQ(job(changed)["train"]["lora"],
+              (Json{{"r", 4},
+                    {"alpha", 8},
+                    {"targets", {"q_proj", "v_proj"}},
+                    {"dropout", 0.1},
+                    {"lr_ratio", 16},
+                    {"dora", true},
+                    {"rslora", true},
+                    {"modules_to_save", {"embed_tokens", "lm_head"}}}));
 }
 
 TEST_F(ForeignFile, SequenceParallelismNeedsTensorParallelism) {

@@ -24,14 +24,64 @@ CASES = {
               {"r": 3, "lora_alpha": 6, "use_rslora": True, "target_modules": ["q_proj", "v_proj", "down_proj"],
                "rank_pattern": {"down_proj": 2}, "alpha_pattern": {"v_proj": 3}}),
     "qwen3": ("qwen3", {"head_dim": 24}, {"r": 2, "lora_alpha": 5, "target_modules": ["k_proj", "o_proj", "up_proj"]}),
+    "dora": ("llama", {}, {"r": 4, "lora_alpha": 8, "target_modules": "all-linear", "use_dora": True,
+                           "modules_to_save": ["embed_tokens"]}),
+    "drop": ("llama", {}, {"r": 3, "lora_alpha": 8, "target_modules": "all-linear", "lora_dropout": 0.2,
+                           "modules_to_save": ["lm_head"]}),
+    "both": ("qwen2", {"tie_word_embeddings": True},
+             {"r": 2, "lora_alpha": 6, "target_modules": "all-linear", "use_dora": True, "lora_dropout": 0.4}),
 }
+PLACES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+SEED = 1
+
+
+def philox(counter, key):
+    """Returns four arrays of random words by Philox4x32-10; `counter` has four arrays, `key` two numbers."""
+    c, mask = [numpy.asarray(word, dtype=numpy.uint64) for word in counter], 0xFFFFFFFF
+    for _ in range(10):
+        x, y = numpy.uint64(0xD2511F53) * c[0], numpy.uint64(0xCD9E8D57) * c[2]
+        c = [(y >> 32) ^ c[1] ^ numpy.uint64(key[0]), y & mask, (x >> 32) ^ c[3] ^ numpy.uint64(key[1]), x & mask]
+        key = ((key[0] + 0x9E3779B9) & mask, (key[1] + 0xBB67AE85) & mask)
+    return c
+
+
+class Drop(torch.nn.Module):
+    """Drops the elements of the input of a module's A that worker/train/model/dropout.cpp drops."""
+    step = 0
+
+    def __init__(self, probability, layer, place):
+        super().__init__()
+        self.probability, self.layer, self.place = probability, layer, place
+
+    def forward(self, x):
+        if not self.training:
+            return x
+        numbers = numpy.arange(x.numel(), dtype=numpy.uint64) + numpy.uint64(Drop.step * x.numel())
+        blocks, zeros = numbers // 4, numpy.zeros_like(numbers)
+        words = numpy.stack(philox((blocks & 0xFFFFFFFF, blocks >> 32, zeros + numpy.uint64(self.layer),
+                                    zeros + numpy.uint64(0xD0900000 + self.place)), (SEED, 0)))
+        own = words[(numbers % 4).astype(int), numpy.arange(len(numbers))]
+        kept = torch.from_numpy(own >= int(self.probability * 2**32)).view(x.shape)
+        return x * kept / (1 - self.probability)
+
+
+def replace_dropout(model, probability):
+    for name, module in model.named_modules():
+        if isinstance(module, peft.tuners.lora.Linear) and probability > 0:
+            parts = name.split(".")
+            layer = int(parts[parts.index("layers") + 1])
+            module.lora_dropout["default"] = Drop(probability, layer, PLACES.index(parts[-1]))
 
 
 def train(model, ids, targets, told):
     trained = [weight for weight in model.parameters() if weight.requires_grad]
-    optimizer = torch.optim.AdamW(trained, lr=LR, betas=BETAS, eps=EPS, weight_decay=DECAY, foreach=False)
+    groups = [{"params": [weight for weight in trained if weight.dim() > 1], "weight_decay": DECAY},
+              {"params": [weight for weight in trained if weight.dim() == 1], "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, lr=LR, betas=BETAS, eps=EPS, foreach=False)
+    model.train()
     losses, norms = [], []
     for step in range(STEPS):
+        Drop.step = step
         logits = model(ids[step], use_cache=False).logits
         loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets[step].flatten(), ignore_index=-100)
         optimizer.zero_grad(set_to_none=True)
@@ -40,6 +90,7 @@ def train(model, ids, targets, told):
         optimizer.step()
         losses.append(loss.detach())
     told |= {"loss": torch.stack(losses), "norm": torch.stack(norms)}
+    model.eval()
     with torch.no_grad():
         told["logits"] = model(ids[0], use_cache=False).logits
 
@@ -55,6 +106,7 @@ def main():
             base = make_model(number, family, changes)
             save(base, out / name / "weight")
             model = peft.get_peft_model(base, peft.LoraConfig(task_type="CAUSAL_LM", **lora))
+            replace_dropout(model, lora.get("lora_dropout", 0))
             with torch.no_grad():
                 for key, weight in model.named_parameters():
                     if "lora_B" in key:

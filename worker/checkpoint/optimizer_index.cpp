@@ -55,6 +55,7 @@ std::string encode(const OptimizerIndex& index) {
     }
     const OrderedJson json = {{"schema", kIndexSchema},
                               {"updates", index.updates},
+                              {"optimizer", index.optimizer},
                               {"parameters", std::move(parameters)}};
     return json.dump() + "\n";
 }
@@ -65,6 +66,7 @@ Result<OptimizerIndex> decode_optimizer_index(std::string_view text) {
     const auto schema = reader.get<std::string>("schema");
     OptimizerIndex index;
     index.updates = reader.get<std::int64_t>("updates");
+    index.optimizer = reader.get_or("optimizer", index.optimizer);
     const Json& parameters = reader.raw("parameters");
     ROLL_TRY_VOID(reader.finish_lenient());
     if (schema != kIndexSchema || !parameters.is_object())

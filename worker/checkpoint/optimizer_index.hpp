@@ -1,5 +1,5 @@
-// roll/optimizer/index.json: which part of each parameter's moments every file of
-// roll/optimizer/ holds. Each element of a moment is in one file.
+// roll/optimizer/index.json: which part of each parameter's optimizer state every file of
+// roll/optimizer/ holds. Each element of a state is in one file.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,6 @@ namespace roll::checkpoint {
 
 inline constexpr const char* kOptimizerFolder = "roll/optimizer";
 inline constexpr const char* kOptimizerIndexFile = "roll/optimizer/index.json";
-// The names of a parameter's moments in the files: its name with one of these endings
-inline constexpr const char* kAverage = ".exp_avg";
-inline constexpr const char* kSquare = ".exp_avg_sq";
 
 using Sizes = std::vector<std::int64_t>;
 
@@ -37,6 +34,7 @@ struct StoredParameter {
 struct OptimizerIndex {
     std::int64_t updates = 0;                           // number of updates made
     std::map<std::string, StoredParameter> parameters;  // by name
+    std::string optimizer = "adamw";                    // train.optimizer.kind of the job
     friend bool operator==(const OptimizerIndex&, const OptimizerIndex&) = default;
 };
 

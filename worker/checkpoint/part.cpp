@@ -53,6 +53,7 @@ Result<Part> read_part(const fs::path& staged, const Name& name, int rank) {
 
 void join(OptimizerIndex& all, OptimizerIndex part) {
     all.updates = std::max(all.updates, part.updates);
+    all.optimizer = std::move(part.optimizer);
     for (auto& [name, parameter] : part.parameters) {
         StoredParameter& joined = all.parameters[name];
         joined.shape = std::move(parameter.shape);
@@ -75,8 +76,11 @@ Result<std::vector<FileEntry>> join_parts(const fs::path& staged, const Name& na
         for (FileEntry& file : part.files) files.push_back(std::move(file));
         join(index, std::move(part.optimizer));
     }
-    if (!index.parameters.empty())
+    // An optimizer without state has an index, too, for the number of updates.
+    if (!index.parameters.empty() || index.updates > 0) {
+        ROLL_TRY_VOID(make_directories(staged / kOptimizerFolder));
         ROLL_TRY_VOID(write_file_atomically(staged / kOptimizerIndexFile, encode(index)));
+    }
     for (int rank = 0; rank < ranks; ++rank) {
         std::error_code error;
         fs::remove(report_file(staged, rank), error);

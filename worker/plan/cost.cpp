@@ -30,6 +30,14 @@ std::int64_t layer_factors(const spec::ModelConfig& m) {
     return count;
 }
 
+// Returns the number of elements in DoRA's magnitudes of one layer.
+std::int64_t layer_magnitudes(const spec::ModelConfig& m) {
+    std::int64_t count = 0;
+    for (const spec::LoraModule& module : m.lora.modules)
+        if (m.lora.dora) count += m.linear_sizes(module.place).first;
+    return count;
+}
+
 // Returns the number of weights in one layer's four matrix products, and in their LoRA factors.
 std::int64_t layer_products(const spec::ModelConfig& m) {
     const std::int64_t attention = m.heads * m.head_dim, keys = m.kv_heads * m.head_dim;
@@ -41,7 +49,7 @@ std::int64_t layer_parameters(const spec::ModelConfig& m) {
     const std::int64_t norms = m.hidden * (m.post_norms ? 4 : 2) + (m.qk_norm ? 2 * m.head_dim : 0);
     const std::int64_t biases =
         (m.qkv_bias ? (m.heads + 2 * m.kv_heads) * m.head_dim : 0) + (m.out_bias ? m.hidden : 0);
-    return layer_products(m) + norms + biases;
+    return layer_products(m) + layer_magnitudes(m) + norms + biases;
 }
 
 // Numbers of rows of one micro-batch on one rank: `inner` inside the attention and feed-forward
@@ -181,21 +189,19 @@ LayerFlops layer_flops(const spec::ModelConfig& m, const spec::TrainSpec& spec,
 constexpr std::int64_t kMib = 1 << 20;
 
 // Returns the bytes of the largest part of a checkpoint that a rank of the stage writes, or of the
-// buffer if it is smaller. One replica writes the stage's weights. The replicas divide the moments;
+// buffer if it is smaller. One replica writes the stage's weights. The replicas divide the `states`
+// elements of the optimizer's state;
 // if they share optimizer state, each has its own part, else the parts make up for the weights. In
 // a LoRA job, the first rank writes the adapter.
 std::int64_t snapshot_bytes(const spec::ModelConfig& model, const spec::TrainSpec& spec,
-                            const StagePart& part, std::int64_t count, std::int64_t frozen) {
+                            const StagePart& part, std::int64_t count, std::int64_t states) {
     const std::int64_t dp = spec.parallel.dp, main = main_bytes(spec.precision);
     const std::int64_t trained = parameter_count(model) - part.frozen_of_model;
     const std::int64_t adapter = part.first ? trained : 0;
     const std::int64_t weights = model.lora.is_set() ? adapter : count;
-    const std::int64_t vocabulary = part_of(model, part.tp).vocab * model.hidden;
-    const std::int64_t copy = model.tied && !part.first && part.last ? vocabulary : 0;
-    const std::int64_t moments = 2 * (count - frozen - copy);
     const bool by_rows = spec.parallel.zero > 0 || model.lora.is_set();
-    const std::int64_t most = by_rows ? weights + (moments + dp - 1) / dp
-                                      : std::max(weights, (weights + moments + dp - 1) / dp);
+    const std::int64_t most = by_rows ? weights + (states + dp - 1) / dp
+                                      : std::max(weights, (weights + states + dp - 1) / dp);
     return std::min(most * main, spec.checkpoint_buffer_mib * kMib);
 }
 
@@ -273,7 +279,8 @@ MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& 
     MemoryBytes bytes;
     const std::int64_t main = main_bytes(spec.precision);
     const std::int64_t moving = count - held.frozen;
-    const Owned owned = held.owned.value_or(Owned{count, moving});
+    const std::int64_t states = held.states.value_or(2 * moving);
+    const Owned owned = held.owned.value_or(Owned{count, moving, states});
     bytes.weights = (owned.weights > 0 ? owned.weights : count) * element;
     // The frozen weights of a LoRA job have no main weights
     const bool is_lora = model.lora.is_set();
@@ -281,7 +288,8 @@ MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& 
     // On a CPU, the gradients of frozen parameters take no memory, because their pages are never
     // written
     bytes.gradients = (owned.gradients ? owned.trained : held.on_gpu ? count : moving) * main;
-    bytes.moments = 2 * owned.trained * main;
+    bytes.moments = owned.states * main;
+    bytes.updated = owned.trained * main;
     bytes.exchange = owned.exchange * main;
     // Activations may use the gradients' memory only if a step has one micro-batch, because only
     // the first micro-batch finds this memory free. They must not use it if there are frozen
@@ -318,7 +326,7 @@ MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& 
     const std::int64_t backward =
         backward_extra(m, rows, segments, held.recompute, outside, layer) * element;
     bytes.workspace = std::max(loss, backward);
-    bytes.snapshot = snapshot_bytes(model, spec, part, count, held.frozen);
+    bytes.snapshot = snapshot_bytes(model, spec, part, count, states - held.copied_states);
     bytes.program = held.on_gpu ? 0 : program_bytes(spec.precision);
     return bytes;
 }
@@ -382,10 +390,10 @@ std::vector<Costs> stage_costs(const spec::ModelConfig& model, const spec::Train
 }
 
 CheckpointBytes checkpoint_bytes(const spec::ModelConfig& m, spec::Precision precision,
-                                 std::int64_t frozen) {
+                                 std::int64_t frozen, std::optional<std::int64_t> states) {
     const std::int64_t count = parameter_count(m), main = main_bytes(precision);
     const std::int64_t trained = count - frozen;
-    return {(m.lora.is_set() ? trained : count) * main, 2 * trained * main};
+    return {(m.lora.is_set() ? trained : count) * main, states.value_or(2 * trained) * main};
 }
 
 }  // namespace roll::plan

@@ -66,12 +66,13 @@ struct MemoryBytes {
     // Bytes that the optimizer's copy of the weights takes in addition to `weights`
     std::int64_t main_weights = 0;
     std::int64_t gradients = 0;
-    std::int64_t moments = 0;
+    std::int64_t moments = 0;  // the optimizer's state of every kind
     std::int64_t activations = 0;
     std::int64_t workspace = 0;
     std::int64_t snapshot = 0;
     std::int64_t exchange = 0;
     std::int64_t program = 0;
+    std::int64_t updated = 0;  // of `gradients`: those of the elements that the rank updates
     std::int64_t total() const {
         return weights + main_weights + gradients + moments + activations + workspace + snapshot +
                exchange + program;
@@ -102,6 +103,7 @@ std::vector<Costs> stage_costs(const spec::ModelConfig& model, const spec::Train
 struct Owned {
     std::int64_t all = 0;       // elements of the rank's part, including frozen ones
     std::int64_t trained = 0;   // elements in `all` that are not frozen
+    std::int64_t states = 0;    // elements of the optimizer's state
     std::int64_t exchange = 0;  // elements in the buffers for exchanging gradients
     bool gradients = false;     // the rank stores gradients only for its own elements
     // If the ranks share weights, too: the weights that a rank has at the peak, `gathered` of them
@@ -116,6 +118,8 @@ struct Held {
     int live = 1;
     // Number of frozen weights. They have no optimizer moments and, on a CPU, no gradients.
     std::int64_t frozen = 0;
+    std::optional<std::int64_t> states = std::nullopt;  // of the optimizer; nullopt: as AdamW's
+    std::int64_t copied_states = 0;  // elements in `states` that another stage has as well
     bool on_gpu = false;
     std::optional<StagePart> part = std::nullopt;  // nullopt: the whole model
     // Bytes of activations at the peak of a simulated schedule; nullopt: count the activations of
@@ -138,7 +142,9 @@ struct CheckpointBytes {
     std::int64_t weights = 0;
     std::int64_t optimizer = 0;
 };
+// `states`: elements of the optimizer's state; nullopt: two for each trained element
 CheckpointBytes checkpoint_bytes(const spec::ModelConfig& model, spec::Precision precision,
-                                 std::int64_t frozen = 0);
+                                 std::int64_t frozen = 0,
+                                 std::optional<std::int64_t> states = std::nullopt);
 
 }  // namespace roll::plan

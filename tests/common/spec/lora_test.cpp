@@ -36,10 +36,9 @@ TEST(LoraSpec, RefusesWhatCannotBeTrained) {
         {"/train/lora/rank_pattern/wq", 4,
          "train.lora.rank_pattern.wq is not one of the targets; allowed: a name in "
          "train.lora.targets, without a layer's number"},
-        {"/train/lora/dropout", 0.1,
-         "train.lora.dropout is 0.1, which is not supported yet; set it to 0"},
-        {"/train/lora/dora", true,
-         "train.lora.dora is true, which is not supported yet; set it to false"},
+        {"/train/lora/modules_to_save", "norm",
+         "train.lora.modules_to_save has norm, which cannot be trained whole beside LoRA; allowed: "
+         "embed_tokens, lm_head"},
         {"/model/from", Json(),
          "train.lora needs a trained model; set model.from to a model's directory"},
         {"/model/vocab_size", 300,
@@ -80,6 +79,13 @@ TEST(LoraSpec, ATargetThatTheModelLacksIsRefusedWithTheNamesThatItHas) {
               "asks for q_proj, which matches no linear layer of this model; allowed: a list of "
               "o_proj, down_proj");
     EXPECT_TRUE(lora_target_problems(lora_spec({{"targets", "o_proj"}}), fused).empty());
+    const auto tied = lora_target_problems(
+        lora_spec({{"targets", "o_proj"}, {"modules_to_save", "embed_tokens"}}), fused);
+    ASSERT_EQ(tied.size(), 1U);
+    EXPECT_EQ(
+        tied[0].message,
+        "has embed_tokens, but this model ties its embedding and its output layer, and a PEFT "
+        "adapter cannot hold a tied weight; remove it");
 }
 
 }  // namespace

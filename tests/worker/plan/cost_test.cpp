@@ -129,7 +129,7 @@ TEST(Cost, SharedOptimizerStateAndGradientsAreTheRanksPart) {
     spec.seq_length = 128;
     spec.micro_batch_size = 1;
     spec.global_batch_size = 2;
-    const Owned owned{.all = 1000, .trained = 800, .exchange = 30};
+    const Owned owned{.all = 1000, .trained = 800, .states = 1600, .exchange = 30};
     const MemoryBytes whole = memory_bytes(smollm2(), spec, {});
     const MemoryBytes part = memory_bytes(smollm2(), spec, {.owned = owned});
     EXPECT_EQ(part.main_weights, 2 * 1000);

@@ -11,6 +11,7 @@ const char* site_name(Site site) {
         case Site::RowOutput: return "row output";
         case Site::ColumnInput: return "column input's gradient";
         case Site::ColumnRows: return "column input's rows";
+        case Site::AdapterNorm: return "row lengths of DoRA";
         case Site::RowGrad: return "row output's gradient";
         case Site::EmbeddingGrad: return "embedding's gradient";
         case Site::HeadRows: return "head input's rows";
@@ -26,6 +27,7 @@ const char* site_name(Site site) {
         case Site::Evaluation: return "evaluation";
         case Site::NotFinite: return "search for a non-finite value";
         case Site::Weights: return "weights";
+        case Site::Matrices: return "matrices of the update";
         case Site::Replicas: return "hashes of replicas";
         case Site::Agreement: return "agreement";
         case Site::Barrier: return "barrier";
@@ -39,6 +41,7 @@ const char* numbered(Site site) {
         case Site::PartialGrads: return ", bucket ";
         case Site::NotFinite:
         case Site::Weights: return ", parameter ";
+        case Site::Matrices: return ", batch ";
         default: return ", layer ";
     }
 }

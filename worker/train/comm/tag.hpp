@@ -15,6 +15,7 @@ enum class Site : std::uint8_t {
     RowOutput,      // the output of a row-parallel linear layer
     ColumnInput,    // the gradient of a column-parallel linear layer's input
     ColumnRows,     // the rows of a column-parallel linear layer's input
+    AdapterNorm,    // the squared lengths of the rows of a row-parallel layer with DoRA
     RowGrad,        // the rows of the gradient of a row-parallel linear layer's output
     EmbeddingGrad,  // the rows of the gradient of the embedding's output
     HeadRows,       // the rows of the vocabulary-parallel head's input
@@ -30,6 +31,7 @@ enum class Site : std::uint8_t {
     Evaluation,     // loss and token count of an evaluation
     NotFinite,      // the search for a value that is not finite; `layer`: the parameter
     Weights,        // copies of parameters; `layer`: the parameter, or the bucket
+    Matrices,       // matrices that the optimizer updates as wholes; `layer`: the batch of them
     Replicas,       // hashes of what the replicas hold in several copies
     Agreement,      // a decision that all ranks of the job make together
     Barrier,

@@ -81,6 +81,8 @@ std::vector<Microbatch> pair_step(const data::Sampler& sampler, const StepPlace&
             if (!std::binary_search(rules.left_out.begin(), rules.left_out.end(), sample))
                 pairs.push_back(sampler.sample(static_cast<std::uint64_t>(sample)));
         batches.push_back(pair_batch(pairs, pair_rows(spec, rules.vocab, rules.references)));
+        batches.back().first_row =
+            (sample - spec.micro_batch_size) * spec.sequences_per_sample() * spec.seq_length;
     }
     return batches;
 }
@@ -96,7 +98,7 @@ std::vector<Microbatch> step_batches(const data::Sampler& sampler, const StepPla
     std::vector<Microbatch> batches;
     for (std::int64_t m = 0; m < spec.microbatches(); ++m) {
         batches.push_back(empty_batch(spec));
-        batches.back().first_sequence = sample;
+        batches.back().first_row = sample * spec.seq_length;
         for (std::int64_t row = 0; row < spec.micro_batch_size; ++row, ++sample) {
             if (std::binary_search(given.left_out.begin(), given.left_out.end(), sample)) continue;
             fill_row(batches.back(), row, rules,

@@ -46,13 +46,14 @@ std::vector<Copy> copies_of(TrainStep& step) {
     std::vector<Copy> copies;
     for (std::size_t chunk = 0; chunk < step.chunks().size(); ++chunk) {
         const Parameters& p = step.chunks()[chunk].parameters();
-        const AdamWState& state = step.optimizers()[chunk].state();
+        const OptimizerState& state = step.optimizers()[chunk].state();
         for (std::size_t i = 0; i < p.specs.size(); ++i) {
             const std::string& name = p.specs[i].name;
             if (!p.is_split[i]) copies.push_back({name, p.weight[i]});
             if (p.is_shared || p.specs[i].frozen) continue;
-            copies.push_back({"the first moment of " + name, state.average[i]});
-            copies.push_back({"the second moment of " + name, state.square[i]});
+            for (const StateTensors& kind : state.kinds)
+                if (kind.of[i].defined())
+                    copies.push_back({name + std::string(kind.ending), kind.of[i]});
         }
     }
     return copies;

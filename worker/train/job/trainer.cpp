@@ -231,7 +231,7 @@ Agreed Trainer::train_step() {
     clock_.enter(Phase::Other);
     const double lr = plan::learning_rate(spec_.optimizer, spec_.steps, state_.step);
     const double decay = plan::weight_decay(spec_.optimizer, spec_.steps, state_.step);
-    for (AdamW& optimizer : step_->optimizers()) optimizer.set_weight_decay(decay);
+    for (Optimizer& optimizer : step_->optimizers()) optimizer.set_weight_decay(decay);
     task_ = Task::Step;
     const StepResult result = step_->run(batch, lr);
     if (result.updated)

@@ -111,6 +111,7 @@ Trainer::Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, Tra
                   Groups{*pp_, *dp_, tie_.get(), tp_.get(), &clock_, at_phase}, options);
     const std::vector<ParameterSpec> specs = specs_of(step_->whole());
     const std::int64_t frozen = count_frozen(spec_.model.freeze, specs);
+    check_groups(spec_.optimizer, specs);
     if (frozen > 0 && writes())
         std::printf("%lld of %lld parameters are frozen\n", static_cast<long long>(frozen),
                     static_cast<long long>(numel(specs)));

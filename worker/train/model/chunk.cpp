@@ -43,7 +43,8 @@ Chunk::Chunk(const spec::ModelConfig& config, const ChunkSpec& chunk, const Init
       places_(layer_places(config)),
       parameters_(make_parameters(parameter_specs(config, chunk), options)),
       grads_(parameters_),
-      room_(parameters_, first_layer(), places_.count, chunk.layer_end - chunk.layer_begin) {
+      room_(parameters_, first_layer(), places_.count, chunk.layer_end - chunk.layer_begin),
+      seed_(options.seed) {
     if (!options.splits_weights) return;
     std::vector<std::vector<int>> units(static_cast<std::size_t>(layers(part_)) + 2);
     for (int i = 0; i < std::ssize(parameters_.specs); ++i) {
@@ -62,6 +63,7 @@ HeldUnit Chunk::hold(int unit, int next, bool again) const {
 void Chunk::begin_step() {
     grads_.begin();
     room_.clear();
+    lengths_.clear();
     if (gathered_) gathered_->check_all_free();
 }
 
@@ -82,14 +84,34 @@ Layer Chunk::layer(std::int64_t index, const Sequences& sequences, ops::Place pl
             std::move(place),
             tp_,
             sequences.rows,
-            part_.recompute_of(index)};
+            part_.recompute_of(index),
+            false,
+            {},
+            &lengths_};
+}
+
+// Returns a layer that drops elements of the inputs of LoRA's factors.
+Layer Chunk::trained_layer(std::int64_t index, const Sequences& sequences, ops::Place place) {
+    Layer trained = layer(index, sequences, std::move(place));
+    trained.dropout = {
+        .probability = config_.lora.dropout, .seed = seed_, .first_row = sequences.first_row};
+    return trained;
+}
+
+void Chunk::start_magnitudes() {
+    if (!config_.lora.dora) return;
+    lengths_.clear();
+    for (std::int64_t i = 0; i < layers(part_); ++i) {
+        const HeldUnit held = hold(layer_unit(i), -1);
+        layer(i, {}).start_magnitudes();
+    }
 }
 
 void Chunk::restore_before(Saved& saved, std::int64_t index) {
     for (std::int64_t i = first_used(part_, saved.layers, index); i < index; ++i) {
         const HeldUnit held = hold(layer_unit(i), layer_unit(i + 1), true);
         LayerSaved& of_layer = saved.layers[static_cast<std::size_t>(i)];
-        Layer same = layer(i, saved.sequences);
+        Layer same = trained_layer(i, saved.sequences);
         same.again = true;
         saved.layers[static_cast<std::size_t>(i + 1)].norm1.x_MC =
             same.forward(of_layer.norm1.x_MC, saved.sequences.positions, of_layer);
@@ -100,7 +122,7 @@ void Chunk::restore_before(Saved& saved, std::int64_t index) {
 void Chunk::restore(Saved& saved, std::int64_t index) {
     LayerSaved& of_layer = saved.layers[static_cast<std::size_t>(index)];
     if (!of_layer.is_dropped) return;
-    Layer same = layer(index, saved.sequences);
+    Layer same = trained_layer(index, saved.sequences);
     same.again = true;
     same.restore(saved.sequences.positions, of_layer);
 }
@@ -126,6 +148,7 @@ RowSplit Chunk::rows_of(const Microbatch& data) const {
     return {part_.sequence ? tp_ : nullptr, data.tokens_BT.numel()};
 }
 
+// Returns all rows of the input of the output layer.
 at::Tensor Chunk::head_rows(const at::Tensor& h_MC, const RowSplit& rows) const {
     return rows.is_split() ? gather_rows(rows, h_MC, {Site::HeadRows}) : h_MC;
 }
@@ -133,14 +156,15 @@ at::Tensor Chunk::head_rows(const at::Tensor& h_MC, const RowSplit& rows) const 
 Chunk::Sequences Chunk::sequences_of(const Microbatch& data) {
     const std::int64_t positions = data.tokens_BT.size(1), rows = data.tokens_BT.numel();
     prepare_rope(positions);
-    if (data.segments.empty()) return {positions, rope_, {}, rows_of(data)};
+    if (data.segments.empty()) return {positions, rope_, {}, rows_of(data), data.first_row};
     const at::Tensor start_M = at::zeros({rows}, at::kLong);
     for (const std::int64_t start : data.segments) start_M[start] = start;
     const at::Tensor position_M = here(at::arange(rows) - std::get<0>(start_M.cummax(0)));
     return {rows,
             {rope_.cos_TE.index_select(0, position_M), rope_.sin_TE.index_select(0, position_M)},
             data.segments,
-            rows_of(data)};
+            rows_of(data),
+            data.first_row};
 }
 
 at::Tensor Chunk::embedded(const at::Tensor& tokens_M, const RowSplit& rows) const {
@@ -220,7 +244,7 @@ at::Tensor Chunk::forward(int microbatch, const Microbatch& data, const at::Tens
     if (part_.pre) add_noise(data, rule, saved.sequences.rows, main_type(parameters_), x_MC);
     for (std::int64_t i = 0; i < std::ssize(saved.layers); ++i) {
         const HeldUnit held = hold(layer_unit(i), unit_after(config_, part_, layer_unit(i)));
-        x_MC = layer(i, saved.sequences, place_of(microbatch, i))
+        x_MC = trained_layer(i, saved.sequences, place_of(microbatch, i))
                    .forward(x_MC, saved.sequences.positions,
                             saved.layers[static_cast<std::size_t>(i)]);
     }
@@ -238,6 +262,7 @@ at::Tensor Chunk::embed(const Microbatch& data, const at::Tensor& hidden_MC, con
 }
 
 at::Tensor Chunk::hidden_of(const Microbatch& data, const at::Tensor& hidden_MC) {
+    lengths_.clear();  // an update may have changed the weights since
     const Sequences sequences = sequences_of(data);
     at::Tensor x_MC = embed(data, hidden_MC, sequences.rows);
     for (std::int64_t i = 0; i < layers(part_); ++i) {
@@ -301,7 +326,7 @@ at::Tensor Chunk::backward_input(int microbatch, const at::Tensor& dhidden_MC, W
         // gradients. A value that was computed again has memory of its own.
         if (when == WeightHalves::Later && microbatch == 0 && !part_.recompute_of(i).attention())
             of_layer.o_MA = of_layer.o_MA.clone();
-        dx_MC = layer(i, saved.sequences)
+        dx_MC = trained_layer(i, saved.sequences)
                     .backward_input(dx_MC, of_layer, now, when == WeightHalves::Now ? now : later);
         saved.layers.pop_back();
     }

@@ -1,10 +1,9 @@
 // The layers of one virtual pipeline stage, with the activations saved by its micro-batches in
 // flight.
 //
-// For each micro-batch, call forward, backward_input and backward_weight in this order; between
-// these calls, there may be calls for other micro-batches. Gradients are summed in
-// parameters().grad, bitwise the same for any order of the micro-batches. The first contribution
-// after begin_step() overwrites the old gradient. Not thread-safe; throws c10::Error.
+// For each micro-batch, call forward, backward_input and backward_weight in this order; calls for
+// other micro-batches may come between. Gradients are summed in parameters().grad, bitwise the same
+// in any order. The first one after begin_step() overwrites the old gradient. Throws c10::Error.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +21,8 @@
 
 namespace roll::train {
 
-// When to compute the weight halves of backward (the gradients of weights). Now: in backward_input,
-// layer by layer, which holds less memory and makes gradients ready earlier, but delays the result
-// of backward_input. Later: in backward_weight.
+// When to compute the weight halves of backward. Now: in backward_input, layer by layer, which
+// holds less memory, but delays the result of backward_input. Later: in backward_weight.
 enum class WeightHalves { Now, Later };
 
 class Chunk {
@@ -37,8 +35,10 @@ class Chunk {
     Chunk(const Chunk&) = delete;
     Chunk& operator=(const Chunk&) = delete;
 
-    // Starts a new step, whose micro-batches are numbered from 0 again.
-    void begin_step();
+    void begin_step();  // starts a step, whose micro-batches are numbered from 0 again
+
+    // Sets DoRA's magnitudes to their rows' lengths. All ranks that share the chunk must call it.
+    void start_magnitudes();
 
     // Computes a micro-batch's forward pass. Takes `hidden_MC` from the previous stage; the first
     // stage (`pre`) does not use it. Returns hidden_MC for the next stage. The last stage (`post`)
@@ -53,8 +53,7 @@ class Chunk {
     at::Tensor backward_input(int microbatch, const at::Tensor& dhidden_MC, WeightHalves when,
                               const GradReady& ready);
 
-    // Computes the weight halves that backward_input left over, and frees all that the micro-batch
-    // still holds.
+    // Computes the weight halves that are left over, and frees all that the micro-batch holds.
     void backward_weight(int microbatch, const GradReady& ready);
 
     // Like forward(), but returns the sum of the loss without `scale` and saves nothing for
@@ -92,13 +91,14 @@ class Chunk {
         int parameter;
         AddGrad add;
     };
-    // How the rows of a micro-batch form sequences. If the micro-batch has segments, all rows are
-    // one sequence whose positions restart at each segment.
+    // How a micro-batch's rows form sequences. With segments, all rows are one sequence whose
+    // positions restart at each segment.
     struct Sequences {
         std::int64_t positions = 0;
         ops::RopeTable rope;
         std::vector<std::int64_t> segments;
         RowSplit rows = {};
+        std::int64_t first_row = 0;  // in the run
     };
     struct Saved {
         at::Tensor tokens_M;
@@ -111,6 +111,7 @@ class Chunk {
     };
 
     Layer layer(std::int64_t index, const Sequences& sequences, ops::Place place = {});
+    Layer trained_layer(std::int64_t index, const Sequences& sequences, ops::Place place = {});
     // Computes again what forward dropped of a layer, or of the layers of its unit before it.
     void restore_before(Saved& saved, std::int64_t index);
     void restore(Saved& saved, std::int64_t index);
@@ -118,13 +119,11 @@ class Chunk {
     ops::Place place_of(int microbatch, std::int64_t layer);
     Sequences sequences_of(const Microbatch& data);
     RowSplit rows_of(const Microbatch& data) const;
-    // Returns all rows of the input of the output layer.
     at::Tensor head_rows(const at::Tensor& h_MC, const RowSplit& rows) const;
     int first_layer() const { return part_.pre ? 1 : 0; }
     int norm() const;
     int head() const;
-    // returns a copy of the tensor on the weights' device
-    at::Tensor here(const at::Tensor& tensor) const;
+    at::Tensor here(const at::Tensor& tensor) const;  // a copy on the weights' device
     at::Tensor hidden_of(const Microbatch& data, const at::Tensor& hidden_MC);
     void prepare_rope(std::int64_t positions);
     at::Tensor loss_of(int microbatch, const at::Tensor& x_MC, const Microbatch& data,
@@ -143,8 +142,9 @@ class Chunk {
     SavedRoom room_;
     std::unique_ptr<GatheredWeights> gathered_;
     ops::RopeTable rope_;
-    // saved values by micro-batch, kept from forward to backward_weight
-    std::map<int, Saved> saved_;
+    std::uint64_t seed_;          // of dropout
+    RowLengths lengths_;          // of this step's weights
+    std::map<int, Saved> saved_;  // by micro-batch, from forward to backward_weight
 };
 
 }  // namespace roll::train

@@ -59,8 +59,6 @@ struct Microbatch {
     // Starts of the segments as indices into the B T rows, ascending, including the start of each
     // sequence. Segments do not attend to each other. If empty, each sequence is one segment.
     std::vector<std::int64_t> segments = {};
-    // Number of the first sequence among all sequences that the job trains on
-    std::int64_t first_sequence = 0;
     // Answers: log-probabilities of the segments under the reference model; empty if there is none.
     // Of pairs, segment 2 k is the chosen answer of pair k, and segment 2 k + 1 the rejected one.
     std::vector<double> references = {};
@@ -69,6 +67,9 @@ struct Microbatch {
     // Labelled answers of which the divergence from the reference is estimated: one micro-batch
     // with the prompt of each segment and the answer of another; else empty
     std::vector<Microbatch> mismatched = {};
+    // Number of the first row among the rows of all samples of the run. Dropout and NEFTune's noise
+    // depend on it, so that they do not depend on the layout.
+    std::int64_t first_row = 0;
 };
 
 }  // namespace roll::train

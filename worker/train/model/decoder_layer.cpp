@@ -33,8 +33,21 @@ Linear Layer::linear(int weight, int bias, families::Split split,
             tp,
             static_cast<int>(index),
             rows,
-            lora_parts(config, places, first, tp == nullptr ? 1 : tp->size(), lora),
-            again};
+            {lora_parts(config, places, first, tp == nullptr ? 1 : tp->size(), lora),
+             dropout_of(weight, split)},
+            again,
+            lengths};
+}
+
+// Returns the dropout of the input of a linear layer.
+Dropout Layer::dropout_of(int weight, families::Split split) const {
+    Dropout own = dropout;
+    own.layer = index;
+    own.columns = this->weight(weight).size(1);
+    if (split != families::Split::Row || tp == nullptr) return own;
+    own.first_column = tp->rank() * own.columns;
+    own.columns *= tp->size();
+    return own;
 }
 
 Linear Layer::qkv() const {
@@ -53,6 +66,11 @@ Linear Layer::gate_up() const {
 
 Linear Layer::down() const {
     return linear(places.down, -1, families::Split::Row, {spec::LoraPlace::Down});
+}
+
+void Layer::start_magnitudes() const {
+    for (const Linear& one : {qkv(), out(), gate_up(), down()})
+        if (one.adapter.is_dora()) set_magnitudes(parameters, one.adapter, one.length_O());
 }
 
 at::Tensor Layer::norm(int place, const at::Tensor& x_MC, ops::RmsNormSaved& saved) const {

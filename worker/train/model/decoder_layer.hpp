@@ -53,6 +53,9 @@ struct Layer {
     RowSplit rows = {};  // x_MC, dy_MC and the results have this rank's rows
     plan::LayerRecompute recompute = {};
     bool again = false;  // true: in backward; nothing is dropped then
+    // of the input of LoRA's factors; without its columns
+    Dropout dropout = {};
+    RowLengths* lengths = nullptr;  // of DoRA (linear.hpp)
 
     // Returns the layer's output. Requires that the rows are whole sequences of `positions` rows.
     at::Tensor forward(const at::Tensor& x_MC, std::int64_t positions, LayerSaved& saved) const;
@@ -73,6 +76,9 @@ struct Layer {
     at::Tensor backward_input(const at::Tensor& dy_MC, LayerSaved& saved, const Contribute& input,
                               const Contribute& weight) const;
 
+    // Sets the magnitudes of DoRA to the lengths of their rows.
+    void start_magnitudes() const;
+
   private:
     at::Tensor weight(int place) const;
     // Returns the allocator for a value that forward saves, unless it drops the value.
@@ -84,6 +90,7 @@ struct Layer {
                            int post_norm, ops::RmsNormSaved& saved, const ops::Place& place) const;
     at::Tensor add_mlp(const at::Tensor& x1_MC, LayerSaved& saved) const;
     void drop(LayerSaved& saved) const;
+    Dropout dropout_of(int weight, families::Split split) const;
     Linear linear(int weight, int bias, families::Split split,
                   std::initializer_list<spec::LoraPlace> lora) const;
     Linear qkv() const;

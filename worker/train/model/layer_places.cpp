@@ -18,9 +18,11 @@ LayerPlaces layer_places(const spec::ModelConfig& c) {
     int next = 0;
     const auto take = [&](bool has) { return has ? next++ : -1; };
     const auto take_lora = [&](std::initializer_list<spec::LoraPlace> of) {
-        for (auto* factors : {&places.lora_a, &places.lora_b})
+        for (auto* factors : {&places.lora_a, &places.lora_b, &places.magnitude}) {
+            const bool has = factors != &places.magnitude || c.lora.dora;
             for (const spec::LoraPlace place : of)
-                (*factors)[static_cast<std::size_t>(place)] = take(has_lora(c, place));
+                (*factors)[static_cast<std::size_t>(place)] = take(has && has_lora(c, place));
+        }
     };
     using enum spec::LoraPlace;
     places.norm1 = take(true);

@@ -16,24 +16,48 @@ bool Linear::is_frozen(int parameter) const {
     return parameters.specs[static_cast<std::size_t>(parameter)].frozen;
 }
 
+at::Tensor Linear::length_O() const {
+    const auto computed = [&] {
+        Communicator* const sharing = is_shared(families::Split::Row) ? tp : nullptr;
+        return row_lengths(parameters, adapter, parameters.weight[weight], sharing,
+                           {Site::AdapterNorm, layer});
+    };
+    if (lengths == nullptr) return computed();
+    const auto found = lengths->find(weight);
+    return found != lengths->end() ? found->second
+                                   : lengths->emplace(weight, computed()).first->second;
+}
+
+// Returns the layer's product and that of its adapter with this rank's columns, without the bias.
+at::Tensor Linear::product(const at::Tensor& x_MI, const ops::Place& place) const {
+    const at::Tensor w_OI = parameters.weight[weight];
+    if (adapter.is_dora())
+        return dora_forward(parameters, adapter, w_OI, x_MI,
+                            dora_factors(parameters, adapter, length_O()));
+    at::Tensor y_MO = ops::linear(x_MI, w_OI, {}, place);
+    add_lora(parameters, adapter, y_MO, x_MI);
+    return y_MO;
+}
+
 at::Tensor Linear::forward(const at::Tensor& x_MI, const ops::Place& place) const {
     const at::Tensor w_OI = parameters.weight[weight];
     if (!is_shared(families::Split::Row)) {
         const bool gathers = is_shared(families::Split::Column) && rows.is_split();
         const at::Tensor all_MI =
             gathers ? gather_rows(rows, x_MI, {Site::ColumnRows, layer, -1, again}) : x_MI;
+        if (adapter.is_dora()) {
+            const at::Tensor y_MO = product(all_MI, place);
+            return bias < 0 ? y_MO : y_MO.add_(bias_O());
+        }
         at::Tensor y_MO = ops::linear(all_MI, w_OI, bias_O(), place);
-        add_lora(parameters, lora, y_MO, all_MI);
+        add_lora(parameters, adapter, y_MO, all_MI);
         return y_MO;
     }
     at::Tensor y_MO;
     if (rows.is_split()) {
-        const at::Tensor part_MO = ops::linear(x_MI, w_OI, {});
-        add_lora(parameters, lora, part_MO, x_MI);
-        y_MO = reduce_rows(rows, part_MO, {Site::RowOutput, layer, -1, again}, place);
+        y_MO = reduce_rows(rows, product(x_MI, {}), {Site::RowOutput, layer, -1, again}, place);
     } else {
-        y_MO = ops::linear(x_MI, w_OI, {}, place);
-        add_lora(parameters, lora, y_MO, x_MI);
+        y_MO = product(x_MI, place);
         sum_over(*tp, y_MO, {Site::RowOutput, layer, -1, again});
     }
     return bias < 0 ? y_MO : y_MO.add_(bias_O());
@@ -43,8 +67,9 @@ at::Tensor Linear::forward_add(const at::Tensor& residual_MO, const at::Tensor& 
                                const ops::Place& place) const {
     if (is_shared(families::Split::Row)) return forward(x_MI, place).add_(residual_MO);
     const at::Tensor sum_MO = bias < 0 ? residual_MO : residual_MO + bias_O();
+    if (adapter.is_dora()) return product(x_MI, place).add_(sum_MO);
     at::Tensor y_MO = ops::linear_add(sum_MO, x_MI, parameters.weight[weight], place);
-    add_lora(parameters, lora, y_MO, x_MI);
+    add_lora(parameters, adapter, y_MO, x_MI);
     return y_MO;
 }
 
@@ -54,15 +79,22 @@ at::Tensor Linear::whole_grad(const at::Tensor& dy_MO) const {
 }
 
 at::Tensor Linear::backward_input(const at::Tensor& dy_MO) const {
+    if (adapter.is_dora())
+        return dora_backward_input(parameters, adapter, parameters.weight[weight], dy_MO,
+                                   dora_factors(parameters, adapter, length_O()));
     at::Tensor dx_MI = ops::linear_backward_input(dy_MO, parameters.weight[weight]);
-    add_lora_backward(parameters, lora, dx_MI, dy_MO);
+    add_lora_backward(parameters, adapter, dx_MI, dy_MO);
     return dx_MI;
 }
 
 void Linear::owe(const at::Tensor& dy_MO, const at::Tensor& x_MI,
                  const Contribute& contribute) const {
     const AddGrad nothing = [](const at::Tensor&, ops::Sum) {};
-    owe_lora(parameters, lora, dy_MO, x_MI, contribute);
+    if (adapter.is_dora())
+        owe_dora(parameters, adapter, parameters.weight[weight], dy_MO, x_MI, length_O(),
+                 contribute);
+    else
+        owe_lora(parameters, adapter, dy_MO, x_MI, contribute);
     if (bias >= 0 && is_frozen(bias)) {
         contribute(bias, nothing);
     } else if (bias >= 0) {

@@ -13,14 +13,17 @@
 // has all rows.
 #pragma once
 
-#include <vector>
+#include <map>
 
 #include "worker/train/comm/communicator.hpp"
-#include "worker/train/model/lora.hpp"
+#include "worker/train/model/dora.hpp"
 #include "worker/train/model/row_split.hpp"
 #include "worker/train/ops/values.hpp"
 
 namespace roll::train {
+
+// The lengths of rows by the index of the layer's weight. They are those of one step.
+using RowLengths = std::map<int, at::Tensor>;
 
 struct Linear {
     const Parameters& parameters;
@@ -30,8 +33,10 @@ struct Linear {
     Communicator* tp = nullptr;  // the tensor-parallel group; null: the layer is not shared
     int layer = -1;              // number of its decoder layer, for the tags of operations
     RowSplit rows = {};
-    std::vector<LoraPart> lora = {};
+    Adapter adapter = {};
     bool again = false;  // true: forward runs a second time, in backward; for the tags
+    // The lengths of the rows of layers with DoRA in this step, by parameter; null: none are kept
+    RowLengths* lengths = nullptr;
 
     // Returns x_MI @ weight^T + bias.
     at::Tensor forward(const at::Tensor& x_MI, const ops::Place& place = {}) const;
@@ -57,8 +62,12 @@ struct Linear {
     at::Tensor backward(const at::Tensor& dy_MO, const at::Tensor& x_MI,
                         const Contribute& contribute) const;
 
+    // Returns the length of each row of W + s B A. Requires DoRA.
+    at::Tensor length_O() const;
+
   private:
     bool is_shared(families::Split by) const;
+    at::Tensor product(const at::Tensor& x_MI, const ops::Place& place) const;
     at::Tensor bias_O() const;
     bool is_frozen(int parameter) const;
 };

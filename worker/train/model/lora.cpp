@@ -35,18 +35,36 @@ void for_parts(const Parameters& p, std::span<const LoraPart> parts, const Body&
     }
 }
 
-LoraFactors gradients(const Parameters& p, std::span<const LoraPart> parts, const at::Tensor& dy_MO,
+// Returns x_MI A^T of all parts.
+at::Tensor inner(const Parameters& p, const Adapter& adapter, const at::Tensor& x_MI,
+                 const at::Tensor& a_RI) {
+    if (!adapter.drops()) return ops::linear(x_MI, a_RI);
+    std::vector<at::Tensor> parts;
+    for (const LoraPart& part : adapter.parts)
+        parts.push_back(ops::linear(dropped(x_MI, adapter.dropout, part.site), p.weight[part.a]));
+    return at::cat(parts, 1);
+}
+
+LoraFactors gradients(const Parameters& p, const Adapter& adapter, const at::Tensor& dy_MO,
                       const at::Tensor& x_MI) {
-    const LoraFactors factors = joined_factors(p, parts, dy_MO.size(1));
-    const at::Tensor u_MR = ops::linear(x_MI, factors.a_RI);
-    for_parts(p, parts, [&](const LoraPart& part, std::int64_t column, std::int64_t r) {
+    const LoraFactors factors = joined_factors(p, adapter.parts, dy_MO.size(1));
+    const at::Tensor u_MR = inner(p, adapter, x_MI, factors.a_RI);
+    for_parts(p, adapter.parts, [&](const LoraPart& part, std::int64_t column, std::int64_t r) {
         u_MR.narrow(1, column, r).mul_(part.scale);
     });
     const at::TensorOptions kind = factors.a_RI.options().dtype(main_type(p));
     LoraFactors sums{at::empty(factors.a_RI.sizes(), kind), at::empty(factors.b_OR.sizes(), kind)};
     ops::linear_backward_weight(dy_MO, u_MR, sums.b_OR, ops::Sum::Replace);
     const at::Tensor du_MR = ops::linear_backward_input(dy_MO, factors.b_OR);
-    ops::linear_backward_weight(du_MR, x_MI, sums.a_RI, ops::Sum::Replace);
+    if (!adapter.drops()) {
+        ops::linear_backward_weight(du_MR, x_MI, sums.a_RI, ops::Sum::Replace);
+        return sums;
+    }
+    for_parts(p, adapter.parts, [&](const LoraPart& part, std::int64_t column, std::int64_t r) {
+        ops::linear_backward_weight(du_MR.narrow(1, column, r).contiguous(),
+                                    dropped(x_MI, adapter.dropout, part.site),
+                                    sums.a_RI.narrow(0, column, r), ops::Sum::Replace);
+    });
     return sums;
 }
 
@@ -74,31 +92,36 @@ LoraFactors joined_factors(const Parameters& p, std::span<const LoraPart> parts,
     return factors;
 }
 
-void add_lora(const Parameters& p, std::span<const LoraPart> parts, const at::Tensor& y_MO,
+void add_lora(const Parameters& p, const Adapter& adapter, const at::Tensor& y_MO,
               const at::Tensor& x_MI) {
-    if (parts.empty()) return;
-    const LoraFactors factors = joined_factors(p, parts, y_MO.size(1));
-    ops::matmul(y_MO, ops::linear(x_MI, factors.a_RI), factors.b_OR.t(), 1);
+    if (adapter.parts.empty()) return;
+    const LoraFactors factors = joined_factors(p, adapter.parts, y_MO.size(1));
+    ops::matmul(y_MO, inner(p, adapter, x_MI, factors.a_RI), factors.b_OR.t(), 1);
 }
 
-void add_lora_backward(const Parameters& p, std::span<const LoraPart> parts,
-                       const at::Tensor& dx_MI, const at::Tensor& dy_MO) {
-    if (parts.empty()) return;
-    const LoraFactors factors = joined_factors(p, parts, dy_MO.size(1));
-    ops::matmul(dx_MI, ops::linear_backward_input(dy_MO, factors.b_OR), factors.a_RI, 1);
+void add_lora_backward(const Parameters& p, const Adapter& adapter, const at::Tensor& dx_MI,
+                       const at::Tensor& dy_MO) {
+    if (adapter.parts.empty()) return;
+    const LoraFactors factors = joined_factors(p, adapter.parts, dy_MO.size(1));
+    const at::Tensor du_MR = ops::linear_backward_input(dy_MO, factors.b_OR);
+    if (!adapter.drops()) return ops::matmul(dx_MI, du_MR, factors.a_RI, 1);
+    for_parts(p, adapter.parts, [&](const LoraPart& part, std::int64_t column, std::int64_t r) {
+        const at::Tensor dx =
+            ops::linear_backward_input(du_MR.narrow(1, column, r).contiguous(), p.weight[part.a]);
+        dx_MI.add_(dropped(dx, adapter.dropout, part.site));
+    });
 }
 
-void owe_lora(const Parameters& p, std::span<const LoraPart> parts, const at::Tensor& dy_MO,
+void owe_lora(const Parameters& p, const Adapter& adapter, const at::Tensor& dy_MO,
               const at::Tensor& x_MI, const Contribute& contribute) {
-    if (parts.empty()) return;
+    if (adapter.parts.empty()) return;
     // gradients of the joined factors; computed when the first contribution is added
     const auto sums = std::make_shared<std::optional<LoraFactors>>();
-    const std::vector<LoraPart> all(parts.begin(), parts.end());
-    const auto made = [&p, all, dy_MO, x_MI, sums]() -> const LoraFactors& {
-        if (!*sums) *sums = gradients(p, all, dy_MO, x_MI);
+    const auto made = [&p, adapter, dy_MO, x_MI, sums]() -> const LoraFactors& {
+        if (!*sums) *sums = gradients(p, adapter, dy_MO, x_MI);
         return **sums;
     };
-    for_parts(p, parts, [&](const LoraPart& part, std::int64_t column, std::int64_t r) {
+    for_parts(p, adapter.parts, [&](const LoraPart& part, std::int64_t column, std::int64_t r) {
         contribute(part.b, [made, part, column, r](const at::Tensor& db_NR, ops::Sum sum) {
             const at::Tensor block = block_of(made().b_OR, part, column, r);
             add_to(db_NR.view(block.sizes()), block, sum);
@@ -119,6 +142,8 @@ std::vector<LoraPart> lora_parts(const spec::ModelConfig& c, const LayerPlaces& 
         if (std::find(of.begin(), of.end(), module.place) == of.end()) continue;
         const auto place = static_cast<std::size_t>(module.place);
         LoraPart part{first + places.lora_a[place], first + places.lora_b[place], module.scale};
+        part.site = static_cast<int>(place);
+        if (c.lora.dora) part.magnitude = first + places.magnitude[place];
         switch (module.place) {
             case LoraPlace::Q: part.groups = groups, part.count = queries; break;
             case LoraPlace::K:

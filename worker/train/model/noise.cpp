@@ -19,8 +19,7 @@ void add_noise(const Microbatch& data, const LossRule& rule, const RowSplit& row
         at::empty({std::min(own, rows.rows - begin), width}, at::TensorOptions(type));
     const double bound =
         rule.tokens.neftune_alpha / std::sqrt(static_cast<double>(positions * width));
-    fill_uniform(noise_MC, bound, rule.seed, "neftune",
-                 (data.first_sequence * positions + begin) * width);
+    fill_uniform(noise_MC, bound, rule.seed, "neftune", (data.first_row + begin) * width);
     x_MC.narrow(0, 0, noise_MC.size(0)).add_(noise_MC.to(x_MC.device()));
 }
 

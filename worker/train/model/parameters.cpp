@@ -20,8 +20,9 @@ constexpr const char* kEmbedding = "embedding.word_embeddings.weight";
 
 double norm_start(const spec::ModelConfig& c) { return c.norm_adds_one ? 0 : 1; }
 
-// Adds the factors of LoRA of a linear layer's modules `of`: first all A, then all B. They start as
-// in PEFT: A by Kaiming's rule with a = sqrt(5), B as 0.
+// Adds the factors of LoRA of a linear layer's modules `of`: first all A, then all B, then with
+// DoRA all magnitudes. They start as in PEFT: A by Kaiming's rule with a = sqrt(5), B as 0.
+// Magnitudes start from the weights (start_magnitudes()).
 void add_lora_factors(std::vector<ParameterSpec>& specs, const spec::ModelConfig& c,
                       const std::string& linear, std::initializer_list<spec::LoraPlace> of) {
     for (const char factor : {'A', 'B'}) {
@@ -40,12 +41,27 @@ void add_lora_factors(std::vector<ParameterSpec>& specs, const spec::ModelConfig
             }
         }
     }
+    for (const spec::LoraModule& module : c.lora.modules) {
+        if (!c.lora.dora || std::ranges::find(of, module.place) == of.end()) continue;
+        ParameterSpec& spec = specs.emplace_back();
+        spec.name = linear + ".lora_magnitude." + name_of(module.place) + ".weight";
+        spec.lora = LoraRole::Factor;
+        spec.sizes = {c.linear_sizes(module.place).first};
+        spec.start = 1;
+    }
 }
 
-// Freezes the model's own weights.
-void freeze_base(std::vector<ParameterSpec>& specs) {
+bool is_trained_whole(const spec::LoraSpec& lora, const std::string& name) {
+    return std::ranges::any_of(spec::kSavedModules, [&](const auto& saved) {
+        return saved.second == name &&
+               std::ranges::find(lora.modules_to_save, saved.first) != lora.modules_to_save.end();
+    });
+}
+
+// Freezes the model's own weights, except for the modules that LoRA trains whole.
+void freeze_base(std::vector<ParameterSpec>& specs, const spec::LoraSpec& lora) {
     for (ParameterSpec& spec : specs) {
-        if (spec.lora == LoraRole::Factor) continue;
+        if (spec.lora == LoraRole::Factor || is_trained_whole(lora, spec.name)) continue;
         spec.frozen = true;
         spec.lora = LoraRole::Base;
     }
@@ -250,7 +266,7 @@ std::vector<ParameterSpec> parameter_specs(const spec::ModelConfig& config,
     if (chunk.post && !both_ends)
         specs.push_back(
             {config.tied ? kEmbedding : "output_layer.weight", {config.vocab, config.hidden}});
-    if (config.lora.is_set()) freeze_base(specs);
+    if (config.lora.is_set()) freeze_base(specs, config.lora);
     if (chunk.tp > 1)
         for (ParameterSpec& spec : specs) split(spec, config, chunk);
     return specs;

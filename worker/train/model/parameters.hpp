@@ -29,7 +29,7 @@
 namespace roll::train {
 
 // The role of a parameter in LoRA. Base: a frozen weight of the model, which has no main weight
-// (flat_rest is not written for it). Factor: A or B.
+// (flat_rest is not written for it). Factor: A, B or a magnitude. None: a weight trained whole.
 enum class LoraRole { None, Base, Factor };
 
 struct ParameterSpec {

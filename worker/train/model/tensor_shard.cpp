@@ -41,9 +41,11 @@ NativeTensor native_of(const spec::ModelConfig& c, const std::string& name,
     }
     if (name.find(".lora_") != std::string::npos) {
         const bool is_a = name.find(".lora_A.") != std::string::npos;
+        const bool is_vector = sizes.size() == 1;  // a magnitude has B's rows
         const bool by_columns = name.find("linear_qkv.") != std::string::npos ||
                                 name.find("linear_fc1.") != std::string::npos;
-        if (is_a != by_columns) tensor.split = by_columns ? Split::Column : Split::Row;
+        if (is_a != by_columns && (by_columns || !is_vector))
+            tensor.split = by_columns ? Split::Column : Split::Row;
         source("whole", sizes[0]);
         return tensor;
     }

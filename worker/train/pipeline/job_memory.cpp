@@ -8,13 +8,15 @@
 #include "worker/layout/rows.hpp"
 #include "worker/plan/buckets.hpp"
 #include "worker/train/model/parameters.hpp"
+#include "worker/train/optim/rules.hpp"
 #include "worker/train/process/failure.hpp"
 
 namespace roll::train {
 namespace {
 
 // Adds the optimizer state that data-parallel rank `owner` of `owners` has of one chunk.
-void add_owned(plan::Owned& owned, const std::vector<ParameterSpec>& specs, int owners, int owner) {
+void add_owned(plan::Owned& owned, const spec::OptimizerSpec& options,
+               const std::vector<ParameterSpec>& specs, int owners, int owner) {
     std::vector<std::int64_t> numels;
     for (const ParameterSpec& spec : specs) {
         numels.push_back(c10::multiply_integers(spec.sizes));
@@ -22,6 +24,7 @@ void add_owned(plan::Owned& owned, const std::vector<ParameterSpec>& specs, int 
         const std::int64_t own = numels.back() / spec.sizes[0] * rows;
         owned.all += own;
         if (!spec.frozen) owned.trained += own;
+        owned.states += own * (state_numel(options, {&spec, 1}) / numels.back());
     }
     // Two consecutive buckets are exchanged at the same time. Each has a buffer for the gradients
     // of all rows, and one for the sums of this rank's rows. With ZeRO-2, the newer bucket's
@@ -70,13 +73,14 @@ void add_weights(plan::Owned& owned, const std::vector<ParameterSpec>& specs, in
 // Returns the largest part of the optimizer state that a data-parallel rank has; nullopt if each
 // rank has all of the state.
 std::optional<plan::Owned> most_owned(const spec::ParallelSpec& p,
+                                      const spec::OptimizerSpec& options,
                                       const std::vector<std::vector<ParameterSpec>>& chunks) {
     if (p.zero == 0 || p.dp == 1) return std::nullopt;
     plan::Owned most;
     for (int owner = 0; owner < p.dp; ++owner) {
         plan::Owned owned{.gradients = p.zero > 1};
         for (const std::vector<ParameterSpec>& specs : chunks) {
-            add_owned(owned, specs, p.dp, owner);
+            add_owned(owned, options, specs, p.dp, owner);
             if (p.zero > 2) add_weights(owned, specs, p.dp, owner);
         }
         owned.weights += owned.gathered;
@@ -98,6 +102,9 @@ plan::Held held_by(int stage, const spec::TrainSpec& spec, const spec::ModelConf
         std::vector<ParameterSpec> specs = parameter_specs(model, chunk);
         mark_frozen(specs, spec.model.freeze);
         held.frozen += numel(specs) - trainable_numel(specs);
+        held.states = held.states.value_or(0) + state_numel(spec.optimizer, specs);
+        if (model.tied && chunk.post && !chunk.pre)
+            held.copied_states = state_numel(spec.optimizer, {&specs.back(), 1});
         if (i == 0) part.first_layer = chunk.layer_begin;
         part.layers += chunk.layer_end - chunk.layer_begin;
         part.first |= chunk.pre;
@@ -108,12 +115,24 @@ plan::Held held_by(int stage, const spec::TrainSpec& spec, const spec::ModelConf
                                   job.recompute.begin() + chunk.layer_end);
     }
     held.part = part;
-    held.owned = most_owned(spec.parallel, chunks);
+    held.owned = most_owned(spec.parallel, spec.optimizer, chunks);
     if (schedule.pp > 1) held.activations = plan::peak_bytes(schedule, stage, job.costs);
     return held;
 }
 
 }  // namespace
+
+std::int64_t state_numel(const spec::OptimizerSpec& options,
+                         std::span<const ParameterSpec> parameters, std::string_view ending) {
+    std::int64_t elements = 0;
+    for (const ParameterSpec& spec : parameters) {
+        const auto endings = state_endings(rule_of(options, spec).kind, options);
+        const auto kinds =
+            ending.empty() ? std::ssize(endings) : std::ranges::count(endings, ending);
+        if (!spec.frozen) elements += kinds * c10::multiply_integers(spec.sizes);
+    }
+    return elements;
+}
 
 std::vector<plan::StagePart> parts_of(const JobPipeline& job, int tp) {
     std::vector<plan::StagePart> parts;

@@ -36,8 +36,7 @@ TrainOptions train_options(const spec::TrainSpec& spec, const spec::ModelConfig&
                     .dtype = dtype_of(spec.precision),
                     .draw = spec.model.from.empty(),
                     .freeze = spec.model.freeze};
-    options.adamw = {spec.optimizer.beta1, spec.optimizer.beta2, spec.optimizer.eps,
-                     spec.optimizer.weight_decay, spec.optimizer.decays};
+    options.optimizer = spec.optimizer;
     options.clip_grad = spec.optimizer.clip_grad;
     options.count_zeros = spec.metrics.grad_zeros;
     options.normalize = spec.normalize;

@@ -8,6 +8,7 @@
 
 #include "common/check.hpp"
 #include "worker/train/model/lazy_zeros.hpp"
+#include "worker/train/optim/gradient_sums.hpp"
 
 namespace roll::train {
 namespace {
@@ -59,6 +60,7 @@ TrainStep::TrainStep(const spec::ModelConfig& config, const plan::PipelineSchedu
         }
         Parameters& p =
             chunks_.emplace_back(config, part, options_.init, groups.tp, &groups.dp).parameters();
+        if (options.init.draw) chunks_.back().start_magnitudes();
         const auto issued = [this, chunk](int bucket) {
             announce(spec::FaultPhase::Reduce);
             trace_.push_back({.kind = TraceEvent::Kind::ReductionIssued,
@@ -67,7 +69,7 @@ TrainStep::TrainStep(const spec::ModelConfig& config, const plan::PipelineSchedu
                               .is_early = std::ranges::any_of(buckets_, &GradBuckets::is_open)});
         };
         buckets_.emplace_back(p, options.bucket_numel, groups.dp, groups.tp, issued);
-        optimizers_.emplace_back(p, options.adamw);
+        optimizers_.emplace_back(p, options.optimizer, config, &groups.dp, groups.tp);
     }
 }
 
@@ -280,7 +282,7 @@ void TrainStep::update(StepResult& result, double lr) {
         result.grad_zeros = std::llround(over_model(Site::GradZeros, zero_count, false));
     if (const double clip = options_.clip_grad; clip > 0)  // clips like Megatron and torch
         result.clip_factor = std::min(1.0, clip / (result.grad_norm + 1e-6));
-    for (AdamW& optimizer : optimizers_) optimizer.step(lr, result.clip_factor);
+    for (Optimizer& optimizer : optimizers_) optimizer.step(lr, result.clip_factor);
     for (GradBuckets& buckets : buckets_) buckets.gather_weights();
 }
 

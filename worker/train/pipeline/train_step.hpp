@@ -16,7 +16,7 @@
 
 #include "common/spec/train.hpp"
 #include "worker/train/comm/phase_clock.hpp"
-#include "worker/train/optim/adamw.hpp"
+#include "worker/train/optim/optimizer.hpp"
 #include "worker/train/pipeline/executor.hpp"
 #include "worker/train/pipeline/grad_buckets.hpp"
 #include "worker/train/pipeline/step_result.hpp"
@@ -39,8 +39,8 @@ struct Groups {
 
 struct TrainOptions {
     InitOptions init = {};
-    AdamWOptions adamw = {};
-    double clip_grad = 1.0;  // maximum global norm of the gradient; 0: no clipping
+    spec::OptimizerSpec optimizer = {};  // its learning rates are not used
+    double clip_grad = 1.0;              // maximum global norm of the gradient; 0: no clipping
     bool count_zeros = false;
     spec::Normalize normalize = spec::Normalize::Step;
     spec::TokenLossSpec loss = {};  // without a preference
@@ -85,9 +85,9 @@ class TrainStep {
     double replay(const Microbatch& data);
 
     // The chunks of this rank and their optimizers, one entry per chunk. To restore a checkpoint,
-    // write into their weights and moments.
+    // write into their weights and states.
     std::deque<Chunk>& chunks() { return chunks_; }
-    std::deque<AdamW>& optimizers() { return optimizers_; }
+    std::deque<Optimizer>& optimizers() { return optimizers_; }
 
     const Groups& groups() const { return groups_; }
     const plan::PipelineSchedule& schedule() const { return schedule_; }
@@ -133,7 +133,7 @@ class TrainStep {
     std::vector<WholeParameter> whole_;
     std::deque<Chunk> chunks_;  // buckets_ and optimizers_ point into this deque
     std::deque<GradBuckets> buckets_;
-    std::deque<AdamW> optimizers_;
+    std::deque<Optimizer> optimizers_;
     StepTrace trace_;
     std::vector<spec::FaultPhase> announced_;  // phases of this step that at_phase() was called for
 };

@@ -88,9 +88,11 @@ std::vector<Microbatch> proof_batches(const spec::TrainSpec& spec, std::int64_t 
         if (is_empty) targets_BT.fill_(ops::kIgnored);
         Microbatch batch{ids.narrow(1, 0, length).to(at::kLong).contiguous(), targets_BT};
         if (spec.data.documents_apart) add_documents(batch, i);
-        batch.first_sequence = (step * count + i) * spec.micro_batch_size;
         batches.push_back(std::move(batch));
     }
+    std::int64_t rows = 0;  // before a micro-batch in the step
+    for (Microbatch& batch : batches)
+        batch.first_row = std::exchange(rows, rows + batch.tokens_BT.numel());
     return batches;
 }
 

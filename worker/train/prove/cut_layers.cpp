@@ -43,6 +43,13 @@ std::string decay_of(const spec::TrainSpec& spec, const std::string& name) {
     return "";
 }
 
+// Returns the number of the group of a parameter; -1 if it is in none.
+int group_number(const std::vector<spec::ParameterGroup>& groups, const std::string& name) {
+    const auto group = std::ranges::find_if(
+        groups, [&](const spec::ParameterGroup& one) { return matches_any(one.globs, name); });
+    return group == groups.end() ? -1 : static_cast<int>(group - groups.begin());
+}
+
 std::vector<Kind> kinds_of(const spec::TrainSpec& spec, const spec::ModelConfig& config,
                            const std::vector<ParameterSpec>& parameters) {
     std::vector<Kind> kinds(static_cast<std::size_t>(config.layers));
@@ -56,6 +63,8 @@ std::vector<Kind> kinds_of(const spec::TrainSpec& spec, const spec::ModelConfig&
             kind.push_back(name.rest + " is frozen");
         const std::string decay = decay_of(spec, parameter.name);
         if (!decay.empty()) kind.push_back(name.rest + " " + decay);
+        if (const int group = group_number(spec.optimizer.groups, parameter.name); group >= 0)
+            kind.push_back(name.rest + " is in group " + std::to_string(group));
     }
     return kinds;
 }
@@ -131,6 +140,8 @@ void cut_layers(spec::TrainSpec& spec, spec::ModelConfig& config, const spec::Pa
 
     std::vector<std::string> freeze;
     std::vector<std::pair<std::string, bool>> decays;
+    std::vector<spec::ParameterGroup> groups = spec.optimizer.groups;
+    for (spec::ParameterGroup& group : groups) group.globs.clear();
     for (const ParameterSpec& parameter : parameters) {
         PlacedName name = placed(parameter.name);
         const auto note = [&](std::int64_t layer) {
@@ -138,6 +149,8 @@ void cut_layers(spec::TrainSpec& spec, spec::ModelConfig& config, const spec::Pa
             if (matches_any(spec.model.freeze, parameter.name)) freeze.push_back(name_of(name));
             const std::string decay = decay_of(spec, parameter.name);
             if (!decay.empty()) decays.emplace_back(name_of(name), decay == "decays");
+            if (const int group = group_number(spec.optimizer.groups, parameter.name); group >= 0)
+                groups[static_cast<std::size_t>(group)].globs.push_back(name_of(name));
         };
         const std::int64_t layer = name.layer;
         if (layer < 0) note(-1);
@@ -146,6 +159,7 @@ void cut_layers(spec::TrainSpec& spec, spec::ModelConfig& config, const spec::Pa
     }
     spec.model.freeze = freeze;
     spec.optimizer.decays = decays;
+    spec.optimizer.groups = groups;
     std::vector<bool> sliding;
     for (const std::int64_t layer : chosen)
         if (!config.sliding_layers.empty())

@@ -38,8 +38,9 @@ Difference difference_of(const std::string& name, const at::Tensor& seen,
 using Order = std::tuple<int, int, int>;
 
 Order order_of(const std::string& name, const std::map<std::string, int>& parameters) {
-    constexpr std::array kKinds = {"loss",        "grad.",   "grad_zeros", "grad_norm",
-                                   "clip_factor", "weight.", "average.",   "square."};
+    constexpr std::array kKinds = {"loss",      "grad.",       "grad_zeros",
+                                   "grad_norm", "clip_factor", "weight.",
+                                   "exp_avg.",  "exp_avg_sq.", "momentum_buffer."};
     const std::size_t dot = name.find('.');
     const bool is_step = std::isdigit(static_cast<unsigned char>(name[0])) != 0;
     const std::string quantity = name.substr(dot + 1);
@@ -52,6 +53,9 @@ Order order_of(const std::string& name, const std::map<std::string, int>& parame
             static_cast<int>(kind - kKinds.begin()),
             quantity.starts_with("grad.") ? -place : place};
 }
+
+// Returns the start of the names of a kind of state, such as "exp_avg.".
+std::string quantity_of(std::string_view ending) { return std::string(ending.substr(1)) + "."; }
 
 // Adds a tensor that only has the own rows of parameter `i`.
 void note_own(Record& record, const std::string& name, const Parameters& p, std::size_t i,
@@ -105,7 +109,7 @@ void note_part(Record& record, const std::string& name, const ParameterSpec& spe
 void note_state(Record& record, const std::string& prefix, TrainStep& trainer) {
     for (std::size_t chunk = 0; chunk < trainer.chunks().size(); ++chunk) {
         const Parameters& p = trainer.chunks()[chunk].parameters();
-        const AdamWState& moments = trainer.optimizers()[chunk].state();
+        const OptimizerState& state = trainer.optimizers()[chunk].state();
         for (std::size_t i = 0; i < p.specs.size(); ++i) {
             const std::string& name = p.specs[i].name;
             note_own(record, prefix + "grad." + name, p, i, p.own_grad[i]);
@@ -114,8 +118,9 @@ void note_state(Record& record, const std::string& prefix, TrainStep& trainer) {
             else
                 note_part(record, prefix + "weight." + name, p.specs[i], p.weight[i]);
             if (p.specs[i].frozen) continue;
-            note_own(record, prefix + "average." + name, p, i, moments.average[i]);
-            note_own(record, prefix + "square." + name, p, i, moments.square[i]);
+            for (const StateTensors& kind : state.kinds)
+                if (kind.of[i].defined())
+                    note_own(record, prefix + quantity_of(kind.ending) + name, p, i, kind.of[i]);
         }
     }
 }

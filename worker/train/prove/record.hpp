@@ -1,8 +1,8 @@
 // What a training run computed, as numbers and whole tensors, and the comparison of two runs.
 //
 // Quantities are named "STEP.loss", "STEP.grad_norm", "STEP.clip_factor", "STEP.grad_zeros",
-// "STEP.grad.NAME", "STEP.weight.NAME", and "STEP.average.NAME" and "STEP.square.NAME" for the
-// moments. An evaluation has "valid.loss" and "valid.tokens".
+// "STEP.grad.NAME", "STEP.weight.NAME", and for the optimizer's state, such as the first moments,
+// "STEP.exp_avg.NAME". An evaluation has "valid.loss" and "valid.tokens".
 #pragma once
 
 #include <cstdint>
@@ -46,8 +46,8 @@ void note_number(Record& record, const std::string& name, double number);
 void note_part(Record& record, const std::string& name, const ParameterSpec& spec,
                const at::Tensor& tensor);
 
-// Adds all gradients, weights and moments of a rank. Requires a different prefix for each step. If
-// the optimizer state is shared, each rank adds the rows that it owns.
+// Adds all gradients, weights and optimizer states of a rank. Requires a different prefix for each
+// step. If the optimizer state is shared, each rank adds the rows that it owns.
 void note_state(Record& record, const std::string& prefix, TrainStep& trainer);
 
 // Adds the numbers that a step returned. Every rank reports the same numbers for the whole model.

@@ -10,7 +10,7 @@ namespace roll::train {
 namespace {
 
 // The names of a record's quantities in words.
-constexpr std::array<std::pair<const char*, const char*>, 9> kQuantities = {
+constexpr std::array<std::pair<const char*, const char*>, 10> kQuantities = {
     {{"loss", "loss"},
      {"grad_norm", "gradient norm"},
      {"clip_factor", "clip factor"},
@@ -18,8 +18,9 @@ constexpr std::array<std::pair<const char*, const char*>, 9> kQuantities = {
      {"tokens", "number of targets"},
      {"grad", "gradient"},
      {"weight", "weight"},
-     {"average", "first moment"},
-     {"square", "second moment"}}};
+     {"exp_avg", "first moment"},
+     {"exp_avg_sq", "second moment"},
+     {"momentum_buffer", "momentum"}}};
 
 std::string number_text(double number) {
     char text[40];

@@ -9,9 +9,11 @@
 #include "worker/plan/pipeline_print.hpp"
 #include "worker/plan/size_text.hpp"
 #include "worker/train/model/model_setup.hpp"
+#include "worker/train/optim/rules.hpp"
 #include "worker/train/pipeline/job_schedule.hpp"
 #include "worker/train/process/failure.hpp"
 #include "worker/train/process/launch.hpp"
+#include "worker/train/report/optimizer_report.hpp"
 #include "worker/train/report/out_of_memory.hpp"
 #include "worker/train/report/peak.hpp"
 #include "worker/train/report/run_report.hpp"
@@ -350,19 +352,17 @@ std::string pipeline_text(const OrderedJson& plan) {
            "            F: forward; B: input half of backward; W: weight half; ': chunk 1\n";
 }
 
-// Returns the bytes that a rank sends to the other replicas in a step. `moments`: bytes of a rank's
-// moments.
-OrderedJson gradients_sent(const spec::TrainSpec& spec, const Simulated& job,
-                           std::int64_t moments) {
+// Returns the bytes that a rank sends to the other replicas in a step. `own`: bytes of the
+// gradients of the elements that it updates.
+OrderedJson gradients_sent(const spec::TrainSpec& spec, const Simulated& job, std::int64_t own) {
     const spec::ParallelSpec& p = spec.parallel;
     const double dp = p.dp;
-    // A ring all-reduce sends almost twice the bytes that it sums. Here it sums the gradients of
-    // the trained parameters, which are as large as one of the optimizer's two moments.
+    // A ring all-reduce sends almost twice the bytes that it sums.
     if (p.zero == 0 || p.dp == 1)
-        return {{"gradients", std::llround((dp - 1) / dp * static_cast<double>(moments))}};
+        return {{"gradients", std::llround((dp - 1) / dp * 2 * static_cast<double>(own))}};
     // With ZeRO, a rank sends the gradients of the rows that it does not own to their owners, and
     // the weights of its own rows to all other ranks.
-    const std::int64_t own = moments / 2, main = plan::main_bytes(spec.precision);
+    const std::int64_t main = plan::main_bytes(spec.precision);
     const std::int64_t element = plan::element_bytes(spec.precision);
     return {
         {"gradients", (p.dp - 1) * own * (p.zero > 1 ? spec.microbatches() : 1)},
@@ -379,9 +379,12 @@ OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu) {
     const Simulated job = simulated(spec, model, on_gpu);
     const plan::FlopsPerToken flops =
         plan::flops_per_token(model, spec.seq_length, frozen_factors(spec, model));
-    const std::int64_t frozen =
-        count_frozen(spec.model.freeze, parameter_specs(model, whole_chunk(model)));
-    const plan::CheckpointBytes disk = plan::checkpoint_bytes(model, spec.precision, frozen);
+    std::vector<ParameterSpec> parameters = parameter_specs(model, whole_chunk(model));
+    const std::int64_t frozen = count_frozen(spec.model.freeze, parameters);
+    mark_frozen(parameters, spec.model.freeze);
+    check_groups(spec.optimizer, parameters);
+    const plan::CheckpointBytes disk = plan::checkpoint_bytes(
+        model, spec.precision, frozen, state_numel(spec.optimizer, parameters));
     const plan::MemoryBytes memory =
         *std::ranges::max_element(job.memory, {}, &plan::MemoryBytes::total);
     OrderedJson json;
@@ -408,10 +411,11 @@ OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu) {
     json["tokens_per_step"] = per_step;
     json["flops_per_token"] = {{"causal", flops.causal}, {"full", flops.full}};
     json["recompute"] = recompute_json(spec, model, job.pipeline.recompute, on_gpu);
+    json["optimizer"] = optimizer_json(spec, parameters);
     json["memory_per_rank_bytes"] = memory_json(memory);
     for (const plan::MemoryBytes& bytes : job.memory)
         if (p.pp > 1) json["memory_per_stage_bytes"].push_back(memory_json(bytes));
-    json["communication_bytes_per_step"] = gradients_sent(spec, job, memory.moments);
+    json["communication_bytes_per_step"] = gradients_sent(spec, job, memory.updated);
     // A stage exchanges activations and their gradients with its neighbours. Stages on the same
     // rank send nothing. Each tensor-parallel rank sends all rows or, with sequence parallelism,
     // only its own.
@@ -465,9 +469,9 @@ std::string plan_text(const OrderedJson& p) {
         text += "memory      " + memory_text(p["memory_per_rank_bytes"]) + "\n";
     else
         text += memory_table(p["memory_per_stage_bytes"]) + links_text(p["links"]);
-    text += recompute_text(p) + "checkpoint  weights " + bytes_text(disk["weights"]) +
-            ", optimizer " + bytes_text(disk["optimizer"]) + "\n" + pipeline_text(p) +
-            pipeline["table"].get<std::string>();
+    text += recompute_text(p) + optimizer_text(p["optimizer"]) + "checkpoint  weights " +
+            bytes_text(disk["weights"]) + ", optimizer " + bytes_text(disk["optimizer"]) + "\n" +
+            pipeline_text(p) + pipeline["table"].get<std::string>();
     return text;
 }
 

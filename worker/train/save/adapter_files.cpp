@@ -22,7 +22,7 @@ constexpr const char* kWeightFile = "adapter_model.safetensors";
 constexpr const char* kBase = "base_model_name_or_path";
 constexpr std::string_view kPrefix = "base_model.model.", kWeight = ".weight";
 
-// Translates the factors' names to those of PEFT.
+// Translates the names of factors, and of weights that are trained whole, to those of PEFT.
 class PeftNames {
   public:
     explicit PeftNames(const ModelSetup& model) {
@@ -31,17 +31,19 @@ class PeftNames {
                 sources_[tensor.name].push_back(source.name);
     }
 
-    // Returns the PEFT name of a factor. The factor's native name is its layer's name with
-    // ".lora_A.MODULE" or ".lora_B.MODULE" before ".weight".
+    // Returns the PEFT name of a parameter. A factor's native name is its layer's name with
+    // ".lora_A.MODULE", ".lora_B.MODULE" or ".lora_magnitude.MODULE" before ".weight".
     std::string of(const ParameterSpec& spec) const {
         const std::string& name = spec.name;
         const auto at = name.find(".lora_");
-        const std::string factor = name.substr(at, std::strlen(".lora_A"));
+        if (at == std::string::npos) return std::string(kPrefix) + sources_.at(name).front();
+        const std::string factor = name.substr(at, name.find('.', at + 1) - at);
         const std::string module = name.substr(at + factor.size());  // e.g. ".q_proj.weight"
+        const bool is_magnitude = factor == ".lora_magnitude";
         for (const std::string& source : sources_.at(name.substr(0, at) + std::string(kWeight)))
             if (source.ends_with(module))
                 return std::string(kPrefix) + source.substr(0, source.size() - kWeight.size()) +
-                       factor + std::string(kWeight);
+                       factor + (is_magnitude ? "_vector" : std::string(kWeight));
         ROLL_CHECK(false);
     }
 
@@ -58,19 +60,21 @@ Json config_of(const ModelSetup& model) {
         if (module.r != lora.r) ranks[name] = module.r;
         if (module.alpha != lora.alpha) alphas[name] = module.alpha;
     }
+    const Json saved = lora.modules_to_save.empty() ? Json() : Json(lora.modules_to_save);
     return {{"peft_type", "LORA"},       {"task_type", "CAUSAL_LM"},
             {kBase, model.base},         {"r", lora.r},
             {"lora_alpha", lora.alpha},  {"use_rslora", lora.rslora},
             {"target_modules", targets}, {"rank_pattern", ranks},
-            {"alpha_pattern", alphas},   {"lora_dropout", 0.0},
-            {"use_dora", false},         {"bias", "none"},
+            {"alpha_pattern", alphas},   {"lora_dropout", lora.dropout},
+            {"use_dora", lora.dora},     {"bias", "none"},
             {"fan_in_fan_out", false},   {"init_lora_weights", true},
-            {"inference_mode", true}};
+            {"modules_to_save", saved},  {"inference_mode", true}};
 }
 
 // The keys of adapter_config.json that a continued job may not change
 constexpr std::array kSettings{
-    "r", "lora_alpha", "use_rslora", "target_modules", "rank_pattern", "alpha_pattern"};
+    "r",        "lora_alpha",     "use_rslora", "target_modules", "rank_pattern", "alpha_pattern",
+    "use_dora", "modules_to_save"};
 
 Json sorted(Json value) {
     if (value.is_array()) std::sort(value.begin(), value.end());
@@ -164,7 +168,7 @@ void read_adapter(const fs::path& directory, TrainStep& step, const ModelSetup& 
     for (Chunk& chunk : step.chunks()) {
         Parameters& p = chunk.parameters();
         for (std::size_t i = 0; i < p.specs.size(); ++i)
-            if (p.specs[i].lora == LoraRole::Factor) read_factor(file, names.of(p.specs[i]), p, i);
+            if (p.specs[i].lora != LoraRole::Base) read_factor(file, names.of(p.specs[i]), p, i);
     }
 }
 

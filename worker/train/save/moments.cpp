@@ -34,8 +34,8 @@ OptimizerIndex index_of(const tensor::SafetensorsFile& file, const std::string& 
         throw RankFailure(2, "the checkpoint's optimizer state has no number of updates");
     index.updates = std::stoll(updates->second);
     for (const tensor::TensorView& view : file.tensors()) {
-        if (!view.info.name.ends_with(checkpoint::kAverage)) continue;
-        const auto length = view.info.name.size() - std::string_view(checkpoint::kAverage).size();
+        if (!view.info.name.ends_with(kAverage)) continue;
+        const auto length = view.info.name.size() - kAverage.size();
         const Sizes start(view.info.shape.size());
         index.parameters[view.info.name.substr(0, length)] = {
             view.info.shape, {{name, start, view.info.shape, start}}};
@@ -112,7 +112,7 @@ at::Tensor stored_tensor(Moments& moments, const StoredBox& box, const std::stri
                          at::TensorOptions(type));
 }
 
-// Reads the own rows of one moment of a parameter.
+// Reads the own rows of one kind of state of a parameter.
 void read_moment(Moments& moments, const StoredParameter& stored, const ParameterSpec& spec,
                  const std::string& name, const layout::Rows& own, const at::Tensor& into) {
     if (stored.shape != whole_sizes(spec))
@@ -137,27 +137,44 @@ void read_moment(Moments& moments, const StoredParameter& stored, const Paramete
     into.copy_(host);
 }
 
+// Throws RankFailure unless the job's optimizer has the same state as the checkpoint's. Adam and
+// AdamW differ in the weight decay only.
+void check_kind(const OptimizerIndex& index, spec::OptimizerKind kind, const fs::path& checkpoint) {
+    const auto of_adam = [](std::string_view name) { return name == "adam" || name == "adamw"; };
+    const std::string_view own = spec::name_of(kind);
+    if (index.optimizer == own || (of_adam(index.optimizer) && of_adam(own))) return;
+    throw RankFailure(2, "train.optimizer.kind: " + std::string(own) + " cannot continue " +
+                             checkpoint.string() + ", whose optimizer is " + index.optimizer +
+                             "; use kind " + index.optimizer +
+                             ", or start a new job whose model.from is the checkpoint");
+}
+
+bool has_states(TrainStep& step) {
+    return std::ranges::any_of(
+        step.optimizers(), [](Optimizer& optimizer) { return !optimizer.state().kinds.empty(); });
+}
+
 }  // namespace
 
 void read_moments(const fs::path& checkpoint, TrainStep& step) {
     Moments moments(checkpoint);
+    check_kind(moments.index, step.optimizers().front().kind(), checkpoint);
     const auto is_stored = [&](const WholeParameter& parameter) {
         return !parameter.spec.frozen && moments.index.parameters.contains(parameter.spec.name);
     };
-    if (std::ranges::none_of(step.whole(), is_stored))
+    if (has_states(step) && std::ranges::none_of(step.whole(), is_stored))
         throw RankFailure(2, "the checkpoint's optimizer state belongs to another model");
     for (std::size_t chunk = 0; chunk < step.chunks().size(); ++chunk) {
         const Parameters& p = step.chunks()[chunk].parameters();
-        AdamWState& state = step.optimizers()[chunk].state();
+        OptimizerState& state = step.optimizers()[chunk].state();
         for (std::size_t i = 0; i < p.specs.size(); ++i) {
             const std::string& name = p.specs[i].name;
             const auto stored = moments.index.parameters.find(name);
             if (p.specs[i].frozen || stored == moments.index.parameters.end()) continue;
-            const auto read = [&](const char* ending, const at::Tensor& into) {
-                read_moment(moments, stored->second, p.specs[i], name + ending, p.own[i], into);
-            };
-            read(checkpoint::kAverage, state.average[i]);
-            read(checkpoint::kSquare, state.square[i]);
+            for (const StateTensors& kind : state.kinds)
+                if (kind.of[i].defined())
+                    read_moment(moments, stored->second, p.specs[i],
+                                name + std::string(kind.ending), p.own[i], kind.of[i]);
         }
         state.steps = moments.index.updates;
     }

@@ -47,8 +47,7 @@ std::vector<Content> weights_of(TrainStep& step, std::size_t chunk) {
     for (std::size_t i = 0; i < p.specs.size(); ++i) {
         const std::int64_t rows = p.specs[i].sizes[0];
         std::string name = name_in_chunk(step.chunks()[chunk].part(), p.specs[i]);
-        contents.push_back(
-            {Content::Of::Weight, chunk, i, {0, rows}, info_of(p, i, std::move(name), rows)});
+        contents.push_back({chunk, i, {0, rows}, info_of(p, i, std::move(name), rows)});
     }
     return contents;
 }
@@ -61,15 +60,23 @@ std::int64_t bytes_of(const WeightFile& file) {
     return bytes;
 }
 
-// The rows of a parameter's moments, of which each element is written by one rank of the job.
+// The rows of a parameter's state, of which each element is written by one rank of the job.
 struct Owned {
     std::size_t chunk = 0, index = 0;
     layout::Rows rows;
+    std::vector<std::string_view> endings;  // of the names of its kinds of state
 };
 
-// Returns the moments at this rank's place in its replica. Of the copies of a parameter that
-// several ranks of a replica hold, one is written.
-std::vector<Owned> owned_moments(TrainStep& step) {
+std::vector<std::string_view> endings_of(const OptimizerState& state, std::size_t index) {
+    std::vector<std::string_view> endings;
+    for (const StateTensors& kind : state.kinds)
+        if (kind.of[index].defined()) endings.push_back(kind.ending);
+    return endings;
+}
+
+// Returns the states at this rank's place in its replica. If several ranks of a replica hold copies
+// of a parameter, one copy is written.
+std::vector<Owned> owned_states(TrainStep& step) {
     const Communicator* tp = step.groups().tp;
     std::vector<Owned> owned;
     for (std::size_t chunk = 0; chunk < step.chunks().size(); ++chunk) {
@@ -78,7 +85,9 @@ std::vector<Owned> owned_moments(TrainStep& step) {
             const ParameterSpec& spec = p.specs[i];
             const bool is_copy = spec.parts.empty() && tp != nullptr && tp->rank() > 0;
             if (spec.frozen || is_copy || is_tied_copy(step.chunks()[chunk].part(), spec)) continue;
-            owned.push_back({chunk, i, {0, unpadded_rows(spec)}});
+            auto endings = endings_of(step.optimizers()[chunk].state(), i);
+            if (!endings.empty())
+                owned.push_back({chunk, i, {0, unpadded_rows(spec)}, std::move(endings)});
         }
     }
     return owned;
@@ -93,13 +102,13 @@ void keep_own_rows(TrainStep& step, std::vector<Owned>& owned) {
     }
 }
 
-// Leaves this rank's share of rows, if all replicas have all moments.
+// Leaves this rank's share of rows, if all replicas have all states.
 void keep_share(TrainStep& step, std::vector<Owned>& owned,
                 const std::vector<std::int64_t>& weight_bytes) {
     std::int64_t all = 0;
     const auto bytes_of_row = [&](const Owned& one) {
         const Parameters& p = step.chunks()[one.chunk].parameters();
-        return 2 * row_bytes(p, p.specs[one.index]);
+        return std::ssize(one.endings) * row_bytes(p, p.specs[one.index]);
     };
     for (const Owned& one : owned) all += one.rows.count * bytes_of_row(one);
     const std::vector<std::int64_t> shares = balanced_shares(weight_bytes, all);
@@ -142,15 +151,14 @@ std::vector<WeightFile> weight_files(TrainStep& step, const formats::McaLayout& 
     return files;
 }
 
-void add_moments(PartPlan& plan, const Parameters& p, const Owned& one) {
+void add_states(PartPlan& plan, const Parameters& p, const Owned& one) {
     const ParameterSpec& spec = p.specs[one.index];
-    const auto add = [&](Content::Of of, const char* ending) {
-        plan.moments.push_back({of, one.chunk, one.index, one.rows,
-                                info_of(p, one.index, spec.name + ending, one.rows.count)});
-    };
-    add(Content::Of::Average, checkpoint::kAverage);
-    add(Content::Of::Square, checkpoint::kSquare);
-    const std::string file = std::filesystem::path(plan.moments_path).filename();
+    for (const std::string_view ending : one.endings) {
+        std::string name = spec.name + std::string(ending);
+        plan.states.push_back({one.chunk, one.index, one.rows,
+                               info_of(p, one.index, std::move(name), one.rows.count), ending});
+    }
+    const std::string file = std::filesystem::path(plan.states_path).filename();
     plan.boxes.parameters[spec.name] = {whole_sizes(spec), boxes_of(spec, one.rows, file)};
 }
 
@@ -194,20 +202,20 @@ formats::McaLayout mca_layout_of(const spec::ParallelSpec& parallel,
 
 PartPlan plan_part(TrainStep& step, const formats::McaLayout& layout, int rank) {
     PartPlan plan;
-    plan.moments_path =
+    plan.states_path =
         std::string(checkpoint::kOptimizerFolder) + "/" + checkpoint::optimizer_file(rank);
     std::vector<std::int64_t> weight_bytes(static_cast<std::size_t>(step.groups().dp.size()));
     if (!step.chunks().front().config().lora.is_set())
         plan.weights = weight_files(step, layout, weight_bytes);
-    std::vector<Owned> owned = owned_moments(step);
+    std::vector<Owned> owned = owned_states(step);
     if (step.chunks().front().parameters().is_shared)
         keep_own_rows(step, owned);
     else
         keep_share(step, owned, weight_bytes);
     for (const Owned& one : owned)
-        if (one.rows.count > 0) add_moments(plan, step.chunks()[one.chunk].parameters(), one);
+        if (one.rows.count > 0) add_states(plan, step.chunks()[one.chunk].parameters(), one);
     // The order in a safetensors file of one type
-    std::ranges::sort(plan.moments, {}, [](const Content& content) { return content.info.name; });
+    std::ranges::sort(plan.states, {}, [](const Content& content) { return content.info.name; });
     return plan;
 }
 

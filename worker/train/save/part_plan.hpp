@@ -1,14 +1,15 @@
 // Decides which bytes of a checkpoint each rank writes. Each byte has one writer.
 //
 // The weights are in the files of an MCA checkpoint of the job's layout. All replicas have the
-// weights of such a file; one of them writes it. The moments are in one file a rank. Ranks that
-// share optimizer state write their own rows; otherwise the replicas divide the moments so that all
-// write about as many bytes.
+// weights of such a file; one of them writes it. The optimizer's state is in one file a rank. Ranks
+// that share optimizer state write their own rows; otherwise the replicas divide the state so that
+// all write about as many bytes.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/spec/train.hpp"
@@ -23,11 +24,10 @@ namespace roll::train {
 
 // A tensor of a rank's files.
 struct Content {
-    enum class Of : std::uint8_t { Weight, Average, Square };
-    Of of = Of::Weight;
     std::size_t chunk = 0, index = 0;  // the parameter: its chunk on this rank, its place there
     layout::Rows rows;                 // the rows of the rank's parameter
     tensor::TensorInfo info;           // the tensor in the file
+    std::string_view state = {};       // ending of the optimizer's state; empty: the weight
 };
 
 // The weights of one MCA file, chunk by chunk.
@@ -40,8 +40,8 @@ struct WeightFile {
 
 struct PartPlan {
     std::vector<WeightFile> weights;  // empty in a LoRA job
-    std::vector<Content> moments;     // sorted by name
-    std::string moments_path;
+    std::vector<Content> states;      // sorted by name
+    std::string states_path;
     checkpoint::OptimizerIndex boxes;  // without the number of updates
 };
 

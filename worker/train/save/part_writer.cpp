@@ -63,10 +63,10 @@ PartWriter::PartWriter(TrainStep& step, const ModelSetup& model, const formats::
         factors_ = std::move(image.factors);
         files_.push_back(need(safetensors_stream(image.path, image.infos)));
     }
-    if (!plan_.moments.empty()) {
+    if (!plan_.states.empty()) {
         std::vector<tensor::TensorInfo> infos;
-        for (const Content& content : plan_.moments) infos.push_back(content.info);
-        files_.push_back(need(safetensors_stream(plan_.moments_path, infos)));
+        for (const Content& content : plan_.states) infos.push_back(content.info);
+        files_.push_back(need(safetensors_stream(plan_.states_path, infos)));
     }
     std::int64_t content = 0;
     for (const StreamedFile& file : files_) content += file.bytes;
@@ -84,6 +84,7 @@ void PartWriter::start(const fs::path& staged, const checkpoint::Name& name) {
     running_ = true;
     checkpoint::OptimizerIndex boxes = plan_.boxes;
     boxes.updates = step_.optimizers().front().state().steps;
+    boxes.optimizer = spec::name_of(step_.optimizers().front().kind());
     background_.start([this, staged, name, boxes = std::move(boxes)] {
         return write_files(staged, rank_, name, files_, boxes, *pipe_);
     });
@@ -103,7 +104,7 @@ void PartWriter::produce() {
         if (weights.own) ++file;
     }
     if (model_.config.lora.is_set()) send_adapter();
-    for (const Content& content : plan_.moments) send_moment(content);
+    for (const Content& content : plan_.states) send_state(content);
 }
 
 // Passes the elements of a tensor to the thread that writes. `copy` copies elements from `begin` on
@@ -166,13 +167,12 @@ void PartWriter::send_weights(const WeightFile& weights, const StreamedFile* fil
     }
 }
 
-void PartWriter::send_moment(const Content& content) {
+void PartWriter::send_state(const Content& content) {
     const Parameters& p = step_.chunks()[content.chunk].parameters();
-    const AdamWState& state = step_.optimizers()[content.chunk].state();
-    const at::Tensor& moment = content.of == Content::Of::Average ? state.average[content.index]
-                                                                  : state.square[content.index];
+    const at::Tensor state =
+        step_.optimizers()[content.chunk].state().of(content.state, content.index);
     const std::int64_t first = content.rows.begin - p.own[content.index].begin;
-    const at::Tensor rows = moment.narrow(0, first, content.rows.count).flatten();
+    const at::Tensor rows = state.narrow(0, first, content.rows.count).flatten();
     send(files_.back(), rows.numel(), [&](const at::Tensor& to, std::int64_t begin) {
         to.copy_(rows.narrow(0, begin, to.numel()));
     });

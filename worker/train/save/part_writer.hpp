@@ -47,7 +47,7 @@ class PartWriter {
     void send(const StreamedFile& file, std::int64_t elements,
               const std::function<void(const at::Tensor& to, std::int64_t begin)>& copy);
     void send_weights(const WeightFile& weights, const StreamedFile* file);
-    void send_moment(const Content& content);
+    void send_state(const Content& content);
     void send_adapter();
 
     TrainStep& step_;

@@ -44,7 +44,9 @@ Result<void> write_head_files(const fs::path& directory, const ModelSetup& model
 std::string load_weights(const fs::path& directory, TrainStep& step, std::uint64_t seed) {
     std::vector<Parameters*> chunks;
     for (Chunk& chunk : step.chunks()) chunks.push_back(&chunk.parameters());
-    return load_weights(directory, chunks, specs_of(step.whole()), seed);
+    std::string how = load_weights(directory, chunks, specs_of(step.whole()), seed);
+    for (Chunk& chunk : step.chunks()) chunk.start_magnitudes();
+    return how;
 }
 
 checkpoint::State restore(const fs::path& directory, TrainStep& step, const ModelSetup& model) {

@@ -14,6 +14,7 @@ struct Cell {
     at::ScalarType dtype = at::kDouble;
     double clip = kClip;  // 0: no clipping
     std::vector<std::string> freeze = {};
+    spec::OptimizerSpec optimizer = {};
 };
 
 // Trains dp * pp * tp ranks in an order that no other call uses.
@@ -29,7 +30,8 @@ inline Named train(const spec::ModelConfig& config, const plan::PipelineSchedule
                        .zero = cell.zero,
                        .dtype = cell.dtype,
                        .clip = cell.clip,
-                       .freeze = cell.freeze});
+                       .freeze = cell.freeze,
+                       .optimizer = cell.optimizer});
 }
 
 inline double worst(const Named& seen, const Named& reference) {

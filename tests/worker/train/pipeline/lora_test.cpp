@@ -43,6 +43,28 @@ TEST(Lora, EveryLayoutTrainsAsOneRankDoes) {
     }
 }
 
+// DoRA's magnitudes, dropout and modules that are trained whole do not depend on the layout either.
+TEST(Lora, EveryVariantTrainsInEveryLayoutAsOnOneRank) {
+    const Json dora = {{"r", 3}, {"dora", true}, {"lr_ratio", 8}};
+    const Json drops = {
+        {"r", 2}, {"dropout", 0.3}, {"modules_to_save", {"embed_tokens", "lm_head"}}};
+    const Json both = {{"r", 2}, {"dora", true}, {"dropout", 0.5}, {"modules_to_save", "lm_head"}};
+    for (const Json& lora : {dora, drops, both}) {
+        SCOPED_TRACE(lora.dump());
+        const spec::ModelConfig config = with_lora(split_model(false), lora);
+        const int m = kMicrobatches;
+        const auto cell = [](int dp, int tp, int zero = 0, bool sequence = false) {
+            return Cell{.dp = dp, .tp = tp, .zero = zero, .sequence = sequence, .clip = kNoClip};
+        };
+        const Named reference = train(config, plan::gpipe(1, 1, m), cell(1, 1));
+        const double errors[] = {
+            worst(train(config, plan::zero_bubble_h1(2, m / 2), cell(2, 1, 2)), reference),
+            worst(train(config, plan::gpipe(1, 1, m), cell(1, 4)), reference),
+            worst(train(config, plan::interleaved(2, 2, m / 2), cell(2, 2, 1, true)), reference)};
+        std::printf("%s: worst %.1e\n", lora.dump().c_str(), *std::ranges::max_element(errors));
+    }
+}
+
 TEST(Lora, OnlyTheFactorsAreTrained) {
     const spec::ModelConfig config = with_lora(split_model(false), kAll);
     const Named seen = train(config, plan::gpipe(1, 1, kMicrobatches), {.clip = kNoClip});

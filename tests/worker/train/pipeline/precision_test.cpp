@@ -11,7 +11,8 @@ namespace {
 struct Trained {
     explicit Trained(at::ScalarType dtype, double decay = 0.1)
         : trainer(tiny_model(false), schedule, {self, self},
-                  {.init = {.std = 0.2, .dtype = dtype}, .adamw = {.weight_decay = decay}}) {
+                  {.init = {.std = 0.2, .dtype = dtype},
+                   .optimizer = {.weight_decay = decay, .decays = {}}}) {
         at::set_num_threads(1);
     }
     Parameters& parameters() { return trainer.chunks()[0].parameters(); }
@@ -42,7 +43,7 @@ TEST(Precision, WeightsAreTheMainOnesRoundedAndOnlyTheyAreNarrow) {
     const at::Tensor main = main_copy(p);
     EXPECT_EQ(main.scalar_type(), at::kFloat);
     EXPECT_EQ(p.flat_grad.scalar_type(), at::kFloat);
-    EXPECT_EQ(run.trainer.optimizers()[0].state().flat_square.scalar_type(), at::kFloat);
+    EXPECT_EQ(run.trainer.optimizers()[0].state().flat(kSquare).scalar_type(), at::kFloat);
     EXPECT_TRUE(p.flat_weight.equal(main.to(at::kBFloat16)));  // exact, because no value is a tie
     EXPECT_FALSE(p.flat_weight.to(at::kFloat).equal(main));
     Trained plain(at::kFloat);

@@ -65,7 +65,7 @@ at::Tensor noise_of(std::int64_t first_sequence, double alpha) {
     Chunk chunk(config, ChunkSpec{.layer_begin = 0, .layer_end = 0, .post = false},
                 {.dtype = at::kDouble});
     Microbatch data = tiny_batch(0, 1)[0];
-    data.first_sequence = first_sequence;
+    data.first_row = first_sequence * data.tokens_BT.size(1);
     const at::Tensor plain = chunk.forward(0, data, {}, {}, [](int) {});
     return chunk.forward(1, data, {}, {.tokens = {.neftune_alpha = alpha}, .seed = 3}, [](int) {}) -
            plain;

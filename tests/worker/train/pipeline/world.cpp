@@ -42,10 +42,10 @@ std::vector<Microbatch> make_batch(const World& world, int step) {
     std::vector<Microbatch> batch = tiny_batch(step, world.dp * world.schedule.microbatches);
     const std::int64_t vocab = world.config.vocab;
     for (Microbatch& data : batch) {
+        data.first_row = (100 * step + (&data - batch.data())) * data.tokens_BT.numel();
         data.tokens_BT.remainder_(vocab);
         const at::Tensor targets_BT = data.targets_BT.remainder(vocab);
         data.targets_BT = targets_BT.masked_fill(data.targets_BT.eq(ops::kIgnored), ops::kIgnored);
-        data.first_sequence = (&data - batch.data()) * data.tokens_BT.size(0);
         const int number = static_cast<int>(&data - batch.data()) % kMicrobatches;
         if (world.preference) make_pairs(data, number);
         if (world.data == Data::Labels) make_labels(data, number);
@@ -67,6 +67,7 @@ LocalJob job_of(const World& world) {
             .dp = world.dp,
             .tp = world.tp,
             .options = {.init = {.std = kStd, .dtype = world.dtype, .freeze = world.freeze},
+                        .optimizer = world.optimizer,
                         .clip_grad = world.clip,
                         .count_zeros = true,
                         .loss = world.loss,

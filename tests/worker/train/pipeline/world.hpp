@@ -44,6 +44,7 @@ struct World {
     spec::TokenLossSpec loss = {};
     std::optional<spec::PreferenceSpec> preference = std::nullopt;  // for Data::Pairs and Labels
     plan::Recomputed recompute = {};  // by layer of the model; empty: nothing is computed again
+    spec::OptimizerSpec optimizer = {};
 };
 
 // Returns a model whose layers divide into 4 stages of 2 chunks.

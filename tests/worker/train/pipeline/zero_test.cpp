@@ -75,10 +75,11 @@ TEST(Zero, AReplayLeavesTheWholeGradients) {
 }
 
 // Returns the bytes of optimizer state and gradients that a rank has between two steps.
-std::int64_t state_bytes(const Parameters& p, AdamW& optimizer) {
+std::int64_t state_bytes(const Parameters& p, Optimizer& optimizer) {
     std::int64_t bytes = 0;
-    for (const at::Tensor& flat : {optimizer.state().flat_average, optimizer.state().flat_square,
-                                   p.flat_rest, p.flat_grad, p.flat_own_grad})
+    for (const at::Tensor& flat :
+         {optimizer.state().flat(kAverage), optimizer.state().flat(kSquare), p.flat_rest,
+          p.flat_grad, p.flat_own_grad})
         if (flat.defined()) bytes += static_cast<std::int64_t>(flat.nbytes());
     return bytes;
 }
@@ -89,7 +90,7 @@ TEST(Zero, EachRankHasItsPartOfTheStateOnly) {
         const Parameters p = make_parameters(
             parameter_specs(config, whole_chunk(config)),
             {.dtype = at::kBFloat16, .owners = owners, .owner = owner, .stages_gradients = stages});
-        AdamW optimizer(p, {});
+        Optimizer optimizer(p);
         return state_bytes(p, optimizer);
     };
     // `count`: elements of the model; `rows`: sum over the parameters of the elements of one row

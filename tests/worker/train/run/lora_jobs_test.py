@@ -8,6 +8,7 @@ import unittest
 from ranks import CONVERT, ORACLE, RankCase
 
 LORA = {'r': 4, 'alpha': 8}
+VARIANTS = {**LORA, 'dora': True, 'dropout': 0.2, 'lr_ratio': 4, 'modules_to_save': ['lm_head']}
 FILES = ('adapter_model.safetensors', 'adapter_config.json')
 
 
@@ -18,7 +19,7 @@ class LoraTest(RankCase):
         super().setUp()
         self.base = self.exported(self.run_whole(99, 1, self.document(2, dp=1)), 'base')
 
-    def lora(self, steps, dp=1, lora=None, **changes):
+    def lora(self, steps, lora=None, dp=1, **changes):
         return self.document(steps, dp=dp, **{'model': {'from': self.base}, 'train__lora': lora or LORA,
                                               'checkpoint__every': 3, **changes})
 
@@ -29,8 +30,8 @@ class LoraTest(RankCase):
                 found[name] = file.read()
         return found
 
-    def expect_continues(self, job, precision, **parallel):
-        document = self.lora(6, train__precision=precision, **parallel)
+    def expect_continues(self, job, precision, lora=None, **parallel):
+        document = self.lora(6, lora, train__precision=precision, **parallel)
         world = document['resources']['slots_per_node']
         whole = self.run_whole(job, 1, document)
         again = self.run_whole(job + 1, 1, document, checkpoints=whole.published[:1])
@@ -45,11 +46,11 @@ class LoraTest(RankCase):
         folder = whole.published[-1][1]
         self.assertFalse([name for name in os.listdir(folder) if name.startswith('iter_')])
         self.assertLess(os.path.getsize(os.path.join(folder, FILES[0])), 300_000)
-        self.expect_continues(3, 'bf16')
+        self.expect_continues(3, 'bf16', VARIANTS)
         self.expect_continues(5, 'bf16', dp=2, parallel__zero=1)
 
     def test_a_job_with_two_shards_of_two_stages_continues_bitwise(self):
-        self.expect_continues(1, 'fp32', resources={'nodes': 1, 'slots_per_node': 4},
+        self.expect_continues(1, 'fp32', VARIANTS, resources={'nodes': 1, 'slots_per_node': 4},
                               parallel={'dp': 1, 'tp': 2, 'pp': 2, 'sequence': True})
 
     def test_another_adapter_is_not_continued(self):
@@ -77,8 +78,8 @@ class LoraTest(RankCase):
 
     @unittest.skipUnless(ORACLE, 'needs a Python with PEFT')
     def test_peft_reads_the_adapter_and_merges_it_alike(self):
-        run = self.run_whole(1, 1, self.lora(6, lora={**LORA, 'targets': ['q_proj', 'v_proj', 'up_proj'],
-                                                      'rslora': True, 'rank_pattern': {'up_proj': 2}}))
+        run = self.run_whole(1, 1, self.lora(6, {**VARIANTS, 'targets': ['q_proj', 'v_proj', 'up_proj'],
+                                                 'rslora': True, 'rank_pattern': {'up_proj': 2}}))
         checkpoint = run.published[-1][1]
         adapter, merged = (os.path.join(self.top, name) for name in ('adapter', 'merged'))
         for words in (('convert', checkpoint, adapter, '--to', 'peft'),

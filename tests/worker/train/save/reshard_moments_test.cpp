@@ -27,6 +27,7 @@ struct Layout {
     spec::Schedule schedule = spec::Schedule::Auto;
     bool tied = false;
     at::ScalarType dtype = at::kDouble;
+    spec::OptimizerKind kind = spec::OptimizerKind::AdamW;
 };
 
 const std::vector<Layout> kLayouts = {
@@ -64,6 +65,9 @@ at::Tensor numbered(const ParameterSpec& spec, double first) {
         .view(sizes);
 }
 
+// The number of the first element of a kind of state
+double first(const StateTensors& kind) { return kind.ending == kSquare ? 0.5 : 0; }
+
 // This rank's rows of a whole tensor
 at::Tensor own_part(const Parameters& p, std::size_t i, const at::Tensor& whole) {
     const at::Tensor own = at::zeros(p.specs[i].sizes, whole.options());
@@ -93,7 +97,9 @@ void on_ranks(const spec::ModelConfig& config, const Layout& layout, const Visit
         };
         const auto pp = group("pp", of_pp), dp = group("dp", of_dp), tp = group("tp", of_tp);
         TrainStep step(config, schedule, {*pp, *dp, nullptr, tp.get()},
-                       {.init = {.dtype = layout.dtype}, .zero = layout.zero});
+                       {.init = {.dtype = layout.dtype},
+                        .optimizer = {.decays = {}, .kind = layout.kind, .momentum = 0.9},
+                        .zero = layout.zero});
         visit(step, rank);
     });
 }
@@ -114,12 +120,12 @@ class ReshardMoments : public testing::Test {
         on_ranks(config, layout, [&](TrainStep& step, int rank) {
             for (std::size_t chunk = 0; chunk < step.chunks().size(); ++chunk) {
                 const Parameters& p = step.chunks()[chunk].parameters();
-                AdamWState& state = step.optimizers()[chunk].state();
+                OptimizerState& state = step.optimizers()[chunk].state();
                 state.steps = 3;
-                for (std::size_t i = 0; i < p.specs.size(); ++i) {
-                    state.average[i].copy_(own_part(p, i, numbered(p.specs[i], 0)));
-                    state.square[i].copy_(own_part(p, i, numbered(p.specs[i], 0.5)));
-                }
+                for (const StateTensors& kind : state.kinds)
+                    for (std::size_t i = 0; i < p.specs.size(); ++i)
+                        if (kind.of[i].defined())
+                            kind.of[i].copy_(own_part(p, i, numbered(p.specs[i], first(kind))));
             }
             const auto mca = mca_layout_of(parallel_of(layout), config, step.schedule());
             PartWriter writer(step, model, mca, rank, 3000);
@@ -137,15 +143,15 @@ class ReshardMoments : public testing::Test {
             read_moments(saved, step);
             for (std::size_t chunk = 0; chunk < step.chunks().size(); ++chunk) {
                 const Parameters& p = step.chunks()[chunk].parameters();
-                const AdamWState& state = step.optimizers()[chunk].state();
+                const OptimizerState& state = step.optimizers()[chunk].state();
                 EXPECT_EQ(state.steps, 3);
-                for (std::size_t i = 0; i < p.specs.size(); ++i) {
-                    const auto wanted = [&](double first) {
-                        return own_part(p, i, numbered(p.specs[i], first))
-                            .to(state.average[i].scalar_type());
-                    };
-                    EXPECT_TRUE(state.average[i].equal(wanted(0))) << p.specs[i].name;
-                    EXPECT_TRUE(state.square[i].equal(wanted(0.5))) << p.specs[i].name;
+                for (const StateTensors& kind : state.kinds) {
+                    for (std::size_t i = 0; i < p.specs.size(); ++i) {
+                        if (!kind.of[i].defined()) continue;
+                        const at::Tensor wanted = own_part(p, i, numbered(p.specs[i], first(kind)))
+                                                      .to(kind.of[i].scalar_type());
+                        EXPECT_TRUE(kind.of[i].equal(wanted)) << p.specs[i].name << kind.ending;
+                    }
                 }
             }
         });
@@ -166,6 +172,24 @@ TEST_F(ReshardMoments, EveryLayoutReadsEveryOther) {
                 expect_read(saved, config, kLayouts[(from + step) % kLayouts.size()]);
             }
         }
+    }
+}
+
+TEST_F(ReshardMoments, EveryKindOfOptimizerHasItsOwnState) {
+    using enum spec::OptimizerKind;
+    const spec::ModelConfig config = model_of(false);
+    for (const auto kind : {Adam, Sgd, Lion, Muon}) {
+        SCOPED_TRACE(spec::name_of(kind));
+        Layout layout{.tp = 2, .pp = 2, .dp = 2, .zero = 1, .kind = kind};
+        const fs::path saved = save(config, layout);
+        layout = {.dp = 3, .zero = 2, .kind = kind};
+        expect_read(saved, config, layout);
+        const auto text = read_file(saved / checkpoint::kOptimizerIndexFile).value();
+        EXPECT_EQ(checkpoint::decode_optimizer_index(text)->optimizer, spec::name_of(kind));
+        layout.kind = kind == Lion ? Sgd : Lion;
+        on_ranks(config, layout, [&](TrainStep& step, int) {
+            EXPECT_THROW(read_moments(saved, step), RankFailure);
+        });
     }
 }
 

@@ -1,0 +1,70 @@
+#include "worker/train/model/dropout.hpp"
+
+#include <cmath>
+
+#include <ATen/ATen.h>
+#include <ATen/Dispatch.h>
+#include <ATen/OpMathType.h>
+#include <ATen/Parallel.h>
+
+#include "worker/train/model/random.hpp"
+
+namespace roll::train {
+namespace {
+
+constexpr auto low_word(std::uint64_t value) { return static_cast<std::uint32_t>(value); }
+constexpr auto high_word(std::uint64_t value) { return static_cast<std::uint32_t>(value >> 32U); }
+
+// The random words of one site: word number n is word n mod 4 of block n / 4.
+class Words {
+  public:
+    Words(const Dropout& dropout, int site)
+        : key_{low_word(dropout.seed), high_word(dropout.seed)},
+          layer_(static_cast<std::uint32_t>(dropout.layer)),
+          site_(kDomain + static_cast<std::uint32_t>(site)) {}
+
+    std::uint32_t operator()(std::uint64_t number) {
+        if (const std::uint64_t block = number / 4; block != held_) {
+            words_ = philox({low_word(block), high_word(block), layer_, site_}, key_);
+            held_ = block;
+        }
+        return words_[number % 4];
+    }
+
+  private:
+    static constexpr std::uint32_t kDomain = 0xD0900000;  // apart from other uses of the seed
+    PhiloxKey key_;
+    std::uint32_t layer_, site_;
+    std::uint64_t held_ = ~std::uint64_t{0};
+    PhiloxCounter words_{};
+};
+
+}  // namespace
+
+at::Tensor dropped(const at::Tensor& x_MC, const Dropout& dropout, int site) {
+    const at::Tensor in = x_MC.contiguous(), out = at::empty_like(in);
+    const std::int64_t width = in.size(1);
+    const auto limit = static_cast<std::uint64_t>(std::ldexp(dropout.probability, 32));
+    AT_DISPATCH_FLOATING_TYPES_AND(at::kBFloat16, in.scalar_type(), "dropped", [&] {
+        const auto* from = in.const_data_ptr<scalar_t>();
+        auto* to = out.data_ptr<scalar_t>();
+        using Wide = at::opmath_type<scalar_t>;
+        const auto kept = static_cast<Wide>(1 / (1 - dropout.probability));
+        at::parallel_for(0, in.size(0), 16, [&](std::int64_t begin, std::int64_t end) {
+            Words words(dropout, site);
+            for (std::int64_t row = begin; row < end; ++row) {
+                const auto first = static_cast<std::uint64_t>(
+                    (dropout.first_row + row) * dropout.columns + dropout.first_column);
+                for (std::int64_t i = row * width; i < (row + 1) * width; ++i) {
+                    const bool drops =
+                        words(first + static_cast<std::uint64_t>(i - row * width)) < limit;
+                    to[i] = drops ? scalar_t(0)
+                                  : static_cast<scalar_t>(static_cast<Wide>(from[i]) * kept);
+                }
+            }
+        });
+    });
+    return out;
+}
+
+}  // namespace roll::train

@@ -1,0 +1,91 @@
+// The rules of the update, one file a rule. A rule is a function of one parameter's own rows
+// (parameters.hpp): it reads the gradient, and changes the main weight and the state, element by
+// element. Muon alone needs whole matrices (muon.hpp).
+//
+// On a GPU, AdamW updates many parameters with one call (adamw_on_gpu).
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include <ATen/ATen.h>
+
+#include "common/spec/optimizer.hpp"
+#include "worker/train/model/parameters.hpp"
+#include "worker/train/ops/cpu/simd/halves.hpp"
+#include "worker/train/ops/kernel.hpp"
+
+namespace roll::train {
+
+// One update of one parameter.
+struct Update {
+    const Parameters& parameters;
+    std::size_t index;  // of the parameter
+    const spec::OptimizerSpec& options;
+    double lr;
+    double weight_decay;
+    double grad_scale;   // factor by which the gradient is multiplied first
+    std::int64_t steps;  // number of updates, including this one
+    // The state's tensors of the own rows, in the order of state_endings() (rules.hpp)
+    std::array<at::Tensor, 2> state = {};
+};
+
+// torch.optim.AdamW: state exp_avg and exp_avg_sq.
+void adamw(const Update& update);
+void adamw_on_gpu(std::span<const Update> updates);  // all with the same lr and weight_decay
+
+// torch.optim.Adam, which adds the decay to the gradient: state exp_avg and exp_avg_sq.
+void adam(const Update& update);
+
+// torch.optim.SGD, which adds the decay to the gradient: state momentum_buffer if momentum > 0.
+void sgd(const Update& update);
+
+// Lion (arXiv 2302.06675, algorithm 2): state exp_avg.
+void lion(const Update& update);
+
+// The elements that a rule changes at once, on a CPU.
+template <class W>
+struct Slice {
+    W* weight;
+    const W* grad;
+    std::array<W*, 2> state;
+    std::int64_t size;
+};
+
+// Calls body(Slice<W>) for slices of the own rows of a parameter on the CPU, in parallel. W is the
+// type of the main weights. `grad`: the gradient, or what takes its place.
+template <class Body>
+void for_slices(const Parameters& p, std::size_t i, const at::Tensor& grad,
+                const std::array<at::Tensor, 2>& state, const Body& body) {
+    constexpr std::int64_t kGrain = 1 << 14, kBlock = 512;
+    ops::for_float_types(p.weight[i], [&]<class S>(S) {
+        using W = simd::Wide<S>;
+        S* const w = own_rows(p, i, p.weight[i]).template data_ptr<S>();
+        const W* const g = grad.const_data_ptr<W>();
+        const auto at = [&](std::size_t k, std::int64_t begin) {
+            return state[k].defined() ? state[k].template data_ptr<W>() + begin : nullptr;
+        };
+        ops::for_rows(grad.numel(), kGrain, [&](std::int64_t first, std::int64_t count) {
+            if constexpr (std::is_same_v<S, W>) {
+                body(Slice<W>{w + first, g + first, {at(0, first), at(1, first)}, count});
+            } else {
+                std::int16_t* const rest = p.rest[i].data_ptr<std::int16_t>();
+                W joined[kBlock];
+                for (std::int64_t begin = first; begin < first + count; begin += kBlock) {
+                    const std::int64_t size = std::min(kBlock, first + count - begin);
+                    for (std::int64_t k = 0; k < size; ++k)
+                        joined[k] = simd::join(w[begin + k], rest[begin + k]);
+                    body(Slice<W>{joined, g + begin, {at(0, begin), at(1, begin)}, size});
+                    for (std::int64_t k = 0; k < size; ++k) {
+                        w[begin + k] = simd::nearest(joined[k]);
+                        rest[begin + k] = simd::rest_of(joined[k]);
+                    }
+                }
+            }
+        });
+    });
+}
+
+}  // namespace roll::train
