@@ -15,6 +15,8 @@ struct SubmitArgs {
     std::string key{};
     std::string user{};
     Json spec{};
+    Json job{};
+    std::string base{};
     bool strict = false;
 };
 struct SubmitReply {
@@ -32,13 +34,17 @@ struct ForecastArgs {
     std::string key{};
     std::string user{};
     Json spec{};
+    Json job{};
+    std::string base{};
 };
 
 // clang-format off
 template <class V> void fields(V& v, SubmitArgs& a) {
     v.needs("key", a.key, "idempotency key, 1 to 256 bytes; the same key returns the same job");
     v("user", a.user, "user for whom the job is queued; only the operator may name another");
-    v.needs("spec", a.spec, "the job as rollctl reads it from a job file");
+    v("spec", a.spec, "the job as rollctl sends it");
+    v("job", a.job, "instead of `spec`: the content of a job file (docs/job-file.md)");
+    v("base", a.base, "absolute directory from which relative paths in `job` start");
     v("strict", a.strict, "refuse a job that nothing could ever run");
 }
 template <class V> void fields(V& v, SubmitReply& r) {
@@ -52,7 +58,9 @@ template <class V> void fields(V& v, SubmitReply& r) {
 template <class V> void fields(V& v, ForecastArgs& a) {
     v("key", a.key, "not used");
     v("user", a.user, "user for whom the job would be queued");
-    v.needs("spec", a.spec, "the job as rollctl reads it from a job file");
+    v("spec", a.spec, "the job as rollctl sends it");
+    v("job", a.job, "instead of `spec`: the content of a job file (docs/job-file.md)");
+    v("base", a.base, "absolute directory from which relative paths in `job` start");
 }
 // clang-format on
 

@@ -14,12 +14,34 @@
 namespace roll::api {
 namespace {
 
+// Reads the job of a submission: `spec` is what rollctl sends, `job` is the content of a job file.
+Result<spec::JobSpec> read_job(const auto& args) {
+    const std::string hint = "docs/web.md, section Operations";
+    if (args.spec.is_null() == args.job.is_null())
+        return fail(ErrorCode::InvalidArgument, "submit needs either `job` or `spec`", hint);
+    if (args.job.is_null()) return spec::job_spec_of(args.spec);
+    if (!args.base.starts_with('/'))
+        return fail(ErrorCode::InvalidArgument,
+                    fmt::format("base is \"{}\"; give the absolute directory from which relative "
+                                "paths in `job` start",
+                                args.base),
+                    hint);
+    spec::ParsedJob parsed{.spec = {}, .problems = spec::undeliverable(args.job)};
+    if (parsed.ok()) parsed = spec::parse_job(args.job.dump(), args.base);
+    if (parsed.ok()) return std::move(parsed.spec);
+    std::string problems;
+    for (const spec::Problem& problem : parsed.problems)
+        problems += (problems.empty() ? "" : "; ") + problem.path +
+                    (problem.path.empty() ? "" : ": ") + problem.message;
+    return fail(ErrorCode::InvalidArgument, "job: " + problems, "docs/job-file.md");
+}
+
 // Reads a submission. The user is that of the client's key, unless an operator names another.
 Result<core::Submit> read_submit(const Caller& who, const auto& args) {
     core::Submit submit;
     submit.key = args.key;
     submit.user = acting_user(who, args.user);
-    ROLL_TRY(submit.spec, spec::job_spec_of(args.spec));
+    ROLL_TRY(submit.spec, read_job(args));
     ROLL_TRY_VOID(spec::check_documents(submit.spec));
     ROLL_TRY_VOID(spec::check_trials(submit.spec));
     return submit;

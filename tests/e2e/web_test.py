@@ -118,6 +118,17 @@ class Web(RollTest):
         status, body = self.ask('/api/v1/cancel', token=operator, **cancel)
         self.assertEqual((status, json.loads(body)['cancelled']), (200, [int(job)]), body)
         self.assertEqual(self.api('openapi.json')['openapi'], '3.1.0')
+        job_file = {'name': 'over-http', 'command': ['true'], 'output': 'out'}
+        asked = {'key': 'once', 'base': self.state, 'job': job_file}
+        for repeated in (False, True):
+            status, body = self.ask('/api/v1/submit', token=operator, method='POST', body=json.dumps(asked))
+            self.assertEqual((status, json.loads(body)['repeated']), (200, repeated), body)
+        self.assertEqual(json.loads(body)['output'], os.path.join(self.state, 'out'))
+        for change, words in (({'base': 'here'}, 'give the absolute directory'), ({'job': None}, 'either `job` or `spec`'),
+                              ({'job': {**job_file, 'comand': []}}, 'comand')):
+            status, body = self.ask('/api/v1/submit', token=operator, method='POST', body=json.dumps(asked | change))
+            self.assertEqual(status, 400, body)
+            self.assertIn(words, json.loads(body)['error']['message'])
         listed = self.json('token', 'list')['tokens']
         self.assertEqual({one['scope'] for one in listed}, {'read', 'operate'})
         for name in ('tokens.json', 'rolld.log'):
