@@ -13,6 +13,7 @@
 #include "worker/train/ops/qk_norm.hpp"
 #include "worker/train/ops/rms_norm.hpp"
 #include "worker/train/ops/swiglu.hpp"
+#include "worker/train/optim/gradient_sums.hpp"
 #include "worker/train/optim/optimizer.hpp"
 
 namespace roll::ops {

@@ -28,7 +28,7 @@ TEST(MetricsFiles, CsvHasACellForEachColumnAndNoneForWhatARowLacks) {
     const auto columns = [](const std::string& line) {
         return std::count(line.begin(), line.end(), ',');
     };
-    const CsvTable table({"", "a,\"b\""}, {{{"step", 2}, {"valid_loss/older", 1.5}}}, false);
+    const CsvTable table({"", "a,\"b\""}, {{{"step", 2}, {"valid_loss/older", 1.5}}}, {});
     const std::string head = table.head();
     EXPECT_EQ(head.substr(0, 20), "step,schema,loss,lr,");
     EXPECT_NE(head.find(R"(,"valid_tokens/a,""b""",)"), std::string::npos) << head;
@@ -74,7 +74,7 @@ TEST(StepReport, SaysEveryNumberWithItsConvention) {
     EXPECT_EQ(row["wall_s"], 2);
     EXPECT_EQ(row["phases"]["forward"], OrderedJson({{"max", 0.5}, {"mean", 0.25}}));
     EXPECT_EQ(row["phases"].size(), kPhases);
-    EXPECT_NE(CsvTable({}, {}, false).line(row).find(",0.00025,0.0002,0.5,0.25,"),
+    EXPECT_NE(CsvTable({}, {}, {}).line(row).find(",0.00025,0.0002,0.5,0.25,"),
               std::string::npos);
     EXPECT_FALSE(row.contains("reduced_early"));
     EXPECT_EQ(row["clipped_share"], 0.25);
