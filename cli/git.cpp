@@ -1,9 +1,13 @@
 #include "cli/git.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <map>
+#include <sstream>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -18,18 +22,38 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Runs git in `directory` and returns its output, of which bytes after `most` are left out.
-// nullopt if git fails, is missing or does not end before `deadline`. No program that the
-// configuration of the repository names is run.
+// Returns the caller's environment without the variables that name another repository, and with an
+// empty value for each of the configuration keys `off`.
+std::vector<std::string> git_environment(const std::vector<std::string>& off) {
+    std::vector<std::string> environment = io::current_environment();
+    std::erase_if(environment, [](const std::string& one) {
+        constexpr std::array kOthers{
+            "GIT_DIR=", "GIT_WORK_TREE=", "GIT_INDEX_FILE=", "GIT_CONFIG_COUNT="};
+        return std::ranges::any_of(kOthers,
+                                   [&](const char* name) { return one.starts_with(name); });
+    });
+    environment.push_back("GIT_NO_LAZY_FETCH=1");
+    environment.push_back(fmt::format("GIT_CONFIG_COUNT={}", off.size()));
+    for (std::size_t i = 0; i < off.size(); ++i) {
+        environment.push_back(fmt::format("GIT_CONFIG_KEY_{}={}", i, off[i]));
+        environment.push_back(fmt::format("GIT_CONFIG_VALUE_{}=", i));
+    }
+    return environment;
+}
+
+// Runs git in `directory`, without the settings `off`. Returns at most `most` bytes of its output,
+// and one more if there are more. Returns nullopt if git fails, is missing or does not end before
+// `deadline`.
 std::optional<std::string> git(const std::filesystem::path& directory,
                                std::vector<std::string> arguments, std::size_t most,
-                               Clock::time_point deadline) {
+                               Clock::time_point deadline,
+                               const std::vector<std::string>& off = {}) {
     auto pipe = io::make_pipe();
     if (!pipe) return std::nullopt;
     io::Spawn spawn;
     spawn.arguments = {"git", "--no-optional-locks", "-c", "core.fsmonitor=false", "-C", directory};
     spawn.arguments.insert(spawn.arguments.end(), arguments.begin(), arguments.end());
-    spawn.environment = io::current_environment();
+    spawn.environment = git_environment(off);
     spawn.descriptors = {{pipe->write.get(), STDOUT_FILENO}};
     spawn.death_signal = SIGKILL;
     const auto pid = io::spawn(spawn);
@@ -58,6 +82,18 @@ std::optional<std::string> git(const std::filesystem::path& directory,
 
 std::string without_newline(const std::string& text) { return text.substr(0, text.find('\n')); }
 
+// Returns the keys of the filters that the configuration has. Git would run their commands to
+// compare files, and a repository from elsewhere may name any command.
+std::vector<std::string> filter_keys(const std::filesystem::path& top, Clock::time_point deadline) {
+    const auto listed = git(
+        top, {"config", "--name-only", "--get-regexp", "^filter\\..*\\.(clean|process|required)$"},
+        64u << 10, deadline);
+    std::vector<std::string> keys;
+    std::istringstream lines(listed.value_or(""));  // git fails if there is no such key
+    for (std::string line; std::getline(lines, line);) keys.push_back(line);
+    return keys;
+}
+
 // Returns the text with bytes that are not UTF-8 replaced, because a job document is JSON.
 std::string as_utf8(const std::string& text) { return Json::parse(dump(Json(text))); }
 
@@ -75,11 +111,13 @@ std::optional<Json> git_state(const std::filesystem::path& directory, std::size_
     state["commit"] = without_newline(commit.value_or(""));
     if (!commit) return state;
     const auto diff =
-        git(without_newline(*top), {"diff", "HEAD", "--no-color", "--no-ext-diff", "--no-textconv"},
-            std::max(diff_max, kShort), deadline);
+        git(without_newline(*top),
+            {"diff", "HEAD", "--no-color", "--no-ext-diff", "--no-textconv",
+             "--ignore-submodules=dirty"},
+            std::max(diff_max, kShort), deadline, filter_keys(without_newline(*top), deadline));
     state["dirty"] = diff ? Json(!diff->empty()) : Json();
     if (!diff)
-        state["diff_left_out"] = "git diff did not end within 3 s";
+        state["diff_left_out"] = "git diff failed, or did not end within 3 s";
     else if (diff->size() > diff_max)
         state["diff_left_out"] = fmt::format("the diff is longer than {} bytes", diff_max);
     else if (!diff->empty())
@@ -87,17 +125,21 @@ std::optional<Json> git_state(const std::filesystem::path& directory, std::size_
     return state;
 }
 
-void add_git(spec::JobSpec& spec, const std::string& base) {
+void add_git(spec::JobSpec& spec, const std::string& base, std::size_t jobs) {
     constexpr std::size_t kAllCopies = 16u << 20;
     auto document = parse_json(spec.document.text());
     if (!document || !document->is_object() || document->contains("git")) return;
     const auto indices = spec.array ? spec::array_indices(spec.array->indices)
                                     : Result<std::vector<int>>(std::vector<int>{0});
-    const std::size_t copies = indices ? std::max<std::size_t>(indices->size(), 1) : 1;
+    const std::size_t copies = jobs * (indices ? std::max<std::size_t>(indices->size(), 1) : 1);
     const std::string directory = document->value("workdir", base);
-    auto state = git_state(directory, std::min(kDiffBytesMax, kAllCopies / copies));
-    if (!state) return;
-    (*document)["git"] = *std::move(state);
+    const std::size_t most = std::min(kDiffBytesMax, kAllCopies / copies);
+    // Many jobs of one submission usually have the same work tree.
+    static std::map<std::pair<std::string, std::size_t>, std::optional<Json>> known;
+    const auto [state, is_new] = known.try_emplace({directory, most});
+    if (is_new) state->second = git_state(directory, most);
+    if (!state->second) return;
+    (*document)["git"] = *state->second;
     spec.document = document->dump();
 }
 

@@ -20,8 +20,9 @@ std::optional<Json> git_state(const std::filesystem::path& directory, std::size_
 
 // Adds the state of the job's work tree to its document: that of `workdir`, or of `base`, the
 // directory of the job file. Keeps a state that the document already has, as that of a resubmitted
-// job. Each task of an array holds a copy, so all copies of a diff together have at most 16 MiB.
-void add_git(spec::JobSpec& spec, const std::string& base);
+// job. Each of the `jobs` that are submitted together, and each task of an array, holds a copy; all
+// copies of a diff together have at most 16 MiB.
+void add_git(spec::JobSpec& spec, const std::string& base, std::size_t jobs);
 
 // Formats the state in one line: "3f2a9c1 on main, with changes".
 std::string git_text(const Json& git);

@@ -196,7 +196,7 @@ Result<int> submit_sources(const Context& context, const SubmitOptions& options,
     }
     ROLL_TRY(std::vector<spec::JobSpec> specs, parse_sources(sources));
     for (std::size_t i = 0; i < specs.size() && !options.no_git; ++i)
-        add_git(specs[i], sources[i].base);
+        add_git(specs[i], sources[i].base, specs.size());
     if (options.dry_run) return print_specs(context, specs, notes);
     return submit_specs(context, options, specs, notes);
 }

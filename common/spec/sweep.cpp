@@ -87,15 +87,17 @@ class TrialReader {
     }
 
   private:
-    // A problem of the first trial that sets no swept key is a problem of the whole job file.
+    // Adds the problems of a trial. A problem that an earlier trial has, too, stands once.
     void add_problems(std::size_t number, const Json& parameters, std::vector<Problem> more) {
         if (++bad_ > kBadTrialsMax) return;
         for (Problem& problem : more) {
-            problem.message += fmt::format(" (trial {}: {})", number, parameters_text(parameters));
             const bool known = std::ranges::any_of(problems_, [&](const Problem& one) {
-                return one.path == problem.path && one.message == problem.message;
+                return one.path == problem.path &&
+                       one.message.starts_with(problem.message + " (trial ");
             });
-            if (!known) problems_.push_back(std::move(problem));
+            if (known) continue;
+            problem.message += fmt::format(" (trial {}: {})", number, parameters_text(parameters));
+            problems_.push_back(std::move(problem));
         }
     }
 
@@ -106,11 +108,16 @@ class TrialReader {
     std::size_t bad_ = 0;
 };
 
-// Returns whether `trials` is a list of mappings whose keys can be set in the document.
+// Returns whether `trials` is a list of mappings whose keys can be set in the document. A trial
+// cannot set `sweep`, because Trials::document() writes into it.
 bool can_set(const Json& trials, Json document) {
-    return trials.is_array() && std::ranges::all_of(trials, [&](const Json& trial) {
-               return trial.is_object() && !set_parameters(document, trial);
-           });
+    const auto fits = [&](const Json& trial) {
+        if (!trial.is_object()) return false;
+        for (const auto& [path, value] : trial.items())
+            if (path == "sweep" || path.starts_with("sweep.")) return false;
+        return !set_parameters(document, trial);
+    };
+    return trials.is_array() && std::ranges::all_of(trials, fits);
 }
 
 // Returns the problems of the section itself, and sets its defaults.

@@ -76,8 +76,9 @@ Json drawn(const Json& distribution, double fraction) {
     if (only.key() == "choice")
         return (*only)[static_cast<std::size_t>(fraction * static_cast<double>(only->size()))];
     const double low = (*only)[0].get<double>(), high = (*only)[1].get<double>();
-    if (only.key() == "uniform") return four_digits(low + (high - low) * fraction);
-    return four_digits(low * std::exp(std::log(high / low) * fraction));
+    const double value = only.key() == "uniform" ? low + (high - low) * fraction
+                                                 : low * std::exp(std::log(high / low) * fraction);
+    return std::clamp(four_digits(value), low, high);
 }
 
 Json random_trials(const Json& random, std::vector<Problem>& problems) {

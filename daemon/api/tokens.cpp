@@ -27,6 +27,14 @@ Result<Plan> create(const Context& context, const Caller& who,
         return fail(ErrorCode::InvalidArgument,
                     fmt::format("the scope is {}; allowed: read, submit or operate",
                                 args.scope.substr(0, 60)));
+    // A user's key may have the operator's name. Its token must not have the operator's rights.
+    if (*access == protocol::Access::Operate && who.role != Role::Operator &&
+        context.role_of(who.user) == Role::Operator)
+        return fail(ErrorCode::Refused,
+                    fmt::format("{} is also the name of the operator; only the operator's key "
+                                "makes such a token",
+                                who.user),
+                    "use scope read or submit, or the operator's key");
     constexpr std::int64_t kSecondsMax = 1'000'000'000;  // the store has the real limit
     const Time expires =
         context.now + std::chrono::seconds(std::clamp<std::int64_t>(args.seconds, 0, kSecondsMax));

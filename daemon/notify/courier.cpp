@@ -11,6 +11,7 @@ namespace roll::notify {
 namespace {
 
 constexpr int kEventsRead = 200;
+constexpr std::chrono::seconds kWorkMax{1};  // then other targets have their turn
 constexpr std::int64_t kUnsavedMax = 1'000;  // events without a delivery between two writes
 
 }  // namespace
@@ -45,35 +46,42 @@ Result<void> Courier::open() {
 }
 
 bool Courier::work(Clock::time_point now) {
+    const Clock::time_point begin = Clock::now();
     while (now >= due_) {
         const auto reply = ask_("events", {{"since", position_}, {"limit", kEventsRead}});
         if (!reply) return false;
         const Json events = reply->value("events", Json::array());
         if (events.empty()) return true;
-        for (const Json& event : events)
+        for (const Json& event : events) {
             if (!take(event, now)) return true;
+            if (Clock::now() - begin > kWorkMax) return true;
+        }
     }
     return true;
 }
 
-// Returns the summary of the event's job; null if rolld no longer stores it.
-Json Courier::job_of(const Json& event) {
+// Returns the summary of the event's job; null if rolld no longer stores it. Fails if rolld does
+// not answer.
+Result<Json> Courier::job_of(const Json& event) {
     const Json id = event.value("job", Json());
-    if (!id.is_number_unsigned()) return nullptr;
+    if (!id.is_number_unsigned()) return Json();
     const auto reply = ask_("jobs", {{"selector", id.dump()},
                                      {"all", true},
                                      {"fields",
                                       {"id", "name", "kind", "user", "state", "exit_code", "reason",
                                        "output", "attempt", "nodes"}}});
+    if (!reply && reply.error().code != ErrorCode::NotFound) return tl::unexpected(reply.error());
     const Json jobs = reply ? reply->value("jobs", Json::array()) : Json::array();
-    return jobs.empty() ? Json() : jobs[0];
+    return jobs.empty() ? Json() : Json(jobs[0]);
 }
 
-// Delivers an event if the target wants it. Returns false if that failed.
+// Delivers an event if the target wants it. Returns false if the event must be taken again later.
 bool Courier::take(const Json& event, Clock::time_point now) {
     const auto seq = event.value("seq", position_);
     const auto name = name_of(event);
-    const Json job = name ? job_of(event) : Json();
+    const auto found = name ? job_of(event) : Result<Json>(Json());
+    if (!found) return false;
+    const Json& job = *found;
     if (!name || !wants(target_, event, job)) {
         position_ = seq;
         if (position_ - saved_ >= kUnsavedMax) advance(seq);

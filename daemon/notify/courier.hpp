@@ -31,8 +31,8 @@ class Courier {
     // restored backup), starts after the newest event. Fails if rolld does not answer.
     Result<void> open();
 
-    // Delivers the events that are there, until one fails or there is none. Returns false if rolld
-    // does not answer.
+    // Delivers the events that are there, until one fails, there is none or a second has passed.
+    // Returns false if rolld does not answer.
     bool work(Clock::time_point now);
 
     std::int64_t position() const { return position_; }
@@ -42,7 +42,7 @@ class Courier {
   private:
     bool take(const Json& event, Clock::time_point now);
     void advance(std::int64_t position);
-    Json job_of(const Json& event);
+    Result<Json> job_of(const Json& event);
 
     Target target_;
     std::filesystem::path file_;

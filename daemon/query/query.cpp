@@ -373,6 +373,17 @@ static void hide_values(Json& document) {
     if (!document.is_object()) return;
     if (document.contains("env"))
         for (Json& value : document["env"]) value = nullptr;
+    const auto hide_parameters = [](Json& parameters) {
+        if (!parameters.is_object()) return;
+        for (auto& [path, value] : parameters.items())
+            if (path == "env" || path.starts_with("env.")) value = nullptr;
+    };
+    if (document.contains("sweep") && document["sweep"].is_object()) {
+        Json& sweep = document["sweep"];
+        if (sweep.contains("parameters")) hide_parameters(sweep["parameters"]);
+        if (sweep.contains("trials") && sweep["trials"].is_array())
+            for (Json& trial : sweep["trials"]) hide_parameters(trial);
+    }
     if (document.contains("git") && document["git"].is_object()) document["git"].erase("diff");
     if (document.contains("then"))
         for (Json& next : document["then"]) hide_values(next);

@@ -1,5 +1,6 @@
 #include "daemon/sweeps/cursor.hpp"
 
+#include <algorithm>
 #include <limits>
 
 #include <fcntl.h>
@@ -38,7 +39,9 @@ bool Cursor::read_on() {
         offset_ = 0;  // a new attempt began the file again
         partial_.clear();
     }
-    std::string text(kBytesMax, '\0');
+    const std::uint64_t left = static_cast<std::uint64_t>(status.st_size) - offset_;
+    if (left == 0) return true;
+    std::string text(std::min<std::uint64_t>(left, kBytesMax), '\0');
     const ssize_t got = ::pread(file.get(), text.data(), text.size(), static_cast<off_t>(offset_));
     if (got <= 0) return true;
     text.resize(static_cast<std::size_t>(got));

@@ -23,6 +23,12 @@ TEST(JsonReader, RefusesUnknownFieldsUnlessLenient) {
     EXPECT_EQ(reader.finish().error().message, "thing: unknown field z");
 }
 
+TEST(ParseJson, RefusesANumberOutOfRange) {
+    const auto parsed = parse_json(R"({"x": 1e999})");
+    ASSERT_FALSE(parsed);
+    EXPECT_EQ(parsed.error().message, "JSON with a number that is out of range");
+}
+
 TEST(ParseJson, RefusesDeepNesting) {
     EXPECT_FALSE(parse_json(std::string(200, '[') + std::string(200, ']')));
     EXPECT_TRUE(parse_json("[[1]]"));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "common/spec/node_sizes.hpp"
+#include "common/spec/sweep.hpp"
 
 namespace roll::core {
 namespace {
@@ -84,7 +85,12 @@ Result<void> check_sizes(const spec::JobSpec& spec) {
 
 Result<void> check_copies(const spec::JobSpec& spec, std::size_t jobs) {
     constexpr std::size_t kBytesMax = 256u << 20;
-    const std::size_t each = spec.document.size() + spec.export_document.size();
+    // Only the first trial of a sweep keeps the list of all trials.
+    const auto trials = spec::Trials::of(spec.document.text());
+    const std::size_t document = trials && trials->count() > 0
+                                     ? trials->document(trials->count() - 1).size()
+                                     : spec.document.size();
+    const std::size_t each = document + spec.export_document.size();
     if (each * jobs <= kBytesMax) return {};
     return fail(ErrorCode::InvalidArgument,
                 fmt::format("array: {} tasks that each hold a document of {} bytes are more than "
