@@ -190,7 +190,10 @@ void set_lora(const Config& config, const std::string& key, double rank) {
                            key == "lora_r" ? 32 : static_cast<std::int64_t>(2 * rank));
     if (config.flag("use_rslora")) config.set("train.lora.rslora", true);
     if (config.flag("use_dora")) config.set("train.lora.dora", true);
-    const double dropout = config.number("lora_dropout").value_or(key == "lora_r" ? 0.05 : 0);
+    // The other programs turn every dropout off when they train on preferences.
+    const double usual = key == "lora_r" ? 0.05 : 0;
+    const double dropout =
+        spec::is_preference(config.objective()) ? 0 : config.number("lora_dropout").value_or(usual);
     if (dropout > 0) config.set("train.lora.dropout", dropout);
 }
 
@@ -220,6 +223,8 @@ void read_lora(const Config& config) {
     if (is_of_trl(config)) {
         if (!config.flag("use_peft")) return;
         set_lora(config, "lora_r", config.number("lora_r").value_or(16));
+        if (const auto names = config.names("lora_modules_to_save"); !names.empty())
+            config.set("train.lora.modules_to_save", names);
         // PEFT's targets of a llama
         return config.set("train.lora.targets",
                           lora_targets(config, "lora_target_modules", Json{"q_proj", "v_proj"}));

@@ -290,7 +290,7 @@ MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& 
     bytes.gradients = (owned.gradients ? owned.trained : held.on_gpu ? count : moving) * main;
     bytes.moments = owned.states * main;
     bytes.updated = owned.trained * main;
-    bytes.exchange = owned.exchange * main;
+    bytes.exchange = std::max(owned.exchange, held.matrices) * main;
     // Activations may use the gradients' memory only if a step has one micro-batch, because only
     // the first micro-batch finds this memory free. They must not use it if there are frozen
     // parameters, because the gradients of these must stay 0.

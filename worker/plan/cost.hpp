@@ -119,6 +119,7 @@ struct Held {
     // Number of frozen weights. They have no optimizer moments and, on a CPU, no gradients.
     std::int64_t frozen = 0;
     std::optional<std::int64_t> states = std::nullopt;  // of the optimizer; nullopt: as AdamW's
+    std::int64_t matrices = 0;       // elements of the buffers in which Muon computes one matrix
     std::int64_t copied_states = 0;  // elements in `states` that another stage has as well
     bool on_gpu = false;
     std::optional<StagePart> part = std::nullopt;  // nullopt: the whole model
@@ -126,8 +127,7 @@ struct Held {
     // `live` micro-batches.
     std::optional<std::int64_t> activations = std::nullopt;
     std::optional<Owned> owned = std::nullopt;  // part of the optimizer state; nullopt: all of it
-    // What the part's layers compute again, chunk by chunk; empty: everything is saved
-    Recomputed recompute = {};
+    Recomputed recompute = {};  // of the part's layers, chunk by chunk; empty: all is saved
 };
 // Returns the memory of a stage's first rank. No other rank of the stage needs more.
 MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& spec,

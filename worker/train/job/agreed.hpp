@@ -8,6 +8,7 @@ struct Agreed {
     bool checkpoint = true;
     bool save = false;     // true: save a checkpoint and continue
     bool measure = false;  // measure the peak FLOP/s again
+    bool fail = false;     // end, because a hook with `on_fail: stop` has failed
 
     // Adds the requests of a later agreement.
     void add(const Agreed& later) {
@@ -15,6 +16,7 @@ struct Agreed {
         checkpoint &= later.checkpoint;
         save |= later.save;
         measure |= later.measure;
+        fail |= later.fail;
     }
 };
 

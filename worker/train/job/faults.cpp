@@ -11,12 +11,12 @@
 namespace roll::train {
 namespace {
 
-// Returns the first element that this rank stores of the last trained weight, which every token
-// meets.
+// Returns the first element of the last trained weight that this rank holds whole. Every token
+// meets this weight.
 at::Tensor an_element(TrainStep& trainer) {
     const Parameters& p = trainer.chunks().back().parameters();
     for (std::size_t i = p.specs.size(); i-- > 0;)
-        if (!p.specs[i].frozen && p.weight[i].numel() > 0)
+        if (!p.specs[i].frozen && !p.is_split[i] && p.weight[i].numel() > 0)
             return p.weight[i].view(-1).narrow(0, 0, 1);
     return p.flat_weight.narrow(0, 0, 1);
 }

@@ -182,9 +182,10 @@ void Hooks::conclude(const Running& running) {
     if (running.failure.empty()) return;
     const std::string text =
         "hook " + running.name + " at step " + std::to_string(running.step) + " " + running.failure;
-    if (running.stops)
-        throw RankFailure(protocol::kExitInvalid,
-                          text + "; train.hooks." + running.name + ".on_fail is stop");
+    if (running.stops) {
+        failure_ = text + "; train.hooks." + running.name + ".on_fail is stop";
+        return;
+    }
     std::printf("%s; training goes on\n", text.c_str());
 }
 

@@ -49,13 +49,15 @@ class Hooks {
     Hooks& operator=(const Hooks&) = delete;
 
     bool has(std::string_view name) const { return hooks_.contains(name); }
-    // Runs the hook `name` if the job has one. Throws RankFailure as check() does.
+    // Runs the hook `name` if the job has one.
     void run(std::string_view name, const HookFacts& facts);
     // Runs the hook `step` if the step is a multiple of its `every`.
     void step_done(const HookFacts& facts);
-    // Takes note of hooks that have ended. Throws RankFailure(kExitInvalid) if a hook with
-    // `on_fail: stop` has failed. Never blocks.
+    // Takes note of hooks that have ended. Never blocks.
     void check();
+    // Returns a sentence if a hook with `on_fail: stop` has failed, else an empty text. All ranks
+    // must then end at the same step.
+    const std::string& failure() const { return failure_; }
     // Waits for the running hooks, then does what check() does.
     void finish();
 
@@ -65,6 +67,7 @@ class Hooks {
 
     std::map<std::string, Hook, std::less<>> hooks_;
     std::map<std::string, std::unique_ptr<Running>, std::less<>> running_;
+    std::string failure_;
     std::vector<std::string> environment_;  // of this process, with the job and its directories
 };
 

@@ -51,6 +51,10 @@ std::vector<Copy> copies_of(TrainStep& step) {
             const std::string& name = p.specs[i].name;
             if (!p.is_split[i]) copies.push_back({name, p.weight[i]});
             if (p.is_shared || p.specs[i].frozen) continue;
+            if (p.flat_rest.defined())
+                copies.push_back({name + " (low half of the main weight)", p.rest[i]});
+            else if (!p.flat_main.is_same(p.flat_weight))
+                copies.push_back({name + " (main weight)", p.main[i]});
             for (const StateTensors& kind : state.kinds)
                 if (kind.of[i].defined())
                     copies.push_back({name + std::string(kind.ending), kind.of[i]});

@@ -32,7 +32,7 @@ constexpr auto kSpaceLookedForEvery = 500ms;
 // maximum number of steps skipped in a row; if there are more, they are not outliers
 constexpr int kSkippedMax = 10;
 
-constexpr std::int64_t kVotes = 6;
+constexpr std::int64_t kVotes = 7;
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -69,12 +69,14 @@ Agreed Trainer::agree() {
     const bool part_done = part_->is_running() && part_->is_done();
     if (part_done) votes[4] = 1;
     if (part_done && part_->has_failed()) votes[5] = 1;
+    hooks_.check();
+    if (!hooks_.failure().empty()) votes[6] = 1;
     const at::Tensor all = gather_over(*world_, own, {Site::Agreement});
     if (writes()) phases_ = phase_report(all.slice(1, kVotes));
     votes.copy_(all.narrow(1, 0, kVotes).sum(0));
     if (votes[4].item<double>() == world_->size()) conclude_parts(votes[5].item<double>() > 0);
     const auto voted = [&](int vote) { return votes[vote].item<double>() > 0; };
-    return {voted(0), !voted(1), voted(2), voted(3)};
+    return {voted(0), !voted(1), voted(2), voted(3), voted(6)};
 }
 
 bool Trainer::due(std::int64_t every) const {
@@ -120,6 +122,7 @@ int Trainer::run() {
         of_end.status = status;
         hooks_.run("end", of_end);
         hooks_.finish();
+        if (!hooks_.failure().empty()) throw RankFailure(protocol::kExitInvalid, hooks_.failure());
         return status;
     } catch (const OutOfMemory& failure) {
         throw OutOfMemory(failure.bytes(), doing());
@@ -141,6 +144,7 @@ int Trainer::run_steps() {
     Agreed agreed;
     if (!ends) agreed = agree();
     while (!ends) {
+        if (agreed.fail) end_after_hook();
         if (agreed.stop) {
             stop(agreed);
             return protocol::kExitYielded;
@@ -182,6 +186,14 @@ int Trainer::run_steps() {
     measure_export();
     barrier(*world_);
     return 0;
+}
+
+// Ends the run because a hook has failed. What was saved before stays.
+void Trainer::end_after_hook() {
+    finish_part();
+    if (saver_) saver_->finish();
+    if (!writes()) throw RankFailure(protocol::kExitPeerLost, "a hook of rank 0 has failed");
+    throw RankFailure(protocol::kExitInvalid, hooks_.failure());
 }
 
 // Ends the run before its last step.

@@ -62,6 +62,7 @@ class Trainer {
     std::uint64_t checkpoint_bytes();
     Agreed agree();
     Agreed train_step();
+    [[noreturn]] void end_after_hook();
     void stop(const Agreed& agreed);
     StepPlace place() const { return {spec_, state_.step, state_.samples, dp_->rank()}; }
     int run_steps();

@@ -66,7 +66,8 @@ at::Tensor row_lengths(const Parameters& p, const Adapter& adapter, const at::Te
         at::addmm(ops::wide(w_OI), ops::wide(factors.b_OR), ops::wide(factors.a_RI));
     const at::Tensor square_O = sum_OI.square_().sum(1);
     if (tp != nullptr) sum_over(*tp, square_O, tag);
-    return square_O.sqrt();
+    // Rounded as the magnitudes are, so that the factor is 1 until something is trained.
+    return square_O.sqrt().to(w_OI.scalar_type()).to(square_O.scalar_type());
 }
 
 void set_magnitudes(const Parameters& p, const Adapter& adapter, const at::Tensor& length_O) {

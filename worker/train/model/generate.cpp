@@ -52,12 +52,13 @@ class Decoder {
         const ops::RopeTable table{table_.cos_TE.narrow(0, position_, rows),
                                    table_.sin_TE.narrow(0, position_, rows)};
         const LayerPlaces& places = model_.places();
-        const Layer layer{config_,
-                          model_.parameters(),
-                          places,
-                          table,
-                          static_cast<std::int64_t>(index),
-                          1 + static_cast<int>(index) * places.count};
+        Layer layer{config_,
+                    model_.parameters(),
+                    places,
+                    table,
+                    static_cast<std::int64_t>(index),
+                    1 + static_cast<int>(index) * places.count};
+        layer.lengths = &lengths_;
         LayerSaved dropped;
         const ops::Heads heads = layer.project(x_MC, rows, dropped);
         return layer.finish(x_MC, attention(caches_[index], heads, layer.rule()), dropped);
@@ -90,6 +91,7 @@ class Decoder {
     ops::RopeTable table_;
     std::vector<LayerCache> caches_;
     std::int64_t position_ = 0;
+    RowLengths lengths_{};  // of DoRA; the weights do not change
 };
 
 // Returns the probabilities of the most likely tokens that together reach top_p, and 0 for the

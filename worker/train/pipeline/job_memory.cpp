@@ -14,6 +14,17 @@
 namespace roll::train {
 namespace {
 
+// Returns the elements of the buffers for Muon's largest matrix: the parts of all ranks that share
+// it, sent and received, and four matrices of the Newton-Schulz iteration.
+std::int64_t muon_numel(const spec::TrainSpec& spec, const std::vector<ParameterSpec>& specs) {
+    const std::int64_t copies = 2 * std::int64_t{spec.parallel.dp} + 4;
+    std::int64_t most = 0;
+    for (const ParameterSpec& one : specs)
+        if (!one.frozen && rule_of(spec.optimizer, one).kind == spec::OptimizerKind::Muon)
+            most = std::max(most, c10::multiply_integers(one.sizes) * spec.parallel.tp * copies);
+    return most;
+}
+
 // Adds the optimizer state that data-parallel rank `owner` of `owners` has of one chunk.
 void add_owned(plan::Owned& owned, const spec::OptimizerSpec& options,
                const std::vector<ParameterSpec>& specs, int owners, int owner) {
@@ -109,6 +120,7 @@ plan::Held held_by(int stage, const spec::TrainSpec& spec, const spec::ModelConf
         part.layers += chunk.layer_end - chunk.layer_begin;
         part.first |= chunk.pre;
         part.last |= chunk.post;
+        held.matrices = std::max(held.matrices, muon_numel(spec, specs));
         chunks.push_back(std::move(specs));
         if (!job.recompute.empty())
             held.recompute.insert(held.recompute.end(), job.recompute.begin() + chunk.layer_begin,

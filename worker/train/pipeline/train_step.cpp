@@ -102,7 +102,9 @@ std::vector<LossRule> TrainStep::pair_rules(std::span<const Microbatch> batch,
                                             std::int64_t& tokens) {
     std::vector<PairScale>
         counts;  // numbers of samples, and of tokens of the pairs' chosen answers
+    enter(Phase::Forward);
     const double kl = kl_sum(batch).kl();
+    enter(Phase::Other);
     const at::Tensor totals = at::zeros({3}, at::kDouble);
     for (const Microbatch& data : batch) {
         const std::vector<double> of_sequence = sequence_tokens(data);
@@ -241,10 +243,10 @@ StepResult TrainStep::run(std::span<const Microbatch> batch, double lr) {
     ROLL_CHECK(std::ssize(batch) == schedule_.microbatches);
     const c10::InferenceMode no_autograd;
     StepResult result;
-    const std::vector<LossRule> rule = rules(batch, result.tokens);
-    std::vector<RankChunk> chunks;
     trace_.clear();
     announced_.clear();
+    const std::vector<LossRule> rule = rules(batch, result.tokens);
+    std::vector<RankChunk> chunks;
     for (std::size_t i = 0; i < chunks_.size(); ++i) {
         buckets_[i].begin(schedule_.microbatches);
         chunks_[i].begin_step();

@@ -162,7 +162,9 @@ void read_moments(const fs::path& checkpoint, TrainStep& step) {
     const auto is_stored = [&](const WholeParameter& parameter) {
         return !parameter.spec.frozen && moments.index.parameters.contains(parameter.spec.name);
     };
-    if (has_states(step) && std::ranges::none_of(step.whole(), is_stored))
+    // SGD without momentum stores none; its momentum then begins at 0.
+    if (has_states(step) && !moments.index.parameters.empty() &&
+        std::ranges::none_of(step.whole(), is_stored))
         throw RankFailure(2, "the checkpoint's optimizer state belongs to another model");
     for (std::size_t chunk = 0; chunk < step.chunks().size(); ++chunk) {
         const Parameters& p = step.chunks()[chunk].parameters();
