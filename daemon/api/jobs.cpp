@@ -14,7 +14,7 @@ protocol::JobNumbers numbers(const std::vector<JobId>& ids) {
     return all;
 }
 
-// The selected jobs, also parted by whether they have ended.
+// The selected jobs. Each job in `all` is also in `open` (it has not ended) or in `over` (it has).
 struct Selected {
     std::vector<JobId> all;
     std::vector<JobId> open;

@@ -1,4 +1,4 @@
-// What a handler wants rolld to do for a request. The server (daemon/server) carries it out.
+// The plan that a handler returns for a request. The server (daemon/server) carries it out.
 #pragma once
 
 #include <cstdint>
@@ -28,11 +28,12 @@ struct RunTurn {
     std::vector<core::Input> inputs;
     std::function<Json(const core::State& state, bool changed)> reply;
 };
-// Changes the jobs, in this order, a part of them in each turn. Only `user` may wait for it.
+// Changes the jobs in the given order, a part of them in each turn. Only `user` may wait for the
+// change.
 struct ChangeJobs {
     std::string user{};
     std::vector<JobId> jobs{};
-    std::function<void(JobId, std::vector<core::Input>&)> add_inputs{};  // appends those of a job
+    std::function<void(JobId, std::vector<core::Input>&)> add_inputs{};  // appends a job's inputs
     Json answer{};  // the answer when all is done
     std::optional<int> wait_ms{};
 };

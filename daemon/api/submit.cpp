@@ -14,7 +14,8 @@
 namespace roll::api {
 namespace {
 
-// Reads a submission. The user is that of the client's key, unless an operator names another.
+// Reads a submission. The submitting user is the owner of the client's key, unless an operator
+// names another user.
 Result<core::Submit> read_submit(const Caller& who, const auto& args) {
     core::Submit submit;
     submit.key = args.key;
@@ -71,8 +72,8 @@ Result<Plan> submit(const Context& context, const Caller& who, const protocol::S
     return plan;
 }
 
-// Replies with the forecast of a submission, and with the commands of the allocation order that it
-// would cause.
+// Replies with the forecast of a submission. If the submission would cause an allocation request,
+// the reply also has the commands of that request.
 Result<Plan> forecast(const Context& context, const Caller& who,
                       const protocol::ForecastArgs& args) {
     ROLL_TRY(core::Submit submit, read_submit(who, args));

@@ -11,8 +11,8 @@
 namespace roll::api {
 namespace {
 
-// Fails if the request came with a token, because a token that makes tokens would outlive its own
-// end.
+// Fails if the request came with a token. Otherwise the holder of a token could make further
+// tokens, and thus keep access after the first token has expired.
 Result<void> needs_key(const Caller& who) {
     if (!who.by_token) return {};
     return fail(ErrorCode::Refused, "a token cannot make, list or revoke tokens",
@@ -27,7 +27,8 @@ Result<Plan> create(const Context& context, const Caller& who,
         return fail(ErrorCode::InvalidArgument,
                     fmt::format("the scope is {}; allowed: read, submit or operate",
                                 args.scope.substr(0, 60)));
-    constexpr std::int64_t kSecondsMax = 1'000'000'000;  // the store has the real limit
+    // prevents overflow only; the store checks the real limit
+    constexpr std::int64_t kSecondsMax = 1'000'000'000;
     const Time expires =
         context.now + std::chrono::seconds(std::clamp<std::int64_t>(args.seconds, 0, kSecondsMax));
     ROLL_TRY(const std::string text, context.tokens.create({.user = who.user,
@@ -73,8 +74,8 @@ Result<Plan> revoke(const Context& context, const Caller& who,
                                          protocol::TokenRevokeArgs::kOperation.reply)};
 }
 
-// A token of scope operate has all rights of its user. Any other token has those of a user who is
-// no operator.
+// A token of scope operate has all rights of its user. A token of any other scope has the rights of
+// a user who is no operator.
 Result<Plan> with_token(const Context& context, const Caller& who,
                         const protocol::WithTokenArgs& args) {
     ROLL_TRY_VOID(needs_key(who));

@@ -1,4 +1,4 @@
-// Answers HTTP requests: the dashboard's files, JSON below /api/v1, and /metrics. Independent of
+// Answers HTTP requests: the dashboard's files, JSON below /api/v1, and /metrics. It uses no
 // sockets. docs/web.md has the table of addresses.
 #pragma once
 
@@ -36,7 +36,7 @@ struct SiteOptions {
     bool read_only = false;          // refuses requests that change something
 };
 
-// Safe to use from several threads.
+// The class is thread-safe.
 class Site {
   public:
     // `rolld` sends requests to rolld. `files` is read_job_file(), except in tests.
@@ -54,7 +54,8 @@ class Site {
     // The bearer of a request's token.
     struct Visitor {
         std::string token{};  // empty: the token of the state directory
-        protocol::Access access = protocol::Access::Operate;  // the most that it may do
+        // highest level of access that the token gives
+        protocol::Access access = protocol::Access::Operate;
         std::string user{};
         bool is_operator = true;
     };

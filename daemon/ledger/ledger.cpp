@@ -35,7 +35,8 @@ constexpr std::int64_t kSnapshotShare = 4;
 // trees. Requires that SQLite has not opened the file, because close() here would drop SQLite's
 // locks.
 void read_ahead(const std::filesystem::path& path) {
-    constexpr off_t kAtOnce = 128 << 10;  // the most that the kernel reads ahead per request
+    // maximum number of bytes that the kernel reads ahead per request
+    constexpr off_t kAtOnce = 128 << 10;
     const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
     if (fd < 0) return;
     const off_t size = ::lseek(fd, 0, SEEK_END);

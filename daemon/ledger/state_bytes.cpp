@@ -94,7 +94,7 @@ struct ByteWriter {
 
 struct ByteReader {
     std::string_view bytes;
-    bool whole = true;  // no read has failed yet
+    bool whole = true;  // true if no read has failed yet
     SharedText last{};  // the text that was read last
 
     // Returns whether `count` bytes are left. After a failure, all later reads fail, too.

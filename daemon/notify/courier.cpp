@@ -11,7 +11,8 @@ namespace roll::notify {
 namespace {
 
 constexpr int kEventsRead = 200;
-constexpr std::int64_t kUnsavedMax = 1'000;  // events without a delivery between two writes
+// The position is written again after this number of events of which none was delivered.
+constexpr std::int64_t kUnsavedMax = 1'000;
 
 }  // namespace
 
@@ -69,7 +70,7 @@ Json Courier::job_of(const Json& event) {
     return jobs.empty() ? Json() : jobs[0];
 }
 
-// Delivers an event if the target wants it. Returns false if that failed.
+// Delivers an event if the target wants it. Returns false if the delivery failed.
 bool Courier::take(const Json& event, Clock::time_point now) {
     const auto seq = event.value("seq", position_);
     const auto name = name_of(event);

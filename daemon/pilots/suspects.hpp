@@ -41,8 +41,8 @@ class Suspects {
     // Records scontrol's answer to the last question.
     void note(const std::vector<slurm::NodeRow>& rows);
 
-    // Returns true if squeue should be asked now: scontrol has reported a worker's node down since
-    // the last call, and squeue has not confirmed it.
+    // Returns whether squeue must be asked now, because scontrol has reported a worker's node down
+    // since the last call, and squeue has not confirmed it.
     bool take_doubt();
 
     // Returns the time until which squeue may confirm that a node is down; nullopt if no

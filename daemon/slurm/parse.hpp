@@ -1,6 +1,6 @@
-// Parses the output of Slurm's commands in formats that Roll requests. Pure; the code that prints
-// these fields is the same in Slurm 22.05.8 to 26.05.3. If output is truncated or unexpected, the
-// functions fail with Corrupt and use no part of it.
+// Parses the output of Slurm's commands in formats that Roll requests. The functions are pure.
+// Slurm 22.05.8 to 26.05.3 prints these fields in the same way. If output is truncated or
+// unexpected, the functions fail with Corrupt and use no part of the output.
 #pragma once
 
 #include <cstdint>

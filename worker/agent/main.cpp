@@ -267,7 +267,8 @@ Result<Wall> build_wall(const Flags& flags, const std::string& session, const Lo
     return wall;
 }
 
-// Returns the command line of the reaper: that of this program with --reaper added.
+// Returns the command line of the reaper. It is the command line of this program with --reaper
+// added.
 std::vector<std::string> reaper_arguments(std::vector<std::string> words,
                                           std::uint64_t generation) {
     words[0] = io::own_program();
@@ -375,7 +376,7 @@ Result<void> reap(const Flags& flags) {
 int run(int argc, char** argv) {
     if (argc == 2 && std::strcmp(argv[1], "--guard") == 0) return run_guard();
     const std::string_view first = argc > 1 ? argv[1] : "";
-    // Programs of batch scripts (steps/)
+    // Programs that batch scripts call (steps/)
     if (first == "batch") return run_batch(argc - 1, argv + 1);
     if (first == "steps") return run_steps(argc - 1, argv + 1);
     if (first == "srun") return run_srun(argc - 1, argv + 1);

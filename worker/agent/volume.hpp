@@ -1,4 +1,4 @@
-// Runs in separate threads the operations that may hang with a volume, so that roll-worker's loop
+// Runs operations that may hang with a volume in separate threads, so that roll-worker's loop
 // continues. The operations are looks at the beacon, and renames of checkpoints to their final
 // names.
 #pragma once
@@ -21,7 +21,7 @@
 namespace roll::agent {
 
 struct Looked {
-    std::optional<Look> look;  // what the look showed; nullopt if the beacon could not be read
+    std::optional<Look> look;  // result of the look; nullopt if the beacon could not be read
 };
 struct Published {
     AttemptKey attempt;

@@ -40,7 +40,7 @@ Result<Events> on(const State& s, const MemberExited& in, Time) {
 }
 
 // Handles a member that should run on the worker but is missing from the worker's heartbeats. A
-// member that was never up may not have received its start order, so the order is repeated.
+// member that was never up may not have received its start command, so the command is repeated.
 Result<Events> on(const State& s, const MemberUnknown& in, Time) {
     const Place* place = member(s, in.attempt, in.worker);
     if (place == nullptr) return Events{};

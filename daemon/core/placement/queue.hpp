@@ -10,15 +10,15 @@
 
 namespace roll::core {
 
-// Sort key of ready jobs. These criteria apply, the first one first:
+// Sort key of ready jobs. The criteria are, from the most to the least important:
 // - jobs that have waited for the policy's `starve_after`, the oldest first;
-// - jobs that fit into the own quotas of their accounts (they do not borrow);
+// - jobs that fit into their accounts' own quotas (they do not borrow);
 // - higher priority;
 // - with fair share, less use in proportion to the share (Limits::rank);
-// - the older job.
-// Only jobs that became ready earlier can precede a job that has waited for `starve_after`.
+// - the older job. Only jobs that became ready earlier can precede a job that has waited for
+//   `starve_after`.
 struct QueueOrder {
-    bool fresh = true;  // the job has not waited for `starve_after`
+    bool fresh = true;  // true if the job has waited for less than `starve_after`
     // time since which the job is ready, if it has waited for `starve_after`; else unset
     Time since{};
     bool borrows = false;

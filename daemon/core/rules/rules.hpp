@@ -1,4 +1,4 @@
-// The policies of the core in the order in which a turn runs them.
+// The rules of the core, in the order in which a turn runs them.
 #pragma once
 
 #include <span>

@@ -18,7 +18,8 @@ namespace roll::core {
 using roll::Outcome;
 using roll::Usage;
 
-// Starting -> Running -> Stopping -> ended. An attempt may also go from Starting to Stopping.
+// The phases are Starting -> Running -> Stopping -> ended. An attempt may also go from Starting to
+// Stopping.
 enum class AttemptPhase { Starting, Running, Stopping };
 
 // The resources of one worker that an attempt holds. The places of an attempt are in the order of
@@ -54,7 +55,7 @@ struct Attempt {
     bool preempted = false;   // stopped because a job of higher priority needs its resources
     std::uint64_t asked = 0;  // number of the newest requested checkpoint
     std::uint64_t saved = 0;  // number of the newest requested checkpoint that is recorded
-    Usage usage{};            // of the members that have ended
+    Usage usage{};            // resource usage of the members that have ended
 
     // Returns the resources that the attempt holds on the worker; nullptr if none.
     const Place* place_on(WorkerId worker) const {

@@ -33,7 +33,7 @@ inline constexpr std::array kJobPhases = {"queued", "running", "done", "failed",
 constexpr bool is_over(JobPhase phase) { return phase >= JobPhase::Done; }
 
 struct Job {
-    spec::JobSpec spec;  // in `output`, the job's id has replaced "{id}"
+    spec::JobSpec spec;  // the job's id has replaced "{id}" in `output`
     std::string key;     // idempotency key that the client chose
     std::string user;
     Time submitted_at{};
@@ -52,14 +52,14 @@ struct Job {
     int preemptions = 0;
     // step of the job's newest checkpoint when the last attempt ended
     std::int64_t best_step = 0;
-    int stalled = 0;                 // failures in a row without a newer checkpoint
+    int stalled = 0;                 // number of consecutive failures without a newer checkpoint
     std::set<std::string> avoid{};   // nodes to avoid after an on_exit rule or two failures there
     std::set<std::string> labels{};  // labels added by retry.on_exit and retry.on_log
     std::uint64_t attempts = 0;      // number of attempts so far
     Boxed<Attempt> attempt{};        // current attempt; set exactly if phase is Running
     std::vector<EndedAttempt> past{};
     std::vector<Checkpoint> checkpoints{};  // ascending by step, newest last
-    std::vector<std::int64_t> save_ms{};    // durations of its newest saves in ms
+    std::vector<std::int64_t> save_ms{};    // durations of the job's newest saves in ms
     std::string exported{};                 // directory of the HF export written by this job
     std::optional<JobId> export_job{};      // the convert job that exports this job's model
     std::optional<Time> ended_at{};
@@ -83,7 +83,8 @@ struct Worker {
     AllocationId allocation{};    // allocation that the worker runs in; 0: none
     std::string segment{};        // network segment; empty: unknown
     std::vector<int> gpu_numa{};  // NUMA node of each GPU; empty: unknown
-    // Resources that the worker offers to jobs with `memory` or `cpus`; 0: unknown: no such job
+    // Resources that the worker offers to jobs that request `memory` or `cpus`. 0: unknown; the
+    // worker gets no such job.
     std::int64_t memory = 0;  // bytes
     int cpus = 0;
     friend bool operator==(const Worker&, const Worker&) = default;
@@ -94,17 +95,17 @@ struct State {
     std::uint64_t incarnation = 0;
     bool adopting = false;  // after a take-over or a restore: no job is started
     // The reason that a user gave for stopping dispatch: no job starts and no allocation is
-    // ordered. nullopt: dispatch is not stopped.
+    // requested. nullopt: dispatch is not stopped.
     std::optional<std::string> stopped{};
     spec::Policy policy;
     SecretNames secrets{};
     std::map<JobId, Job> jobs;
     std::map<WorkerId, Worker> workers;
     std::map<std::string, std::map<std::string, JobId>> keys;  // by user and idempotency key
-    // By node: the sessions of the workers that joined there, oldest first. Only the newest session
-    // may join again.
+    // The key is a node; the value holds the sessions of the workers that joined there, oldest
+    // first. Only the newest session may join again.
     std::map<std::string, std::vector<std::string>> sessions;
-    // By node: generation of its newest roll-worker.
+    // The key is a node; the value is the generation of the node's newest roll-worker.
     std::map<std::string, std::uint64_t> generations;
     std::map<std::string, AllocationQueue> queues;  // by name
     std::map<AllocationId, Allocation> allocations;

@@ -14,8 +14,7 @@ namespace {
 
 using Device = void*;
 
-// NVML 12.x, whose functions are looked up by name. Each function returns 0 (NVML_SUCCESS) or an
-// error.
+// Calls functions of NVML 12.x by name. Each function returns 0 (NVML_SUCCESS) or an error.
 class Nvml {
   public:
     Nvml() : library_(::dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL)) {

@@ -21,7 +21,7 @@
 namespace roll::agent {
 namespace {
 
-// How long a guard may take to end after its roll-worker. Usually this takes milliseconds. A guard
+// Time for a guard to end after its roll-worker has ended. Usually this takes milliseconds. A guard
 // that is stopped by a signal or hangs is killed after this time.
 constexpr std::chrono::milliseconds kGuardTime{3000};
 constexpr std::chrono::milliseconds kKillTime{10000};

@@ -1,6 +1,7 @@
 // Files that a roll-worker leaves for the next one: a journal of its attempts, each with its guard
 // process and last report. With these files, a new roll-worker ends processes left by an old one
-// and still reports how the attempts ended. Blocks on the local disk of the state directory.
+// and still reports how the attempts ended. The functions block on the local disk of the state
+// directory.
 //
 // Each line of the journal is {"forget": attempt} or a record; the newest record of an attempt
 // counts. There is one journal that lines are appended to, because creating and removing a file per
@@ -47,7 +48,7 @@ class RunDirectory {
 
     // Returns the generation of this roll-worker, a number that its heartbeats carry. It grows each
     // time the directory is opened. If the stored number was lost, the new number comes from the
-    // clock. The next number after it is that of this roll-worker's reaper.
+    // clock. The number after it belongs to this roll-worker's reaper.
     Result<std::uint64_t> next_generation();
 
     // Kills the processes of earlier roll-workers' attempts, waits for their end and returns the
