@@ -193,7 +193,7 @@ Result<server::ServerOptions> server_options(const io::StateDirectory& directory
     return made;
 }
 
-// Removes the jobs that ended longer than --keep-ended ago from the ledger.
+// Prunes the ledger: removes all jobs that ended longer than --keep-ended ago.
 Result<void> prune(ledger::Ledger& ledger, const std::string& keep) {
     if (keep.empty()) return {};
     ROLL_TRY(const std::chrono::seconds kept, spec::parse_duration(keep));

@@ -33,7 +33,8 @@ Result<Selected> select_own(const Context& context, const Caller& who,
     return selected;
 }
 
-// `add_inputs` appends the inputs for one job.
+// Returns the plan of an operation that changes those selected jobs that are open. `add_inputs`
+// appends the inputs for one job.
 template <class Args, class Reply = protocol::ChangedReply>
 Plan change(const Caller& who, Selected selected, const Args& args, auto add_inputs) {
     const Reply reply{numbers(selected.open), numbers(selected.over)};

@@ -22,8 +22,8 @@ struct ReplyNow {
 struct ReplyAndStop {
     Json json;
 };
-// Adds the inputs to this turn, and answers after it. If an input is refused, its error is the
-// answer. `changed` says whether the inputs produced events.
+// Adds the inputs to this turn, and answers after the turn. If an input is refused, its error is
+// the answer. `changed` says whether the inputs produced events.
 struct RunTurn {
     std::vector<core::Input> inputs;
     std::function<Json(const core::State& state, bool changed)> reply;
@@ -43,7 +43,7 @@ struct AwaitChange {
     std::uint64_t ticket = 0;
     int wait_ms = 0;
 };
-// Waits for events after `since`, of `job` or of all jobs.
+// Waits for events after `since`. If `job` is set, waits only for events of that job.
 struct AwaitEvents {
     std::int64_t since = 0;
     int limit = 0;

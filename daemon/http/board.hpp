@@ -59,7 +59,7 @@ class Board {
     std::mutex mutex_;   // guards entries_
     Ask ask_;
     std::function<Instant()> now_;
-    std::map<std::string, Entry> entries_;  // by operation and arguments
+    std::map<std::string, Entry> entries_;  // answers by operation and arguments
 };
 
 }  // namespace roll::http

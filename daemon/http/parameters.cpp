@@ -43,7 +43,7 @@ Result<Json> value_of(const Target& target, const protocol::FieldInfo& field,
 
 Result<void> check(const Json& args, const protocol::OperationInfo& info) {
     ROLL_TRY_VOID(info.check(args));
-    // A required field of any type may be missing in what check() accepts.
+    // check() also accepts arguments without a required field if that field may have any type.
     for (const protocol::FieldInfo& field : info.arguments()) {
         if (field.required && (!args.contains(field.name) || args[field.name].is_null()))
             return fail(ErrorCode::InvalidArgument,

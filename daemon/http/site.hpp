@@ -17,10 +17,11 @@ namespace roll::http {
 struct Request {
     std::string method;
     std::string target;
-    std::string host;           // header Host
-    std::string origin;         // header Origin; empty: none
-    std::string authorization;  // header Authorization
-    std::string action;         // header X-Roll-Action, which pages of other sites cannot send
+    std::string host;           // value of the header Host
+    std::string origin;         // value of the header Origin; empty: none
+    std::string authorization;  // value of the header Authorization
+    // value of the header X-Roll-Action, which pages of other sites cannot send
+    std::string action;
     std::string body;
 };
 
@@ -33,7 +34,7 @@ struct Reply {
 struct SiteOptions {
     std::string token;               // the bearer token that has all rights of roll-web's key
     std::vector<std::string> hosts;  // accepted values of the header Host, with the port
-    bool read_only = false;          // refuses requests that change something
+    bool read_only = false;          // true if requests that change something are refused
 };
 
 // The class is thread-safe.
@@ -53,7 +54,7 @@ class Site {
   private:
     // The bearer of a request's token.
     struct Visitor {
-        std::string token{};  // empty: the token of the state directory
+        std::string token{};  // token that rolld checks; empty: the token of the state directory
         // highest level of access that the token gives
         protocol::Access access = protocol::Access::Operate;
         std::string user{};

@@ -37,7 +37,8 @@ concept Pair = requires {
     typename T::first_type;
 };
 
-// Type of a container's elements. For a map, the key is not const, so that it can be read into.
+// Type of a container's elements. For a map, the key is not const, so that a value can be read into
+// it.
 template <class T>
 struct Element {
     using type = T;

@@ -15,7 +15,7 @@
 namespace roll::notify {
 
 struct Url {
-    std::string host;  // without the brackets of an IPv6 address
+    std::string host;  // host name or address; an IPv6 address is without brackets
     std::string port = "80";
     std::string path = "/";
 };

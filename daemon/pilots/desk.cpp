@@ -282,7 +282,7 @@ std::vector<core::Input> Desk::look(const std::vector<QueueRow>& rows, const cor
 // job exists if a request was sent twice, or if Slurm queued the request after rolld had withdrawn
 // it.
 void Desk::find_strays(const std::vector<QueueRow>& rows, const core::State& state) {
-    std::map<std::string, std::string> wanted;  // by request key: Slurm job id
+    std::map<std::string, std::string> wanted;  // Slurm job id, by request key
     for (const auto& [id, a] : state.allocations) {
         const std::string key = key_of(state, id);
         const QueueRow* row = row_for(rows, key, a.slurm_job);

@@ -96,9 +96,9 @@ class Desk {
     // nullopt if there is nothing to poll.
     std::optional<Instant> wakeup(const core::State& state) const;
 
-    // Returns whether every worker of State belongs to an allocation that Slurm reports as over. No
-    // worker can then report that it hears rolld, so the workers' silence must be counted without
-    // such a report.
+    // Returns whether every worker of State belongs to an allocation that Slurm reports as ended.
+    // No worker can then report that it hears rolld, so the workers' silence must be counted
+    // without such a report.
     bool only_gone_are_left(const core::State& state) const;
 
     // Returns the state that Slurm last reported for an allocation, for display: "PENDING
@@ -138,11 +138,11 @@ class Desk {
     // when each request was last sent, or may have been sent
     std::map<AllocationId, Instant> sent_{};
     std::map<AllocationId, Absence> absent_{};
-    std::set<AllocationId> over_{};  // allocations that Slurm last reported as over
+    std::set<AllocationId> over_{};  // allocations that Slurm last reported as ended
     std::map<AllocationId, std::string> hearsay_{};
-    // Slurm job id and request key of jobs that State does not hold.
+    // Jobs that State does not hold. The key is the Slurm job id, the value the request key.
     std::map<std::string, std::string> strays_{};
-    std::map<std::string, Instant> cancelled_{};  // by Slurm job id: when scancel was last called
+    std::map<std::string, Instant> cancelled_{};  // time of the last scancel, by Slurm job id
     Suspects suspects_;
     std::string trouble_{};
 };

@@ -60,8 +60,8 @@ class Suspects {
     struct Suspect {
         std::string node;  // node name in Slurm
         AllocationId allocation;
-        Instant until{};     // no more questions after this time
-        bool asked = false;  // a question about the node is running or was answered
+        Instant until{};     // no question is asked after this time
+        bool asked = false;  // true if a question about the node is running or was answered
         bool down = false;
         bool proven = false;
     };

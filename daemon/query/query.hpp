@@ -30,7 +30,7 @@ struct Hearsay {
     // Returns one entry per member of the job's attempt.
     std::function<std::vector<Told>(JobId)> told{};
     std::map<WorkerId, std::int64_t> heard_ms_ago;
-    // How the worker enforces the limits of jobs on memory and CPUs; empty: unknown
+    // How the worker enforces the memory and CPU limits of jobs; empty: unknown
     std::map<WorkerId, std::string> limits{};
     std::map<WorkerId, std::string> wall{};  // how the worker isolates its attempts; empty: unknown
     // state of the allocation that squeue last reported
@@ -99,7 +99,7 @@ struct Hold {
     std::string rule;  // one of kHoldRules
     std::string why;
     std::string remedy;
-    // For some nodes: the node's name and why it cannot be used.
+    // Names of some nodes, each with the reason why the node cannot be used.
     std::vector<std::pair<std::string, std::string>> nodes{};
     // true if the hold ends by itself, without an action of a user
     bool comes = false;

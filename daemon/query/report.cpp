@@ -49,7 +49,7 @@ struct Span {
 };
 
 Waste waste_of(const core::Job& job, const core::EndedAttempt& attempt) {
-    // A yielded attempt has saved its work.
+    // A yielded attempt has saved its work, so nothing is wasted.
     if (attempt.outcome == Outcome::Done || attempt.outcome == Outcome::Yielded) return Waste::None;
     const bool last = &attempt == &job.past.back();
     if (!last || !core::is_over(job.phase)) return Waste::Requeued;

@@ -51,7 +51,7 @@ class Store {
     Result<void> keep(Secrets secrets);
 
     std::filesystem::path directory_;
-    std::string key_{};  // empty: the key file does not exist yet
+    std::string key_{};  // encryption key; empty: the key file does not exist yet
     Secrets secrets_{};
 };
 

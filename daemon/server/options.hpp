@@ -1,4 +1,4 @@
-// rolld's options.
+// Options of rolld's server.
 #pragma once
 
 #include <cstdint>

@@ -178,8 +178,8 @@ std::chrono::milliseconds Server::until_next() const {
     return std::max<std::chrono::milliseconds>(next, full_ ? kFullPause : 1ms);
 }
 
-// Reads the messages that have arrived. Returns false if it stopped at kMessagesMax; some worker
-// may then not have been heard in this turn.
+// Reads the messages that have arrived. Returns false if it stopped at kMessagesMax; a worker's
+// heartbeat may then still be unread.
 bool Server::drain() {
     bool drained = false;
     for (int i = 0; i < kMessagesMax && !drained; ++i) {
@@ -413,7 +413,7 @@ void Server::answer_events(bool committed) {
 
 namespace {
 
-// Returns what the members of the job's attempt reported in their last heartbeats.
+// Returns the progress that the members of the job's attempt reported in their last heartbeats.
 std::vector<query::Told> told_of(const core::State& state, const Sessions& sessions, JobId id) {
     std::vector<query::Told> all;
     const auto& attempt = state.jobs.at(id).attempt;

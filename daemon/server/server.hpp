@@ -133,7 +133,7 @@ class Server {
     Time started_at_{};
     bool stopping_ = false;
     bool full_ = false;         // true if the ledger's volume was full in the last turn
-    bool withdrawing_ = false;  // a turn that withdraws unsent requests is scheduled
+    bool withdrawing_ = false;  // true while a turn that withdraws unsent requests is scheduled
     Result<void> ended_{};
 };
 

@@ -21,8 +21,8 @@ struct QueueRow {
     std::string id;
     std::string state;
     Phase phase = Phase::Unknown;
-    std::string reason;                   // why the job is pending
-    std::optional<std::int64_t> start{};  // Unix seconds; for a pending job an estimate
+    std::string reason;                   // reason why the job is pending
+    std::optional<std::int64_t> start{};  // start in Unix seconds; for a pending job an estimate
     std::optional<std::int64_t> end{};
     int nodes = 0;
     std::string node_list{};
@@ -56,8 +56,8 @@ struct NodeRow {
 };
 Result<std::vector<NodeRow>> parse_nodes(std::string_view text);
 
-// The outcome of a submission, judged by the result of sbatch. Unknown: the job may have been
-// queued.
+// The outcome of a submission, judged by the result of sbatch. Unknown means that the job may have
+// been queued.
 enum class Submission { Accepted, Refused, Unknown };
 Submission judge_submission(bool timed_out, int exit_code, std::string_view errors);
 

@@ -70,7 +70,7 @@ void Watch::wait() {
     });
 }
 
-// Adds the trials whose files may have unread lines to `work`. Returns whether a trial of the sweep
+// Adds to `work` the trials whose files may have unread lines. Returns whether a trial of the sweep
 // has not ended.
 bool Watch::add_work(JobId first, Sweep& sweep, std::vector<Work>& work) const {
     bool left = false;
@@ -120,7 +120,7 @@ void Watch::take(std::vector<Work> done) {
     if (!losers.empty()) stop_(std::move(losers));
 }
 
-// Adds the trials of the sweep that have not ended and cannot be among the best to `losers`.
+// Adds to `losers` the trials of the sweep that have not ended and cannot be among the best.
 void Watch::judge(JobId first, const Sweep& sweep, std::vector<Loser>& losers) const {
     std::vector<spec::RungValues> values(sweep.trials);
     std::vector<JobId> jobs(sweep.trials);

@@ -56,7 +56,7 @@ class Watch {
         spec::Halving halving;
         std::size_t trials = 0;
         std::vector<std::int64_t> rungs{};
-        std::map<JobId, Trial> started{};  // by job
+        std::map<JobId, Trial> started{};  // trials that have started, by job
     };
     // A trial that the thread reads. The thread returns it with the new position in the file.
     struct Work {
@@ -79,8 +79,8 @@ class Watch {
     std::chrono::milliseconds pause_;
     boost::asio::steady_timer timer_;
     std::shared_ptr<Home> home_;
-    std::map<JobId, Sweep> sweeps_{};  // by the first job of the array
-    JobId next_{};                     // jobs before this one are known
+    std::map<JobId, Sweep> sweeps_{};  // sweeps, by the first job of the array
+    JobId next_{};                     // jobs with lower ids are known
     JobId last_array_{};
     bool waiting_ = false;  // true while the timer runs or the thread reads
 };

@@ -51,7 +51,7 @@ class Store {
     Result<void> keep(std::map<std::string, ApiToken> tokens);
 
     std::filesystem::path file_;
-    std::map<std::string, ApiToken> tokens_{};  // by id
+    std::map<std::string, ApiToken> tokens_{};  // tokens by id
 };
 
 // Returns the id in a token's text, which is no secret; empty if the text is no token.

@@ -26,7 +26,7 @@ struct Looked {
 struct Published {
     AttemptKey attempt;
     std::int64_t step = 0;
-    Result<void> done;  // fails with Unavailable if the lease expired before the rename
+    Result<void> done;  // result of the rename; Unavailable if the lease expired before it
 };
 using VolumeEvent = std::variant<Looked, Published>;
 
@@ -39,11 +39,11 @@ class Volume {
     Volume& operator=(const Volume&) = delete;
     ~Volume();
 
-    // reads the beacon; does nothing while the previous look still runs
+    // Reads the beacon. Does nothing while the previous look still runs.
     void look(const std::string& beacon);
     void publish(const Publish& publish);
 
-    // returns a descriptor that is readable when collect() has events
+    // Returns a descriptor that is readable when collect() has events.
     int descriptor() const { return wake_.get(); }
     std::vector<VolumeEvent> collect();
 

@@ -8,7 +8,7 @@
 namespace roll::core {
 
 // Returns how many allocations the queue's limits allow at once, including the `alive` allocations
-// that exist now. Reserves the full GPU-hours of these `alive` allocations.
+// that exist now. The full GPU-hours of the `alive` allocations count as used.
 int most_alive(const AllocationQueue& queue, int alive);
 
 // Counts of the allocations that one queue has and may still request.

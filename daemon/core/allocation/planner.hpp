@@ -61,14 +61,14 @@ class Planner {
   private:
     // A node that exists or has been requested.
     struct Node {
-        AllocationId allocation;  // 0: the worker runs in no allocation
+        AllocationId allocation;  // allocation of the node; 0: the worker runs in no allocation
         int slots = 0;
         int gpu_hundredths = 0;
         std::int64_t memory = 0;
         int cpus = 0;
         std::optional<Time> leaves{};
         std::string segment{};
-        bool live = false;  // the node's worker has joined; the segment is known only then
+        bool live = false;  // true if the node's worker has joined; the segment is known only then
     };
     static Node whole(AllocationId id, const spec::PilotQueue& spec, Time leaves);
     // The allocations requested together for one job. Their nodes have the indices from `first` up

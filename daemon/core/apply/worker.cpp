@@ -8,7 +8,7 @@ namespace roll::core {
 void on(State& s, const WorkerJoined& e) {
     ROLL_CHECK(e.worker.value >= s.next_worker);
     s.next_worker = e.worker.value + 1;
-    // The session is new, and the node's earlier worker is already lost.
+    // Check that the session is new, and that the node's earlier worker is already lost.
     auto& sessions = s.sessions[e.node];
     ROLL_CHECK(!s.index.by_session.contains(e.session));
     ROLL_CHECK(sessions.empty() || !s.index.by_session.contains(sessions.back()));

@@ -1,4 +1,4 @@
-// Free capacity of the workers.
+// Computes the free capacity of the workers.
 #pragma once
 
 #include <chrono>

@@ -63,7 +63,7 @@ class Limits {
     const State& state_;
     std::map<std::string, Sum> accounts_{};
     std::map<std::string, Sum> users_{};
-    std::map<User, Sum> users_of_{};  // by account and user
+    std::map<User, Sum> users_of_{};  // sums by account and user
     std::map<JobId, int> arrays_{};
 };
 

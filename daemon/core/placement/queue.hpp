@@ -23,7 +23,7 @@ struct QueueOrder {
     Time since{};
     bool borrows = false;
     std::int64_t low_priority = 0;
-    std::vector<std::int64_t> use{};  // see Limits::rank
+    std::vector<std::int64_t> use{};  // sort key of fair share, see Limits::rank
     JobId job;
     friend auto operator<=>(const QueueOrder&, const QueueOrder&) = default;
 };
@@ -34,7 +34,7 @@ class Queue {
 
     // Returns the next job to try; nullopt at the end.
     std::optional<JobId> next();
-    // Skips the remaining jobs of the group of the job that next() returned.
+    // Skips the remaining jobs in the group of the job that next() returned last.
     void drop() { last_ = nullptr; }
 
   private:

@@ -43,12 +43,12 @@ struct Allocation {
     Time ordered_at{};
     Time granted_at{};
     Time ends_at{};
-    // latest of: the grant, the join of a worker, the end of work in the allocation
+    // latest of these times: the grant, the join of a worker, the end of work in the allocation
     Time used_at{};
     std::vector<std::string> nodes{};  // nodes of the workers that joined
     int joined = 0;                    // number of workers that joined
     bool releasing = false;
-    bool failed = false;   // released because none of its workers could be used
+    bool failed = false;   // true if released because none of its workers could be used
     std::string reason{};  // why the allocation is released
     friend bool operator==(const Allocation&, const Allocation&) = default;
 };

@@ -28,11 +28,11 @@ struct Place {
     WorkerId worker;
     std::vector<int> slots;   // slot indices, 0..Worker::slots-1
     std::vector<int> gpus;    // GPU indices, 0..Worker::gpus-1
-    bool up = false;          // the ranks of this member have started
-    bool ended = false;       // this member has ended; never set for a spare
+    bool up = false;          // true once the ranks of this member have started
+    bool ended = false;       // true once this member has ended; never true for a spare
     int gpu_percent = 100;    // share of each GPU in percent
     bool spare = false;       // a spare runs nothing; it is held to replace a failing node
-    std::int64_t memory = 0;  // bytes that the member holds
+    std::int64_t memory = 0;  // memory that the member holds, in bytes
     int cpus = 0;
     friend bool operator==(const Place&, const Place&) = default;
 };
@@ -52,7 +52,7 @@ struct Attempt {
     std::set<int> matched{};  // indices of the retry.on_log patterns that any member's log matched
     int exit_code = 0;        // exit code as in a shell: 128+n for signal n
     std::string reason{};
-    bool preempted = false;   // stopped because a job of higher priority needs its resources
+    bool preempted = false;  // true if stopped because a job of higher priority needs its resources
     std::uint64_t asked = 0;  // number of the newest requested checkpoint
     std::uint64_t saved = 0;  // number of the newest requested checkpoint that is recorded
     Usage usage{};            // resource usage of the members that have ended

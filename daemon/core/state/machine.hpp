@@ -24,8 +24,8 @@ struct Fault {
 };
 
 struct Machine {
-    std::vector<Fault> faults{};  // oldest first; only faults since the machine was last forgiven
-    std::optional<Time> excluded_until{};  // no new work before this time
+    std::vector<Fault> faults{};  // faults since the machine was last forgiven, oldest first
+    std::optional<Time> excluded_until{};  // the machine gets no new work before this time
     std::string reason{};
     friend bool operator==(const Machine&, const Machine&) = default;
 };

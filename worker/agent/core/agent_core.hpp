@@ -49,8 +49,8 @@ class AgentCore {
           rules_(rules),
           stops_(stops) {}
 
-    // Adds an attempt that an earlier roll-worker of this run directory has left. Requires that no
-    // process of the attempt runs any more.
+    // Adds an attempt that an earlier roll-worker of this run directory has left behind. Requires
+    // that no process of the attempt runs any more.
     void add_leftover(protocol::RunningAttempt entry);
 
     void on_answer(const protocol::Answer& answer, Instant now);
@@ -88,7 +88,7 @@ class AgentCore {
     // at most once per interval.
     std::string look_due(Instant now);
 
-    bool idle() const;  // true if no attempt has a process
+    bool idle() const;  // returns true if no attempt has a process
     // Returns the number of attempts that each heartbeat lists.
     std::size_t running() const { return attempts_.size(); }
     // Returns true if no attempt is left and every end is acknowledged. If draining, also requires

@@ -31,7 +31,7 @@ struct Ending {
     bool command = false;
     // exit of each local rank; nullopt: the exit was not seen
     std::vector<std::optional<ExitStatus>> exits;
-    std::vector<std::string> failures{};  // failure that each local rank reported, or empty
+    std::vector<std::string> failures{};  // failure that each local rank reported; empty: none
     std::optional<int> first_failed{};    // local rank that was the first to fail by itself
     int first_rank = 0;                   // global rank of this node's first rank
     std::optional<StopCause> stopped{};

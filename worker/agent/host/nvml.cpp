@@ -66,7 +66,7 @@ Device whole_gpu(const Nvml& nvml, Device device) {
 std::int64_t used_memory(const Nvml& nvml, const std::string& name) {
     struct {
         unsigned long long total, free, used;
-    } memory{};  // nvmlMemory_t
+    } memory{};  // layout of nvmlMemory_t
     Device const device = find(nvml, name);
     const bool told = device != nullptr &&
                       nvml.ask<int(Device, void*)>("nvmlDeviceGetMemoryInfo", device, &memory) == 0;
@@ -88,8 +88,8 @@ std::vector<int> cpus_near(const Nvml& nvml, const std::string& name) {
     return cpus;
 }
 
-// nvmlProcessInfo_t. Some drivers of release 535 write entries that are 8 bytes longer. The buffer
-// has room for these longer entries, but only the first of them is read correctly.
+// Layout of nvmlProcessInfo_t. Some drivers of release 535 write entries that are 8 bytes longer.
+// The buffer has room for these longer entries, but only the first of them is read correctly.
 struct ProcessInfo {
     unsigned pid;
     unsigned long long used;
@@ -151,7 +151,7 @@ std::string nvlink_domain(const std::string& name) {
         int status;
         unsigned clique;
         unsigned char state;
-    } fabric{};  // nvmlGpuFabricInfo_t
+    } fabric{};  // layout of nvmlGpuFabricInfo_t
     const Nvml nvml;
     Device const device = nvml.ready() ? find(nvml, name) : nullptr;
     const bool told =
@@ -176,7 +176,7 @@ std::function<std::vector<int>()> gpu_meter(const std::vector<std::string>& name
     return [nvml, devices] {
         std::vector<int> use;
         for (Device const device : devices) {
-            unsigned rates[2] = {};  // nvmlUtilization_t: gpu, memory
+            unsigned rates[2] = {};  // layout of nvmlUtilization_t: gpu, memory
             const bool told =
                 device != nullptr && nvml->ask<int(Device, unsigned*)>(
                                          "nvmlDeviceGetUtilizationRates", device, rates) == 0;

@@ -88,7 +88,7 @@ class Guard {
     std::vector<io::Descriptor> procs_{};
     MemoryWatch memory_;
     std::chrono::microseconds cpu_{};  // processor time of the processes that have ended
-    std::vector<pid_t> programs_{};    // process id of each program; 0 for one that has ended
+    std::vector<pid_t> programs_{};    // process id of each program; 0 for a program that has ended
     std::vector<std::unique_ptr<LogPipe>> pipes_{};
     pid_t group_ = 0;
     std::optional<Instant> started_at_{};
@@ -103,7 +103,7 @@ class Guard {
     std::int64_t log_bytes_max_ = 0;
     bool killing_ = false;
     bool out_of_memory_ = false;
-    bool failed_ = false;  // true: a program has failed
+    bool failed_ = false;  // true if a program has failed
     bool nothing_left_ = false;
 };
 

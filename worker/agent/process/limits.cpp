@@ -58,8 +58,8 @@ bool delegate(const fs::path& wall, const std::string& controller) {
                set(group / "cgroup.subtree_control", "+" + controller).has_value();
     };
     if (!enable(own)) {
-        // The kernel refuses while processes are in the cgroup. Move this process, in case it is
-        // the only one there.
+        // The kernel refuses to enable a controller while processes are in the cgroup. Move this
+        // process, in case it is the only one there.
         const fs::path leaf = wall.string() + ".worker";
         const std::string self = std::to_string(::getpid());
         if (!make(leaf) || !set(leaf / "cgroup.procs", self)) return false;

@@ -54,7 +54,8 @@ class Limiter {
     // Cgroup version (1 or 2) of the controller that is used; 0: none is used.
     int memory_ = 0;
     int cpu_ = 0;
-    std::filesystem::path memory_directory_{};  // v1 only
+    // cgroup that holds the attempts' memory cgroups; only in v1
+    std::filesystem::path memory_directory_{};
     std::filesystem::path cpu_directory_{};
 };
 

@@ -58,18 +58,19 @@ class RunDirectory {
     using Tell = std::function<void(const std::string&)>;
     std::vector<protocol::RunningAttempt> end_leftovers(const Tell& tell = {});
 
-    // Returns true if no process of any attempt can be left. `clean`: guards that reported that no
-    // process is left below them. Requires that end_leftovers() was called.
+    // Returns true if no process of any attempt can be left. `clean` has the guards that reported
+    // that no process is left below them. Requires that end_leftovers() was called.
     bool nothing_left(const std::set<ProcessName>& clean) const;
 
     // Records how the processes of this roll-worker's attempts are confined. Call it once, before
-    // anything is started.
-    // `limits`: cgroups that limit the attempts' resources and are removed once all have ended.
+    // anything is started. `limits` has the cgroups that limit the attempts' resources and are
+    // removed once all have ended.
     Result<void> set_wall(const Wall& wall, const std::vector<std::string>& limits = {});
 
     // Records an attempt. Writes to disk only if the attempt has a guard or has ended.
     Result<void> remember(const protocol::RunningAttempt& entry);
-    // Records an attempt's guard process. `started`: the guard's start time, as in io::ProcessInfo.
+    // Records an attempt's guard process. `started` is the guard's start time, as in
+    // io::ProcessInfo.
     Result<void> set_guard(const AttemptKey& key, pid_t guard, std::uint64_t started);
     void forget(const AttemptKey& key);
 

@@ -22,12 +22,13 @@ struct Task {
 
 struct Step {
     int number = 0;
-    std::vector<std::string> words;        // the program and its arguments
-    std::vector<std::string> environment;  // "NAME=value", without the variables of secrets
+    std::vector<std::string> words;  // the program and its arguments
+    // environment of the tasks, "NAME=value", without the variables of secrets
+    std::vector<std::string> environment;
     std::string directory;
     std::vector<std::string> nodes;  // names of the step's nodes
     std::vector<int> job_nodes;      // numbers of the step's nodes in the job
-    std::vector<Task> tasks;         // ordered by number
+    std::vector<Task> tasks;         // tasks in ascending order of number
     friend bool operator==(const Step&, const Step&) = default;
 };
 

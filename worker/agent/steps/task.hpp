@@ -27,7 +27,7 @@ class RunningTasks {
     struct Ended {
         int step = 0;
         int task = 0;
-        int status = 0;  // as shell_status() returns it
+        int status = 0;  // exit status as shell_status() returns it
     };
     std::vector<Ended> reap();                // reaps the tasks that have ended
     void signal(int step, int number) const;  // signals the tasks of a step
