@@ -49,7 +49,7 @@ inline std::string acting_user(const Caller& who, const std::string& said) {
     return who.role == Role::Operator && !said.empty() ? said : who.user;
 }
 
-// Fails with Refused if a job belongs to another user and the caller is no operator.
+// Fails with Refused if a job belongs to another user and the caller is not an operator.
 Result<void> owns(const Context& context, const Caller& who, const std::vector<JobId>& ids);
 
 }  // namespace roll::api

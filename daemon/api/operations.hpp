@@ -38,8 +38,8 @@ std::span<const ServedOperation> token_operations();
 std::span<const ServedOperation> operations();
 
 // Returns the operation `name`. Fails with InvalidArgument if there is no such operation. Fails
-// with Refused if the operation is only for operators and `who` is none, or if the token of `who`
-// does not allow the operation.
+// with Refused if the operation is only for operators and `who` is not an operator, or if the token
+// of `who` does not allow the operation.
 Result<const ServedOperation*> find_for(const Caller& who, std::string_view name);
 
 }  // namespace roll::api

@@ -75,7 +75,7 @@ Result<Plan> revoke(const Context& context, const Caller& who,
 }
 
 // A token of scope operate has all rights of its user. A token of any other scope has the rights of
-// a user who is no operator.
+// a user who is not an operator.
 Result<Plan> with_token(const Context& context, const Caller& who,
                         const protocol::WithTokenArgs& args) {
     ROLL_TRY_VOID(needs_key(who));

@@ -28,7 +28,8 @@ class Courier {
     Courier(Target target, std::filesystem::path position_file, Ask ask, Deliver deliver);
 
     // Reads the position. Starts after the newest event if there is no file, or if rolld's ledger
-    // is older than the position (after a restored backup). Fails if rolld does not answer.
+    // is older than the position (after a restored backup). Fails if rolld does not answer or the
+    // file has no number.
     Result<void> open();
 
     // Delivers the available events until a delivery fails or no event is left. Returns false if

@@ -115,7 +115,7 @@ Result<void> run(const Target& target, const Delivery& delivery) {
     spawn.group = 0;
     spawn.death_signal = SIGKILL;
     ROLL_TRY(const pid_t pid, io::spawn(spawn));
-    // This write never blocks, because a body fits into the pipe's buffer of 64 KiB. It is no
+    // This write never blocks, because a body fits into the pipe's buffer of 64 KiB. It is not a
     // failure if the command does not read the body.
     pipe.read.reset();
     const ssize_t wrote = ::write(pipe.write.get(), delivery.body.data(), delivery.body.size());

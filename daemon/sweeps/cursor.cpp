@@ -13,7 +13,7 @@ namespace roll::sweeps {
 namespace {
 
 constexpr std::size_t kBytesMax = 4u << 20;
-constexpr std::size_t kLineMax = 1u << 20;  // a longer line is no row of metrics
+constexpr std::size_t kLineMax = 1u << 20;  // a longer line is not a row of metrics
 
 // Returns the value of the metric; nullopt if the row does not have the metric. Returns NaN if the
 // value is not a number, because the trainer writes null or a text for a value that is not finite.

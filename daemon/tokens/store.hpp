@@ -54,7 +54,8 @@ class Store {
     std::map<std::string, ApiToken> tokens_{};  // tokens by id
 };
 
-// Returns the id in a token's text, which is no secret; empty if the text is no token.
+// Returns the id in a token's text. The id is not secret. Returns an empty text if the text is not
+// a token.
 std::string id_of(std::string_view text);
 
 }  // namespace roll::tokens

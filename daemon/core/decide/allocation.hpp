@@ -1,4 +1,4 @@
-// Inputs about allocation queues and Slurm allocations.
+// Decides on inputs about allocation queues and Slurm allocations.
 #pragma once
 
 #include "common/error.hpp"

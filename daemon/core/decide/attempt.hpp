@@ -1,4 +1,4 @@
-// Inputs about attempts, their members, checkpoints and exports.
+// Decides on inputs about attempts, their members, checkpoints and exports.
 #pragma once
 
 #include "common/error.hpp"

@@ -22,7 +22,7 @@ std::optional<JobId> first_waiting(const State& state, Time now, const Limits& l
     Queue queue(state, now, limits);
     while (const auto id = queue.next()) {
         const Job& job = state.jobs.at(*id);
-        // A job that its array's limit blocks must not preempt another job.
+        // A job that is blocked by its array's limit must not preempt another job.
         const auto excess = limits.excess(job, job.spec.resources);
         if (excess && excess->rule == "array") {
             queue.drop();

@@ -26,12 +26,13 @@ enum class AttemptPhase { Starting, Running, Stopping };
 // its node ranks.
 struct Place {
     WorkerId worker;
-    std::vector<int> slots;   // slot indices, 0..Worker::slots-1
-    std::vector<int> gpus;    // GPU indices, 0..Worker::gpus-1
-    bool up = false;          // true once the ranks of this member have started
-    bool ended = false;       // true once this member has ended; never true for a spare
-    int gpu_percent = 100;    // share of each GPU in percent
-    bool spare = false;       // a spare runs nothing; it is held to replace a failing node
+    std::vector<int> slots;  // slot indices, 0..Worker::slots-1
+    std::vector<int> gpus;   // GPU indices, 0..Worker::gpus-1
+    bool up = false;         // true once the ranks of this member have started
+    bool ended = false;      // true once this member has ended; never true for a spare
+    int gpu_percent = 100;   // share of each GPU in percent
+    // true if this is a spare, which runs nothing and may replace a failing node
+    bool spare = false;
     std::int64_t memory = 0;  // memory that the member holds, in bytes
     int cpus = 0;
     friend bool operator==(const Place&, const Place&) = default;

@@ -55,7 +55,8 @@ Device find(const Nvml& nvml, const std::string& name) {
     return found == 0 ? device : nullptr;
 }
 
-// Returns the GPU that contains the MIG instance `device`, or `device` itself if it is no instance.
+// Returns the GPU that contains the MIG instance `device`, or `device` itself if it is not a MIG
+// instance.
 Device whole_gpu(const Nvml& nvml, Device device) {
     Device whole = nullptr;
     const int part = nvml.ask<int(Device, Device*)>("nvmlDeviceGetDeviceHandleFromMigDeviceHandle",

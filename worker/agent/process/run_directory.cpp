@@ -320,7 +320,7 @@ void RunDirectory::forget(const AttemptKey& key) {
     if (records_.erase(key) == 0) return;
     forgotten_ += dump({{"forget", protocol::to_json(key)}}) + "\n";
     // If no record is left, write the "forget" line now: otherwise it would wait for the next
-    // write, which may be far off.
+    // write, which may come much later.
     if (records_.empty()) static_cast<void>(append(""));
 }
 
