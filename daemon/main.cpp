@@ -1,4 +1,4 @@
-// rolld: reads the ledger, binds its socket and serves until it is asked to end.
+// rolld, the daemon. It reads the ledger, binds its socket, and serves until it is told to exit.
 #include <csignal>
 #include <functional>
 #include <thread>
@@ -130,8 +130,8 @@ Result<void> share_keys(const io::StateDirectory& directory, const io::StateDire
     return {};
 }
 
-// Returns the settings for orders to Slurm. Allocations start the roll-worker that is next to this
-// program, which must therefore be on a shared volume.
+// Returns the settings for allocation requests to Slurm. Allocations start the roll-worker that is
+// next to this program, which must therefore be on a shared volume.
 Result<slurm::Site> pilot_site(const io::StateDirectory& directory, mode_t umask) {
     slurm::Site site;
     site.umask = umask;
@@ -193,7 +193,7 @@ Result<server::ServerOptions> server_options(const io::StateDirectory& directory
     return made;
 }
 
-// Removes the jobs that ended longer than --keep-ended ago from the ledger.
+// Prunes the ledger: removes all jobs that ended longer than --keep-ended ago.
 Result<void> prune(ledger::Ledger& ledger, const std::string& keep) {
     if (keep.empty()) return {};
     ROLL_TRY(const std::chrono::seconds kept, spec::parse_duration(keep));
@@ -224,7 +224,8 @@ Result<void> back_up(const io::StateDirectory& directory, const std::string& tar
     return {};
 }
 
-// Replaces the ledger by the backup `options.restore`, or by an empty ledger if that is empty.
+// Replaces the ledger by the backup `options.restore`. If `options.restore` is empty, replaces the
+// ledger by an empty one.
 Result<void> restore(const io::StateDirectory& directory, const Options& options) {
     const std::string& backup = options.restore;
     const auto beacon = io::read_beacon(shared_directory(directory, options).beacon());
@@ -266,8 +267,8 @@ int tell(const Result<void>& done) {
     return exit_code(done.error().code);
 }
 
-// Waits until a rolld that was killed has ended. A killed rolld holds the ledger's lock until the
-// kernel has freed its memory. Does not wait for a rolld that still answers.
+// Waits until a killed rolld has exited. A killed rolld holds the ledger's lock until the kernel
+// has freed its memory. Does not wait for a rolld that still answers.
 void await_end_of_last(const io::StateDirectory& directory) {
     constexpr std::chrono::seconds kPatience{15};
     const auto deadline = std::chrono::steady_clock::now() + kPatience;

@@ -6,8 +6,8 @@
 
 namespace roll::api {
 
-// Returns the commands that an order of this queue would run, with the text KEY in place of the
-// order's key.
+// Returns the commands that would request an allocation from this queue. The text KEY stands for
+// the key of the request.
 Result<Json> dry_run(const Context& context, const protocol::AllocDryRunArgs& args);
 
 }  // namespace roll::api

@@ -1,4 +1,4 @@
-// What handlers may look at, and the caller of a request.
+// The data that handlers may read, and the caller of a request.
 #pragma once
 
 #include <functional>
@@ -22,8 +22,9 @@ using gateway::Role;
 struct Caller {
     Role role = Role::None;
     std::string user;
-    protocol::Access access = protocol::Access::Operate;  // the most that the caller may do
-    bool by_token = false;  // the request came over HTTP with a token of the user
+    // highest level of access that the caller has
+    protocol::Access access = protocol::Access::Operate;
+    bool by_token = false;  // true if the request came over HTTP with a token of the user
 };
 
 struct Context {
@@ -37,7 +38,7 @@ struct Context {
     const std::string& endpoint;  // address that rolld binds
     std::function<query::Hearsay()> hearsay;
     std::function<protocol::VersionReply()> version;
-    // Returns the role that the keys give to a user now; None: the user has no key.
+    // Returns the role that the keys give to a user now. Returns Role::None if the user has no key.
     std::function<Role(const std::string& user)> role_of;
     Time now{};
 };
@@ -48,7 +49,7 @@ inline std::string acting_user(const Caller& who, const std::string& said) {
     return who.role == Role::Operator && !said.empty() ? said : who.user;
 }
 
-// Fails with Refused if a job belongs to another user and the caller is no operator.
+// Fails with Refused if a job belongs to another user and the caller is not an operator.
 Result<void> owns(const Context& context, const Caller& who, const std::vector<JobId>& ids);
 
 }  // namespace roll::api

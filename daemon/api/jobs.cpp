@@ -16,7 +16,7 @@ protocol::JobNumbers numbers(const std::vector<JobId>& ids) {
     return all;
 }
 
-// The selected jobs, also parted by whether they have ended.
+// The selected jobs. Each job in `all` is also in `open` (it has not ended) or in `over` (it has).
 struct Selected {
     std::vector<JobId> all;
     std::vector<JobId> open;
@@ -35,7 +35,8 @@ Result<Selected> select_own(const Context& context, const Caller& who,
     return selected;
 }
 
-// `add_inputs` appends the inputs for one job.
+// Returns the plan of an operation that changes those selected jobs that are open. `add_inputs`
+// appends the inputs for one job.
 template <class Args, class Reply = protocol::ChangedReply>
 Plan change(const Caller& who, Selected selected, const Args& args, auto add_inputs) {
     const Reply reply{numbers(selected.open), numbers(selected.over)};

@@ -16,7 +16,7 @@ Plan run_drain(core::Input input, const std::string& node, bool draining, const 
     return plan;
 }
 
-// Without `node`, stops dispatch to all nodes, also to those that join later.
+// Without `node`, stops dispatch to all nodes, including nodes that join later.
 Result<Plan> drain(const Context&, const Caller& who, const protocol::DrainArgs& args) {
     core::Input input = core::Drain{args.node, true, who.user};
     if (args.node.empty())

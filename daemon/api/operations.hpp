@@ -26,7 +26,7 @@ constexpr ServedOperation served() {
             }};
 }
 
-// Each group of operations is one file of this folder.
+// Return groups of operations. Each group is in its own file of this folder.
 std::span<const ServedOperation> submit_operations();
 std::span<const ServedOperation> job_operations();
 std::span<const ServedOperation> view_operations();
@@ -37,8 +37,9 @@ std::span<const ServedOperation> token_operations();
 
 std::span<const ServedOperation> operations();
 
-// Fails with InvalidArgument if there is no such operation, and with Refused if it is only for
-// operators and `who` is none, or if the token of `who` does not allow it.
+// Returns the operation `name`. Fails with InvalidArgument if there is no such operation. Fails
+// with Refused if the operation is only for operators and `who` is not an operator, or if the token
+// of `who` does not allow the operation.
 Result<const ServedOperation*> find_for(const Caller& who, std::string_view name);
 
 }  // namespace roll::api

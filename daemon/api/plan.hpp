@@ -1,4 +1,4 @@
-// What a handler wants rolld to do for a request. The server (daemon/server) carries it out.
+// The plan that a handler returns for a request. The server (daemon/server) carries it out.
 #pragma once
 
 #include <cstdint>
@@ -22,17 +22,18 @@ struct ReplyNow {
 struct ReplyAndStop {
     Json json;
 };
-// Adds the inputs to this turn, and answers after it. If an input is refused, its error is the
-// answer. `changed` says whether the inputs produced events.
+// Adds the inputs to this turn, and answers after the turn. If an input is refused, its error is
+// the answer. `changed` says whether the inputs produced events.
 struct RunTurn {
     std::vector<core::Input> inputs;
     std::function<Json(const core::State& state, bool changed)> reply;
 };
-// Changes the jobs, in this order, a part of them in each turn. Only `user` may wait for it.
+// Changes the jobs in the given order, a part of them in each turn. Only `user` may wait for the
+// change.
 struct ChangeJobs {
     std::string user{};
     std::vector<JobId> jobs{};
-    std::function<void(JobId, std::vector<core::Input>&)> add_inputs{};  // appends those of a job
+    std::function<void(JobId, std::vector<core::Input>&)> add_inputs{};  // appends a job's inputs
     Json answer{};  // the answer when all is done
     std::optional<int> wait_ms{};
 };
@@ -42,7 +43,7 @@ struct AwaitChange {
     std::uint64_t ticket = 0;
     int wait_ms = 0;
 };
-// Waits for events after `since`, of `job` or of all jobs.
+// Waits for events after `since`. If `job` is set, waits only for events of that job.
 struct AwaitEvents {
     std::int64_t since = 0;
     int limit = 0;

@@ -93,8 +93,8 @@ Result<Plan> submit(const Context& context, const Caller& who, const protocol::S
     return plan;
 }
 
-// Replies with the forecast of a submission, and with the commands of the allocation order that it
-// would cause.
+// Replies with the forecast of a submission. If the submission would cause an allocation request,
+// the reply also has the commands of that request.
 Result<Plan> forecast(const Context& context, const Caller& who,
                       const protocol::ForecastArgs& args) {
     ROLL_TRY(core::Submit submit, read_submit(who, args));

@@ -11,8 +11,8 @@
 namespace roll::api {
 namespace {
 
-// Fails if the request came with a token, because a token that makes tokens would outlive its own
-// end.
+// Fails if the request came with a token. Otherwise the holder of a token could make further
+// tokens, and thus keep access after the first token has expired.
 Result<void> needs_key(const Caller& who) {
     if (!who.by_token) return {};
     return fail(ErrorCode::Refused, "a token cannot make, list or revoke tokens",
@@ -81,8 +81,8 @@ Result<Plan> revoke(const Context& context, const Caller& who,
                                          protocol::TokenRevokeArgs::kOperation.reply)};
 }
 
-// A token of scope operate has all rights of its user. Any other token has those of a user who is
-// no operator.
+// A token of scope operate has all rights of its user. A token of any other scope has the rights of
+// a user who is not an operator.
 Result<Plan> with_token(const Context& context, const Caller& who,
                         const protocol::WithTokenArgs& args) {
     ROLL_TRY_VOID(needs_key(who));

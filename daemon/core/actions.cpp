@@ -7,8 +7,8 @@
 namespace roll::core {
 namespace {
 
-// Returns the action that a member's worker must carry out. After a take-over, start orders are not
-// repeated, because the older rolld may have given the job to another worker.
+// Returns the action that a member's worker must carry out. After a take-over, start commands are
+// not repeated, because the older rolld may have given the job to another worker.
 Action owed(const State& state, AttemptPhase phase, const Place& place, const AttemptKey& key) {
     if (phase == AttemptPhase::Stopping) return StopMember{place.worker, key};
     if (place.up || state.adopting) return KeepMember{place.worker, key};
@@ -29,8 +29,8 @@ std::vector<Action> actions(const State& state) {
     return all;
 }
 
-// Returns the Slurm operation that each allocation requires. Cancels an unwanted order even if
-// sbatch has not answered yet, because Slurm may have received the order.
+// Returns the Slurm operation that each allocation requires. Cancels an unwanted request even if
+// sbatch has not answered yet, because Slurm may have received the request.
 std::vector<SlurmAction> slurm_actions(const State& s) {
     std::set<AllocationId> busy;
     for (const auto& [worker, jobs] : s.index.by_worker) {

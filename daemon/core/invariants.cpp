@@ -49,7 +49,7 @@ void check_place(const State& state, const Job& job, const Place& place, Taken& 
     ROLL_CHECK(memory <= worker->second.memory && cpus <= worker->second.cpus);
 }
 
-// Checks what the attempt's fields say about each other.
+// Checks that the attempt's fields are consistent with each other.
 void check_fields(const Attempt& attempt) {
     ROLL_CHECK(attempt.nodes.size() == attempt.places.size());
     ROLL_CHECK(attempt.saved <= attempt.asked);

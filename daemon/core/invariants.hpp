@@ -1,4 +1,4 @@
-// Checks of State.
+// Checks the invariants of State.
 #pragma once
 
 #include "daemon/core/state/state.hpp"

@@ -42,7 +42,7 @@ std::optional<Time> next_wakeup(const State& state, Time now) {
     // stopping.
     const auto deadline = index.deadlines.lower_bound({now, JobId{}});
     if (deadline != index.deadlines.end()) earliest(wakeup, deadline->first + 1ms, now);
-    // Wake when a waiting job has waited for `starve_after`, or may preempt others.
+    // Wake when a waiting job has waited for `starve_after`, or may preempt other jobs.
     for (const auto& [group, line] : index.ready) {
         const auto next = line.by_age.upper_bound({now - state.policy.starve_after, kLastJob});
         if (next != line.by_age.end())

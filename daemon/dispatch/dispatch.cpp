@@ -82,8 +82,8 @@ protocol::StartOrder start_order(const core::State& state, const core::StartMemb
     return order;
 }
 
-// Shortens a reason, which is only displayed. A reason that is too long could prevent sending the
-// order.
+// Shortens a reason. The reason is only displayed. A reason that is too long could prevent sending
+// the order.
 std::string brief(const std::string& reason) {
     constexpr std::size_t kReasonBytesMax = 1000;
     std::string text(reason, 0, kReasonBytesMax);

@@ -1,4 +1,4 @@
-// Converts the actions that State requires into answers to workers. Pure.
+// Converts the actions that State requires into answers to workers. The functions are pure.
 #pragma once
 
 #include <map>

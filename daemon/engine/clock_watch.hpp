@@ -27,9 +27,10 @@ class ClockWatch {
     // Records that the core has applied the step. Call it once the step is durable.
     void settle(Milliseconds step) { ahead_ += step; }
 
-    // Used at rolld's start. `written` is the time of the ledger's last write. Returns `now` minus
-    // `written` if `now` is before `written`, because the clock was then set back. Returns 0 in all
-    // other cases, because a step forward looks the same as time in which rolld was down.
+    // Returns the step by which the clock was set back before rolld's start. `written` is the time
+    // of the ledger's last write. If `now` is before `written`, returns `now` minus `written`.
+    // Returns 0 in all other cases, because a step forward looks the same as time in which rolld
+    // was down.
     static Milliseconds step_back(Time now, Time written) {
         return step_of(std::min(now - written, Milliseconds(0)));
     }

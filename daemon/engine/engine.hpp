@@ -1,8 +1,8 @@
 // Runs one turn of the daemon: decides, applies and commits events, and returns the required
 // actions.
 //
-// step() runs to completion without suspending. The outside sees a new State only after the ledger
-// has stored its events.
+// step() runs to completion without suspending. Workers and clients see a new State only after the
+// ledger has stored its events.
 #pragma once
 
 #include <functional>
@@ -25,12 +25,12 @@ struct Ledger {
 };
 
 struct Turn {
-    std::vector<Result<core::Events>> replies;  // one per input, in order
+    std::vector<Result<core::Events>> replies;  // result of each input, in the order of the inputs
     std::vector<core::Action> owed;
     std::size_t committed = 0;  // number of committed events
-    // The ledger's volume is full: nothing was committed, call step() again soon.
+    // True if the ledger's volume is full. Nothing was committed; call step() again soon.
     bool full = false;
-    // The rules still returned events after kRoundsMax rounds, which is a bug.
+    // True if the rules still returned events after kRoundsMax rounds, which is a bug.
     bool restless = false;
 };
 

@@ -23,7 +23,7 @@ constexpr const char* kZapEndpoint = "inproc://zeromq.zap.01";
 // Number of ZAP requests that one ZAP socket answers before it is replaced. The pipes for these
 // requests take 8 MiB.
 constexpr int kMany = 256;
-// How long a replaced ZAP socket still answers the requests that were sent to it before. Such
+// Time for which a replaced ZAP socket still answers the requests that were sent to it. Such
 // requests arrive within microseconds. At 1,200 new peers a second, the pipes of the replaced
 // socket grow to 10 MiB before it is closed.
 constexpr auto kOnTheirWay = 250ms;

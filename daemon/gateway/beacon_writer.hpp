@@ -67,11 +67,11 @@ class BeaconWriter {
     mutable std::mutex mutex_;
     std::condition_variable changed_;
     std::condition_variable looked_;
-    bool wanted_ = true;  // a beat was requested; true at first, for the first record
+    bool wanted_ = true;  // true if a beat was requested; true at first, for the first record
     bool look_wanted_ = false;
-    bool volume_hangs_ = false;  // a read of the file timed out and still runs
+    bool volume_hangs_ = false;  // true while a read of the file that timed out still runs
     bool ended_ = false;
-    bool gone_ = false;                   // the thread has ended
+    bool gone_ = false;                   // true once the thread has ended
     std::chrono::nanoseconds looked_at_;  // start of the last read that has returned
     std::chrono::nanoseconds read_at_;    // start of the last read that succeeded or found no file
     Clock::time_point written_at_{};

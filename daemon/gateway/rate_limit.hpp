@@ -1,5 +1,5 @@
 // A token bucket per user. It refuses requests above a user's rate, so that one user does not slow
-// others down. Pure: the time is an argument.
+// others down. The functions are pure: the time is an argument.
 #pragma once
 
 #include <chrono>

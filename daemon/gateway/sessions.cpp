@@ -45,7 +45,8 @@ std::optional<WorkerId> worker_of(const core::State& state, const std::string& n
 
 // Returns the allocation in which the worker runs, as its heartbeat reports it; nullopt if the
 // heartbeat names no allocation. A key "CLUSTER.INCARNATION.ID" with this ledger's CLUSTER belongs
-// to an order of this ledger. Any other key gives allocation 0, which never exists.
+// to an allocation that this ledger requested. Any other key gives allocation 0, which never
+// exists.
 std::optional<core::Pilot> pilot_of(const protocol::Heartbeat& heartbeat,
                                     const std::string& cluster) {
     if (!heartbeat.pilot) return std::nullopt;

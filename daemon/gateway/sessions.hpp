@@ -1,5 +1,5 @@
-// The sessions of the workers that rolld hears from, and how long each has been silent. Pure: time
-// comes as an argument.
+// Keeps the sessions of the workers that rolld hears from, and counts how long each is silent. The
+// functions are pure: time is an argument.
 //
 // Silence is counted in published beats (increments of the beacon's counter), not in time (leases
 // rule 4). A rolld that was frozen, stalled or dead therefore counts no silence.
@@ -28,11 +28,11 @@ using Instant = std::chrono::steady_clock::time_point;
 struct LeaseRules {
     int lost_after_beats = 35;  // silence after which a worker is lost: lease + fence + slack
     int silent_after_beats = 3;
-    int silent_after_start_beats = 15;  // for workers not heard since rolld's start: the lease
+    int silent_after_start_beats = 15;  // if not heard from since rolld's start; equals the lease
     std::chrono::milliseconds company = std::chrono::seconds(2);
     std::chrono::milliseconds missing_grace = std::chrono::seconds(3);
-    // How long a start order may take effect after it was sent. A worker drops orders older than
-    // the lease of 15 s (docs/leases.md, rule 15); one second is added for clock drift.
+    // Time for which a start order may still take effect after it was sent. A worker drops orders
+    // older than the lease of 15 s (docs/leases.md, rule 15); one second is added for clock drift.
     std::chrono::milliseconds start_on_its_way = std::chrono::seconds(16);
     // Waiting times of a take-over (rule 17). A rolld takes over only if the other rolld's beacon
     // does not change for `stillness` (lease + beat). It then writes its own claim, and takes over
@@ -65,7 +65,7 @@ struct Session {
     std::int64_t counted = 0;      // beats from the last renewal to the last heartbeat
     Instant heard_at{};
     Instant renewed{};  // when the last heartbeat that renewed the lease arrived
-    // Attempts that should run on the worker but are missing from heartbeats, and since when.
+    // Attempts that should run on the worker, and since when heartbeats do not name them.
     std::map<AttemptKey, Instant> missing{};
     std::map<AttemptKey, Instant> ordered{};  // when each attempt's start order was last sent
     std::set<AttemptKey> fenced{};     // attempts that the worker reports but that are not current
@@ -74,7 +74,7 @@ struct Session {
 
 class Sessions {
   public:
-    // `cluster` is the id of the ledger, which is part of the keys of Slurm orders.
+    // `cluster` is the id of the ledger, which is part of the keys of Slurm allocation requests.
     explicit Sessions(LeaseRules rules, std::string cluster = {})
         : rules_(rules),
           cluster_(std::move(cluster)) {}
@@ -105,7 +105,7 @@ class Sessions {
     const std::set<WorkerId>& silent(const core::State& state, std::uint64_t published);
 
     // Returns whether some worker reports that it hears rolld. Only then may a beat be published,
-    // because rolld is otherwise perhaps cut off from all workers (rule 7).
+    // because otherwise rolld may be cut off from all workers (rule 7).
     bool has_company(Instant now);
 
     // Keyed by session name. A worker that is in State but has no entry here has not been heard
@@ -143,7 +143,7 @@ class Sessions {
     std::uint64_t judge_at_ = 0;
     std::set<WorkerId> silent_;
     std::optional<std::uint64_t> silent_for_;  // beacon counter at the last check of all workers
-    // at the last forget_gone(): how many workers State had, and the id of the next new worker
+    // values at the last forget_gone(): number of workers in State, id of the next new worker
     std::pair<std::size_t, std::uint64_t> tidied_for_;
 };
 

@@ -12,7 +12,7 @@ Board::Kept Board::put_question(const std::string& op, const Json& args) {
     return std::shared_ptr<const Answer>(std::move(answer));
 }
 
-// Requires mutex_.
+// Requires that the caller holds mutex_.
 const Board::Kept* Board::fresh(const std::string& key) {
     const auto found = entries_.find(key);
     if (found == entries_.end() || now_() - found->second.at > kFresh) return nullptr;
@@ -38,7 +38,7 @@ Result<std::shared_ptr<const Answer>> Board::look(const std::string& op, const J
     };
     if (auto found = kept()) return *std::move(found);
     const std::lock_guard asking(asking_);
-    // Another thread may have asked while this one waited.
+    // Another thread may have stored the answer while this thread waited for `asking_`.
     if (auto found = kept()) return *std::move(found);
     Kept answer = put_question(op, args);
     keep(key, answer);

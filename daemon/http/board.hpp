@@ -1,5 +1,5 @@
 // Sends requests to rolld and keeps each answer for a second. Many viewers therefore cause no more
-// load on rolld than one.
+// load on rolld than one viewer.
 #pragma once
 
 #include <chrono>
@@ -18,7 +18,8 @@ namespace roll::http {
 
 using Instant = std::chrono::steady_clock::time_point;
 
-// Called with an operation and its arguments. Called by one thread at a time.
+// Sends an operation and its arguments to rolld, and returns the answer. Only one thread calls it
+// at a time.
 using Ask = std::function<Result<Json>(const std::string& op, const Json& args)>;
 
 // An answer as JSON and as the text that clients get. Shared, because many replies may send it.
@@ -27,7 +28,7 @@ struct Answer {
     std::string text;
 };
 
-// Safe to use from several threads.
+// The class is thread-safe.
 class Board {
   public:
     static constexpr auto kFresh = std::chrono::seconds(1);
@@ -58,7 +59,7 @@ class Board {
     std::mutex mutex_;   // guards entries_
     Ask ask_;
     std::function<Instant()> now_;
-    std::map<std::string, Entry> entries_;  // by operation and arguments
+    std::map<std::string, Entry> entries_;  // answers by operation and arguments
 };
 
 }  // namespace roll::http

@@ -52,7 +52,7 @@ Json field(const Json& object, const char* key) {
     return object.is_object() ? object.value(key, Json()) : Json();
 }
 
-// Returns a number of milliseconds in seconds.
+// Converts a number of milliseconds to seconds.
 Json seconds(const Json& milliseconds) {
     return milliseconds.is_number() ? Json(milliseconds.get<double>() / 1e3) : Json();
 }

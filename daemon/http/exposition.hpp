@@ -1,5 +1,6 @@
 // Writes rolld's counts in the text format of Prometheus
-// (https://prometheus.io/docs/instrumenting/exposition_formats/, version 0.0.4). Pure.
+// (https://prometheus.io/docs/instrumenting/exposition_formats/, version 0.0.4). The functions are
+// pure.
 #pragma once
 
 #include <string>

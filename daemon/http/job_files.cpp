@@ -22,7 +22,8 @@ struct Opened {
     std::uint64_t size = 0;
 };
 
-// Follows links: with `output`, a rank's log is a link to the file that the user named.
+// Opens a regular file. Follows links, because with `output` a rank's log is a link to the file
+// that the user named.
 Result<Opened> open_regular(const std::filesystem::path& path) {
     io::Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     struct stat status {};
@@ -49,7 +50,7 @@ Result<std::string> read_at(const Opened& file, std::uint64_t at, std::uint64_t 
     return text;
 }
 
-// Adds the rows of the whole lines in `text` to `rows`, at most `count` of them.
+// Parses the complete lines of `text`. Appends at most `count` of their rows to `rows`.
 void add_rows(std::string_view text, Json& rows, int count) {
     for (std::size_t end = text.find('\n'); end != std::string_view::npos && count > 0;
          end = text.find('\n')) {

@@ -15,10 +15,10 @@ namespace roll::http {
 constexpr std::size_t kLogBytesMax = 256u << 10;  // maximum size of one part of a log
 constexpr int kPointsMax = 2000;                  // maximum number of rows of metrics in a reply
 
-// Returns roll.log/1 {from, next, size, text}: the bytes of `file` from `from` on, at most
-// kLogBytesMax. Without `from`, returns the end of the file. Also returns the end of the file if
-// the file is shorter than `from`, because its first part was cut off. Fails with NotFound if there
-// is no such file.
+// Returns roll.log/1 {from, next, size, text}. The text has the bytes of `file` from offset `from`
+// on, at most kLogBytesMax of them. Without `from`, returns the end of the file. Also returns the
+// end of the file if the file is shorter than `from`, because its first part was cut off. Fails
+// with NotFound if there is no such file.
 Result<Json> read_log(const std::filesystem::path& file, const Json& from);
 
 // Returns roll.metric_rows/1 {rows}: the rows of a metrics.jsonl. If the file has more than

@@ -72,8 +72,8 @@ std::optional<Reply> reply_to_garbage(const beast::error_code& error) {
     return reply;
 }
 
-// Answers the request. Converts an exception, for example about a field that rolld's reply lacks,
-// to a reply with an error.
+// Answers the request. Converts an exception to a reply with an error. For example, reading a field
+// that is missing in rolld's reply throws an exception.
 Reply answer_or_report(Site& site, const Request& request) {
     try {
         return site.answer(request);
@@ -85,7 +85,7 @@ Reply answer_or_report(Site& site, const Request& request) {
 
 using Message = beast::http::response<beast::http::span_body<const char>>;
 
-// Returns the response for a reply, whose body must outlive it.
+// Returns the HTTP response for a reply. The reply's body must outlive the response.
 Message response_of(const Reply& reply, bool keep_alive) {
     Message message{static_cast<beast::http::status>(reply.status), 11};
     message.set(beast::http::field::content_type, reply.type);
@@ -138,17 +138,18 @@ io::Task<void> Listener::accept() {
     while (acceptor_.is_open()) {
         auto [error, socket] = co_await acceptor_.async_accept(token);
         if (error == asio::error::operation_aborted) co_return;
-        if (error) {  // for example because no descriptor is left
+        if (error) {  // accept() fails, for example, if no descriptor is left
             asio::steady_timer pause(io_, kPauseAfterTrouble);
             co_await pause.async_wait(token);
             continue;
         }
-        if (connections_ >= kConnectionsMax) continue;  // closes the socket
+        // the destructor of `socket` closes the connection
+        if (connections_ >= kConnectionsMax) continue;
         io::spawn(io_, serve(beast::tcp_stream(std::move(socket))));
     }
 }
 
-// Answers on a thread of the pool, and returns to the context's thread.
+// Answers the request on a thread of the pool. The caller then continues on the context's thread.
 io::Task<Reply> Listener::answer(const Request& request) {
     auto work = [this, &request]() -> io::Task<Reply> {
         co_return answer_or_report(site_, request);

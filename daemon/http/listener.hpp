@@ -36,7 +36,8 @@ class Listener {
 
     boost::asio::io_context& io_;
     Site& site_;
-    boost::asio::thread_pool threads_;  // answers requests, because rolld and files may be slow
+    // threads that answer requests, because rolld and files may be slow
+    boost::asio::thread_pool threads_;
     boost::asio::ip::tcp::acceptor acceptor_;
     std::size_t connections_ = 0;
 };

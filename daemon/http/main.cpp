@@ -20,7 +20,7 @@
 namespace roll::http {
 namespace {
 
-constexpr auto kPatience = std::chrono::seconds(5);  // longest wait for a reply of rolld
+constexpr auto kPatience = std::chrono::seconds(5);  // longest wait for a reply from rolld
 
 struct Options {
     std::string dir;

@@ -28,7 +28,7 @@ Json schema_of_fields(const std::vector<protocol::FieldInfo>& fields) {
 
 Json content(const Json& schema) { return {{"application/json", {{"schema", schema}}}}; }
 
-// The parameters of a GET request. Lists are written with commas.
+// Describes the parameters of a GET request. The elements of a list are separated by commas.
 Json parameters_of(const std::vector<protocol::FieldInfo>& fields) {
     Json parameters = Json::array();
     for (const protocol::FieldInfo& field : fields) {

@@ -6,8 +6,8 @@
 
 namespace roll::http {
 
-// Returns whether /api/v1/NAME serves the operation. Tokens are made and rolld is ended only by
-// clients with a key.
+// Returns whether /api/v1/NAME serves the operation. Operations on tokens and `shutdown` are not
+// served, because only clients with a key may call them.
 bool is_served(const protocol::Operation& operation);
 
 Json openapi();

@@ -8,7 +8,7 @@ namespace roll::http {
 namespace {
 
 constexpr int kRows = 100;
-constexpr int kDepthMax = 32;  // of a request's JSON
+constexpr int kDepthMax = 32;  // maximum nesting depth of a request's JSON
 // roll-web asks rolld one question at a time, so an operation may wait only for a short time.
 constexpr int kWaitMsMax = 2000;
 
@@ -25,7 +25,7 @@ Result<Json> value_of(const Target& target, const protocol::FieldInfo& field,
         }
         return list;
     }
-    if (type.empty()) {  // for example a job's number or name
+    if (type.empty()) {  // a field that may have several types, for example a job's number or name
         const bool digits = std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
         if (!digits || text.empty()) return Json(text);
     }
@@ -43,7 +43,7 @@ Result<Json> value_of(const Target& target, const protocol::FieldInfo& field,
 
 Result<void> check(const Json& args, const protocol::OperationInfo& info) {
     ROLL_TRY_VOID(info.check(args));
-    // A required field of any type may be missing in what check() accepts.
+    // check() also accepts arguments without a required field if that field may have any type.
     for (const protocol::FieldInfo& field : info.arguments()) {
         if (field.required && (!args.contains(field.name) || args[field.name].is_null()))
             return fail(ErrorCode::InvalidArgument,
@@ -52,7 +52,7 @@ Result<void> check(const Json& args, const protocol::OperationInfo& info) {
     return {};
 }
 
-// Bounds how long rolld waits before it answers.
+// Limits the time that rolld may wait before it answers.
 void bound_wait(Json& args, const protocol::OperationInfo& info) {
     const auto fields = info.arguments();
     const bool waits =

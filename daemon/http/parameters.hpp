@@ -1,4 +1,4 @@
-// Reads the parameters of a request: those of its target, and JSON bodies. Pure.
+// Reads the parameters of a request from its target or from its JSON body. The functions are pure.
 #pragma once
 
 #include <charconv>
@@ -32,12 +32,13 @@ Result<std::optional<T>> number(const Target& target, const std::string& key) {
 // Fails if the target has a parameter that is not in `allowed`.
 Result<void> only(const Target& target, const std::vector<std::string>& allowed);
 
-// Returns the arguments of an operation from the parameters of a GET request. A list is written
-// with commas, a boolean as 1 or 0. A list of jobs or events has at most 100 rows unless `limit`
-// says otherwise.
+// Returns the arguments of an operation from the parameters of a GET request. The elements of a
+// list are separated by commas. A boolean is 1 or 0. A list of jobs or events has at most 100 rows
+// unless `limit` says otherwise.
 Result<Json> arguments_of_query(const Target& target, const protocol::OperationInfo& info);
 
-// Returns the arguments of an operation from the body of a POST request. An empty body has none.
+// Returns the arguments of an operation from the body of a POST request. An empty body has no
+// arguments.
 Result<Json> arguments_of_body(const std::string& body, const protocol::OperationInfo& info);
 
 }  // namespace roll::http

@@ -38,7 +38,7 @@ Reply text_reply(int status, const char* type, std::string text) {
     return {status, type, std::make_shared<const std::string>(std::move(text))};
 }
 
-// Shares the answer's text instead of copying it.
+// Makes a reply that shares the answer's text instead of copying it.
 Reply json_reply(const std::shared_ptr<const Answer>& answer) {
     return {200, "application/json", std::shared_ptr<const std::string>(answer, &answer->text)};
 }
@@ -61,7 +61,7 @@ Reply refusal(int status, std::string message, std::string hint = {}) {
     return reply;
 }
 
-// Compares in a time that does not depend on where the texts differ.
+// Compares two texts in a time that does not depend on where they differ.
 bool is_same_secret(std::string_view a, std::string_view b) {
     unsigned difference = a.size() == b.size() ? 0 : 1;
     for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i)
@@ -135,8 +135,8 @@ Reply Site::guarded(const Request& request) {
     return reply ? *std::move(reply) : error_reply(reply.error());
 }
 
-// Returns what the bearer of the token may do. The token of the state directory has all rights of
-// the key with which roll-web asks rolld. rolld knows the other tokens.
+// Returns the rights of the token's bearer. The token of the state directory has all rights of the
+// key with which roll-web asks rolld. rolld checks any other token.
 Result<Site::Visitor> Site::visitor_of(std::string_view authorization) {
     constexpr std::string_view kBearer = "Bearer ";
     constexpr std::string_view kToken = "roll_";

@@ -1,4 +1,4 @@
-// Answers HTTP requests: the dashboard's files, JSON below /api/v1, and /metrics. Independent of
+// Answers HTTP requests: the dashboard's files, JSON below /api/v1, and /metrics. It uses no
 // sockets. docs/web.md has the table of addresses.
 #pragma once
 
@@ -17,10 +17,11 @@ namespace roll::http {
 struct Request {
     std::string method;
     std::string target;
-    std::string host;           // header Host
-    std::string origin;         // header Origin; empty: none
-    std::string authorization;  // header Authorization
-    std::string action;         // header X-Roll-Action, which pages of other sites cannot send
+    std::string host;           // value of the header Host
+    std::string origin;         // value of the header Origin; empty: none
+    std::string authorization;  // value of the header Authorization
+    // value of the header X-Roll-Action, which pages of other sites cannot send
+    std::string action;
     std::string body;
 };
 
@@ -33,10 +34,10 @@ struct Reply {
 struct SiteOptions {
     std::string token;               // the bearer token that has all rights of roll-web's key
     std::vector<std::string> hosts;  // accepted values of the header Host, with the port
-    bool read_only = false;          // refuses requests that change something
+    bool read_only = false;          // true if requests that change something are refused
 };
 
-// Safe to use from several threads.
+// The class is thread-safe.
 class Site {
   public:
     // `rolld` sends requests to rolld. `files` is read_job_file(), except in tests.
@@ -53,8 +54,9 @@ class Site {
   private:
     // The bearer of a request's token.
     struct Visitor {
-        std::string token{};  // empty: the token of the state directory
-        protocol::Access access = protocol::Access::Operate;  // the most that it may do
+        std::string token{};  // token that rolld checks; empty: the token of the state directory
+        // highest level of access that the token gives
+        protocol::Access access = protocol::Access::Operate;
         std::string user{};
         bool is_operator = true;
     };

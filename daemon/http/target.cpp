@@ -30,7 +30,8 @@ Result<std::string> decoded(std::string_view text, char plus) {
     return result;
 }
 
-// Cuts `rest` after the first `separator` and returns the part before it.
+// Removes the part of `rest` before the first `separator`, and the separator itself. Returns the
+// removed part.
 std::string_view next_part(std::string_view& rest, char separator) {
     const std::size_t end = rest.find(separator);
     const std::string_view part = rest.substr(0, end);

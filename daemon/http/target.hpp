@@ -1,4 +1,5 @@
-// Parses the target of an HTTP request, such as "/api/v1/jobs?state=running". Pure.
+// Parses the target of an HTTP request, such as "/api/v1/jobs?state=running". The functions are
+// pure.
 #pragma once
 
 #include <map>

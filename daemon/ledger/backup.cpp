@@ -98,7 +98,7 @@ Result<void> copy_backup(const fs::path& backup, const fs::path& to) {
     return is_there(backup / wal) ? copy_synced(backup / wal, to / wal) : Result<void>{};
 }
 
-// Converts an error about the temporary copy of a backup to one that names the backup itself.
+// Converts an error about the temporary copy of a backup to an error that names the backup itself.
 tl::unexpected<Error> of_backup(Error error, const fs::path& copy, const fs::path& backup) {
     if (const auto at = error.message.find(copy.string()); at != std::string::npos)
         error.message.replace(at, copy.string().size(), backup.string());

@@ -26,10 +26,9 @@ struct Restored {
 // Replaces the ledger of the directory `state` by a backup, or by an empty ledger if `backup` is
 // empty.
 //
-// Raises the incarnation to `incarnation` if that is higher than the next incarnation after the
-// backup's. Tokens issued after the backup are then stale, and no job is started for a while
-// (leases rule 19). Job numbers issued after the backup are not reused, because they name
-// directories.
+// The new incarnation is `incarnation`, or the incarnation after the backup's if that is higher.
+// Tokens issued after the backup are then stale, and no job is started for a while (leases rule
+// 19). Job numbers issued after the backup are not reused, because they name directories.
 //
 // Fails with NotFound if there is no backup, with Refused if a rolld serves `state`, and with
 // Corrupt if the backup is damaged. After such an error, nothing has changed.

@@ -1,5 +1,5 @@
-// Finds a job number that was never used. Job numbers name directories and are never reused, not
-// even numbers that a restore forgets.
+// Finds a job number that was never used. Job numbers name directories. They are never reused, even
+// if a restore has forgotten their jobs.
 #pragma once
 
 #include <cstdint>

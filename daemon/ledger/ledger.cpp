@@ -30,12 +30,13 @@ constexpr std::size_t kPruneShare = 10;
 constexpr std::int64_t kSnapshotEvery = 20'000;
 constexpr std::int64_t kSnapshotShare = 4;
 
-// Makes the kernel read the whole file in order. Without this, the checks of open() would wait for
-// the disk at each page if the cache is cold, because they read the pages in the order of SQLite's
-// trees. Requires that SQLite has not opened the file, because close() here would drop SQLite's
-// locks.
+// Makes the kernel read the whole file in order. Without this read-ahead, the checks of open()
+// would wait for the disk at each page if the cache is cold, because they read the pages in the
+// order of SQLite's trees. Requires that SQLite has not opened the file, because close() here would
+// drop SQLite's locks.
 void read_ahead(const std::filesystem::path& path) {
-    constexpr off_t kAtOnce = 128 << 10;  // the most that the kernel reads ahead per request
+    // maximum number of bytes that the kernel reads ahead per request
+    constexpr off_t kAtOnce = 128 << 10;
     const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
     if (fd < 0) return;
     const off_t size = ::lseek(fd, 0, SEEK_END);
@@ -263,7 +264,7 @@ Result<void> Ledger::Impl::drop(const std::set<JobId>& jobs, const core::State& 
     head = next;
     mark.write(head);
     std::error_code ignored;
-    // the snapshot belongs to the old hash chain
+    // remove the snapshot, because it belongs to the old hash chain
     std::filesystem::remove(snapshot_path(), ignored);
     return {};
 }

@@ -1,16 +1,16 @@
 // The ledger: all events in order, durable, in one SQLite file on a local disk.
 //
-// WAL, synchronous=FULL, one transaction per append. SQLite does not notice all changed bytes: a
-// flipped byte of a payload passes integrity_check, and a flipped byte of the WAL silently drops
-// committed rows. Rows therefore carry a hash chain, and the file `ledger.mark` has the newest
-// (seq, hash) outside the database. Damage is found and reported at open; a damaged ledger is not
-// served.
+// The database uses WAL and synchronous=FULL. Each append is one transaction. SQLite does not
+// notice all changed bytes: a flipped byte of a payload passes integrity_check, and a flipped byte
+// of the WAL silently drops committed rows. Rows therefore carry a hash chain, and the file
+// `ledger.mark` has the newest (seq, hash) outside the database. Damage is found and reported at
+// open; a damaged ledger is not served.
 //
 // The mark is written in place after each commit and not synced. After a process crash it is exact.
 // After a power loss it may be old, but still matches a row of the chain. It cannot show the loss
 // of rows committed after the last mark that reached the disk.
 //
-// Called by one thread. Requires that no other code opens the database file while SQLite has it
+// Only one thread may use the ledger. No other code may open the database file while SQLite has it
 // open, because closing a second descriptor would drop SQLite's locks.
 #pragma once
 
@@ -54,16 +54,16 @@ class Ledger {
 
     // Writes a snapshot of `state` next to the ledger if so many events were appended since the
     // last snapshot that replaying them would be slow. `state` must be current. A child process
-    // writes it. If `now` is set, writes the snapshot in this process, whatever the number of
-    // events.
+    // writes the snapshot. If `now` is true, this process writes the snapshot, whatever the number
+    // of events.
     void keep_snapshot(const core::State& state, bool now = false);
 
     // Returns at most `limit` events after event `since`; if `job` is given, only events of that
     // job.
     Result<std::vector<Row>> read(std::int64_t since, int limit, std::optional<JobId> job) const;
 
-    // Removes all events of the jobs that ended before `cutoff` and that no other job needs, if
-    // these jobs are at least a tenth of all jobs. Returns the number of removed jobs.
+    // Removes all events of the jobs that ended before `cutoff` and that no other job needs. Does
+    // nothing if these jobs are less than a tenth of all jobs. Returns the number of removed jobs.
     //
     // `state` is the result of load(). Call it before State is served. load() then returns State
     // without these jobs, but with their resource use. The other events keep their numbers.

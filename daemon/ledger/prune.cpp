@@ -13,7 +13,8 @@ std::map<JobId, std::vector<JobId>> references(const core::State& state) {
     for (const auto& [id, job] : state.jobs) {
         for (const spec::After& after : job.spec.after) kept_by[id].push_back(after.job);
         if (job.array != JobId{} && job.array != id) kept_by[job.array].push_back(id);
-        // If a group is kept, its jobs are kept, because the group's result depends on theirs.
+        // If a group is kept, its jobs are kept, because the group's result depends on its jobs'
+        // results.
         if (job.spec.into) kept_by[*job.spec.into].push_back(id);
         if (job.spec.source_job) kept_by[id].push_back(*job.spec.source_job);
         if (job.cron_last != JobId{}) kept_by[job.cron_last].push_back(id);

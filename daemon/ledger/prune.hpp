@@ -1,4 +1,4 @@
-// Selects the jobs that may be removed from the ledger. Pure.
+// Selects the jobs that may be removed from the ledger. The functions are pure.
 #pragma once
 
 #include <set>

@@ -28,7 +28,7 @@ std::string head_of(const Mark& at, std::size_t size) {
 }
 
 // Returns the header "roll-snapshot LAYOUT SEQ HASH SIZE SUM". SUM is the checksum of the header
-// before it and of the body.
+// without SUM, and of the body.
 std::string header_of(const Mark& at, std::string_view body) {
     const std::string head = head_of(at, body.size());
     return head + to_hex(hash64(body, hash64(head))) + "\n";

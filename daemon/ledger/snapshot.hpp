@@ -1,8 +1,9 @@
-// A snapshot: a copy of State next to the ledger, so that a start of rolld applies only the events
-// after it.
+// A snapshot is a copy of State in a file next to the ledger. With a snapshot, a start of rolld
+// applies only the events that are newer than the snapshot.
 //
-// It is a cache and names the row of the hash chain at which it was taken. If it is damaged, or
-// belongs to another chain or layout of State, it is ignored and all events are applied.
+// A snapshot is only a cache. It names the row of the hash chain at which it was taken. A snapshot
+// is ignored if it is damaged, or belongs to another chain or another layout of State. All events
+// are then applied.
 #pragma once
 
 #include <filesystem>
@@ -25,8 +26,8 @@ struct Snapshot {
 Result<void> write_snapshot(const std::filesystem::path& path, const Mark& at,
                             const core::State& state);
 
-// Reads a snapshot. Fails with NotFound if there is none, Refused if another program version wrote
-// it, Corrupt if it is damaged.
+// Reads a snapshot. Fails with NotFound if there is no snapshot, with Refused if another program
+// version wrote it, and with Corrupt if it is damaged.
 Result<Snapshot> read_snapshot(const std::filesystem::path& path);
 
 // Writes snapshots in a child process. The child has a copy of State from the fork, so that the

@@ -37,7 +37,8 @@ concept Pair = requires {
     typename T::first_type;
 };
 
-// Type of a container's elements. For a map, the key is not const, so that it can be read into.
+// Type of a container's elements. For a map, the key is not const, so that a value can be read into
+// it.
 template <class T>
 struct Element {
     using type = T;
@@ -94,7 +95,7 @@ struct ByteWriter {
 
 struct ByteReader {
     std::string_view bytes;
-    bool whole = true;  // no read has failed yet
+    bool whole = true;  // true if no read has failed yet
     SharedText last{};  // the text that was read last
 
     // Returns whether `count` bytes are left. After a failure, all later reads fail, too.

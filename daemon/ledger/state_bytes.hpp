@@ -1,4 +1,4 @@
-// Converts State to bytes and back: every field except the index, which is rebuilt.
+// Converts State to bytes and back. Converts all fields except the index, which is rebuilt.
 //
 // Fields are found by reflection (Boost.PFR), so that new fields of State are included
 // automatically. Each change of a field changes layout(). Bytes of another layout are not read.

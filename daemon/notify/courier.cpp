@@ -75,7 +75,7 @@ Result<Json> Courier::job_of(const Json& event) {
     return jobs.empty() ? Json() : Json(jobs[0]);
 }
 
-// Delivers an event if the target wants it. Returns false if the event must be taken again later.
+// Delivers an event if the target wants it. Returns false if the delivery failed.
 bool Courier::take(const Json& event, Clock::time_point now) {
     const auto seq = event.value("seq", position_);
     const auto name = name_of(event);

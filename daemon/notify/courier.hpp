@@ -1,9 +1,9 @@
 // Reads rolld's events and delivers them to one target, in order, at least once.
 //
 // The position is the number of the last event that was delivered, left out by a filter, or given
-// up. It is kept in a file, so that a restart goes on after this event. A notification that was
-// delivered just before a crash is delivered again; its number is the same. One courier waits for
-// nobody else's target.
+// up. It is kept in a file, so that a restarted roll-notify continues after this event. A
+// notification that was delivered just before a crash is delivered again; its number is the same. A
+// slow target delays only its own courier.
 #pragma once
 
 #include <chrono>
@@ -27,16 +27,17 @@ class Courier {
 
     Courier(Target target, std::filesystem::path position_file, Ask ask, Deliver deliver);
 
-    // Reads the position. Without a file, and if rolld's ledger is older than the position (after a
-    // restored backup), starts after the newest event. Fails if rolld does not answer.
+    // Reads the position. Starts after the newest event if there is no file, or if rolld's ledger
+    // is older than the position (after a restored backup). Fails if rolld does not answer or the
+    // file has no number.
     Result<void> open();
 
-    // Delivers the events that are there, until one fails, there is none or a second has passed.
-    // Returns false if rolld does not answer.
+    // Delivers the available events until a delivery fails or no event is left. Returns false if
+    // rolld does not answer.
     bool work(Clock::time_point now);
 
     std::int64_t position() const { return position_; }
-    Clock::time_point due() const { return due_; }  // the next attempt after a failure
+    Clock::time_point due() const { return due_; }  // time of the next attempt after a failure
     const Target& target() const { return target_; }
 
   private:

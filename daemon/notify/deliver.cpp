@@ -28,7 +28,8 @@ using Code = boost::system::error_code;
 
 constexpr std::size_t kAnswerMax = 64u << 10;
 
-// One POST. The steps call each other; the stream's timer ends the step that takes too long.
+// Sends one POST request. Each step starts the next one. The stream's timer ends a step that takes
+// too long.
 class Post {
   public:
     Post(asio::io_context& io, const Target& target, http::request<http::string_body> request)
@@ -94,7 +95,7 @@ Result<void> post(const Target& target, const Delivery& delivery) {
     asio::io_context io;
     Post one(io, target, std::move(request));
     one.start();
-    // The name service has no time limit of its own.
+    // Limit the total time, because the name service has no time limit of its own.
     io.run_for(target.timeout + std::chrono::seconds(1));
     if (!io.stopped())
         return fail(ErrorCode::Failed, target.url.host + " could not be resolved in time");

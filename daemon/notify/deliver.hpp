@@ -15,8 +15,8 @@ struct Delivery {
     std::string body;
 };
 
-// Blocks until the target has answered, at most for its time limit. Fails with Failed unless the
-// answer is a status from 200 to 299, or the command exits with 0.
+// Blocks until the target has answered, but not longer than the target's time limit. Fails with
+// Failed unless the answer is a status from 200 to 299, or the command exits with 0.
 Result<void> deliver(const Target& target, const Delivery& delivery);
 
 }  // namespace roll::notify

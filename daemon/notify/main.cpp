@@ -1,5 +1,5 @@
-// roll-notify: tells other programs about the events of jobs: HTTP POST or a command, with
-// signatures and retries (docs/notify.md).
+// roll-notify tells other programs about the events of jobs. It sends an HTTP POST or runs a
+// command, with signatures and retries (docs/notify.md).
 #include <csignal>
 #include <thread>
 
@@ -47,7 +47,7 @@ struct Options {
     bool check = false;
 };
 
-// Opens the couriers. Waits for a rolld that does not run yet.
+// Opens the couriers. Waits if rolld does not run yet.
 Result<bool> open_all(std::vector<Courier>& couriers) {
     for (Courier& courier : couriers) {
         for (;;) {

@@ -1,4 +1,4 @@
-// The targets of notifications: the file notify.yaml (docs/notify.md).
+// The targets of notifications, which the file notify.yaml (docs/notify.md) defines.
 #pragma once
 
 #include <chrono>
@@ -15,26 +15,28 @@
 namespace roll::notify {
 
 struct Url {
-    std::string host;  // without the brackets of an IPv6 address
+    std::string host;  // host name or address; an IPv6 address is without brackets
     std::string port = "80";
     std::string path = "/";
 };
 
-// Parses "http://HOST[:PORT][/PATH]". Fails with InvalidArgument, also for https.
+// Parses "http://HOST[:PORT][/PATH]". Fails with InvalidArgument for any other text, also for
+// https.
 Result<Url> parse_url(const std::string& text);
 
-// A target gets the events that all of its filters let through. An empty filter lets all through.
+// A target gets the events that pass all of its filters. An empty filter passes all events.
 struct Target {
     std::string name;
-    Url url{};                           // unless `command` is set
-    std::vector<std::string> command{};  // gets the notification on its standard input
+    Url url{};                           // address for the POST; not used if `command` is set
+    std::vector<std::string> command{};  // command that gets the notification on its standard input
     std::string secret{};                // key of the signature; empty: none
     std::set<std::string> on{}, users{}, kinds{}, outcomes{};
     std::chrono::seconds timeout{10};
-    std::chrono::seconds give_up{24 * 3600};  // a notification that failed for so long is dropped
+    // time after which a notification that cannot be delivered is dropped
+    std::chrono::seconds give_up{24 * 3600};
 };
 
-// Events that `on` may name.
+// Returns the names of events that `on` may contain.
 const std::vector<std::string>& event_names();
 
 // Reads notify.yaml. Fails with InvalidArgument; the message names the entry.

@@ -27,8 +27,8 @@ std::optional<core::SlurmPhase> phase_for_core(Phase phase) {
     return std::nullopt;
 }
 
-// Returns the row of the order `key`. If `slurm_job` is known, this is the row of that job.
-// Otherwise prefers the row of a job that has not ended. Returns nullptr if the order has no row.
+// Returns the row of the request `key`. If `slurm_job` is known, this is the row of that job.
+// Otherwise prefers the row of a job that has not ended. Returns nullptr if the request has no row.
 const QueueRow* row_for(const std::vector<QueueRow>& rows, const std::string& key,
                         const std::string& slurm_job) {
     const QueueRow* best = nullptr;
@@ -69,8 +69,8 @@ std::string Desk::hearsay(AllocationId id) const {
     return found == hearsay_.end() ? "" : found->second;
 }
 
-// Returns whether the order may have been sent to Slurm. If an earlier rolld made the order, that
-// rolld may have sent it.
+// Returns whether the request may have been sent to Slurm. If an earlier rolld made the request,
+// that rolld may have sent it.
 bool Desk::was_sent(const core::State& state, AllocationId id) const {
     return sent_.contains(id) || state.allocations.at(id).incarnation != state.incarnation;
 }
@@ -114,7 +114,7 @@ std::optional<Errand> Desk::cancel(const std::string& job, const std::string& ke
 
 std::optional<Errand> Desk::give_back(const core::State& state, AllocationId id, Instant now) {
     const std::string& job = state.allocations.at(id).slurm_job;
-    // nothing to cancel: no Slurm job is known for the order
+    // there is nothing to cancel, because no Slurm job of the request is known
     if (job.empty()) return std::nullopt;
     return cancel(job, key_of(state, id), now);
 }
@@ -278,10 +278,11 @@ std::vector<core::Input> Desk::look(const std::vector<QueueRow>& rows, const cor
     return inputs;
 }
 
-// Finds jobs in Slurm that carry a key of this rolld but belong to no allocation of State: an order
-// was sent twice, or Slurm queued it after rolld had withdrawn it.
+// Finds jobs in Slurm that carry a key of this rolld but belong to no allocation of State. Such a
+// job exists if a request was sent twice, or if Slurm queued the request after rolld had withdrawn
+// it.
 void Desk::find_strays(const std::vector<QueueRow>& rows, const core::State& state) {
-    std::map<std::string, std::string> wanted;  // by order key: Slurm job id
+    std::map<std::string, std::string> wanted;  // Slurm job id, by request key
     for (const auto& [id, a] : state.allocations) {
         const std::string key = key_of(state, id);
         const QueueRow* row = row_for(rows, key, a.slurm_job);

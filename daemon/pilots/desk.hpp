@@ -1,11 +1,11 @@
-// Reconciles the allocations of State with Slurm: submits orders, polls their state and cancels
-// them. Each Slurm command is an errand, and only one runs at a time. Pure: the caller runs the
-// errands (runner.hpp; in tests a fake Slurm).
+// Reconciles the allocations of State with Slurm: submits allocation requests, polls their state
+// and cancels them. Each Slurm command is an errand, and only one errand runs at a time. The class
+// is pure: the caller runs the errands (runner.hpp; in tests a fake Slurm).
 //
-// An order's job in Slurm is identified by the order's key, never by Slurm's id alone. Slurm may
-// have queued an order even if sbatch failed. The order is therefore looked up before it is sent
-// again. A job that squeue does not show counts as gone only after a while, and only if no worker
-// in it is heard from.
+// A request's job in Slurm is identified by the request's key, never by Slurm's id alone. Slurm may
+// have queued a request even if sbatch failed. rolld therefore looks for its job before sending the
+// request again. A job that squeue does not show counts as gone only after a while, and only if no
+// worker in it is heard from.
 #pragma once
 
 #include <chrono>
@@ -26,19 +26,19 @@ struct DeskRules {
     std::chrono::milliseconds poll{20'000};  // time between two polls (squeue)
     // Time between two polls while polling is fast, after a worker fell silent.
     std::chrono::milliseconds hurried{5'000};
-    // How long polling stays fast. By then the worker is lost or heard from again.
+    // Time for which polling stays fast. After this time the worker is lost or heard from again.
     std::chrono::milliseconds hurry{60'000};
     // Time between two questions (scontrol) about the nodes of silent workers.
     std::chrono::milliseconds nodes{3'000};
     std::chrono::milliseconds again{30'000};  // time between two calls of scancel for the same job
-    // Time after which an order that may have been sent is sent again if squeue does not show it.
+    // Time after which a request that may have been sent is sent again if squeue does not show it.
     std::chrono::milliseconds unsure{60'000};
     // Time after which a job that squeue does not show counts as gone.
     std::chrono::milliseconds missing{60'000};
     // a job counts as gone only after this number of polls in a row that do not show it
     int missing_polls = 3;
-    // After an sbatch without a result, or after a start of rolld: how long an unknown job may take
-    // to appear in squeue.
+    // Time that an unknown job may take to appear in squeue, after an sbatch without a result or
+    // after a start of rolld.
     std::chrono::milliseconds doubt{600'000};
 };
 
@@ -61,8 +61,8 @@ using Outcome = std::variant<Submitted, Polled, Cancelled, NodesTold>;
 
 class Desk {
   public:
-    // `cluster` is the id of this rolld's ledger, which is part of the keys of its orders in Slurm.
-    // `now` is the time of rolld's start.
+    // `cluster` is the id of this rolld's ledger, which is part of the keys of its requests in
+    // Slurm. `now` is the time of rolld's start.
     Desk(std::string cluster, DeskRules rules, Instant now)
         : cluster_(std::move(cluster)),
           rules_(rules),
@@ -88,17 +88,17 @@ class Desk {
     std::vector<core::Input> gone(const core::State& state, const std::set<WorkerId>& silent,
                                   Instant now);
 
-    // Returns an input for each order that is no longer wanted and was never sent to Slurm. No
-    // Slurm command is needed to withdraw such an order.
+    // Returns an input for each request that is no longer wanted and was never sent to Slurm. No
+    // Slurm command is needed to withdraw such a request.
     std::vector<core::Input> withdraw(const core::State& state) const;
 
     // Returns the next time at which next() may return an errand even if State has not changed;
     // nullopt if there is nothing to poll.
     std::optional<Instant> wakeup(const core::State& state) const;
 
-    // Returns whether every worker of State belongs to an allocation that Slurm reports as over. No
-    // worker can then report that it hears rolld, so the workers' silence must be counted without
-    // such a report.
+    // Returns whether every worker of State belongs to an allocation that Slurm reports as ended.
+    // No worker can then report that it hears rolld, so the workers' silence must be counted
+    // without such a report.
     bool only_gone_are_left(const core::State& state) const;
 
     // Returns the state that Slurm last reported for an allocation, for display: "PENDING
@@ -135,14 +135,14 @@ class Desk {
     std::optional<Instant> answered_{};      // start of the newest squeue that succeeded
     Instant hurry_until_{0};
     Instant doubt_until_;  // until then squeue is polled even if State has no allocation
-    // when each order was last sent, or may have been sent
+    // when each request was last sent, or may have been sent
     std::map<AllocationId, Instant> sent_{};
     std::map<AllocationId, Absence> absent_{};
-    std::set<AllocationId> over_{};  // allocations that Slurm last reported as over
+    std::set<AllocationId> over_{};  // allocations that Slurm last reported as ended
     std::map<AllocationId, std::string> hearsay_{};
-    // Slurm job id and order key of jobs that State does not hold.
+    // Jobs that State does not hold. The key is the Slurm job id, the value the request key.
     std::map<std::string, std::string> strays_{};
-    std::map<std::string, Instant> cancelled_{};  // by Slurm job id: when scancel was last called
+    std::map<std::string, Instant> cancelled_{};  // time of the last scancel, by Slurm job id
     Suspects suspects_;
     std::string trouble_{};
 };

@@ -41,8 +41,8 @@ class Suspects {
     // Records scontrol's answer to the last question.
     void note(const std::vector<slurm::NodeRow>& rows);
 
-    // Returns true if squeue should be asked now: scontrol has reported a worker's node down since
-    // the last call, and squeue has not confirmed it.
+    // Returns whether squeue must be asked now, because scontrol has reported a worker's node down
+    // since the last call, and squeue has not confirmed it.
     bool take_doubt();
 
     // Returns the time until which squeue may confirm that a node is down; nullopt if no
@@ -60,8 +60,8 @@ class Suspects {
     struct Suspect {
         std::string node;  // node name in Slurm
         AllocationId allocation;
-        Instant until{};     // no more questions after this time
-        bool asked = false;  // a question about the node is running or was answered
+        Instant until{};     // no question is asked after this time
+        bool asked = false;  // true if a question about the node is running or was answered
         bool down = false;
         bool proven = false;
     };

@@ -98,7 +98,7 @@ int other_workers(const core::State& state, const std::string& queue,
     }));
 }
 
-// Returns those options of the queue, as text, that do not allow `nodes` nodes at once. `alive` is
+// Returns, as text, the options of the queue that do not allow `nodes` nodes at once. `alive` is
 // the number of the queue's allocations that are alive.
 std::vector<std::string> limits_below(const core::AllocationQueue& queue, int alive, int nodes) {
     std::vector<std::string> found;
@@ -137,7 +137,7 @@ std::optional<Hold> too_wide(const core::State& state, const std::string& name,
                     missing > 1 ? "fewer nodes" : "fewer GPUs or less time")};
 }
 
-// Returns the hold that explains why a queue with `alive` live allocations orders nothing now.
+// Returns the hold that explains why a queue with `alive` live allocations requests nothing now.
 Hold queue_hold(const std::string& name, const core::AllocationQueue& queue, int alive, Time now) {
     const auto hold = [](std::string why, std::string remedy, bool comes = true) {
         return Hold{"allocation", std::move(why), std::move(remedy), {}, comes};

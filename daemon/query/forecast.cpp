@@ -12,7 +12,7 @@ Result<Json> forecast(core::State state, const core::Submit& submit, Time now) {
     Json orders = nullptr;
     for (const core::Event& event : core::match_supply(state, now)) {
         if (const auto* order = std::get_if<core::AllocationOrdered>(&event)) orders = order->queue;
-        // Apply the event that orders an allocation, so that holds() names this allocation if the
+        // Apply the event that requests an allocation, so that holds() names this allocation if the
         // job waits for it.
         core::apply(state, event);
     }

@@ -34,8 +34,8 @@ std::string gpu_text(const spec::Resources& wanted) {
     return counted(spec::gpus_text(wanted.gpus_per_node * wanted.gpu_percent), "GPU");
 }
 
-// Returns "2 nodes with 4 slots, 8 GPUs and 64 GiB of memory each". Omits a single slot beside
-// GPUs.
+// Returns "2 nodes with 4 slots, 8 GPUs and 64 GiB of memory each". Omits the slots if each node
+// needs GPUs and only one slot.
 std::string need_text(const spec::Resources& wanted) {
     const int nodes = wanted.workers();
     const bool gpus = wanted.gpus_per_node > 0;
@@ -285,8 +285,8 @@ class Finder {
     }
 
     // Returns a limit that blocks a variant of the job; nullopt if no variant is blocked. Prefers
-    // the limit of the first variant that may start once other jobs have ended, else returns that
-    // of the first blocked variant.
+    // the limit of the first variant that may start once other jobs have ended. If there is no such
+    // variant, returns the limit of the first blocked variant.
     std::optional<core::Excess> excess_of(const core::Limits& limits) const {
         std::optional<core::Excess> found;
         for (int i = 0; i < job_.spec.shapes(); ++i) {
@@ -345,8 +345,8 @@ class Finder {
                         id_.value));
     }
 
-    // Explains that free capacity is reserved for the first waiting job. Returns false if that is
-    // not the reason.
+    // Explains that free capacity is reserved for the first waiting job. Returns false if the job
+    // waits for another reason.
     bool reservation() {
         const auto first = core::promised(state_, now_);
         if (!first || first->job == id_) return false;

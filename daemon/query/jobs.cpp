@@ -1,5 +1,6 @@
-// The reply to `jobs`: a page of summaries. A page visits a limited number of jobs, because a turn
-// of rolld serves nobody else. The client asks for the next page from `next` on.
+// Builds the reply to `jobs`, a page of summaries. A page visits a limited number of jobs, because
+// rolld serves no other client during a turn. To get the next page, the client sends `next` as
+// `from`.
 #include <algorithm>
 #include <array>
 #include <functional>
@@ -17,19 +18,19 @@ namespace {
 
 // maximum number of jobs per reply, which together make about 9 MB
 constexpr int kPageMax = 10'000;
-// Maximum number of jobs that a page visits if rows are folded, reversed or limited by time. Such
-// a page may visit many jobs for each row. The last array of a page is visited whole.
+// Maximum number of jobs that a page visits if rows are folded, reversed or limited by time. Such a
+// page may visit many jobs for each row. All tasks of the last array of a page are visited.
 constexpr std::size_t kVisitsMax = 20'000;
 constexpr std::size_t kIndicesMax = 200;  // maximum number of bytes of a folded row's indices
 
-// What a page lists.
+// The arguments that select the jobs of a page.
 struct Asked {
     const protocol::JobsArgs& args;
     bool all = false;
     int limit = 0;
-    std::optional<Time> since;  // leave out jobs that ended before this time
+    std::optional<Time> since;  // jobs that ended before this time are left out
 
-    // True if only jobs that have not ended are listed.
+    // Returns whether the page lists only jobs that have not ended.
     bool live() const {
         return args.state == "running" || args.state == "queued" || (args.state.empty() && !all);
     }
@@ -41,7 +42,8 @@ struct Asked {
         if (since && job.ended_at && *job.ended_at < *since) return false;
         return args.user.empty() || job.user == args.user;
     }
-    // A folded row of an array that has not ended also counts the tasks that have.
+    // Returns whether a folded row counts the job. The row of an array that has not ended also
+    // counts the tasks that have ended.
     bool counts(const core::Job& job) const {
         return wants(job) ||
                (args.state.empty() && !all && (args.user.empty() || job.user == args.user));
@@ -62,13 +64,14 @@ Result<Asked> read(const protocol::JobsArgs& args) {
     return asked;
 }
 
-// The jobs among which a page is sought. Both functions return nullopt if there is no such job.
+// The jobs from which a page is taken. Both functions return nullopt if there is no such job.
 struct Source {
     std::function<std::optional<JobId>(JobId)> at_or_after;
     std::function<std::optional<JobId>(JobId)> at_or_before;
 };
 
-// `ids` is a sorted container that outlives the source; `id_of` returns the id of an element.
+// Returns a source of the jobs in `ids`, a sorted container that must outlive the source. `id_of`
+// returns the id of an element.
 template <class Ids, class IdOf>
 Source source_of(const Ids& ids, IdOf id_of, auto lower_bound) {
     return {[&ids, id_of, lower_bound](JobId id) -> std::optional<JobId> {
@@ -118,11 +121,12 @@ struct Fold {
     JobId shown{};          // the task whose summary the row shows
     std::array<std::int64_t, core::kJobPhases.size()> states{};
     std::size_t tasks = 0;
-    std::vector<int> indices{};  // of the tasks that were visited
-    std::string all_indices{};   // of the whole array, if its tasks were not visited
+    std::vector<int> indices{};  // array indices of the tasks that were visited
+    std::string all_indices{};   // array indices of all tasks, if the tasks were not visited
 
     void add(JobId id, const core::Job& job, const core::State& state) {
-        // A running task tells most, then the task that starts next, then the one that ended last.
+        // The row shows a running task if there is one, else the first queued task, else the last
+        // ended task.
         const auto rank = [](core::JobPhase phase) {
             return phase == core::JobPhase::Running ? 0 : phase == core::JobPhase::Queued ? 1 : 2;
         };
@@ -134,7 +138,8 @@ struct Fold {
         indices.push_back(job.spec.array->index);
         ++tasks;
     }
-    // Counts an array of which no task has ended or was removed, without a visit to each task.
+    // Counts all tasks of an array without visiting each of them. Requires that no task has ended
+    // or was removed.
     void add_all(JobId array, const core::Job& job, const core::State& state, int count) {
         const auto found = state.index.array_running.find(array);
         const int running = found == state.index.array_running.end() ? 0 : found->second;
@@ -167,7 +172,7 @@ class Lister {
           source_(std::move(source)),
           all_(source_of(state.jobs)) {}
 
-    // Fills the page. Returns the job from which the next page goes on; nullopt if there is none.
+    // Fills the page. Returns the job with which the next page begins; nullopt if there is none.
     std::optional<JobId> fill(Json& list) {
         const bool limited = asked_.args.fold || asked_.args.reverse || asked_.since;
         auto at = asked_.args.reverse && asked_.args.from == 0 ? before(JobId{UINT64_MAX})
@@ -196,8 +201,8 @@ class Lister {
         return id.value == 0 ? std::nullopt : source_.at_or_before(id);
     }
 
-    // Returns the row of a job, or of the array that the job is in. Sets `end` to the last job in
-    // the direction of the page that the row stands for.
+    // Returns the row of a job, or of the array that the job is in. Sets `end` to the last job that
+    // the row stands for, in the direction of the page.
     Json row_of(JobId id, const core::Job& job, JobId& end) {
         if (!asked_.args.fold || !job.spec.array) return rows_.row(id, job);
         const Fold fold = fold_of(job.array);
@@ -209,7 +214,8 @@ class Lister {
         return row;
     }
 
-    // The tasks of an array have consecutive numbers, because one submission made them.
+    // Returns the folded row of an array. The tasks of an array have consecutive ids, because one
+    // submission made them.
     Fold fold_of(JobId array) {
         Fold fold;
         const bool whole = asked_.args.selector.empty() && asked_.args.state.empty() && !asked_.all;
@@ -252,7 +258,8 @@ Result<Json> jobs(const core::State& state, const protocol::JobsArgs& args, cons
     if (!asked.args.selector.empty() && asked.args.selector != "all") {
         ROLL_TRY(selected, select(state, asked.args.selector, asked.args.me));
     }
-    // Look only at jobs that have not ended if no others are wanted, because there are few of them.
+    // Look only at jobs that have not ended if the page lists only such jobs, because there are few
+    // of them.
     const core::Index& index = state.index;
     const bool chosen = !asked.args.selector.empty() && asked.args.selector != "all";
     const bool live = asked.args.selector.empty() && asked.live();

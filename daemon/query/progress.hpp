@@ -1,5 +1,5 @@
-// Parses the progress of a running attempt, which a worker reported, for display. Workers are not
-// trusted, so invalid parts are dropped.
+// Parses the progress that a worker has reported for a running attempt. The progress is only
+// displayed. Workers are not trusted, so invalid parts are dropped.
 #pragma once
 
 #include <string>

@@ -41,7 +41,7 @@ Json resources_json(const spec::Resources& r) {
             {"time_seconds", r.time.count()}};
 }
 
-// Returns what an attempt used; null if no worker has told it.
+// Returns the resource usage of an attempt; null if no worker has reported it.
 Json usage_json(const core::Usage& usage) {
     if (usage == core::Usage{}) return nullptr;
     Json json = {{"cpu_seconds", seconds_of(usage.cpu_ms)},
@@ -51,7 +51,7 @@ Json usage_json(const core::Usage& usage) {
     return json;
 }
 
-// Returns what all ended attempts of the job used together.
+// Returns the resource usage of all ended attempts of the job together.
 Json usage_json(const core::Job& job) {
     core::Usage sum;
     for (const core::EndedAttempt& attempt : job.past) {
@@ -88,8 +88,8 @@ Json ended_attempt(const core::EndedAttempt& attempt) {
             {"reason", attempt.reason}};
 }
 
-// Returns by node how the workers of the current attempt enforce the job's limits; empty if the job
-// has none.
+// Returns, for each node of the current attempt, how the worker enforces the job's limits; empty if
+// the job has no limits.
 Json limits_json(const core::State& state, const core::Job& job, const Hearsay& hearsay) {
     Json limits = Json::object();
     const spec::Resources& wanted = job.resources();
@@ -204,7 +204,7 @@ Json after_json(const core::Job& job) {
     return after;
 }
 
-// Returns the progress that the members of the job's attempt reported, merged into one.
+// Returns the progress that the members of the job's attempt reported, merged into one report.
 Progress progress_of(JobId id, const Hearsay& hearsay) {
     Progress all{nullptr};
     for (const Told& told : hearsay.told ? hearsay.told(id) : std::vector<Told>()) {
@@ -215,8 +215,8 @@ Progress progress_of(JobId id, const Hearsay& hearsay) {
     return all;
 }
 
-// Texts about why the jobs of a page wait. Jobs that are equal for placement share one text, which
-// is computed once.
+// Computes texts about why the jobs of a page wait. Jobs that are equal for placement share one
+// text, which is computed once.
 class Waits {
   public:
     Waits(const core::State& state, Time now) : state_(state), now_(now) {}

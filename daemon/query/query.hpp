@@ -1,5 +1,5 @@
-// Builds the replies of the client protocol from State (docs/internals.md). Pure. Shows only
-// committed state.
+// Builds the replies of the client protocol from State (docs/internals.md). The functions are pure.
+// They show only committed state.
 #pragma once
 
 #include <array>
@@ -30,24 +30,26 @@ struct Hearsay {
     // Returns one entry per member of the job's attempt.
     std::function<std::vector<Told>(JobId)> told{};
     std::map<WorkerId, std::int64_t> heard_ms_ago;
-    // How the worker enforces the limits of jobs on memory and CPUs; empty: unknown
+    // How the worker enforces the memory and CPU limits of jobs; empty: unknown
     std::map<WorkerId, std::string> limits{};
     std::map<WorkerId, std::string> wall{};  // how the worker isolates its attempts; empty: unknown
-    std::map<AllocationId, std::string> slurm{};  // what squeue last showed
+    // state of the allocation that squeue last reported
+    std::map<AllocationId, std::string> slurm{};
     std::string slurm_trouble{};
 };
 
-// Returns the job ids that a selector means, ascending. A selector is `7`, `3-9` (only the existing
-// jobs), `1,4`, `last`, `all`, `@me`, or a name with globs. `last` is the newest job that a person
-// submitted, which excludes automatic exports and jobs queued by cron. Fails with NotFound if a
-// word of the selector matches no job, with InvalidArgument if a word cannot be parsed.
+// Returns the ids of the jobs that a selector names, in ascending order. A selector is `7`, `3-9`
+// (only the existing jobs), `1,4`, `last`, `all`, `@me`, or a name with globs. `last` is the newest
+// job that a person submitted, which excludes automatic exports and jobs queued by cron. Fails with
+// NotFound if a word of the selector matches no job, and with InvalidArgument if a word cannot be
+// parsed.
 Result<std::vector<JobId>> select(const core::State& state, const std::string& selector,
                                   const std::string& user);
 
-// Returns the smallest priority with which `ids` come before all other queued jobs.
+// Returns the smallest priority that puts the jobs `ids` before all other queued jobs.
 int priority_before(const core::State& state, const std::vector<JobId>& ids);
 
-// The summaries of jobs that a reply lists.
+// Makes the summaries of jobs that a reply lists.
 class Rows {
   public:
     // `fields` names the fields of each summary; empty: all. Unknown names are ignored, because a
@@ -77,7 +79,8 @@ Json nodes(const core::State& state, const Hearsay& hearsay,
 Json allocations(const core::State& state, const Hearsay& hearsay, Time now);
 // Returns counts of jobs, users, workers and allocations for monitoring. Visits each job once.
 Json totals(const core::State& state, Time now);
-// Returns what `user` and the user's accounts use of their limits, and the user's waiting jobs.
+// Returns the resource use and the limits of `user` and of the user's accounts, and the user's
+// waiting jobs.
 Json usage(const core::State& state, const protocol::UsageArgs& args, Time now);
 // Returns a page of a report about held and wasted resources.
 Result<Json> report(const core::State& state, const protocol::ReportArgs& args, Time now);
@@ -96,9 +99,9 @@ struct Hold {
     std::string rule;  // one of kHoldRules
     std::string why;
     std::string remedy;
-    // For some nodes: the node's name and why it cannot be used.
+    // Names of some nodes, each with the reason why the node cannot be used.
     std::vector<std::pair<std::string, std::string>> nodes{};
-    // the hold ends by itself; nobody has to act
+    // true if the hold ends by itself, without an action of a user
     bool comes = false;
 };
 std::vector<Hold> holds(const core::State& state, JobId id, Time now);
@@ -106,12 +109,12 @@ Json holds_json(const std::vector<Hold>& holds);
 std::string condition_text(const spec::After& after);  // returns for example "ok:12"
 
 // Predicts the result of a submission, for its first job. Returns the nodes on which the job would
-// start in this turn, its holds if it would not start, and the queue that would order an allocation
-// for it. If the submission would fail, fails with the same error.
+// start in this turn, its holds if it would not start, and the queue from which rolld would request
+// an allocation for it. If the submission would fail, fails with the same error.
 Result<Json> forecast(core::State state, const core::Submit& submit, Time now);
 
 // Returns a Hold (a reason why a queued job waits) if neither a connected worker nor an allocation
-// that may be ordered could ever run the job, else nullopt. Ignores other reasons to wait. Takes
+// that may be requested could ever run the job, else nullopt. Ignores other reasons to wait. Takes
 // little time if one of the first workers could run the job.
 std::optional<Hold> never(const core::State& state, JobId id, Time now);
 
@@ -127,7 +130,7 @@ std::string waiting(const core::State& state, JobId id, Time now);
 std::optional<Hold> supply_hold(const core::State& state, const spec::Resources& wanted, Time now);
 
 // Returns a text such as "allocation 3 of queue gpu" if an allocation that could hold a job with
-// these resources is on order, else an empty text.
+// these resources was requested but is not granted yet. Otherwise returns an empty text.
 std::string on_order(const core::State& state, const spec::Resources& wanted);
 
 // Returns the name of each worker, and why it cannot take a member of the job now. Returns at most

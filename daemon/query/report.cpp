@@ -1,5 +1,5 @@
-// The reply to `report`: resources that attempts held, and how much of it was wasted. The client
-// adds the rows of all pages (cli/commands/report.cpp).
+// Builds the reply to `report`: the resources that attempts held, and the part of them that was
+// wasted. The client adds the rows of all pages (cli/commands/report.cpp).
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -13,7 +13,7 @@
 namespace roll::query {
 namespace {
 
-// Maximum number of jobs that a page visits, because a turn of rolld serves nobody else.
+// Maximum number of jobs that a page visits, because rolld serves no other client during a turn.
 constexpr int kReportedMax = 20'000;
 constexpr std::array kGroups = {"user", "account", "kind", "week"};
 
@@ -49,7 +49,7 @@ struct Span {
 };
 
 Waste waste_of(const core::Job& job, const core::EndedAttempt& attempt) {
-    // A yielded attempt has saved its work.
+    // A yielded attempt has saved its work, so nothing is wasted.
     if (attempt.outcome == Outcome::Done || attempt.outcome == Outcome::Yielded) return Waste::None;
     const bool last = &attempt == &job.past.back();
     if (!last || !core::is_over(job.phase)) return Waste::Requeued;
@@ -73,7 +73,7 @@ std::vector<Span> spans_of(const core::Job& job, Time now) {
     return spans;
 }
 
-// Returns the beginning of the week, Monday 00:00 UTC.
+// Returns the beginning of the week that contains `time`, Monday 00:00 UTC.
 Time week_of(Time time) {
     using namespace std::chrono;
     const auto day = floor<days>(time);

@@ -1,4 +1,4 @@
-// The reply to `totals`: counts for monitoring.
+// Builds the reply to `totals`: counts for monitoring.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -32,7 +32,7 @@ std::map<std::string, UserTotals> totals_of_users(const core::State& state) {
     return users;
 }
 
-// Returns the number of jobs in each phase, and of queued jobs that are held.
+// Returns the number of jobs in each phase, and the number of queued jobs that are held.
 Json jobs_json(const core::State& state) {
     std::array<std::int64_t, core::kJobPhases.size()> counts{};
     std::int64_t held = 0;
@@ -47,8 +47,8 @@ Json jobs_json(const core::State& state) {
     return json;
 }
 
-// Returns for how many seconds the job that waits longest has lacked only capacity; 0 if there is
-// no such job.
+// Returns the longest time, in seconds, for which a job has lacked only capacity; 0 if there is no
+// such job.
 double longest_wait(const core::State& state, Time now) {
     Time oldest = now;
     for (const auto& [group, ready] : state.index.ready)

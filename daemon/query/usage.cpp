@@ -1,5 +1,5 @@
-// The reply to `usage`: what a user and the user's accounts use of their limits, and the user's
-// waiting jobs in the order of the queue.
+// Builds the reply to `usage`: the resource use and the limits of a user and of the user's
+// accounts, and the user's waiting jobs in the order of the queue.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -15,7 +15,8 @@
 namespace roll::query {
 namespace {
 
-// A turn of rolld serves nobody else, so only the first jobs of the queue get a position.
+// Only the first jobs of the queue get a position, because rolld serves no other client during a
+// turn.
 constexpr int kPositionsMax = 10'000;
 constexpr std::size_t kWaitingMax = 20;  // maximum number of waiting jobs in the reply
 
@@ -53,7 +54,7 @@ Json row_of(const char* scope, const std::string& name, int share, const spec::Q
               {"gpu_hours", limit_json(quota.gpu_hours)}}}};
 }
 
-// Returns a row for the user, then one for each account that the user's jobs are charged to.
+// Returns a row for the user, and then a row for each account that the user's jobs are charged to.
 Json rows_of(const core::State& state, const std::string& user, Time now) {
     UseSum own, all;
     std::map<std::string, UseSum> accounts;
@@ -80,7 +81,8 @@ Json rows_of(const core::State& state, const std::string& user, Time now) {
     return rows;
 }
 
-// Lists waiting jobs. Of an array, lists the first job with the number of its waiting tasks.
+// Lists waiting jobs. An array is one row, which shows the first job and the number of waiting
+// tasks.
 class WaitingList {
   public:
     WaitingList(const core::State& state, Time now)
@@ -115,8 +117,8 @@ class WaitingList {
     std::map<JobId, std::size_t> rows_{};  // index in list_, by job or by the array's first job
 };
 
-// Returns the user's jobs among the first jobs of the queue, and then those that are not ready,
-// such as held jobs.
+// Returns the user's jobs among the first jobs of the queue, and then the user's jobs that are not
+// ready, such as held jobs.
 Json waiting_of(const core::State& state, const std::string& user, Time now) {
     WaitingList list(state, now);
     std::set<JobId> seen;

@@ -22,15 +22,16 @@ constexpr std::size_t kOfUserMax = 256;
 
 class Store {
   public:
-    // Opens the store; it is empty if nothing was stored yet. Fails with Refused if other users can
-    // read the key file, with Corrupt if the key is missing or wrong or the data was changed.
+    // Opens the store. The store is empty if nothing was stored yet. Fails with Refused if other
+    // users can read the key file, and with Corrupt if the key is missing or wrong or the data was
+    // changed.
     static Result<Store> open(const std::filesystem::path& directory);
 
     // Stores a value and returns after it is on disk. Fails with InvalidArgument for an invalid
-    // name or value (allowed: 1 to kValueBytesMax bytes of UTF-8 without NUL), with Refused if the
-    // user has too many secrets or the disk is full.
+    // name or value (allowed: 1 to kValueBytesMax bytes of UTF-8 without NUL), and with Refused if
+    // the user has too many secrets or the disk is full.
     Result<void> set(const core::SecretName& name, const std::string& value, Time now);
-    // fails with NotFound if there is no such secret
+    // Removes a secret. Fails with NotFound if there is no such secret.
     Result<void> remove(const core::SecretName& name);
 
     core::SecretNames names() const;
@@ -50,7 +51,7 @@ class Store {
     Result<void> keep(Secrets secrets);
 
     std::filesystem::path directory_;
-    std::string key_{};  // empty: the key file does not exist yet
+    std::string key_{};  // encryption key; empty: the key file does not exist yet
     Secrets secrets_{};
 };
 

@@ -1,4 +1,4 @@
-// The Slurm commands (errands) that State requires.
+// Runs the Slurm commands (errands) that State requires.
 #include <spdlog/spdlog.h>
 
 #include "daemon/server/server.hpp"
@@ -15,7 +15,7 @@ void Server::run_errands() {
     if (auto errand = desk_.next(engine_.state(), steady_ms())) runner_.start(*std::move(errand));
 }
 
-// Schedules a turn that withdraws all orders that are no longer needed.
+// Schedules a turn that withdraws all requests that are no longer needed.
 void Server::withdraw() {
     withdrawing_ = false;
     for (core::Input& input : desk_.withdraw(engine_.state())) add(std::move(input));

@@ -1,4 +1,4 @@
-// rolld's options.
+// Options of rolld's server.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct ServerOptions {
     std::string cluster;  // random id of the ledger
     std::string home{};   // id of the state directory (see ledger::identity)
     std::string nonce;    // random id of this process
-    spec::Policy policy;  // from rolld.yaml
+    spec::Policy policy;  // policy from rolld.yaml
     gateway::LeaseRules leases;
     // Take over even if another rolld may still be running, provided that its beacon does not
     // change (leases rule 17).
@@ -33,7 +33,7 @@ struct ServerOptions {
     double requests_per_second = 5000;  // maximum rate of requests per user; 0: no limit
     double request_burst = 20000;
     std::size_t connections_max = 20'000;
-    slurm::Site site;  // paths and environment for orders to Slurm
+    slurm::Site site;  // paths and environment for allocation requests to Slurm
     pilots::DeskRules pilots;
 };
 

@@ -1,4 +1,4 @@
-// Requests of clients: reads them, and carries out what their handlers (daemon/api) plan.
+// Reads requests of clients, and carries out the plans that their handlers (daemon/api) return.
 #include <algorithm>
 
 #include <boost/asio/post.hpp>
@@ -14,8 +14,8 @@ namespace {
 
 constexpr int kWaitMsMax = 60'000;
 
-// Returns a waiter that waits at most `wait_ms`, or until the request is done if there is none or
-// it is negative.
+// Returns a waiter that waits at most `wait_ms` milliseconds. If `wait_ms` is missing or negative,
+// the waiter waits until the request is done.
 api::Waiter waiter_of(const Asking& asking, const std::string& user, std::optional<int> wait_ms) {
     api::Waiter waiter{asking.peer, asking.id, user, std::nullopt};
     if (wait_ms.value_or(-1) >= 0)

@@ -31,8 +31,8 @@ std::string lacks(const protocol::Heartbeat& worker, const spec::JobSpec& spec) 
 
 }  // namespace
 
-// Adds the values of secrets to the worker's start orders. An order is not sent to a worker that is
-// too old for the job; its attempt then ends as if the worker had refused it.
+// Adds the values of secrets to the worker's start orders. Drops an order if the worker is too old
+// for the job, and ends the attempt there as an infra failure.
 void Server::fill_secrets(const Session& session, WorkerId worker, protocol::Answer& answer) {
     std::erase_if(answer.start, [&](protocol::StartOrder& order) {
         const core::Job& job = engine_.state().jobs.at(order.attempt.job);

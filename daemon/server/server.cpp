@@ -136,7 +136,7 @@ void Server::stop() {
     authenticator_->stop();
     timer_.cancel();
     sweeps_.cancel();
-    // End the other handlers, too, such as that for signals.
+    // End the other handlers, too, such as the handler for signals.
     asio::post(io_, [this] { io_.stop(); });
 }
 
@@ -149,8 +149,8 @@ io::Task<void> Server::listen() {
     }
 }
 
-// Starts a turn whenever a time is reached at which something must be done: silence is counted, a
-// back-off or a limit ends, or a delayed request is answered. Sleeps until the next such time.
+// Starts a turn at each time at which something must be done: silence is counted, a back-off or a
+// limit ends, or a delayed request is answered. Sleeps until the next such time.
 io::Task<void> Server::tick() {
     const auto token = asio::as_tuple(asio::use_awaitable);
     while (!stopping_) {
@@ -178,8 +178,8 @@ std::chrono::milliseconds Server::until_next() const {
     return std::max<std::chrono::milliseconds>(next, full_ ? kFullPause : 1ms);
 }
 
-// Reads the messages that have arrived. Returns false if it stopped at kMessagesMax; some worker
-// may then not have been heard in this turn.
+// Reads the messages that have arrived. Returns false if it stopped at kMessagesMax; a worker's
+// heartbeat may then still be unread.
 bool Server::drain() {
     bool drained = false;
     for (int i = 0; i < kMessagesMax && !drained; ++i) {
@@ -245,7 +245,8 @@ Result<engine::Turn> Server::step() {
     return turned;
 }
 
-// Cancels trials that successive halving stops. A trial that ends in this turn refuses that.
+// Cancels trials that successive halving stops. If a trial ends in this turn, the core refuses its
+// cancellation, which does no harm.
 void Server::stop_trials(const std::vector<sweeps::Loser>& losers) {
     for (const sweeps::Loser& loser : losers) add(core::Cancel{loser.job, loser.reason});
     turn();
@@ -308,7 +309,7 @@ void Server::turn() {
 }
 
 // Ends this rolld and returns true if the beacon could not be read for `volume_patience` (rule 18),
-// because another rolld may then have taken over without being seen.
+// because another rolld may then have taken over unnoticed.
 bool Server::lost_volume() {
     const auto patience = options_.leases.volume_patience;
     if (patience.count() == 0 || beacon_.unread_for() < patience) return false;
@@ -354,8 +355,8 @@ void Server::answer_requests(const engine::Turn& turn) {
     }
 }
 
-// Answers each worker that was heard in this turn or whose orders changed. The cost of a turn
-// therefore does not depend on the number of workers.
+// Answers each worker that was heard from in this turn or whose orders have changed. The cost of a
+// turn therefore does not depend on the number of workers.
 void Server::answer_workers(const engine::Turn& turn) {
     const core::State& state = engine_.state();
     const auto before =
@@ -412,7 +413,7 @@ void Server::answer_events(bool committed) {
 
 namespace {
 
-// Returns what the members of the job's attempt reported in their last heartbeats.
+// Returns the progress that the members of the job's attempt reported in their last heartbeats.
 std::vector<query::Told> told_of(const core::State& state, const Sessions& sessions, JobId id) {
     std::vector<query::Told> all;
     const auto& attempt = state.jobs.at(id).attempt;

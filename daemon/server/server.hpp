@@ -1,5 +1,5 @@
-// rolld's loop. Each turn reads the sockets, converts messages to inputs, runs the engine, and then
-// sends answers, so that nothing uncommitted is visible outside.
+// Runs rolld's loop. Each turn reads the sockets, converts messages to inputs, runs the engine, and
+// then sends answers, so that nothing uncommitted is visible outside.
 //
 // Everything runs on one thread. run() returns after stop(), after a client's `shutdown`, or on an
 // error that a restart may fix.
@@ -57,7 +57,8 @@ class Server {
     // Serves until stop() or a `shutdown` request. Fails if a fatal error ends the loop.
     Result<void> run();
     void stop();
-    // Ends the beacon's thread after run(). Returns false if it hangs, as the destructor would.
+    // Ends the beacon's thread after run(). Returns false if the thread hangs. The destructor would
+    // then hang, too.
     bool let_go() { return beacon_.end(std::chrono::seconds(2)); }
     void set_policy(spec::Policy policy);  // called after rolld.yaml was read again
     std::string endpoint() const { return reader_.bound_endpoint(); }
@@ -127,12 +128,12 @@ class Server {
     api::BulkQueue bulk_;
     api::Outputs outputs_{};
     std::list<WaitingForEvents> waiting_{};
-    // Orders of each worker in the last turn, to find the workers whose orders have changed.
+    // Orders for each worker in the last turn. They show which workers' orders have changed.
     std::map<WorkerId, protocol::Answer> orders_{};
     Time started_at_{};
     bool stopping_ = false;
-    bool full_ = false;         // the ledger's volume was full in the last turn
-    bool withdrawing_ = false;  // a turn is scheduled that withdraws unsent orders
+    bool full_ = false;         // true if the ledger's volume was full in the last turn
+    bool withdrawing_ = false;  // true while a turn that withdraws unsent requests is scheduled
     Result<void> ended_{};
 };
 

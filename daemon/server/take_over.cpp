@@ -45,8 +45,8 @@ Result<void> claim(const ServerOptions& options, std::uint64_t incarnation) {
         "another rolld took over at the same time and wrote the beacon file: " + rolld_of(seen));
 }
 
-// Returns whether a take-over from this state directory ended between its claim and its first event
-// in the ledger. The ledger then lacks no decision of the claim's incarnation.
+// Returns whether a take-over from this state directory was interrupted between its claim and its
+// first event in the ledger. The ledger then lacks no decision of the claim's incarnation.
 bool is_interrupted_claim(const io::Beacon& seen, const ServerOptions& options,
                           const core::State& state) {
     return seen.nonce.starts_with(kClaim) && seen.incarnation == state.incarnation + 1 &&

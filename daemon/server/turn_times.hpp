@@ -1,4 +1,4 @@
-// How long rolld's turns take, for operators who see late answers.
+// Measures how long rolld's turns take, for operators who see late answers.
 #pragma once
 
 #include <array>
@@ -25,7 +25,7 @@ class Durations {
 struct TurnTimes {
     Durations turns;    // time in the engine, without the commit
     Durations commits;  // time to write and sync the events of a turn
-    // Time of the current turn's commit; 0 if it had nothing to write.
+    // Time of the current turn's commit; 0 if the turn had nothing to write.
     std::chrono::nanoseconds last_commit{0};
 };
 

@@ -95,7 +95,7 @@ std::string quote(std::string_view text) {
 
 namespace {
 
-// Returns a size in MiB, rounded up, as Slurm counts memory.
+// Returns a size in MiB as text. Rounds up, as Slurm does.
 std::string mebibytes(std::int64_t bytes) { return std::to_string((bytes + (1 << 20) - 1) >> 20); }
 
 // Returns the command, as shell words, that starts a worker.
@@ -156,10 +156,10 @@ std::string pilot_script(const spec::PilotQueue& queue, const std::string& key, 
 
 // Returns the sbatch command.
 //
-// --no-requeue is given because a job that Slurm restarts would belong to an order that has ended.
+// --no-requeue is given because a job that Slurm restarts would belong to a request that has ended.
 // With --signal, Slurm sends SIGTERM when queue.margin() is left before the end of the allocation,
-// even if that end was moved. The signal may come up to a minute early. "B:" sends it to the batch
-// script; without "B:", only processes started by srun get it.
+// even if that end was moved. The signal may come up to a minute early. With "B:", the batch script
+// gets the signal. Without "B:", only processes started by srun get it.
 Command submit_command(const spec::PilotQueue& queue, const std::string& key, const Site& site) {
     std::vector<std::string> arguments = {
         "sbatch",

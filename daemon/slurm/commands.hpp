@@ -1,5 +1,5 @@
-// Slurm's commands as values: arguments, a controlled environment, and the batch script of an
-// allocation. Pure.
+// Builds Slurm's commands as values: arguments, a controlled environment, and the batch script of
+// an allocation. The functions are pure.
 #pragma once
 
 #include <optional>
@@ -17,11 +17,11 @@ struct Command {
     std::vector<std::string> arguments{};    // the program, then its arguments
     std::vector<std::string> environment{};  // the complete environment, "NAME=value"
     std::string input{};
-    std::optional<mode_t> umask{};  // nullopt for rolld's umask
+    std::optional<mode_t> umask{};  // umask of the command; nullopt: rolld's umask
     friend bool operator==(const Command&, const Command&) = default;
 };
 
-// Settings that all orders of one rolld share.
+// Settings that all allocation requests of one rolld share.
 struct Site {
     std::string directory;                   // rolld's state directory, on a shared volume
     std::string worker;                      // path of roll-worker, on a shared volume
@@ -35,26 +35,27 @@ struct Site {
 // format of times.
 std::vector<std::string> scrub(const std::vector<std::string>& environment);
 
-// Identify an order's job in Slurm: its comment is "roll:alloc=KEY" and its name "roll-KEY". KEY
-// contains the ledger's id and is therefore unique among all rollds and across restarts.
+// Return the comment and the name of the Slurm job of an allocation request: "roll:alloc=KEY" and
+// "roll-KEY". They identify the job, because KEY contains the ledger's id and is therefore unique
+// among all rollds and across restarts.
 std::string comment_of(std::string_view key);
 std::string job_name_of(std::string_view key);
-// Returns the KEY in the comment of an order's job; empty for any other text.
+// Returns the KEY in the comment of a request's job; empty for any other text.
 std::string key_of(std::string_view comment);
 
 // Returns the batch script of an allocation. It starts one roll-worker per node, with srun if there
 // are several nodes.
 std::string pilot_script(const spec::PilotQueue& queue, const std::string& key, const Site& site);
 
-// Returns the `sbatch` command for an order. Its standard input is the script.
+// Returns the `sbatch` command for an allocation request. Its standard input is the script.
 Command submit_command(const spec::PilotQueue& queue, const std::string& key, const Site& site);
 
 // Returns the command that lists all jobs of this user that Slurm knows, including jobs that have
 // ended.
 Command queue_command(const Site& site);
 
-// Returns the command that cancels the job `id`, but only if its name is that of the order `key`,
-// because Slurm reuses ids.
+// Returns the command that cancels the job `id`, but only if the job has the name for the request
+// `key`, because Slurm reuses ids.
 Command cancel_command(const std::string& id, const std::string& key, const Site& site);
 
 Command partitions_command(const Site& site);

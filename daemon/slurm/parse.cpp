@@ -165,8 +165,8 @@ Result<std::vector<PartitionRow>> parse_partitions(std::string_view text) {
 }
 
 // Parses lines such as "NodeName=n1 Arch=... State=DOWN+DRAIN ThreadsPerCore=... BootTime=...
-// Reason=...". Free text (Reason, Comment, Extra) comes after the fields that are read here and can
-// therefore not imitate them.
+// Reason=...". Free text (Reason, Comment, Extra) comes after the fields that are read here and
+// therefore cannot imitate them.
 Result<std::vector<NodeRow>> parse_nodes(std::string_view text) {
     ROLL_TRY(const auto lines, lines_of(text, "scontrol"));
     std::vector<NodeRow> rows;

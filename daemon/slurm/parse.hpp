@@ -1,6 +1,6 @@
-// Parses the output of Slurm's commands in formats that Roll requests. Pure; the code that prints
-// these fields is the same in Slurm 22.05.8 to 26.05.3. If output is truncated or unexpected, the
-// functions fail with Corrupt and use no part of it.
+// Parses the output of Slurm's commands in formats that Roll requests. The functions are pure.
+// Slurm 22.05.8 to 26.05.3 prints these fields in the same way. If output is truncated or
+// unexpected, the functions fail with Corrupt and use no part of the output.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@ struct QueueRow {
     std::string id;
     std::string state;
     Phase phase = Phase::Unknown;
-    std::string reason;                   // why the job is pending
-    std::optional<std::int64_t> start{};  // Unix seconds; for a pending job an estimate
+    std::string reason;                   // reason why the job is pending
+    std::optional<std::int64_t> start{};  // start in Unix seconds; for a pending job an estimate
     std::optional<std::int64_t> end{};
     int nodes = 0;
     std::string node_list{};
@@ -56,8 +56,8 @@ struct NodeRow {
 };
 Result<std::vector<NodeRow>> parse_nodes(std::string_view text);
 
-// The outcome of a submission, judged by the result of sbatch. Unknown: the job may have been
-// queued.
+// The outcome of a submission, judged by the result of sbatch. Unknown means that the job may have
+// been queued.
 enum class Submission { Accepted, Refused, Unknown };
 Submission judge_submission(bool timed_out, int exit_code, std::string_view errors);
 

@@ -14,9 +14,10 @@ namespace roll::sweeps {
 namespace {
 
 constexpr std::size_t kBytesMax = 4u << 20;
-constexpr std::size_t kLineMax = 1u << 20;  // a longer line is no row of metrics
+constexpr std::size_t kLineMax = 1u << 20;  // a longer line is not a row of metrics
 
-// JSON has no number for a value that is not finite; the trainer writes null or a text.
+// Returns the value of the metric; nullopt if the row does not have the metric. Returns NaN if the
+// value is not a number, because the trainer writes null or a text for a value that is not finite.
 std::optional<double> value_of(const Json& row, const std::string& metric) {
     const auto found = row.find(metric);
     if (found == row.end()) return std::nullopt;
@@ -36,7 +37,7 @@ bool Cursor::read_on() {
     struct stat status {};
     if (!file || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) return true;
     if (static_cast<std::uint64_t>(status.st_size) < offset_) {
-        offset_ = 0;  // a new attempt began the file again
+        offset_ = 0;  // a new attempt has started the file again
         partial_.clear();
     }
     const std::uint64_t left = static_cast<std::uint64_t>(status.st_size) - offset_;
@@ -69,7 +70,7 @@ void Cursor::take(std::int64_t step, std::optional<double> value) {
         const bool at = step == rungs_[next_] && value;
         if (step < rungs_[next_] || (step == rungs_[next_] && !value)) break;
         values_[next_] = at || !newest_ ? value : newest_;
-        // A rung without any value may still get the first one after it.
+        // A rung without a value may still get the first value after its step.
         if (!values_[next_]) return;
         ++next_;
     }

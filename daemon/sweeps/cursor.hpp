@@ -18,12 +18,13 @@ class Cursor {
     // `rungs` are ascending numbers of steps.
     Cursor(std::filesystem::path file, std::string metric, std::vector<std::int64_t> rungs);
 
-    // Reads the next lines, at most 4 MiB of them. Blocks as long as the volume does. Returns
-    // whether the end of the file was reached; a missing file has no lines.
+    // Reads the next lines, at most 4 MiB of them. Blocks while the volume hangs. Returns whether
+    // the end of the file was reached; a missing file has no lines.
     bool read_on();
 
-    // The value of each rung: the last one at its step or before; if there is none, the first one
-    // after it. nullopt until a later step, or a value at exactly this step, was read.
+    // Returns the value of each rung. It is the last value at or before the rung's step, or the
+    // first value after that step if there is no earlier one. It is nullopt until a later step, or
+    // a value at exactly the rung's step, was read.
     const spec::RungValues& values() const { return values_; }
 
   private:
@@ -34,8 +35,8 @@ class Cursor {
     std::string metric_;
     std::vector<std::int64_t> rungs_;
     spec::RungValues values_;
-    std::size_t next_ = 0;            // the first rung that has not been passed
-    std::optional<double> newest_{};  // the last value before this rung
+    std::size_t next_ = 0;            // index of the first rung that has not been passed
+    std::optional<double> newest_{};  // last value before this rung
     std::uint64_t offset_ = 0;
     std::string partial_{};
 };

@@ -10,7 +10,7 @@
 namespace roll::sweeps {
 namespace {
 
-// Returns the number of steps in a job's document; nullopt if it says none.
+// Returns the number of steps in a job's document; nullopt if the document does not give it.
 std::optional<std::int64_t> steps_of(const std::string& text) {
     const auto document = parse_json(text);
     if (!document || !document->is_object()) return std::nullopt;
@@ -70,7 +70,8 @@ void Watch::wait() {
     });
 }
 
-// Adds the trials of which something may be unread. Returns whether a trial of the sweep is left.
+// Adds to `work` the trials whose files may have unread lines. Returns whether a trial of the sweep
+// has not ended.
 bool Watch::add_work(JobId first, Sweep& sweep, std::vector<Work>& work) const {
     bool left = false;
     for (auto at = state_.jobs.lower_bound(first);
@@ -119,12 +120,12 @@ void Watch::take(std::vector<Work> done) {
     if (!losers.empty()) stop_(std::move(losers));
 }
 
-// Adds the trials of the sweep that have not ended and cannot be among the best.
+// Adds to `losers` the trials of the sweep that have not ended and cannot be among the best.
 void Watch::judge(JobId first, const Sweep& sweep, std::vector<Loser>& losers) const {
     std::vector<spec::RungValues> values(sweep.trials);
     std::vector<JobId> jobs(sweep.trials);
     for (const auto& [id, trial] : sweep.started) {
-        // The tasks of an array have consecutive numbers.
+        // The tasks of an array have consecutive ids.
         const std::size_t number = id.value - first.value;
         if (number >= sweep.trials) continue;
         values[number] = trial.cursor.values();

@@ -1,10 +1,10 @@
-// Watches the sweeps with successive halving: reads the metrics of their trials once a second, and
-// tells which trials cannot be among the best any more (common/spec/sweep.hpp).
+// Watches the sweeps with successive halving. Once a second, reads the metrics of their trials and
+// reports the trials that can no longer be among the best (common/spec/sweep.hpp).
 //
-// Nothing is stored: after a restart, the sweeps are found in State again, the files are read from
-// their beginning, and the same values yield the same stops. The files are read by a thread of
-// their own, because a volume that hangs must not block rolld's loop. All members are called on
-// the thread of the context.
+// Nothing is stored. After a restart, the sweeps are found in State again and the files are read
+// from their beginning, so the same values yield the same stops. A separate thread reads the files,
+// because a volume that hangs must not block rolld's loop. All members are called on the thread of
+// the context.
 #pragma once
 
 #include <chrono>
@@ -24,7 +24,7 @@
 
 namespace roll::sweeps {
 
-// A trial to cancel, and why.
+// A trial to cancel, and the reason.
 struct Loser {
     JobId job;
     std::string reason;
@@ -36,29 +36,29 @@ class Watch {
     Watch(boost::asio::io_context& io, const core::State& state,
           std::function<void(std::vector<Loser>)> stop,
           std::chrono::milliseconds pause = std::chrono::seconds(1));
-    // A thread that still reads continues, but what it reads is dropped.
+    // A thread that still reads continues, but its results are dropped.
     ~Watch();
     Watch(const Watch&) = delete;
     Watch& operator=(const Watch&) = delete;
 
-    // Takes note of the sweeps among the jobs that were submitted since the last call. Its cost
-    // depends on the number of new jobs alone.
+    // Records the sweeps among the jobs that were submitted since the last call. The cost depends
+    // only on the number of these jobs.
     void note_new();
     std::size_t count() const { return sweeps_.size(); }
-    void cancel();  // ends the timer
+    void cancel();  // cancels the timer
 
   private:
     struct Trial {
         Cursor cursor;
-        bool finished = false;  // the job has ended, and its file was read to the end
+        bool finished = false;  // true if the job has ended, and its file was read to the end
     };
     struct Sweep {
         spec::Halving halving;
         std::size_t trials = 0;
         std::vector<std::int64_t> rungs{};
-        std::map<JobId, Trial> started{};  // by job
+        std::map<JobId, Trial> started{};  // trials that have started, by job
     };
-    // What the thread works on, and gives back.
+    // A trial that the thread reads. The thread returns it with the new position in the file.
     struct Work {
         JobId sweep;
         JobId job;
@@ -79,10 +79,10 @@ class Watch {
     std::chrono::milliseconds pause_;
     boost::asio::steady_timer timer_;
     std::shared_ptr<Home> home_;
-    std::map<JobId, Sweep> sweeps_{};  // by the first job of the array
-    JobId next_{};                     // jobs before this one are known
+    std::map<JobId, Sweep> sweeps_{};  // sweeps, by the first job of the array
+    JobId next_{};                     // jobs with lower ids are known
     JobId last_array_{};
-    bool waiting_ = false;  // the timer runs, or the thread reads
+    bool waiting_ = false;  // true while the timer runs or the thread reads
 };
 
 }  // namespace roll::sweeps

@@ -96,7 +96,7 @@ Result<Store> Store::open(const std::filesystem::path& directory) {
     return store;
 }
 
-// Updates the memory only after the new file is on disk.
+// Replaces all tokens. Updates the memory only after the new file is on disk.
 Result<void> Store::keep(std::map<std::string, ApiToken> tokens) {
     Json list = Json::array();
     for (const auto& [id, token] : tokens) list.push_back(token_json(id, token));

@@ -1,5 +1,6 @@
-// Tokens with which programs act for a user over HTTP. A token names its user, what it may do and
-// when it expires. Only the SHA-256 of a token's secret is stored, so the file opens nothing.
+// Tokens with which programs act for a user over HTTP. A token has a user, a level of access and an
+// expiry time. Only the SHA-256 of a token's secret is stored, so nobody can use a token that was
+// read from the file.
 //
 //   DIRECTORY/tokens.json  a JSON array of all tokens; each change replaces the file by a rename
 #pragma once
@@ -20,24 +21,25 @@ constexpr std::size_t kOfUserMax = 100;
 
 struct ApiToken {
     std::string user{};
-    protocol::Access access = protocol::Access::Read;  // the most that the token may do
-    std::string note{};                                // what the token is for
+    protocol::Access access = protocol::Access::Read;  // highest level of access of the token
+    std::string note{};                                // purpose of the token
     Time created{};
     Time expires{};
-    std::string sha256{};  // of the secret, in hex
+    std::string sha256{};  // SHA-256 of the secret, in hex
 };
 
 class Store {
   public:
-    // Opens the store; it is empty if no token was made yet. Fails with Corrupt if the file cannot
-    // be read as tokens.
+    // Opens the store. The store is empty if no token was made yet. Fails with Corrupt if the file
+    // cannot be read as tokens.
     static Result<Store> open(const std::filesystem::path& directory);
 
-    // Makes a token and returns its text, `roll_ID_SECRET`, after it is on disk. The text is not
-    // kept. Ignores the token's `created` and `sha256`. Fails with InvalidArgument if it expires
-    // in less than a minute or in more than 400 days, with Refused if the user has too many tokens.
+    // Makes a token and returns its text, `roll_ID_SECRET`, after the token is on disk. The store
+    // does not keep the text. Ignores the token's `created` and `sha256`. Fails with
+    // InvalidArgument if it expires in less than a minute or in more than 400 days, and with
+    // Refused if the user has too many tokens.
     Result<std::string> create(ApiToken token, Time now);
-    // Fails with NotFound if there is no such token.
+    // Revokes a token. Fails with NotFound if there is no such token.
     Result<void> revoke(const std::string& id);
 
     // Returns the token with this text; nullptr if it is unknown, revoked or expired.
@@ -49,10 +51,11 @@ class Store {
     Result<void> keep(std::map<std::string, ApiToken> tokens);
 
     std::filesystem::path file_;
-    std::map<std::string, ApiToken> tokens_{};  // by id
+    std::map<std::string, ApiToken> tokens_{};  // tokens by id
 };
 
-// Returns the id in a token's text, which is no secret; empty if the text is no token.
+// Returns the id in a token's text. The id is not secret. Returns an empty text if the text is not
+// a token.
 std::string id_of(std::string_view text);
 
 }  // namespace roll::tokens

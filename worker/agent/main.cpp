@@ -149,7 +149,8 @@ void add_flags(CLI::App& app, Flags& flags) {
                    "default: the first of these that the host allows")
         ->check(CLI::IsMember({"cgroup", "namespace", "marks"}));
     // Makes this process a reaper. The option's value is the generation number of the reaper's
-    // heartbeats. It tells rolld that they are newer than those of earlier roll-workers.
+    // heartbeats. This number tells rolld that the reaper's heartbeats are newer than the
+    // heartbeats of earlier roll-workers.
     app.add_option("--reaper", flags.reaper, "")->group("");
 }
 
@@ -174,7 +175,7 @@ std::int64_t memory_of(const Flags& flags) {
     constexpr std::int64_t kMebibyte = 1 << 20;
     std::int64_t memory = usable_memory();
     const auto granted = parse_number<std::int64_t>(
-        value_of(io::current_environment(), "SLURM_MEM_PER_NODE"));  // in MiB
+        value_of(io::current_environment(), "SLURM_MEM_PER_NODE"));  // size in MiB
     if (granted && *granted > 0 && *granted < memory / kMebibyte) memory = *granted * kMebibyte;
     if (!flags.memory.empty())
         memory = static_cast<std::int64_t>(spec::parse_size(flags.memory).value());
@@ -267,7 +268,8 @@ Result<Wall> build_wall(const Flags& flags, const std::string& session, const Lo
     return wall;
 }
 
-// Returns the command line of the reaper: that of this program with --reaper added.
+// Returns the command line of the reaper. It is the command line of this program with --reaper
+// added.
 std::vector<std::string> reaper_arguments(std::vector<std::string> words,
                                           std::uint64_t generation) {
     words[0] = io::own_program();
@@ -375,7 +377,7 @@ Result<void> reap(const Flags& flags) {
 int run(int argc, char** argv) {
     if (argc == 2 && std::strcmp(argv[1], "--guard") == 0) return run_guard();
     const std::string_view first = argc > 1 ? argv[1] : "";
-    // Programs of batch scripts (steps/)
+    // Programs that batch scripts call (steps/)
     if (first == "batch") return run_batch(argc - 1, argv + 1);
     if (first == "steps") return run_steps(argc - 1, argv + 1);
     if (first == "srun") return run_srun(argc - 1, argv + 1);

@@ -1,4 +1,4 @@
-// Runs in separate threads the operations that may hang with a volume, so that roll-worker's loop
+// Runs operations that may hang with a volume in separate threads, so that roll-worker's loop
 // continues. The operations are looks at the beacon, and renames of checkpoints to their final
 // names.
 #pragma once
@@ -21,12 +21,12 @@
 namespace roll::agent {
 
 struct Looked {
-    std::optional<Look> look;  // what the look showed; nullopt if the beacon could not be read
+    std::optional<Look> look;  // result of the look; nullopt if the beacon could not be read
 };
 struct Published {
     AttemptKey attempt;
     std::int64_t step = 0;
-    Result<void> done;  // fails with Unavailable if the lease expired before the rename
+    Result<void> done;  // result of the rename; Unavailable if the lease expired before it
 };
 using VolumeEvent = std::variant<Looked, Published>;
 
@@ -39,11 +39,11 @@ class Volume {
     Volume& operator=(const Volume&) = delete;
     ~Volume();
 
-    // reads the beacon; does nothing while the previous look still runs
+    // Reads the beacon. Does nothing while the previous look still runs.
     void look(const std::string& beacon);
     void publish(const Publish& publish);
 
-    // returns a descriptor that is readable when collect() has events
+    // Returns a descriptor that is readable when collect() has events.
     int descriptor() const { return wake_.get(); }
     std::vector<VolumeEvent> collect();
 

@@ -9,8 +9,8 @@
 
 namespace roll::core {
 
-// How long the workers of a granted allocation may take to join. Workers that have not joined by
-// then are no longer expected.
+// Time that the workers of a granted allocation have to join. Workers that have not joined by then
+// are no longer expected.
 inline constexpr auto kJoinGrace = std::chrono::minutes(10);
 
 // Returns the number of live workers of an allocation.
@@ -20,9 +20,9 @@ int live_workers(const State& s, AllocationId id);
 // arrives; nullopt if there is none.
 std::optional<Time> allocation_wakeup(const State& s, Time now);
 
-// Returns the time at which each granted allocation is given back. Usually this is the allocation's
-// end minus `handover` (a setting of the queue). If a job in the allocation needs more time to save
-// (save_margin), the time is earlier by up to a quarter of the queue's `time`.
+// Returns, for each granted allocation, the time at which rolld releases it. Usually this is the
+// allocation's end minus `handover` (a setting of the queue). If a job in the allocation needs more
+// time to save (save_margin), the time is earlier by up to a quarter of the queue's `time`.
 std::map<AllocationId, Time> go_back_at(const State& state);
 
 }  // namespace roll::core

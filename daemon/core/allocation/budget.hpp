@@ -1,4 +1,4 @@
-// How many allocations a queue may order.
+// Computes how many allocations a queue may request.
 #pragma once
 
 #include <string>
@@ -7,17 +7,17 @@
 
 namespace roll::core {
 
-// Returns how many allocations the queue's limits allow at once, including the `alive` ones that
-// exist now. The full GPU-hours of these are reserved.
+// Returns how many allocations the queue's limits allow at once, including the `alive` allocations
+// that exist now. The full GPU-hours of the `alive` allocations count as used.
 int most_alive(const AllocationQueue& queue, int alive);
 
-// How many allocations one queue may still order.
+// Counts of the allocations that one queue has and may still request.
 struct Budget {
     const spec::PilotQueue* spec = nullptr;
-    // True if the queue may order nothing now, because it backs off after a failure, or because no
-    // worker of its first allocation has connected yet.
+    // True if the queue may request nothing now, because it backs off after a failure, or because
+    // no worker of its first allocation has connected yet.
     bool later = false;
-    int orders = 0;  // number of orders that may be made now
+    int orders = 0;  // number of allocations that may be requested now
     int alive = 0;
     int waiting = 0;  // number of the queue's allocations that are not granted yet
     int most = 0;     // maximum number of the queue's allocations alive at once

@@ -83,8 +83,8 @@ std::vector<std::size_t> Planner::fitting(const spec::Resources& wanted) const {
 }
 
 // Returns nodes for a gang that needs each block of `wanted.segment` nodes in one segment. A block
-// takes nodes of the segment that has the most nodes left, and then nodes on order, whose segments
-// are not known yet. The spares may come from any segment.
+// first takes nodes of the segment that has the most nodes left. Then it takes requested nodes,
+// whose segments are not known yet. The spares may come from any segment.
 std::vector<std::size_t> Planner::fitting_in_segments(const spec::Resources& wanted) const {
     std::map<std::string, std::vector<std::size_t>> known;
     std::vector<std::size_t> anywhere;
@@ -116,18 +116,18 @@ std::vector<std::size_t> Planner::fitting_in_segments(const spec::Resources& wan
     return found;
 }
 
-// Orders the missing nodes from the first queue whose limits could ever allow them. Makes only as
-// many of these orders now as the limits allow. Returns false if the limits of no queue could ever
-// allow the nodes.
+// Requests the missing nodes from the first queue whose limits could ever allow them. Makes only as
+// many of the requests now as the limits allow. Returns false if no queue's limits could ever allow
+// the nodes.
 bool Planner::order(const spec::Resources& wanted, int missing, std::vector<std::size_t>& found) {
     for (auto& [name, budget] : budgets_) {
         const spec::PilotQueue& spec = *budget.spec;
         const int count = (missing + spec.nodes - 1) / spec.nodes;
         if (!offers(spec, wanted) || budget.alive + count > budget.most) continue;
         if (budget.later) return true;
-        // True if none of the queue's orders waits for its grant. Only then may a gang exceed the
-        // queue's `backlog`, the maximum number of such orders. Without this exception, the nodes
-        // for a gang wider than the backlog would never be ordered.
+        // True if no request of the queue waits for its grant. Only then may a gang exceed the
+        // queue's `backlog`, the maximum number of waiting requests. Without this exception, the
+        // nodes for a gang wider than the backlog would never be requested.
         const bool fresh = budget.waiting == 0;
         int some = std::min(count, budget.orders);
         if (!fresh) some = std::min(some, spec.backlog - budget.waiting);
@@ -232,9 +232,9 @@ void serve_ready(const State& state, Time now, Planner& planner) {
 
 }  // namespace
 
-// If an allocation order is not worthwhile, worthwhile() lowers the maximum number of such orders
-// in `quotas`. The next round then plans all jobs again, because the jobs of this order may need a
-// different one. The loop ends because each further round lowers a maximum.
+// If an allocation request is not worthwhile, worthwhile() lowers the maximum number of such
+// requests in `quotas`. The next round then plans all jobs again, because the jobs of this request
+// may need a different one. The loop ends because each further round lowers a maximum.
 Planner plan_ready_jobs(const State& state, Time now, OrderQuota& quotas) {
     for (;;) {
         Planner planner(state, now, quotas);

@@ -1,5 +1,5 @@
-// Plans which Slurm allocations to order: simulates placing jobs on the existing and the ordered
-// nodes, and orders the nodes that are missing, within the limits of the queues.
+// Plans which Slurm allocations to request. Simulates placing jobs on the existing and the
+// requested nodes. Requests the nodes that are missing, within the limits of the queues.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +17,14 @@
 
 namespace roll::core {
 
-// Maximum number of orders, by queue and resource variant. A queue and variant without an entry has
-// no maximum. An entry is added once further orders would be used too little.
+// Maximum number of allocation requests, by queue and resource variant. A queue and variant without
+// an entry has no maximum. An entry is added once the nodes of further requests would be used too
+// little.
 using OrderQuota = std::map<std::pair<std::string, spec::Resources>, int>;
 
 class Planner {
   public:
-    // Starts with the existing and the ordered nodes. `quotas` must outlive the planner.
+    // Starts with the existing and the requested nodes. `quotas` must outlive the planner.
     Planner(const State& state, Time now, const OrderQuota& quotas)
         : state_(state),
           now_(now),
@@ -34,16 +35,16 @@ class Planner {
         for (const auto& [name, queue] : state.queues) add_budget(name, queue);
     }
 
-    // Plans one job. If `orders` is set, orders the missing nodes; else the job only keeps existing
-    // nodes in use. Returns false if the job can be served neither now nor later. In that case no
-    // equal job can be served either.
+    // Plans one job. If `orders` is true, requests the missing nodes. Otherwise only keeps existing
+    // nodes in use for the job. Returns false if the job can be served neither now nor later. In
+    // that case no equal job can be served either.
     bool serve(const spec::Resources& wanted, bool orders) {
         std::vector<std::size_t> found = fitting(wanted);
         const int missing = wanted.workers() - static_cast<int>(found.size());
         const bool comes = missing == 0 || (orders && order(wanted, missing, found));
         // The gang cannot be completed now. If the live workers could hold it once they are free,
-        // it keeps the free ones among them in use and waits for the busy ones. It takes no nodes
-        // on order: other jobs need these nodes and would otherwise order more.
+        // it keeps the free ones among them in use and waits for the busy ones. It takes no
+        // requested nodes, because other jobs need them and would otherwise request more.
         if (!comes && find_places(wanted, all_).empty()) return false;
         if (!comes) std::erase_if(found, [&](std::size_t i) { return !nodes_[i].live; });
         take(wanted, found);
@@ -52,24 +53,26 @@ class Planner {
 
     bool needs(AllocationId id) const { return needed_.contains(id); }
     Events orders() { return std::move(orders_); }
-    // Returns whether all orders of queues with `min_utilization` would be used enough. If not,
-    // limits such orders in `quotas` to the number that would be used enough.
+    // Returns whether the nodes of all requests to queues with `min_utilization` would be used
+    // enough. If not, limits such requests in `quotas` to the number whose nodes would be used
+    // enough.
     bool worthwhile(OrderQuota& quotas) const;
 
   private:
-    // A node that exists or has been ordered.
+    // A node that exists or has been requested.
     struct Node {
-        AllocationId allocation;  // 0: the worker runs in no allocation
+        AllocationId allocation;  // allocation of the node; 0: the worker runs in no allocation
         int slots = 0;
         int gpu_hundredths = 0;
         std::int64_t memory = 0;
         int cpus = 0;
         std::optional<Time> leaves{};
         std::string segment{};
-        bool live = false;  // the node's worker has joined; the segment is known only then
+        bool live = false;  // true if the node's worker has joined; the segment is known only then
     };
     static Node whole(AllocationId id, const spec::PilotQueue& spec, Time leaves);
-    // The orders made together for one job. Their nodes have the indices from `first` up to `last`.
+    // The allocations requested together for one job. Their nodes have the indices from `first` up
+    // to, but not including, `last`.
     struct Batch {
         std::string queue;
         spec::Resources wanted;
@@ -102,8 +105,8 @@ class Planner {
 };
 
 // Plans the ready jobs in queue order, within the users' limits. Repeats the simulation without the
-// orders that would be used too little, until no such order is left. Adds the limits on these
-// orders to `quotas`, which must outlive the planner.
+// requests whose nodes would be used too little, until no such request is left. Adds the limits on
+// these requests to `quotas`, which must outlive the planner.
 Planner plan_ready_jobs(const State& state, Time now, OrderQuota& quotas);
 
 }  // namespace roll::core

@@ -1,4 +1,4 @@
-// Events of allocation queues and of Slurm allocations.
+// Applies events of allocation queues and of Slurm allocations.
 #pragma once
 
 #include "daemon/core/state/event.hpp"

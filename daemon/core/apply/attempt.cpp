@@ -27,7 +27,7 @@ int blame(Outcome outcome, int exit_code) {
     return 0;
 }
 
-// Adds what a member used to what the members before it used.
+// Adds a member's usage to `sum`, the usage of the earlier members.
 void add_usage(Usage& sum, const Usage& usage) {
     sum.cpu_ms += usage.cpu_ms;
     sum.memory_peak = std::max(sum.memory_peak, usage.memory_peak);

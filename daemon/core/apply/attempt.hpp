@@ -1,4 +1,4 @@
-// Events of attempts, their members, checkpoints and exports.
+// Applies events of attempts, their members, checkpoints and exports.
 #pragma once
 
 #include "daemon/core/state/event.hpp"

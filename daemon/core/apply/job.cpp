@@ -14,8 +14,8 @@ void on(State& s, const JobSubmitted& e) {
     const auto added = s.jobs.try_emplace(e.job).first;
     Job& job = added->second;
     job.spec = e.spec;
-    // Share the text with the previous job to save memory, because consecutive jobs, above all
-    // those of an array, often have similar documents.
+    // Share the text with the previous job to save memory. Consecutive jobs, above all the jobs of
+    // an array, often have similar documents.
     if (added != s.jobs.begin())
         job.spec.document.share_with(std::prev(added)->second.spec.document);
     job.key = e.key;

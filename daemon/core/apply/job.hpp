@@ -1,4 +1,4 @@
-// Events of jobs.
+// Applies events of jobs.
 #pragma once
 
 #include "daemon/core/state/event.hpp"

@@ -1,5 +1,5 @@
-// Events of rolld as a whole: its start, its policy, the names of the secrets, the users' resource
-// use, steps of the clock, and the stop of dispatch.
+// Applies events of rolld as a whole: its start, its policy, the names of the secrets, the users'
+// resource use, steps of the clock, and the stop of dispatch.
 #pragma once
 
 #include "daemon/core/state/event.hpp"

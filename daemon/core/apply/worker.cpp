@@ -8,7 +8,7 @@ namespace roll::core {
 void on(State& s, const WorkerJoined& e) {
     ROLL_CHECK(e.worker.value >= s.next_worker);
     s.next_worker = e.worker.value + 1;
-    // The session is new, and the node's earlier worker is already lost.
+    // Check that the session is new, and that the node's earlier worker is already lost.
     auto& sessions = s.sessions[e.node];
     ROLL_CHECK(!s.index.by_session.contains(e.session));
     ROLL_CHECK(sessions.empty() || !s.index.by_session.contains(sessions.back()));
@@ -35,8 +35,8 @@ void on(State& s, const MachineExcluded& e) {
     machine.excluded_until = e.until;
     machine.reason = e.reason;
 }
-// Forgets the machine's faults. Keeps those with a common cause, because they are needed to
-// recognize that cause in later faults of other machines.
+// Forgets the machine's faults. Keeps the faults that have a common cause, because they are needed
+// to recognize the same cause in later faults of other machines.
 void on(State& s, const MachineForgiven& e) {
     const auto found = s.machines.find(e.machine);
     if (found == s.machines.end()) return;

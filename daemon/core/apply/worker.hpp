@@ -1,4 +1,4 @@
-// Events of workers and of machines with faults.
+// Applies events of workers and of machines with faults.
 #pragma once
 
 #include "daemon/core/state/event.hpp"

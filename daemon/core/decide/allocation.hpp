@@ -1,4 +1,4 @@
-// Inputs about allocation queues and Slurm allocations.
+// Decides on inputs about allocation queues and Slurm allocations.
 #pragma once
 
 #include "common/error.hpp"
@@ -14,7 +14,7 @@ Result<Events> on(const State& s, const OrderSeen& in, Time now);
 Result<Events> on(const State& s, const OrderMissing& in, Time now);
 
 // Returns the events for the allocation that a new worker names in its first heartbeat. Fails with
-// Refused if rolld did not order that allocation.
+// Refused if rolld did not request that allocation.
 Result<Events> welcome_pilot(const State& s, const Pilot& pilot, Time now);
 
 }  // namespace roll::core

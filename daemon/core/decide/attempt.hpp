@@ -1,4 +1,4 @@
-// Inputs about attempts, their members, checkpoints and exports.
+// Decides on inputs about attempts, their members, checkpoints and exports.
 #pragma once
 
 #include "common/error.hpp"
@@ -15,7 +15,7 @@ Result<Events> on(const State& s, const ExportWritten& in, Time now);
 
 // Returns whether the worker has a member of the job's current attempt that has not ended. If not,
 // the worker's statements about the attempt are out of date, and the answer to the worker reports
-// the attempt as FENCED, which orders the worker to kill it.
+// the attempt as FENCED, which tells the worker to kill it.
 bool is_current(const State& state, WorkerId worker, const AttemptKey& key);
 
 }  // namespace roll::core

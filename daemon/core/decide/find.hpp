@@ -23,7 +23,7 @@ tl::unexpected<Error> no_such_job(JobId id);
 const Attempt* current(const State& s, const AttemptKey& key);
 
 // Returns the resources that the attempt `key` holds on the worker; nullptr if the attempt is not
-// current or holds none.
+// current or holds no resources there.
 const Place* member(const State& s, const AttemptKey& key, WorkerId worker);
 
 }  // namespace roll::core

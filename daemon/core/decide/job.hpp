@@ -1,4 +1,4 @@
-// Inputs about jobs that have been submitted.
+// Decides on inputs about jobs that have been submitted.
 #pragma once
 
 #include "common/error.hpp"

@@ -1,4 +1,4 @@
-// Inputs about rolld as a whole: its start, policy, secrets and clock.
+// Decides on inputs about rolld as a whole: its start, policy, secrets and clock.
 #pragma once
 
 #include "common/error.hpp"

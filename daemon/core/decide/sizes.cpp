@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::int64_t kNodesMax = 100'000;
 constexpr std::int64_t kSparesMax = 1000;
-constexpr std::int64_t kTriesMax = 1'000'000'000;  // stored for "unlimited" retries
+constexpr std::int64_t kTriesMax = 1'000'000'000;  // stands for unlimited retries
 constexpr std::int64_t kPriorityMax = 1'000'000;
 constexpr std::int64_t kSecondsMax = 3'200'000'000;  // about a century, in seconds
 constexpr std::size_t kNameMax = 256;

@@ -126,7 +126,8 @@ Result<void> check_into(const State& s, const Submit& in) {
     if (job->user != in.user)
         return fail(ErrorCode::Refused,
                     "job " + number + " is " + job->user + "'s, not " + in.user + "'s");
-    // A group that was cancelled in this turn has not ended yet.
+    // Check `cancel_requested`, too, because a group that was cancelled in this turn has not ended
+    // yet.
     if (!job->spec.open || job->closed || job->cancel_requested || is_over(job->phase))
         return fail(ErrorCode::Refused,
                     "job " + number + (job->spec.open ? " is closed" : " is not a job group") +

@@ -72,9 +72,10 @@ Result<Events> on(const State& s, const WorkerGone& in, Time now) {
 // Handles Slurm's report that the node of a silent worker is down.
 //
 // The report may be wrong: the node's processes may run until their lease and fence end. Members of
-// training jobs on the node end at once, because two attempts at the same time do no harm: their
-// output is named by token, and only the output of the current attempt counts. Other jobs wait
-// until the worker is lost. The worker gets no new work if it is heard from again.
+// training jobs on the node end at once. Two attempts of a training job at the same time do no
+// harm, because each names its output by its token, and only the output of the current attempt
+// counts. Other jobs wait until the worker is lost. The worker gets no new work if it is heard from
+// again.
 Result<Events> on(const State& s, const NodeDown& in, Time) {
     const Worker* worker = find(s.workers, in.worker);
     if (worker == nullptr || !worker->quiet) return Events{};
@@ -92,8 +93,9 @@ Result<Events> on(const State& s, const NodeDown& in, Time) {
     return events;
 }
 
-// Records that a worker runs an attempt that is not current. The answer to the worker orders it to
-// kill the attempt (FENCED). The gateway sends this input once per attempt and worker.
+// Records that a worker runs an attempt that is not current. The answer to the worker reports the
+// attempt as FENCED, so that the worker kills it. The gateway sends this input once per attempt and
+// worker.
 Result<Events> on(const State& s, const StaleClaim& in, Time now) {
     const Worker* worker = find(s.workers, in.worker);
     if (worker == nullptr || is_current(s, in.worker, in.attempt)) return Events{};

@@ -1,4 +1,4 @@
-// Inputs about workers.
+// Decides on inputs about workers.
 #pragma once
 
 #include "common/error.hpp"

@@ -1,4 +1,4 @@
-// Whether, and for how long, a worker may get new work.
+// Decides whether, and for how long, a worker may get new work.
 #pragma once
 
 #include <optional>
@@ -21,12 +21,12 @@ bool has_time_for(const std::optional<Time>& leaves, const spec::Resources& want
 // Returns whether the worker could hold a member of a job with `wanted` if nothing else ran there.
 bool is_large_enough(const Worker& worker, const spec::Resources& wanted);
 
-// Returns whether the nodes that the queue orders are large enough for a member with `wanted`, and
-// are granted for long enough.
+// Returns whether the nodes that the queue requests are large enough for a member with `wanted`,
+// and are granted for long enough.
 bool offers(const spec::PilotQueue& queue, const spec::Resources& wanted);
 
-// Returns how many CPUs a node of the queue offers to jobs that ask for `cpus`: Slurm grants one
-// for each slot.
+// Returns how many CPUs a node of the queue offers to jobs that ask for `cpus`. Slurm grants one
+// CPU for each slot.
 inline int cpus_of(const spec::PilotQueue& queue) { return queue.slots; }
 
 }  // namespace roll::core

@@ -21,8 +21,8 @@ std::set<std::string> labels_of(const Job& job, Outcome outcome);
 // Returns the retry.on_log pattern that stops the job; empty if no pattern stops the job.
 std::string stopping_pattern(const Job& job, Outcome outcome);
 
-// Returns how many attempts of a training job in a row will have failed without saving a newer
-// checkpoint, once the current attempt has ended with `outcome`.
+// Returns how many consecutive attempts of a training job have failed without saving a newer
+// checkpoint. Counts the current attempt as if it ended with `outcome`.
 int stalled_after(const Job& job, Outcome outcome);
 
 }  // namespace roll::core

@@ -1,5 +1,5 @@
-// Estimates how long a training job takes to save, from its past checkpoints. A job that must have
-// ended by a certain time is told to stop earlier by this estimate.
+// Estimates how long a training job takes to save, from its past checkpoints. If a job must have
+// ended by a certain time, rolld tells it to stop this much earlier.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// Free capacity of the workers.
+// Computes the free capacity of the workers.
 #pragma once
 
 #include <chrono>
@@ -31,10 +31,10 @@ using Capacity = std::map<WorkerId, FreeSlots>;
 
 bool fits(const spec::Resources& wanted, const FreeSlots& free);
 
-// Returns the whole capacity of the workers that take jobs and are heard now.
+// Returns the whole capacity of the workers that take jobs and are heard from now.
 Capacity all_capacity(const State& state, Time now);
-// Returns the whole capacity of the workers that take jobs, even if they are not heard now. If
-// `excluded` is set, includes the workers of excluded machines.
+// Returns the whole capacity of the workers that take jobs, even if they are not heard from now. If
+// `excluded` is true, includes the workers of excluded machines.
 Capacity known_capacity(const State& state, Time now, bool excluded = false);
 
 // Returns the capacity that no attempt holds. An attempt holds a place until all of its members

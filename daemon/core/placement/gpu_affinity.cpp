@@ -23,8 +23,9 @@ std::vector<int> part_of_a_gpu(const FreeSlots& free, int percent) {
     return {best};
 }
 
-// Returns `count` whole GPUs. If some NUMA nodes have enough free GPUs, uses the one of these with
-// the fewest free GPUs. Otherwise uses several nodes, those with the most free GPUs first.
+// Returns `count` whole GPUs. If some NUMA nodes have enough free GPUs, uses the node among them
+// with the fewest free GPUs. Otherwise uses several nodes, starting with the nodes with the most
+// free GPUs.
 std::vector<int> whole_gpus(const FreeSlots& free, int count) {
     std::map<int, std::vector<int>> by_node;
     for (int gpu = 0; gpu < std::ssize(free.gpus); ++gpu) {

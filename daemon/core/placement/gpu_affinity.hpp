@@ -5,15 +5,16 @@
 
 namespace roll::core {
 
-// Returns the GPU that `slot` is near. Slot s of S is near GPU s * G / S of G, because roll-worker
-// binds a slot's programs to CPUs near that GPU.
+// Returns the GPU near `slot`. Slot s of S is near GPU s * G / S of G, because roll-worker binds a
+// slot's programs to CPUs near that GPU.
 int gpu_near(int slot, const FreeSlots& free);
 
 // Chooses the GPUs and slots of a member. Requires that `wanted` fits into `free`.
 //
-// Whole GPUs come from one NUMA node if a node has enough free GPUs; among several such nodes, from
-// the one with the fewest free GPUs. If no node has enough, whole GPUs come from as few nodes as
-// possible. A share of a GPU comes from the GPU with the smallest free share that suffices.
+// Whole GPUs come from one NUMA node if a node has enough free GPUs. If several nodes have enough,
+// the node with the fewest free GPUs is used. If no node has enough, whole GPUs come from as few
+// nodes as possible. A share of a GPU comes from the GPU with the smallest free share that
+// suffices.
 Place place_on(WorkerId id, const FreeSlots& free, const spec::Resources& wanted);
 
 }  // namespace roll::core

@@ -1,5 +1,5 @@
 // Checks the quotas of the policy and the limits of arrays, and computes the sort keys of fair
-// share. Counts the jobs that run, including those that were started in this turn.
+// share. Counts the running jobs, including the jobs started in this turn.
 #pragma once
 
 #include <cstdint>
@@ -38,13 +38,14 @@ class Limits {
     // use of this account or user divided by its share. Empty without fair share.
     std::vector<std::int64_t> rank(const Job& job) const;
 
-    // Returns whether an account of the running job borrows: it uses more than its own quota.
+    // Returns whether an account of the running job borrows, that is, uses more than its own quota.
     bool borrows(const Job& job) const;
     // Returns whether the job would borrow in every variant in which it may start now: an account
     // of the job would then use more than its own quota. False if no variant may start now.
     bool would_borrow(const Job& job) const;
-    // Looks at the nearest account with a quota, the job's account or an ancestor. Returns whether
-    // the job would stay within that quota without borrowing. False if no account has a quota.
+    // Returns whether the job would stay within the quota of its nearest account without borrowing.
+    // The nearest account is the first one with a quota among the job's account and its ancestors.
+    // False if no account has a quota.
     bool owns(const Job& job) const;
 
   private:
@@ -62,7 +63,7 @@ class Limits {
     const State& state_;
     std::map<std::string, Sum> accounts_{};
     std::map<std::string, Sum> users_{};
-    std::map<User, Sum> users_of_{};  // by account and user
+    std::map<User, Sum> users_of_{};  // sums by account and user
     std::map<JobId, int> arrays_{};
 };
 

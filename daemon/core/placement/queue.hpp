@@ -10,20 +10,20 @@
 
 namespace roll::core {
 
-// Sort key of ready jobs. These criteria apply, the first one first:
+// Sort key of ready jobs. The criteria are, from the most to the least important:
 // - jobs that have waited for the policy's `starve_after`, the oldest first;
-// - jobs that fit into the own quotas of their accounts (they do not borrow);
+// - jobs that fit into their accounts' own quotas (they do not borrow);
 // - higher priority;
 // - with fair share, less use in proportion to the share (Limits::rank);
-// - the older job.
-// Only jobs that became ready earlier can precede a job that has waited for `starve_after`.
+// - the older job. Only jobs that became ready earlier can precede a job that has waited for
+//   `starve_after`.
 struct QueueOrder {
-    bool fresh = true;  // the job has not waited for `starve_after`
+    bool fresh = true;  // true if the job has waited for less than `starve_after`
     // time since which the job is ready, if it has waited for `starve_after`; else unset
     Time since{};
     bool borrows = false;
     std::int64_t low_priority = 0;
-    std::vector<std::int64_t> use{};  // see Limits::rank
+    std::vector<std::int64_t> use{};  // sort key of fair share, see Limits::rank
     JobId job;
     friend auto operator<=>(const QueueOrder&, const QueueOrder&) = default;
 };
@@ -34,7 +34,7 @@ class Queue {
 
     // Returns the next job to try; nullopt at the end.
     std::optional<JobId> next();
-    // Skips the remaining jobs of the group of the job that next() returned.
+    // Skips the remaining jobs in the group of the job that next() returned last.
     void drop() { last_ = nullptr; }
 
   private:

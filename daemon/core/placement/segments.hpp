@@ -13,7 +13,7 @@ namespace roll::core {
 
 struct Candidate {
     WorkerId worker;
-    std::string segment{};  // empty: unknown
+    std::string segment{};  // network segment; empty: unknown
     bool avoid = false;
 };
 

@@ -1,4 +1,4 @@
-// Closed job groups.
+// Ends closed job groups.
 #pragma once
 
 #include "daemon/core/state/event.hpp"

@@ -1,4 +1,4 @@
-// Cron jobs.
+// Queues the copies of cron jobs.
 #pragma once
 
 #include "daemon/core/state/event.hpp"

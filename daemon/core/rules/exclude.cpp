@@ -12,7 +12,7 @@
 namespace roll::core {
 namespace {
 
-// Returns whether some allocation queue may order nodes that can hold a member with `wanted`.
+// Returns whether some allocation queue may request nodes that can hold a member with `wanted`.
 bool may_be_ordered(const State& state, const spec::Resources& wanted) {
     return std::ranges::any_of(state.queues, [&](const auto& item) {
         const AllocationQueue& queue = item.second;

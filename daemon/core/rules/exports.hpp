@@ -1,4 +1,4 @@
-// Exports of jobs that ended well.
+// Queues exports of jobs that ended well.
 #pragma once
 
 #include "daemon/core/state/event.hpp"

@@ -12,7 +12,8 @@ namespace {
 
 using Condition = spec::After::Condition;
 
-constexpr int kExitNeverRan = 125;  // an exit code that no program uses (docs/internals.md)
+// exit code of a job that never ran; no program uses it (docs/internals.md)
+constexpr int kExitNeverRan = 125;
 
 std::string hopeless(const spec::After& after) {
     const std::string job =

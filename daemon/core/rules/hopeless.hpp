@@ -1,4 +1,4 @@
-// Queued jobs that can never run.
+// Ends queued jobs that can never run.
 #pragma once
 
 #include "daemon/core/state/event.hpp"

@@ -1,4 +1,4 @@
-// The end of members on lost workers.
+// Ends the members on lost workers.
 #pragma once
 
 #include "daemon/core/state/event.hpp"

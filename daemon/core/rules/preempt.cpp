@@ -22,7 +22,7 @@ std::optional<JobId> first_waiting(const State& state, Time now, const Limits& l
     Queue queue(state, now, limits);
     while (const auto id = queue.next()) {
         const Job& job = state.jobs.at(*id);
-        // A job that its array's limit blocks preempts nobody.
+        // A job that is blocked by its array's limit must not preempt another job.
         const auto excess = limits.excess(job, job.spec.resources);
         if (excess && excess->rule == "array") {
             queue.drop();
@@ -36,8 +36,8 @@ std::optional<JobId> first_waiting(const State& state, Time now, const Limits& l
     return std::nullopt;
 }
 
-// Returns the jobs whose attempts may be stopped for `first`: lowest priority first, then the
-// attempt that started last.
+// Returns the jobs whose attempts may be stopped for `first`. The job with the lowest priority
+// comes first. If priorities are equal, the job whose attempt started last comes first.
 std::vector<JobId> victims_for(const State& state, const Job& first, Time now,
                                const Limits& limits) {
     const bool reclaims = limits.owns(first);

@@ -8,7 +8,7 @@
 
 namespace roll::core {
 
-// Stops jobs of lower priority if the first waiting job can then run.
+// Stops attempts whose resources the first waiting job may take, if that job can then run.
 Events preempt_jobs(const State& state, Time now);
 
 }  // namespace roll::core

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kFailuresMax = 5;
 
-// Returns why this allocation must be given back even if jobs wait for it; empty if the allocation
+// Returns why this allocation must be released even if jobs wait for it; empty if the allocation
 // may stay.
 std::string end_reason(const State& state, const Allocation& a, Time leaves, Time now) {
     const AllocationQueue& queue = state.queues.at(a.queue);

@@ -13,7 +13,7 @@ namespace {
 // Class of an attempt's end. Each class has its own number of retries.
 enum class Class { Infra, App, Timeout, Preempted, Yielded, Final };
 
-// Returns when the back-off ends that follows the `failures`-th failure of one class.
+// Returns the end of the back-off after the `failures`-th failure of one class.
 Time after_backoff(Time now, const spec::Retry& retry, int failures) {
     ROLL_CHECK(failures > 0);
     auto wait = retry.backoff;
@@ -21,9 +21,9 @@ Time after_backoff(Time now, const spec::Retry& retry, int failures) {
     return now + std::min(wait, std::max(retry.backoff, retry.backoff_max));
 }
 
-// Returns the node that the job must avoid from now on; empty if there is none. This is the blamed
-// node, if a rule of on_exit or on_log says so, if an earlier attempt ended there with an infra
-// failure, too, or if a check of the node failed.
+// Returns the node that the job must avoid from now on; empty if there is none. The job must avoid
+// the blamed node if a rule of on_exit or on_log says so, if an earlier attempt also ended there
+// with an infra failure, or if a check of the node failed.
 std::string node_to_avoid(const Job& job, Outcome outcome) {
     const std::string& node = job.attempt->blamed;
     if (exit_policy_of(job, outcome) == spec::OnExit::AvoidNode) return node;
@@ -51,7 +51,7 @@ Class class_of(const Job& job, Outcome outcome, Time now) {
     if (policy) return policy == spec::OnExit::Stop ? Class::Final : Class::Infra;
     switch (outcome) {
         case Outcome::Yielded: return Class::Yielded;
-        case Outcome::Stopped:  // replaced by another attempt, or the worker was lost
+        case Outcome::Stopped:  // the attempt was replaced by another one, or the worker was lost
         case Outcome::Infra: return Class::Infra;
         case Outcome::App: return is_output_refused(job) ? Class::Final : Class::App;
         case Outcome::Done:

@@ -1,4 +1,4 @@
-// Attempts that have ended.
+// Settles attempts that have ended.
 #pragma once
 
 #include "daemon/core/state/event.hpp"

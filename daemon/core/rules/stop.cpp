@@ -7,7 +7,7 @@
 namespace roll::core {
 namespace {
 
-// Returns why the current attempt of the job must stop; empty if the attempt may run on.
+// Returns why the current attempt of the job must stop; empty if the attempt may continue.
 std::string stop_reason(const Job& job, Time now) {
     const Attempt& attempt = *job.attempt;
     if (job.cancel_requested)

@@ -1,4 +1,4 @@
-// Attempts that must stop.
+// Stops attempts that may not continue.
 #pragma once
 
 #include <string>

@@ -22,7 +22,7 @@ std::set<AllocationId> held_allocations(const State& state) {
     return held;
 }
 
-// Returns why an allocation that no waiting job needs is given back now; empty if the allocation
+// Returns why an allocation that no waiting job needs must be released now; empty if the allocation
 // stays.
 std::string idle_reason(const State& state, const Allocation& a, bool held, Time now) {
     if (a.phase != AllocationPhase::Granted) return "no job needs the allocation any more";

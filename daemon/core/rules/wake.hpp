@@ -1,4 +1,4 @@
-// Jobs whose begin time or back-off has passed.
+// Wakes jobs whose begin time or back-off has passed.
 #pragma once
 
 #include "daemon/core/state/event.hpp"

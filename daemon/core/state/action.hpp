@@ -39,7 +39,8 @@ struct GiveBackAllocation {
 };
 
 using Action = std::variant<StartMember, KeepMember, StopMember>;
-// Actions towards Slurm. Each names its order, so that carrying it out twice does no harm.
+// Actions that use Slurm. Each names its allocation request, so that carrying it out twice does no
+// harm.
 using SlurmAction = std::variant<OrderAllocation, WatchAllocation, GiveBackAllocation>;
 
 }  // namespace roll::core

@@ -1,5 +1,5 @@
 // Slurm allocations in State: the allocation queues that users create, and the allocations that
-// rolld has ordered.
+// rolld has requested.
 #pragma once
 
 #include <cstdint>
@@ -13,49 +13,50 @@
 
 namespace roll::core {
 
-// A queue from which rolld orders allocations, created by `rollctl alloc add`. rolld orders nothing
-// from a queue that is paused or being removed.
+// A queue from which rolld requests allocations, created by `rollctl alloc add`. rolld requests
+// nothing from a queue that is paused or being removed.
 struct AllocationQueue {
     spec::PilotQueue spec;
     bool paused = false;
-    std::string reason{};  // why the queue is paused, or why its last order failed
+    std::string reason{};  // why the queue is paused, or why its last request failed
     bool removing = false;
-    // True once a worker of one of the queue's allocations has joined. Until then the queue orders
-    // one allocation at a time.
+    // True once a worker of one of the queue's allocations has joined. Until then the queue
+    // requests one allocation at a time.
     bool proven = false;
-    int failures = 0;              // orders that failed in a row
-    Time not_before{};             // after a failure: no order before this time
+    int failures = 0;              // number of requests that failed in a row
+    Time not_before{};             // after a failure: rolld makes no request before this time
     std::int64_t gpu_seconds = 0;  // GPU time that the queue's ended allocations used, in seconds
     friend bool operator==(const AllocationQueue&, const AllocationQueue&) = default;
 };
 
-// Ordered -> Pending -> Granted -> erased. An allocation that Slurm requeues becomes Pending again
-// and is given back, because Slurm makes it wait for two minutes and a new order would not wait.
+// Phases: Ordered (requested) -> Pending -> Granted -> erased. An allocation that Slurm requeues
+// becomes Pending again. rolld then releases it, because Slurm lets a requeued job start only after
+// two minutes. A new request would not have to wait.
 enum class AllocationPhase { Ordered, Pending, Granted };
 
 struct Allocation {
     std::string queue;
-    // Identifies the order in Slurm, together with the allocation's id; never changes.
+    // Identifies the request in Slurm, together with the allocation's id; never changes.
     std::uint64_t incarnation = 0;
     AllocationPhase phase = AllocationPhase::Ordered;
     std::string slurm_job{};  // Slurm's job id; empty while Ordered
     Time ordered_at{};
     Time granted_at{};
     Time ends_at{};
-    // latest of: the grant, the join of a worker, the end of work in the allocation
+    // latest of these times: the grant, the join of a worker, the end of work in the allocation
     Time used_at{};
     std::vector<std::string> nodes{};  // nodes of the workers that joined
     int joined = 0;                    // number of workers that joined
     bool releasing = false;
-    bool failed = false;   // released because none of its workers could be used
+    bool failed = false;   // true if released because none of its workers could be used
     std::string reason{};  // why the allocation is released
     friend bool operator==(const Allocation&, const Allocation&) = default;
 };
 
-// Returns the order's name, which is unique within this ledger, e.g. "3.7".
+// Returns the name of the allocation request, which is unique within this ledger, e.g. "3.7".
 std::string order_name(AllocationId id, const Allocation& allocation);
 
-// Phase of an order's job in Slurm.
+// Phase of the Slurm job that an allocation request has created.
 enum class SlurmPhase { Pending, Running, Ended };
 
 // The allocation in which a roll-worker runs, as the roll-worker reports it.

@@ -18,20 +18,22 @@ namespace roll::core {
 using roll::Outcome;
 using roll::Usage;
 
-// Starting -> Running -> Stopping -> ended. An attempt may also go from Starting to Stopping.
+// The phases are Starting -> Running -> Stopping -> ended. An attempt may also go from Starting to
+// Stopping.
 enum class AttemptPhase { Starting, Running, Stopping };
 
 // The resources of one worker that an attempt holds. The places of an attempt are in the order of
 // its node ranks.
 struct Place {
     WorkerId worker;
-    std::vector<int> slots;   // slot indices, 0..Worker::slots-1
-    std::vector<int> gpus;    // GPU indices, 0..Worker::gpus-1
-    bool up = false;          // the ranks of this member have started
-    bool ended = false;       // this member has ended; never set for a spare
-    int gpu_percent = 100;    // share of each GPU in percent
-    bool spare = false;       // a spare runs nothing; it is held to replace a failing node
-    std::int64_t memory = 0;  // bytes that the member holds
+    std::vector<int> slots;  // slot indices, 0..Worker::slots-1
+    std::vector<int> gpus;   // GPU indices, 0..Worker::gpus-1
+    bool up = false;         // true once the ranks of this member have started
+    bool ended = false;      // true once this member has ended; never true for a spare
+    int gpu_percent = 100;   // share of each GPU in percent
+    // true if this is a spare, which runs nothing and may replace a failing node
+    bool spare = false;
+    std::int64_t memory = 0;  // memory that the member holds, in bytes
     int cpus = 0;
     friend bool operator==(const Place&, const Place&) = default;
 };
@@ -51,10 +53,10 @@ struct Attempt {
     std::set<int> matched{};  // indices of the retry.on_log patterns that any member's log matched
     int exit_code = 0;        // exit code as in a shell: 128+n for signal n
     std::string reason{};
-    bool preempted = false;   // stopped because a job of higher priority needs its resources
+    bool preempted = false;  // true if stopped because a job of higher priority needs its resources
     std::uint64_t asked = 0;  // number of the newest requested checkpoint
     std::uint64_t saved = 0;  // number of the newest requested checkpoint that is recorded
-    Usage usage{};            // of the members that have ended
+    Usage usage{};            // resource usage of the members that have ended
 
     // Returns the resources that the attempt holds on the worker; nullptr if none.
     const Place* place_on(WorkerId worker) const {

@@ -58,7 +58,7 @@ struct WorkerJoined {
     std::string segment{}; std::vector<int> gpu_numa{};
     std::int64_t memory = 0; int cpus = 0;
 };
-struct DispatchStopped { bool stopped = true; std::string why; std::string by{}; };  // stopped: no job starts and no allocation is ordered
+struct DispatchStopped { bool stopped = true; std::string why; std::string by{}; };  // if `stopped`, no job starts and no allocation is requested
 struct WorkerDrained { WorkerId worker; bool draining = true; std::string by{}; };
 struct WorkerQuiet { WorkerId worker; bool quiet = true; };                // false: rolld hears from the worker again
 struct AdoptingSet { bool adopting = true; };  // while set, no job starts, because an older rolld may have started the same job
@@ -78,7 +78,7 @@ struct AllocationReleasing { AllocationId allocation; bool failed = false; std::
 struct AllocationEnded { AllocationId allocation; bool failed = false; std::string reason; Time at{}; };
 struct PilotJoined { WorkerId worker; AllocationId allocation; Time at{}; };       // the worker that has just joined is in this allocation
 struct ClockStepped { std::int64_t by_ms = 0; Time at{}; };                         // the wall clock was set
-struct UseCarried {  // resource use, including that of jobs removed from the ledger
+struct UseCarried {  // resource use, including the use of jobs removed from the ledger
     std::string account; std::string user; std::int64_t gpu_ms = 0; std::int64_t decayed = 0; Time at{};
 };
 // clang-format on

@@ -44,7 +44,8 @@ struct QueueKey {
 // The ready jobs of one group, in the two orders in which placement visits them.
 struct ReadyJobs {
     std::set<QueueKey> by_priority;
-    std::set<std::pair<Time, JobId>> by_age;  // by the time since which the job lacks only capacity
+    // jobs by the time since which they lack only capacity
+    std::set<std::pair<Time, JobId>> by_age;
     friend bool operator==(const ReadyJobs&, const ReadyJobs&) = default;
 };
 

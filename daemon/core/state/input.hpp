@@ -15,7 +15,7 @@ namespace roll::core {
 
 // In every input, `by` is the user who requests it.
 // clang-format off
-struct Started { std::uint64_t at_least = 0; bool adopting = false; };  // rolld started: raises the incarnation
+struct Started { std::uint64_t at_least = 0; bool adopting = false; };  // rolld has started; raises the incarnation
 struct Submit { std::string key; std::string user; spec::JobSpec spec; };
 struct SetPolicy { spec::Policy policy; };             // the content of rolld.yaml
 struct SetSecrets { SecretNames names; };              // names of all existing secrets
@@ -26,7 +26,8 @@ struct SetPriority { JobId job; int priority = 0; std::string by{}; };
 struct SetBegin { JobId job; Time begin{}; std::string by{}; };          // sets the begin time, and ends a back-off
 struct AskCheckpoint { JobId job; std::string by{}; };                   // asks for a checkpoint at the next step boundary
 struct Drain { std::string node; bool draining = true; std::string by{}; };
-// Applies to all nodes, including nodes that join later. nullopt: dispatch is resumed.
+// Stops dispatch to all nodes, including nodes that join later. If `why` is nullopt, dispatch is
+// resumed.
 struct StopDispatch { std::optional<std::string> why; std::string by{}; };
 struct WorkerHello {
     std::string node; std::string session; int slots = 0; int gpus = 0;
@@ -49,7 +50,8 @@ struct MemberUnknown { WorkerId worker; AttemptKey attempt; };          // the w
 struct CheckpointWritten { WorkerId worker; AttemptKey attempt; std::int64_t step = 0; std::string directory;
     std::uint64_t asked = 0; std::int64_t save_ms = 0;
 };
-// `token`: the attempt that wrote the checkpoint.
+// `token` is the token of the attempt that wrote the checkpoint. `attempt` is the attempt that
+// reports the deletion.
 struct CheckpointDeleted { WorkerId worker; AttemptKey attempt; std::int64_t step = 0; Token token; };
 struct ExportWritten { WorkerId worker; AttemptKey attempt; std::string directory; };
 struct AddQueue { spec::PilotQueue queue; std::string by{}; };
@@ -61,8 +63,8 @@ struct OrderSeen {                                                      // a row
     SlurmPhase phase = SlurmPhase::Pending; std::string reason;
     std::optional<Time> began{}; std::optional<Time> ends{};
 };
-struct OrderMissing { AllocationId allocation; std::string reason; };   // Slurm no longer knows the order's job
-struct Tick { std::chrono::milliseconds stepped{}; };                   // time has passed; `stepped`: by how much the wall clock was moved
+struct OrderMissing { AllocationId allocation; std::string reason; };   // Slurm no longer knows the job of the allocation request
+struct Tick { std::chrono::milliseconds stepped{}; };                   // time has passed; `stepped`: amount by which the wall clock was moved
 // clang-format on
 
 using Input =

@@ -12,7 +12,7 @@ namespace roll::core {
 
 struct SecretName {
     std::string user;  // user that owns the secret
-    std::string name;  // name of the environment variable with its value
+    std::string name;  // name of the environment variable that gets the value
     friend auto operator<=>(const SecretName&, const SecretName&) = default;
 };
 using SecretNames = std::set<SecretName>;

@@ -33,7 +33,7 @@ inline constexpr std::array kJobPhases = {"queued", "running", "done", "failed",
 constexpr bool is_over(JobPhase phase) { return phase >= JobPhase::Done; }
 
 struct Job {
-    spec::JobSpec spec;  // in `output`, the job's id has replaced "{id}"
+    spec::JobSpec spec;  // the job's id has replaced "{id}" in `output`
     std::string key;     // idempotency key that the client chose
     std::string user;
     Time submitted_at{};
@@ -42,9 +42,9 @@ struct Job {
     bool cancel_requested = false;
     std::string cancel_reason{};
     Time not_before{};    // end of the back-off: no placement before this time
-    bool due = true;      // the begin time and the back-off have passed
+    bool due = true;      // true once the begin time and the back-off have passed
     JobId array{};        // first job of its array; 0: not in an array
-    bool closed = false;  // this group takes no more jobs
+    bool closed = false;  // true if this group takes no more jobs
     JobId cron_last{};    // newest job that this cron job queued; 0: none
     int infra_failures = 0;
     int app_failures = 0;
@@ -52,14 +52,14 @@ struct Job {
     int preemptions = 0;
     // step of the job's newest checkpoint when the last attempt ended
     std::int64_t best_step = 0;
-    int stalled = 0;                 // failures in a row without a newer checkpoint
+    int stalled = 0;                 // number of consecutive failures without a newer checkpoint
     std::set<std::string> avoid{};   // nodes to avoid after an on_exit rule or two failures there
     std::set<std::string> labels{};  // labels added by retry.on_exit and retry.on_log
     std::uint64_t attempts = 0;      // number of attempts so far
     Boxed<Attempt> attempt{};        // current attempt; set exactly if phase is Running
     std::vector<EndedAttempt> past{};
-    std::vector<Checkpoint> checkpoints{};  // ascending by step, newest last
-    std::vector<std::int64_t> save_ms{};    // durations of its newest saves in ms
+    std::vector<Checkpoint> checkpoints{};  // checkpoints in ascending order of step
+    std::vector<std::int64_t> save_ms{};    // durations of the job's newest saves in ms
     std::string exported{};                 // directory of the HF export written by this job
     std::optional<JobId> export_job{};      // the convert job that exports this job's model
     std::optional<Time> ended_at{};
@@ -74,17 +74,20 @@ struct Job {
 // One incarnation of a roll-worker process.
 struct Worker {
     std::string node;     // host name, unique among live workers
-    std::string session;  // random, chosen at the start of the process; identifies the incarnation
+    std::string session;  // random id of this incarnation, chosen at the start of the process
     int slots = 0;
     int gpus = 0;
-    bool draining = false;  // gets no new work
-    bool quiet = false;     // not heard from lately, or not since rolld's start; gets no new work
+    bool draining = false;  // true if the worker gets no new work
+    // true if rolld has not heard from the worker lately or since its own start; such a worker gets
+    // no new work
+    bool quiet = false;
     Time joined_at{};
     AllocationId allocation{};    // allocation that the worker runs in; 0: none
     std::string segment{};        // network segment; empty: unknown
     std::vector<int> gpu_numa{};  // NUMA node of each GPU; empty: unknown
-    // Resources that the worker offers to jobs with `memory` or `cpus`; 0: unknown: no such job
-    std::int64_t memory = 0;  // bytes
+    // Resources that the worker offers to jobs that request `memory` or `cpus`. 0: unknown; the
+    // worker gets no such job.
+    std::int64_t memory = 0;  // memory in bytes
     int cpus = 0;
     friend bool operator==(const Worker&, const Worker&) = default;
 };
@@ -92,21 +95,22 @@ struct Worker {
 struct State {
     // The incarnation of rolld. The first event of each start increases it.
     std::uint64_t incarnation = 0;
-    bool adopting = false;  // after a take-over or a restore: no job is started
-    // The reason that a user gave for stopping dispatch: no job starts and no allocation is
-    // ordered. nullopt: dispatch is not stopped.
+    bool adopting = false;  // true after a take-over or a restore; no job is started then
+    // Reason that a user gave for stopping dispatch. While it is set, no job starts and no
+    // allocation is requested.
     std::optional<std::string> stopped{};
     spec::Policy policy;
     SecretNames secrets{};
     std::map<JobId, Job> jobs;
     std::map<WorkerId, Worker> workers;
-    std::map<std::string, std::map<std::string, JobId>> keys;  // by user and idempotency key
-    // By node: the sessions of the workers that joined there, oldest first. Only the newest session
-    // may join again.
+    // job ids by user and idempotency key
+    std::map<std::string, std::map<std::string, JobId>> keys;
+    // Sessions of the workers that joined on each node, oldest first. Only the newest session may
+    // join again.
     std::map<std::string, std::vector<std::string>> sessions;
-    // By node: generation of its newest roll-worker.
+    // Generation of the newest roll-worker of each node.
     std::map<std::string, std::uint64_t> generations;
-    std::map<std::string, AllocationQueue> queues;  // by name
+    std::map<std::string, AllocationQueue> queues;  // allocation queues by name
     std::map<AllocationId, Allocation> allocations;
     std::uint64_t next_allocation = 1;
     std::uint64_t next_job = 1;

@@ -29,7 +29,7 @@ using User = std::pair<std::string, std::string>;  // account (may be empty) and
 inline constexpr int kGpuWeight = 16;
 std::int64_t weight(int slots, int gpu_hundredths);
 
-// Returns the fair-share use at `now`, including that of running attempts.
+// Returns the fair-share use at `now`, including the use of running attempts.
 std::int64_t use_at(const Use& use, Time now, std::chrono::seconds half_life);
 
 // Adds an attempt's resources to `use` (`sign` = 1) or removes them (`sign` = -1).

@@ -8,7 +8,7 @@
 namespace roll::agent {
 namespace {
 
-// The beacon is read less often while the bounds of all attempts (lease.hpp) are at most this.
+// The beacon is read less often while the bounds (lease.hpp) of all attempts are at most this.
 constexpr Millis kCalm{3000};
 constexpr Millis kCalmLooks{5000};
 constexpr std::size_t kReasonBytesMax = 1000;
@@ -239,7 +239,7 @@ void AgentCore::on_clock(Instant now) {
     for (auto& [key, attempt] : attempts_) {
         if (!attempt.gone) check_clock(attempt, now);
     }
-    // Forgets heartbeats older than lease + fence, because no answer to them can renew a bound.
+    // Forget heartbeats older than lease + fence, because no answer to them can renew a bound.
     const Instant useless = now - rules_.lease - rules_.fence;
     while (!sent_.empty() && sent_.begin()->second < useless) sent_.erase(sent_.begin());
 }

@@ -1,6 +1,6 @@
 // roll-worker's decisions: which attempts to run, stop, kill and report, and which checkpoints to
-// publish. Pure: uses no clock, process, file or socket. Each input carries the time. The actions
-// that follow from an input are collected as effects.
+// publish. The class is pure: it uses no clock, process, file or socket. Each input carries the
+// time. The actions that follow from an input are collected as effects.
 //
 //   core.on_answer(answer, now);  for (const Effect& e : core.take_effects()) carry_out(e);
 //
@@ -49,8 +49,8 @@ class AgentCore {
           rules_(rules),
           stops_(stops) {}
 
-    // Adds an attempt that an earlier roll-worker of this run directory has left. Requires that no
-    // process of the attempt runs any more.
+    // Adds an attempt that an earlier roll-worker of this run directory has left behind. Requires
+    // that no process of the attempt runs any more.
     void add_leftover(protocol::RunningAttempt entry);
 
     void on_answer(const protocol::Answer& answer, Instant now);
@@ -59,24 +59,24 @@ class AgentCore {
 
     void on_report(const AttemptKey& key, int rank, const protocol::Report& report, Instant now);
     void on_exit(const AttemptKey& key, int rank, ExitStatus exit, Instant now);
-    // `use`: utilization of each GPU in percent, see note_gpu_use()
+    // Records the GPU use. `use` is the utilization of each GPU in percent, see note_gpu_use().
     void on_gpu_use(const std::vector<int>& use) {
         for (auto& [key, attempt] : attempts_) note_gpu_use(attempt, use);
     }
-    // Call when the guard (the parent process of the programs) has killed the attempt at its
+    // Call it when the guard (the parent process of the programs) has killed the attempt at its
     // deadline.
     void on_leash(const AttemptKey& key, Instant now);
-    // `patterns`: indices of the job's log patterns that match a line of the logs
+    // Records the indices of the job's log patterns that match a line of the logs.
     void on_matched(const AttemptKey& key, std::vector<int> patterns);
     void on_usage(const AttemptKey& key, const Usage& usage) {
         if (Attempt* const attempt = find(key)) note_usage(*attempt, usage);
     }
     void on_start_failed(const AttemptKey& key, Verdict verdict);
-    // call when no process of the attempt is left
+    // Call it when no process of the attempt is left.
     void on_gone(const AttemptKey& key, Instant now);
     void on_published(const AttemptKey& key, std::int64_t step, const Result<void>& done,
                       Instant now);
-    // asks every attempt to save a checkpoint and stop; starts no more attempts
+    // Asks every attempt to save a checkpoint and stop. Starts no more attempts.
     void on_drain(Instant now);
 
     // Builds the next heartbeat. Call it only when sending, because `now` must be the send time:
@@ -88,12 +88,12 @@ class AgentCore {
     // at most once per interval.
     std::string look_due(Instant now);
 
-    bool idle() const;  // true if no attempt has a process
-    // Number of attempts that each heartbeat lists
+    bool idle() const;  // returns true if no attempt has a process
+    // Returns the number of attempts that each heartbeat lists.
     std::size_t running() const { return attempts_.size(); }
-    // Returns true if no attempt is left, every end is acknowledged and, if draining, rolld has
-    // acknowledged the drain or cannot be reached. The drain must be acknowledged, because
-    // otherwise rolld would not know of the drain and would wait until the lease expires.
+    // Returns true if no attempt is left and every end is acknowledged. If draining, also requires
+    // that rolld has acknowledged the drain or cannot be reached. The drain must be acknowledged,
+    // because otherwise rolld would not know of the drain and would wait until the lease expires.
     bool settled(Instant now) const;
     std::vector<Effect> take_effects() { return std::exchange(effects_, {}); }
 
@@ -118,7 +118,7 @@ class AgentCore {
     void leash(const Attempt& attempt);
     bool renewing(Instant now) const;
 
-    // Template of every heartbeat; its sequence number is that of the last heartbeat sent
+    // Template of every heartbeat. Its sequence number is the number of the last heartbeat sent.
     protocol::Heartbeat self_;
     LeaseRules rules_;
     StopRules stops_;

@@ -62,7 +62,8 @@ bool seems_hung(const Attempt& attempt, Instant now) {
     return !hang_reason(attempt.steps, attempt.hang, attempt.alive, now + half).empty();
 }
 
-// Returns rank 0's progress report if rank 0 runs here, extended by the step of each local rank.
+// Returns the progress for a heartbeat: rank 0's report, if rank 0 runs here, and the step of each
+// local rank.
 static std::string progress_of(const Attempt& attempt) {
     Json ranks = Json::array();
     const int first = attempt.order.node_rank * programs_of(attempt.order);

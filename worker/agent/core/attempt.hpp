@@ -1,4 +1,4 @@
-// The state of one attempt on this node. Plain data; the rules are in AgentCore.
+// The state of one attempt on this node. It is plain data; the rules are in AgentCore.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct StopRules {
     Millis grace{30000};  // time between the request to stop and SIGKILL
     // time from the request to save a checkpoint and stop until SIGKILL
     Millis checkpoint_grace{300000};
-    // How long the ranks may take to report the cause, after a rank has lost a peer or hangs
+    // Time that the ranks have to report the cause after a rank has lost a peer or hangs
     Millis settle{5000};
 };
 
@@ -91,7 +91,7 @@ struct Attempt {
 // worker in percent (-1: unknown).
 void note_gpu_use(Attempt& attempt, const std::vector<int>& use);
 
-// Stores what the attempt used. `usage` is without the time of GPUs, which is added.
+// Stores the attempt's resource usage. `usage` does not contain GPU time, which this function adds.
 void note_usage(Attempt& attempt, const Usage& usage);
 
 // Returns true if the attempt has made no progress for half of the allowed time. Its stacks are
@@ -101,7 +101,7 @@ bool seems_hung(const Attempt& attempt, Instant now);
 // Returns the attempt's entry in a heartbeat.
 protocol::RunningAttempt entry_of(const Attempt& attempt);
 
-// Returns what judge() needs to decide the outcome once the attempt is gone.
+// Returns the data from which judge() decides the outcome once the attempt is gone.
 Ending ending_of(const Attempt& attempt);
 
 // Returns the number of programs of the order on one node: one per rank for a training job,
@@ -109,8 +109,8 @@ Ending ending_of(const Attempt& attempt);
 int programs_of(const protocol::StartOrder& order);
 
 // Decides whether a look at the beacon (rolld's file with its tick counter) may be believed. While
-// rolld answers, compares the looks with its answers. If a look shows a counter that is older than
-// the volume's delay allows, no look is believed until rolld is restarted.
+// rolld answers, compares each look with rolld's answers. If a look shows a counter that is older
+// than the volume's delay allows, no look is believed until rolld is restarted.
 struct BeaconTrust {
     std::uint64_t incarnation = 0;
     std::uint64_t answered = 0;  // beacon counter in the last answer
@@ -118,7 +118,8 @@ struct BeaconTrust {
     bool broken = false;
 
     void on_answer(std::uint64_t incarnation, std::uint64_t counter);
-    // Returns whether `look` may be believed. `heard`: send time of the newest answered heartbeat.
+    // Returns whether `look` may be believed. `heard` is the send time of the newest answered
+    // heartbeat.
     bool on_look(const Look& look, std::optional<Instant> heard, const LeaseRules& rules);
 };
 

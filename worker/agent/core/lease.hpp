@@ -1,11 +1,11 @@
 // The bound of an attempt: the longest silence of this worker that any rolld can have counted
-// against the attempt. Pure arithmetic.
+// against the attempt. It is pure arithmetic.
 //
 // Answers and looks at the beacon (rolld's file with its tick counter) lower a bound; this
 // machine's clock raises it. When the bound reaches `lease`, the attempt saves a checkpoint, stops
-// and publishes nothing more. When it reaches `lease + fence`, the attempt is killed. Only after
-// that does rolld reassign the job. Times are CLOCK_BOOTTIME, which keeps running while the machine
-// is suspended.
+// and publishes nothing more. When it reaches `lease + fence`, the attempt is killed. rolld
+// reassigns the job only after that. Times are CLOCK_BOOTTIME, which keeps running while the
+// machine is suspended.
 #pragma once
 
 #include <chrono>
@@ -58,9 +58,9 @@ class SilenceBound {
     // reached lease + fence.
     void looked(const Look& look, const LeaseRules& rules);
 
-    // Takes a reading of a beacon that is not trusted. Never lowers the bound. Raises the bound if
-    // the reading shows more ticks than this machine's clock has measured: then the clock stood
-    // still while rolld counted silence.
+    // Updates the bound after a look at a beacon that is not trusted. Never lowers the bound.
+    // Raises the bound if the look shows more ticks than this machine's clock has measured, because
+    // the clock then stood still while rolld counted silence.
     void doubted(const Look& look, const LeaseRules& rules);
 
   private:

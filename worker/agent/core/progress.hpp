@@ -1,4 +1,4 @@
-// Detects ranks that make no progress, from the steps that they report. Pure.
+// Detects ranks that make no progress, from the steps that they report. The functions are pure.
 #pragma once
 
 #include <cstdint>
@@ -24,15 +24,15 @@ struct RankProgress {
 void note_step(RankProgress& rank, std::int64_t step, std::int64_t steps, std::int64_t own_ms,
                Instant now);
 
-// True if at least one rank has completed a step in this attempt
+// Returns whether at least one rank has completed a step in this attempt.
 bool has_stepped(const std::vector<RankProgress>& ranks);
 
-// How long ranks may make no progress before they count as hung.
+// Times without progress after which ranks count as hung.
 struct HangRule {
     // Longest time between two steps. 0: no limit; -1: 5 minutes plus 10 times the longest step
     Millis step{};
-    // Longest time before the first step; if `step` is -1, also until a longest step is known. 0:
-    // no limit
+    // Longest time before the first step. 0: no limit. If `step` is -1, this limit also applies
+    // until the longest step is known.
     Millis start{};
 };
 

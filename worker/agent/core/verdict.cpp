@@ -21,8 +21,8 @@ std::string describe(const Ending& ending, int rank, const ExitStatus& exit) {
 }
 
 std::string failed_outcome(const ExitStatus& exit, bool command) {
-    // Also for a command that was ended by a signal, because the signal would probably recur. The
-    // outcome "infra" would cause a retry.
+    // A command that a signal has ended also has the outcome "app", because the signal would
+    // probably recur. The outcome "infra" would cause a retry.
     if (command) return "app";
     if (exit.signaled) return "infra";
     if (exit.number == protocol::kExitInvalid || exit.number == protocol::kExitDiverged)

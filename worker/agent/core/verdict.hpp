@@ -1,5 +1,5 @@
-// Decides an attempt's outcome on this node from how its ranks ended and why they were stopped.
-// Pure.
+// Decides an attempt's outcome on this node from how its ranks ended and why they were stopped. The
+// functions are pure.
 #pragma once
 
 #include <optional>
@@ -26,12 +26,12 @@ enum class StopCause {
 };
 
 struct Ending {
-    // True if the program is the job's own. Roll then distinguishes only exit status 0 from all
-    // others
+    // True if the program is the job's own. Roll then only distinguishes exit status 0 from any
+    // other exit
     bool command = false;
     // exit of each local rank; nullopt: the exit was not seen
     std::vector<std::optional<ExitStatus>> exits;
-    std::vector<std::string> failures{};  // failure that each local rank reported, or empty
+    std::vector<std::string> failures{};  // failure that each local rank reported; empty: none
     std::optional<int> first_failed{};    // local rank that was the first to fail by itself
     int first_rank = 0;                   // global rank of this node's first rank
     std::optional<StopCause> stopped{};
@@ -39,14 +39,14 @@ struct Ending {
 };
 
 struct Verdict {
-    std::string outcome{};  // the outcome as in protocol::RunningAttempt
+    std::string outcome{};  // outcome, with a value of protocol::RunningAttempt::outcome
     int exit_code = 0;
     std::string reason{};
     friend bool operator==(const Verdict&, const Verdict&) = default;
 };
 
-// Returns whether a rank failed by itself, if nobody asked it to stop. Exit status 0, a yield and a
-// lost peer are not such failures.
+// Returns whether a rank that nobody asked to stop has failed by itself. Exit status 0, a yield and
+// a lost peer are not such failures.
 bool failed_by_itself(const ExitStatus& exit, bool command);
 
 Verdict judge(const Ending& ending);

@@ -38,7 +38,7 @@ std::string path_in(std::string_view controller, const fs::path& proc) {
     return {};
 }
 
-// Returns the number after `key` in lines "KEY NUMBER" of a file; nullopt if it is not there.
+// Returns the number after `key` in lines "KEY NUMBER" of a file; nullopt if there is no such line.
 std::optional<std::int64_t> number_after(const fs::path& file, std::string_view key) {
     std::istringstream lines(read_file(file).value_or(""));
     for (std::string word; lines >> word;) {
@@ -76,7 +76,7 @@ std::int64_t usable_memory() {
     constexpr std::int64_t kUnknown = std::numeric_limits<std::int64_t>::max();
     std::int64_t least = kUnknown;
     if (const auto total = number_after("/proc/meminfo", "MemTotal:")) least = *total * 1024;
-    // memory.stat of v1 has the least limit of the cgroup and all cgroups above it.
+    // memory.stat of v1 has the smallest limit of the cgroup and of all cgroups above it.
     for (const fs::path& group : own_cgroups("memory"))
         if (const auto limit = number_after(group / "memory.stat", "hierarchical_memory_limit"))
             least = std::min(least, *limit);

@@ -1,4 +1,4 @@
-// Assigns a node's CPUs to slots. Pure, except machine_cpus().
+// Assigns a node's CPUs to slots. All functions except machine_cpus() are pure.
 //
 // A worker pins its programs only if no other process was granted the worker's CPUs. This is the
 // case if the worker's affinity holds exactly as many CPUs as Slurm granted. On a shared node where
@@ -32,7 +32,7 @@ std::vector<Cpu> machine_cpus(const std::vector<int>& ids, const std::filesystem
 // rounded up. Returns 0 if there is no limit.
 int cpus_of_quota(std::string_view cpu_max);
 
-// The CPUs that a worker may use: some or all of those that affinity and cgroup allow.
+// The CPUs that a worker may use: some or all of the CPUs that affinity and cgroup allow.
 struct Grant {
     int count = 1;     // number of CPUs; determines the number of threads
     bool own = false;  // true if no other process was granted any of these CPUs

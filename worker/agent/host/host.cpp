@@ -28,7 +28,7 @@ std::string host_name() {
 
 namespace {
 
-// The parts of "tcp://HOST:PORT" or "tcp://[HOST]:PORT"; empty for any other endpoint.
+// Returns HOST and PORT of "tcp://HOST:PORT" or "tcp://[HOST]:PORT"; empty for any other endpoint.
 std::pair<std::string, std::string> host_and_port(const std::string& endpoint) {
     constexpr std::string_view kTcp = "tcp://";
     const std::size_t colon = endpoint.rfind(':');
@@ -42,7 +42,7 @@ bool is_loopback(const std::string& address) {
     return address.starts_with("127.") || address == "::1" || address.starts_with("::ffff:127.");
 }
 
-// Returns the source address of packets to `peer`. Sends none.
+// Returns the source address of packets to `peer`. Sends no packet.
 std::string source_towards(const addrinfo& peer) {
     const io::Descriptor probe(::socket(peer.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     sockaddr_storage own{};

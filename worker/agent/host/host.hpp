@@ -1,4 +1,4 @@
-// This machine: its name and its CPUs.
+// Finds this machine's name, addresses and CPUs.
 #pragma once
 
 #include <string>

@@ -14,8 +14,7 @@ namespace {
 
 using Device = void*;
 
-// NVML 12.x, whose functions are looked up by name. Each function returns 0 (NVML_SUCCESS) or an
-// error.
+// Calls functions of NVML 12.x by name. Each function returns 0 (NVML_SUCCESS) or an error.
 class Nvml {
   public:
     Nvml() : library_(::dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL)) {
@@ -56,7 +55,8 @@ Device find(const Nvml& nvml, const std::string& name) {
     return found == 0 ? device : nullptr;
 }
 
-// Returns the GPU that contains the MIG instance `device`, or `device` itself if it is no instance.
+// Returns the GPU that contains the MIG instance `device`, or `device` itself if it is not a MIG
+// instance.
 Device whole_gpu(const Nvml& nvml, Device device) {
     Device whole = nullptr;
     const int part = nvml.ask<int(Device, Device*)>("nvmlDeviceGetDeviceHandleFromMigDeviceHandle",
@@ -67,7 +67,7 @@ Device whole_gpu(const Nvml& nvml, Device device) {
 std::int64_t used_memory(const Nvml& nvml, const std::string& name) {
     struct {
         unsigned long long total, free, used;
-    } memory{};  // nvmlMemory_t
+    } memory{};  // layout of nvmlMemory_t
     Device const device = find(nvml, name);
     const bool told = device != nullptr &&
                       nvml.ask<int(Device, void*)>("nvmlDeviceGetMemoryInfo", device, &memory) == 0;
@@ -89,8 +89,8 @@ std::vector<int> cpus_near(const Nvml& nvml, const std::string& name) {
     return cpus;
 }
 
-// nvmlProcessInfo_t. Some drivers of release 535 write entries that are 8 bytes longer. The buffer
-// has room for these longer entries, but only the first of them is read correctly.
+// Layout of nvmlProcessInfo_t. Some drivers of release 535 write entries that are 8 bytes longer.
+// The buffer has room for these longer entries, but only the first of them is read correctly.
 struct ProcessInfo {
     unsigned pid;
     unsigned long long used;
@@ -152,7 +152,7 @@ std::string nvlink_domain(const std::string& name) {
         int status;
         unsigned clique;
         unsigned char state;
-    } fabric{};  // nvmlGpuFabricInfo_t
+    } fabric{};  // layout of nvmlGpuFabricInfo_t
     const Nvml nvml;
     Device const device = nvml.ready() ? find(nvml, name) : nullptr;
     const bool told =
@@ -177,7 +177,7 @@ std::function<std::vector<int>()> gpu_meter(const std::vector<std::string>& name
     return [nvml, devices] {
         std::vector<int> use;
         for (Device const device : devices) {
-            unsigned rates[2] = {};  // nvmlUtilization_t: gpu, memory
+            unsigned rates[2] = {};  // layout of nvmlUtilization_t: gpu, memory
             const bool told =
                 device != nullptr && nvml->ask<int(Device, unsigned*)>(
                                          "nvmlDeviceGetUtilizationRates", device, rates) == 0;

@@ -16,7 +16,7 @@ int count_gpus();
 // as in CUDA_VISIBLE_DEVICES: indices, UUIDs or MIG instances.
 std::vector<std::vector<int>> cpus_near_gpus(const std::vector<std::string>& names);
 
-// Returns the bytes in use on each GPU or MIG instance; 0 for one whose use is unknown.
+// Returns the bytes in use on each GPU or MIG instance; 0 if the use is unknown.
 std::vector<std::int64_t> used_gpu_memory(const std::vector<std::string>& names);
 
 // A process that uses a GPU. In a container, `pid` is the process id on the host.

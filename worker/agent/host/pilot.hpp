@@ -1,4 +1,5 @@
-// Reads the environment of the Slurm allocation that started this roll-worker. Pure.
+// Reads the environment of the Slurm allocation that started this roll-worker. The functions are
+// pure.
 #pragma once
 
 #include <chrono>
@@ -17,7 +18,7 @@ std::string value_of(const std::vector<std::string>& environment, std::string_vi
 // Returns CUDA's names of the GPUs given to this process: the entries of CUDA_VISIBLE_DEVICES
 // (indices, UUIDs, MIG instances) up to the first that CUDA does not accept. If that variable is
 // not set, uses SLURM_STEP_GPUS, then SLURM_JOB_GPUS; nullopt if none is set. CUDA_VISIBLE_DEVICES
-// comes first, because inside a device cgroup its numbers start at 0, as CUDA's do, while
+// comes first, because inside a device cgroup its numbers start at 0, as CUDA's numbers do, while
 // SLURM_*_GPUS keep the node's numbers.
 std::optional<std::vector<std::string>> given_gpus(const std::vector<std::string>& environment);
 

@@ -1,5 +1,5 @@
-// The node check that is built into roll-worker: `check: builtin` in a job file, or `--check
-// builtin` for a site.
+// The node check that is built into roll-worker. A job file selects it with `check: builtin`, and a
+// site with `--check builtin`.
 #pragma once
 
 #include <string>

@@ -18,7 +18,8 @@ namespace roll::agent {
 // full or read-only, or if permission or quota is missing.
 Result<io::Descriptor> open_log(const std::string& file);
 
-// Makes the link `link` to a log, and its directories. An existing link stays.
+// Makes the link `link` to a log, and the directories of the link. Does not change an existing
+// link.
 Result<void> link_log(const std::string& link, const std::string& log);
 
 // Appends a line that begins with "roll-worker: ".
@@ -41,7 +42,7 @@ class LogPipe {
     // when the descriptor is readable.
     int waited() const { return waited_; }
     void begin(short revents);
-    // Waits until all output is in the log; returns the write error if there was one. Call it once
+    // Waits until all output is in the log; returns the write error if there was one. Call it when
     // no program writes any more. After a write error, the program's own writes fail as on a full
     // disk.
     Result<void> finish();

@@ -8,7 +8,8 @@
 namespace roll::agent {
 namespace {
 
-// Returns the node's name without the end that makes the name of a pilot unique: "n3.a5" is "n3".
+// Returns the node's name without the suffix that makes the name of a pilot unique: "n3.a5" is
+// "n3".
 std::string slurm_name(const std::string& node, bool pilot) {
     const std::size_t end = node.rfind(".a");
     const bool numbered = end != std::string::npos && end + 2 < node.size() &&
@@ -25,7 +26,7 @@ std::string on_each(int number, int nodes) {
 std::string tasks_text(const BatchScript& batch, int nodes) {
     if (batch.tasks == 0) return on_each(std::max(batch.tasks_per_node, 1), nodes);
     const int each = batch.tasks / nodes;
-    const int more = batch.tasks % nodes;  // nodes with one task more
+    const int more = batch.tasks % nodes;  // number of nodes with one task more
     if (more == 0) return on_each(each, nodes);
     return on_each(each + 1, more) + "," + on_each(each, nodes - more);
 }
@@ -82,7 +83,8 @@ void add_given(const BatchScript& batch, int nodes, Environment& result) {
     if (!batch.submit_host.empty()) result["SLURM_SUBMIT_HOST"] = batch.submit_host;
 }
 
-// Returns the variables of the pilot's Slurm job that would contradict those of the script's job.
+// Returns the variables of the pilot's Slurm job that would contradict the variables of the
+// script's job.
 std::set<std::string> stale(const LaunchSite& site, const std::vector<std::string>& set) {
     static const std::set<std::string> kKept = {
         "SLURM_CONF", "SLURM_CLUSTER_NAME", "SLURM_TOPOLOGY_ADDR", "SLURM_TOPOLOGY_ADDR_PATTERN"};

@@ -1,5 +1,5 @@
 // Plans a batch script of Slurm (key `sbatch` of a job file): its variables, and the programs that
-// run on the nodes of its job. Pure.
+// run on the nodes of its job. The functions are pure.
 #pragma once
 
 #include <string>
@@ -12,7 +12,8 @@
 namespace roll::agent {
 
 // Returns Slurm's variables, with the values that sbatch of Slurm 22.05 gives to a batch script.
-// Ids are those of Roll's job. In a pilot, ROLL_PILOT_SLURM_JOB_ID has the id of Slurm's job.
+// The job ids are the ids of Roll's jobs. In a pilot, ROLL_PILOT_SLURM_JOB_ID has the id of Slurm's
+// job.
 Environment batch_environment(const protocol::StartOrder& order, const CommandDocument& document,
                               const LaunchSite& site);
 

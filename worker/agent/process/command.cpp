@@ -10,7 +10,7 @@
 namespace roll::agent {
 namespace {
 
-// Value of %a for a job that is not in an array, as sbatch has it
+// Value of %a for a job that is not in an array, as in sbatch
 constexpr const char* kNoIndex = "4294967294";
 
 // Returns the path of the log with this name; empty if this rank has no log of this name.

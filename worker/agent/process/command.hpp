@@ -1,5 +1,5 @@
 // The content of a command's job file: its program, its environment, the shell commands around the
-// program and the names of its logs. Pure.
+// program and the names of its logs. The functions are pure.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@ namespace roll::agent {
 
 using Environment = std::map<std::string, std::string>;
 
-// Key `sbatch`: the command is a batch script of Slurm (batch.hpp).
+// The key `sbatch` of a job file: the command is a batch script of Slurm (batch.hpp).
 struct BatchScript {
-    std::string name;  // name of the job as Slurm has it; empty: the name of Roll's job
-    int tasks = 0;     // 0: not given
+    std::string name;  // name of the job in Slurm; empty: the name of Roll's job
+    int tasks = 0;     // number of tasks; 0: not given
     int tasks_per_node = 0;
     int cpus_per_task = 0;
     int cpus_per_gpu = 0;
@@ -30,8 +30,8 @@ struct BatchScript {
     bool append = false;
     std::string export_names;  // value of --export; empty: not given
     std::string dependency;
-    int signal = 0;         // 0: none
-    int signal_before = 0;  // seconds before the time limit
+    int signal = 0;         // number of the signal; 0: none
+    int signal_before = 0;  // time from the signal to the time limit, in seconds
     bool signal_to_script = false;
 };
 
@@ -44,7 +44,7 @@ struct CommandDocument {
     std::string cleanup;
     std::vector<std::string> modules;
     std::string output;  // key `stdout`: name of the file for the output; empty: Roll's own log
-    std::string error;   // key `stderr`
+    std::string error;   // key `stderr`: name of the file for stderr
     std::string name;
     std::string array;  // key `array` of a job of an array, e.g. "0-15%4"
     std::optional<BatchScript> batch{};
@@ -60,7 +60,7 @@ struct ArrayPlace {
     int index = 0;
     std::vector<int> indices;  // all indices of the array, ascending
 };
-// Returns nullopt for a job that is not in an array.
+// Returns the job's place in its array; nullopt for a job that is not in an array.
 std::optional<ArrayPlace> array_place(const protocol::StartOrder& order,
                                       const CommandDocument& document);
 

@@ -88,7 +88,7 @@ class Guard {
     std::vector<io::Descriptor> procs_{};
     MemoryWatch memory_;
     std::chrono::microseconds cpu_{};  // processor time of the processes that have ended
-    std::vector<pid_t> programs_{};    // process id of each program; 0 for one that has ended
+    std::vector<pid_t> programs_{};    // process id of each program; 0 for a program that has ended
     std::vector<std::unique_ptr<LogPipe>> pipes_{};
     pid_t group_ = 0;
     std::optional<Instant> started_at_{};
@@ -103,7 +103,7 @@ class Guard {
     std::int64_t log_bytes_max_ = 0;
     bool killing_ = false;
     bool out_of_memory_ = false;
-    bool failed_ = false;  // true: a program has failed
+    bool failed_ = false;  // true if a program has failed
     bool nothing_left_ = false;
 };
 
@@ -124,8 +124,8 @@ Result<void> Guard::prepare(const GuardPlan& plan) {
     return plan.gang ? meeting_.open(*plan.gang) : Result<void>();
 }
 
-// Returns this process's environment variables with the variables `more` added. If both have a
-// variable, the value in `more` counts.
+// Returns this process's environment variables with the variables `more` added. If a variable is in
+// both, the value in `more` is used.
 std::vector<std::string> environment_with(const std::vector<std::string>& more) {
     std::vector<std::string> all = more;
     for (std::string& variable : io::current_environment()) {
@@ -319,8 +319,8 @@ void Guard::kill_round() {
         if (process.state != 'Z') ::kill(process.pid, SIGKILL);
 }
 
-// Reaps the processes that have ended. The resources that a process used include those of its
-// children, if it has waited for them; this guard reaps the others itself.
+// Reaps the processes that have ended. The resource usage of a process includes the children for
+// which it has waited. The guard itself reaps the other children.
 void Guard::reap() {
     for (;;) {
         siginfo_t ended{};
@@ -433,7 +433,7 @@ void Guard::run(const GuardPlan& plan) {
             talk_.say("leash");
             killing_ = true;
         }
-        // kills all processes that ended programs left behind
+        // kill all processes that ended programs left behind
         killing_ |= started_ && programs_ended();
         if (killing_ && nothing_left_) break;
         if (killing_) kill_round();
@@ -467,7 +467,7 @@ int run_guard() {
     io::become_subreaper();
     const bool has_reaper = ::fcntl(kGuardReaper, F_SETFD, FD_CLOEXEC) == 0;
     const io::Descriptor reaper(has_reaper ? kGuardReaper : -1);
-    // Queues the signals, because only SIGKILL may end a guard before its attempt ends.
+    // Queue the signals, because only SIGKILL may end a guard before its attempt ends.
     const io::Descriptor signals =
         io::queue_signals({SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM,
                            SIGTSTP, SIGTTIN, SIGTTOU});

@@ -1,11 +1,10 @@
 // The guard of an attempt: the parent process of all the attempt's programs. roll-worker starts its
 // own program file as a guard.
 //
-// A guard prepares the files and starts the programs in one process group. The guard kills all
-// processes below it, also those in other sessions, in four cases: roll-worker orders it; the
-// socket is closed because roll-worker has ended; the leash (a shared deadline) expires; all
-// programs have ended. Once no process is left below it, the guard reports "gone" and can serve
-// another attempt.
+// A guard prepares the files and starts the programs in one process group. The guard kills all its
+// descendants, even in other sessions, in four cases: roll-worker orders the kill; the socket is
+// closed because roll-worker has ended; the leash (a shared deadline) expires; all programs have
+// ended. Once no descendant is left, the guard reports "gone" and can serve another attempt.
 //
 //   descriptor 0  a Unix socket. From roll-worker: a GuardPlan as one line of JSON, with the
 //                 descriptors of each program (its stdin, its report pipe); then "term", "stacks"

@@ -1,6 +1,6 @@
 // The plan that roll-worker sends to a guard: the programs of an attempt, their files, and the
-// checks before they start. Also the verdict that a guard sends back if it cannot start them. Both
-// are one line of JSON.
+// checks before they start. If a guard cannot start the programs, it sends back a verdict. The plan
+// and the verdict are each one line of JSON.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace roll::agent {
 
 struct Program {
     std::vector<std::string> arguments;
-    // Variables added to the guard's own; they replace variables of the same name
+    // Variables added to the guard's environment; they replace variables of the same name
     std::vector<std::string> environment;
     std::string directory;
     std::string log;  // path of the log for stdout and stderr; its parent directories are created
@@ -42,7 +42,7 @@ struct NodeCheck {
 // port of the first node (meeting.hpp).
 struct Gang {
     bool first = false;   // true on the first node, which chooses the port
-    std::string meeting;  // path of the file in which the first node tells its address and port
+    std::string meeting;  // path of the file to which the first node writes its address and port
     std::string address;  // address of this node for other nodes; empty if unknown
     std::string host_file;
     std::string hosts;           // content of the host file
@@ -68,7 +68,7 @@ struct GuardPlan {
     int gpu_wait_seconds = 50;
     std::optional<Gang> gang{};
     std::string cgroup{};      // the cgroup for all programs; empty: the guard's own cgroup
-    MemoryLimit memory{};      // its cgroup is entered, too
+    MemoryLimit memory{};      // memory limit; the programs also enter its cgroup
     std::string cpu_cgroup{};  // another cgroup for all programs, which limits their CPUs
     friend bool operator==(const GuardPlan&, const GuardPlan&) = default;
 };

@@ -116,8 +116,8 @@ std::string launch_content(const protocol::StartOrder& order, const LaunchSite& 
     return protocol::encode(launch);
 }
 
-// Returns the CPUs of a program: a rank gets those of one slot, any other program those of all
-// slots.
+// Returns the CPUs of a program. A rank gets the CPUs of one slot; any other program gets the CPUs
+// of all slots.
 std::vector<int> cpus_of(const protocol::StartOrder& order, const LaunchSite& site, int program) {
     const auto each = order.slots.size() / static_cast<std::size_t>(programs_of(order));
     std::vector<int> cpus;
@@ -137,7 +137,7 @@ std::string log_of(const protocol::StartOrder& order, const Json& document, int 
     return logs_of(order) + "/rank-" + std::to_string(rank) + ".log";
 }
 
-// Returns the path of this node's copy of the list of a gang's nodes.
+// Returns the path of the host file on this node, which lists the nodes of a gang.
 std::string host_file_of(const protocol::StartOrder& order) {
     return logs_of(order) + "/hosts-" + std::to_string(order.node_rank);
 }
@@ -174,7 +174,7 @@ Environment gang_environment(const protocol::StartOrder& order, int local_rank) 
 }
 
 // Plans where the processes of a gang meet. The file names have the attempt's nonce, so that files
-// of an earlier job with the same output directory are not taken for those of this attempt.
+// of an earlier job with the same output directory are not mistaken for files of this attempt.
 Gang gang_of(const protocol::StartOrder& order, const LaunchSite& site) {
     Gang gang;
     gang.first = order.node_rank == 0;

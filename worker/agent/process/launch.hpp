@@ -1,4 +1,5 @@
-// Plans the start of an attempt on this node: its programs, environment and files. Pure.
+// Plans the start of an attempt on this node: its programs, environment and files. The functions
+// are pure.
 #pragma once
 
 #include <string>

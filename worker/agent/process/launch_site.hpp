@@ -1,4 +1,4 @@
-// What the plan of a launch needs to know about this node.
+// The properties of this node on which the plan of a launch depends.
 #pragma once
 
 #include <cstdint>

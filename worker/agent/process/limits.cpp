@@ -48,8 +48,8 @@ std::int64_t number_in(const fs::path& file) {
     return parse_number<std::int64_t>(text.substr(0, text.find('\n'))).value_or(0);
 }
 
-// Gives the cgroups below `wall` a controller of cgroup v2. This needs the controller in the cgroup
-// above `wall` and in `wall` itself.
+// Enables a controller of cgroup v2 for the cgroups below `wall`. To do so, enables it in the
+// cgroup above `wall` and in `wall` itself. Returns false if that is not possible.
 bool delegate(const fs::path& wall, const std::string& controller) {
     const fs::path own = wall.parent_path();
     if (!has_word(own / "cgroup.controllers", controller)) return false;
@@ -58,8 +58,8 @@ bool delegate(const fs::path& wall, const std::string& controller) {
                set(group / "cgroup.subtree_control", "+" + controller).has_value();
     };
     if (!enable(own)) {
-        // The kernel refuses while processes are in the cgroup. Move this process, in case it is
-        // the only one there.
+        // The kernel refuses to enable a controller while processes are in the cgroup. Move this
+        // process, in case it is the only one there.
         const fs::path leaf = wall.string() + ".worker";
         const std::string self = std::to_string(::getpid());
         if (!make(leaf) || !set(leaf / "cgroup.procs", self)) return false;
@@ -72,8 +72,8 @@ bool delegate(const fs::path& wall, const std::string& controller) {
     return enable(wall);
 }
 
-// Makes the cgroup of v1 that holds those of the attempts, and tries it. Returns an empty path if
-// this host does not allow it.
+// Makes the cgroup of v1 that holds the attempts' cgroups, and tests whether a limit can be set in
+// it. Returns an empty path if this host does not allow it.
 fs::path make_v1(const std::string& controller, const std::string& session, const fs::path& proc) {
     const auto [file, value] = controller == "memory"
                                    ? std::pair("memory.limit_in_bytes", "67108864")
@@ -90,7 +90,8 @@ fs::path make_v1(const std::string& controller, const std::string& session, cons
     return {};
 }
 
-// Sets the limit of memory. Swap counts as memory, where the kernel can tell.
+// Sets the memory limit. Also limits swap if the kernel accounts for it: in v1 the limit includes
+// swap, and in v2 no swap is allowed.
 Result<void> limit_memory(const fs::path& group, int version, std::int64_t bytes) {
     const std::string text = std::to_string(bytes);
     if (version == 1) {

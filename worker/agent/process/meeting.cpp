@@ -50,7 +50,7 @@ io::Descriptor reserve(int port) {
 template <class Address>
 bool can_bind(Address address, int family) {
     const io::Descriptor probe(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    // Without IPv6, no IPv6 socket can be made, so the port is free there.
+    // Without IPv6, no IPv6 socket can be made, and the port counts as free.
     if (!probe) return family == AF_INET6;
     const int alone = 1;
     if (family == AF_INET6)

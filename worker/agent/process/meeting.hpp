@@ -1,4 +1,4 @@
-// Where the processes of a gang meet: an address and a free port of the gang's first node. The
+// The meeting point of a gang's processes: an address and a free port of the gang's first node. The
 // first node writes both to a file in the job's output directory, which all nodes share.
 #pragma once
 
@@ -26,7 +26,7 @@ struct FreePort {
 Result<FreePort> choose_port(std::uint64_t seed);
 
 struct Meeting {
-    std::string address;  // of the first node; empty if unknown
+    std::string address;  // address of the first node; empty if unknown
     std::string host;     // the first node's host name
     std::string network;  // network_id() of the first node
     int port = 0;
@@ -37,7 +37,7 @@ struct Meeting {
 
 Result<void> publish(const std::string& file, const Meeting& meeting);
 
-// Returns nullopt if the file does not exist yet.
+// Reads a meeting file. Returns nullopt if the file does not exist yet.
 Result<std::optional<Meeting>> read_meeting(const std::string& file);
 
 // The meeting of one attempt's gang, as seen by the guard on this node. If the attempt is not a
@@ -50,7 +50,7 @@ class GangMeeting {
     // takes too long.
     Result<bool> met();
     bool waits() const { return until_.has_value(); }  // true after met() has returned false
-    // Adds MASTER_ADDR and MASTER_PORT to a program's variables unless these already have them.
+    // Adds MASTER_ADDR and MASTER_PORT to a program's variables unless they are already set.
     void add_to(std::vector<std::string>& environment) const;
 
   private:

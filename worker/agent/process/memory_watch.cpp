@@ -15,8 +15,8 @@ namespace roll::agent {
 namespace {
 
 constexpr Millis kBetweenLooks{1000};
-// Where a cgroup enforces a limit, looks are so close that a program cannot fill half of its memory
-// unseen, at 5 GB/s.
+// Determines the time between looks if a cgroup enforces a limit. A program that fills memory at 5
+// GB/s fills at most half of its limit between two looks.
 constexpr std::int64_t kBytesPerMilli = 10'000'000;
 constexpr std::int64_t kMillisLeast = 5;
 constexpr std::int64_t kMillisMost = 100;
@@ -34,8 +34,8 @@ std::int64_t resident(pid_t pid) {
     return pages * page;
 }
 
-// Returns the memory of a process with its share of each shared page (PSS); its resident memory if
-// the kernel does not tell.
+// Returns the memory of a process with its share of each shared page (PSS). Returns the resident
+// memory if the kernel does not report PSS.
 std::int64_t proportional_memory(pid_t pid) {
     std::ifstream rollup(file_of(pid, "smaps_rollup"));
     for (std::string word; rollup >> word;) {
@@ -60,7 +60,7 @@ Millis MemoryWatch::interval() const {
     return Millis(std::clamp(limit_.bytes / kBytesPerMilli, kMillisLeast, kMillisMost));
 }
 
-// Returns the memory of all processes, and notes the largest one.
+// Returns the memory of all processes in bytes, and stores the largest process.
 std::int64_t MemoryWatch::measure(bool proportional) {
     std::int64_t sum = 0;
     Process largest;
@@ -71,7 +71,7 @@ std::int64_t MemoryWatch::measure(bool proportional) {
     }
     if (largest.pid > 0) {
         largest.name = name_of_process(largest.pid);
-        // The process may have ended meanwhile, without a name.
+        // The name is empty if the process has ended meanwhile.
         if (!largest.name.empty()) largest_ = std::move(largest);
     }
     return sum;
@@ -81,9 +81,9 @@ bool MemoryWatch::was_killed() const {
     return !limit_.cgroup.empty() && kills_for_memory(limit_.cgroup) > 0;
 }
 
-// Resident memory counts a shared page once for each process, so it is only an upper bound. To
-// measure exactly takes long for large processes, and is done only where the bound is above the
-// limit or well above the bound at the highest measurement so far.
+// Resident memory counts a shared page once for each process, so it is only an upper bound. An
+// exact measurement takes long for large processes. It is made only if the bound is above the
+// limit, or well above the bound at the highest measurement so far.
 std::optional<std::string> MemoryWatch::look(Instant now) {
     if (was_killed()) {
         const std::int64_t used = std::min(peak_memory(limit_.cgroup), limit_.bytes);
@@ -91,7 +91,7 @@ std::optional<std::string> MemoryWatch::look(Instant now) {
         return reason(used);
     }
     if (now - looked_ < interval()) return std::nullopt;
-    // The kernel enforces the limit: a look is needed only for the peak, and for the name of the
+    // If the kernel enforces the limit, a look is needed only for the peak, and for the name of the
     // largest process once the limit is near.
     const bool enforced = !limit_.cgroup.empty();
     const bool calm = enforced && used_memory(limit_.cgroup) < limit_.bytes / 2;
@@ -112,7 +112,8 @@ void MemoryWatch::note_ended(pid_t pid, std::int64_t peak, const std::string& na
 }
 
 std::string MemoryWatch::reason(std::int64_t used) const {
-    // A process that was much smaller at the last look has grown fast since then.
+    // A killed process that is much larger than the largest process of the last look has grown
+    // since then.
     const bool unseen = killed_.bytes / 4 > largest_.bytes;
     const Process& process = unseen ? killed_ : largest_;
     const std::string limit = spec::size_text(limit_.bytes);
@@ -121,7 +122,7 @@ std::string MemoryWatch::reason(std::int64_t used) const {
     const auto unit = limit.substr(limit.find(' '));
     if (text.ends_with(unit)) text.resize(text.size() - unit.size());
     text = fmt::format("out of memory: used {} of {}", text, limit);
-    // Name no process that was small: the one to blame has then never been seen.
+    // Name no small process: the process to blame has then never been seen.
     if (process.bytes < used / 8) return text;
     return text + fmt::format(" ({}, pid {})", process.name, process.pid);
 }

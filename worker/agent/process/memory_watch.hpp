@@ -1,6 +1,7 @@
-// Watches the memory of an attempt's processes: records the peak, and finds out when the attempt
-// uses more than its limit. Where a cgroup enforces the limit, the kernel kills a process, and the
-// watch learns of it and names the process. Elsewhere the watch itself judges.
+// Watches the memory of an attempt's processes. Records the peak, and detects when the attempt uses
+// more than its limit. If a cgroup enforces the limit, the kernel kills a process, and the watch
+// detects this and names the process. Otherwise the watch itself compares the memory with the
+// limit.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +15,14 @@
 namespace roll::agent {
 
 struct MemoryLimit {
-    std::int64_t bytes = 0;  // 0: no limit
+    std::int64_t bytes = 0;  // limit in bytes; 0: no limit
     std::string cgroup{};    // the cgroup that enforces the limit; empty: none does
     friend bool operator==(const MemoryLimit&, const MemoryLimit&) = default;
 };
 
 class MemoryWatch {
   public:
-    // `ancestor`: all its descendants are watched.
+    // Watches all descendants of the process `ancestor`.
     MemoryWatch(pid_t ancestor, MemoryLimit limit)
         : ancestor_(ancestor),
           limit_(std::move(limit)) {}
@@ -30,16 +31,17 @@ class MemoryWatch {
     Millis interval() const;
 
     // Takes a look if it is due. Returns "out of memory: used 3.9 of 4 GiB (python3, pid 123)" if
-    // the attempt has used more than its limit, else nullopt. The process is missing if it was
-    // never seen. Call it after each wait.
+    // the attempt has used more than its limit, else nullopt. The text names no process if the
+    // process was never seen. Call it after each wait.
     std::optional<std::string> look(Instant now);
 
-    // Notes a process that has ended and its peak in bytes, which includes those of its children.
-    // `name`: of a process that SIGKILL ended, because the kernel may have sent it.
+    // Records a process that has ended and its peak memory in bytes, which includes its children.
+    // `name` is the name of a process that SIGKILL has ended, because the kernel may have sent this
+    // signal. It is empty for any other process.
     void note_ended(pid_t pid, std::int64_t peak, const std::string& name);
 
-    // Returns the highest sum of the memory of all processes at a look, in bytes, or the highest
-    // memory of one process if that is more.
+    // Returns the peak memory in bytes. This is the highest sum over all processes at a look, or
+    // the peak of a single process if that is higher.
     std::int64_t peak() const { return peak_; }
 
   private:
@@ -57,11 +59,11 @@ class MemoryWatch {
     Instant looked_{};
     std::int64_t peak_ = 0;
     std::int64_t resident_then_ = 0;  // resident memory when peak_ was measured
-    Process largest_{};               // at the last look
+    Process largest_{};               // largest process at the last look
     Process killed_{};                // the largest process that SIGKILL has ended
 };
 
-// Returns the name of a process that is not reaped yet; empty if there is none.
+// Returns the name of a process that is not reaped yet; empty if there is no such process.
 std::string name_of_process(pid_t pid);
 
 }  // namespace roll::agent

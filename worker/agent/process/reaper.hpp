@@ -25,7 +25,7 @@ class Reaper {
   public:
     // Makes a Reaper without a process: guards get no pipe.
     Reaper() = default;
-    // `arguments`: command line of the reaper process.
+    // `arguments` is the command line of the reaper process.
     explicit Reaper(std::vector<std::string> arguments) : arguments_(std::move(arguments)) {}
 
     // Starts the reaper if it is not running, at most once per second.

@@ -21,7 +21,7 @@
 namespace roll::agent {
 namespace {
 
-// How long a guard may take to end after its roll-worker. Usually this takes milliseconds. A guard
+// Time for a guard to end after its roll-worker has ended. Usually this takes milliseconds. A guard
 // that is stopped by a signal or hangs is killed after this time.
 constexpr std::chrono::milliseconds kGuardTime{3000};
 constexpr std::chrono::milliseconds kKillTime{10000};
@@ -320,7 +320,7 @@ void RunDirectory::forget(const AttemptKey& key) {
     if (records_.erase(key) == 0) return;
     forgotten_ += dump({{"forget", protocol::to_json(key)}}) + "\n";
     // If no record is left, write the "forget" line now: otherwise it would wait for the next
-    // write, which may be far off.
+    // write, which may come much later.
     if (records_.empty()) static_cast<void>(append(""));
 }
 

@@ -1,6 +1,7 @@
 // Files that a roll-worker leaves for the next one: a journal of its attempts, each with its guard
 // process and last report. With these files, a new roll-worker ends processes left by an old one
-// and still reports how the attempts ended. Blocks on the local disk of the state directory.
+// and still reports how the attempts ended. The functions block on the local disk of the state
+// directory.
 //
 // Each line of the journal is {"forget": attempt} or a record; the newest record of an attempt
 // counts. There is one journal that lines are appended to, because creating and removing a file per
@@ -47,7 +48,7 @@ class RunDirectory {
 
     // Returns the generation of this roll-worker, a number that its heartbeats carry. It grows each
     // time the directory is opened. If the stored number was lost, the new number comes from the
-    // clock. The next number after it is that of this roll-worker's reaper.
+    // clock. The number after it belongs to this roll-worker's reaper.
     Result<std::uint64_t> next_generation();
 
     // Kills the processes of earlier roll-workers' attempts, waits for their end and returns the
@@ -57,18 +58,19 @@ class RunDirectory {
     using Tell = std::function<void(const std::string&)>;
     std::vector<protocol::RunningAttempt> end_leftovers(const Tell& tell = {});
 
-    // Returns true if no process of any attempt can be left. `clean`: guards that reported that no
-    // process is left below them. Requires that end_leftovers() was called.
+    // Returns true if no process of any attempt can be left. `clean` has the guards that reported
+    // that no process is left below them. Requires that end_leftovers() was called.
     bool nothing_left(const std::set<ProcessName>& clean) const;
 
     // Records how the processes of this roll-worker's attempts are confined. Call it once, before
-    // anything is started.
-    // `limits`: cgroups that limit the attempts' resources and are removed once all have ended.
+    // anything is started. `limits` has the cgroups that limit the attempts' resources and are
+    // removed once all have ended.
     Result<void> set_wall(const Wall& wall, const std::vector<std::string>& limits = {});
 
     // Records an attempt. Writes to disk only if the attempt has a guard or has ended.
     Result<void> remember(const protocol::RunningAttempt& entry);
-    // Records an attempt's guard process. `started`: the guard's start time, as in io::ProcessInfo.
+    // Records an attempt's guard process. `started` is the guard's start time, as in
+    // io::ProcessInfo.
     Result<void> set_guard(const AttemptKey& key, pid_t guard, std::uint64_t started);
     void forget(const AttemptKey& key);
 

@@ -306,8 +306,8 @@ void Supervisor::take_line(const AttemptKey& key, const std::string& line) {
     }
 }
 
-// Ends the processes that roll-worker inherited from a killed guard, because it is a subreaper.
-// These are all children of roll-worker except the guards and the reaper.
+// Ends the processes that roll-worker inherited from a killed guard, because roll-worker is a
+// subreaper. These are all children of roll-worker except the guards and the reaper.
 void Supervisor::end_orphans() {
     std::set<pid_t> ours(leaving_.begin(), leaving_.end());
     ours.insert(reaper_.pid());

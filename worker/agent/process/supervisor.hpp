@@ -1,4 +1,4 @@
-// Carries out AgentCore's decisions about processes: each attempt has a guard, its pipes and its
+// Carries out AgentCore's decisions about processes. Each attempt has a guard, its pipes and its
 // leash (deadlines shared with the guard). Reports what happens to the processes. Reuses guards
 // with no process below them. Never blocks, except for the run directory's small files.
 #pragma once
@@ -29,7 +29,7 @@ struct Exited { AttemptKey attempt; int rank = 0; ExitStatus exit; };
 struct LeashRanOut { AttemptKey attempt; };
 struct StartFailed { AttemptKey attempt; Verdict verdict; };
 struct Matched { AttemptKey attempt; std::vector<int> patterns; };   // patterns found in the logs of a failed attempt
-struct Used { AttemptKey attempt; Usage usage; };                    // what the attempt's processes used
+struct Used { AttemptKey attempt; Usage usage; };                    // resource usage of the attempt's processes
 struct Gone { AttemptKey attempt; };                                 // no process of the attempt is left
 // the first line on a program's report pipe that is not a report
 struct Junk { AttemptKey attempt; int rank = 0; std::string line; };
@@ -39,7 +39,8 @@ using ProcessEvent =
 
 class Supervisor {
   public:
-    // `guard`: command line of a guard process: this roll-worker's own command line with --guard.
+    // `guard` is the command line of a guard process: this roll-worker's own command line with
+    // --guard.
     Supervisor(std::vector<std::string> guard, LaunchSite site, RunDirectory& run_directory,
                Wall wall = {}, Limiter limiter = {}, Reaper reaper = {})
         : guard_(std::move(guard)),

@@ -43,7 +43,7 @@ class Wall {
     // Returns the cgroup that holds the cgroups of this roll-worker's attempts; empty unless the
     // kind of this wall is cgroup.
     const std::filesystem::path& directory() const { return directory_; }
-    // Returns one sentence for each stronger kind, which says why that kind was not chosen.
+    // Returns, for each stronger kind, one sentence that says why that kind was not chosen.
     const std::vector<std::string>& refused() const { return refused_; }
 
     // Makes the cgroup of an attempt and returns its directory; returns an empty path unless the

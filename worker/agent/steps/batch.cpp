@@ -31,7 +31,7 @@ struct BatchFlags {
     std::string input;
     std::vector<std::string> truncate;
     int signal = 0;
-    int signal_after = 0;  // seconds from the start
+    int signal_after = 0;  // time from the script's start to the signal, in seconds
     bool to_script = false;
     std::vector<std::string> unset;  // names of variables that the script does not get
     std::vector<std::string> words;
@@ -51,7 +51,7 @@ Result<std::string> write_tools(const std::string& folder) {
     return bin;
 }
 
-// Empties an output file and creates it, as sbatch does. Leaves devices alone.
+// Creates an output file, or empties an existing one, as sbatch does. Does not change devices.
 void truncate(const std::string& file) {
     struct stat status {};
     if (::stat(file.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) return;
@@ -110,7 +110,7 @@ int wait_for(pid_t script, const BatchFlags& flags, const sigset_t& signals) {
     }
 }
 
-// Ends this process as the script ended.
+// Ends this process in the same way as the script: by an exit status or by a signal.
 int end_as(int status) {
     if (!WIFSIGNALED(status)) return WEXITSTATUS(status);
     const int number = WTERMSIG(status);
@@ -154,7 +154,7 @@ class StepServer {
             for (const auto& one : tasks_.reap()) tell_exit(one.step, one.task, one.status);
             const timespec wait{0, 50'000'000};
             const int number = ::sigtimedwait(&signals, nullptr, &wait);
-            stopping_ |= number == SIGTERM;  // srun passes it on to the tasks
+            stopping_ |= number == SIGTERM;  // srun passes the signal on to the tasks
             if (stopping_ && tasks_.none()) return 0;
             pass_signals();
         }
@@ -162,8 +162,8 @@ class StepServer {
     }
 
   private:
-    // Starts the tasks of the steps that are new. A step may be without its file for a moment, or
-    // for ever if its srun was killed then.
+    // Starts the tasks of the steps that are new. A new step has no file until its srun has written
+    // one. If the srun was killed before that, the step never gets a file.
     void start_new() {
         for (int number = next_; path_exists(step_folder(folder_, number)); ++number) {
             if (started_.contains(number)) continue;
@@ -212,10 +212,10 @@ class StepServer {
     int node_;
     std::vector<std::string> environment_;
     RunningTasks tasks_{};
-    int next_ = 0;  // all steps before it were started
+    int next_ = 0;  // all steps with lower numbers were started
     std::set<int> started_{};
     bool stopping_ = false;
-    std::map<int, std::string> passed_{};  // the last signal of each step that was passed on
+    std::map<int, std::string> passed_{};  // last signal that was passed on, by step
 };
 
 }  // namespace

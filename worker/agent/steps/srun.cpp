@@ -43,8 +43,8 @@ std::vector<std::string> split_names(const std::string& text) {
     return parts;
 }
 
-// Returns the environment of the step's tasks by --export: ALL, NONE, or names with or without
-// values. Slurm's and Roll's variables are always passed on.
+// Returns the environment of the step's tasks. `names` is the value of --export: ALL, NONE, or
+// names with or without values. Slurm's and Roll's variables are always passed on.
 std::vector<std::string> exported(const std::vector<std::string>& environment,
                                   const std::string& names) {
     const auto words = split_names(names);
@@ -96,7 +96,8 @@ Result<int> take_number(const std::string& folder) {
     return fail(ErrorCode::Failed, "srun: cannot write to " + folder);
 }
 
-// Copies what a growing file has, in whole lines if `label` is not empty.
+// Copies the content of a growing file. If `label` is not empty, copies whole lines, each after the
+// label.
 class Relay {
   public:
     Relay(std::string file, int target, std::string label)
@@ -175,7 +176,7 @@ class StepRun {
     }
 
   private:
-    // Copies the output that does not go to a file of its own.
+    // Adds relays for the task's output, except for output that goes to its own file.
     void add_relays(const Task& task, bool labelled) {
         std::string label = std::to_string(task.number);
         label.insert(0, std::to_string(step_.tasks.size() - 1).size() - label.size(), ' ');
@@ -213,7 +214,8 @@ class StepRun {
         ended_[task.number] = status;
         status_ = std::max(status_, status);
         if (status == 0) return;
-        for (Relay& relay : relays_) relay.copy(false);  // the task's output comes before its end
+        // copy all output of the task before reporting its end
+        for (Relay& relay : relays_) relay.copy(false);
         const std::string& node = step_.nodes[static_cast<std::size_t>(task.node)];
         complain("srun: error: " + node + ": task " + std::to_string(task.number) +
                  ": Exited with exit code " + std::to_string(status));
@@ -229,7 +231,7 @@ class StepRun {
                                   std::to_string(++passed_) + " " + std::to_string(number)));
     }
 
-    // Passes on the signal of sbatch's --signal, once it is due.
+    // Passes on the signal of sbatch's --signal once the signal is due.
     void look_for_signal() {
         if (signalled_) return;
         const auto text = read_file(signal_file(folder_));
@@ -246,7 +248,7 @@ class StepRun {
     bool inherits_ = true;
     std::vector<Relay> relays_{};
     RunningTasks tasks_{};
-    std::map<int, int> ended_{};  // exit status by number of the task
+    std::map<int, int> ended_{};  // exit status of each ended task, by task number
     int status_ = 0;
     int passed_ = 0;
     bool killed_ = false;

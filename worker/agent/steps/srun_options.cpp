@@ -9,8 +9,8 @@
 namespace roll::agent {
 namespace {
 
-// How an option is treated. Value: it has a value. Flag: it has none. Either: its value may be
-// left out (--option=value only).
+// Syntax of an option. Value: it has a value. Flag: it has no value. Either: its value may be left
+// out (--option=value only).
 enum class Form { Flag, Value, Either };
 enum class Use { Read, Ignored, Refused };
 struct Option {

@@ -1,4 +1,4 @@
-// The options of srun, as roll-worker's srun reads them. Pure.
+// The options of srun, as roll-worker's srun reads them. The functions are pure.
 #pragma once
 
 #include <string>
@@ -10,15 +10,15 @@
 namespace roll::agent {
 
 struct SrunOptions {
-    int tasks = 0;  // 0: not given
+    int tasks = 0;  // number of tasks; 0: not given
     int nodes = 0;
     int tasks_per_node = 0;
-    int relative = 0;               // first node of the step
+    int relative = 0;               // number of the first node that the step may use
     std::vector<std::string> only;  // names of the nodes to use; empty: any
     std::vector<std::string> without;
     bool cyclic = false;
     bool label = false;
-    bool unequal_exit_kills = false;  // --kill-on-bad-exit
+    bool unequal_exit_kills = false;  // option --kill-on-bad-exit
     std::string output;
     std::string error;
     std::string directory;
@@ -30,11 +30,11 @@ struct SrunOptions {
 // this srun does not have.
 Result<SrunOptions> read_srun(const std::vector<std::string>& arguments);
 
-// What a job's environment says about its nodes.
+// The nodes and numbers of tasks in a job's environment.
 struct StepSite {
     std::vector<std::string> nodes;
-    int tasks = 0;           // SLURM_NTASKS of the batch script; 0: not set
-    int tasks_per_node = 0;  // SLURM_NTASKS_PER_NODE
+    int tasks = 0;           // number of tasks, SLURM_NTASKS of the batch script; 0: not set
+    int tasks_per_node = 0;  // number of tasks per node, SLURM_NTASKS_PER_NODE
 };
 
 // Plans a step: its nodes and tasks. Fails with InvalidArgument if the job has too few nodes.

@@ -13,21 +13,21 @@
 
 namespace roll::agent {
 
-// Returns the exit status of a process as a shell has it: 128+n for signal n.
+// Returns the exit status of a process as a shell reports it: 128+n for signal n.
 int shell_status(int wait_status);
 
 // Tasks that this process started.
 class RunningTasks {
   public:
-    // Starts a task. `environment` is the whole environment without the step's variables. With
-    // `inherits`, the task has this process's standard streams; otherwise its output goes to its
-    // files.
+    // Starts a task. `environment` is the whole environment without the step's variables. If
+    // `inherits` is true, the task has this process's standard streams. Otherwise its output goes
+    // to its files.
     Result<void> start(const std::string& folder, const Step& step, const Task& task,
                        const std::vector<std::string>& environment, bool inherits);
     struct Ended {
         int step = 0;
         int task = 0;
-        int status = 0;  // as shell_status() returns it
+        int status = 0;  // exit status as shell_status() returns it
     };
     std::vector<Ended> reap();                // reaps the tasks that have ended
     void signal(int step, int number) const;  // signals the tasks of a step
