@@ -16,7 +16,8 @@ namespace roll::io {
 namespace {
 
 constexpr std::size_t kLengthBytes = 4;
-constexpr timeval kSendPatience{10, 0};  // how long send() waits for a rolld that does not read
+constexpr timeval kSendPatience{
+    10, 0};  // maximum time that send() waits for a rolld that does not read
 
 }  // namespace
 

@@ -203,7 +203,7 @@ std::string map_of(unsigned id) {
 }
 
 std::optional<ProcessInfo> parse_stat(const std::string& stat) {
-    // Search the last ')', because the program's name in front of it may contain any characters.
+    // Search for the last ')', because the program's name before it may contain any characters.
     const auto name_end = stat.rfind(')');
     if (name_end == std::string::npos) return std::nullopt;
     ProcessInfo info;
@@ -314,8 +314,8 @@ std::vector<ProcessInfo> descendants(pid_t ancestor) {
     return found;
 }
 
-// Reads /proc/PID/task/TID/children. A kernel without these files (CONFIG_PROC_CHILDREN) needs
-// descendants().
+// Reads /proc/PID/task/TID/children. Uses descendants() if the kernel does not have these files
+// (CONFIG_PROC_CHILDREN).
 std::vector<pid_t> descendant_ids(pid_t ancestor) {
     std::vector<pid_t> found;
     std::set<pid_t> seen{ancestor};

@@ -47,7 +47,7 @@ struct CancelReply {
     JobNumbers cancelled{};
     JobNumbers over{};
 };
-struct ChangedReply {  // of close, hold, release and update
+struct ChangedReply {  // the reply of close, hold, release and update
     JobNumbers jobs{};
     JobNumbers over{};
 };

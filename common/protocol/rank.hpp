@@ -27,9 +27,10 @@ constexpr int kExitYielded = 75;   // stopped at a step boundary after a checkpo
 constexpr int kExitPeerLost = 76;  // another rank died and broke a collective
 constexpr int kExitUnfit = 77;     // the job's check of the node failed, or a GPU is not usable
 // Exit statuses that roll-worker, not the program, gives to an attempt.
-constexpr int kExitUnhealthy = 78;     // the site's check of the node failed
-constexpr int kExitHung = 79;          // no step for too long
-constexpr int kExitOutOfMemory = 137;  // more memory than resources.memory; as after SIGKILL
+constexpr int kExitUnhealthy = 78;  // the site's check of the node failed
+constexpr int kExitHung = 79;       // the attempt made no step for too long
+// the attempt exceeded resources.memory; same status as after SIGKILL
+constexpr int kExitOutOfMemory = 137;
 
 // The launch file. roll-worker writes one per attempt and node:
 // logs/attempt-N/launch-NODERANK.json. Programs get it as `--launch FILE --rank R`.
@@ -45,7 +46,7 @@ struct Launch {
     std::vector<int> gpus;
     std::string nonce;
     std::vector<WrittenCheckpoint> checkpoints;  // newest first
-    bool allow_faults = false;                   // the job may have train.faults
+    bool allow_faults = false;                   // whether the job may have train.faults
 
     int world_size() const { return nodes * ranks_per_node; }
 };
@@ -54,8 +55,8 @@ std::string encode(const Launch& launch);
 Result<Launch> decode_launch(std::string_view json);
 
 // The structs from here to Report are the messages that the program sends.
-struct Ready {};  // this rank is up; the attempt has started once all its ranks are
-// Progress for people to read: an object with step, steps, loss, tokens_per_second, eta_s, ...
+struct Ready {};  // this rank has started; the attempt counts as started once all ranks have
+// A progress report for people: a JSON object with step, steps, loss, tokens_per_second, eta_s, ...
 struct Progress {
     std::string json;
 };
@@ -83,7 +84,7 @@ struct CheckpointPruned {
 struct ExportDone {
     std::string directory;
 };
-// The attempt failed; the message becomes its reason.
+// The attempt failed. The message becomes the reason of the failure.
 struct Failed {
     std::string message;
 };

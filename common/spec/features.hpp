@@ -7,9 +7,9 @@
 
 namespace roll::spec {
 
-constexpr const char* kGangs = "gangs";         // resources.tasks_per_node
-constexpr const char* kScripts = "scripts";     // setup, cleanup and modules
-constexpr const char* kLogNames = "log_names";  // stdout and stderr
+constexpr const char* kGangs = "gangs";         // key resources.tasks_per_node
+constexpr const char* kScripts = "scripts";     // keys setup, cleanup and modules
+constexpr const char* kLogNames = "log_names";  // keys stdout and stderr
 constexpr const char* kSlotsPerRank = "slots_per_rank";
 constexpr const char* kBatch = "sbatch";  // key `sbatch`
 

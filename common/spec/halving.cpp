@@ -20,7 +20,7 @@ std::size_t kept(std::size_t trials, int reduction, std::size_t rung) {
     return std::max<std::size_t>(left, 1);
 }
 
-// Returns a number that is smaller for a better value.
+// Returns the cost of a value. A better value has a lower cost.
 double cost(const Halving& halving, double value) {
     if (!std::isfinite(value)) return std::numeric_limits<double>::infinity();
     return halving.maximize ? -value : value;

@@ -37,7 +37,7 @@ std::string listed(const std::vector<OptimizerKind>& kinds) {
     return list;
 }
 
-// Returns the globs of a group's pattern, which | separates.
+// Returns the globs of a group's pattern. The character | separates them.
 std::vector<std::string> globs_of(const std::string& match) {
     std::vector<std::string> globs(1);
     for (const char c : match)

@@ -28,8 +28,8 @@ const OrderedJson& policy_schema();  // parsed schemas/rolld.schema.json
 // "is missing".
 std::vector<Problem> check(const OrderedJson& schema, const Json& value);
 
-// Adds the defaults of missing keys, in sections that `value` has or that have a default
-// themselves.
+// Adds the defaults of missing keys. Adds them only in sections that `value` has or that have a
+// default themselves.
 void fill_defaults(const OrderedJson& schema, Json& value);
 
 void make_paths_absolute(const OrderedJson& schema, Json& value, const std::string& base);

@@ -55,8 +55,8 @@ std::optional<double> take(std::string_view& text, const std::array<Unit, N>& un
 }
 
 std::optional<double> parse_clock(const std::string& text) {
-    // Return early for durations without ':' or '-', as most durations are, because compiling the
-    // regex takes as long as submitting a job.
+    // Return early for durations without ':' or '-', which most durations are, because compiling
+    // the regular expression takes as long as submitting a job.
     if (text.find_first_of(":-") == std::string::npos) return std::nullopt;
     static const std::regex kClock(
         R"((?:(\d{1,5})-(\d{1,2})(?::(\d{1,2})(?::(\d{1,2}))?)?)|(?:(\d{1,6}):(\d{2}):(\d{2})))");

@@ -1,5 +1,5 @@
-// Reads safetensors files by mapping them. Returns tensors only after all checks that the format's
-// security audit demands have passed. Writes the same bytes as the reference implementation (Rust).
+// Reads safetensors files by mapping them. Makes all checks that the format's security audit
+// demands before it returns tensors. Writes the same bytes as the reference implementation (Rust).
 //
 // A file is 8 bytes of little-endian header length, a JSON header padded with spaces to a multiple
 // of 8 bytes, then the tensors without gaps: widest type first, sorted by name within a type.
@@ -69,7 +69,8 @@ struct SafetensorsLayout {
 Result<SafetensorsLayout> layout_safetensors(std::vector<TensorInfo> tensors,
                                              const Metadata& metadata);
 
-// Writes and fsyncs a whole file. Not atomic: callers write to a temporary name and rename.
+// Writes and fsyncs a whole file. Not atomic: callers write under a temporary name and then rename
+// the file.
 Result<void> write_safetensors(const std::filesystem::path& path, std::vector<TensorView> tensors,
                                const Metadata& metadata);
 

@@ -21,7 +21,7 @@ struct TensorInfo {
     friend bool operator==(const TensorInfo&, const TensorInfo&) = default;
 };
 
-// A row-major, contiguous tensor. The owner of the file owns the bytes, which may be unaligned.
+// A row-major, contiguous tensor. The bytes belong to the owner of the file, and may be unaligned.
 struct TensorView {
     TensorInfo info;
     std::span<const std::byte> bytes;
