@@ -1,4 +1,4 @@
-// The content of the tables in schemas/foreign, which are part of the program.
+// The content of the tables in schemas/foreign. The tables are compiled into the program.
 #pragma once
 
 #include "common/json.hpp"

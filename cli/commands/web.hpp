@@ -1,4 +1,4 @@
-// `rollctl web`: becomes roll-web, which serves the dashboard.
+// `rollctl web`: replaces rollctl by roll-web, which serves the dashboard.
 #pragma once
 
 #include <string>
