@@ -18,9 +18,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Runs git in `directory` and returns its output, of which bytes after `most` are left out.
-// nullopt if git fails, is missing or does not end before `deadline`. No program that the
-// configuration of the repository names is run.
+// Runs git in `directory` and returns at most the first `most` bytes of its output. Returns nullopt
+// if git fails, is missing or does not end before `deadline`. Does not run any program that the
+// repository's configuration names.
 std::optional<std::string> git(const std::filesystem::path& directory,
                                std::vector<std::string> arguments, std::size_t most,
                                Clock::time_point deadline) {
@@ -58,7 +58,8 @@ std::optional<std::string> git(const std::filesystem::path& directory,
 
 std::string without_newline(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-// Returns the text with bytes that are not UTF-8 replaced, because a job document is JSON.
+// Returns the text with bytes that are not UTF-8 replaced. A job document is JSON, which must be
+// UTF-8.
 std::string as_utf8(const std::string& text) { return Json::parse(dump(Json(text))); }
 
 }  // namespace

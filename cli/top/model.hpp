@@ -83,8 +83,8 @@ struct Ui {
     std::array<std::string, kPageNames.size()> selected{};
     std::size_t scroll = 0;  // first line of the job page or the help
     std::size_t shift = 0;   // first column of the log
-    std::optional<std::uint64_t>
-        log_top{};  // first line of the log that is shown; nullopt: the end of the log is shown
+    // first line of the log that is shown; nullopt: the end of the log is shown
+    std::optional<std::uint64_t> log_top{};
     std::optional<Confirm> confirm{};
     std::string message{};           // text in the last line, shown until the next key
     std::uint64_t answers_seen = 0;  // number of results of changes that were shown
