@@ -68,7 +68,7 @@ class Daemon {
         return send_each_patiently(Args::kOperation.name, all, patience);
     }
 
-    // Returns the id of the user as whom rolld and its jobs run; nullopt if the id is unknown. If
+    // Returns the user id of rolld's process and of its jobs; nullopt if the id is unknown. If
     // `rollctl keys add` made the state directory, asks rolld. Otherwise, returns the owner of the
     // state directory.
     std::optional<uid_t> runs_as();

@@ -22,7 +22,7 @@ std::optional<Json> git_state(const std::filesystem::path& directory, std::size_
 
 // Adds the state of the job's work tree to its document. The work tree is the one of `workdir`, or
 // of `base`, the directory of the job file. If the document already has a state, as the document of
-// a resubmitted job does, keeps it. Each task of an array holds a copy, so all copies of a diff
+// a resubmitted job does, keeps it. Each task of an array has a copy of the diff, and all copies
 // together have at most 16 MiB.
 void add_git(spec::JobSpec& spec, const std::string& base);
 

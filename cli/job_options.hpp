@@ -22,8 +22,8 @@ struct JobOptions {
     std::vector<std::string> sets;   // values of --set, such as "a.b=value"
     std::vector<std::string> after;  // dependencies such as "ok:ID"
     std::vector<std::string> secrets;
-    std::vector<std::string>
-        env;  // "NAME=value", or "NAME" to copy the value from the environment of rollctl
+    // "NAME=value", or "NAME" to copy the value from the environment of rollctl
+    std::vector<std::string> env;
     std::string export_env;
     std::string workdir;
     std::string output;  // name of the file for the program's standard output

@@ -128,7 +128,7 @@ std::uint64_t offset_of_last(const fs::path& file, std::uint64_t count,
     std::uint64_t at = size_of(file);
     if (count == 0) return at;
     std::uint64_t found = 0;
-    std::string text;  // the bytes from `at` to the end of the line that begins before it
+    std::string text;  // the bytes from `at` to the end of the line that begins before `at`
     for (bool at_end = true; at > 0; at_end = false) {
         const std::size_t size = std::min<std::uint64_t>(kBlock, at);
         at -= size;

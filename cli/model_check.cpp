@@ -282,7 +282,7 @@ void ModelCheck::check(const CheckedJob& job) {
     if (tokens.ids) check_rows(job, model->config->vocab, *tokens.ids);
     const auto sequence = number_of(job.train, "seq_length");
     const std::int64_t positions = model->config->positions_max;
-    // sized_model() has already checked a length that the job file sets.
+    // If the job file sets the length, sized_model() has already checked it.
     const bool said = job.model.contains("max_position_embeddings");
     if (sequence && !said && *sequence > positions)
         job.note("train.seq_length",

@@ -1,4 +1,4 @@
-// Checks the model from which a training job starts before the job is queued. The ranks make the
+// Before a training job is queued, checks the model from which the job starts. The ranks make the
 // same checks when the job starts, which may be hours later. This code reads configs and the
 // headers of files, but no weights.
 #pragma once
@@ -36,8 +36,8 @@ class ModelCheck {
         std::optional<spec::ModelConfig> config;  // nullopt if the config has problems
         // names of the model's parameters as in Roll's checkpoints; empty if unknown
         std::vector<std::string> parameters;
-        std::vector<std::string>
-            modules;  // names of the model's modules, from modules_of(); empty if unknown
+        // names of the model's modules, from modules_of(); empty if unknown
+        std::vector<std::string> modules;
         bool reads_bytes = false;  // the model was trained on bytes, not on tokens
         std::vector<std::string> problems;
     };

@@ -55,7 +55,7 @@ Result<std::string> format_help(const Fields& fields, const std::string& file);
 std::string rows_text(const Format& format, const Json& rows, bool color,
                       const std::function<std::string(const Json&, const std::string&)>& cell);
 
-// Returns the text of a row's field. "a.b" is the key b inside the field a.
+// Returns the text of a row's field. A field "a.b" is the key b inside the field a.
 std::string deep_field_text(const Json& row, const std::string& field);
 
 }  // namespace roll::cli

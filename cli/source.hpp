@@ -22,7 +22,7 @@ struct Source {
     // Text of a YAML file. Line numbers are found in this text when they are needed. Null for other
     // formats.
     std::shared_ptr<const std::string> yaml = {};
-    std::size_t document_index = 0;       // index of this document among those in `yaml`
+    std::size_t document_index = 0;       // index of this document among the documents in `yaml`
     std::vector<std::string> notes = {};  // notes to print when the job is submitted
     // Report of the translation if the file is a configuration of another program; else null
     std::shared_ptr<const Foreign> foreign = {};

@@ -80,7 +80,7 @@ class JsonReader {
     bool has(const char* key) const { return object_ != nullptr && object_->contains(key); }
 
     Result<void> finish();  // fails if the object has fields that were not read
-    // Like finish(), but accepts unread fields, because a newer peer may send more.
+    // Like finish(), but accepts unread fields, because a newer peer may send more fields.
     Result<void> finish_lenient();
 
   private:

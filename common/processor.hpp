@@ -18,7 +18,7 @@ struct Processor {
 
     Vectors vectors = Vectors::Default;
     bool intel = false;
-    // The environment variable that selected the level, as "NAME=VALUE"; empty if none did.
+    // The environment variable that selected the level, as "NAME=VALUE"; empty if no variable did.
     std::string forced = {};
 
     // Returns whether this processor has the instructions that oneDNN's kernels for blocks of

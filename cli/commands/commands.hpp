@@ -66,7 +66,7 @@ struct JobsOptions {
     std::string user;
     std::string format;
     std::string since;                  // leave out jobs that ended before this time
-    std::optional<std::size_t> newest;  // list only this number of jobs, which are the newest
+    std::optional<std::size_t> newest;  // maximum number of jobs to list; lists the newest
     bool expand = false;                // print one row for each task of an array
 };
 void add_jobs_options(CLI::App& command, JobsOptions& options);  // adds all options except -o
@@ -133,8 +133,8 @@ Result<int> run_version(const Context& context);
 // Fails with NotFound if the job has neither.
 Result<void> replace_jobs(const Context& context, std::vector<std::string>& words);
 
-// Replaces this process by `program`, which is next to rollctl or in PATH. Returns only if that
-// fails.
+// Replaces this process by `program`, which is next to rollctl or in PATH. Returns only if the
+// program cannot be started.
 Error become(const std::string& program, const std::vector<std::string>& arguments);
 
 }  // namespace roll::cli

@@ -147,8 +147,8 @@ class Follower {
           out_(out),
           many_(many) {}
 
-    // Prints the new lines of all logs. The caller must request `job` before this call. If the job
-    // has ended, its logs are then complete.
+    // Prints the new lines of all logs. The caller must request `job` before this call. If `job`
+    // has ended, its logs are complete, so this call prints all remaining lines.
     Result<void> print_new_lines(const Json& job, bool talks) {
         ROLL_TRY(const std::vector<int> ranks, log_ranks(job, options_.ranks));
         bool told = !talks;

@@ -69,7 +69,7 @@ std::string plot_text(const std::vector<Json>& rows, const std::string& key) {
 // The times of one phase in seconds, summed over the steps.
 struct PhaseSum {
     std::string name;
-    double mean = 0, max = 0;  // sums of the means over the ranks, and of the maxima over the ranks
+    double mean = 0, max = 0;  // sums of each step's mean and maximum over the ranks
 };
 
 // Returns a table of the phases. Phases that took no time are left out. The first step does not

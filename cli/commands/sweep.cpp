@@ -41,7 +41,7 @@ Seen seen_in(const std::vector<Json>& rows, const std::string& metric, bool maxi
     return seen;
 }
 
-// Returns the share of its steps that a trial has made; 1 if the trial has ended.
+// Returns the share of a trial's steps that are done; 1 if the trial has ended.
 double done_part(const Json& job) {
     if (is_over(job)) return 1;
     Json progress = job.value("progress", Json());

@@ -1,4 +1,4 @@
-// `rollctl token`: tokens for programs that use roll-web's HTTP interface.
+// `rollctl token`: manages tokens for programs that use roll-web's HTTP interface.
 #pragma once
 
 #include "cli/commands/group.hpp"

@@ -27,7 +27,7 @@ struct ReportOptions {
 void add_report_options(CLI::App& command, ReportOptions& options);
 Result<int> run_report(const Context& context, const ReportOptions& options);
 
-// Adds up the pages of a report, whose rows count different jobs. Returns {rows, total} with hours
+// Adds up the pages of a report. Each page counts different jobs. Returns {rows, total} with hours
 // in place of milliseconds. `by` is the name of the rows' key.
 Json report_of(const std::vector<Json>& pages, const std::string& by);
 

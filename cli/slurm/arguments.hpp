@@ -13,7 +13,7 @@ namespace roll::cli {
 struct SlurmFlag {
     char letter;  // letter of the option; 0: the option has no letter
     const char* name;
-    bool value = false;    // the option has a value
+    bool value = false;    // the option takes a value
     bool ignored = false;  // the option is accepted but has no effect
 };
 

@@ -98,7 +98,7 @@ class OptionReader {
         return {};
     }
 
-    // Takes the next word as the value.
+    // Takes the next word as the value of the option `name`.
     Result<void> read_next(const std::string& name, const SourceWord& word) {
         if (at_ + 1 == words_.size())
             return tl::unexpected(

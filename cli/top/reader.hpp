@@ -1,5 +1,5 @@
-// Reads from rolld and from the files of jobs in a separate thread, so that `rollctl top` handles
-// keys at once even if rolld or a volume is slow.
+// Reads data from rolld and from the files of jobs. Reads in a separate thread, so that `rollctl
+// top` handles keys at once even if rolld or a volume is slow.
 #pragma once
 
 #include <chrono>

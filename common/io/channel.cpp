@@ -13,7 +13,7 @@ Error no_daemon(const std::string& endpoint) {
     return {ErrorCode::Unavailable, "no rolld listens on " + endpoint, "rollctl up"};
 }
 
-// Returns whether no process listens on an ipc:// endpoint. Makes a connection to find out, because
+// Returns whether no process listens on an ipc:// endpoint. Tries to connect to find out, because
 // libzmq would not fail, but retry for ever.
 bool nobody_listens(const std::string& endpoint) {
     constexpr std::string_view kIpc = "ipc://";

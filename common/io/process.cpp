@@ -42,9 +42,9 @@ struct Prepared {
     std::vector<std::pair<int, int>> descriptors{};
     pid_t parent = 0;
     int namespaces = 0;   // flags for clone()
-    std::string uid_map;  // text for uid_map of a new user namespace: keeps our uid
+    std::string uid_map;  // text for uid_map of a new user namespace; keeps the caller's uid
     std::string gid_map;
-    std::optional<Failure> failure{};  // why the child could not call exec; set by the child
+    std::optional<Failure> failure{};  // set by the child if it could not call exec
 };
 
 std::vector<char*> pointers(const std::vector<std::string>& strings) {
@@ -144,7 +144,7 @@ void pin(const std::vector<int>& cpus) {
     if (spawn.group && ::setpgid(0, *spawn.group) != 0) give_up(prepared, Step::Group);
     if (spawn.death_signal != 0) {
         ::prctl(PR_SET_PDEATHSIG, spawn.death_signal);
-        // The parent died before PR_SET_PDEATHSIG took effect.
+        // Exit if the parent died before PR_SET_PDEATHSIG took effect.
         if (::getppid() != prepared.parent) ::_exit(127);
     }
     arrange_descriptors(prepared);

@@ -29,8 +29,8 @@ struct Spawn {
     std::vector<int> cpus{};        // CPUs that the child may use; empty: the caller's CPUs
     std::optional<mode_t> umask{};  // umask of the child; nullopt: the caller's umask
     int death_signal = 0;  // signal that the child gets when the spawning thread ends; 0: no signal
-    std::vector<int>
-        cgroups{};  // open descriptors of the files cgroup.procs of the cgroups to join
+    // open descriptors of the files cgroup.procs of the cgroups to join
+    std::vector<int> cgroups{};
     // Makes the child PID 1 of a new PID namespace with its own /proc. When the child ends, the
     // kernel kills all other processes of the namespace before the child can be reaped. Without
     // CAP_SYS_ADMIN this also creates a user namespace, with the same uid.

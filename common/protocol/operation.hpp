@@ -9,15 +9,15 @@ namespace roll::protocol {
 enum class Access {
     Read,    // changes nothing
     Submit,  // queues jobs
-    Change,  // changes jobs and secrets: the caller's own, or everybody's for the operator
-    Operate  // changes nodes, allocation queues or rolld: only the operator
+    Change,  // changes jobs and secrets; only the operator may change those of other users
+    Operate  // changes nodes, allocation queues or rolld; only for the operator
 };
 
-// When rolld answers.
+// The time at which rolld answers a request.
 enum class Answering {
-    AtOnce,     // needs no turn of the engine
-    AfterTurn,  // follows the turn that commits the change
-    Later       // follows several turns, or waits for something to report (long poll)
+    AtOnce,     // the answer needs no turn of the engine
+    AfterTurn,  // the answer follows the turn that commits the change
+    Later       // the answer follows several turns, or waits for something to report (long poll)
 };
 
 struct Operation {

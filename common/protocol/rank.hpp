@@ -20,9 +20,10 @@ namespace roll::protocol {
 constexpr int kReportDescriptor = 3;
 
 // Exit statuses of a rank besides 0 and 1 (the program's own failure).
-constexpr int kExitInvalid = 2;    // the input can never work: no retry
-constexpr int kExitDiverged = 3;   // non-finite loss or gradient: no retry
-constexpr int kExitRefused = 4;    // the output cannot be written: the job's fault, no retry
+constexpr int kExitInvalid = 2;   // the input can never work; no retry
+constexpr int kExitDiverged = 3;  // the loss or a gradient is not finite; no retry
+// the output cannot be written, which counts as the job's fault; no retry
+constexpr int kExitRefused = 4;
 constexpr int kExitYielded = 75;   // stopped at a step boundary after a checkpoint
 constexpr int kExitPeerLost = 76;  // another rank died and broke a collective
 constexpr int kExitUnfit = 77;     // the job's check of the node failed, or a GPU is not usable
@@ -91,20 +92,21 @@ struct Failed {
 using Report =
     std::variant<Ready, Progress, StepDone, CheckpointStaged, CheckpointPruned, ExportDone, Failed>;
 
-std::string encode(const Report& report);  // one line without the newline
+std::string encode(const Report& report);  // returns one line without the newline
 Result<Report> decode_report(std::string_view line);
 
 // The structs from here to Command are the messages that roll-worker sends. To stop a program,
 // roll-worker also sends SIGTERM, because some programs do not read stdin.
 //
-// RecordedStep: the ledger has recorded this checkpoint, so the program may delete older ones.
+// RecordedStep: the ledger has recorded this checkpoint, so the program may delete older
+// checkpoints.
 struct RecordedStep {
     std::int64_t step = 0;
 };
 struct StopAtStep {
     bool checkpoint = true;
 };
-// Orders the program to save at the next step boundary and continue.
+// Tells the program to save at the next step boundary and to continue.
 struct SaveNow {
     std::uint64_t asked = 0;  // request number, increasing within an attempt
 };

@@ -3,8 +3,8 @@
 // worker should run. Lost or repeated messages therefore do no harm.
 //
 // The worker sends a heartbeat every second and at once after a change; rolld answers each one. An
-// attempt stays in `running` until an answer no longer names it. A checkpoint or export is repeated
-// until an answer's `recorded` lists it. docs/leases.md has the rules of leases.
+// attempt stays in `running` until an answer no longer names it. The worker reports a checkpoint or
+// export until an answer's `recorded` lists it. docs/leases.md has the rules of leases.
 #pragma once
 
 #include <cstdint>
@@ -62,8 +62,8 @@ struct Heartbeat {
     std::int64_t memory = 0;  // bytes
     int cpus = 0;
     std::string limits{};  // how the worker enforces the limits of jobs, for people
-    std::string
-        wall{};  // how all processes of an attempt are ended: "cgroup", "namespace" or "marks"
+    // means to end all processes of an attempt: "cgroup", "namespace" or "marks"
+    std::string wall{};
     std::optional<PilotNote> pilot{};
     std::vector<std::string> features{};  // spec::features() of the worker's release
     std::vector<RunningAttempt> running{};
@@ -134,8 +134,8 @@ struct Answer {
     std::vector<StopOrder> stop{};
     std::vector<SaveOrder> save{};
     std::vector<Recorded> recorded{};
-    std::vector<AttemptKey>
-        fenced{};  // attempts that the worker must kill because they are not current
+    // attempts that the worker must kill because they are not current
+    std::vector<AttemptKey> fenced{};
     friend bool operator==(const Answer&, const Answer&) = default;
 };
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kRungsMax = 40;
 
-// Returns how many of `trials` go on from rung number `rung`.
+// Returns the number of trials that go on from rung number `rung`. `trials` is the total number.
 std::size_t kept(std::size_t trials, int reduction, std::size_t rung) {
     const auto divisor = static_cast<std::size_t>(reduction);
     std::size_t left = trials;

@@ -65,7 +65,7 @@ struct JobSpec {
     Retry retry;
     int priority = 0;
     bool hold = false;
-    std::optional<Time> begin{};     // earliest start
+    std::optional<Time> begin{};     // earliest time at which the job may start
     std::optional<Time> deadline{};  // time at which the job is cancelled if it has not ended
     std::optional<Array> array{};
     // Cron schedule (cron.hpp); at each of its times, a copy of this job is queued
@@ -74,7 +74,7 @@ struct JobSpec {
     // learns a limit from the earlier steps.
     std::optional<std::chrono::seconds> hang_after{};
     std::string account{};  // account to charge; empty: the user's default account
-    // Absolute directory that the job writes to. May contain "{id}", which becomes the job's id.
+    // Absolute path of the directory to which the job writes. "{id}" in it becomes the job's id.
     std::string output;
     // This job starts from the newest recorded checkpoint of the source job. Set for resume jobs
     // and for automatic exports.
@@ -87,7 +87,7 @@ struct JobSpec {
     // If true, this is a job group (`rollctl open`). A group runs no program. It takes jobs until
     // it is closed, and ends when its last job ends.
     bool open = false;
-    std::optional<JobId> into{};  // the job group that this job belongs to
+    std::optional<JobId> into{};  // the job group to which this job belongs
     // Names of the user's secrets to put into the environment of the job's programs
     // (docs/operations.md).
     std::vector<std::string> secrets{};

@@ -15,7 +15,7 @@ OptimizerKind kind_named(std::string_view name) {
     return OptimizerKind::AdamW;
 }
 
-// The keys that not every kind has, and the kinds that have them.
+// A key that only some kinds of optimizers have, and these kinds.
 struct KeyOfKinds {
     const char* key;
     std::vector<OptimizerKind> kinds;

@@ -39,9 +39,10 @@ enum class UpdateScale { Original, MatchRmsAdamW };
 // Settings of the parameters whose native names match a glob.
 struct ParameterGroup {
     std::vector<std::string> globs;
-    std::optional<double> lr;            // peak learning rate; nullopt: lr_scale applies
-    double lr_scale = 1;                 // factor of each step's learning rate
-    std::optional<double> weight_decay;  // constant; nullopt: the other parameters' decay
+    std::optional<double> lr;  // peak learning rate; nullopt: lr_scale applies
+    double lr_scale = 1;       // factor of each step's learning rate
+    // constant decay; nullopt: the decay of the other parameters
+    std::optional<double> weight_decay;
 };
 
 // plan/lr_schedule.hpp describes the schedules of the learning rate.

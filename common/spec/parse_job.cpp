@@ -55,7 +55,7 @@ void fill_slots(Json& document) {
     if (tasks.is_number_integer() && !on_gpus) document["resources"]["slots_per_node"] = tasks;
 }
 
-// Sets the usual beta2 of Lion, which differs from that of the other kinds.
+// Sets the default beta2 of Lion, which differs from the default of the other kinds.
 void fill_optimizer(Json& document) {
     constexpr double kLionBeta2 = 0.99;
     const Json::json_pointer here("/train/optimizer");
@@ -65,8 +65,8 @@ void fill_optimizer(Json& document) {
         optimizer["beta2"] = kLionBeta2;
 }
 
-// Turns the no_progress limit off if the job saves only at its end. In such a job, no attempt that
-// fails has saved a checkpoint.
+// Turns the no_progress limit off if the job saves only at its end. An attempt of such a job never
+// saves a checkpoint before it fails.
 void fill_no_progress(Json& document) {
     const Json checkpoint = document.value("checkpoint", Json::object());
     const Json retry = document.value("retry", Json::object());

@@ -27,8 +27,9 @@ struct PilotQueue {
     // `memory` use a node of this queue only after the node has connected.
     std::int64_t memory = 0;
     std::chrono::seconds time{};
-    std::vector<std::string> sbatch_args{};  // more arguments, passed after Roll's own
-    std::vector<std::string> setup{};        // shell lines to run before the workers start
+    // more arguments of sbatch, passed after the arguments that Roll sets
+    std::vector<std::string> sbatch_args{};
+    std::vector<std::string> setup{};  // shell lines to run before the workers start
     // Limits of requested and running allocations together; 0: no limit.
     int max_nodes = 0;
     int max_jobs = 10;
@@ -39,11 +40,10 @@ struct PilotQueue {
     // An allocation is requested only if the waiting jobs would use at least this percentage of it.
     int min_percent = 0;
     std::chrono::seconds idle{300};      // an allocation is released after this time without jobs
-    std::chrono::seconds handover{120};  // jobs stop this time before the end; at most time / 4
+    std::chrono::seconds handover{120};  // time before the end at which jobs stop; at most time / 4
     friend bool operator==(const PilotQueue&, const PilotQueue&) = default;
 
-    // Returns the time between the moment when jobs are told to save and stop, and the end of their
-    // allocation.
+    // Returns how long before the end of their allocation jobs are told to save and stop.
     std::chrono::seconds margin() const { return std::min(handover, time / 4); }
 };
 

@@ -14,8 +14,9 @@
 
 namespace roll::spec {
 
-// Dpo and Kto compare the log-probabilities of the answers with those of a reference model. The
-// other kinds need no reference. Kto has labelled single answers, the others have pairs.
+// Dpo and Kto compare the log-probabilities of the answers under the trained model and under a
+// reference model. The other kinds need no reference model. A sample of Kto is a single labelled
+// answer. A sample of the other kinds is a pair of answers.
 enum class PreferenceKind { Dpo, SimPo, Orpo, Cpo, Kto };
 
 inline constexpr std::array<std::pair<std::string_view, PreferenceKind>, 5> kPreferenceKinds{

@@ -25,7 +25,7 @@ struct Resources {
     int slots_per_node = 1;
     int gpus_per_node = 0;
     std::chrono::seconds time{0};  // time limit per attempt; 0: no limit
-    int gpu_percent = 100;         // share of each GPU; below 100 only if gpus_per_node is 1
+    int gpu_percent = 100;  // share of each GPU in percent; below 100 only if gpus_per_node is 1
     int segment = 0;  // number of consecutive nodes that must be in one segment; 0: no requirement
     int spares = 0;   // additional nodes, held to replace nodes that fail
     // number of processes of a command on each node, which form a gang (process/gang.hpp); 0: one
@@ -51,8 +51,8 @@ struct Resources {
 // that a variant lacks come from `resources`.
 Resources read_resources(const Json& resources);
 std::vector<Resources> read_variants(const Json& resources);
-// Checks rules that the schema cannot express: a fraction of a GPU must be an allowed one, the size
-// of a segment must divide the number of nodes, and others.
+// Returns a problem for each broken rule that the schema cannot express. For example, the size of a
+// segment must divide the number of nodes, and only some fractions of a GPU are allowed.
 std::vector<Problem> check_resources(const Json& resources);
 
 // Returns the job file with its `resources` replaced by variant `index` (1, 2, ...). Index 0

@@ -38,7 +38,7 @@ struct Retry {
     int preempted = 1000;
     // Training: maximum number of failures in a row without a new checkpoint; 0: no limit.
     int no_progress = 3;
-    // Wait after the first failure. Each further failure doubles the wait.
+    // Time to wait after the first failure. Each further failure doubles the time.
     std::chrono::seconds backoff{1};
     std::chrono::seconds backoff_max{256};
     std::map<int, Meaning> on_exit{};

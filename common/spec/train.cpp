@@ -189,7 +189,7 @@ Result<void> read_objective(const Json& json, TrainSpec& spec) {
     return learn_completions(spec, objective, spec.data);
 }
 
-// Reads a size; "0" is 0.
+// Reads a size such as "16GiB". The text "0" means 0 bytes.
 Result<std::int64_t> read_size(JsonReader& reader, const char* key) {
     const auto text = reader.get_or<std::string>(key, "0");
     if (text == "0") return 0;

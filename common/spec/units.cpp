@@ -133,7 +133,7 @@ std::string size_text(std::int64_t bytes) {
     constexpr std::array kUnits = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB"};
     auto number = static_cast<double>(bytes);
     std::size_t unit = 0;
-    // 1023.95 would be printed as 1024.0.
+    // Use the next unit from 1023.95 on, because 1023.95 would be printed as 1024.0.
     for (; number >= 1023.95 && unit + 1 < kUnits.size(); ++unit) number /= 1024;
     const double rounded = std::round(number * 10) / 10;
     if (bytes == 0) return "0";
