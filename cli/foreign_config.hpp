@@ -18,7 +18,7 @@ namespace roll::cli {
 // A key of the configuration, and the keys of the job file that it sets.
 struct ForeignKey {
     std::string key;
-    std::vector<std::string> sets;  // paths such as "train.optimizer.lr"
+    std::vector<std::string> sets;  // paths of keys of the job file, such as "train.optimizer.lr"
 };
 
 struct Foreign {
@@ -26,7 +26,7 @@ struct Foreign {
     std::vector<ForeignKey> honoured;
     // Defaults of the foreign program, for keys that the configuration does not set
     std::vector<ForeignKey> defaults;
-    std::vector<std::string> no_effect;   // "KEY: REASON"
+    std::vector<std::string> no_effect;   // texts "KEY: REASON" for keys without an effect
     std::vector<std::string> remarks;     // differences in meaning that the user should know about
     std::vector<spec::Problem> problems;  // the path of a problem is a key of the configuration
     std::int64_t sequences_per_replica = 0;  // micro-batch size x gradient accumulation; 0: unknown

@@ -5,8 +5,8 @@
 
 namespace roll::cli {
 
-const OrderedJson& foreign_table();   // trainer.json
-const OrderedJson& pipeline_table();  // pipeline.json
-const OrderedJson& sbatch_table();    // sbatch.json
+const OrderedJson& foreign_table();   // returns the content of trainer.json
+const OrderedJson& pipeline_table();  // returns the content of pipeline.json
+const OrderedJson& sbatch_table();    // returns the content of sbatch.json
 
 }  // namespace roll::cli

@@ -35,7 +35,7 @@ struct Part {
 struct Format {
     // Names of fields. A name such as "resources.nodes" is a key inside the field `resources`.
     std::vector<std::string> fields{};
-    std::vector<Part> pattern{};  // empty: print `fields` as a table
+    std::vector<Part> pattern{};  // parts of the pattern; empty: print `fields` as a table
 };
 
 // Parses the value of -o: a list of fields, a pattern, or the name of a format in `file`. Fails

@@ -208,7 +208,7 @@ Result<int> follow_one(const Context& context, Daemon& daemon, std::uint64_t id,
 struct Followed {
     std::uint64_t id;
     Follower follower;
-    Json job{};  // reply to `show`
+    Json job{};  // the job, from the reply to `show`
 };
 
 // Requests again the jobs whose state or attempt has changed.

@@ -19,7 +19,8 @@ namespace roll::cli {
 namespace {
 
 struct Seen {
-    Json last, best, best_step, step;  // null: no value yet
+    // last value, best value, step of the best value, last step; null: no value yet
+    Json last, best, best_step, step;
 };
 
 // Returns the last and the best value of the metric in these rows.

@@ -13,7 +13,7 @@ class App;
 namespace roll::cli {
 
 struct UsageOptions {
-    std::string user;  // empty: the caller
+    std::string user;  // user whose usage is shown; empty: the caller
     bool csv = false;
 };
 void add_usage_options(CLI::App& command, UsageOptions& options);

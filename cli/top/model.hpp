@@ -33,7 +33,7 @@ struct OpenJob {
 // The last lines of the log that is followed.
 struct OpenLog {
     std::string title;                // name of the file, or the reason why there is no file
-    std::deque<std::string> lines{};  // without control characters
+    std::deque<std::string> lines{};  // lines without control characters
     std::uint64_t before = 0;         // number of lines that were read before the first of `lines`
 };
 

@@ -70,7 +70,7 @@ struct CheckpointArgs {
 };
 struct CheckpointReply {
     std::uint64_t id = 0;
-    Json token{};  // null: the job is not running
+    Json token{};  // token of the running attempt; null: the job is not running
     std::uint64_t asked = 0;
 };
 

@@ -46,8 +46,9 @@ struct Launch {
     int ranks_per_node = 1;
     std::vector<int> gpus;
     std::string nonce;
-    std::vector<WrittenCheckpoint> checkpoints;  // newest first
-    bool allow_faults = false;                   // whether the job may have train.faults
+    // checkpoints from which the job may start, newest first
+    std::vector<WrittenCheckpoint> checkpoints;
+    bool allow_faults = false;  // whether the job may have train.faults
 
     int world_size() const { return nodes * ranks_per_node; }
 };
@@ -108,7 +109,7 @@ struct StopAtStep {
 };
 // Tells the program to save at the next step boundary and to continue.
 struct SaveNow {
-    std::uint64_t asked = 0;  // request number, increasing within an attempt
+    std::uint64_t asked = 0;  // number of the request; it increases within an attempt
 };
 using Command = std::variant<RecordedStep, StopAtStep, SaveNow>;
 

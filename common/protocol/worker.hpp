@@ -25,7 +25,7 @@ namespace roll::protocol {
 // One attempt on this worker.
 struct RunningAttempt {
     AttemptKey attempt;
-    std::string phase;    // "starting", "running", "stopping", "ended"
+    std::string phase;    // one of "starting", "running", "stopping" and "ended"
     std::string outcome;  // if ended: one of kOutcomes (common/outcome.hpp)
     int exit_code = 0;
     std::string reason;
@@ -65,16 +65,16 @@ struct Heartbeat {
     // means to end all processes of an attempt: "cgroup", "namespace" or "marks"
     std::string wall{};
     std::optional<PilotNote> pilot{};
-    std::vector<std::string> features{};  // spec::features() of the worker's release
+    std::vector<std::string> features{};  // features of the worker's release, from spec::features()
     std::vector<RunningAttempt> running{};
 };
 
 // Everything that a worker needs to run its part of an attempt.
 struct StartOrder {
     AttemptKey attempt;
-    std::string kind;      // spec::name_of(JobKind)
-    std::string document;  // spec::JobSpec::document
-    std::string output;    // absolute directory
+    std::string kind;      // name of the job's kind, from spec::name_of()
+    std::string document;  // the job's document (spec::JobSpec::document)
+    std::string output;    // absolute path of the output directory
     int node_rank = 0;
     int nodes = 1;
     int ranks_per_node = 1;
@@ -111,7 +111,7 @@ struct StopOrder {
 // Requests a checkpoint now. rolld repeats the request until a recorded checkpoint answers it.
 struct SaveOrder {
     AttemptKey attempt;
-    std::uint64_t asked = 0;  // request number, increasing within an attempt
+    std::uint64_t asked = 0;  // number of the request; it increases within an attempt
     friend bool operator==(const SaveOrder&, const SaveOrder&) = default;
 };
 

@@ -15,7 +15,7 @@ enum class TrainOn { Assistant, All, Last };
 // A validation set that consists of whole files.
 struct ValidFiles {
     std::string name;
-    std::vector<std::string> paths;  // absolute, of the same types as DataSpec::train
+    std::vector<std::string> paths;  // absolute paths; the file types are those of DataSpec::train
 };
 
 struct DataSpec {

@@ -36,7 +36,7 @@ struct After {
 
 // An array submits one job per index at once. `output` and the document may contain "{index}".
 struct Array {
-    std::string indices;  // such as "0-15", "1,4-9" or "0-100:20"
+    std::string indices;  // text of the indices, such as "0-15", "1,4-9" or "0-100:20"
     int limit = 0;        // maximum number of tasks that run at once; 0: no limit
     int index = -1;       // index of this task; -1 in the spec of the whole array
     friend bool operator==(const Array&, const Array&) = default;

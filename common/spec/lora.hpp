@@ -43,8 +43,8 @@ struct LoraModule {
 struct LoraSpec {
     std::int64_t r = 8;
     double alpha = 8;
-    bool rslora = false;              // scale = alpha / sqrt(r) instead of alpha / r
-    std::vector<LoraModule> modules;  // in the order of LoraPlace; empty: no LoRA
+    bool rslora = false;              // if true, scale is alpha / sqrt(r) instead of alpha / r
+    std::vector<LoraModule> modules;  // adapted layers, in the order of LoraPlace; empty: no LoRA
     double dropout = 0;               // probability that an element of the input of A is dropped
     bool dora = false;                // also trains the length of each row of W + scale * B A
     double lr_ratio = 1;              // LoRA+: learning rate of B divided by the learning rate of A

@@ -58,7 +58,7 @@ struct OptimizerSpec {
     std::int64_t wsd_decay_steps = 0;
     WsdDecay wsd_decay = WsdDecay::Exponential;
     double weight_decay = 0.1;
-    // value at train.steps; differs from weight_decay only with a schedule
+    // weight decay at train.steps; differs from weight_decay only with a schedule
     double weight_decay_end = 0.1;
     WeightDecaySchedule weight_decay_schedule = WeightDecaySchedule::Constant;
     double clip_grad = 1.0;  // maximum norm of the gradient; 0: no clipping
@@ -70,10 +70,10 @@ struct OptimizerSpec {
     // dimensions.
     std::vector<std::pair<std::string, bool>> decays;
     OptimizerKind kind = OptimizerKind::AdamW;
-    double momentum = 0;    // SGD and Muon
-    bool nesterov = false;  // SGD and Muon
+    double momentum = 0;    // momentum of SGD and Muon
+    bool nesterov = false;  // Nesterov momentum of SGD and Muon
     UpdateScale update_scale = UpdateScale::Original;
-    int ns_steps = 5;                         // Muon's Newton-Schulz iterations
+    int ns_steps = 5;                         // number of Newton-Schulz iterations of Muon
     std::vector<ParameterGroup> groups = {};  // the first group that matches a name applies
 };
 

@@ -46,7 +46,7 @@ struct UserPolicy {
 // Excludes a machine for the time `exclude_for` once it has had `failures` infra failures within
 // the time `within`. The failures must come from at least two different jobs.
 struct BadNodes {
-    int failures = 3;  // 0: machines are never excluded
+    int failures = 3;  // number of infra failures; 0: machines are never excluded
     std::chrono::seconds within{3600};
     std::chrono::seconds exclude_for{24 * 3600};
     friend bool operator==(const BadNodes&, const BadNodes&) = default;

@@ -31,7 +31,7 @@ enum class PairLoss { Sigmoid, Robust, Ipo, Hinge, SigmoidNorm, Kto, ApoZero };
 
 struct PreferenceSpec {
     PreferenceKind kind = PreferenceKind::Dpo;
-    PairLoss loss = PairLoss::Sigmoid;  // for kinds Dpo, Cpo and Kto
+    PairLoss loss = PairLoss::Sigmoid;  // loss of the kinds Dpo, Cpo and Kto
     double beta = 0.1;
     double label_smoothing = 0;  // share of pairs whose answers are assumed to be swapped
     double gamma = 0;            // SimPo: the margin between the answers' rewards

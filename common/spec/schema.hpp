@@ -21,8 +21,8 @@
 
 namespace roll::spec {
 
-const OrderedJson& job_schema();     // parsed schemas/job.schema.json
-const OrderedJson& policy_schema();  // parsed schemas/rolld.schema.json
+const OrderedJson& job_schema();     // returns the parsed schemas/job.schema.json
+const OrderedJson& policy_schema();  // returns the parsed schemas/rolld.schema.json
 
 // Returns all problems of `value`. The key's path and the message form a sentence: "train.steps"
 // "is missing".

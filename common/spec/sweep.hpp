@@ -54,8 +54,8 @@ class Trials {
 
 // Successive halving: at each rung (a number of steps), only the best trials go on.
 struct Halving {
-    std::string metric = "loss";  // key in metrics.jsonl
-    bool maximize = false;        // large values are good
+    std::string metric = "loss";  // key of the metric in metrics.jsonl
+    bool maximize = false;        // if true, larger values are better
     int reduction = 3;            // one of `reduction` trials goes on
     // steps of the first rung; each further rung has `reduction` times as many
     std::int64_t min_steps = 1;

@@ -60,7 +60,7 @@ struct MetricsSpec {
 // best loss by more than `min_delta`.
 struct EarlyStopSpec {
     std::int64_t patience = 0;  // number of validations; 0: training never stops early
-    double min_delta = 0;       // nats per token
+    double min_delta = 0;       // least improvement that counts, in nats per token
 };
 
 struct TrainSpec {
@@ -69,15 +69,15 @@ struct TrainSpec {
     std::string tokenizer = "bytes";  // "bytes", or directory with tokenizer.json
     DataSpec data;
     Objective objective = Objective::Pretrain;
-    PreferenceSpec preference;  // for Objective::Preference
-    TokenLossSpec loss;         // for the other objectives
+    PreferenceSpec preference;  // options for Objective::Preference
+    TokenLossSpec loss;         // options for the other objectives
     ParallelSpec parallel;
     std::int64_t seq_length = 0;  // tokens per sequence
     // Samples per step and per micro-batch. A sample is a sequence, or with `data.pairs` a pair of
     // sequences.
     std::int64_t global_batch_size = 0;
     std::int64_t micro_batch_size = 0;
-    std::int64_t steps = 0;  // 0 until it is computed from `epochs`
+    std::int64_t steps = 0;  // number of steps; 0 until it is computed from `epochs`
     double epochs = 0;       // passes over the training data; 0: `steps` is given
     std::uint64_t seed = 1;
     std::int64_t valid_every = 0;  // interval in steps; 0: only at the end

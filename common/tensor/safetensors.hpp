@@ -22,11 +22,12 @@ namespace roll::tensor {
 
 using Metadata = std::map<std::string, std::string>;
 
-constexpr std::int64_t kSafetensorsHeaderMax = 100'000'000;  // in bytes, as in the reference
+// maximum header size in bytes, as in the reference
+constexpr std::int64_t kSafetensorsHeaderMax = 100'000'000;
 
 struct SafetensorsEntry {
     TensorInfo info;
-    std::int64_t begin = 0;  // bytes from the start of the file
+    std::int64_t begin = 0;  // offset from the start of the file in bytes
     std::int64_t end = 0;
 };
 
@@ -34,7 +35,7 @@ struct SafetensorsEntry {
 struct SafetensorsHeader {
     Metadata metadata;
     std::vector<SafetensorsEntry> entries;
-    std::int64_t file_size = 0;  // in bytes
+    std::int64_t file_size = 0;  // size of the file in bytes
 };
 
 // Parses the header of a file, given all of its bytes. Fails with Corrupt unless the tensors fill

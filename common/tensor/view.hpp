@@ -32,7 +32,7 @@ struct TensorView {
 struct StridedView {
     TensorInfo info;
     std::vector<std::int64_t> strides;
-    const std::byte* first = nullptr;  // element [0, 0, ...]
+    const std::byte* first = nullptr;  // address of element [0, 0, ...]
 };
 
 StridedView strided(const TensorView& view);
