@@ -42,8 +42,8 @@ class Parser {
         add_commands();
         const char* const mode = std::getenv("ROLL_OUTPUT_MODE");
         const std::string usual = mode == nullptr ? "" : mode;
-        // If parsing fails, its error is printed as JSON if `json` is set here. After parsing,
-        // set_mode() sets the final value.
+        // `json` is set here so that a parse error is printed as JSON. After parsing, set_mode()
+        // sets its final value.
         context_.json = usual == "json" || has_flag(argc, argv, "--json");
         try {
             app_.parse(argc, argv);
@@ -63,8 +63,8 @@ class Parser {
   private:
     using Action = std::function<Result<int>()>;
 
-    // Prints the error and returns the exit status. Returns kOwnTrouble for errors of `wait` and
-    // `submit --wait`, because their other exit statuses are those of jobs.
+    // Prints the error and returns the exit status. For `wait` and `submit --wait`, returns
+    // kOwnTrouble, because their other exit statuses are statuses of jobs.
     int failed(const Error& error, int argc, char** argv) const {
         static constexpr std::array kQueue = {"submit", "resume", "resubmit", "convert", "merge"};
         const std::string_view asked = first_word(argc, argv);
@@ -188,7 +188,7 @@ class Parser {
         completion->add_option("SHELL", word_)->required();
     }
 
-    // Adds a command that has subcommands, such as `secret`. `add` adds these.
+    // Adds a command that has subcommands, such as `secret`. `add` adds the subcommands.
     void add_group(const char* name, const char* what, AddCommands* add) {
         add_subcommands(*app_.add_subcommand(name, what), add);
     }
@@ -219,7 +219,7 @@ class Parser {
         add_submit_options(sweep);
         add_subcommands(*sweep, add_sweep_commands);
         sweep->require_subcommand(0, 1);
-        // The callback of a command runs after that of its subcommand.
+        // CLI11 calls the callback of a command after the callback of its subcommand.
         sweep->callback([this, sweep] {
             if (sweep->get_subcommands().empty())
                 chosen_ = [this] { return run_sweep(context_, submit_); };
@@ -362,8 +362,8 @@ class Parser {
         }
     }
 
-    // Adds the commands that run another installed program, roll-convert or roll-rank. The program
-    // gets the command's arguments.
+    // Adds the commands that run another installed program, roll-convert or roll-rank. rollctl
+    // passes the command's arguments to the program.
     void add_checkpoint_work() {
         CLI::App* plan = command("plan", "Show what a training job would do, without running it",
                                  [this] { return run_plan(context_, word_, plan_, submit_.job); });
@@ -485,7 +485,7 @@ class Parser {
 }  // namespace
 
 int run(int argc, char** argv) {
-    // In `submit [options] -- PROGRAM ARGUMENT...`, the words after "--" are not rollctl's options.
+    // In `submit [options] -- PROGRAM ARGUMENT...`, rollctl does not parse the words after "--".
     int own = argc;
     for (int i = argc - 1; i > 0; --i) {
         if (std::string_view(argv[i]) == "--") own = i;

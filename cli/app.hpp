@@ -1,4 +1,4 @@
-// The command line of rollctl.
+// Runs the command line of rollctl.
 #pragma once
 
 namespace roll::cli {

@@ -1,5 +1,5 @@
-// Holds the data that all commands use: the state directory, and how to print. Data goes to stdout,
-// messages for people go to stderr.
+// The data that all commands use: the state directory, and how to print. Commands write data to
+// stdout, and messages for people to stderr.
 #pragma once
 
 #include <chrono>
@@ -33,12 +33,12 @@ struct TerminalSize {
 TerminalSize terminal_size();
 
 void print_json(const Json& value);  // prints JSON with indentation
-// Prints JSON on one line, for output with several values. Adds the field "schema" with the value
-// `schema` if it is missing.
+// Prints JSON on one line, for output with several values. If the value has no field "schema", adds
+// this field with the value `schema`.
 void print_json_line(Json value, const char* schema);
 void print(const std::string& text);  // writes to stdout and flushes it
-// Returns `status`, or 1 if `status` is 0 and a print() has failed. Reports a failed print() on
-// stderr.
+// Returns the exit status of the program: 1 if `status` is 0 and a print() has failed, else
+// `status`. Reports a failed print() on stderr.
 int check_stdout(int status);
 void say(const std::string& text);  // prints a line to stderr
 void print_error(const Context& context, const Error& error);

@@ -19,11 +19,11 @@
 
 namespace roll::cli {
 
-// The hint if rolld does not answer and the user holds a key of another user's rolld.
+// The hint to print if rolld does not answer and the user holds a key of another user's rolld.
 constexpr const char* kAskOperator =
     "ask the operator whether rolld runs and whether `rollctl keys list` shows your key";
 
-// How long rolld may take to restart.
+// Maximum time that rolld may take to restart.
 constexpr std::chrono::seconds kRestartPatience{20};
 
 // Returns the name of the user who runs this program.
@@ -40,7 +40,7 @@ class Daemon {
     static Result<Daemon> connect_for_change(const Context& context);
 
     // Sends one request, for example ask(protocol::NodesArgs{}), and returns the reply. If `args`
-    // has a selector of jobs, adds the name of the user that "@me" in the selector stands for.
+    // has a selector of jobs, adds the name of the user for whom "@me" in the selector stands.
     template <class Args>
     Result<Json> ask(Args args) {
         return send(Args::kOperation.name, to_json(std::move(args)));
@@ -48,7 +48,7 @@ class Daemon {
 
     // Calls `visit` with each page of the reply to `jobs`.
     Result<void> each_page(protocol::JobsArgs args, const std::function<void(Json& page)>& visit);
-    // Returns the reply to `jobs`, with the jobs of all pages in it.
+    // Returns the reply to `jobs`. It contains the jobs of all pages.
     Result<Json> jobs(protocol::JobsArgs args);
 
     // Like ask(), but while rolld restarts, connects again and retries for up to `patience`.
@@ -58,8 +58,8 @@ class Daemon {
         return send_patiently(Args::kOperation.name, to_json(std::move(args)), patience);
     }
 
-    // Like ask_patiently(), for many requests at once. Returns a reply or an error for each of
-    // `args`, in order.
+    // Like ask_patiently(), but sends many requests at once. Returns a reply or an error for each
+    // element of `args`, in order.
     template <class Args>
     std::vector<Result<Json>> ask_each_patiently(const std::vector<Args>& args,
                                                  std::chrono::seconds patience) {
@@ -68,9 +68,9 @@ class Daemon {
         return send_each_patiently(Args::kOperation.name, all, patience);
     }
 
-    // Returns the user id of rolld and its jobs; nullopt if it is unknown. If `rollctl keys add`
-    // made the state directory, rolld is asked for the id. Otherwise the id is that of the state
-    // directory's owner.
+    // Returns the user id of rolld's process and of its jobs; nullopt if the id is unknown. If
+    // `rollctl keys add` made the state directory, asks rolld. Otherwise, returns the owner of the
+    // state directory.
     std::optional<uid_t> runs_as();
 
     // Returns the reply to `show` for the job. Retries while rolld restarts.
@@ -98,14 +98,15 @@ class Daemon {
     std::optional<io::Client> client_;
 };
 
-// Waits for a change of many jobs whose `reply` reports progress. `repeat` sends the request again
-// if rolld has forgotten it. Reports progress on stderr.
+// Waits until a bulk change of jobs is complete. `reply` is the first reply, which may report
+// progress. If rolld has forgotten the request, calls `repeat` to send it again. Prints progress on
+// stderr.
 Result<Json> await_change(Daemon& daemon, const char* op, Result<Json> reply,
                           const std::function<Result<Json>()>& repeat);
 
-// Carries out an operation that changes State and may be repeated without harm. Connects with
+// Requests an operation that changes State and may be repeated without harm. Connects with
 // connect_for_change(), and retries for 20 s while rolld restarts. Returns the reply once the
-// change is complete; reports progress on stderr.
+// change is complete. Prints progress on stderr.
 template <class Args>
 Result<Json> change(const Context& context, Args args) {
     ROLL_TRY(Daemon daemon, Daemon::connect_for_change(context));
@@ -114,8 +115,8 @@ Result<Json> change(const Context& context, Args args) {
     return await_change(daemon, Args::kOperation.name, repeat(), repeat);
 }
 
-// Returns the ids of the jobs that `selector` selects, ascending. Fails with NotFound if there is
-// none.
+// Returns the ids of the jobs that `selector` selects, ascending. Fails with NotFound if it selects
+// no job.
 Result<std::vector<std::uint64_t>> jobs_of(Daemon& daemon, const std::string& selector);
 
 // Returns the id of the one job that `selector` selects. Fails with NotFound if `selector` selects

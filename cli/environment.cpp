@@ -18,7 +18,7 @@ bool is_usual(const std::string& name) {
     return name == "PATH" || name == "VIRTUAL_ENV" || name.starts_with("CONDA_");
 }
 
-// Returns whether a variable describes the shell or the job in which rollctl runs, not the new job.
+// Returns whether a variable describes the shell or job in which rollctl runs, and not the new job.
 bool is_of_this_process(const std::string& name) {
     static const std::set<std::string> kNames = {
         "_",          "SHLVL",       "PWD",        "OLDPWD",
@@ -37,7 +37,7 @@ void capture_one(Json& document, const std::vector<std::string>& environment,
                  std::set<std::string>& left_out) {
     const Json how = document.value("export_env", Json("default"));
     if (how != "default" && how != "all" && how != "none")
-        return;  // reported by the schema's check
+        return;  // the schema's check reports this value
     Json env = document.value("env", Json::object());
     if (!env.is_object()) return;
     for (const std::string& variable : environment) {

@@ -1,4 +1,5 @@
-// Copies variables of the submitter's environment into a command's `env`, as `export_env` says.
+// Copies variables of the submitter's environment into a command's `env`. `export_env` of the job
+// file says which variables are copied.
 #pragma once
 
 #include <string>
@@ -8,14 +9,15 @@
 
 namespace roll::cli {
 
-// Returns whether a variable's name looks like that of a secret, e.g. HF_TOKEN or AWS_SECRET_KEY.
+// Returns whether a variable's name looks like the name of a secret, e.g. HF_TOKEN or
+// AWS_SECRET_KEY.
 bool looks_secret(const std::string& name);
 
-// Adds variables of `environment` ("NAME=value") to `env` of the document if it is a command. Does
-// the same for the commands among the later jobs of its chain. Replaces %u in the names of the
-// commands' logs by `user`. Afterwards `export_env` is "none", because a resubmitted job keeps the
-// environment of its first submission. Returns the names of variables that were left out because
-// they look like secrets.
+// Adds variables of `environment` ("NAME=value") to `env` of the document if the document is a
+// command. Does the same for each command among the later jobs of its chain. Replaces %u in the
+// names of the commands' logs by `user`. Sets `export_env` to "none", so that a resubmitted job
+// keeps the environment of its first submission. Returns the names of variables that were left out
+// because they look like secrets.
 std::vector<std::string> capture_environment(Json& document,
                                              const std::vector<std::string>& environment,
                                              const std::string& user);

@@ -86,9 +86,9 @@ Result<fs::path> log_file(const fs::path& output, std::optional<int> attempt, in
 
 // Returns the offset of the first byte that was not read yet.
 //
-// roll-worker may have removed whole blocks at the beginning of the log. The text that was read
-// last is then some blocks nearer to the beginning. If it is no longer in the file, all text in the
-// file is new.
+// roll-worker may have removed whole blocks at the beginning of the log. In this case, the text
+// that was read last is some blocks nearer to the beginning. If the file no longer contains this
+// text, all text in the file is new.
 std::uint64_t Tail::find_again(std::ifstream& in, std::uint64_t size) {
     constexpr std::uint64_t kBlock = 4096;
     for (std::uint64_t at = offset_;; at -= kBlock) {

@@ -13,7 +13,8 @@
 
 namespace roll::cli {
 
-// Returns the number of processes of a command on each node, from its job file.
+// Returns the number of processes that a command has on each node. `document` is the command's job
+// file.
 int tasks_per_node(const Json& document);
 
 // Returns the ranks of the job that `text` selects: a list such as "0,2-3", or the word "all". A
@@ -27,8 +28,8 @@ Result<std::filesystem::path> log_file(const std::filesystem::path& output,
                                        std::optional<int> attempt, int rank);
 
 // Follows a growing file. lines() returns the whole lines that were appended since the last call. A
-// missing file counts as empty. If the head of the file is cut off, reading continues at the same
-// text.
+// missing file counts as empty. If roll-worker removes the head of the file, reading continues at
+// the same text.
 class Tail {
   public:
     // Starts at the offset `from`, which must be the beginning of a line.
@@ -37,7 +38,7 @@ class Tail {
           offset_(from) {}
     // Reads at most `bytes_max` new bytes.
     std::vector<std::string> lines(std::uint64_t bytes_max = UINT64_MAX);
-    std::string rest();  // returns the unfinished last line, and drops it
+    std::string rest();  // returns the unfinished last line, and removes it from the Tail
     const std::filesystem::path& file() const { return file_; }
 
   private:
@@ -45,8 +46,8 @@ class Tail {
 
     std::filesystem::path file_;
     std::uint64_t offset_;
-    // The last bytes that were read, which end at offset_. If the head of the file was cut off,
-    // reading continues after the place where these bytes are found again.
+    // The last bytes that were read; they end at offset_. If the head of the file was removed,
+    // find_again() searches for these bytes, and reading continues after them.
     std::string seen_;
     std::string partial_;
 };

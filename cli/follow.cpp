@@ -15,17 +15,18 @@ namespace {
 
 constexpr auto kFollowPatience = std::chrono::seconds(60);
 constexpr auto kFollowPoll = std::chrono::seconds(5);
-// Time between two readings of the progress. It is polled because progress creates no events.
+// Interval between two polls of the progress. Polling is needed, because progress creates no
+// events.
 constexpr auto kProgress = std::chrono::milliseconds(500);
 constexpr auto kBetweenLines = std::chrono::seconds(3);
 
-// Returns the terminal's width in columns; 0 if stdout is no terminal.
+// Returns the terminal's width in columns; 0 if stdout is not a terminal.
 std::size_t width_of(const Context& context) {
     return context.terminal ? terminal_size().columns : 0;
 }
 
-// Returns the first and last value of a metric: "5.56 at step 1 to 2.31 at step 300"; empty if
-// there is none.
+// Returns the first and the last value of a metric, as "5.56 at step 1 to 2.31 at step 300"; empty
+// if there is no value.
 std::string span_text(const std::vector<Json>& rows, const std::string& key) {
     const Json* first = nullptr;
     const Json* last = nullptr;
@@ -42,7 +43,7 @@ std::string span_text(const std::vector<Json>& rows, const std::string& key) {
 }
 
 // Returns a text with the path of the job's export. If the export job has not succeeded yet, the
-// text names that job, too. Empty if the job has no export.
+// text also names the export job. Returns an empty text if the job has no export.
 std::string export_text(Daemon& daemon, const Json& job) {
     if (const std::string made = field_text(job, "exported"); !made.empty()) return made;
     const Json follows = job.value("export_job", Json());
@@ -70,7 +71,7 @@ void print_result(Daemon& daemon, const Json& job) {
     put("export", export_text(daemon, job));
 }
 
-// Text that the signal handler prints. It is set before the handler is installed.
+// The text that the signal handler prints. It is set before the handler is installed.
 std::string on_interrupt_text;  // NOLINT
 void tell_and_end(int signal) {
     static_cast<void>(!::write(STDERR_FILENO, on_interrupt_text.data(), on_interrupt_text.size()));
@@ -78,8 +79,8 @@ void tell_and_end(int signal) {
     ::raise(signal);
 }
 
-// Combines the exit statuses of two jobs: returns the higher status. If one is kOwnTrouble and the
-// other is not 0, returns the other, because it says how a job failed.
+// Combines the exit statuses of two jobs: returns the higher status. If one status is kOwnTrouble
+// and the other is not 0, returns the other status, because it says how a job failed.
 int worse(int one, int other) {
     if (one == kOwnTrouble && other != 0) return other;
     if (other == kOwnTrouble && one != 0) return one;

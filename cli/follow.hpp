@@ -17,7 +17,7 @@ class JobWatch {
     JobWatch(Daemon& daemon, std::uint64_t id) : daemon_(daemon), id_(id) {}
 
     // Returns the reply to `show`. The first call returns at once. Each later call returns after
-    // the job's next event, or after `at_most`.
+    // the job's next event, or after the time `at_most`.
     Result<Json> look(std::chrono::milliseconds at_most);
 
   private:
@@ -27,8 +27,8 @@ class JobWatch {
     bool looked_ = false;
 };
 
-// While this object exists, Ctrl-C prints that the jobs continue and how to watch them again, and
-// then ends the program. Only one such object may exist at a time.
+// While this object exists, Ctrl-C prints that the jobs continue and how to watch them again. Then
+// Ctrl-C ends the program. Only one such object may exist at a time.
 class InterruptNote {
   public:
     explicit InterruptNote(const std::vector<std::uint64_t>& ids);
@@ -40,16 +40,16 @@ class InterruptNote {
     struct sigaction before_ {};
 };
 
-// Returns the job once it has ended. If the job failed, prints the reason, unless the output is
-// JSON.
+// Waits until the job has ended, and returns the job. If the job failed, prints the reason, unless
+// the output is JSON.
 Result<Json> await_job(const Context& context, Daemon& daemon, std::uint64_t id);
 
 // Like await_job(), but also prints the progress. On a terminal, the progress is on one line that
 // is overwritten. Otherwise a line is printed when the state or the progress changes.
 Result<Json> follow_job(const Context& context, Daemon& daemon, std::uint64_t id);
 
-// Waits for each of the jobs in order, with follow_job() if `follow` is set, and appends the ended
-// jobs to `ended`. Returns the highest exit status.
+// Waits for the jobs one after the other, with follow_job() if `follow` is set, else with
+// await_job(). Appends the ended jobs to `ended`. Returns the highest exit status of the jobs.
 Result<int> watch_jobs(const Context& context, Daemon& daemon,
                        const std::vector<std::uint64_t>& ids, bool follow, Json& ended);
 

@@ -14,18 +14,18 @@ namespace roll::cli {
 // the keys that only such configurations have, and no `kind`.
 bool is_foreign(const Json& document);
 
-// Replaces the configuration in `document` by a job file with the same meaning. Relative paths are
-// relative to `directory`, the working directory, as in the foreign programs. The job file does not
-// have train.global_batch_size yet.
+// Replaces the configuration in `document` by a job file with the same meaning. Resolves relative
+// paths against `directory`, the working directory, as the foreign programs do. The job file does
+// not have train.global_batch_size yet.
 Foreign translate(Json& document, const std::string& directory);
 
-// Sets train.global_batch_size. The data-parallel size follows from the document's resources.
+// Sets train.global_batch_size. Computes the data-parallel size from the document's resources.
 void set_global_batch(const Foreign& foreign, Json& document);
 
-// Returns the names of the programs whose configurations are read.
+// Returns the names of the programs whose configurations Roll can read.
 std::string foreign_programs();
 
-// Returns one line for each key: what it sets in `document`, or why it has no effect.
+// Returns one line for each key. It says what the key sets in `document`, or why it sets nothing.
 std::vector<std::string> describe(const Foreign& foreign, const Json& document);
 
 }  // namespace roll::cli

@@ -1,4 +1,4 @@
-// A configuration of another program, and what is found while it is translated.
+// A configuration of another program, and the results of its translation.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace roll::cli {
 // A key of the configuration, and the keys of the job file that it sets.
 struct ForeignKey {
     std::string key;
-    std::vector<std::string> sets;  // paths such as "train.optimizer.lr"
+    std::vector<std::string> sets;  // paths of keys of the job file, such as "train.optimizer.lr"
 };
 
 struct Foreign {
@@ -26,7 +26,7 @@ struct Foreign {
     std::vector<ForeignKey> honoured;
     // Defaults of the foreign program, for keys that the configuration does not set
     std::vector<ForeignKey> defaults;
-    std::vector<std::string> no_effect;   // "KEY: REASON"
+    std::vector<std::string> no_effect;   // texts "KEY: REASON" for keys without an effect
     std::vector<std::string> remarks;     // differences in meaning that the user should know about
     std::vector<spec::Problem> problems;  // the path of a problem is a key of the configuration
     std::int64_t sequences_per_replica = 0;  // micro-batch size x gradient accumulation; 0: unknown
@@ -35,7 +35,8 @@ struct Foreign {
 // Sets a key of a document by its path, such as "train.optimizer.lr".
 void set_path(Json& document, const std::string& path, Json value);
 
-// The keys of a configuration, the job file that is made from it, and the problems found.
+// The state of a translation: the keys of the configuration, the job file made from them, and the
+// problems found.
 struct Config {
     const Json& keys;
     const std::string& directory;
@@ -48,8 +49,7 @@ struct Config {
     void set(const std::string& path, Json value) const {
         set_path(document, path, std::move(value));
     }
-    // Sets a key of the job file to the default of the program that the configuration is written
-    // for.
+    // Sets a key of the job file to the default value of the foreign program.
     void set_default(const std::string& key, const std::string& path, Json value) const {
         set(path, std::move(value));
         foreign.defaults.push_back({key, {path}});
@@ -80,7 +80,7 @@ struct Config {
             refuse(key, fmt::format("is {}; allowed: true or false", dump(keys[key])));
         return keys[key] == true;
     }
-    // Returns the names in a list or in a text with commas.
+    // Returns the names in a list, or in a text in which commas separate names.
     std::vector<std::string> names(const std::string& key) const;
     std::string absolute(const std::string& path) const {
         return (std::filesystem::path(directory) / path).lexically_normal();

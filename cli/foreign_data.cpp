@@ -23,7 +23,7 @@ std::string unreadable(const std::string& path) {
     return fmt::format("Roll does not read the file {}; supported: .jsonl and .txt", path);
 }
 
-// Returns the data sets of the dataset_info.json of LLaMA-Factory.
+// Returns the content of LLaMA-Factory's dataset_info.json, which describes the data sets.
 std::optional<Json> dataset_info(const Config& config) {
     const std::string path =
         config.absolute(config.text("dataset_dir").value_or("data")) + "/dataset_info.json";
@@ -39,8 +39,8 @@ std::optional<Json> dataset_info(const Config& config) {
     return std::nullopt;
 }
 
-// Returns true if prompts and answers are rendered with the model's chat template. The template
-// `empty` of LLaMA-Factory joins them as they are.
+// Returns true if the model's chat template renders prompts and answers. The template `empty` of
+// LLaMA-Factory joins prompt and answer unchanged.
 bool uses_template(const Config& config) {
     const bool pretrains = config.objective() == "pretrain";
     return !pretrains && config.has("template") && config.keys["template"] != "empty";
@@ -95,8 +95,8 @@ void read_conversations(const Config& config, const std::string& key, const std:
     if (!tags.empty()) config.set("data.tags", tags);
 }
 
-// Checks that the lines of a data set have the answers of the objective, and reads the name of the
-// label.
+// Checks that the lines of a data set have the answers that the objective needs. Reads the name of
+// the label's key.
 void read_answers(const Config& config, const std::string& key, const std::string& name,
                   const Json& set) {
     const Json columns = set.value("columns", Json::object());
@@ -147,7 +147,7 @@ void read_columns(const Config& config, const std::string& key, const std::strin
     config.set("data.completion_field", column("response", "output"));
 }
 
-// Returns the absolute path of the file of each data set that the value of `key` lists.
+// Returns the absolute paths of the files of the data sets that the value of `key` lists.
 std::vector<std::string> files_of(const Config& config, const std::string& key, const Json& info) {
     std::vector<std::string> files;
     for (const std::string& name : config.names(key)) {

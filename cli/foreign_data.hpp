@@ -1,4 +1,4 @@
-// Reads the keys of a foreign configuration about its data sets.
+// Reads the keys of a foreign configuration that describe its data sets.
 #pragma once
 
 #include "cli/foreign_config.hpp"
@@ -7,7 +7,7 @@ namespace roll::cli {
 
 // Reads the keys of the data sets.
 void read_data(const Config& config);
-// Reads the keys of the chat template. Requires that read_data() was called before.
+// Reads the keys of the chat template. read_data() must have been called before.
 void read_template(const Config& config);
 
 }  // namespace roll::cli

@@ -8,8 +8,8 @@
 namespace roll::cli {
 namespace {
 
-// The values of `optim` that Roll has, with the kind of the optimizer. Paged and fused ones differ
-// in memory and speed only.
+// Maps each value of `optim` that Roll supports to the kind of the optimizer. Paged and fused
+// optimizers differ from the plain ones only in memory and speed.
 constexpr std::array<std::pair<const char*, const char*>, 8> kOptimizers{
     {{"adamw_torch", "adamw"},
      {"adamw_torch_fused", "adamw"},
@@ -39,7 +39,7 @@ void read_optimizer(const Config& config) {
                              fmt::format("is {}; supported: {}", named, listed_optimizers()));
     if (config.has("optim")) config.set("train.optimizer.kind", kind);
     if (!config.flag("use_muon")) return;
-    // LLaMA-Factory's Muon scales updates as Moonlight does.
+    // LLaMA-Factory's Muon scales updates in the same way as Moonlight.
     config.set("train.optimizer.kind", "muon");
     config.set("train.optimizer.update_scale", "match_rms_adamw");
 }

@@ -1,11 +1,11 @@
-// The optimizer of a foreign configuration.
+// Reads the optimizer of a foreign configuration.
 #pragma once
 
 #include "cli/foreign_config.hpp"
 
 namespace roll::cli {
 
-// Reads `optim` and `use_muon`. Refuses optimizers that Roll does not have.
+// Reads the keys `optim` and `use_muon`. Adds a problem if Roll does not have the optimizer.
 void read_optimizer(const Config& config);
 
 }  // namespace roll::cli

@@ -9,7 +9,7 @@ namespace {
 
 constexpr const char* kWorkers[] = {"sft_train", "actor_train"};
 
-// A pipeline's file, and the configuration that is made from it.
+// The results of reading a pipeline's file: a flat configuration, columns and problems.
 struct Pipeline {
     std::string worker;
     Json& flat;
@@ -17,7 +17,7 @@ struct Pipeline {
     Foreign& foreign;
 };
 
-// Returns the path with WORKER in place of the worker's name.
+// Returns the path as the table writes it: with WORKER in place of the worker's name.
 std::string table_path(const Pipeline& pipeline, const std::string& path) {
     const std::string& worker = pipeline.worker;
     const bool is_of_worker = path == worker || path.starts_with(worker + ".");
@@ -31,7 +31,7 @@ bool has_below(const OrderedJson& table, const std::string& path) {
                        [&](const auto& entry) { return entry.key().starts_with(path + "."); });
 }
 
-// Reads the value at a path whose entry is `entry`.
+// Reads the value at a path. `entry` is the path's entry in the table.
 void read(const Pipeline& pipeline, const std::string& path, const Json& value,
           const OrderedJson& entry) {
     if (entry.contains("to")) {
@@ -56,7 +56,7 @@ bool is_variable(const Json& value) {
     return value.is_string() && value.get<std::string>().find("${") != std::string::npos;
 }
 
-// Reads the value at a path, by the entry of the path or of the one above it.
+// Reads the value at a path. Uses the table's entry of the path, or the entry of its parent.
 void walk(const Pipeline& pipeline, const std::string& path, const Json& value) {
     const OrderedJson& table = pipeline_table()["keys"];
     const std::string own = table_path(pipeline, path);

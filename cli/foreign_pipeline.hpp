@@ -1,4 +1,4 @@
-// Reads the files of ROLL's SFT and DPO pipelines as flat configurations of mcore_adapter.
+// Converts the files of ROLL's SFT and DPO pipelines to flat configurations of mcore_adapter.
 #pragma once
 
 #include "cli/foreign_config.hpp"
@@ -9,9 +9,9 @@ namespace roll::cli {
 // worker sft_train or actor_train.
 bool is_pipeline(const Json& document);
 
-// Returns the configuration with the same meaning. Adds problems, keys without an effect and
-// remarks to `foreign`. Problems name the path of a key, such as
-// "actor_train.training_args.optim". `columns` gets the names of the fields of an sft record.
+// Returns the flat configuration with the same meaning as the pipeline's file. Adds problems, keys
+// without an effect and remarks to `foreign`. Each problem names the path of a key, such as
+// "actor_train.training_args.optim". Sets `columns` to the names of the fields of an sft record.
 Json flattened(const Json& document, Json& columns, Foreign& foreign);
 
 }  // namespace roll::cli

@@ -52,7 +52,7 @@ void read_model(const Config& config) {
         config.set("tokenizer", config.absolute(keys["tokenizer_name_or_path"]));
 }
 
-// Sets whether documents in one sequence attend to each other.
+// Sets whether tokens attend to other documents in the same sequence.
 void read_packing(const Config& config) {
     if (spec::is_preference(config.objective())) return;  // answers are never packed
     const bool pretrains = config.objective() == "pretrain";
@@ -88,7 +88,7 @@ void read_batch(const Config& config) {
 }
 
 // Sets the length of the training. Returns the number of steps; nullopt if the configuration gives
-// epochs.
+// a number of epochs.
 std::optional<std::int64_t> read_steps(const Config& config) {
     const auto steps = config.number("max_steps");
     if (steps && *steps > 0) {
@@ -105,8 +105,8 @@ std::optional<std::int64_t> read_steps(const Config& config) {
     return std::nullopt;
 }
 
-// Returns a number of steps; nullopt if `key` is not set. In the HuggingFace Trainer, a value
-// below 1 is a share of all steps.
+// Returns the number of steps in `key`; nullopt if `key` is not set. In the HuggingFace Trainer, a
+// value below 1 is a share of all steps.
 std::optional<std::int64_t> steps_of(const Config& config, const std::string& key,
                                      std::optional<std::int64_t> steps) {
     const auto value = config.number(key);
@@ -249,7 +249,7 @@ void read_reports(const Config& config) {
 }
 
 // Sets how the loss is averaged. By default, mcore_adapter averages over the tokens of each
-// micro-batch, and the Trainer over all tokens of a step.
+// micro-batch, and the HuggingFace Trainer averages over all tokens of a step.
 void read_normalize(const Config& config, bool megatron) {
     const bool by_token = config.flag("calculate_per_token_loss");
     const char* normalize = by_token || !megatron ? "step" : "microbatch";
@@ -259,8 +259,8 @@ void read_normalize(const Config& config, bool megatron) {
         config.set_default("calculate_per_token_loss", "train.normalize", normalize);
 }
 
-// Sets what backward computes again. Megatron's selective recomputation is that of `core_attn`
-// unless recompute_modules says otherwise.
+// Sets which values backward computes again. Megatron's selective recomputation applies to
+// `core_attn` unless recompute_modules selects other modules.
 void read_recompute(const Config& config) {
     const auto granularity = config.text("recompute_granularity");
     const bool checkpoints =
@@ -289,8 +289,8 @@ void read_recompute(const Config& config) {
     }
 }
 
-// Reads the sizes of a replica. Requests one slot for each rank of a replica; --slots, --gpus and
-// --nodes override this.
+// Reads the sizes of a replica. Requests one slot for each rank of a replica. The options --slots,
+// --gpus and --nodes override this request.
 void read_layout(const Config& config) {
     std::int64_t ranks = 1;
     for (const char* key :
@@ -298,7 +298,7 @@ void read_layout(const Config& config) {
         const double size = config.number(key).value_or(1);
         if (size >= 1 && size <= 4096) ranks *= static_cast<std::int64_t>(size);
     }
-    // Megatron ignores sequence parallelism without tensor parallelism.
+    // Megatron ignores sequence parallelism if there is no tensor parallelism.
     if (config.flag("sequence_parallel") &&
         config.number("tensor_model_parallel_size").value_or(1) > 1)
         config.set("parallel.sequence", true);

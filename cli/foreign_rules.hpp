@@ -8,7 +8,7 @@
 namespace roll::cli {
 
 // Applies all rules. `config` has no keys with the value null. Adds problems and remarks to
-// `foreign`. `megatron`: the configuration has keys of mcore_adapter.
+// `foreign`. `megatron` is true if the configuration has keys of mcore_adapter.
 void apply_rules(const Json& config, const std::string& directory, bool megatron, Json& document,
                  Foreign& foreign);
 

@@ -8,7 +8,7 @@
 namespace roll::cli {
 namespace {
 
-// Keys of TRL's configurations that no other program has.
+// Keys that only TRL's configurations have.
 constexpr std::array kOfTrl{"beta",
                             "loss_type",
                             "desirable_weight",
@@ -23,7 +23,7 @@ constexpr std::array kOfTrl{"beta",
                             "use_peft",
                             "dataset_train_split"};
 
-// Keys with which a configuration of TRL trains on preferences.
+// A configuration of TRL with one of these keys trains on preferences.
 constexpr std::array kOfTrlPreferences{
     "beta",          "desirable_weight", "undesirable_weight",
     "cpo_alpha",     "simpo_gamma",      "f_divergence_type",
@@ -34,12 +34,12 @@ bool has_any(const Config& config, const std::array<const char*, N>& keys) {
     return std::ranges::any_of(keys, [&](const char* key) { return config.has(key); });
 }
 
-// Copies the value of `key`, if it has one, to a key of the objective.
+// Copies the value of `key` to a key of the objective. Does nothing if `key` is not set.
 void copy(const Config& config, const char* key, const char* to) {
     if (config.has(key)) config.set(std::string("objective.") + to, config.keys[key]);
 }
 
-// Like copy(), with the default of the other program.
+// Like copy(), but if `key` is not set, uses the default of the other program.
 void copy_or(const Config& config, const char* key, const char* to, Json usual) {
     if (config.has(key)) return copy(config, key, to);
     config.set_default(key, std::string("objective.") + to, std::move(usual));
@@ -53,14 +53,15 @@ void read_reference(const Config& config) {
             config.set("objective.reference", config.absolute(*model));
 }
 
-// Refuses a key that is neither 0 nor false, and that Roll does not have with `what`.
+// Adds a problem if the key is set, is neither 0 nor false, and Roll does not have it with `what`.
 void refuse_set(const Config& config, const char* key, const std::string& what) {
     if (config.has(key) && config.keys[key] != 0 && config.keys[key] != false)
         config.refuse(key, fmt::format("is {}, which Roll does not have with {}; remove the key",
                                        dump(config.keys[key]), what));
 }
 
-// Adds the negative log-likelihood of the chosen answers, whose mean differs a little.
+// Adds the negative log-likelihood of the chosen answers to the loss. Adds a remark, because Roll
+// computes its mean in a slightly different way.
 void add_nll(const Config& config, const char* key, double always) {
     const double weight = config.number(key).value_or(0);
     if (weight == 0 && always == 0) return;
@@ -70,7 +71,7 @@ void add_nll(const Config& config, const char* key, double always) {
         "program first takes the mean of each answer");
 }
 
-// LLaMA-Factory's stage dpo.
+// Reads the stage dpo of LLaMA-Factory.
 void read_pairs(const Config& config) {
     const std::string loss = config.text("pref_loss").value_or("sigmoid");
     if (loss == "sigmoid" || loss == "hinge" || loss == "ipo") {
@@ -91,7 +92,7 @@ void read_pairs(const Config& config) {
     add_nll(config, "pref_ftx", loss == "orpo" ? 1 : 0);
 }
 
-// LLaMA-Factory's stage kto.
+// Reads the stage kto of LLaMA-Factory.
 void read_labelled(const Config& config) {
     set_kind(config, "kto");
     copy_or(config, "pref_beta", "beta", 0.1);
@@ -101,7 +102,7 @@ void read_labelled(const Config& config) {
     read_reference(config);
 }
 
-// Options of the loss of tokens, which the HuggingFace Trainer has in all stages.
+// Reads the options of the loss per token, which the HuggingFace Trainer has in all stages.
 void read_token_loss(const Config& config) {
     constexpr std::array<std::pair<const char*, const char*>, 2> kOptions{
         {{"label_smoothing_factor", "label_smoothing"}, {"neftune_noise_alpha", "neftune_alpha"}}};
@@ -119,14 +120,14 @@ void read_token_loss(const Config& config) {
     for (const auto& [key, to] : kOptions) copy(config, key, to);
 }
 
-// The loss of a configuration of TRL: a text, or a list with one.
+// Returns the loss of a configuration of TRL. The value is a text, or a list with one text.
 std::string trl_loss(const Config& config) {
     const std::vector<std::string> names = config.names("loss_type");
     if (names.size() > 1) config.refuse("loss_type", "has several losses; supported: one");
     return names.empty() ? "" : names.front();
 }
 
-// The preference stages of TRL, which has one script for each.
+// Reads the preference stages of TRL. TRL has one script for each of these stages.
 void read_trl_preferences(const Config& config) {
     const std::string loss = trl_loss(config);
     const bool labelled = loss == "kto" || loss == "apo_zero_unpaired" ||
@@ -173,7 +174,7 @@ void refuse_stage(const Config& config, const std::string& stage) {
     config.refuse("stage", fmt::format("is {}; supported: pt, sft, dpo, kto", stage));
 }
 
-// Names of the linear layers that get LoRA, or `all-linear`.
+// Returns the names of the linear layers that get LoRA, or "all-linear".
 Json lora_targets(const Config& config, const char* key, Json usual) {
     const std::vector<std::string> names = config.names(key);
     if (names.empty()) return usual;

@@ -1,4 +1,5 @@
-// Records the state of the git work tree that a job is submitted from: `git` of the job document.
+// Records, as `git` of the job document, the state of the git work tree from which a job is
+// submitted.
 #pragma once
 
 #include <cstddef>
@@ -13,9 +14,10 @@ namespace roll::cli {
 
 constexpr std::size_t kDiffBytesMax = 1u << 20;
 
-// Returns {directory, commit, branch, dirty, diff} of the work tree that contains `directory`;
-// nullopt outside a work tree, without git, or if git takes longer than 3 s. `diff` is the text of
-// `git diff HEAD`. If it is longer than `diff_max`, `diff_left_out` says so in its place.
+// Returns {directory, commit, branch, dirty, diff} of the work tree that contains `directory`.
+// Returns nullopt outside a work tree, without git, or if git takes longer than 3 s. `diff` is the
+// text of `git diff HEAD`. If the text is longer than `diff_max`, the result has the field
+// `diff_left_out` instead of `diff`.
 std::optional<Json> git_state(const std::filesystem::path& directory, std::size_t diff_max);
 
 // Adds the state of the job's work tree to its document: that of `workdir`, or of `base`, the

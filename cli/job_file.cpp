@@ -28,8 +28,8 @@ bool is_utf8(const std::string& text) {
     return written(Json::error_handler_t::ignore) == written(Json::error_handler_t::replace);
 }
 
-// Appends a problem for each string that is not UTF-8. The JSON library throws when it writes
-// such a string. The bytes are not replaced, because that would change an argument.
+// Appends a problem for each string that is not UTF-8. The JSON library throws when it writes such
+// a string. The bytes are not replaced, because a replacement would change an argument.
 void find_bytes(const Json& value, const std::string& path, std::vector<spec::Problem>& found) {
     const auto refuse = [&](const std::string& text) {
         if (is_utf8(text)) return;
@@ -44,7 +44,7 @@ void find_bytes(const Json& value, const std::string& path, std::vector<spec::Pr
     if (!value.is_object()) return;
     for (const auto& [key, inner] : value.items()) {
         refuse(key);
-        // A key that is not UTF-8 cannot be printed in a path, so skip the values below it.
+        // A key that is not UTF-8 cannot be printed in a path, so skip the value of this key.
         if (!is_utf8(key)) continue;
         find_bytes(inner, path.empty() ? key : path + "." + key, found);
     }
@@ -75,8 +75,8 @@ spec::ParsedJob parse_source(const Source& source) {
     return spec::parse_job(source.document.dump(), source.base);
 }
 
-// Returns the name of the other program for which this document seems to be written, judged by its
-// top-level keys (x-foreign in the schema); nullopt if there is none.
+// Returns the name of the other program for which this document seems to be written; nullopt if
+// there is none. The document's top-level keys decide (x-foreign in the schema).
 std::optional<std::string> foreign_format(const Json& document) {
     for (const OrderedJson& format : spec::job_schema()["x-foreign"]) {
         double found = 0;
@@ -103,8 +103,8 @@ Lines key_lines_of(const Source& source) {
     return lines;
 }
 
-// Returns a prefix such as "line 7: " for the key at `path` or its nearest parent in the file;
-// empty if there is none.
+// Returns a prefix such as "line 7: " for the key at `path`, or for its nearest parent in the file;
+// empty if the file has neither.
 std::string line_of(const Lines& lines, std::string path) {
     while (!path.empty()) {
         const auto found = lines.find(path);
@@ -116,7 +116,7 @@ std::string line_of(const Lines& lines, std::string path) {
     return "";
 }
 
-// Replaces the document by a Roll job file if it is a configuration of another program.
+// If the document is a configuration of another program, replaces it by a Roll job file.
 Result<void> translate_foreign(Source& source) {
     if (!is_foreign(source.document)) return {};
     // Relative paths of the other programs are relative to the working directory.
@@ -241,7 +241,7 @@ Result<std::vector<spec::JobSpec>> parse_sources(const std::vector<Source>& sour
     for (const Source& source : sources) {
         spec::ParsedJob job = parse_source(source);
         const bool is_refused = source.foreign && !source.foreign->problems.empty();
-        // Do not report missing keys: they are missing because keys of the configuration were
+        // Do not report missing keys. They are missing because keys of the configuration were
         // refused.
         if (is_refused)
             std::erase_if(job.problems, [](const spec::Problem& problem) {

@@ -11,9 +11,11 @@
 
 namespace roll::cli {
 
-// Reads a job file; "-" stands for standard input. Refuses devices, because some of them never end.
+// Reads a job file; "-" stands for standard input. Refuses devices, because reading some devices
+// never ends.
 Result<std::string> read_job_text(const std::string& file);
-// Returns the jobs in the text of a job file. `file` decides the format and the base directory.
+// Returns the jobs in the text of a job file. The name `file` determines the format and the base
+// directory.
 Result<std::vector<Source>> job_sources(const std::string& text, const std::string& file);
 Result<std::vector<Source>> read_job_file(const std::string& file);
 
@@ -25,8 +27,8 @@ std::vector<std::string> notes_of(const Source& source);
 Result<void> apply_options(const JobOptions& options, Source& source);
 
 // Returns the spec of each source. Fails with one InvalidArgument that lists all problems of all
-// sources and of the models from which they start. With `config_suffices`, the directories of
-// models need no weights.
+// sources and of the models from which they start. If `config_suffices`, a model's directory needs
+// no weights.
 Result<std::vector<spec::JobSpec>> parse_sources(const std::vector<Source>& sources,
                                                  bool config_suffices = false);
 

@@ -37,7 +37,8 @@ Result<void> set_key(Json& document, const std::string& assignment) {
         from = dot + 1;
     }
     *place = std::move(value);
-    // The length of a training is in steps or in epochs, so setting one key removes the other.
+    // The length of a training is given in steps or in epochs, so setting one of these keys removes
+    // the other key.
     if (path == "train.steps") document["train"].erase("epochs");
     if (path == "train.epochs") document["train"].erase("steps");
     return {};
@@ -121,7 +122,7 @@ Result<Time> parse_when(const std::string& text, Time now) {
     return now + from_now;
 }
 
-// Returns a whole number as a JSON integer, because the schema's messages would otherwise show it
+// Returns a whole number as a JSON integer, because otherwise the schema's messages would show it
 // with ".0".
 static Json number_json(double number) {
     const bool whole = number == std::floor(number) && std::abs(number) < 1e6;
@@ -204,8 +205,8 @@ Result<void> apply_options(const JobOptions& options, Json& document) {
     return {};
 }
 
-// Calls visit(number, line) for each line at a script's head, which consists of comments and empty
-// lines.
+// Calls visit(number, line) for each line of a script's head. The head consists of comments and
+// empty lines.
 template <class Visit>
 static void for_each_head_line(std::string_view script, const Visit& visit) {
     for (int number = 1; !script.empty(); ++number) {
@@ -222,7 +223,8 @@ Result<JobOptions> read_directives(std::string_view script, const std::string& f
     for_each_head_line(script, [&](int number, std::string_view line) {
         if (wrong || !line.starts_with(kDirective)) return;
         const std::string words(line.substr(kDirective.size()));
-        JobOptions alone;  // parse each line on its own, so that an error has a line number
+        // options of this line only; parsed separately so that an error has a line number
+        JobOptions alone;
         if (auto read = parse_words(words, alone); !read) {
             wrong = std::move(read).error();
             wrong->message = fmt::format("{}:{}: {}", file, number, wrong->message);

@@ -22,10 +22,11 @@ struct JobOptions {
     std::vector<std::string> sets;   // values of --set, such as "a.b=value"
     std::vector<std::string> after;  // dependencies such as "ok:ID"
     std::vector<std::string> secrets;
-    std::vector<std::string> env;  // "NAME=value", or "NAME" for the value in this environment
+    // "NAME=value", or "NAME" to copy the value from the environment of rollctl
+    std::vector<std::string> env;
     std::string export_env;
     std::string workdir;
-    std::string output;  // name of the file for the program's output
+    std::string output;  // name of the file for the program's standard output
     std::string error;
     bool hold = false;
     std::string name;
@@ -40,7 +41,7 @@ struct JobOptions {
     std::optional<int> slots;
     std::optional<double> gpus;  // GPUs per node; 0.5 is half of one GPU
     std::optional<int> nodes;
-    std::optional<int> tasks;  // processes of a command on each node
+    std::optional<int> tasks;  // number of processes of a command on each node
     std::string memory;        // memory per node, such as 4GiB
     std::optional<int> cpus;
 };
@@ -48,23 +49,23 @@ struct JobOptions {
 // Sets a key of a job file: "a.b=value".
 Result<void> set_key(Json& document, const std::string& assignment);
 
-// adds the options that `submit` and `plan` have in common
+// adds the options that both `submit` and `plan` have
 void add_job_options(CLI::App& app, JobOptions& options);
 void add_queue_options(CLI::App& app, JobOptions& options);  // adds all options
 
-// Parses a time: "2026-11-22T08:00:00Z", "+2h" (after `now`) or "now".
+// Parses a time: "2026-11-22T08:00:00Z", "+2h" (2 hours after `now`) or "now".
 Result<Time> parse_when(const std::string& text, Time now);
 
 // Sets keys of the document from the options. Fails with InvalidArgument if a --set does not have
-// the form a.b=value, or if `a` is not a mapping.
+// the form a.b=value, or if `a` is not a mapping in the document.
 Result<void> apply_options(const JobOptions& options, Json& document);
 
-// Reads the "#ROLL ..." lines at a script's head: among the comments before the first line that is
+// Reads the "#ROLL ..." lines at a script's head. The head ends before the first line that is
 // neither a comment nor empty. Fails with InvalidArgument and the message "FILE:LINE: ...".
 Result<JobOptions> read_directives(std::string_view script, const std::string& file);
 
-// Reads the options in the variable ROLL_SUBMIT. These options override a job file and its #ROLL
-// lines. The command line overrides these options.
+// Reads the options in the variable ROLL_SUBMIT. They override a job file and its #ROLL lines.
+// Options on the command line override the options in ROLL_SUBMIT.
 Result<JobOptions> options_of_environment();
 
 }  // namespace roll::cli

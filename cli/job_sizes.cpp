@@ -12,14 +12,14 @@
 namespace roll::cli {
 namespace {
 
-// Longer texts are refused whatever they contain, because parsing YAML takes 0.4 us per byte. A
-// shorter text is refused before it is parsed if its values alone exceed the limit of a document.
+// A longer text is refused whatever it contains, because parsing YAML takes 0.4 us per byte. A
+// shorter text is refused before parsing if its values alone exceed the limit of a document.
 constexpr std::size_t kYamlBytesMax = 2 * spec::kDocumentBytesMax;
 // Allowance for the spaces between the elements of flow lists. certain_bytes() counts these spaces,
 // but the document does not contain them. A document has at most 100,000 elements.
 constexpr std::size_t kSpacesMax = 128 << 10;
 // An escape sequence in a quoted string has at most 10 bytes and gives at least one byte of the
-// value, so it loses at most 9 bytes.
+// value. The value is therefore at most 9 bytes shorter than the escape sequence.
 constexpr std::size_t kEscapeLoss = 9;
 
 // Returns the key at the start of a line of block YAML or indented JSON; empty if there is none.
@@ -56,7 +56,7 @@ std::size_t certain_bytes(std::string_view line, bool in_block) {
     return bytes - std::min(bytes, lost);
 }
 
-// Measures the values of one YAML document by its lines, without parsing them.
+// Measures the values of one YAML document line by line, without parsing them.
 class Sizes {
   public:
     void add(std::string_view line, int number) {

@@ -1,4 +1,4 @@
-// Refuses job files that are too large. Judges by the sizes of their lines, without parsing them.
+// Refuses job files that are too large. Measures the sizes of their lines, without parsing them.
 #pragma once
 
 #include <string>

@@ -17,15 +17,15 @@ double seconds_between(Time from, Time to) {
     return std::chrono::duration<double>(to - from).count();
 }
 
-// Returns the job's progress as an object. The reply has the progress as an object or as JSON text.
+// Returns the job's progress as an object. In the reply, the progress is an object or JSON text.
 Json progress_of(const Json& job) {
     const Json progress = job.value("progress", Json());
     if (!progress.is_string()) return progress;
     return Json::parse(progress.get<std::string>(), nullptr, false);
 }
 
-// Returns a value of an attempt's, or a job's, `usage` for people: a duration, or a size for
-// memory_peak; "" if it is unknown.
+// Returns a value of `usage` of an attempt or a job for people: a size for memory_peak, a duration
+// for other keys. Returns "" if the value is unknown.
 std::string usage_text(const Json& row, const std::string& key) {
     const Json usage = row.value("usage", Json());
     const Json value = usage.is_object() ? usage.value(key, Json()) : Json();
@@ -292,8 +292,8 @@ std::string jobs_text(const Json& jobs, const Format& format, const Look& look) 
     return table(kColumns, rows, look.color, look.width);
 }
 
-// Returns the limits of memory and CPUs on each node that a job asked for, and how the nodes of its
-// attempt enforce them; "" if none.
+// Returns the limits of memory and CPUs per node that a job requests, and how the nodes of its
+// attempt enforce these limits; "" if the job requests none.
 static std::string asked_limits_text(const Json& job) {
     const Json resources = job.value("resources", Json());
     if (!resources.is_object()) return "";
@@ -345,8 +345,8 @@ std::string job_text(const Json& job, const Look& look) {
     return text;
 }
 
-// Returns the node's state for people. After a roll-worker was killed, its reaper sends the last
-// report. Such a report has 0 slots.
+// Returns the node's state for people. After a roll-worker was killed, its reaper process sends the
+// last report, which has 0 slots.
 std::string node_state(const Json& node) {
     if (node.value("slots", Json()) == 0) return "ended";
     if (node.value("draining", Json()) == true) return "draining";
@@ -372,7 +372,8 @@ std::string node_heard(const Json& node) {
     return heard.is_number() ? duration_text(heard.get<double>() / 1000) + " ago" : "";
 }
 
-// Returns the free and the whole memory that a node offers; "" if the node does not tell.
+// Returns the free memory and the total memory that a node offers; "" if the node does not report
+// them.
 static std::string node_memory(const Json& node) {
     const Json memory = node.value("memory", Json()), free = node.value("memory_free", Json());
     if (!memory.is_number_integer() || !free.is_number_integer() || memory == 0) return "";

@@ -12,8 +12,8 @@
 
 namespace roll::cli {
 
-const Fields& job_fields();   // fields that `jobs -o` accepts: a job's keys, `time` and `info`
-const Fields& node_fields();  // fields that `nodes -o` accepts: a node's keys, `state` and `heard`
+const Fields& job_fields();   // fields for `jobs -o`: a job's keys, `time` and `info`
+const Fields& node_fields();  // fields for `nodes -o`: a node's keys, `state` and `heard`
 
 // Returns the keys of a job's summary that jobs_text() needs for this format.
 std::vector<std::string> asked_fields(const Format& format);
@@ -29,8 +29,8 @@ std::string event_text(const Json& event, bool local = false);
 
 // Returns the id of a row of `jobs`: "7", or "17[1-100]" for the tasks of an array.
 std::string id_text(const Json& job);
-// Returns why a job waits, its progress, or why it ended. For the tasks of an array, returns how
-// many are in each state, such as "72 done, 8 running, 20 waiting".
+// Returns the reason why a job waits, its progress, or the reason why it ended. For the tasks of an
+// array, returns the number of tasks in each state, such as "72 done, 8 running, 20 waiting".
 std::string info_text(const Json& job);
 // Returns how long the job has been queued or running. For an ended job, returns how long it ran,
 // or "" if it ended without a run.
@@ -47,8 +47,8 @@ int exit_status(const Json& job);
 std::string progress_text(const Json& job);
 
 // Returns the job's state and progress in one line. `width` is the width of the terminal; 0 if
-// stdout is not a terminal. On a terminal the line has a bar if there is room for it, and is cut to
-// `width` unless the job has ended.
+// stdout is not a terminal. On a terminal, the line has a progress bar if there is room for it. On
+// a terminal, the line is also cut to `width` columns unless the job has ended.
 std::string job_line(const Json& job, std::size_t width, bool color);
 
 }  // namespace roll::cli

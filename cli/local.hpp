@@ -12,8 +12,8 @@
 
 namespace roll::cli {
 
-// Returns the path of a program in the directory of this program. Fails with NotFound if that
-// directory has no such program.
+// Returns the path of the program `name`, which must be in the directory of this program. Fails
+// with NotFound if the directory has no such program.
 Result<std::string> program_path(const std::string& name);
 
 // Starts a program in its own session, so that it outlives rollctl, and appends its output to
@@ -24,8 +24,8 @@ Result<pid_t> start_in_background(const std::vector<std::string>& arguments,
 // Waits up to `patience` for the process to end. Returns whether it has ended.
 bool wait_gone(pid_t pid, std::chrono::milliseconds patience);
 
-// Returns the last `count` lines of a file, but none from its first `since` bytes. Used to show
-// why a program did not start.
+// Returns the last `count` lines of a file, but no line from its first `since` bytes. Callers print
+// these lines to show why a program did not start.
 std::string last_lines(const std::filesystem::path& file, std::size_t count, std::uintmax_t since);
 
 }  // namespace roll::cli

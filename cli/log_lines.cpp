@@ -16,7 +16,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kBlock = 256u << 10;
-// A longer line is shown in parts, so that a log without newlines is not kept in memory.
+// Maximum length of a line. A longer line is shown in parts, so that a log without newlines is not
+// kept in memory as a whole.
 constexpr std::size_t kLineMax = 16u << 20;
 
 std::string read_block(std::ifstream& in, std::uint64_t at, std::size_t size) {
@@ -54,7 +55,7 @@ bool read_clock(std::string_view text, std::tm& clock) {
     clock.tm_hour = number(11, 2);
     clock.tm_min = number(14, 2);
     clock.tm_sec = number(17, 2);
-    clock.tm_isdst = -1;  // mktime() decides
+    clock.tm_isdst = -1;  // mktime() determines whether daylight saving time applies
     return clock.tm_mon < 12 && clock.tm_mday <= 31 && clock.tm_hour < 24 && clock.tm_min < 60;
 }
 
@@ -72,8 +73,8 @@ std::chrono::milliseconds take_fraction(std::string_view& text) {
     return std::chrono::milliseconds(milliseconds);
 }
 
-// Returns the offset to UTC of a zone such as "Z", "+01:00" or "+0100"; nullopt if `text` begins
-// with no zone.
+// Returns the offset to UTC of the zone at the beginning of `text`, such as "Z", "+01:00" or
+// "+0100"; nullopt if `text` does not begin with a zone.
 std::optional<std::chrono::minutes> zone_of(std::string_view text) {
     if (text.starts_with("Z")) return std::chrono::minutes(0);
     if (text.size() < 5 || (text[0] != '+' && text[0] != '-')) return std::nullopt;
@@ -86,7 +87,7 @@ std::optional<std::chrono::minutes> zone_of(std::string_view text) {
 }
 
 // Returns the first time of a line in the block at `at`; nullopt if there is none. The first line
-// of the block may be cut off, so it is skipped unless it is the log's first line.
+// of the block may be incomplete, so it is skipped unless it is the log's first line.
 std::optional<Time> first_time(std::ifstream& in, std::uint64_t at) {
     const std::string block = read_block(in, at, kBlock);
     std::size_t from = 0;
@@ -127,7 +128,7 @@ std::uint64_t offset_of_last(const fs::path& file, std::uint64_t count,
     std::uint64_t at = size_of(file);
     if (count == 0) return at;
     std::uint64_t found = 0;
-    std::string text;  // the bytes from `at` to the end of the line that begins before it
+    std::string text;  // the bytes from `at` to the end of the line that begins before `at`
     for (bool at_end = true; at > 0; at_end = false) {
         const std::size_t size = std::min<std::uint64_t>(kBlock, at);
         at -= size;
@@ -165,7 +166,7 @@ std::optional<std::uint64_t> offset_since(const fs::path& file, Time since) {
         if (!time) break;
         (*time < since ? low : high) = middle;
     }
-    // The line at `low` may be cut off. The part that is left has no time unless `low` is 0.
+    // The line at `low` may be incomplete. An incomplete line does not begin with a time.
     each_line(file, low, [&, at = low](std::string_view line, bool) mutable {
         const auto time = time_of_line(line);
         if (time && *time >= since) return false;

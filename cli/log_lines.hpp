@@ -1,5 +1,6 @@
-// Finds lines of a log: the last ones, those since a time, those that match a pattern. Reads a log
-// in blocks, and only the blocks that are needed, because a log may have many gigabytes.
+// Finds lines of a log: the last lines, the lines since a time, or the lines that match a pattern.
+// A log may have many gigabytes, so these functions read it in blocks, and read only the blocks
+// that are needed.
 #pragma once
 
 #include <cstdint>
@@ -17,18 +18,18 @@ namespace roll::cli {
 // zone is in the local zone.
 std::optional<Time> time_of_line(std::string_view line);
 
-// Returns the offset at which the last `count` lines begin that `takes` accepts; 0 if there are
-// fewer. A last line without a newline counts.
+// Finds the last `count` lines for which `takes` returns true. Returns the offset of the first of
+// these lines; 0 if there are fewer such lines. A last line without a newline counts.
 std::uint64_t offset_of_last(const std::filesystem::path& file, std::uint64_t count,
                              const std::function<bool(std::string_view)>& takes);
 
-// Returns the offset of the first line that has a time of `since` or later; the log's size if there
-// is none, or if the log was last written before `since`. nullopt if no line at the beginning of
-// the log has a time. Requires that the times in the log ascend.
+// Returns the offset of the first line with a time of `since` or later. Returns the log's size if
+// there is no such line, or if the log was last written before `since`. Returns nullopt if no line
+// at the beginning of the log has a time. Requires that the times in the log ascend.
 std::optional<std::uint64_t> offset_since(const std::filesystem::path& file, Time since);
 
-// Calls `visit` with each line from the offset `from` on, which must be the beginning of a line,
-// until `visit` returns false. `whole` is false for a last line without a newline.
+// Calls `visit` with each line until `visit` returns false. Starts at the offset `from`, which must
+// be the beginning of a line. `whole` is false for a last line without a newline.
 void each_line(const std::filesystem::path& file, std::uint64_t from,
                const std::function<bool(std::string_view line, bool whole)>& visit);
 

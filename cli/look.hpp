@@ -1,4 +1,4 @@
-// How a command shows data to people. stdout decides it.
+// Determines how a command shows data to people. The result depends on stdout.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ struct Look {
     std::size_t width = 0;  // maximum number of columns of a line; 0: no maximum
 };
 
-// On a terminal, times are local and tables fit the terminal's width.
+// Returns how to show data. On a terminal, times are local and tables fit the terminal's width.
 Look look_of(const Context& context);
 
 }  // namespace roll::cli

@@ -53,7 +53,7 @@ std::string type_of(const fs::path& directory) {
     return type.is_string() ? type.get<std::string>() : "";
 }
 
-// Reads only the config. The sizes can therefore be checked even if the weights are damaged.
+// Reads only the config, so that sizes can be checked even if the weights are damaged.
 Result<void> read_config(convert::Source& source, const families::Families& families) {
     ROLL_TRY(source.format, convert::detect_format(source.directory));
     if (source.format == convert::Format::Mca)
@@ -83,8 +83,8 @@ struct CheckedJob {
     void note(const std::string& path, const std::string& message) const {
         found.push_back({prefix + path, message});
     }
-    // A resumed job takes the model from its checkpoint, so `model.from` may name a directory
-    // that is gone.
+    // Returns whether the job is a resumed job. Such a job takes the model from its checkpoint, so
+    // `model.from` may name a directory that no longer exists.
     bool resumes() const { return kind == "resume"; }
 };
 
@@ -130,7 +130,8 @@ const ModelCheck::Model* ModelCheck::given_model(const CheckedJob& job) {
     return &model;
 }
 
-// Returns the model that has the sizes in the job file, with the same defaults that the ranks use.
+// Returns the model whose sizes are in the job file. Missing sizes get the same defaults as on the
+// ranks.
 std::optional<ModelCheck::Model> ModelCheck::sized_model(const CheckedJob& job,
                                                          std::optional<std::int64_t> ids) {
     const Json name = job.model.value("family", Json());
@@ -233,8 +234,8 @@ void check_freeze(const CheckedJob& job, const std::vector<std::string>& paramet
         job.note("model.freeze", "freezes all parameters, so there is nothing to train");
 }
 
-// Checks that every pattern of the optimizer's groups matches a parameter. The names of LoRA's
-// factors are not in `parameters`; the trainer checks those.
+// Checks that every pattern of the optimizer's groups matches a parameter. `parameters` does not
+// contain the names of LoRA's factors, so the trainer checks jobs with LoRA.
 void check_groups(const CheckedJob& job, const std::vector<std::string>& parameters) {
     if (job.train.contains("lora") || parameters.size() < 2) return;
     spec::OptimizerSpec optimizer;
@@ -274,14 +275,14 @@ void ModelCheck::check(const CheckedJob& job) {
                  spec::lora_spec(job.train.value("lora", Json())), model->modules))
             job.note(problem.path, problem.message);
     if (!model->config) return;
-    // For a model with sizes in the job file, the schema's checks include this one
+    // If the sizes are in the job file, the schema's checks have already checked the layers
     if (!job.from.empty())
         if (const auto problem = spec::undivided_layers(job.document, model->config->layers))
             job.note(problem->path, problem->message);
     if (tokens.ids) check_rows(job, model->config->vocab, *tokens.ids);
     const auto sequence = number_of(job.train, "seq_length");
     const std::int64_t positions = model->config->positions_max;
-    // sized_model() has already checked a length that the job file sets.
+    // If the job file sets the length, sized_model() has already checked it.
     const bool said = job.model.contains("max_position_embeddings");
     if (sequence && !said && *sequence > positions)
         job.note("train.seq_length",

@@ -1,6 +1,6 @@
-// Checks the model from which a training job starts before the job is queued. The ranks make the
-// same checks when the job starts, which may be hours later. Reads configs and the headers of
-// files, no weights.
+// Before a training job is queued, checks the model from which the job starts. The ranks make the
+// same checks when the job starts, which may be hours later. This code reads configs and the
+// headers of files, but no weights.
 #pragma once
 
 #include <cstdint>
@@ -18,17 +18,17 @@ namespace roll::cli {
 
 struct CheckedJob;  // a job document, and the list that collects its problems
 
-// Finds the problems of the models of jobs. Opens each directory only once, however many jobs name
+// Finds the problems of the models of jobs. Opens each directory only once, even if many jobs name
 // it.
 class ModelCheck {
   public:
-    // With `config_suffices`, the directory of a model needs no weights.
+    // If `config_suffices`, the directory of a model needs no weights.
     explicit ModelCheck(bool config_suffices) : config_suffices_(config_suffices) {}
 
     // Returns the problems of a job's document and of the jobs in its `then`. Ignores values of a
-    // wrong type, which the schema reports, and directories that this machine cannot see, which the
-    // ranks check. Checks sizes only if `whole` is true, which means that the schema's check has
-    // found no problem.
+    // wrong type, because the schema's check reports them. Ignores directories that this machine
+    // cannot see, because the ranks check them. Checks sizes only if `whole` is true, which means
+    // that the schema's check has found no problem.
     std::vector<spec::Problem> problems(const Json& document, const std::string& base, bool whole);
 
   private:
@@ -36,8 +36,9 @@ class ModelCheck {
         std::optional<spec::ModelConfig> config;  // nullopt if the config has problems
         // names of the model's parameters as in Roll's checkpoints; empty if unknown
         std::vector<std::string> parameters;
-        std::vector<std::string> modules;  // names that modules_of() returns; empty if unknown
-        bool reads_bytes = false;          // the model was trained on bytes, not on tokens
+        // names of the model's modules, from modules_of(); empty if unknown
+        std::vector<std::string> modules;
+        bool reads_bytes = false;  // the model was trained on bytes, not on tokens
         std::vector<std::string> problems;
     };
     struct Tokens {

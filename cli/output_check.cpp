@@ -19,8 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Number of directory levels that may be missing. The default output is runs/NAME-ID next to the
-// job file; both `runs` and NAME-ID may be missing.
+// Number of directory levels that may be missing. By default, the output directory is runs/NAME-ID
+// next to the job file. Both `runs` and NAME-ID may be missing.
 constexpr int kLevelsUp = 2;
 
 std::string user_text(uid_t uid) {
@@ -46,9 +46,9 @@ bool has_acl(const fs::path& path) {
            ::getxattr(path.c_str(), "system.nfs4_acl", nullptr, 0) > 0;
 }
 
-// Returns whether the user may write to the directory. If the user is not the caller, decides by
-// the directory's mode bits. Mode bits do not decide for root and for directories with an ACL;
-// returns true in these cases.
+// Returns whether the user may write to the directory. If the user is not the caller, the
+// directory's mode bits decide. They do not decide for root and for directories with an ACL, so the
+// function returns true in these cases.
 bool may_write(const fs::path& directory, const struct stat& status, uid_t uid) {
     if (uid == ::geteuid())
         return ::faccessat(AT_FDCWD, directory.c_str(), W_OK | X_OK, AT_EACCESS) == 0;
@@ -60,7 +60,7 @@ bool may_write(const fs::path& directory, const struct stat& status, uid_t uid) 
     return in_group ? (*in_group ? group : others) : group || others;
 }
 
-// Returns why the user cannot write to `output`; nullopt if nothing prevents it.
+// Returns the reason why the user cannot write to `output`; nullopt if there is none.
 std::optional<std::string> obstacle(const std::string& output, uid_t uid) {
     fs::path place(output);
     struct stat status {};

@@ -1,4 +1,4 @@
-// Checks whether jobs may write to their output directories, as far as this machine can tell.
+// Checks whether jobs may write to their output directories, as far as this machine can determine.
 #pragma once
 
 #include <vector>
@@ -13,8 +13,8 @@ namespace roll::cli {
 // Fails with Refused at the first job whose output directory the user `uid` cannot create or
 // write to. The jobs run as this user.
 //
-// A directory counts as writable if it, its parent and its grandparent do not exist here, because
-// it may be on a file system that only the nodes mount.
+// If a directory, its parent and its grandparent do not exist here, the directory counts as
+// writable, because it may be on a file system that only the nodes mount.
 Result<void> check_outputs(const std::vector<spec::JobSpec>& specs, uid_t uid);
 
 }  // namespace roll::cli

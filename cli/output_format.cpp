@@ -33,7 +33,7 @@ tl::unexpected<Error> no_such_field(const std::string& text, const std::string& 
 }
 
 // Parses the text after the colon of a field: an alignment, a minimum width and a maximum width,
-// such as ">8", ".20" or "^10.4". Each of the three may be missing.
+// such as ">8", ".20" or "^10.4". Each of the three parts may be missing.
 bool read_shape(std::string_view shape, Part& part) {
     if (!shape.empty() && std::string_view("<>^").find(shape[0]) != std::string_view::npos) {
         part.align = shape[0];
@@ -123,7 +123,7 @@ Result<Format> read_list(const std::string& text, const Fields& fields) {
     return format;
 }
 
-// Returns how many bytes the first `characters` characters of UTF-8 text have.
+// Returns the number of bytes of the first `characters` characters of a UTF-8 text.
 std::size_t end_of(const std::string& text, std::size_t characters) {
     std::size_t at = 0;
     for (; at < text.size(); ++at) {

@@ -25,7 +25,7 @@ void trim_right(std::string& line) {
     while (!line.empty() && line.back() == ' ') line.pop_back();
 }
 
-// The widths of a table's columns; 0: the column is left out.
+// The widths of a table's columns. A column of width 0 is left out.
 using Widths = std::vector<std::size_t>;
 
 constexpr std::size_t kGap = 2;  // spaces between two columns
@@ -36,7 +36,7 @@ std::size_t total_of(const Widths& widths) {
     return total > 0 ? total - kGap : 0;
 }
 
-// Returns the indices of the columns for which `rank` is not 0, ascending by it.
+// Returns the indices of the columns whose `rank` is not 0, sorted by `rank`.
 std::vector<std::size_t> ranked(const std::vector<Column>& columns, int Column::*rank) {
     std::vector<std::size_t> order;
     for (std::size_t i = 0; i < columns.size(); ++i)
@@ -130,7 +130,7 @@ std::string amount_text(double amount) {
 std::string number_text(const Json& value) {
     if (value.is_number_integer()) return value.dump();
     if (!value.is_number()) return "";
-    constexpr double kLarge = 1e4;  // from this value on, {:.4g} would print an exponent
+    constexpr double kLarge = 1e4;  // from this value on, {:.4g} prints an exponent
     const double real = value.get<double>();
     return real >= kLarge && real < 1e12 ? fmt::format("{:.0f}", real)
                                          : fmt::format("{:.4g}", real);
@@ -200,7 +200,7 @@ std::string field_text(const Json& object, const std::string& key) {
 
 namespace {
 
-constexpr std::size_t kAxis = 11;  // width of a y label with the axis: "   2.3101 |"
+constexpr std::size_t kAxis = 11;  // width of a y label and the axis: "   2.3101 |"
 
 struct Range {
     double low = 0;
@@ -223,8 +223,8 @@ Range range_of(const Values& values, Member member) {
     return {(*low).*member, (*high).*member};
 }
 
-// Returns one point for each column that contains points: x is the number of the column, y the
-// mean of these points.
+// Returns one point for each column that contains points. x is the number of the column, and y is
+// the mean of its points.
 std::vector<Point> column_means(const std::vector<Point>& points, std::size_t width) {
     const Range x = range_of(points, &Point::x);
     std::vector<double> sums(width, 0.0);

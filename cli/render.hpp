@@ -14,18 +14,19 @@ namespace roll::cli {
 
 struct Column {
     std::string title;
-    bool right = false;  // align to the right, for numbers
-    // In a table that is too wide, columns with `shrinks` become narrower, down to `least`: first
-    // the column with the lowest `shrinks`. Then the columns with `drops` are left out, the lowest
-    // first. 0: never.
+    bool right = false;  // align the cells to the right, for numbers
+    // If a table is too wide, its columns with a nonzero `shrinks` become narrower, but not
+    // narrower than `least`. The column with the lowest `shrinks` becomes narrower first. If the
+    // table is still too wide, the columns with a nonzero `drops` are left out, the lowest `drops`
+    // first.
     int shrinks = 0;
     std::size_t least = 0;
     int drops = 0;
 };
 
-// Formats rows of cells as lines. Columns are padded and two spaces apart. Omits columns that are
-// empty in all rows. `color` paints cells that contain the name of a job's state. No line is wider
-// than `width` unless `width` is 0; a cell that is cut ends with "+".
+// Formats rows of cells as lines. Columns are padded and two spaces apart. Columns that are empty
+// in all rows are left out. If `color`, cells that contain the name of a job's state are coloured.
+// No line is wider than `width` unless `width` is 0. A cell that is cut ends with "+".
 std::string table(const std::vector<Column>& columns,
                   const std::vector<std::vector<std::string>>& rows, bool color,
                   std::size_t width = 0);
@@ -42,16 +43,18 @@ std::optional<Time> parse_time(const Json& value);
 // Returns a time such as "2026-11-21 10:30:00" in the local zone.
 std::string local_time_text(Time time);
 
-// Returns the field `key`, which is a time; in the local zone if `local` is set.
+// Returns the time in the field `key` as text. The time is in the local zone if `local`, else in
+// UTC.
 std::string time_field_text(const Json& object, const std::string& key, bool local);
 
-// Returns a field as text: a string without quotes, null as an empty text, a list with commas.
+// Returns a field as text. A string has no quotes, null is an empty text, and commas separate the
+// elements of a list.
 std::string field_text(const Json& object, const std::string& key);
 
 // Returns ascending job ids as ranges: "1-118,801".
 std::string ids_text(const Json& ids);
-// Returns text such as "job 5 held\n" or "jobs 1-118,801 held\n", where `what` is "held". Returns
-// one id per line if `parsable` is set; an empty text if there are no ids.
+// Returns text such as "job 5 held\n" or "jobs 1-118,801 held\n", where `what` is "held". If
+// `parsable`, returns one id per line. Returns an empty text if there are no ids.
 std::string jobs_text(const Json& ids, const std::string& what, bool parsable);
 
 // A point of a curve. In curves of metrics, x is the step.
@@ -60,9 +63,9 @@ struct Point {
     double y = 0;
 };
 
-// Draws a curve in characters, with labels of the y axis at the left and of the x axis below. It is
-// at most `columns` wide and `rows` high. Each column shows the mean of its points. Empty if there
-// are no points.
+// Draws a curve in characters. Labels of the y axis are at the left, and labels of the x axis are
+// below. The drawing is at most `columns` wide and `rows` high. Each column shows the mean of its
+// points. Returns an empty text if there are no points.
 std::string plot(const std::vector<Point>& points, std::size_t columns, std::size_t rows);
 
 }  // namespace roll::cli

@@ -1,4 +1,4 @@
-// The option --since of `jobs`, `logs`, `report` and others.
+// Parses the option --since of `jobs`, `logs`, `report` and other commands.
 #pragma once
 
 #include <string_view>

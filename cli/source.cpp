@@ -7,7 +7,7 @@ namespace roll::cli {
 
 namespace fs = std::filesystem;
 
-// Returns a name for a job from the path of its program.
+// Returns a job name made from the path of the job's program.
 static std::string file_name(const std::string& program) {
     std::string name = fs::path(program).filename();
     for (char& c : name) {

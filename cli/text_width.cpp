@@ -8,8 +8,8 @@
 namespace roll::cli {
 namespace {
 
-// Removes the first character from `text` and returns its code point; U+FFFD for a byte that is not
-// UTF-8.
+// Removes the first character from `text` and returns its code point. Returns U+FFFD for a byte
+// that is not UTF-8.
 std::uint32_t take_character(std::string_view& text) {
     constexpr std::uint32_t kInvalid = 0xFFFD;
     const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
@@ -50,10 +50,10 @@ void drop_escape(std::string_view& text) {
     if (text.empty()) return;
     const char kind = text[0];
     text.remove_prefix(1);
-    if (kind == '[') {  // up to a byte from @ to ~
+    if (kind == '[') {  // ends at the first byte from @ to ~
         while (!text.empty() && (text[0] < '@' || text[0] > '~')) text.remove_prefix(1);
         if (!text.empty()) text.remove_prefix(1);
-    } else if (kind == ']') {  // up to BEL or ESC backslash
+    } else if (kind == ']') {  // ends at BEL or at ESC backslash
         const std::size_t end = text.find_first_of("\a\x1b");
         text.remove_prefix(std::min(end == std::string_view::npos ? end : end + 1, text.size()));
         if (text.starts_with('\\')) text.remove_prefix(1);

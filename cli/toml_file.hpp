@@ -11,7 +11,8 @@ namespace roll::cli {
 
 struct TomlFile {
     Json document = Json::object();
-    std::map<std::string, int> lines{};  // maps the path of a key to its line, as yaml::key_lines()
+    // maps the path of a key to its line; the paths are as in yaml::key_lines()
+    std::map<std::string, int> lines{};
 };
 
 // Reads TOML as JSON. Dates and times become strings. Fails with InvalidArgument and the message

@@ -1,5 +1,6 @@
-// A std::optional whose value is on the heap, so that an empty one takes only 8 bytes. A copy
-// copies the value, == compares values, and a const owner has a const value.
+// Like std::optional, but the value is on the heap, so that an empty object takes only 8 bytes.
+// Copying copies the value, and == compares the values. A const Boxed gives only const access to
+// its value.
 #pragma once
 
 #include <memory>

@@ -10,9 +10,9 @@ namespace roll {
 
 enum class ErrorCode {
     InvalidArgument,  // the request can never succeed: usage, job file, sizes (exit 2)
-    NotFound,         // no such job, file, node (exit 3)
-    Refused,          // no permission, a quota, a stale token, a full disk (exit 4)
-    Unavailable,      // no daemon, or the peer is gone; a retry may succeed (exit 5)
+    NotFound,         // a job, file or node does not exist (exit 3)
+    Refused,          // denied: no permission, quota reached, stale token or full disk (exit 4)
+    Unavailable,      // no daemon runs, or the peer is gone; a retry may succeed (exit 5)
     Corrupt,          // stored or received bytes are damaged (exit 1)
     Failed            // any other failure (exit 1)
 };
@@ -54,8 +54,9 @@ const char* name_of(ErrorCode code);
 //   ROLL_CO_TRY(const Reply reply, co_await ask(job));  in a coroutine that returns Task<Result>
 //   ROLL_TRY_VOID(call());                              for a Result<void>
 //
-// Each initializes the declaration with the expression's value, or returns its Error. They are
-// statements because g++ 12 crashes on a statement expression that contains co_return.
+// If the expression fails, each macro returns its Error from the enclosing function. Otherwise the
+// macro initializes the declaration with the expression's value. The macros are statements because
+// g++ 12 crashes on a statement expression that contains co_return.
 #define ROLL_TRY(declaration, expression) \
     ROLL_TRY_(ROLL_CAT_(result_, __COUNTER__), return, declaration, expression)
 #define ROLL_CO_TRY(declaration, expression) \

@@ -226,7 +226,7 @@ bool replace_failed_pages(const std::byte* address) {
 void on_failed_read(int /*signal*/, siginfo_t* info, void* /*context*/) {
     const int number = errno;
     if (!replace_failed_pages(static_cast<const std::byte*>(info->si_addr)))
-        // Restore the default action, so that the signal, which is raised again, ends the program.
+        // Restore the default action. The signal is raised again and then ends the program.
         ::signal(SIGBUS, SIG_DFL);
     errno = number;
 }

@@ -21,13 +21,13 @@ Result<std::string> read_regular_file(const std::filesystem::path& path);
 // Writes a temporary file, fsyncs it, renames it to `path` and fsyncs the directory.
 Result<void> write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
-// Write and read a private file (mode 0600). Writing fails with Refused if the file exists, and
-// fsyncs the file but not its directory. Reading fails with Refused if other users have access.
+// Write or read a private file (mode 0600). Writing fails with Refused if the file exists. It
+// fsyncs the file, but not the directory. Reading fails with Refused if other users have access.
 Result<void> write_private_file(const std::filesystem::path& path, std::string_view content);
 Result<std::string> read_private_file(const std::filesystem::path& path);
 
-// path_exists() returns whether something is at the path, is_file() whether a regular file is
-// there. Both return false if the path cannot be read.
+// path_exists() returns true if anything exists at the path. is_file() returns true if the path
+// names a regular file. Both return false if the path cannot be read.
 bool path_exists(const std::filesystem::path& path);
 bool is_file(const std::filesystem::path& path);
 
@@ -38,7 +38,7 @@ Result<void> fsync_directory(const std::filesystem::path& path);
 // directory. Fails with Refused if the target exists.
 Result<void> rename_new(const std::filesystem::path& from, const std::filesystem::path& to);
 
-// Maps a whole file read-only while this object lives. Movable, not copyable.
+// A read-only mapping of a whole file. The destructor unmaps the file. Movable, not copyable.
 class MappedFile {
   public:
     // Maps the file. Fails with InvalidArgument if the path does not name a regular file.

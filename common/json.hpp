@@ -24,9 +24,9 @@ using OrderedJson = nlohmann::ordered_json;  // keeps the order of keys, for out
 // and never throws.
 std::string dump(const Json& json);
 
-// Parses a JSON text. Fails with Corrupt if the text is not JSON or is nested over `depth_max`
-// levels. The error names the byte. Callers pass a lower limit for values that become part of a
-// message.
+// Parses a JSON text. Fails with Corrupt if the text is not JSON or is nested deeper than
+// `depth_max` levels. The error message gives the position of the error in bytes. Callers pass a
+// lower limit for values that become part of a message.
 Result<Json> parse_json(std::string_view text, int depth_max = 100);
 
 // Returns whether a JSON value is exactly a T: an integer in T's range (not 1.0 or true), a list of
@@ -80,7 +80,7 @@ class JsonReader {
     bool has(const char* key) const { return object_ != nullptr && object_->contains(key); }
 
     Result<void> finish();  // fails if the object has fields that were not read
-    // Like finish(), but accepts unread fields, because a newer peer may send more.
+    // Like finish(), but accepts unread fields, because a newer peer may send more fields.
     Result<void> finish_lenient();
 
   private:
@@ -90,7 +90,7 @@ class JsonReader {
     T convert(const Json& field, const char* key) {
         try {
             if (holds<T>(field)) return field.get<T>();
-        } catch (const Json::exception&) {  // thrown by the from_json() of a T
+        } catch (const Json::exception&) {  // thrown by from_json() for type T
         }
         note("field " + std::string(key) + " has the wrong type: " + field.dump().substr(0, 60));
         return T{};

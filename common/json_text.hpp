@@ -1,5 +1,5 @@
 // Writes JSON objects as text without building a tree, for values written thousands of times a
-// second. The text equals that of dump() with sorted keys, and takes a fifth of the time.
+// second. Writes the same text as dump() (keys are sorted), in a fifth of the time.
 //
 //   JsonText().add("job", 7).add("token", "3-1").text()   is {"job":7,"token":"3-1"}
 #pragma once

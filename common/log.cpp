@@ -23,7 +23,7 @@ spdlog::sink_ptr log_file(const std::filesystem::path& path, std::size_t bytes_m
 Result<Log> Log::open(const std::filesystem::path& path, const std::string& program) {
     try {
         auto logger = std::make_shared<spdlog::logger>(program, log_file(path));
-        // the program's name with each % doubled, because % starts a field of spdlog's pattern
+        // the program's name with each % doubled, because % starts a field in a pattern of spdlog
         std::string who;
         for (const char letter : quote(program))
             who += letter == '%' ? "%%" : std::string(1, letter);

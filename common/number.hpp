@@ -8,7 +8,7 @@
 
 namespace roll {
 
-// Returns nullopt unless the whole text is a number that fits the type.
+// Parses a number. Returns nullopt unless the whole text is a number that fits the type.
 template <std::integral Number>
 std::optional<Number> parse_number(std::string_view text, int base = 10) {
     Number value{};

@@ -5,12 +5,12 @@
 
 namespace roll {
 
-// Outcome of an attempt.
+// The outcome of an attempt.
 //
-// Infra: a lost worker or a signal that Roll did not send. App: the program failed, or the output
-// cannot be written.
-// Invalid: the input can never work. Yielded: stopped at a step boundary after a checkpoint, to be
-// continued. Stopped: ended on request.
+// Done: the program succeeded. App: the program failed, or the output cannot be written. Infra: a
+// worker was lost, or a signal that Roll did not send ended the program. Invalid: the input can
+// never work. Yielded: the attempt stopped at a step boundary after a checkpoint, to be continued.
+// Stopped: the attempt ended on request.
 enum class Outcome { Done, App, Infra, Invalid, Yielded, Stopped };
 
 // Names of the outcomes, in the order of Outcome.

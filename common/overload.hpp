@@ -1,4 +1,4 @@
-// One function object of several lambdas, for std::visit.
+// Combines several lambdas into one function object, for std::visit.
 #pragma once
 
 namespace roll {

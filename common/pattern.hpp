@@ -1,4 +1,4 @@
-// Users' regular expressions (Perl syntax) for lines of logs.
+// Regular expressions (Perl syntax) that users write to match lines of logs.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@ namespace roll {
 
 class Pattern {
   public:
-    // Fails with InvalidArgument if the expression is malformed.
+    // Compiles an expression. Fails with InvalidArgument if the expression is malformed.
     static Result<Pattern> make(std::string_view text);
 
     // Returns whether the line contains a match; false if the search gets too complex.

@@ -11,20 +11,21 @@ namespace roll {
 struct Processor {
     // Levels of vector instructions in ascending order; each level includes the levels before it.
     enum class Vectors { Default, Avx2, Avx512, Avx512Bf16, Amx };
-    // How bfloat16 matrices are multiplied. Widened: as float32. Pairs: with the instruction
-    // VDPBF16PS, which multiplies pairs of numbers and adds the products. Tiles: with AMX.
+    // How bfloat16 matrices are multiplied. Widened: their elements are converted to float32.
+    // Pairs: the instruction VDPBF16PS multiplies pairs of numbers and adds the products. Tiles:
+    // AMX multiplies tiles of the matrices.
     enum class Bfloat16 { Widened, Pairs, Tiles };
 
     Vectors vectors = Vectors::Default;
     bool intel = false;
-    // The environment variable that selected the level, as "NAME=VALUE"; empty if none did.
+    // The environment variable that selected the level, as "NAME=VALUE"; empty if no variable did.
     std::string forced = {};
 
     // Returns whether this processor has the instructions that oneDNN's kernels for blocks of
     // float32 matrices need.
     bool has_blocks() const { return vectors != Vectors::Default; }
-    // Returns whether MKL computes float32 products: on Intel's processors, where MKL is faster
-    // than oneDNN, and on processors on which oneDNN's kernels for blocks do not run.
+    // Returns whether MKL computes float32 products. MKL does so on Intel's processors, on which it
+    // is faster than oneDNN, and on processors that cannot run oneDNN's kernels for blocks.
     bool takes_mkl() const { return intel || !has_blocks(); }
     Bfloat16 bfloat16() const;
 };
@@ -33,11 +34,13 @@ struct Processor {
 const char* name_of(Processor::Vectors vectors);
 
 // Detects the processor. For tests, the variable ROLL_PROCESSOR can select a lower level: NAME,
-// NAME-intel or NAME-other. If it is not set, LibTorch's ATEN_CPU_CAPABILITY can do so. Fails with
-// InvalidArgument if ROLL_PROCESSOR is malformed or exceeds what the processor supports.
+// NAME-intel or NAME-other. If ROLL_PROCESSOR is not set, LibTorch's ATEN_CPU_CAPABILITY can select
+// a lower level. Fails with InvalidArgument if ROLL_PROCESSOR is malformed or exceeds what the
+// processor supports.
 Result<Processor> find_processor();
 
-// Returns the result of find_processor(), which is called once. Ends the program on an error.
+// Returns the result of find_processor(), which is called once per process. Ends the program if
+// find_processor() fails.
 const Processor& processor();
 
 // Returns one line: the processor's instruction-set level ("avx2"), then the method used for each

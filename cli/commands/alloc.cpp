@@ -1,4 +1,4 @@
-// `rollctl alloc`: manages allocation queues, from which rolld orders Slurm allocations.
+// `rollctl alloc`: manages allocation queues, from which rolld requests Slurm allocations.
 #include "cli/commands/alloc.hpp"
 
 #include <cmath>
@@ -106,8 +106,8 @@ Result<Json> queue_of(const AllocOptions& options) {
     return parse_json(spec::to_json(queue));
 }
 
-// Returns the text of a dry run: the sbatch command line as a shell comment, then the script that
-// sbatch reads.
+// Returns the text of a dry run: the sbatch command line as a shell comment, followed by the script
+// that sbatch reads.
 std::string dry_run_text(const Json& reply) {
     std::string text = "#";
     for (const Json& word : reply.value("command", Json::array()))

@@ -1,4 +1,4 @@
-// `rollctl alloc`: manages allocation queues, from which rolld orders Slurm allocations.
+// `rollctl alloc`: manages allocation queues, from which rolld requests Slurm allocations.
 #pragma once
 
 #include <optional>

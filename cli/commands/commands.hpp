@@ -39,7 +39,7 @@ struct SubmitOptions {
     bool wait = false;
     bool follow = false;
     bool dry_run = false;
-    bool strict = false;     // refuse jobs that no connected node or ordered allocation can run
+    bool strict = false;     // refuse jobs that no connected node or requested allocation can run
     bool as_sbatch = false;  // print "Submitted batch job 12", as sbatch does
     bool quiet = false;      // print nothing about jobs that were queued
     bool no_git = false;     // do not record the git work tree
@@ -50,11 +50,12 @@ Result<int> run_resume(const Context& context, const std::string& selector,
 // Submits ended jobs again. With `failed_only`, submits only jobs that failed or were cancelled.
 Result<int> run_resubmit(const Context& context, const std::string& selector, bool failed_only,
                          const SubmitOptions& options);
-// Submits a convert or merge job. `words` are roll-convert's arguments, from "convert" or "merge"
-// on.
+// Submits a convert or merge job. `words` are roll-convert's arguments. The first of them is
+// "convert" or "merge".
 Result<int> run_submit_conversion(const Context& context, const std::vector<std::string>& words,
                                   const SubmitOptions& options);
-// Checks and submits job documents; with --dry-run, prints them instead.
+// Checks the job documents and submits them. With --dry-run, prints them instead of submitting
+// them.
 Result<int> submit_sources(const Context& context, const SubmitOptions& options,
                            std::vector<Source> sources);
 
@@ -65,18 +66,18 @@ struct JobsOptions {
     std::string user;
     std::string format;
     std::string since;                  // leave out jobs that ended before this time
-    std::optional<std::size_t> newest;  // list only this many jobs, the newest ones
-    bool expand = false;                // a row for each task of an array
+    std::optional<std::size_t> newest;  // maximum number of jobs to list; lists the newest
+    bool expand = false;                // print one row for each task of an array
 };
-void add_jobs_options(CLI::App& command, JobsOptions& options);  // except -o
+void add_jobs_options(CLI::App& command, JobsOptions& options);  // adds all options except -o
 Result<int> run_jobs(const Context& context, const JobsOptions& options);
 Result<int> run_top(const Context& context);
 Result<int> run_explain(const Context& context, const std::string& selector);
-// With `diff`, prints only the diff of the job's work tree.
+// Prints a job. With `diff`, prints only the diff of the job's work tree.
 Result<int> run_show(const Context& context, const std::string& selector, bool diff);
 
 struct EventsOptions {
-    std::string selector;  // jobs whose events are shown; empty: all
+    std::string selector;  // jobs whose events are shown; empty: all jobs
     bool follow = false;
     bool lines = false;  // print one JSON value per line
 };
@@ -120,7 +121,7 @@ struct PlanFiles {
 void add_plan_options(CLI::App& command, PlanFiles& files);
 Result<int> run_plan(const Context& context, const std::string& file, const PlanFiles& files,
                      const JobOptions& options);
-// Compares the job's layout, at the least sizes, with one rank.
+// Checks that the job's layout computes the same as one rank. Uses the smallest possible sizes.
 Result<int> run_prove(const Context& context, const std::string& file, const JobOptions& options);
 // Maps the name of a command to its subcommands; a command without subcommands has an empty list.
 using Commands = std::map<std::string, std::vector<std::string>>;
@@ -132,8 +133,8 @@ Result<int> run_version(const Context& context);
 // Fails with NotFound if the job has neither.
 Result<void> replace_jobs(const Context& context, std::vector<std::string>& words);
 
-// Replaces this process by `program`, which is next to rollctl or in PATH. Returns only if that
-// fails.
+// Replaces this process by `program`, which is next to rollctl or in PATH. Returns only if the
+// program cannot be started.
 Error become(const std::string& program, const std::vector<std::string>& arguments);
 
 }  // namespace roll::cli

@@ -16,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::array kWritten = {"sbatch", "squeue", "sacct", "scancel", "sinfo", "srun"};
-// Programs that show that a directory belongs to Slurm
+// A directory with one of these programs belongs to Slurm
 constexpr std::array kOfSlurm = {"sbatch", "squeue",   "sacct",  "scancel",   "sinfo",   "srun",
                                  "salloc", "scontrol", "slurmd", "slurmctld", "sacctmgr"};
 constexpr const char* kCompatLine = "# Written by `rollctl compat`.";
@@ -61,7 +61,7 @@ Result<int> run_compat(const Context& context, const std::string& directory) {
                     "name a directory without Slurm's programs, such as ~/.local/share/roll/slurm");
     }
     ROLL_TRY_VOID(make_directories(directory));
-    // rolld does not look for Slurm's own programs in a directory with this file.
+    // rolld skips a directory with this file when it searches for Slurm's own programs.
     ROLL_TRY_VOID(write_file_atomically(fs::path(directory) / io::kCompatMark, ""));
     for (const char* name : kWritten) {
         const fs::path file = fs::path(directory) / name;

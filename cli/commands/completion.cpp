@@ -6,7 +6,7 @@
 namespace roll::cli {
 namespace {
 
-// Commands whose first argument is a job. The shell completes this argument with ids of jobs.
+// Commands whose first argument is a job. The shell completes this argument with job ids.
 constexpr std::string_view kOnJobs =
     "jobs|show|explain|logs|events|metrics|wait|cancel|close|hold|release|update|resume|resubmit|"
     "checkpoint";
@@ -80,8 +80,8 @@ std::string spell(std::string_view words, std::string_view between, std::string_
     return text.append(after);
 }
 
-// Returns a line for each command that has subcommands. In the format `line`, {0} is the command
-// and {1} its subcommands.
+// Returns a line for each command that has subcommands. `line` is the format of a line: {0} is the
+// command, and {1} is the list of its subcommands.
 std::string verb_lines(const Commands& commands,
                        fmt::format_string<const std::string&, const std::string&> line) {
     std::string text;

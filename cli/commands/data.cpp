@@ -1,4 +1,4 @@
-// rollctl data preview: shows what a training job reads and learns.
+// `rollctl data preview`: shows the text that a training job reads, and the tokens that it learns.
 #include "cli/commands/data.hpp"
 
 #include <CLI/App.hpp>
@@ -12,8 +12,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns the objective for a file, by the keys of its first record: `dpo` with "chosen" and
-// "rejected", `kto` with a "label" that is true or false, `pretrain` with "text", else `sft`.
+// Returns the objective that fits a file. The keys of the file's first record determine it:
+// "chosen" and "rejected" mean `dpo`, a "label" that is true or false means `kto`, and "text" means
+// `pretrain`. Otherwise, the objective is `sft`.
 const char* objective_of(const std::string& text) {
     const std::size_t begin = text.find_first_not_of(" \t\r\n");
     if (begin == std::string::npos) return "pretrain";

@@ -207,8 +207,8 @@ Finding check_libtorch() {
 Result<int> run_doctor(const Context& context, bool slurm) {
     ROLL_TRY(const io::StateDirectory state, io::StateDirectory::find(context.directory));
     std::vector<Finding> findings = {check_directory(state), check_keys(state), check_users(state)};
-    // Do not ask rolld if the user holds only a worker's key: rolld answers no requests under such
-    // a key. The user must read the worker's log instead.
+    // Do not ask rolld if the user holds only a worker's key, because rolld answers no requests
+    // under such a key. The user must read the worker's log instead.
     if (!state.is_key_holders() || fs::exists(state.keys() / "client.key")) {
         findings.push_back(check_daemon(context, state));
         findings.push_back(check_worker(context, state));

@@ -1,4 +1,4 @@
-// The findings of `rollctl doctor`. Each is printed on one line.
+// The findings of `rollctl doctor`. Each finding is printed on one line.
 #pragma once
 
 #include <string>

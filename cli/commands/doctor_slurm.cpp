@@ -1,4 +1,4 @@
-// `rollctl doctor --slurm`: checks that rolld can order Slurm allocations from this machine.
+// `rollctl doctor --slurm`: checks that rolld can request Slurm allocations from this machine.
 #include <fmt/format.h>
 #include <sys/statfs.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// How a command with subcommands, such as `secret`, adds them.
+// Adds the subcommands of a command that has subcommands, such as `secret`.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@ class App;
 
 namespace roll::cli {
 
-// Adds a subcommand of `above`. Its action runs if the user gives this subcommand.
+// Adds a subcommand of `above`. `action` runs if the user gives this subcommand.
 using AddCommand =
     std::function<CLI::App*(CLI::App& above, const std::string& name, const std::string& what,
                             std::function<Result<int>()> action)>;

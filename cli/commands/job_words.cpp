@@ -12,7 +12,8 @@ namespace {
 constexpr std::string_view kJobPrefix = "job:";
 
 // Returns the directory of the job's newest checkpoint. If the job has no checkpoint, returns the
-// directory of the model that it wrote, as exports, convert and merge jobs do.
+// directory of the model that the job wrote. Exports, convert jobs and merge jobs write such a
+// model.
 Result<std::string> model_of(const Json& job, std::uint64_t id) {
     const Json checkpoints = job.value("checkpoints", Json::array());
     const Json* newest = nullptr;

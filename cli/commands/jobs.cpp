@@ -17,7 +17,7 @@ Result<int> print_format_help(const Fields& fields) {
 
 namespace {
 
-// Prints the jobs of all pages as one JSON value, but keeps only one page in memory.
+// Prints the jobs of all pages as one JSON value. Keeps only one page in memory.
 class JsonPrinter {
   public:
     void add(Json& page) {
@@ -78,7 +78,8 @@ class TextPrinter {
     std::size_t shown_ = 0;
 };
 
-// Returns the newest jobs that match `args`, at most `count`, as one page with the oldest first.
+// Returns the newest jobs that match `args`: at most `count` jobs, as one page, the oldest job
+// first.
 Result<Json> newest(Daemon& daemon, protocol::JobsArgs args, std::size_t count) {
     args.reverse = true;
     Json all;
@@ -97,7 +98,7 @@ Result<Json> newest(Daemon& daemon, protocol::JobsArgs args, std::size_t count) 
     return all;
 }
 
-// Returns the arguments of the request `jobs` without the ones that select a page.
+// Returns the arguments of the request `jobs`, except the arguments that select a page.
 Result<protocol::JobsArgs> request_of(const Context& context, const JobsOptions& options,
                                       const Format& format) {
     protocol::JobsArgs args{
@@ -109,12 +110,12 @@ Result<protocol::JobsArgs> request_of(const Context& context, const JobsOptions&
         ROLL_TRY(const Time since, parse_since(options.since, wall_clock_now()));
         args.since = since.time_since_epoch().count();
     }
-    // Request only the fields to print, because a long queue then takes a fraction of the time.
+    // Request only the fields to print. For a long queue, this takes a fraction of the time.
     if (context.parsable)
         args.fields = {"id"};
     else if (!context.json)
         args.fields = asked_fields(format);
-    // Only the usual table has one row for an array, because scripts read the other outputs.
+    // Only the default table shows an array in one row, because scripts read the other outputs.
     args.fold = !context.json && !context.parsable && format.fields.empty() && !options.expand;
     return args;
 }
@@ -147,8 +148,9 @@ Result<int> run_jobs(const Context& context, const JobsOptions& options) {
         ROLL_TRY(Json page, newest(daemon, std::move(args), *options.newest));
         add(page);
     } else {
-        // Few rows a page, so that the first rows of a long queue come at once. With a selector the
-        // pages are larger, because rolld evaluates the selector for each page.
+        // Request pages with few rows, so that the first rows of a long queue are printed at once.
+        // With a selector, leave the limit to rolld, which evaluates the selector again for each
+        // page.
         constexpr int kJobsPerPage = 4000;  // as JSON, a page takes about 30 MB of memory
         constexpr int kRowsPerPage = 2000;
         if (context.json || options.selector.empty())

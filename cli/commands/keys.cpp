@@ -49,7 +49,7 @@ Result<void> check_reachable(const std::string& endpoint) {
 // Options of `keys add`.
 struct KeysOptions {
     std::string name;
-    std::string out;  // new directory that the user who gets the key will use as state directory
+    std::string out;  // new directory, which the user who gets the key will use as state directory
     bool worker = false;
 };
 
@@ -98,7 +98,7 @@ Result<int> run_keys_add(const Context& context, const KeysOptions& options) {
     ROLL_TRY(const io::CurveKeys pair, io::load_or_make_curve_keys(bundle.keys(), role));
     ROLL_TRY_VOID(write_file_atomically(bundle.keys() / "server.pub", server));
     ROLL_TRY_VOID(write_file_atomically(bundle.endpoint_file(), endpoint + "\n"));
-    // Authorize the key as the last step. An older key with this name is replaced.
+    // Authorize the key as the last step. The new key replaces an older key with this name.
     const std::string file = role + "-" + options.name;
     const bool replaced = fs::exists(directory.authorized() / (file + ".pub"));
     ROLL_TRY_VOID(

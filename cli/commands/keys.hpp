@@ -8,11 +8,11 @@
 
 namespace roll::cli {
 
-// Returns a warning for the owner of this rolld about a new key. It says that the jobs of `holder`,
-// who gets the key, run as the owner, and what these jobs can read.
+// Returns a warning for the owner of this rolld, who gives a key to `holder`. The warning says that
+// the jobs of `holder` run as the owner, and what these jobs can read.
 std::string trust_text(const std::string& holder);
 
-// Adds list, add and revoke. `context` is read when a command runs.
+// Adds the subcommands list, add and revoke. `context` is read when a command runs.
 void add_keys_commands(CLI::App& keys, const AddCommand& command, const Context& context);
 
 }  // namespace roll::cli

@@ -20,13 +20,13 @@ namespace roll::cli {
 namespace {
 
 constexpr auto kLogPoll = std::chrono::milliseconds(250);
-// More jobs than this are not followed at once, because each log is read four times a second.
+// Maximum number of jobs that are followed at once. Each log is read four times a second.
 constexpr std::size_t kFollowedMax = 200;
 constexpr std::uint64_t kPiece = 8u << 20;  // maximum number of bytes of a log to read at once
 
 namespace fs = std::filesystem;
 
-// The options that select lines, after they were checked.
+// The options that select lines, in parsed form.
 struct Wanted {
     std::optional<std::uint64_t> tail;
     std::optional<Time> since;
@@ -42,7 +42,7 @@ Result<Wanted> wanted_of(const LogsOptions& options) {
     if (options.grep.empty()) return wanted;
     auto pattern = Pattern::make(options.grep);
     if (!pattern) {
-        // The first sentence; the others quote the expression with a mark in it.
+        // Take only the first sentence, because the others quote the expression with a mark in it.
         const std::string& why = pattern.error().message;
         return fail(ErrorCode::InvalidArgument,
                     fmt::format("--grep {}: this is not a regular expression: {}", options.grep,
@@ -91,8 +91,8 @@ class LogOutput {
     std::string text_;
 };
 
-// The log of one rank. `mark` stands before each printed line: "[3] ", "[17:3] " if several jobs
-// are shown, or empty if only one rank is shown.
+// The log of one rank. `mark` is printed before each line: "[3] ", or "[17:3] " if several jobs are
+// shown. It is empty if only one rank is shown.
 struct Log {
     Tail tail;
     std::string mark;
@@ -108,8 +108,8 @@ void print_new(LogOutput& out, const Wanted& wanted, Log& log, bool to_the_end) 
         out.put(log.mark, log.tail.file(), rest, !log.mark.empty());
 }
 
-// Returns whether this rank of a command job ran but printed nothing. Such a rank has no log,
-// because a log is created at the first output.
+// Returns whether this rank of a command job ran but printed nothing. Such a rank has no log file,
+// because the first output creates the file.
 bool said_nothing(const Json& job, const LogsOptions& options, int rank) {
     const Json attempts = job.value("attempts", Json::array());
     const bool ran = std::ranges::any_of(attempts, [&](const Json& attempt) {
@@ -130,7 +130,8 @@ std::string superseded_text(const Json& job) {
            field_text(last, "reason");
 }
 
-// Returns the text before each line, which names the job if several are shown, and the rank.
+// Returns the text before each line. It has the job's id if several jobs are shown, and the rank if
+// several ranks are shown.
 std::string mark_of(const Json& job, bool many, int rank, const std::vector<int>& ranks) {
     if (many && ranks.size() > 1) return fmt::format("[{}:{}] ", field_text(job, "id"), rank);
     if (many) return fmt::format("[{}] ", field_text(job, "id"));
@@ -146,8 +147,8 @@ class Follower {
           out_(out),
           many_(many) {}
 
-    // Prints what is new. `job` must have been requested before this call: if the job has ended,
-    // its logs are then complete.
+    // Prints the new lines of all logs. The caller must request `job` before this call. If `job`
+    // has ended, its logs are complete, so this call prints all remaining lines.
     Result<void> print_new_lines(const Json& job, bool talks) {
         ROLL_TRY(const std::vector<int> ranks, log_ranks(job, options_.ranks));
         bool told = !talks;
@@ -170,7 +171,7 @@ class Follower {
         out_.flush();
         return {};
     }
-    // The error of a log that is missing, if the job has no log at all.
+    // Returns the error of a missing log if the job has no log at all.
     std::optional<Error> missing() const { return logs_.empty() ? missing_ : std::nullopt; }
 
   private:
@@ -207,10 +208,10 @@ Result<int> follow_one(const Context& context, Daemon& daemon, std::uint64_t id,
 struct Followed {
     std::uint64_t id;
     Follower follower;
-    Json job{};  // reply to `show`
+    Json job{};  // the job, from the reply to `show`
 };
 
-// Requests the jobs again whose state or attempt has changed.
+// Requests again the jobs whose state or attempt has changed.
 Result<void> look_again(Daemon& daemon, std::list<Followed>& all) {
     std::vector<std::uint64_t> ids;
     for (const Followed& one : all) ids.push_back(one.id);
@@ -272,7 +273,7 @@ void print_log(LogOutput& out, const fs::path& file, const Wanted& wanted,
     });
 }
 
-// Prints the logs of a job, or appends them to `all` as JSON. Returns whether there is a log.
+// Prints the logs of a job, or appends them to `all` as JSON. Returns whether the job has a log.
 Result<bool> print_logs(const Context& context, const Json& job, const LogsOptions& options,
                         const Wanted& wanted, bool many, Json& all) {
     ROLL_TRY(const std::vector<int> ranks, log_ranks(job, options.ranks));

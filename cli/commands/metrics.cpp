@@ -66,14 +66,14 @@ std::string plot_text(const std::vector<Json>& rows, const std::string& key) {
                 std::min(kPlotRows, terminal.rows - std::min<std::size_t>(terminal.rows, 3)));
 }
 
-// The times of one phase in all steps, in seconds.
+// The times of one phase in seconds, summed over the steps.
 struct PhaseSum {
     std::string name;
-    double mean = 0, max = 0;  // means over the steps of the mean and of the longest over the ranks
+    double mean = 0, max = 0;  // sums of each step's mean and maximum over the ranks
 };
 
-// Returns a table of the phases, without those that took no time. The first step is left out: it
-// also touches memory for the first time.
+// Returns a table of the phases. Phases that took no time are left out. The first step does not
+// count, because in this step the program also touches memory for the first time.
 std::string phases_text(const std::vector<Json>& rows) {
     std::vector<PhaseSum> sums;
     int steps = 0;

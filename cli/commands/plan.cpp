@@ -56,7 +56,7 @@ void add_plan_options(CLI::App& command, PlanFiles& files) {
     command.add_option("--trace", files.trace, "Write the schedule as a Chrome trace (JSON)");
 }
 
-// Returns the arguments with which roll-rank reads the job of `file` for one of its commands.
+// Returns the arguments with which roll-rank runs its command `verb` on the job in `file`.
 static Result<std::vector<std::string>> words_for(const char* verb, const Context& context,
                                                   const std::string& file,
                                                   const JobOptions& options) {

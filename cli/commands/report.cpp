@@ -1,4 +1,4 @@
-// `rollctl report`: adds the pages of a report and prints the sums in hours.
+// `rollctl report`: adds up the pages of a report and prints the sums in hours.
 #include <array>
 #include <cctype>
 #include <map>
@@ -19,7 +19,8 @@ constexpr std::array kCauses = {"failed", "requeued", "cancelled"};
 
 struct Sum {
     std::int64_t jobs = 0;
-    // Milliseconds of slots and of GPUs: held in all, then wasted by each cause.
+    // Slot and GPU time in milliseconds. The keys are "held", for the total, and the causes of
+    // waste.
     std::map<std::string, std::int64_t> slot_ms{}, gpu_ms{};
 
     void add(const Json& row) {
@@ -47,8 +48,8 @@ struct Sum {
     }
 };
 
-// Returns the cells of a row: its key, the jobs, GPU-hours and slot-hours, and the wasted hours of
-// both by cause.
+// Returns the cells of a row: its key, the number of jobs, GPU-hours, slot-hours, and for both
+// units the hours wasted by each cause.
 std::vector<std::string> cells_of(const std::string& key, const Json& row) {
     const auto hours = [](const Json& of, const char* unit) {
         return fmt::format("{:.2f}", of.value(unit, 0.0));
@@ -94,7 +95,8 @@ Json report_of(const std::vector<Json>& pages, const std::string& by) {
         row[by] = key;
         rows.push_back(std::move(row));
     }
-    // A job that ran in several weeks has a row for each of them, so the rows' jobs are no total.
+    // A job that ran in several weeks has a row for each week. The sum over the rows would count
+    // such a job several times.
     Json all = total.json();
     if (by == "week") all.erase("jobs");
     return {{"schema", "roll.report/1"}, {"by", by}, {"rows", rows}, {"total", all}};
@@ -111,7 +113,7 @@ std::string report_text(const Json& report, std::size_t width) {
                                    {.title = "JOBS", .right = true, .drops = 1},
                                    {.title = "GPU-HOURS", .right = true},
                                    {.title = "SLOT-HOURS", .right = true}};
-    // Only the hours of GPUs, or of slots if no job has GPUs, have columns for each cause.
+    // Only one unit has columns for each cause: GPU-hours, or slot-hours if no job has GPUs.
     const bool gpus = report["total"].value("gpu_hours", 0.0) > 0;
     for (const char* name : {"FAILED", "REQUEUED", "CANCELLED"})
         columns.push_back({.title = name, .right = true, .drops = 2});

@@ -6,7 +6,7 @@
 
 namespace roll::cli {
 
-// Adds set, list and remove. `context` is read when a command runs.
+// Adds the subcommands set, list and remove. `context` is read when a command runs.
 void add_secret_commands(CLI::App& secret, const AddCommand& command, const Context& context);
 
 }  // namespace roll::cli

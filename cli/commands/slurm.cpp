@@ -10,7 +10,7 @@
 namespace roll::cli {
 namespace {
 
-// Returns the list of sbatch's options for --help.
+// Returns the text for `sbatch --help`, with a list of its options.
 std::string help_text() {
     std::string text = "Usage: sbatch [OPTION]... SCRIPT [ARGUMENT]...\n\n";
     for (const auto& [name, entry] : sbatch_table()["options"].items()) {
@@ -41,7 +41,7 @@ Result<int> run_sbatch(const Context& context, const std::vector<std::string>& w
     return submit_batch(context, options, std::move(job));
 }
 
-// Carries out "compat DIR [--json]".
+// Runs "compat DIR [--json]".
 Result<int> run_compat_words(const Context& context, std::vector<std::string> words) {
     Context own = context;
     own.json |= std::erase(words, "--json") > 0;

@@ -1,4 +1,4 @@
-// The commands `slurm` and `compat`: Slurm's command lines for Roll's queue.
+// The commands `slurm` and `compat`, with which users run Slurm's command lines on Roll's queue.
 #pragma once
 
 #include <string>
@@ -12,12 +12,12 @@ namespace roll::cli {
 // Submits a batch script of Slurm.
 Result<int> submit_batch(const Context& context, const SubmitOptions& options, SbatchJob job);
 
-// Carries out "slurm PROGRAM ARGUMENT...", where the program is sbatch, squeue, sacct, scancel or
-// sinfo, and "compat DIR".
+// Runs "slurm PROGRAM ARGUMENT..." or "compat DIR". PROGRAM is sbatch, squeue, sacct, scancel or
+// sinfo.
 Result<int> run_slurm(const Context& context, const std::vector<std::string>& words);
 
-// Writes programs with the names of Slurm's commands to a directory. Fails with Refused, and writes
-// nothing, if the directory has a program of Slurm.
+// Writes programs with the names of Slurm's commands to a directory. If the directory has a program
+// of Slurm, fails with Refused and writes nothing.
 Result<int> run_compat(const Context& context, const std::string& directory);
 
 }  // namespace roll::cli

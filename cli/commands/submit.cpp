@@ -22,7 +22,7 @@
 namespace roll::cli {
 namespace {
 
-// Notes about how the jobs were read
+// Notes that say how the jobs were read
 using Notes = std::vector<std::string>;
 
 std::string draw_key() {
@@ -31,7 +31,7 @@ std::string draw_key() {
     return to_hex(draw()) + to_hex(draw());
 }
 
-// Submits the jobs. Retries send the same key again, so that rolld queues each job only once.
+// Submits the jobs. A retry sends the same key again, so that rolld queues each job only once.
 std::vector<Result<Json>> send(Daemon& daemon, const std::vector<spec::JobSpec>& specs,
                                const std::string& key, bool strict) {
     const std::string user = user_name();
@@ -44,8 +44,8 @@ std::vector<Result<Json>> send(Daemon& daemon, const std::vector<spec::JobSpec>&
     return daemon.ask_each_patiently(args, std::chrono::seconds(20));
 }
 
-// Warns about a job that no worker and no allocation can run now. The job is queued nevertheless,
-// because a suitable worker may connect.
+// Warns about a job that no worker and no allocation can run now. rolld has queued the job
+// nevertheless, because a suitable worker may connect later.
 void warn_of_never(const Json& reply) {
     const Json hold = reply.value("cannot_run", Json());
     if (!hold.is_object()) return;
@@ -85,9 +85,9 @@ void print_queued(const Context& context, const SubmitOptions& options, const Js
     say(fmt::format("  cancel  rollctl cancel {}", id));
 }
 
-// Prints the outcome of a submission as one JSON value. After an error, the value has the error
-// and the jobs that were queued. With --follow, prints nothing if there was no error, because the
-// progress was already printed.
+// Prints the outcome of a submission as one JSON value. After an error, the value contains the
+// error and the jobs that were queued. With --follow and without an error, prints nothing, because
+// the progress was already printed.
 void print_outcome(const SubmitOptions& options, const Json& replies, const Json& ended,
                    const std::optional<Error>& trouble, const Notes& notes) {
     Json value = {{"schema", "roll.submits/1"}, {"submitted", replies}};
@@ -101,7 +101,7 @@ void print_outcome(const SubmitOptions& options, const Json& replies, const Json
 }
 
 // Fails if the key is too long. The second and later jobs of a submission get the key with a dot
-// and a number appended, so it must be shorter than kKeyBytesMax.
+// and a number appended, so the key must be shorter than kKeyBytesMax.
 Result<void> check_key(const std::string& key) {
     constexpr std::size_t kLongest = protocol::kKeyBytesMax - 16;
     if (key.size() <= kLongest) return {};
@@ -216,7 +216,7 @@ Result<int> run_submit(const Context& context, const SubmitOptions& options) {
     for (const std::string& file : options.files) {
         ROLL_TRY(const std::string text, read_job_text(file));
         if (sources.empty() && text.starts_with("#!") && has_directives(text)) {
-            // The words after the script are its arguments, as with sbatch
+            // As with sbatch, the words after the script are the script's arguments
             std::vector<std::string> arguments(options.files.begin() + 1, options.files.end());
             arguments.insert(arguments.end(), options.program.begin(), options.program.end());
             ROLL_TRY(SbatchJob job, read_batch_script(text, file, {}, arguments));
@@ -272,7 +272,8 @@ Result<int> run_resume(const Context& context, const std::string& selector,
     document["hold"] = false;
     for (const char* key : {"begin", "deadline", "array", "sweep", "cron"}) document.erase(key);
     document["after"] = Json::array();
-    // The new job writes to a new directory, next to the directory of the job that it continues.
+    // The new job writes to a new directory. It is next to the directory of the job that the new
+    // job continues.
     std::string output = document.value("output", "");
     if (output.find("{id}") == std::string::npos) output += "-resumed-{id}";
     document["output"] = output;

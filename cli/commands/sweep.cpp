@@ -19,7 +19,8 @@ namespace roll::cli {
 namespace {
 
 struct Seen {
-    Json last, best, best_step, step;  // null: no value yet
+    // last value, best value, step of the best value, last step; null: no value yet
+    Json last, best, best_step, step;
 };
 
 // Returns the last and the best value of the metric in these rows.
@@ -41,7 +42,7 @@ Seen seen_in(const std::vector<Json>& rows, const std::string& metric, bool maxi
     return seen;
 }
 
-// Returns the part of its steps that a trial has made; 1 for a trial that has ended.
+// Returns the share of a trial's steps that are done; 1 if the trial has ended.
 double done_part(const Json& job) {
     if (is_over(job)) return 1;
     Json progress = job.value("progress", Json());
@@ -71,7 +72,7 @@ std::string value_text(const Json& value) {
     return value.is_null() ? "" : dump(value);
 }
 
-// Returns the reply for the sweep that the selector means: that of the newest selected job.
+// Returns roll.sweep/1 of a sweep: the sweep of the newest job that `selector` selects.
 Result<Json> ask_sweep(Daemon& daemon, const std::string& selector) {
     ROLL_TRY(const std::vector<std::uint64_t> ids, jobs_of(daemon, selector));
     ROLL_TRY(const Json any, daemon.show(ids.back()));

@@ -14,10 +14,10 @@ namespace roll::cli {
 
 // Submits job files that have the key `sweep`.
 Result<int> run_sweep(const Context& context, const SubmitOptions& options);
-// Adds show and best. `context` is read when a command runs.
+// Adds the subcommands show and best. `context` is read when a command runs.
 void add_sweep_commands(CLI::App& sweep, const AddCommand& command, const Context& context);
 
-// Returns roll.sweep/1. `first` is the job of the first trial as `show` returns it, `jobs` are the
+// Returns roll.sweep/1. `first` is the job of the first trial, as `show` returns it. `jobs` are the
 // summaries of the trials. `rows_of` returns the rows of the metrics.jsonl in an output directory.
 // Fails with InvalidArgument if the first job is not the first trial of a sweep.
 Result<Json> sweep_json(const Json& first, const Json& jobs,

@@ -1,4 +1,4 @@
-// `rollctl token`: tokens for programs that use roll-web's HTTP interface.
+// `rollctl token`: manages tokens for programs that use roll-web's HTTP interface.
 #pragma once
 
 #include "cli/commands/group.hpp"
@@ -10,7 +10,7 @@ class App;
 
 namespace roll::cli {
 
-// Adds create, list and revoke. `context` is read when a command runs.
+// Adds the subcommands create, list and revoke. `context` is read when a command runs.
 void add_token_commands(CLI::App& token, const AddCommand& command, const Context& context);
 
 }  // namespace roll::cli

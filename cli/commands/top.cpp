@@ -21,15 +21,15 @@
 namespace roll::cli {
 namespace {
 
-constexpr int kRedrawMs = 1000;  // the clock and the durations change each second
+constexpr int kRedrawMs = 1000;  // interval at which the clock and the durations are drawn again
 constexpr std::size_t kPlainHeight = 60;
 constexpr std::size_t kPlainWidth = 160;
 
-// The signal that ends the program; 0: none. Set by a handler.
+// The signal that ends the program; 0: none. The signal handler sets it.
 volatile std::sig_atomic_t ending_signal = 0;  // NOLINT
 void note_signal(int signal) { ending_signal = signal; }
 
-// Takes over the terminal, and gives it back as it was.
+// Controls the terminal through ncurses. The destructor restores the terminal.
 class Screen {
   public:
     static Result<std::unique_ptr<Screen>> open(bool color) {
@@ -64,7 +64,8 @@ class Screen {
         }
         refresh();
     }
-    // Returns the next key that was pressed; nullopt: none. `resized` is set if the size changed.
+    // Returns the next key that was pressed; nullopt if there is none. Sets `resized` if the size
+    // of the terminal has changed.
     std::optional<top::Key> key(bool& resized) const;
 
   private:
@@ -74,7 +75,8 @@ class Screen {
         curs_set(0);
         keypad(stdscr, TRUE);
         nodelay(stdscr, TRUE);
-        set_escdelay(25);  // ms after which Esc is a key, not the beginning of a sequence
+        // time in ms after which Esc is a key, and not the beginning of an escape sequence
+        set_escdelay(25);
         color_ = color && has_colors() && start_color() == OK;
         if (!color_) return;
         use_default_colors();
@@ -125,7 +127,7 @@ top::Canvas canvas_now(bool utf8) {
             utf8, wall_clock_now(), true};
 }
 
-// Replaces what an ASCII terminal cannot show.
+// Replaces the characters that an ASCII terminal cannot show.
 void make_ascii(std::vector<top::Line>& lines) {
     for (top::Line& line : lines) {
         for (top::Span& span : line) {
@@ -140,7 +142,7 @@ void make_ascii(std::vector<top::Line>& lines) {
     }
 }
 
-// Shows the view until the user quits. Returns the signal that ended it, or 0.
+// Shows the view until the user quits or a signal arrives. Returns the signal, or 0.
 int show(const Screen& screen, top::Reader& reader, int woken) {
     const bool utf8 = std::string_view(nl_langinfo(CODESET)) == "UTF-8";
     top::Ui ui;
@@ -176,7 +178,7 @@ Result<int> run_screen(const Context& context, top::Reading reading) {
     top::Reader reader(std::move(reading), [fd = woken.get()] { ::eventfd_write(fd, 1); });
     const int signal = show(*screen, reader, woken.get());
     screen.reset();
-    // The reader's thread may wait for rolld for seconds, so it is not waited for.
+    // Do not wait for the reader's thread, because it may wait for rolld for seconds.
     if (signal == 0) std::_Exit(0);
     std::signal(signal, SIG_DFL);
     ::raise(signal);
@@ -199,7 +201,7 @@ Result<int> run_top(const Context& context) {
     // stdout is not a terminal: print the view once.
     const top::Canvas canvas{kPlainWidth, kPlainHeight, true, wall_clock_now(), false};
     auto lines = top::draw(data, {}, canvas);
-    lines.pop_back();  // the keys
+    lines.pop_back();  // remove the line that lists the keys
     std::string text;
     for (const top::Line& line : lines) text += top::text_of(line) + "\n";
     print(text);

@@ -28,8 +28,8 @@ struct Output {
     }
 };
 
-// Polls until `ready` returns a value that is not null. Fails if the program ends earlier, or if
-// this takes too long.
+// Polls until `ready` returns a value that is not null. Fails if the program ends first, or if the
+// program is not ready in time.
 template <class Ready>
 Result<Json> wait_ready(const std::string& program, pid_t pid, const Output& log,
                         const Ready& ready) {
@@ -79,8 +79,8 @@ Result<Json> ensure_worker(const Context& context, const UpOptions& options,
         auto daemon = Daemon::connect(context);
         if (!daemon) return nullptr;
         const Json reply = daemon->ask(protocol::NodesArgs{}).value_or(Json::object());
-        // Accept only workers with a recent heartbeat, because the list also has workers that are
-        // gone.
+        // Accept only workers with a recent heartbeat, because the list also has workers that have
+        // ended.
         Json list = Json::array();
         for (const Json& node : reply.value("nodes", Json::array())) {
             const Json heard = node.value("heard_ms_ago", Json());

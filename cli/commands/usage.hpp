@@ -13,7 +13,7 @@ class App;
 namespace roll::cli {
 
 struct UsageOptions {
-    std::string user;  // empty: the caller
+    std::string user;  // user whose usage is shown; empty: the caller
     bool csv = false;
 };
 void add_usage_options(CLI::App& command, UsageOptions& options);
@@ -21,20 +21,20 @@ Result<int> run_usage(const Context& context, const UsageOptions& options);
 
 struct ReportOptions {
     std::string by = "user";
-    std::string since;  // count only what was held since this time; empty: all
+    std::string since;  // count only the use since this time; empty: all use
     bool csv = false;
 };
 void add_report_options(CLI::App& command, ReportOptions& options);
 Result<int> run_report(const Context& context, const ReportOptions& options);
 
-// Adds pages of a report, which have the rows of different jobs. Returns {rows, total} with hours
-// in place of milliseconds; `by` names the rows' key.
+// Adds up the pages of a report. Each page counts different jobs. Returns {rows, total} with hours
+// in place of milliseconds. `by` is the name of the rows' key.
 Json report_of(const std::vector<Json>& pages, const std::string& by);
 
 // Formats a report as a table.
 std::string report_text(const Json& report, std::size_t width);
 
-// Formats rows as CSV (RFC 4180, lines end with \n). The first row is the title.
+// Formats rows as CSV (RFC 4180, but lines end with \n). The first row has the titles.
 std::string csv_text(const std::vector<std::vector<std::string>>& rows);
 
 }  // namespace roll::cli

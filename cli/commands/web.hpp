@@ -1,4 +1,4 @@
-// `rollctl web`: becomes roll-web, which serves the dashboard.
+// `rollctl web`: replaces rollctl by roll-web, which serves the dashboard.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ struct WebOptions {
     bool read_only = false, insecure = false;
 };
 void add_web_options(CLI::App& command, WebOptions& options);
-// Replaces this process by roll-web. Returns only if that fails.
+// Replaces this process by roll-web. Returns only if roll-web cannot be started.
 Result<int> run_web(const Context& context, const WebOptions& options);
 
 }  // namespace roll::cli

@@ -11,7 +11,8 @@ namespace {
 constexpr std::string_view kMark = "#SBATCH";
 constexpr std::string_view kBlanks = " \t\r\v\f";
 
-// Calls visit(number, rest) for each #SBATCH line at the script's head, without the mark.
+// Calls visit(number, rest) for each #SBATCH line at the script's head. `rest` is the line without
+// "#SBATCH".
 template <class Visit>
 void for_each_directive(std::string_view script, const Visit& visit) {
     for (int number = 1; !script.empty(); ++number) {
@@ -62,7 +63,7 @@ class LineWords {
     }
 
     std::string_view rest_;
-    char quote_ = 0;  // the quote that is open; 0 if none is
+    char quote_ = 0;  // the quote that is open; 0 if no quote is open
 };
 
 Error directive_error(const std::string& file, int line, const std::string& what,

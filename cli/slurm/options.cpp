@@ -23,7 +23,7 @@ Error option_error(const SourceWord& word, const std::string& what) {
             "docs/from-slurm.md lists the options of sbatch"};
 }
 
-// Returns the option that the name or its beginning means.
+// Returns the full name of the option. `name` is the full name or an abbreviation of it.
 Result<std::string> find_long(const std::string& name, const SourceWord& word) {
     if (known_options().contains(name)) return name;
     std::vector<std::string> known;
@@ -78,7 +78,7 @@ class OptionReader {
         return {};
     }
 
-    // Reads joined letters: "-HN2" is -H and -N 2.
+    // Reads joined letters. For example, "-HN2" means -H and -N 2.
     Result<void> read_letters(const SourceWord& word) {
         for (std::size_t i = 1; i < word.text.size(); ++i) {
             const auto name = find_letter(word.text[i]);
@@ -98,7 +98,7 @@ class OptionReader {
         return {};
     }
 
-    // Takes the next word as the value.
+    // Takes the next word as the value of the option `name`.
     Result<void> read_next(const std::string& name, const SourceWord& word) {
         if (at_ + 1 == words_.size())
             return tl::unexpected(
@@ -118,7 +118,8 @@ class OptionReader {
     SbatchWords result_{};
 };
 
-// Returns whether a variable's value switches a flag on: empty, "yes" or a number that is not 0.
+// Returns whether a variable's value sets a flag. Such a value is empty, "yes" or a number that is
+// not 0.
 bool is_on(const std::string& value) {
     return value.empty() || value == "yes" || std::atoi(value.c_str()) != 0;
 }

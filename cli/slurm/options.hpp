@@ -1,4 +1,4 @@
-// Reads words as options of sbatch, as getopt_long does. schemas/foreign/sbatch.json lists all
+// Parses words as options of sbatch, as getopt_long does. schemas/foreign/sbatch.json lists all
 // options.
 #pragma once
 
@@ -11,7 +11,8 @@
 
 namespace roll::cli {
 
-// A word, and where it is from, for messages: "job.sh:3: ", or empty for the command line.
+// A word and its origin. `place` is a prefix of messages: "job.sh:3: ", or empty for the command
+// line.
 struct SourceWord {
     std::string text;
     std::string place;
@@ -19,18 +20,19 @@ struct SourceWord {
 
 struct SbatchOption {
     std::string name;   // long name, such as "ntasks"
-    std::string value;  // empty for a flag, and if an optional value is left out
+    std::string value;  // empty if the option is a flag, or if an optional value is left out
     std::string place;
 };
 
 struct SbatchWords {
     std::vector<SbatchOption> options;
-    std::vector<SourceWord> rest;  // from the first word that is no option
+    std::vector<SourceWord> rest;  // the first word that is not an option, and all later words
 };
 
-// Splits the words into options and the rest. Options may be abbreviated, and letters joined
-// (-HN2). Fails with InvalidArgument for an unknown option, with the nearest known one, and for a
-// missing or superfluous value.
+// Splits the words into options and the rest. Options may be abbreviated, and letters may be joined
+// (-HN2). Fails with InvalidArgument if an option is unknown, if a value is missing, or if an
+// option has a value but takes none. For an unknown option, the message names the nearest known
+// option.
 Result<SbatchWords> read_sbatch_words(const std::vector<SourceWord>& words);
 
 // Returns the options that variables such as SBATCH_TIMELIMIT set. `environment` has "NAME=value".

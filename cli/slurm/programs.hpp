@@ -1,5 +1,5 @@
-// Slurm's commands for Roll's queue. Each prints in the shape of Slurm's command of this name, and
-// returns the exit status.
+// Slurm's commands for Roll's queue. Each function prints in the format of Slurm's command of the
+// same name, and returns the exit status.
 #pragma once
 
 #include <string>

@@ -21,7 +21,7 @@ constexpr const char* kTimeLimit = "M, M:S, H:M:S, D-H, D-H:M, D-H:M:S, or 0 for
 constexpr const char* kInstant =
     "now+1hour, tomorrow, 16:00, 2026-11-26 or 2026-11-26T16:00:00, in local time";
 
-// Returns a name that Roll accepts: other characters become dashes.
+// Returns a name that Roll accepts. Characters that are not allowed become dashes.
 std::string roll_name(const std::string& name) {
     std::string result = name.substr(0, 64);
     for (char& c : result)
@@ -30,7 +30,7 @@ std::string roll_name(const std::string& name) {
     return starts_well ? result : ("job" + result).substr(0, 64);
 }
 
-// The options of one job while they are translated.
+// Translates the options of one job.
 class Translation {
   public:
     Translation(const std::vector<SbatchOption>& options, Json document, Time now) : now_(now) {
@@ -74,13 +74,13 @@ class Translation {
     void read_switches(int nodes);
     void describe();
 
-    std::vector<SbatchOption> order_;  // each option once, in the order of the last ones
+    std::vector<SbatchOption> order_;  // each option once, in the order of the last occurrences
     std::map<std::string, const SbatchOption*> by_name_;
     Time now_;
     SbatchReading reading_{};
 };
 
-// Returns the number of an option; nullopt if it is not given or is refused.
+// Returns the number in an option's value; nullopt if the option is missing or is refused.
 std::optional<int> Translation::count(const std::string& name, int least) {
     const SbatchOption* const option = find(name);
     if (option == nullptr) return std::nullopt;
@@ -90,7 +90,7 @@ std::optional<int> Translation::count(const std::string& name, int least) {
     return std::nullopt;
 }
 
-// Returns the number of "N" or "TYPE:N".
+// Returns the number N in an option's value "N" or "TYPE:N".
 std::optional<int> Translation::gpu_count(const std::string& name) {
     const SbatchOption* const option = find(name);
     if (option == nullptr) return std::nullopt;
@@ -101,7 +101,7 @@ std::optional<int> Translation::gpu_count(const std::string& name) {
     return number;
 }
 
-// Returns the GPUs of --gres; nullopt if it names none. Other resources are refused.
+// Returns the number of GPUs in --gres; nullopt if --gres names no GPUs. Refuses other resources.
 std::optional<int> Translation::gres_gpus() {
     const SbatchOption* const option = find("gres");
     if (option == nullptr) return std::nullopt;
@@ -137,7 +137,7 @@ void Translation::read_gpus(int nodes, int tasks) {
     if (each) resources()["gpus_per_node"] = *each;
 }
 
-// Reads the options that decide nodes, tasks, slots and GPUs.
+// Reads the options that determine the numbers of nodes, tasks, slots and GPUs.
 void Translation::read_sizes() {
     int nodes = 1;
     if (const SbatchOption* const option = find("nodes")) {
@@ -183,8 +183,9 @@ void Translation::read_sizes() {
     read_switches(nodes);
 }
 
-// Reads the memory of a node. Of several options, the first of the list counts. Slurm's 0 means the
-// whole memory of the node, for which Roll has no word: the job has no limit then.
+// Reads the memory of a node. If several options are given, the first one in the list applies. In
+// Slurm, 0 means the whole memory of the node. Roll cannot express this, so the job then has no
+// limit.
 void Translation::read_memory() {
     const std::int64_t slots = resources()["slots_per_node"];
     const std::int64_t gpus = resources().value("gpus_per_node", 0);
@@ -307,7 +308,7 @@ void Translation::read_dependency() {
     Json after = Json::array();
     for (const std::string& part : split_at(option->value, ',')) {
         std::vector<std::string> words = split_at(part, ':');
-        // An id alone means afterany.
+        // An id without a type means afterany.
         if (words.size() == 1 && slurm_number(words[0])) words.insert(words.begin(), "afterany");
         const auto type = kTypes.find(words[0]);
         if (type == kTypes.end() || words.size() < 2) return allowed();
@@ -320,7 +321,7 @@ void Translation::read_dependency() {
     slurm()["dependency"] = option->value;
 }
 
-// Reads --export: ALL, NONE, NIL, or names with or without values.
+// Reads --export. Its value is ALL, NONE, NIL, or a list of names with or without values.
 void Translation::read_export() {
     Json& document = reading_.document;
     const SbatchOption* const option = find("export");
@@ -336,7 +337,7 @@ void Translation::read_export() {
         } else if (equals != std::string::npos && equals > 0) {
             document["env"][name] = word.substr(equals + 1);
         } else if (word != "NONE" && word != "NIL" && !word.empty()) {
-            // A name that is not set here is left out, as in Slurm
+            // As in Slurm, a name that is not set in this environment is left out
             if (const char* const value = std::getenv(name.c_str())) document["env"][name] = value;
         }
     }
@@ -378,7 +379,7 @@ std::string set_values(const OrderedJson& paths, const Json& document) {
     return fmt::format("{}", fmt::join(texts, ", "));
 }
 
-// Lists how each option was read, and the options that are refused.
+// Writes a line for each option that says how it was read, and a problem for each refused option.
 void Translation::describe() {
     for (const SbatchOption& option : order_) {
         const OrderedJson& entry = sbatch_entry(option.name);

@@ -12,13 +12,13 @@ namespace roll::cli {
 
 struct SbatchReading {
     Json document;                        // the job file
-    std::vector<std::string> read;        // how each option was read, one line each
-    std::vector<std::string> problems;    // one sentence each
+    std::vector<std::string> read;        // one line per option, which says how the option was read
+    std::vector<std::string> problems;    // one sentence per problem
     std::vector<std::string> submission;  // options such as "wait" that set no key of the job file
 };
 
-// Sets keys of `document`, a command's job file, from the options. Of equal options, the last one
-// counts. `now` is the time to which times of day refer.
+// Sets keys of `document`, a command's job file, from the options. If an option is given several
+// times, the last one applies. Times of day are relative to `now`.
 SbatchReading translate_sbatch(const std::vector<SbatchOption>& options, Json document, Time now);
 
 }  // namespace roll::cli

@@ -31,7 +31,7 @@ constexpr std::array kSacctFlags = {
 };
 constexpr const char* kSacctUsual = "jobid,jobname,partition,account,alloccpus,state,exitcode";
 
-// A field of sacct. A negative width is left-justified.
+// A field of sacct. If the width is negative, the field is left-justified.
 struct AcctField {
     const char* name;
     int width;
@@ -40,7 +40,7 @@ struct AcctField {
 
 std::string elapsed_text(const Json& job, Time now) {
     const std::string text = slurm_duration_text(run_time(job, now));
-    // sacct always prints hours: 00:05:00
+    // sacct always prints hours, as in 00:05:00
     if (std::ranges::count(text, ':') == 2)
         return text.find('-') == std::string::npos && text.size() < 8 ? "0" + text : text;
     return text.size() < 5 ? "00:0" + text : "00:" + text;
@@ -96,7 +96,7 @@ bool same_name(const std::string& a, const std::string& b) {
            });
 }
 
-// Reads names such as "JobID,State%20".
+// Parses a list of field names such as "JobID,State%20".
 Result<std::vector<AcctField>> read_fields(const std::string& format) {
     std::vector<AcctField> fields;
     for (const std::string& part : split_at(format, ',')) {
@@ -154,7 +154,7 @@ Result<int> run_sacct(const Context& context, const std::vector<std::string>& wo
     const Time now = wall_clock_now();
     ROLL_TRY(std::optional<Time> from, read_acct_time(arguments, "starttime", now));
     ROLL_TRY(const std::optional<Time> until, read_acct_time(arguments, "endtime", now));
-    // Without a time and without ids, sacct lists the jobs since midnight.
+    // If neither a time nor ids are given, sacct lists the jobs since midnight.
     if (!from && !arguments.has("jobs")) from = slurm_instant("today", now);
     ROLL_TRY(Daemon daemon, Daemon::connect(context));
     ROLL_TRY(const Json reply, daemon.jobs({.all = true}));

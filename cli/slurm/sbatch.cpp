@@ -15,7 +15,7 @@
 namespace roll::cli {
 namespace {
 
-// Returns all options in the order in which they count: later ones override.
+// Returns all options, in ascending order of precedence: a later option overrides an earlier one.
 Result<std::vector<SbatchOption>> all_options(const std::string& text, const std::string& file,
                                               const std::vector<SbatchOption>& given) {
     ROLL_TRY(const std::vector<DirectiveWord> lines, directive_words(text, file));

@@ -45,7 +45,7 @@ const char* long_state(const std::string& state) {
     return kLongStates.at(state);
 }
 
-// Nodes that one line shows together.
+// Nodes that share one line of the output.
 struct NodeGroup {
     std::string state;
     std::vector<Json> nodes;

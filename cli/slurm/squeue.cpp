@@ -43,7 +43,8 @@ struct QueueRow {
         const Json resources = job.value("resources", Json::object());
         return seconds(resources.value("time_seconds", std::int64_t{0}));
     }
-    // Returns a key of the job file, which only `show` has; "" if it cannot be read.
+    // Returns the value of a key of the job file. Only the reply to `show` contains the job file.
+    // Returns "" if the value cannot be read.
     std::string key(const char* pointer) const {
         const auto shown = daemon.show(job.value("id", std::uint64_t{0}));
         const Json::json_pointer at(std::string("/spec") + pointer);

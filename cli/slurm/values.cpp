@@ -21,7 +21,7 @@ std::string to_lower(std::string_view text) {
     return result;
 }
 
-// Returns the numbers in a text such as "8:30"; nullopt if a part is no number.
+// Returns the numbers in a text such as "8:30"; nullopt if a part is not a number.
 std::optional<std::vector<int>> numbers(std::string_view text, char separator) {
     std::vector<int> all;
     for (const std::string& part : split_at(text, separator)) {
@@ -44,7 +44,8 @@ Time instant(std::tm parts) {
     return Time(seconds(std::mktime(&parts)));
 }
 
-// Returns the seconds of "count[unit]"; the unit may be abbreviated, and its default is seconds.
+// Parses "count[unit]" and returns seconds. The unit may be abbreviated. The default unit is
+// seconds.
 std::optional<seconds> offset(std::string_view text) {
     const std::size_t end = std::min(text.find_first_not_of("0123456789"), text.size());
     const auto count = slurm_number(text.substr(0, end));
@@ -59,7 +60,8 @@ std::optional<seconds> offset(std::string_view text) {
     return std::nullopt;
 }
 
-// Sets the time of day from "16:00", "4:00PM" or a name. Returns false if the text is neither.
+// Sets the time of day from a clock time such as "16:00" or "4:00PM", or from a name such as
+// "noon". Returns false if the text is neither.
 bool set_clock(const std::string& text, std::tm& parts) {
     static constexpr std::array<std::pair<const char*, int>, 5> kNames = {
         {{"midnight", 0}, {"elevenses", 11}, {"noon", 12}, {"fika", 15}, {"teatime", 16}}};
@@ -85,8 +87,8 @@ bool set_clock(const std::string& text, std::tm& parts) {
     return true;
 }
 
-// Sets the date from "2026-11-26", "11/26", "11/26/26" or "112626". Returns false if the text is
-// none of these.
+// Sets the date from a text such as "2026-11-26", "11/26", "11/26/26" or "112626". Returns false if
+// the text does not have one of these forms.
 bool set_date(const std::string& text, std::tm& parts) {
     int month = 0;
     int day = 0;
@@ -113,7 +115,7 @@ bool set_date(const std::string& text, std::tm& parts) {
     return true;
 }
 
-// Returns the number of a signal: "USR1", "SIGUSR1" or "10".
+// Returns the number of a signal. The text is a name or a number: "USR1", "SIGUSR1" or "10".
 std::optional<int> signal_number(std::string_view text) {
     if (const auto number = slurm_number(text))
         return *number >= 1 && *number < NSIG ? number : std::nullopt;
@@ -181,7 +183,8 @@ std::optional<seconds> slurm_duration(const std::string& text) {
     }
     const auto parts = numbers(clock, ':');
     if (!parts || parts->size() > 3) return std::nullopt;
-    // After days the first number is hours; a lone number is minutes.
+    // After a number of days, the first number is in hours. A number without days and colons is in
+    // minutes.
     std::int64_t unit = dash != std::string::npos || parts->size() == 3 ? 3600 : 60;
     for (const int part : *parts) {
         total += part * unit;
@@ -211,7 +214,7 @@ std::optional<Time> slurm_instant(const std::string& text, Time now) {
         ++parts.tm_mday;
         return instant(parts);
     }
-    // A date, with a time after T (ISO) or after a dash (11/26-08:00)
+    // The text is a date. A time may follow, after T (ISO) or after a dash (11/26-08:00)
     const bool slashes = word.find('/') != std::string::npos;
     const std::size_t split = word.find(slashes ? '-' : 't');
     parts.tm_hour = parts.tm_min = parts.tm_sec = 0;

@@ -1,4 +1,4 @@
-// Reads values in the forms that Slurm's commands accept.
+// Parses values in the formats that Slurm's commands accept.
 #pragma once
 
 #include <chrono>
@@ -12,25 +12,26 @@
 
 namespace roll::cli {
 
-// Splits at each separator; "a,,b" has three parts.
+// Splits the text at each separator. For example, "a,,b" has three parts.
 std::vector<std::string> split_at(std::string_view text, char separator);
 
-// Returns a number without sign; nullopt if the text is anything else or the number is too large
-// for an int.
+// Parses a number without a sign. Returns nullopt if the text is not such a number, or if the
+// number is too large for an int.
 std::optional<int> slurm_number(std::string_view text);
 // Like slurm_number(), but a suffix k or m multiplies by 1024 or 1024 x 1024.
 std::optional<int> slurm_count(std::string_view text);
 
-// Returns a size in MiB: a whole number with a suffix K, M (default), G or T, which may have a B
-// after it. Kibibytes are rounded up.
+// Parses a size and returns it in MiB. The text is a whole number with a suffix K, M (default), G
+// or T, which may be followed by B. Kibibytes are rounded up to MiB.
 std::optional<std::int64_t> slurm_mebibytes(std::string_view text);
 
-// Returns a time limit: "M", "M:S", "H:M:S", "D-H", "D-H:M" or "D-H:M:S", rounded up to minutes as
-// Slurm does. 0 means no limit, as do "-1", "UNLIMITED" and "INFINITE".
+// Parses a time limit: "M", "M:S", "H:M:S", "D-H", "D-H:M" or "D-H:M:S". Rounds it up to minutes as
+// Slurm does. "0", "-1", "UNLIMITED" and "INFINITE" give 0, which means no limit.
 std::optional<std::chrono::seconds> slurm_duration(const std::string& text);
 
-// Returns a point in time, in the local time zone: "now+1hour", "tomorrow", "16:00",
-// "2026-11-26T08:00", "11/26", ... A time of day that has passed is tomorrow's.
+// Parses a point in time in the local time zone: "now+1hour", "tomorrow", "16:00",
+// "2026-11-26T08:00", "11/26", ... If a time of day has already passed, returns the same time of
+// the next day.
 std::optional<Time> slurm_instant(const std::string& text, Time now);
 
 // Formats a duration as squeue does: "5:00", "1:00:00", "2-00:00:00".
@@ -38,9 +39,9 @@ std::string slurm_duration_text(std::chrono::seconds duration);
 
 // A value of --signal, such as "B:USR1@60".
 struct SlurmSignal {
-    bool batch = false;  // send it to the batch script, not to the tasks of srun
+    bool batch = false;  // send the signal to the batch script, not to the tasks of srun
     int number = 0;
-    int seconds = 60;  // before the time limit
+    int seconds = 60;  // seconds before the time limit at which the signal is sent
 };
 std::optional<SlurmSignal> slurm_signal(std::string_view text);
 

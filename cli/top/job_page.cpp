@@ -12,7 +12,8 @@
 namespace roll::cli::top {
 namespace {
 
-constexpr std::size_t kSideBySide = 120;  // from this width on, the curves stand side by side
+// from this width on, the two curves are next to each other
+constexpr std::size_t kSideBySide = 120;
 constexpr std::size_t kPlotRowsMin = 8;
 constexpr std::size_t kPlotRowsMax = 16;
 
@@ -26,7 +27,7 @@ std::vector<std::string> lines_in(const std::string& text) {
     return lines;
 }
 
-// Returns a curve with its title; empty if it has no points.
+// Returns the lines of a curve, with its title first; empty if the curve has no points.
 std::vector<std::string> curve_lines(const std::string& title, const std::vector<Point>& points,
                                      std::size_t width, std::size_t rows) {
     if (points.empty()) return {};

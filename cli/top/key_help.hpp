@@ -5,7 +5,7 @@
 
 namespace roll::cli::top {
 
-// The keys and what they do, for the help.
+// Keys, and a text that says what they do.
 struct KeyHelp {
     const char* keys;
     const char* what;

@@ -13,10 +13,10 @@
 namespace roll::cli::top {
 namespace {
 
-constexpr std::size_t kShift = 16;  // columns by which Left and Right move a log
+constexpr std::size_t kShift = 16;  // number of columns by which Left and Right move a log
 
-// Returns how many rows a key moves the selection or the text; 0 if the key does not move it. Home
-// and End move further than there are rows.
+// Returns by how many rows a key moves the selection or the text; 0 if the key does not move it.
+// For Home and End, the number exceeds the number of rows.
 std::int64_t rows_moved(Key key, std::size_t rows) {
     constexpr std::int64_t kFar = std::int64_t{1} << 40;
     const auto screen = static_cast<std::int64_t>(std::max<std::size_t>(rows, 1));
@@ -74,7 +74,7 @@ void open_job(Ui& ui, std::uint64_t id, bool log) {
     ui.log_top.reset();
 }
 
-// Asks whether to cancel the job, or the tasks of the array, of this row.
+// Asks the user whether to cancel the job, or the tasks of the array, in this row.
 void ask_to_cancel(Ui& ui, const Json& job) {
     const Json fold = job.value("fold", Json());
     const std::string name = id_text(job) + " " + field_text(job, "name");
@@ -102,7 +102,7 @@ void press_in_log(Ui& ui, Key key, const Data& data, const Canvas& canvas) {
     if (key.kind == Key::Left) ui.shift -= std::min(ui.shift, kShift);
 }
 
-// Opens the log of another rank, if there is such a rank.
+// Opens the log of another rank. Shows a message if the job has no such rank.
 void change_rank(Ui& ui, int by, const Data& data) {
     const int rank = ui.rank + by;
     const int ranks = std::max(1, ranks_of(data.open.job));
@@ -114,7 +114,7 @@ void change_rank(Ui& ui, int by, const Data& data) {
     ui.rank = rank;
 }
 
-// Goes back one level. Returns false on a list, where there is none.
+// Goes back one level. Returns false on a list, because a list is the first level.
 bool back(Ui& ui) {
     if (ui.help) {
         ui.help = false;

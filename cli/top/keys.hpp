@@ -25,16 +25,16 @@ struct Key {
         Backspace
     };
     Kind kind = Character;
-    char character = 0;  // of Kind::Character: an ASCII character
+    char character = 0;  // for Kind::Character: an ASCII character
 };
 
-// Tasks of the program other than drawing.
+// Actions of the program that a key requests, besides drawing.
 struct Effect {
     bool quit = false;
     std::string cancel{};  // selector of jobs to cancel; empty: none
 };
 
-// Changes `ui` as the key asks for. `canvas` is the size of the screen on which `data` is shown.
+// Changes `ui` in response to the key. `canvas` is the size of the screen on which `data` is shown.
 Effect press(Ui& ui, Key key, const Data& data, const Canvas& canvas);
 
 }  // namespace roll::cli::top

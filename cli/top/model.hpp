@@ -1,5 +1,5 @@
-// The model of `rollctl top`: what is known of rolld, and what the user has chosen to see. Both are
-// plain values, so that the view and the handling of keys are pure functions.
+// The model of `rollctl top`: the data read from rolld, and the user's choices of what to show.
+// Both are plain values, so that the view and the handling of keys are pure functions.
 #pragma once
 
 #include <array>
@@ -25,31 +25,32 @@ struct Curve {
 
 // The job whose page or log is open.
 struct OpenJob {
-    Json job;                  // `job` of the reply to `show`; null until it has come
-    std::vector<Point> loss;   // over the steps of the whole run
-    std::vector<Point> speed;  // tokens/s over the steps of the whole run
+    Json job;                  // `job` of the reply to `show`; null until the reply has come
+    std::vector<Point> loss;   // loss at each step of the whole run
+    std::vector<Point> speed;  // tokens/s at each step of the whole run
 };
 
-// The end of the log that is followed.
+// The last lines of the log that is followed.
 struct OpenLog {
-    std::string title;                // names the file, or says why there is none
-    std::deque<std::string> lines{};  // without control characters
+    std::string title;                // name of the file, or the reason why there is no file
+    std::deque<std::string> lines{};  // lines without control characters
     std::uint64_t before = 0;         // number of lines that were read before the first of `lines`
 };
 
 struct Data {
     std::uint64_t running = 0;  // number of running jobs
     std::uint64_t queued = 0;   // number of queued jobs
-    // Rows of the replies to `jobs`: running, queued, then finished jobs. A long queue is cut off.
+    // Rows of the replies to `jobs`: running, then queued, then finished jobs. A long queue is cut
+    // off.
     Json jobs = Json::array();
     Json nodes = Json::array();             // rows of the reply to `nodes`; may lack some nodes
     Json all = Json::object();              // totals of all nodes, from the reply to `nodes`
     Json allocations = Json::object();      // the reply to `alloc_list`
-    std::map<std::uint64_t, Curve> curves;  // by job
+    std::map<std::uint64_t, Curve> curves;  // curves of the running jobs, by job id
     std::deque<std::string> events;         // newest events, one line each, newest last
     OpenJob open;
     OpenLog log;
-    std::string trouble;        // why rolld does not answer; empty: it does
+    std::string trouble;        // reason why rolld does not answer; empty if it does
     std::string answer;         // the result of the last change
     std::uint64_t answers = 0;  // number of changes that have a result
 };
@@ -61,34 +62,35 @@ inline constexpr std::array kSortNames = {"state", "id", "name", "user", "time"}
 
 // A question that the user must answer with y or n.
 struct Confirm {
-    std::string selector;  // the jobs to cancel
-    std::string what;      // names the jobs
+    std::string selector;  // selector of the jobs to cancel
+    std::string what;      // text that names the jobs
 };
 
-// The choices of the user.
+// The user's choices, and the state of the screen.
 struct Ui {
     Page page = Page::Jobs;
     std::optional<std::uint64_t> job{};  // the job whose page is open
     bool log = false;                    // show the job's log in place of its page
     int rank = 0;                        // rank whose log is shown
     bool help = false;
-    bool finished = false;  // list jobs that have ended, too
-    bool expand = false;    // a row for each task of an array
+    bool finished = false;  // also list jobs that have ended
+    bool expand = false;    // show one row for each task of an array
     std::string filter{};   // show only rows that contain this text
-    bool typing = false;    // keys go into the filter
+    bool typing = false;    // keys that are pressed change the filter
     Sort sort = Sort::State;
     bool reversed = false;
-    // By page: the selected row. The row is known by its key, because rows come and go.
+    // The key of the selected row of each page. Row indices are not used, because rows come and go.
     std::array<std::string, kPageNames.size()> selected{};
-    std::size_t scroll = 0;                  // first line of the job page or the help
-    std::size_t shift = 0;                   // first column of the log
-    std::optional<std::uint64_t> log_top{};  // first line shown of the log; nullopt: the end
+    std::size_t scroll = 0;  // first line of the job page or the help
+    std::size_t shift = 0;   // first column of the log
+    // first line of the log that is shown; nullopt: the end of the log is shown
+    std::optional<std::uint64_t> log_top{};
     std::optional<Confirm> confirm{};
-    std::string message{};           // shown in the last line until the next key
-    std::uint64_t answers_seen = 0;  // results of changes that were shown
+    std::string message{};           // text in the last line, shown until the next key
+    std::uint64_t answers_seen = 0;  // number of results of changes that were shown
 };
 
-// How the view may draw.
+// The size and the abilities of the screen.
 struct Canvas {
     std::size_t width = 80;
     std::size_t height = 24;
@@ -97,7 +99,7 @@ struct Canvas {
     bool local = true;  // times are in the local zone
 };
 
-// Requests that the reader must make; a function of the user's choices.
+// The data that the reader must request. It depends only on the user's choices.
 struct Wanted {
     Page page = Page::Jobs;
     std::optional<std::uint64_t> job{};

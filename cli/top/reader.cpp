@@ -15,15 +15,16 @@
 namespace roll::cli::top {
 namespace {
 
-constexpr int kWaitMs = 250;  // longest wait for an event
+constexpr int kWaitMs = 250;  // maximum time in ms to wait for an event
 constexpr int kEventsRead = 1000;
 constexpr std::size_t kEventsKept = 100;
 constexpr int kJobsRead = 500;  // maximum number of rows of each reply to `jobs`
 constexpr std::uint64_t kNodesRead = 10'000;
-constexpr std::size_t kLinesKept = 10'000;         // lines of the open log
-constexpr std::size_t kCurvesRead = 100;           // maximum number of running jobs with curves
-constexpr std::uint64_t kRecentBytes = 64u << 10;  // metrics that are read for a job in a list
-// GPU use is sampled as often as a roll-worker measures it.
+constexpr std::size_t kLinesKept = 10'000;  // maximum number of lines of the open log
+constexpr std::size_t kCurvesRead = 100;    // maximum number of running jobs with curves
+// maximum number of bytes of metrics that are read for a job in a list
+constexpr std::uint64_t kRecentBytes = 64u << 10;
+// Interval between two samples of GPU use. A roll-worker measures it at the same interval.
 constexpr auto kGpuLooks = std::chrono::seconds(2);
 constexpr std::size_t kSamplesKept = 100;
 
@@ -70,9 +71,9 @@ Result<void> Reading::read_events(int wait_ms) {
     return {};
 }
 
-// Reads the running jobs, then all jobs that have not ended, then the newest ones if finished jobs
-// are wanted. A job or an array gets its row from the last reply that has it, because only that one
-// counts all tasks of an array.
+// Reads the running jobs, then all jobs that have not ended, and then the newest jobs if finished
+// jobs are wanted. The row of a job or an array comes from the last reply that contains it, because
+// only the last reply counts all tasks of an array.
 Result<void> Reading::read_jobs(const Wanted& wanted) {
     std::vector<protocol::JobsArgs> requests = {{.state = "running"}, {}};
     if (wanted.finished) requests.push_back({.all = true, .reverse = true});
@@ -217,7 +218,7 @@ Reader::Reader(Reading reading, std::function<void()> wake) {
     shared_->data = std::make_shared<const Data>(reading.data());
     std::thread([shared = shared_, reading = std::move(reading), wake = std::move(wake)]() mutable {
         run(shared, std::move(reading), wake);
-    }).detach();  // The program ends while the thread may wait for rolld.
+    }).detach();  // detached, because the program may end while the thread waits for rolld
 }
 
 void Reader::run(const std::shared_ptr<Shared>& shared, Reading reading,
@@ -231,7 +232,7 @@ void Reader::run(const std::shared_ptr<Shared>& shared, Reading reading,
             to_cancel.swap(shared->to_cancel);
         }
         for (const std::string& selector : to_cancel) reading.cancel(selector);
-        // Read a page that the user has just opened at once.
+        // Do not wait for events if the user has just opened a page or cancelled jobs.
         const bool hurries = wanted != last || !to_cancel.empty();
         const auto looked = reading.look(wanted, hurries ? 0 : kWaitMs);
         last = wanted;

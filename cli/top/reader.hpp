@@ -1,5 +1,5 @@
-// Reads from rolld and from the files of jobs in a thread of its own, so that `rollctl top` handles
-// keys at once while rolld or a volume is slow.
+// Reads data from rolld and from the files of jobs. Reads in a separate thread, so that `rollctl
+// top` handles keys at once even if rolld or a volume is slow.
 #pragma once
 
 #include <chrono>
@@ -18,15 +18,15 @@
 
 namespace roll::cli::top {
 
-// Reads what a view needs. Blocks; not safe for use by several threads.
+// Reads the data that a view needs. Blocks. Not thread-safe.
 class Reading {
   public:
     explicit Reading(Daemon daemon) : daemon_(std::move(daemon)) {}
 
-    // Waits up to `wait_ms` for new events, then reads all that `wanted` asks for. Fails if rolld
-    // does not answer; then the old data stays.
+    // Waits up to `wait_ms` for new events, then reads all data that `wanted` requests. Fails if
+    // rolld does not answer. In this case, the old data stays.
     Result<void> look(const Wanted& wanted, int wait_ms);
-    // Cancels jobs and notes the result.
+    // Cancels jobs. Stores a text about the result in the data.
     void cancel(const std::string& selector);
     Data& data() { return data_; }
 
@@ -44,17 +44,17 @@ class Reading {
 
     Daemon daemon_;
     Data data_{};
-    std::int64_t seen_ = 0;                  // number of the newest event
-    std::map<std::uint64_t, Tail> tails_{};  // metrics of running jobs, by job
+    std::int64_t seen_ = 0;                  // number of the newest event that was read
+    std::map<std::uint64_t, Tail> tails_{};  // metrics of running jobs, by job id
     std::optional<Tail> whole_{};            // all metrics of the open job
-    std::uint64_t whole_of_ = 0;             // the job of `whole_`
+    std::uint64_t whole_of_ = 0;             // id of the job of `whole_`
     std::optional<Tail> log_{};
     std::chrono::steady_clock::time_point gpus_due_{};
 };
 
 class Reader {
   public:
-    // Starts the thread. `wake` is called in it after each change of the data.
+    // Starts the thread. The thread calls `wake` after each change of the data.
     Reader(Reading reading, std::function<void()> wake);
 
     std::shared_ptr<const Data> data();

@@ -11,7 +11,7 @@
 namespace roll::cli::top {
 namespace {
 
-constexpr std::size_t kSpark = 12;  // width of a curve in a row
+constexpr std::size_t kSpark = 12;  // width of the curve in a row, in columns
 
 // Returns the key by which jobs are sorted; jobs with equal keys are sorted by id.
 std::string sort_key(const Json& job, Sort sort) {
@@ -94,7 +94,7 @@ List nodes_list(const Data& data) {
     return list;
 }
 
-// Lists the allocations, and the queues that have none.
+// Lists the allocations, and the queues that have no allocations.
 List allocations_list(const Data& data, const Canvas& canvas) {
     List list{{{.title = "QUEUE", .shrinks = 2, .least = 8},
                {.title = "ALLOCATION", .right = true},

@@ -1,4 +1,4 @@
-// The rows of the three lists of `rollctl top`, filtered and sorted. Pure functions.
+// Makes the rows of the three lists of `rollctl top`, filtered and sorted. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace roll::cli::top {
 
 struct Row {
     std::string key;    // identifies the row while the list changes
-    std::string state;  // for its colour; may be empty
+    std::string state;  // state that determines the row's colour; may be empty
     std::vector<std::string> cells;
     Json source;  // the row of rolld's reply
 };
@@ -23,19 +23,20 @@ struct List {
     std::vector<Row> rows;
 };
 
-// Returns the number that identifies a row of jobs: that of the array that the job is in, else the
-// job's own.
+// Returns the number that identifies a row of jobs: the number of the array if the job is in an
+// array, else the job's id.
 std::uint64_t row_key(const Json& job);
 
-// Returns the list of the page that is open. Only rows are in it that contain the filter.
+// Returns the list of the page that is open. It contains only rows in which the filter occurs.
 List list_of(const Data& data, const Ui& ui, const Canvas& canvas);
 
-// Returns the index of the selected row: the first row if the selected one is gone. Requires that
-// the list has rows.
+// Returns the index of the selected row. If the selected row is gone, returns the index of the
+// first row. Requires that the list has rows.
 std::size_t selected_index(const List& list, const Ui& ui);
 
-// Draws the newest `width` values with 8 heights, which range over `bounds`, or from the smallest
-// to the largest value. Empty if there are no values.
+// Draws the newest `width` values as characters of 8 heights. The heights cover the range `bounds`,
+// or the range from the smallest to the largest value. Returns an empty text if there are no
+// values.
 std::string sparkline(const std::vector<double>& values, std::size_t width, bool utf8,
                       std::optional<std::pair<double, double>> bounds = std::nullopt);
 

@@ -11,9 +11,9 @@
 namespace roll::cli::top {
 namespace {
 
-constexpr std::size_t kAround = 3;       // lines at the top and the bottom
-constexpr std::size_t kEventsShare = 5;  // a fifth of the screen shows events
-constexpr std::size_t kEventsFrom = 20;  // a lower screen shows no events
+constexpr std::size_t kAround = 3;       // number of lines at the top and the bottom
+constexpr std::size_t kEventsShare = 5;  // events take one fifth of the screen
+constexpr std::size_t kEventsFrom = 20;  // a screen with fewer lines shows no events
 
 Style style_of(const std::string& state) {
     if (state == "running") return Style::Running;
@@ -64,7 +64,7 @@ Line tabs(const Ui& ui) {
     return line;
 }
 
-// The second line of the screen: which page is open.
+// Returns the second line of the screen, which names the open page.
 Line heading(const Data& data, const Ui& ui) {
     if (ui.help) return {{"Keys", Style::Title}};
     if (ui.log)
@@ -74,7 +74,7 @@ Line heading(const Data& data, const Ui& ui) {
     return tabs(ui);
 }
 
-// The last line of the screen: a question, a result, or the most important keys.
+// Returns the last line of the screen: a question, a result, or the most important keys.
 Line footing(const Data& data, const Ui& ui) {
     if (ui.confirm) return {{"cancel " + ui.confirm->what + "? y/n", Style::Failed}};
     if (ui.typing) return {{"filter: " + ui.filter + "_", Style::Title}};
@@ -105,7 +105,8 @@ std::vector<std::string> lines_of(const std::string& text) {
     return lines;
 }
 
-// Paints the state in a row of a table. `at` is the column of the title STATE.
+// Returns a row of a table as a line. The state in the row is coloured. `at` is the column of the
+// title STATE.
 Line row_line(const std::string& text, const Row& row, std::size_t at, bool selected,
               std::size_t width) {
     if (selected) return {{pad_text(">" + text, width), Style::Selected}};
@@ -139,7 +140,7 @@ void add_list(std::vector<Line>& lines, const Data& data, const Ui& ui, const Ca
     const std::size_t room = list_rows(canvas, ui);
     const std::size_t selected = selected_index(list, ui);
     const std::size_t count = list.rows.size();
-    // The selected row is in the middle of a list that is longer than the screen.
+    // If the list is longer than the screen, show the selected row in the middle of the screen.
     const std::size_t first =
         std::min(selected - std::min(selected, room / 2), count - std::min(count, room));
     for (std::size_t i = first; i < std::min(count, first + room); ++i)
@@ -198,7 +199,8 @@ std::size_t body_rows(const Canvas& canvas) {
 }
 
 std::size_t list_rows(const Canvas& canvas, const Ui& ui) {
-    const std::size_t others = 1 + event_rows(canvas, ui);  // the title of the table, and events
+    // the title of the table, and the events
+    const std::size_t others = 1 + event_rows(canvas, ui);
     return body_rows(canvas) - std::min(body_rows(canvas), others);
 }
 

@@ -22,15 +22,15 @@ std::vector<Line> draw(const Data& data, const Ui& ui, const Canvas& canvas);
 // Returns the text of the spans, for output that is not a terminal.
 std::string text_of(const Line& line);
 
-// Number of rows between the two lines at the top and the line at the bottom.
+// Returns the number of rows between the two lines at the top and the line at the bottom.
 std::size_t body_rows(const Canvas& canvas);
-// Number of rows of a list that are visible.
+// Returns the number of visible rows of a list.
 std::size_t list_rows(const Canvas& canvas, const Ui& ui);
 
-// Returns the page of the open job; the screen shows a part of it.
+// Returns all lines of the page of the open job. The screen shows a part of them.
 std::vector<Line> job_lines(const Data& data, const Ui& ui, const Canvas& canvas);
 
-// Returns the number of ranks of the job, 0 if it is unknown. `job` is from the reply to `show`.
+// Returns the number of ranks of the job; 0 if it is unknown. `job` is from the reply to `show`.
 int ranks_of(const Json& job);
 
 }  // namespace roll::cli::top

@@ -29,10 +29,12 @@ struct Beacon {
     std::string nonce;              // random id of this rolld process
     std::string host;
     std::string endpoint;
-    // Identifies the state directory. A copy of the directory has another value. Empty if unknown.
+    // Identifies the state directory. A copy of the directory has a different value. Empty if
+    // unknown.
     std::string home{};
     std::uint64_t counter = 0;  // number of records that this incarnation has published
-    // How long rolld keeps running while it cannot read its own beacon file, in ms; 0: for ever.
+    // Time in ms for which rolld keeps running while it cannot read its own beacon file; 0: for
+    // ever.
     std::int64_t patience_ms = 0;
     friend bool operator==(const Beacon&, const Beacon&) = default;
 };
@@ -49,11 +51,11 @@ constexpr std::size_t beacon_offset(std::uint64_t counter) {
     return counter % 2 == 0 ? 0 : kBeaconRecordBytes;
 }
 
-// Returns the record with the higher (incarnation, counter). Fails with Corrupt if none is
-// readable.
+// Returns the record of the file with the higher (incarnation, counter). Fails with Corrupt if
+// neither record is readable.
 Result<Beacon> newest_beacon(std::string_view file);
 
-// Writes one record at its offset and fsyncs it. Creates the file if it is missing.
+// Writes the record at its offset and fsyncs the file. Creates the file if it is missing.
 Result<void> write_beacon(const std::filesystem::path& path, const Beacon& beacon);
 
 // Reads the newest record. Bypasses the cache of a network file system (NFS) if possible.

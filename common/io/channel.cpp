@@ -13,8 +13,8 @@ Error no_daemon(const std::string& endpoint) {
     return {ErrorCode::Unavailable, "no rolld listens on " + endpoint, "rollctl up"};
 }
 
-// Returns whether no process listens on an ipc:// endpoint. Connects to find out, because libzmq
-// would retry for ever instead of failing.
+// Returns whether no process listens on an ipc:// endpoint. Tries to connect to find out, because
+// libzmq would not fail, but retry for ever.
 bool nobody_listens(const std::string& endpoint) {
     constexpr std::string_view kIpc = "ipc://";
     if (!endpoint.starts_with(kIpc)) return false;

@@ -17,9 +17,9 @@ class Channel {
     virtual ~Channel() = default;
     // Sends a frame. Returns false if it cannot be sent now.
     virtual bool send(const std::string& frame) = 0;
-    // Returns the next frame; nullopt if none arrives in time or the connection is closed.
+    // Returns the next frame; nullopt if no frame arrives in time or the connection is closed.
     virtual std::optional<std::string> receive(std::chrono::milliseconds timeout) = 0;
-    // Returns the known reason why no reply arrives; nullopt if there is none.
+    // Returns the reason why no reply arrives, if the channel knows the reason; else nullopt.
     virtual std::optional<Error> trouble() const = 0;
 };
 

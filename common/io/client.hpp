@@ -33,8 +33,8 @@ class Client {
     Result<Json> ask(const std::string& op, const Json& args = Json::object(),
                      std::chrono::milliseconds timeout = std::chrono::seconds(10));
 
-    // Sends many requests with up to 64 in flight. Returns a reply or an error for each of `args`,
-    // in order. `timeout` limits the wait between two replies.
+    // Sends one request for each element of `args`, with up to 64 in flight. Returns a reply or an
+    // error for each request, in the same order. `timeout` limits the wait between two replies.
     std::vector<Result<Json>> ask_all(const std::string& op, const std::vector<Json>& args,
                                       std::chrono::milliseconds timeout = std::chrono::seconds(10));
 

@@ -1,4 +1,5 @@
-// Directories with programs that `rollctl compat` wrote. These programs have the names of Slurm's.
+// Directories to which `rollctl compat` wrote programs. The programs have the names of Slurm's
+// commands, such as sbatch.
 #pragma once
 
 #include <string>
@@ -9,8 +10,8 @@ namespace roll::io {
 // The name of a file that `rollctl compat` writes to its directory.
 inline constexpr const char* kCompatMark = ".roll-compat";
 
-// Returns the environment ("NAME=value") with a PATH that lacks the directories to which `rollctl
-// compat` wrote. rolld uses it for Slurm's own programs.
+// Returns a copy of the environment ("NAME=value") whose PATH lacks the directories of `rollctl
+// compat`. rolld runs Slurm's own programs with this environment.
 std::vector<std::string> without_compat(std::vector<std::string> environment);
 
 }  // namespace roll::io

@@ -22,9 +22,10 @@ CurveKeys make_curve_keys();
 Result<CurveKeys> load_curve_keys(const std::filesystem::path& directory, const std::string& name);
 Result<std::string> load_public_key(const std::filesystem::path& file);
 
-// Loads a pair, or creates it if it does not exist. Concurrent calls get the same pair. If this
-// call creates the pair and `authorized` is given, also writes the public key to the directory
-// `authorized`. A public key that the user later removes from this directory is not added again.
+// Loads a pair, or creates the pair if it does not exist. Concurrent calls get the same pair. If
+// this call creates the pair and `authorized` is given, the call also writes the public key to the
+// directory `authorized`. A public key that the user later removes from this directory is not added
+// again.
 Result<CurveKeys> load_or_make_curve_keys(const std::filesystem::path& directory,
                                           const std::string& name,
                                           const std::filesystem::path& authorized = {});

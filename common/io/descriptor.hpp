@@ -1,4 +1,4 @@
-// Owns a file descriptor and closes it on destruction; -1 means none.
+// Owns a file descriptor and closes it on destruction. The value -1 means that it owns none.
 #pragma once
 
 #include <utility>

@@ -16,7 +16,7 @@ namespace roll::io {
 namespace {
 
 constexpr std::size_t kLengthBytes = 4;
-constexpr timeval kSendPatience{10, 0};  // how long send() waits for a rolld that does not read
+constexpr timeval kSendPatience{10, 0};  // maximum time to wait for a rolld that does not read
 
 }  // namespace
 

@@ -1,7 +1,8 @@
 // A client's connection to a rolld on the same machine over a Unix stream socket. The kernel
 // reports the peer's user (SO_PEERCRED), so there are no keys and no handshake.
 //
-// A frame is its length (4 bytes, little-endian), then that many bytes, at most kFrameBytesMax.
+// A frame is sent as its length (4 bytes, little-endian) followed by its bytes. A frame has at most
+// kFrameBytesMax bytes.
 // Requests and replies are the same as over ZeroMQ (common/protocol/client.hpp).
 #pragma once
 
@@ -29,13 +30,13 @@ class FrameReader {
     std::size_t begin_ = 0;  // offset of the first byte not yet returned
 };
 
-// Returns the frame's length and the frame, as they are sent.
+// Returns the bytes to send for a frame: its length, then the frame.
 std::string with_length(const std::string& frame);
 
 // Returns the user id of the process at the other end; nullopt if the kernel does not report it.
 std::optional<std::uint32_t> peer_uid(int socket);
 
-// Returns a connected Unix stream socket; an empty Descriptor, with errno set, on failure.
+// Returns a connected Unix stream socket. On failure, returns an empty Descriptor and sets errno.
 Descriptor connect_unix(const std::string& path);
 
 // A client's end of the stream. Blocks the calling thread. Not thread-safe.

@@ -42,9 +42,9 @@ struct Prepared {
     std::vector<std::pair<int, int>> descriptors{};
     pid_t parent = 0;
     int namespaces = 0;   // flags for clone()
-    std::string uid_map;  // text for uid_map of a new user namespace: keeps our uid
+    std::string uid_map;  // text for uid_map of a new user namespace; keeps the caller's uid
     std::string gid_map;
-    std::optional<Failure> failure{};  // why the child could not call exec; set by the child
+    std::optional<Failure> failure{};  // set by the child if it could not call exec
 };
 
 std::vector<char*> pointers(const std::vector<std::string>& strings) {
@@ -144,7 +144,7 @@ void pin(const std::vector<int>& cpus) {
     if (spawn.group && ::setpgid(0, *spawn.group) != 0) give_up(prepared, Step::Group);
     if (spawn.death_signal != 0) {
         ::prctl(PR_SET_PDEATHSIG, spawn.death_signal);
-        // The parent died before PR_SET_PDEATHSIG took effect.
+        // Exit if the parent died before PR_SET_PDEATHSIG took effect.
         if (::getppid() != prepared.parent) ::_exit(127);
     }
     arrange_descriptors(prepared);
@@ -203,7 +203,7 @@ std::string map_of(unsigned id) {
 }
 
 std::optional<ProcessInfo> parse_stat(const std::string& stat) {
-    // Search the last ')', because the program's name in front of it may contain any characters.
+    // Search for the last ')', because the program's name before it may contain any characters.
     const auto name_end = stat.rfind(')');
     if (name_end == std::string::npos) return std::nullopt;
     ProcessInfo info;
@@ -314,8 +314,8 @@ std::vector<ProcessInfo> descendants(pid_t ancestor) {
     return found;
 }
 
-// Reads /proc/PID/task/TID/children. A kernel without these files (CONFIG_PROC_CHILDREN) needs
-// descendants().
+// Reads /proc/PID/task/TID/children. Uses descendants() if the kernel does not have these files
+// (CONFIG_PROC_CHILDREN).
 std::vector<pid_t> descendant_ids(pid_t ancestor) {
     std::vector<pid_t> found;
     std::set<pid_t> seen{ancestor};

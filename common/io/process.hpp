@@ -17,28 +17,30 @@
 namespace roll::io {
 
 struct Spawn {
-    // The program, then its arguments. The program is searched in PATH unless it contains a '/'.
+    // The program, followed by its arguments. A program without a '/' is searched for in PATH.
     std::vector<std::string> arguments;
     std::vector<std::string> environment;  // the whole environment as "NAME=value"
-    std::string directory{};               // working directory; empty for the caller's
+    std::string directory{};  // working directory; empty: the caller's working directory
     // Pairs of the caller's descriptor and the child's descriptor. Standard streams that are not
     // listed become /dev/null. All other descriptors are closed in the child.
     std::vector<std::pair<int, int>> descriptors{};
     std::optional<pid_t> group{};  // process group to join; 0 creates a new one
     bool new_session = false;
-    std::vector<int> cpus{};        // CPUs to run on; empty for the caller's
-    std::optional<mode_t> umask{};  // nullopt for the caller's
-    int death_signal = 0;  // signal that the child gets when the spawning thread ends; 0 for none
-    std::vector<int> cgroups{};  // open files cgroup.procs of the cgroups to join
+    std::vector<int> cpus{};        // CPUs that the child may use; empty: the caller's CPUs
+    std::optional<mode_t> umask{};  // umask of the child; nullopt: the caller's umask
+    int death_signal = 0;  // signal that the child gets when the spawning thread ends; 0: no signal
+    // open descriptors of the files cgroup.procs of the cgroups to join
+    std::vector<int> cgroups{};
     // Makes the child PID 1 of a new PID namespace with its own /proc. When the child ends, the
     // kernel kills all other processes of the namespace before the child can be reaped. Without
     // CAP_SYS_ADMIN this also creates a user namespace, with the same uid.
     bool pid_namespace = false;
 };
 
-// Starts a program with default signal mask and handlers. Returns its pid once exec has succeeded.
-// The caller must waitpid() it. Fails with NotFound if the program or directory does not exist,
-// InvalidArgument if it cannot be executed, Failed if the host denies `cgroups` or `pid_namespace`.
+// Starts a program with default signal handlers and no blocked signals. Returns the program's pid
+// once exec has succeeded. The caller must wait for the pid with waitpid(). Fails with NotFound if
+// the program or directory does not exist, InvalidArgument if the program cannot be executed,
+// Failed if the host denies `cgroups` or `pid_namespace`.
 Result<pid_t> spawn(const Spawn& spawn);
 
 // Returns this process's environment in the form of Spawn::environment.
@@ -66,15 +68,14 @@ std::optional<ProcessInfo> find_process(pid_t pid);
 // Returns false if the process has ended. Reaps an ended process that is a child of this process.
 bool is_alive(pid_t pid);
 
-// Returns the pid that a pid file contains if that process is alive and runs `program`, else
+// Returns the pid in a pid file if the process with this pid is alive and runs `program`, else
 // nullopt.
 std::optional<pid_t> running(const std::filesystem::path& pid_file, const std::string& program);
 
 // Returns all live descendants of a process, in any process group or session.
 std::vector<ProcessInfo> descendants(pid_t ancestor);
 
-// Returns the ids of all live descendants of a process, without a look at the other processes of
-// the machine.
+// Like descendants(), but returns only the pids, and does not read the machine's other processes.
 std::vector<pid_t> descendant_ids(pid_t ancestor);
 
 // Waits until the process ends; returns false on a timeout. Works for any process, not only

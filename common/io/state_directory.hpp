@@ -14,8 +14,8 @@ class StateDirectory {
     // `root` must be an absolute path. Does not access the file system.
     explicit StateDirectory(std::filesystem::path root) : root_(std::move(root)) {}
 
-    // Returns the first of these that is set: `flag` (--dir), ROLL_DIR, $XDG_STATE_HOME/roll; else
-    // ~/.local/state/roll.
+    // Returns the directory that the first of these names: `flag` (--dir), ROLL_DIR, XDG_STATE_HOME
+    // (its subdirectory roll). If none is set, returns ~/.local/state/roll.
     static Result<StateDirectory> find(const std::string& flag);
 
     const std::filesystem::path& root() const { return root_; }
@@ -38,8 +38,9 @@ class StateDirectory {
     // of another user's rolld, but no key pair of a rolld.
     bool is_key_holders() const;
 
-    // Fails with Refused if is_key_holders(). A rolld started here would overwrite the public key
-    // of the other user's rolld, and the directory's owner could no longer connect to that rolld.
+    // Fails with Refused if is_key_holders() is true. A rolld started here would overwrite the
+    // public key of the other user's rolld. The directory's owner could then no longer connect to
+    // that rolld.
     Result<void> check_own() const;
 
     // Creates the directory and its key directories with mode 0700.

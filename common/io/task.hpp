@@ -18,7 +18,7 @@ namespace roll::io {
 template <class T = void>
 using Task = boost::asio::awaitable<T>;
 
-// Runs a coroutine on the context. Aborts if an exception escapes from it.
+// Runs a coroutine on the context. Aborts the program if an exception escapes from the coroutine.
 inline void spawn(boost::asio::io_context& context, Task<void> task) {
     boost::asio::co_spawn(context, std::move(task),
                           [](std::exception_ptr escaped) { ROLL_CHECK(escaped == nullptr); });

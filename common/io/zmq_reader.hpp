@@ -1,7 +1,8 @@
 // Owns a ZmqSocket and waits for its input on an io_context.
 //
-// libzmq's descriptor is edge-triggered, and any call on the socket may consume the edge. Use one
-// coroutine per socket, and call look_again() after sending or receiving elsewhere:
+// libzmq's descriptor is edge-triggered, and any call on the socket may consume the edge. Let only
+// one coroutine wait for a socket. If other code sends or receives on the socket, call look_again()
+// afterwards:
 //
 //   while (co_await reader.readable())
 //       while (auto message = reader.receive()) handle(*message);

@@ -14,7 +14,8 @@ namespace {
 constexpr int kLingerMs = 1000;
 // maximum number of pending connections; after a restart of rolld, all workers connect at once
 constexpr int kBacklog = 4096;
-constexpr int kFramesMax = 8;  // maximum frames of a message; all messages of Roll have fewer
+// maximum number of frames of a message; all messages of Roll have fewer
+constexpr int kFramesMax = 8;
 // ZMQ_ZAP_ENFORCE_DOMAIN: if no authenticator runs, reject peers instead of accepting them without
 // a check. libzmq has this option since 4.3.1, but zmq.h defines its name for drafts only.
 constexpr int kZapEnforceDomain = 93;

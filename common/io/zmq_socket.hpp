@@ -61,9 +61,9 @@ class ZmqSocket {
     // Queues a message. Returns false if the peer is unknown or the queue is full.
     bool send(const std::vector<std::string>& frames);
 
-    bool input_ready() const;  // reads ZMQ_EVENTS, which also re-arms the descriptor
+    bool input_ready() const;  // returns whether input is ready; this also re-arms the descriptor
     bool wait_input(std::chrono::milliseconds timeout) const;
-    int descriptor() const;  // edge-triggered, see ZmqReader
+    int descriptor() const;  // returns libzmq's descriptor, which is edge-triggered (see ZmqReader)
     void* get() const { return socket_; }
 
   private:

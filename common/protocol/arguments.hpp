@@ -1,5 +1,5 @@
-// Reads, writes and describes the arguments and the replies of operations. Each is a struct whose
-// fields() names its members once:
+// Reads, writes and describes the arguments and the replies of operations. Each set of arguments
+// and each reply is a struct. A function fields() lists the struct's members once:
 //
 //   template <class V> void fields(V& v, SecretNameArgs& a) {
 //       v.needs("name", a.name, "name of the secret");
@@ -47,15 +47,16 @@ class FieldReader {
             value = reader_.get_or<T>(name, std::move(value));
         }
     }
-    // Fails with InvalidArgument. If `strict`, unknown fields are errors, too.
+    // Fails with InvalidArgument if a field was missing or had the wrong type. If `strict`, also
+    // fails if there are unknown fields.
     Result<void> finish(bool strict);
 
   private:
     JsonReader reader_;
 };
 
-// A visitor that writes each field. `brief` leaves out a field that may be left out and has its
-// type's initial value. An optional without a value is always left out.
+// A visitor that writes each field. If `brief` is true, it leaves out each optional field that has
+// its type's initial value. A std::optional without a value is always left out.
 class FieldWriter {
   public:
     explicit FieldWriter(bool brief) : brief_(brief) {}
@@ -77,7 +78,7 @@ class FieldWriter {
     bool brief_;
 };
 
-// One field, for the documentation.
+// Describes one field, for the documentation.
 struct FieldInfo {
     std::string name;
     Json type;  // as JSON Schema, such as {"type": "integer"}; {}: any value
@@ -116,7 +117,8 @@ class FieldLister {
     std::vector<FieldInfo> list{};
 };
 
-// Unknown fields are ignored unless `strict`, because a newer client may send them.
+// Parses the arguments of an operation. Ignores unknown fields unless `strict`, because a newer
+// client may send them.
 template <class Args>
 Result<Args> read_arguments(const Json& json, bool strict = false) {
     Args args;
@@ -133,7 +135,7 @@ Json arguments_json(Args args) {
     return std::move(writer.json);
 }
 
-// Returns a reply with its schema.
+// Returns a reply as JSON, with the field "schema".
 template <class Reply>
 Json reply_json(Reply reply, const char* schema) {
     FieldWriter writer(false);

@@ -15,7 +15,7 @@ ErrorCode code_of(std::string_view name) {
           ErrorCode::Unavailable, ErrorCode::Corrupt, ErrorCode::Failed}) {
         if (name == name_of(code)) return code;
     }
-    return ErrorCode::Failed;  // a code that only a rolld newer than this client sends
+    return ErrorCode::Failed;  // only a rolld newer than this client sends other codes
 }
 
 Result<Error> read_error(const Json& json) {
@@ -76,8 +76,8 @@ std::string encode(const Request& request) {
     return encode_request(request.id, request.op, request.args, request.version);
 }
 
-// Encodes a request to the text that dump() would write, but does not copy the arguments into a new
-// JSON object.
+// Encodes a request. The text equals the result of dump(), but the arguments are not copied into a
+// new JSON object.
 std::string encode_request(std::uint64_t id, const std::string& op, const Json& args, int version) {
     return fmt::format(R"({{"args":{},"id":{},"op":{},"v":{}}})", dump(args), id, dump(Json(op)),
                        version);
@@ -118,7 +118,7 @@ Json error_json(const Error& error) {
 }
 
 std::string encode_reply(std::uint64_t id, const Json& ok, int version) {
-    // This is the text that dump() would write, made without copying a large value.
+    // This text equals the result of dump(), but is made without a copy of a large value.
     return fmt::format(R"({{"id":{},"ok":{},"v":{}}})", id, dump(ok), version);
 }
 

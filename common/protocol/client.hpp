@@ -1,5 +1,5 @@
-// The protocol between clients and rolld: one request, one reply, both JSON. A reply's `ok` is
-// exactly the value that `rollctl --json` prints, with its "schema": "roll.NAME/1".
+// The protocol between clients and rolld. Each request has one reply, and both are JSON. A reply's
+// `ok` is exactly the value that `rollctl --json` prints, with its "schema": "roll.NAME/1".
 //
 //   request  {"v":1, "id":7, "op":"submit", "args":{...}}
 //   reply    {"v":1, "id":7, "ok":{...}}   or   {"v":1, "id":7, "error":{"code","message","hint"}}

@@ -26,7 +26,7 @@ Result<Token> read_token(const Json& json, const std::string& path);
 Json to_json(const WrittenCheckpoint& checkpoint);
 Result<WrittenCheckpoint> read_written_checkpoint(const Json& json, const std::string& path);
 
-// Returns the array of to_json() of each item.
+// Returns a JSON array with to_json(item) for each item.
 template <class T>
 Json to_json_list(const std::vector<T>& items) {
     Json list = Json::array();
@@ -34,7 +34,7 @@ Json to_json_list(const std::vector<T>& items) {
     return list;
 }
 
-// Appends `read(item, path)` of each element of an array to `items`.
+// Calls read(element, path) for each element of a JSON array, and appends the results to `items`.
 template <class T>
 Result<void> read_list(const Json& json, const std::string& path, std::vector<T>& items,
                        Result<T> (*read)(const Json&, const std::string&)) {

@@ -47,7 +47,7 @@ struct CancelReply {
     JobNumbers cancelled{};
     JobNumbers over{};
 };
-struct ChangedReply {  // of close, hold, release and update
+struct ChangedReply {  // the reply of close, hold, release and update
     JobNumbers jobs{};
     JobNumbers over{};
 };
@@ -70,7 +70,7 @@ struct CheckpointArgs {
 };
 struct CheckpointReply {
     std::uint64_t id = 0;
-    Json token{};  // null: the job is not running
+    Json token{};  // token of the running attempt; null: the job is not running
     std::uint64_t asked = 0;
 };
 

@@ -1,22 +1,23 @@
-// What a client may ask of rolld: the name of an operation, who may call it and when it is
-// answered. operations.hpp has the table of all operations.
+// Describes an operation that a client may request from rolld: its name, who may call it and when
+// rolld answers. operations.hpp has the table of all operations.
 #pragma once
 
 namespace roll::protocol {
 
-// Who may call an operation. Each client may do what comes before its own kind.
+// The access that an operation requires. A client with one kind of access also has the kinds before
+// it.
 enum class Access {
     Read,    // changes nothing
     Submit,  // queues jobs
-    Change,  // changes jobs and secrets: the caller's own, or everybody's for the operator
-    Operate  // changes nodes, allocation queues or rolld: only the operator
+    Change,  // changes jobs and secrets; only the operator may change those of other users
+    Operate  // changes nodes, allocation queues or rolld; only for the operator
 };
 
-// When rolld answers.
+// The time at which rolld answers a request.
 enum class Answering {
-    AtOnce,     // without a turn of the engine
-    AfterTurn,  // after the turn that commits the change
-    Later       // after several turns, or once there is something to report (long poll)
+    AtOnce,     // the answer needs no turn of the engine
+    AfterTurn,  // the answer follows the turn that commits the change
+    Later       // the answer follows several turns, or waits for something to report (long poll)
 };
 
 struct Operation {

@@ -12,7 +12,7 @@
 namespace roll::protocol {
 namespace {
 
-struct JsonReply {};  // a reply without a struct
+struct JsonReply {};  // stands for a reply that has no struct
 template <class V>
 void fields(V&, JsonReply&) {}
 

@@ -12,8 +12,8 @@ namespace roll::protocol {
 struct OperationInfo {
     const Operation* operation;
     std::vector<FieldInfo> (*arguments)();
-    std::vector<FieldInfo> (*reply)();        // empty: the reply is built as JSON
-    Result<void> (*check)(const Json& json);  // fails if these are not valid arguments
+    std::vector<FieldInfo> (*reply)();        // empty if the reply is built as JSON
+    Result<void> (*check)(const Json& json);  // fails if `json` is not valid as arguments
 };
 
 std::span<const OperationInfo> operations();

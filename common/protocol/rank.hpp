@@ -20,16 +20,18 @@ namespace roll::protocol {
 constexpr int kReportDescriptor = 3;
 
 // Exit statuses of a rank besides 0 and 1 (the program's own failure).
-constexpr int kExitInvalid = 2;    // the input can never work: no retry
-constexpr int kExitDiverged = 3;   // non-finite loss or gradient: no retry
-constexpr int kExitRefused = 4;    // the output cannot be written: the job's fault, no retry
+constexpr int kExitInvalid = 2;   // the input can never work; no retry
+constexpr int kExitDiverged = 3;  // the loss or a gradient is not finite; no retry
+// the output cannot be written, which counts as the job's fault; no retry
+constexpr int kExitRefused = 4;
 constexpr int kExitYielded = 75;   // stopped at a step boundary after a checkpoint
 constexpr int kExitPeerLost = 76;  // another rank died and broke a collective
 constexpr int kExitUnfit = 77;     // the job's check of the node failed, or a GPU is not usable
 // Exit statuses that roll-worker, not the program, gives to an attempt.
-constexpr int kExitUnhealthy = 78;     // the site's check of the node failed
-constexpr int kExitHung = 79;          // no step for too long
-constexpr int kExitOutOfMemory = 137;  // more memory than resources.memory; as after SIGKILL
+constexpr int kExitUnhealthy = 78;  // the site's check of the node failed
+constexpr int kExitHung = 79;       // the attempt made no step for too long
+// the attempt exceeded resources.memory; same status as after SIGKILL
+constexpr int kExitOutOfMemory = 137;
 
 // The launch file. roll-worker writes one per attempt and node:
 // logs/attempt-N/launch-NODERANK.json. Programs get it as `--launch FILE --rank R`.
@@ -44,8 +46,9 @@ struct Launch {
     int ranks_per_node = 1;
     std::vector<int> gpus;
     std::string nonce;
-    std::vector<WrittenCheckpoint> checkpoints;  // newest first
-    bool allow_faults = false;                   // the job may have train.faults
+    // checkpoints from which the job may start, newest first
+    std::vector<WrittenCheckpoint> checkpoints;
+    bool allow_faults = false;  // whether the job may have train.faults
 
     int world_size() const { return nodes * ranks_per_node; }
 };
@@ -54,8 +57,8 @@ std::string encode(const Launch& launch);
 Result<Launch> decode_launch(std::string_view json);
 
 // The structs from here to Report are the messages that the program sends.
-struct Ready {};  // this rank is up; the attempt has started once all its ranks are
-// Progress for people to read: an object with step, steps, loss, tokens_per_second, eta_s, ...
+struct Ready {};  // this rank has started; the attempt counts as started once all ranks have
+// A progress report for people: a JSON object with step, steps, loss, tokens_per_second, eta_s, ...
 struct Progress {
     std::string json;
 };
@@ -83,29 +86,30 @@ struct CheckpointPruned {
 struct ExportDone {
     std::string directory;
 };
-// The attempt failed; the message becomes its reason.
+// The attempt failed. The message becomes the reason of the failure.
 struct Failed {
     std::string message;
 };
 using Report =
     std::variant<Ready, Progress, StepDone, CheckpointStaged, CheckpointPruned, ExportDone, Failed>;
 
-std::string encode(const Report& report);  // one line without the newline
+std::string encode(const Report& report);  // returns one line without the newline
 Result<Report> decode_report(std::string_view line);
 
 // The structs from here to Command are the messages that roll-worker sends. To stop a program,
 // roll-worker also sends SIGTERM, because some programs do not read stdin.
 //
-// RecordedStep: the ledger has recorded this checkpoint, so the program may delete older ones.
+// RecordedStep: the ledger has recorded this checkpoint, so the program may delete older
+// checkpoints.
 struct RecordedStep {
     std::int64_t step = 0;
 };
 struct StopAtStep {
     bool checkpoint = true;
 };
-// Orders the program to save at the next step boundary and continue.
+// Tells the program to save at the next step boundary and to continue.
 struct SaveNow {
-    std::uint64_t asked = 0;  // request number, increasing within an attempt
+    std::uint64_t asked = 0;  // number of the request; it increases within an attempt
 };
 using Command = std::variant<RecordedStep, StopAtStep, SaveNow>;
 

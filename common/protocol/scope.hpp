@@ -1,4 +1,4 @@
-// The scopes of tokens for HTTP: names for what a token may do at most.
+// The scopes of HTTP tokens. A scope names the operations that a token allows at most.
 #pragma once
 
 #include <optional>
@@ -8,7 +8,8 @@
 
 namespace roll::protocol {
 
-// `operate` allows all that the token's user may do.
+// Returns the scope for an operation's access. The scope `operate` allows everything that the
+// token's user may do.
 constexpr const char* scope_of_access(Access access) {
     return access == Access::Read ? "read" : access == Access::Submit ? "submit" : "operate";
 }

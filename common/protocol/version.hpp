@@ -3,9 +3,9 @@
 
 namespace roll::protocol {
 
-// The protocol version. Peers down to kOldestVersion are supported: replies use the peer's version,
-// and missing fields take that version's default. Version 2 added beat_ms to heartbeats. Version 3
-// added secrets to start orders.
+// The protocol version. Peers of version kOldestVersion and later are supported: replies use the
+// peer's version, and missing fields take that version's default. Version 2 added beat_ms to
+// heartbeats. Version 3 added secrets to start orders.
 constexpr int kVersion = 3;
 constexpr int kOldestVersion = 1;
 constexpr int kSecretsVersion = 3;  // a worker with an older version gets no jobs with secrets

@@ -17,7 +17,7 @@ static JsonText text_of(const AttemptKey& key) {
     return JsonText().add("job", key.job.value).add("token", to_string(key.token));
 }
 
-// Returns the list of text_of() of each item.
+// Returns a list with text_of(item) for each item.
 template <class T>
 static std::vector<JsonText> texts_of(const std::vector<T>& items) {
     std::vector<JsonText> texts;
@@ -61,7 +61,7 @@ static Result<void> check_phase(const RunningAttempt& running, const std::string
 }
 
 static Result<Usage> read_usage(const Json& json, const std::string& path) {
-    // bounds the sums over the members of an attempt: about a thousand years
+    // limit of each value, about a thousand years; keeps sums over an attempt's members in range
     constexpr std::int64_t kMillisMax = std::int64_t{1} << 45;
     JsonReader r(json, path);
     Usage usage;

@@ -1,10 +1,10 @@
-// The protocol between rolld and a roll-worker. Messages carry whole states instead of changes:
-// every heartbeat lists all attempts that the worker runs, every answer all attempts that it should
-// run. Lost or repeated messages therefore do no harm.
+// The protocol between rolld and a roll-worker. Messages carry whole states instead of changes.
+// Every heartbeat lists all attempts that the worker runs. Every answer lists all attempts that the
+// worker should run. Lost or repeated messages therefore do no harm.
 //
 // The worker sends a heartbeat every second and at once after a change; rolld answers each one. An
-// attempt stays in `running` until an answer no longer names it. A checkpoint or export is repeated
-// until an answer's `recorded` lists it. docs/leases.md has the rules of leases.
+// attempt stays in `running` until an answer no longer names it. The worker reports a checkpoint or
+// export until an answer's `recorded` lists it. docs/leases.md has the rules of leases.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ namespace roll::protocol {
 // One attempt on this worker.
 struct RunningAttempt {
     AttemptKey attempt;
-    std::string phase;    // "starting", "running", "stopping", "ended"
+    std::string phase;    // one of "starting", "running", "stopping" and "ended"
     std::string outcome;  // if ended: one of kOutcomes (common/outcome.hpp)
     int exit_code = 0;
     std::string reason;
@@ -33,12 +33,12 @@ struct RunningAttempt {
     std::vector<WrittenCheckpoint> checkpoints;  // written but not yet recorded by rolld
     std::string exported;  // directory of an export that rolld has not recorded yet
     std::string progress;  // newest progress report, as JSON for people
-    Usage usage{};         // if ended: what the attempt used on this worker; zeros if unknown
+    Usage usage{};  // if ended: resources that the attempt used on this worker; zeros if unknown
 };
 
-// Sent by a roll-worker that runs in a Slurm allocation which rolld ordered.
+// Sent by a roll-worker that runs in a Slurm allocation which rolld requested.
 struct PilotNote {
-    std::string key;           // name that rolld gave the ordered allocation
+    std::string key;           // name that rolld gave the allocation
     std::string slurm_job;     // Slurm's job id
     std::int64_t ends_at = 0;  // end of the allocation in Unix seconds; 0 if unknown
     friend bool operator==(const PilotNote&, const PilotNote&) = default;
@@ -54,47 +54,48 @@ struct Heartbeat {
     std::uint64_t sequence = 0;
     bool bound_below_lease = true;  // this heartbeat renews the lease (leases rule 5)
     bool draining = false;          // the worker was told to stop and takes no new attempts
-    bool heard_recently = false;    // rolld's answer arrived in the last seconds (leases rule 7)
-    int beat_ms = 1000;             // maximum time between heartbeats in ms
-    std::string segment{};          // network segment of the node; empty if unknown
-    std::vector<int> gpu_numa{};    // NUMA node of each GPU; empty if unknown
+    bool heard_recently = false;  // an answer of rolld arrived in the last seconds (leases rule 7)
+    int beat_ms = 1000;           // maximum time between heartbeats in ms
+    std::string segment{};        // network segment of the node; empty if unknown
+    std::vector<int> gpu_numa{};  // NUMA node of each GPU; empty if unknown
     // Resources that the worker offers to jobs with `memory` or `cpus`; 0: unknown
     std::int64_t memory = 0;  // bytes
     int cpus = 0;
     std::string limits{};  // how the worker enforces the limits of jobs, for people
-    std::string wall{};  // "cgroup", "namespace" or "marks": what ends all processes of an attempt
+    // means to end all processes of an attempt: "cgroup", "namespace" or "marks"
+    std::string wall{};
     std::optional<PilotNote> pilot{};
-    std::vector<std::string> features{};  // spec::features() of the worker's release
+    std::vector<std::string> features{};  // features of the worker's release, from spec::features()
     std::vector<RunningAttempt> running{};
 };
 
 // Everything that a worker needs to run its part of an attempt.
 struct StartOrder {
     AttemptKey attempt;
-    std::string kind;      // spec::name_of(JobKind)
-    std::string document;  // spec::JobSpec::document
-    std::string output;    // absolute directory
+    std::string kind;      // name of the job's kind, from spec::name_of()
+    std::string document;  // the job's document (spec::JobSpec::document)
+    std::string output;    // absolute path of the output directory
     int node_rank = 0;
     int nodes = 1;
     int ranks_per_node = 1;
     std::vector<int> slots;
     std::vector<int> gpus;
-    // share of each GPU in percent; if below 100, other jobs use the GPU, too
+    // share of each GPU in percent; if below 100, other jobs may use the same GPU
     int gpu_percent = 100;
-    std::string nonce;  // random per attempt; names the rendezvous of its ranks
+    std::string nonce;  // random text per attempt; names the rendezvous of the attempt's ranks
     // Checkpoints from which the attempt may start, newest first: the recorded checkpoints of the
     // job and of its source job.
     std::vector<WrittenCheckpoint> checkpoints;
     std::int64_t time_limit_seconds = 0;  // time limit of the attempt; 0: no limit
     // maximum time of a step; 0: no limit, -1: the worker learns a limit
     std::int64_t hang_after_seconds = 0;
-    // Secrets for the environment of the job's programs. Never written to a file or log.
+    // Secrets for the environment of the job's programs. They are never written to a file or log.
     std::map<std::string, std::string> secrets{};
     std::int64_t memory = 0;           // limit of the attempt on this node in bytes; 0: none
     int cpus = 0;                      // CPUs that the attempt may use on this node; 0: no limit
     int tasks_per_node = 0;            // processes of a gang on each node; 0: not a gang
     std::vector<std::string> hosts{};  // names of a gang's nodes, by node rank
-    std::string refused{};             // if not empty: reason to fail the attempt at once
+    std::string refused{};  // if not empty: the worker fails the attempt at once for this reason
     friend bool operator==(const StartOrder&, const StartOrder&) = default;
 };
 
@@ -102,15 +103,15 @@ struct StopOrder {
     AttemptKey attempt;
     std::string reason;
     bool checkpoint = false;  // save at the next step boundary before stopping
-    // Time until the worker kills the attempt; 0 for the worker's default.
+    // Time from the order until the worker kills the attempt; 0: the worker's default.
     std::int64_t grace_seconds = 0;
     friend bool operator==(const StopOrder&, const StopOrder&) = default;
 };
 
-// Orders a checkpoint now. rolld repeats the order until a recorded checkpoint answers the order.
+// Requests a checkpoint now. rolld repeats the request until a recorded checkpoint answers it.
 struct SaveOrder {
     AttemptKey attempt;
-    std::uint64_t asked = 0;  // request number, increasing within an attempt
+    std::uint64_t asked = 0;  // number of the request; it increases within an attempt
     friend bool operator==(const SaveOrder&, const SaveOrder&) = default;
 };
 
@@ -124,7 +125,7 @@ struct Recorded {
 struct Answer {
     int version = kVersion;  // the worker's protocol version
     std::uint64_t incarnation = 0;
-    std::uint64_t sequence = 0;  // sequence number of the heartbeat that this answers
+    std::uint64_t sequence = 0;  // sequence number of the heartbeat to which this is the answer
     std::int64_t counted = 0;    // worker's silence in ticks when heartbeat `sequence` arrived
     std::uint64_t counter = 0;   // beacon's counter from which rolld counts the worker's silence
     std::string beacon{};        // path of the beacon file; empty: no beacon
@@ -133,7 +134,8 @@ struct Answer {
     std::vector<StopOrder> stop{};
     std::vector<SaveOrder> save{};
     std::vector<Recorded> recorded{};
-    std::vector<AttemptKey> fenced{};  // attempts to kill, because they are not current
+    // attempts that the worker must kill because they are not current
+    std::vector<AttemptKey> fenced{};
     friend bool operator==(const Answer&, const Answer&) = default;
 };
 

@@ -11,9 +11,9 @@ namespace roll::protocol {
 
 struct WrittenCheckpoint {
     std::int64_t step = 0;
-    std::string directory;          // absolute path, which ends with the final name
-    bool deleted = false;           // the retention rules deleted it
-    std::optional<Token> writer{};  // if deleted: token of the attempt that wrote it
+    std::string directory;          // absolute path; its last part is the checkpoint's final name
+    bool deleted = false;           // the retention rules have deleted the checkpoint
+    std::optional<Token> writer{};  // if deleted: token of the attempt that wrote the checkpoint
     std::uint64_t asked = 0;        // number of the SaveOrder that this checkpoint answers; 0: none
     std::int64_t save_ms = 0;       // duration of the save in ms; 0 if unknown
     friend bool operator==(const WrittenCheckpoint&, const WrittenCheckpoint&) = default;

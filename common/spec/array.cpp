@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kIndexMax = 1'000'000'000;
 
-// Removes a leading number from `text` and returns it.
+// Removes a leading number from `text` and returns the number.
 std::optional<int> take_number(std::string_view& text) {
     int value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);

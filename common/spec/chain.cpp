@@ -126,8 +126,8 @@ std::vector<Problem> check_chain(const JobSpec& first) {
 std::vector<JobSpec> chain_of(const JobSpec& first, JobId id) {
     std::vector<JobSpec> jobs(1, first);
     jobs[0].then.clear();
-    // The output of a cron job keeps its "{id}", because each job that the cron queues has its own
-    // id.
+    // The output of a cron job keeps its "{id}", because each job that the schedule queues has its
+    // own id.
     if (first.cron.empty()) resolve_id(jobs[0].output, id);
     for (JobSpec spec : first.then) {
         const After::Condition condition =

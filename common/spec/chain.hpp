@@ -1,7 +1,7 @@
-// Chains: `then:` of a job file lists jobs that follow that job. Each job starts after the
-// previous job and the previous job's export. In the listed jobs, "{previous.output}",
-// "{NAME.result}" and "{NAME.id}" are replaced by an earlier job's directory, by the model that
-// the job made, and by its id. Pure functions.
+// Chains: `then:` of a job file lists jobs that follow the file's job. Each job starts after the
+// previous job and the export of the previous job. The listed jobs may refer to an earlier job:
+// "{previous.output}" is replaced by that job's directory, "{NAME.result}" by the model that the
+// job made, and "{NAME.id}" by the job's id. Pure functions.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ bool is_reference(const std::string& path);
 std::vector<Problem> check_chain(const JobSpec& first);
 
 // Returns the jobs of a chain, without `then` and with all references resolved. The first job gets
-// the id `id`, the others the next ids. Returns one job if `first` has no `then`.
+// the id `id`, and the others get the next ids. Returns one job if `first` has no `then`.
 std::vector<JobSpec> chain_of(const JobSpec& first, JobId id);
 
 }  // namespace roll::spec

@@ -15,8 +15,8 @@ namespace roll::spec {
 // converter's defaults.
 struct ConvertSpec {
     std::string source;  // directory to read; empty: a checkpoint in the launch file
-    // If `source` is empty: read the checkpoint with the lowest validation loss, not the newest
-    // one.
+    // If `source` is empty: read the checkpoint with the lowest validation loss, and not the newest
+    // checkpoint.
     bool best = false;
     std::vector<std::string> adapters;  // merge: adapters to merge into the source
     std::string adapter;                // convert: adapter to convert instead of the source
@@ -25,7 +25,7 @@ struct ConvertSpec {
     std::string to;      // target format "hf", "mca", ...; empty: MCA if the source is HF, else HF
     std::string config;  // directory with the config, if `source` has no config
     std::string strictness = "raise_all";  // one of Megatron's strictness modes
-    std::string state;                     // the optimizer state to convert; empty: the weights
+    std::string state;                     // optimizer state to convert; empty: convert the weights
     bool unmerge = false;                  // merge: remove the adapters instead of adding them
     std::string name;            // name of the model in a NeMo target's configs; empty: "model"
     std::string dtype = "keep";  // element type of the target: keep, fp32, bf16, fp16
@@ -33,22 +33,23 @@ struct ConvertSpec {
     int pp = 1;
     int vpp = 1;
     int ep = 1;
-    int etp = 0;  // tensor-parallel size of the experts; 0: the same as tp
+    int etp = 0;  // tensor-parallel size of the experts; 0: same as tp
     std::string layout;
     bool account_for_embedding = false;
     bool account_for_loss = false;
-    int first_layers = 0;  // layers of the first pipeline stage; 0: as many as the others
-    int last_layers = 0;   // layers of the last pipeline stage; 0: as many as the others
+    int first_layers = 0;  // layers of the first pipeline stage; 0: as many as the other stages
+    int last_layers = 0;   // layers of the last pipeline stage; 0: as many as the other stages
     std::optional<bool> moe_grouped_gemm;
-    std::string transformer_impl;  // transformer_engine or local; empty: as in the source
-    // pads the vocabulary to a multiple of this number; 0: no padding
+    std::string transformer_impl;  // transformer_engine or local; empty: the value of the source
+    // the vocabulary is padded to a multiple of this number; 0: no padding
     std::int64_t vocab_divisor = 0;
-    // naming of MTP layers: "mtp_model_layer"; empty: "transformer_layer"
+    // prefix of the names of MTP layers: "mtp_model_layer"; empty: "transformer_layer"
     std::string mtp_layer_name = "";
-    // Megatron's checkpoint_version; versions below 3 are from before Megatron Core
+    // Megatron's checkpoint_version; versions below 3 come from releases before Megatron Core
     int megatron_version = 3;
     std::int64_t max_shard_size = 5'000'000'000;
-    std::int64_t model_max_length = 0;  // maximum length in the target; 0: as in the source
+    // model_max_length of the target; 0: the value of the source
+    std::int64_t model_max_length = 0;
     // Directory of an earlier target; empty if none is given. If a new file would be byte for byte
     // equal to a file in that directory, it becomes a hard link to that file.
     std::string reuse;
@@ -59,7 +60,7 @@ struct ConvertSpec {
 // Reads a document of kind convert or merge.
 Result<ConvertSpec> convert_spec(std::string_view document);
 
-// Returns the job's document: of kind merge if there are adapters, else convert.
+// Returns the job's document. Its kind is merge if `spec` has adapters, else convert.
 std::string document_of(const ConvertSpec& spec);
 
 }  // namespace roll::spec

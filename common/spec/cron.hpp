@@ -14,8 +14,8 @@ struct Cron {
     std::bitset<60> minutes;
     std::bitset<24> hours;
     std::bitset<32> days;     // days of the month; bit 1 is the first day
-    std::bitset<13> months;   // bit 1 is January
-    std::bitset<8> weekdays;  // bits 0 and 7 are Sunday
+    std::bitset<13> months;   // months of the year; bit 1 is January
+    std::bitset<8> weekdays;  // days of the week; bits 0 and 7 are Sunday
     bool any_day = true;
     bool any_weekday = true;
 };

@@ -7,36 +7,38 @@
 
 namespace roll::spec {
 
-// Which tokens of an sft document count in the loss. Assistant: all turns of the assistant, or the
-// completion of a prompt. All: all tokens. Last: only the last turn of the assistant.
+// Selects the tokens of an sft document that count in the loss. Assistant: all turns of the
+// assistant, or the completion of a prompt. All: all tokens. Last: only the last turn of the
+// assistant.
 enum class TrainOn { Assistant, All, Last };
 
 // A validation set that consists of whole files.
 struct ValidFiles {
     std::string name;
-    std::vector<std::string> paths;  // absolute, of the same types as DataSpec::train
+    std::vector<std::string> paths;  // absolute paths; the file types are those of DataSpec::train
 };
 
 struct DataSpec {
     std::vector<std::string> train;  // absolute paths of .txt, .jsonl and .bin files to train on
-    double valid_fraction = 0.01;    // held-out share of tokens, at each file's end
+    double valid_fraction = 0.01;    // share of tokens that is held out at the end of each file
     std::string valid_name;  // name of the set of held-out tokens; empty if the user gave no name
     std::vector<ValidFiles> valid_files;
     std::string track;  // name of the set whose loss decides which checkpoint is best
-    // Keys of a .jsonl line: `field` is for texts; the other two are used with `completions`.
+    // Keys of a .jsonl line. `field` is the key of the text. The keys of prompt and completion are
+    // used if `completions` is true.
     std::string field = "text", prompt_field = "prompt", completion_field = "completion";
-    std::string label_field = "label";  // with `labels`
+    std::string label_field = "label";  // key of the label, used if `labels` is true
     TrainOn train_on = TrainOn::Assistant;
-    // Names of keys and roles, if they differ from the usual ones (worker/chat/conversation.hpp)
+    // Names of keys and roles that differ from the default names (worker/chat/conversation.hpp)
     std::map<std::string, std::string> columns, tags;
     bool completions = false;  // lines are prompts with completions (objective sft)
     bool pairs = false;        // lines are pairs of completions; `completions` is then true
-    // lines are completions with labels, or pairs that become two of them; `completions` is then
-    // true
+    // lines are completions with labels, or pairs of completions, each of which becomes two
+    // completions with labels; `completions` is then true
     bool labels = false;
     bool skip_bad_lines = false;   // if false, the first bad line fails the job
     bool add_special = true;       // add the tokenizer's special tokens around each text
-    bool documents_apart = false;  // no attention across documents in the same sequence
+    bool documents_apart = false;  // tokens do not attend to other documents in the same sequence
     bool append_eos = true;        // append EOS to documents that do not end with it
     bool verify = false;           // read and check each file whole before training
 

@@ -27,8 +27,8 @@ bool has_variants(const Json& document, std::size_t count) {
 
 namespace {
 
-// Returns an upper bound of the length that dump() gives the string. The bound is at most a few
-// bytes too high.
+// Returns an upper bound of the number of bytes that dump() writes for the string. The bound is at
+// most a few bytes too high.
 std::size_t bytes_of(std::string_view text) {
     std::size_t bytes = text.size() + 3;
     for (const unsigned char c : text) bytes += c < 0x20 ? 5 : c == '"' || c == '\\' ? 1 : 0;
@@ -40,8 +40,8 @@ struct Largest {
     std::size_t bytes = 0;
 };
 
-// Returns an upper bound of the value's length in dump(). Sets `largest` to the largest string in
-// the value.
+// Returns an upper bound of the number of bytes that dump() writes for the value. Sets `largest` to
+// the largest string in the value.
 std::size_t measure(const Json& value, const std::string& path, Largest& largest) {
     constexpr std::size_t kNumber = 26;
     std::size_t bytes = kNumber;
@@ -60,8 +60,8 @@ std::size_t measure(const Json& value, const std::string& path, Largest& largest
     return bytes;
 }
 
-// Counts the bytes that execve needs for a program's arguments: for each string its bytes, the
-// final zero and a pointer to it.
+// Counts the bytes that execve needs for a program's arguments. Each string needs its bytes, a
+// final zero and a pointer.
 class Arguments {
   public:
     explicit Arguments(std::vector<Problem>& problems) : problems_(problems) {}

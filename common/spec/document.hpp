@@ -11,8 +11,9 @@
 
 namespace roll::spec {
 
-// Parses a document. Fails with InvalidArgument unless it is a JSON object of at most 90 levels. A
-// reply that contains the document then stays below the 100 levels of a message.
+// Parses a document. Fails with InvalidArgument unless the document is a JSON object of at most 90
+// levels. With this limit, a reply that contains the document has at most the 100 levels that a
+// message may have.
 Result<Json> read_document(std::string_view text);
 
 // Returns whether the document has exactly `count` variants that with_variant() (resources.hpp) can
@@ -24,8 +25,8 @@ bool has_variants(const Json& document, std::size_t count);
 constexpr std::size_t kDocumentBytesMax = 4u << 20;
 // Maximum length of one argument of a program: execve's MAX_ARG_STRLEN without the final zero.
 constexpr std::size_t kArgumentBytesMax = (128u << 10) - 1;
-// Maximum size of a program's arguments and environment. execve allows 2 MiB; the rest is for the
-// variables that the worker adds.
+// Maximum size of a program's arguments and environment. execve allows 2 MiB; the difference is
+// left for the variables that the worker adds.
 constexpr std::size_t kArgumentsBytesMax = 3u << 19;
 
 // Returns the problem of a document that is too large: it has `total` bytes, and the largest

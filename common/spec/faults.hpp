@@ -5,10 +5,11 @@
 
 namespace roll::spec {
 
-// A fault that a rank makes in itself, to test how a cluster handles it.
+// The phase of a step in which a rank injects a fault into itself. Faults test how a cluster
+// handles failures.
 enum class FaultPhase { Forward, Backward, Reduce, Optimizer, Save };
-// Kill: SIGKILL. Hang: the rank stops for ever. Nan: a weight becomes NaN. Exit: the process exits
-// with status 1. Flip: a bit of a weight flips.
+// Kill: the rank gets SIGKILL. Hang: the rank stops for ever. Nan: a weight becomes NaN. Exit: the
+// process exits with status 1. Flip: a bit of a weight flips.
 enum class FaultKind { Kill, Hang, Nan, Exit, Flip };
 const char* name_of(FaultPhase phase);
 const char* name_of(FaultKind kind);

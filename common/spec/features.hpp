@@ -7,11 +7,11 @@
 
 namespace roll::spec {
 
-constexpr const char* kGangs = "gangs";         // resources.tasks_per_node
-constexpr const char* kScripts = "scripts";     // setup, cleanup and modules
-constexpr const char* kLogNames = "log_names";  // stdout and stderr
+constexpr const char* kGangs = "gangs";         // for jobs with the key resources.tasks_per_node
+constexpr const char* kScripts = "scripts";     // for jobs with a key setup, cleanup or modules
+constexpr const char* kLogNames = "log_names";  // for jobs with a key stdout or stderr
 constexpr const char* kSlotsPerRank = "slots_per_rank";
-constexpr const char* kBatch = "sbatch";  // key `sbatch`
+constexpr const char* kBatch = "sbatch";  // for jobs with the key sbatch
 
 inline std::vector<std::string> features() {
     return {kGangs, kScripts, kLogNames, kSlotsPerRank, kBatch};

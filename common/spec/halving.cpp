@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kRungsMax = 40;
 
-// Returns how many of `trials` go on from rung number `rung`.
+// Returns the number of trials that go on from rung number `rung`. `trials` is the total number.
 std::size_t kept(std::size_t trials, int reduction, std::size_t rung) {
     const auto divisor = static_cast<std::size_t>(reduction);
     std::size_t left = trials;
@@ -20,7 +20,7 @@ std::size_t kept(std::size_t trials, int reduction, std::size_t rung) {
     return std::max<std::size_t>(left, 1);
 }
 
-// Returns a number that is smaller for a better value.
+// Returns the cost of a value. A better value has a lower cost.
 double cost(const Halving& halving, double value) {
     if (!std::isfinite(value)) return std::numeric_limits<double>::infinity();
     return halving.maximize ? -value : value;

@@ -21,10 +21,10 @@ namespace roll::spec {
 
 enum class JobKind { Train, Resume, Tokenize, Convert, Merge, Command };
 
-// A dependency. A job starts once all of its `after` are met. The condition is about the job `job`:
+// A dependency on the job `job`. A job starts once the conditions of all its dependencies are met:
 //
-// Ok: that job succeeded. Failed: that job ended without success. Any: that job ended. Exported:
-// that job and its automatic export, if it has one, succeeded.
+// Ok: `job` succeeded. Failed: `job` ended without success. Any: `job` ended. Exported: `job`
+// succeeded, and so did its automatic export if it has one.
 struct After {
     enum class Condition { Ok, Any, Failed, Exported };
     static constexpr std::size_t kConditions = 4;
@@ -36,7 +36,7 @@ struct After {
 
 // An array submits one job per index at once. `output` and the document may contain "{index}".
 struct Array {
-    std::string indices;  // such as "0-15", "1,4-9" or "0-100:20"
+    std::string indices;  // text of the indices, such as "0-15", "1,4-9" or "0-100:20"
     int limit = 0;        // maximum number of tasks that run at once; 0: no limit
     int index = -1;       // index of this task; -1 in the spec of the whole array
     friend bool operator==(const Array&, const Array&) = default;
@@ -44,15 +44,16 @@ struct Array {
 constexpr int kArrayTasksMax = 10'000;
 constexpr std::size_t kSecretsMax = 32;  // maximum number of secrets per job
 
-// Returns the indices in a text such as "1,4-9,0-100:20", ascending and distinct. The text has no
-// limit of running tasks ("%4").
+// Returns the indices in a text such as "1,4-9,0-100:20", ascending and distinct. The text must not
+// contain a limit of running tasks ("%4").
 Result<std::vector<int>> array_indices(std::string_view text);
 // Parses a text such as "0-15%4" (at most 4 tasks run at once).
 Result<Array> parse_array(std::string_view text);
 struct JobSpec;
 // Returns the spec of the task `index` of `array`: a copy in which "{index}" is replaced.
 JobSpec array_task(const JobSpec& array, int index);
-// Returns the specs of all tasks. Those of a sweep have the documents of its trials (sweep.hpp).
+// Returns the specs of the tasks `indices`. The tasks of a sweep have the documents of the sweep's
+// trials (sweep.hpp).
 std::vector<JobSpec> array_tasks(const JobSpec& array, const std::vector<int>& indices);
 
 struct JobSpec {
@@ -64,7 +65,7 @@ struct JobSpec {
     Retry retry;
     int priority = 0;
     bool hold = false;
-    std::optional<Time> begin{};     // earliest start
+    std::optional<Time> begin{};     // earliest time at which the job may start
     std::optional<Time> deadline{};  // time at which the job is cancelled if it has not ended
     std::optional<Array> array{};
     // Cron schedule (cron.hpp); at each of its times, a copy of this job is queued
@@ -72,8 +73,8 @@ struct JobSpec {
     // Maximum time of a step before the attempt counts as hung; 0: no limit; nullopt: the worker
     // learns a limit from the earlier steps.
     std::optional<std::chrono::seconds> hang_after{};
-    std::string account{};  // account to charge; empty for the user's default
-    // Absolute directory that the job writes to. May contain "{id}", which becomes the job's id.
+    std::string account{};  // account to charge; empty: the user's default account
+    // Absolute path of the directory to which the job writes. "{id}" in it becomes the job's id.
     std::string output;
     // This job starts from the newest recorded checkpoint of the source job. Set for resume jobs
     // and for automatic exports.
@@ -83,10 +84,10 @@ struct JobSpec {
     std::string export_document;
     // The whole job file as canonical JSON with absolute paths, for the worker and the ranks.
     SharedText document;
-    // A job group (`rollctl open`): the group runs nothing itself, takes jobs until it is closed,
-    // and ends with the last of its jobs.
+    // If true, this is a job group (`rollctl open`). A group runs no program. It takes jobs until
+    // it is closed, and ends when its last job ends.
     bool open = false;
-    std::optional<JobId> into{};  // the job group that this job belongs to
+    std::optional<JobId> into{};  // the job group to which this job belongs
     // Names of the user's secrets to put into the environment of the job's programs
     // (docs/operations.md).
     std::vector<std::string> secrets{};
@@ -104,7 +105,7 @@ struct JobSpec {
     std::chrono::seconds shortest_time() const;  // shortest time limit of all alternatives
 };
 
-// A job; or, if its file has problems, all of these problems.
+// The result of parsing a job file: the job, or all problems of the file.
 struct ParsedJob {
     JobSpec spec;
     std::vector<Problem> problems;
@@ -120,7 +121,7 @@ const char* name_of(After::Condition condition);  // returns "ok", "any", "faile
 std::optional<After::Condition> parse_condition(std::string_view name);
 std::optional<JobKind> parse_kind(std::string_view name);
 
-// Encode and decode a spec for the ledger and for messages: all fields, including defaults.
+// Encode and decode a spec for the ledger and for messages.
 std::string to_json(const JobSpec& spec);
 Result<JobSpec> job_spec_from_json(std::string_view json);
 

@@ -7,8 +7,7 @@
 
 namespace roll::spec {
 
-// Encode a spec with all fields, including defaults. text_of() writes the same text as json_of(),
-// without building a tree.
+// Encode a spec as JSON. text_of() writes the same text as json_of(), but builds no tree.
 Json json_of(const JobSpec& spec);
 JsonText text_of(const JobSpec& spec);
 Result<JobSpec> job_spec_of(const Json& json);

@@ -10,9 +10,9 @@ constexpr std::string_view kDigits = "0123456789";
 constexpr std::size_t kWidthMax = 10;  // sbatch limits a width to 10, too
 
 struct Specifier {
-    std::string_view text;  // such as "%4j"; "%" if no letter follows
+    std::string_view text;  // the whole specifier, such as "%4j"; "%" if no letter follows
     std::size_t width = 0;
-    char letter = 0;  // 0 if no letter follows
+    char letter = 0;  // letter of the specifier; 0 if no letter follows
 };
 
 // Reads the specifier at the head of `name`, which starts with %.

@@ -12,7 +12,7 @@ namespace roll::spec {
 
 using LogNameValues = std::map<char, std::string>;
 
-// Replaces the specifiers that `values` has. If `last`, also replaces %% by %.
+// Replaces each specifier whose letter is in `values`. If `last`, also replaces %% by %.
 std::string expand_log_name(std::string_view name, const LogNameValues& values, bool last);
 
 // Returns the first specifier that Roll does not know, such as "%z"; nullopt if it knows all.
@@ -20,7 +20,7 @@ std::optional<std::string> unknown_specifier(std::string_view name);
 inline constexpr std::string_view kLogNameSpecifiers =
     "%% %A %a %J %j %N %n %r %s %t %u %x, with a width such as %4j";
 
-// Returns whether the name has one of the specifiers `letters`.
+// Returns whether the name contains a specifier whose letter is in `letters`.
 bool has_specifier(std::string_view name, std::string_view letters);
 
 }  // namespace roll::spec

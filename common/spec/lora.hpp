@@ -43,12 +43,13 @@ struct LoraModule {
 struct LoraSpec {
     std::int64_t r = 8;
     double alpha = 8;
-    bool rslora = false;              // scale = alpha / sqrt(r) instead of alpha / r
-    std::vector<LoraModule> modules;  // in the order of LoraPlace; empty: no LoRA
+    bool rslora = false;              // if true, scale is alpha / sqrt(r) instead of alpha / r
+    std::vector<LoraModule> modules;  // adapted layers, in the order of LoraPlace; empty: no LoRA
     double dropout = 0;               // probability that an element of the input of A is dropped
     bool dora = false;                // also trains the length of each row of W + scale * B A
-    double lr_ratio = 1;              // LoRA+: learning rate of B as a multiple of that of A
-    // Modules that are trained whole and stored in the adapter, by the last part of their name
+    double lr_ratio = 1;              // LoRA+: learning rate of B divided by the learning rate of A
+    // Modules that are trained whole and stored in the adapter; each is named by the last part of
+    // its name
     std::vector<std::string> modules_to_save = {};
     bool is_set() const { return !modules.empty(); }
     friend bool operator==(const LoraSpec&, const LoraSpec&) = default;
@@ -56,12 +57,13 @@ struct LoraSpec {
 
 const char* name_of(LoraPlace place);
 
-// Reads train.lora. Requires that lora_problems() is empty. Returns no modules if `json` is null.
+// Reads train.lora. Requires that lora_problems() is empty. If `json` is null, the result has no
+// modules.
 LoraSpec lora_spec(const Json& json);
 
 // Returns a problem for each value in train.lora that LoRA training does not support, and for each
-// key of other sections that cannot be combined with LoRA. Ignores wrong types, because the
-// schema's checker reports them.
+// key of another section that cannot be combined with LoRA. Ignores values of a wrong type, because
+// the schema's checker reports them.
 std::vector<Problem> lora_problems(const Json& document);
 
 // Returns a problem if a linear layer in `lora` is not among the model's modules. `modules` are the

@@ -19,9 +19,9 @@ namespace roll::spec {
 // Yarn is like Wavelength, but interpolates by the index of a frequency. If `whole` is set, the
 // first interpolated index is rounded down, and the last one is rounded up. Yarn also multiplies
 // queries and keys by `attention_factor`.
-// Long divides each frequency by its own factor: from `short_factors` in sequences of up to
-// original_positions, from `long_factors` in longer ones. Long also multiplies queries and keys by
-// `attention_factor`.
+// Long divides each frequency by its own factor. The factors are `short_factors` in sequences of up
+// to original_positions, and `long_factors` in longer sequences. Long also multiplies queries and
+// keys by `attention_factor`.
 struct RopeScaling {
     enum class Kind { Plain, Linear, Wavelength, Yarn, Long };
     Kind kind = Kind::Plain;
@@ -62,10 +62,11 @@ struct ModelConfig {
 
     RopeScaling rope_scaling = {};
     bool qkv_bias = false;
-    bool out_bias = false;          // the attention's output projection has a bias
-    bool qk_norm = false;           // each query and key head has an RMSNorm before RoPE
-    bool norm_adds_one = false;     // norms multiply by 1 + weight
-    bool post_norms = false;        // norms after attention and feed-forward, before the residual
+    bool out_bias = false;       // the attention's output projection has a bias
+    bool qk_norm = false;        // each query and key head has an RMSNorm before RoPE
+    bool norm_adds_one = false;  // norms multiply by 1 + weight
+    // RMSNorms of the outputs of attention and feed-forward, before the residual is added
+    bool post_norms = false;
     double embedding_scale = 1;     // factor of the embedding's output
     double attention_scale = 0;     // factor of the attention scores; 0: 1 / sqrt(head_dim)
     double attention_soft_cap = 0;  // scores become cap * tanh(score / cap); 0: no cap
@@ -74,7 +75,7 @@ struct ModelConfig {
     // Width of a sliding window: the number of positions that each position attends to, including
     // itself.
     std::int64_t window = 0;
-    // For each layer whether it uses the sliding window; if empty, all layers use it
+    // One entry per layer: true if the layer uses the sliding window. Empty: all layers use it.
     std::vector<bool> sliding_layers = {};
     Activation activation = Activation::Silu;
     LoraSpec lora = {};  // the adapter that is trained; the model's own weights are then frozen

@@ -7,6 +7,6 @@ namespace roll::spec {
 
 constexpr int kSlotsMax = 4096;
 constexpr int kGpusMax = 64;
-constexpr std::int64_t kMemoryMax = std::int64_t{1} << 50;  // bytes
+constexpr std::int64_t kMemoryMax = std::int64_t{1} << 50;  // maximum memory of a node in bytes
 
 }  // namespace roll::spec

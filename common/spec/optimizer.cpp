@@ -15,7 +15,7 @@ OptimizerKind kind_named(std::string_view name) {
     return OptimizerKind::AdamW;
 }
 
-// The keys that not every kind has, and the kinds that have them.
+// A key that only some kinds of optimizers have, and these kinds.
 struct KeyOfKinds {
     const char* key;
     std::vector<OptimizerKind> kinds;
@@ -37,7 +37,7 @@ std::string listed(const std::vector<OptimizerKind>& kinds) {
     return list;
 }
 
-// Returns the globs of a group's pattern, which | separates.
+// Returns the globs of a group's pattern. The character | separates them.
 std::vector<std::string> globs_of(const std::string& match) {
     std::vector<std::string> globs(1);
     for (const char c : match)

@@ -18,22 +18,24 @@ enum class Schedule {
     DualPipeV
 };
 
-// Convert between a schedule and its name in a job file; nullopt if there is no such name.
+// Convert between a schedule and its name in a job file. schedule_named() returns nullopt if no
+// schedule has this name.
 const char* name_of(Schedule schedule);
 std::optional<Schedule> schedule_named(std::string_view name);
 
-// Values that the backward pass of a decoder layer computes again and forward does not save.
+// Selects the values of a decoder layer that forward does not save and backward computes again.
 // Attention: queries, keys, values and the output of attention. Mlp: the output of the gate and up
-// products. Full: all but the layer's input. Auto: the cheapest set of layers that fits
+// products. Full: all values except the layer's input. Auto: the cheapest set of layers that fits
 // ParallelSpec::memory_limit.
 enum class Recompute { None, Attention, Mlp, AttentionMlp, Full, Auto };
 
-// Layers that Recompute::Full applies to, as in Megatron. Uniform: all; they form units of
-// `recompute_layers` layers, of which only the first keeps its input. Block: the first
-// `recompute_layers` layers of each chunk.
+// Selects the layers to which Recompute::Full applies, as in Megatron. Uniform: all layers. They
+// form units of `recompute_layers` layers, and only the input of a unit's first layer is kept.
+// Block: the first `recompute_layers` layers of each chunk.
 enum class RecomputeMethod { Uniform, Block };
 
-// Convert between a kind and its name in a job file; nullopt if there is no such name.
+// Convert between a kind and its name in a job file. recompute_named() returns nullopt if no kind
+// has this name.
 const char* name_of(Recompute recompute);
 std::optional<Recompute> recompute_named(std::string_view name);
 

@@ -55,7 +55,7 @@ void fill_slots(Json& document) {
     if (tasks.is_number_integer() && !on_gpus) document["resources"]["slots_per_node"] = tasks;
 }
 
-// Sets the usual beta2 of Lion, which differs from that of the other kinds.
+// Sets the default beta2 of Lion, which differs from the default of the other kinds.
 void fill_optimizer(Json& document) {
     constexpr double kLionBeta2 = 0.99;
     const Json::json_pointer here("/train/optimizer");
@@ -65,8 +65,8 @@ void fill_optimizer(Json& document) {
         optimizer["beta2"] = kLionBeta2;
 }
 
-// Turns the no_progress limit off if the job saves only at its end. In such a job, no attempt that
-// fails has saved a checkpoint.
+// Turns the no_progress limit off if the job saves only at its end. An attempt of such a job never
+// saves a checkpoint before it fails.
 void fill_no_progress(Json& document) {
     const Json checkpoint = document.value("checkpoint", Json::object());
     const Json retry = document.value("retry", Json::object());
@@ -81,8 +81,8 @@ bool exports_adapter(const Json& document) {
            document["export"].value("merge", Json()) != true;
 }
 
-// A batch script is the only process that Roll starts on its node. As the process of a gang, it
-// learns the names of the job's nodes.
+// Runs a batch script as a gang of one process per node, so that the script learns the names of the
+// job's nodes. The script is the only process that Roll starts on its node.
 void fill_batch(Json& document) {
     if (!document.contains("sbatch")) return;
     if (!document.contains("resources")) document["resources"] = Json::object();
@@ -91,7 +91,7 @@ void fill_batch(Json& document) {
         resources["tasks_per_node"] = 1;
 }
 
-// Fills defaults that depend on other keys, which the schema cannot express.
+// Fills defaults that depend on other keys. The schema cannot express such defaults.
 void fill_derived(Json& document, const std::string& base) {
     if (!document.contains("output") && document.value("name", Json()).is_string()) {
         document["output"] =
@@ -120,8 +120,8 @@ void fill_tokenizer(Json& document) {
     if (document["tokenizer"] == "bytes" && !sized) model["vocab_size"] = 256;
 }
 
-// Returns the problem that train_spec() finds in a document that has passed all other checks; empty
-// if there is none.
+// Returns the problem that train_spec() finds in a document that has passed all other checks.
+// Returns an empty list if there is no problem.
 std::vector<Problem> unreadable(const Json& document) {
     if (!trains(document)) return {};
     const auto spec = train_spec(document.dump());
@@ -129,7 +129,7 @@ std::vector<Problem> unreadable(const Json& document) {
 }
 
 // Checks the sizes in the document once for each variant, with the variant's resources in place of
-// the job's own resources. Returns the problems that impossible_sizes() finds.
+// the job's resources. Returns the problems that impossible_sizes() finds.
 std::vector<Problem> impossible_variants(const Json& document) {
     std::vector<Problem> problems;
     const Json variants = document["resources"].value("variants", Json::array());
@@ -186,8 +186,8 @@ std::vector<Problem> check_exit_codes(const Json& document) {
     return problems;
 }
 
-// Checks that only a command has `tasks_per_node`, and only a training job `slots_per_rank`. Other
-// jobs have a number of processes of their own.
+// Checks that only a command has `tasks_per_node`, and that only a training job has
+// `slots_per_rank`. Jobs of other kinds determine their number of processes in another way.
 std::vector<Problem> check_processes(const Json& document) {
     const auto kind = document["kind"].get<std::string>();
     const Json tasks = document["resources"].value("tasks_per_node", Json(1));
@@ -335,7 +335,7 @@ std::vector<Problem> check_cron(const JobSpec& spec) {
     return {{"cron", "cannot be used with after, array, deadline or then"}};
 }
 
-// Parses the jobs of `then`, and replaces their documents by documents with all defaults.
+// Parses the jobs of `then`. Replaces their documents in `document` by documents with all defaults.
 std::vector<JobSpec> read_chain(Json& document, const std::string& base,
                                 std::vector<Problem>& problems) {
     std::vector<JobSpec> jobs;

@@ -1,5 +1,5 @@
-// An allocation queue (`rollctl alloc add`): one kind of Slurm allocation that rolld may order, and
-// limits on the orders.
+// An allocation queue (`rollctl alloc add`): a kind of Slurm allocation that rolld may request, and
+// limits of these requests.
 #pragma once
 
 #include <algorithm>
@@ -15,34 +15,35 @@ namespace roll::spec {
 
 struct PilotQueue {
     std::string name;
-    // Options of sbatch for each allocation. An empty option is left to Slurm.
+    // Options of sbatch for each allocation. If an option is empty, Slurm's default applies.
     std::string partition{};
     std::string account{};
     std::string qos{};
     std::string constraint{};
     int nodes = 1;
-    int slots = 1;  // CPU slots per node, for --cpus-per-task of its worker
-    int gpus = 0;   // GPUs per node, for --gres=gpu:N
-    // Memory per node in bytes, for --mem; 0: left to Slurm, and jobs with `memory` use no node of
-    // this queue that has not connected yet
+    int slots = 1;  // CPU slots per node, passed as --cpus-per-task of the node's worker
+    int gpus = 0;   // GPUs per node, passed as --gres=gpu:N
+    // Memory per node in bytes, passed as --mem. If 0, Slurm's default applies, and jobs with
+    // `memory` use a node of this queue only after the node has connected.
     std::int64_t memory = 0;
     std::chrono::seconds time{};
-    std::vector<std::string> sbatch_args{};  // more arguments, passed after Roll's own
-    std::vector<std::string> setup{};        // shell lines to run before the workers start
-    // Limits of ordered and running allocations together; 0: no limit.
+    // more arguments of sbatch, passed after the arguments that Roll sets
+    std::vector<std::string> sbatch_args{};
+    std::vector<std::string> setup{};  // shell lines to run before the workers start
+    // Limits of requested and running allocations together; 0: no limit.
     int max_nodes = 0;
     int max_jobs = 10;
     // Maximum GPU-hours of all allocations of the queue, including ended ones; 0: no limit. An
     // allocation that has not ended counts with its full time limit.
     int max_gpu_hours = 0;
-    int backlog = 4;  // maximum number of ordered allocations that Slurm has not granted yet
-    // An allocation is ordered only if the waiting jobs would use at least this percentage of it.
+    int backlog = 4;  // maximum number of requests that Slurm has not granted yet
+    // An allocation is requested only if the waiting jobs would use at least this percentage of it.
     int min_percent = 0;
-    std::chrono::seconds idle{300};      // an allocation is given back after this time without jobs
-    std::chrono::seconds handover{120};  // jobs stop this time before the end; at most time / 4
+    std::chrono::seconds idle{300};      // an allocation is released after this time without jobs
+    std::chrono::seconds handover{120};  // time before the end at which jobs stop; at most time / 4
     friend bool operator==(const PilotQueue&, const PilotQueue&) = default;
 
-    // Returns how long before the end of an allocation its jobs are told to save and stop.
+    // Returns how long before the end of their allocation jobs are told to save and stop.
     std::chrono::seconds margin() const { return std::min(handover, time / 4); }
 };
 

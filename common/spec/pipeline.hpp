@@ -10,12 +10,12 @@
 
 namespace roll::spec {
 
-// The sizes that the pipeline must divide. nullopt if unknown; such a size is not checked.
+// The sizes that pipeline_problems() checks. A size that is nullopt is unknown and not checked.
 struct PipelineSizes {
-    // micro-batches of one replica in a step
+    // number of micro-batches of one replica in a step
     std::optional<std::int64_t> microbatches = std::nullopt;
     std::optional<std::int64_t> layers = std::nullopt;
-    // sequences in a micro-batch of all replicas: micro_batch_size x dp
+    // number of sequences in a micro-batch of all replicas: micro_batch_size x dp
     std::optional<std::int64_t> rows = std::nullopt;
     bool on_gpus = false;
 };
@@ -24,7 +24,8 @@ struct PipelineSizes {
 // nullopt. The message lists the nearest settings that work.
 std::optional<Problem> undivided_layers(const ParallelSpec& parallel, std::int64_t layers);
 
-// Returns a problem for each rule that the pipeline breaks, with the numbers and what is allowed.
+// Returns a problem for each rule that the pipeline breaks. The message has the sizes and the
+// allowed values.
 std::vector<Problem> pipeline_problems(const ParallelSpec& parallel, const PipelineSizes& sizes);
 
 }  // namespace roll::spec

@@ -21,8 +21,9 @@ struct Quota {
     // maximum of GPU-hours in total; a running job counts with its whole time limit
     std::optional<int> gpu_hours{};
     std::optional<int> jobs{};  // maximum number of queued and running jobs
-    int borrow_slots = 0;       // slots to use beyond `slots`, while no other account needs them
-    int borrow_gpus = 0;        // GPUs to use beyond `gpus`, while no other account needs them
+    // slots that may be used beyond `slots` while no other account needs them
+    int borrow_slots = 0;
+    int borrow_gpus = 0;  // GPUs that may be used beyond `gpus` while no other account needs them
     friend bool operator==(const Quota&, const Quota&) = default;
 };
 
@@ -45,7 +46,7 @@ struct UserPolicy {
 // Excludes a machine for the time `exclude_for` once it has had `failures` infra failures within
 // the time `within`. The failures must come from at least two different jobs.
 struct BadNodes {
-    int failures = 3;  // 0: machines are never excluded
+    int failures = 3;  // number of infra failures; 0: machines are never excluded
     std::chrono::seconds within{3600};
     std::chrono::seconds exclude_for{24 * 3600};
     friend bool operator==(const BadNodes&, const BadNodes&) = default;
@@ -65,7 +66,7 @@ struct Policy {
     friend bool operator==(const Policy&, const Policy&) = default;
 };
 
-// A policy; or, if its document has problems, all of these problems.
+// The result of parsing a policy: the policy, or all problems of its document.
 struct ParsedPolicy {
     Policy policy;
     std::vector<Problem> problems;
@@ -74,12 +75,12 @@ struct ParsedPolicy {
 // Parses the document of rolld.yaml and checks it against schemas/rolld.schema.json.
 ParsedPolicy parse_policy(std::string_view json_document);
 
-// Returns the account to charge for a user's jobs that name no account; empty if there is none.
+// Returns the account to charge for a user's job that names no account; empty if there is none.
 std::string default_account(const Policy& policy, const std::string& user);
 // Returns the policy of the user: the entry with that name, else the entry "*", else the default.
 const UserPolicy& policy_of(const Policy& policy, const std::string& user);
 
-// Encode and decode a policy for the ledger, with all fields.
+// Encode and decode a policy for the ledger. The JSON has all fields.
 std::string to_json(const Policy& policy);
 Result<Policy> policy_from_json(std::string_view json);
 

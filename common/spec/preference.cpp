@@ -28,7 +28,7 @@ std::optional<E> value_named(const std::array<std::pair<std::string_view, E>, N>
     return std::nullopt;
 }
 
-// The keys, beside `kind`, that an objective has, and the losses it can have.
+// The keys that an objective may have beside `kind`, and its possible losses.
 struct Keys {
     std::vector<std::string_view> keys;
     std::vector<std::string_view> losses = {};
@@ -49,7 +49,7 @@ Keys keys_of(PreferenceKind kind) {
     return {{"loss", "beta", "label_smoothing", "nll_weight"}, {"sigmoid", "ipo", "hinge"}};
 }
 
-// The defaults of TRL's configs, and for SimPO those of its paper.
+// Returns the defaults of a kind: the values of TRL's configs; for SimPO, the values of its paper.
 PreferenceSpec usual(PreferenceKind kind) {
     PreferenceSpec spec{.kind = kind};
     if (kind == PreferenceKind::SimPo) spec.beta = 2, spec.gamma = 1;

@@ -1,6 +1,6 @@
-// Training on preferences: the objectives that compare a chosen answer with a rejected one, or
-// learn from single answers that are labelled as chosen or rejected (`objective` in a job file).
-// Names and meanings are those of TRL where it has them.
+// Training on preferences (`objective` in a job file). Some objectives compare a chosen answer with
+// a rejected answer. Kto learns from single answers that are labelled as chosen or rejected. Names
+// and meanings are those of TRL if TRL has them.
 #pragma once
 
 #include <array>
@@ -14,8 +14,9 @@
 
 namespace roll::spec {
 
-// Dpo and Kto compare the log-probabilities of the answers with those of a reference model. The
-// other kinds need no reference. Kto has labelled single answers, the others have pairs.
+// Dpo and Kto compare the log-probabilities of the answers under the trained model and under a
+// reference model. The other kinds need no reference model. A sample of Kto is a single labelled
+// answer. A sample of the other kinds is a pair of answers.
 enum class PreferenceKind { Dpo, SimPo, Orpo, Cpo, Kto };
 
 inline constexpr std::array<std::pair<std::string_view, PreferenceKind>, 5> kPreferenceKinds{
@@ -25,12 +26,12 @@ inline constexpr std::array<std::pair<std::string_view, PreferenceKind>, 5> kPre
      {"cpo", PreferenceKind::Cpo},
      {"kto", PreferenceKind::Kto}}};
 
-// worker/train/objective/preference.hpp has the formulas.
+// The losses. worker/train/objective/preference.hpp has their formulas.
 enum class PairLoss { Sigmoid, Robust, Ipo, Hinge, SigmoidNorm, Kto, ApoZero };
 
 struct PreferenceSpec {
     PreferenceKind kind = PreferenceKind::Dpo;
-    PairLoss loss = PairLoss::Sigmoid;  // for kinds Dpo, Cpo and Kto
+    PairLoss loss = PairLoss::Sigmoid;  // loss of the kinds Dpo, Cpo and Kto
     double beta = 0.1;
     double label_smoothing = 0;  // share of pairs whose answers are assumed to be swapped
     double gamma = 0;            // SimPo: the margin between the answers' rewards
@@ -52,8 +53,8 @@ struct PreferenceSpec {
 
 const char* name_of(PreferenceKind kind);
 
-// Returns the name of the objective in a job file's `objective`: a string, or an object with the
-// key `kind`. Returns "pretrain" if `json` is null, and an empty text for other types.
+// Returns the name of an objective. `json` is `objective` of a job file: a string, or an object
+// with the key `kind`. Returns "pretrain" if `json` is null, and an empty text for other types.
 std::string objective_name(const Json& json);
 
 bool is_preference(std::string_view objective);
@@ -61,9 +62,9 @@ bool is_preference(std::string_view objective);
 // Reads `objective`, a string or an object. Requires that preference_problems() is empty.
 PreferenceSpec preference_spec(const Json& json);
 
-// Returns a problem for each value in `objective` that its kind does not have, and for each other
-// key of the job that it does not allow. Ignores wrong types, because the schema's checker reports
-// them.
+// Returns a problem for each value in `objective` that the objective's kind does not have, and for
+// each other key of the job that the objective does not allow. Ignores values of a wrong type,
+// because the schema's checker reports them.
 std::vector<Problem> preference_problems(const Json& document);
 
 }  // namespace roll::spec

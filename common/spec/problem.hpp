@@ -5,7 +5,8 @@
 
 namespace roll::spec {
 
-// A problem of a job file: the key's path ("parallel.tp"), what was found and what is allowed.
+// A problem of a job file. `path` is the path of a key ("parallel.tp"). `message` says what was
+// found and what is allowed.
 struct Problem {
     std::string path;
     std::string message;

@@ -12,11 +12,11 @@
 
 namespace roll::spec {
 
-// Returns the number of ranks of a training job on a node: one for each GPU, or without GPUs one
-// for each `slots_per_rank` slots. Every layout of ranks starts from this number. Requires that
-// `slots_per_rank` is at least 1.
+// Returns the number of ranks of a training job on a node. With GPUs, a node has one rank per GPU.
+// Without GPUs, it has one rank per `slots_per_rank` slots. Every layout of ranks starts from this
+// number. Requires that `slots_per_rank` is at least 1.
 int ranks_on_node(int gpus, int slots, int slots_per_rank);
-// The same for the `resources` of a job file, which may lack keys.
+// Does the same for `resources` of a job file. Keys may be missing.
 int ranks_on_node(const Json& resources);
 
 // Resources of an attempt. A training job has ranks_per_node() ranks on each of its nodes.
@@ -25,11 +25,11 @@ struct Resources {
     int slots_per_node = 1;
     int gpus_per_node = 0;
     std::chrono::seconds time{0};  // time limit per attempt; 0: no limit
-    int gpu_percent = 100;         // share of each GPU; below 100 only if gpus_per_node is 1
-    int segment = 0;  // number of consecutive nodes that must be in one segment; 0: any segments
+    int gpu_percent = 100;  // share of each GPU in percent; below 100 only if gpus_per_node is 1
+    int segment = 0;  // number of consecutive nodes that must be in one segment; 0: no requirement
     int spares = 0;   // additional nodes, held to replace nodes that fail
     // number of processes of a command on each node, which form a gang (process/gang.hpp); 0: one
-    // process, without the variables of a gang
+    // process, which does not get the variables of a gang
     int tasks_per_node = 0;
     // Limits of the attempt's processes on each node; 0: none is requested, and nothing is reserved
     std::int64_t memory = 0;  // in bytes
@@ -51,8 +51,8 @@ struct Resources {
 // that a variant lacks come from `resources`.
 Resources read_resources(const Json& resources);
 std::vector<Resources> read_variants(const Json& resources);
-// Checks rules that the schema cannot express, such as the allowed fractions of a GPU, and that
-// segments divide the number of nodes.
+// Returns a problem for each broken rule that the schema cannot express. For example, the size of a
+// segment must divide the number of nodes, and only some fractions of a GPU are allowed.
 std::vector<Problem> check_resources(const Json& resources);
 
 // Returns the job file with its `resources` replaced by variant `index` (1, 2, ...). Index 0

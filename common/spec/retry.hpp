@@ -11,8 +11,8 @@
 namespace roll::spec {
 
 // How an attempt that ended with a nonzero exit code is treated. Stop: the job fails at once.
-// Retry: counts as an infra failure, not as a failure of the program. AvoidNode: like Retry, and
-// the job avoids the node.
+// Retry: the end counts as an infra failure, not as a failure of the program. AvoidNode: like
+// Retry, but the job also avoids the node.
 enum class OnExit { Stop, Retry, AvoidNode };
 
 // The user's rule for an exit code or for a line of the log.
@@ -27,9 +27,10 @@ struct OnLog {
     friend bool operator==(const OnLog&, const OnLog&) = default;
 };
 
-// Maximum number of retries per class of failure. `infra`: a lost worker, a killed rank; `app`: the
-// program's own failure; `timeout`: the time limit; `preempted`: a job of higher priority. An
-// invalid input, and an output that cannot be written, are never retried.
+// Maximum number of retries per class of failure. `infra`: a worker was lost, or a rank was killed.
+// `app`: the program itself failed. `timeout`: the time limit was reached. `preempted`: a job of
+// higher priority took the resources. An attempt with an invalid input, or with an output that
+// cannot be written, is never retried.
 struct Retry {
     int infra = 10;
     int app = 1;
@@ -37,7 +38,7 @@ struct Retry {
     int preempted = 1000;
     // Training: maximum number of failures in a row without a new checkpoint; 0: no limit.
     int no_progress = 3;
-    // Wait after the first failure. Each further failure doubles the wait.
+    // Time to wait after the first failure. Each further failure doubles the time.
     std::chrono::seconds backoff{1};
     std::chrono::seconds backoff_max{256};
     std::map<int, Meaning> on_exit{};

@@ -24,7 +24,7 @@ std::string show(const Json& value) {
     return text;
 }
 
-// Returns a value as text. Strings have no quotes.
+// Returns a value as text. Strings are not quoted.
 std::string word(const Json& value) {
     return value.is_string() ? value.get<std::string>() : value.dump();
 }
@@ -96,8 +96,8 @@ bool type_fits(const OrderedJson& schema, const Json& value) {
                                         [&](const auto& type) { return has_type(type, value); });
 }
 
-// Returns the branch of the schema's oneOf that has the value's type, or the schema itself if it
-// has no oneOf.
+// Returns the branch of the schema's oneOf that has the value's type. Returns the schema itself if
+// it has no oneOf.
 const OrderedJson* branch(const OrderedJson& schema, const Json& value) {
     const auto branches = key_in(schema, "oneOf");
     if (!branches) return &schema;
@@ -330,8 +330,8 @@ class Checker {
     }
 
   public:
-    // Returns the schema's `then` or `else`, whichever applies to this value; nullptr if the
-    // schema has no `if` or lacks that part.
+    // Returns the schema's `then` or `else`, depending on whether the value meets `if`. Returns
+    // nullptr if the schema has no `if`, or lacks the part that applies.
     static const OrderedJson* consequence(const OrderedJson& schema, const Json& value) {
         if (!schema.contains("if")) return nullptr;
         const OrderedJson& asked = schema["if"];
@@ -377,8 +377,8 @@ void fill_from(const OrderedJson& properties, Json& value) {
     }
 }
 
-// Returns whether the string is a path: not one of the key's special words, and no "{NAME.output}"
-// of a chain.
+// Returns whether the string is a path. The key's special words, and references to earlier jobs of
+// a chain ("{NAME.output}"), are not paths.
 bool is_path(const OrderedJson& rule, const Json& text) {
     if (!rule.contains("x-path") || is_reference(word(text))) return false;
     if (!rule.contains("x-words")) return true;

@@ -21,15 +21,15 @@
 
 namespace roll::spec {
 
-const OrderedJson& job_schema();     // parsed schemas/job.schema.json
-const OrderedJson& policy_schema();  // parsed schemas/rolld.schema.json
+const OrderedJson& job_schema();     // returns the parsed schemas/job.schema.json
+const OrderedJson& policy_schema();  // returns the parsed schemas/rolld.schema.json
 
 // Returns all problems of `value`. The key's path and the message form a sentence: "train.steps"
 // "is missing".
 std::vector<Problem> check(const OrderedJson& schema, const Json& value);
 
-// Adds the defaults of missing keys, in sections that `value` has or that have a default
-// themselves.
+// Adds the defaults of missing keys. Adds them only in sections that `value` has or that have a
+// default themselves.
 void fill_defaults(const OrderedJson& schema, Json& value);
 
 void make_paths_absolute(const OrderedJson& schema, Json& value, const std::string& base);

@@ -32,8 +32,8 @@ std::optional<double> real(const Json& document, const char* pointer) {
     return document[at].get<double>();
 }
 
-// Returns the data-parallel size: dp of the document, or else derived from the ranks. If the mesh
-// does not fit the ranks, adds a problem and returns nullopt.
+// Returns the data-parallel size: dp of the document, or a size derived from the number of ranks.
+// If the mesh does not fit the ranks, adds a problem and returns nullopt.
 std::optional<std::int64_t> check_mesh(const Json& document, std::vector<Problem>& problems) {
     const auto nodes = positive(document, "/resources/nodes");
     const auto part = real(document, "/resources/gpus_per_node");
@@ -43,7 +43,7 @@ std::optional<std::int64_t> check_mesh(const Json& document, std::vector<Problem
         shares ? std::optional<std::int64_t>(1) : positive(document, "/resources/gpus_per_node");
     const auto slots = positive(document, "/resources/slots_per_node");
     if (!nodes || (!gpus && !slots)) return std::nullopt;
-    // A size that does not divide is a problem of `resources`.
+    // If slots_per_rank does not divide the slots, check_resources() reports it.
     const std::int64_t each =
         gpus ? 1 : positive(document, "/resources/slots_per_rank").value_or(1);
     if (!gpus && *slots % each != 0) return std::nullopt;
@@ -340,7 +340,8 @@ void check_retention(const Json& document, std::vector<Problem>& problems) {
                              *kept)});
 }
 
-// Checks the names of validation sets, and that at most one is a fraction of the training files.
+// Checks the names of validation sets, and that at most one set is a fraction of the training
+// files.
 void check_valid_sets(const Json& document, std::vector<Problem>& problems) {
     const Json data = document.value("data", Json());
     if (!data.is_object()) return;

@@ -10,7 +10,7 @@
 namespace roll::spec {
 namespace {
 
-constexpr std::size_t kBadTrialsMax = 5;  // trials whose problems are listed
+constexpr std::size_t kBadTrialsMax = 5;  // maximum number of trials whose problems are listed
 
 std::string parameters_text(const Json& parameters) {
     std::string text;
@@ -32,7 +32,8 @@ Json value_at(const Json& document, std::string_view path) {
     }
 }
 
-// Parses `sweep`, whose types are right. Gives `halving` the metric and the mode of the sweep.
+// Returns the settings in `sweep`, whose types were checked before. `halving` gets the metric and
+// the mode of the sweep if it has none.
 Json settings_of(Json sweep) {
     Json settings = {{"metric", sweep["metric"]}, {"mode", sweep["mode"]}};
     if (!sweep.contains("halving")) return settings;
@@ -41,8 +42,8 @@ Json settings_of(Json sweep) {
     return settings;
 }
 
-// Checks that the trials differ only in what their programs read. `first` and `trial` are parsed
-// jobs, `document` is the document of `first` with the parameters of `trial`.
+// Returns a message if the trials differ in more than what their programs read. `first` and `trial`
+// are parsed jobs. `document` is the document of `first` with the parameters of `trial`.
 std::optional<std::string> unequal(const JobSpec& first, JobSpec trial, const Json& document) {
     const Json own = Json::parse(trial.document.text());
     trial.document = first.document;
@@ -61,7 +62,8 @@ class TrialReader {
   public:
     TrialReader(Json plain, std::string base) : plain_(std::move(plain)), base_(std::move(base)) {}
 
-    // Replaces the values in `parameters` by those of the parsed job, such as absolute paths.
+    // Parses one trial. Replaces the values in `parameters` by the values of the parsed job, such
+    // as absolute paths.
     void read(std::size_t number, Json& parameters) {
         Json document = plain_;
         if (auto bad = set_parameters(document, parameters)) {
@@ -87,7 +89,8 @@ class TrialReader {
     }
 
   private:
-    // Adds the problems of a trial. A problem that an earlier trial has, too, stands once.
+    // Adds the problems of trial `number`, and names the trial's parameters in them. Leaves them
+    // out if kBadTrialsMax earlier trials had problems.
     void add_problems(std::size_t number, const Json& parameters, std::vector<Problem> more) {
         if (++bad_ > kBadTrialsMax) return;
         for (Problem& problem : more) {
@@ -120,7 +123,7 @@ bool can_set(const Json& trials, Json document) {
     return trials.is_array() && std::ranges::all_of(trials, fits);
 }
 
-// Returns the problems of the section itself, and sets its defaults.
+// Returns the problems of the section `sweep` itself, and sets its defaults.
 std::vector<Problem> check_section(Json& sweep) {
     const OrderedJson& schema = job_schema()["properties"]["sweep"];
     std::vector<Problem> problems = check(schema, sweep);

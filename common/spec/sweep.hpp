@@ -22,12 +22,12 @@ namespace roll::spec {
 
 constexpr std::size_t kTrialsMax = 1'000;
 
-// Parses a job document with the key `sweep`. Checks each trial as a job of its own. Fails if a
-// trial changes keys that the scheduler reads, such as `resources`.
+// Parses a job document with the key `sweep`. Checks each trial as a separate job. Fails if a trial
+// changes keys that the scheduler reads, such as `resources`.
 ParsedJob parse_sweep(const Json& document, const std::string& base_directory);
 
 // Returns the trials of a checked `sweep` section, in order: each maps paths of keys to values.
-// Random trials depend only on the seed, the trial's number and the name of the key, with 4
+// Random values depend only on the seed, the trial's number and the name of the key, and have 4
 // significant digits. Adds a problem for each part that describes no trials.
 Json draw_trials(const Json& sweep, std::vector<Problem>& problems);
 
@@ -54,25 +54,29 @@ class Trials {
 
 // Successive halving: at each rung (a number of steps), only the best trials go on.
 struct Halving {
-    std::string metric = "loss";  // key in metrics.jsonl
-    bool maximize = false;        // large values are good
+    std::string metric = "loss";  // key of the metric in metrics.jsonl
+    bool maximize = false;        // if true, larger values are better
     int reduction = 3;            // one of `reduction` trials goes on
-    std::int64_t min_steps = 1;   // the first rung; each further rung is `reduction` times as far
+    // steps of the first rung; each further rung has `reduction` times as many
+    std::int64_t min_steps = 1;
     friend bool operator==(const Halving&, const Halving&) = default;
 };
 
-// Returns the halving in the document of a trial; nullopt if it has none.
+// Returns the halving settings in the document of a trial; nullopt if there are none.
 std::optional<Halving> halving_of(std::string_view document);
 
-// Returns the rungs: min_steps * reduction^k below `steps`. nullopt stands for a job that does not
-// say its number of steps; it has rungs as long as more than one of `trials` may go on.
+// Returns the rungs: all numbers min_steps * reduction^k that are below `steps`. If `steps` is
+// nullopt, the job does not say its number of steps; the rungs then continue as long as more than
+// one of `trials` may go on.
 std::vector<std::int64_t> rungs(const Halving& halving, std::size_t trials,
                                 std::optional<std::int64_t> steps);
 
-// The value of one trial at each rung; nullopt: not reached yet, or no value there.
+// The value of one trial at each rung. nullopt: the trial has not reached the rung, or has no value
+// there.
 using RungValues = std::vector<std::optional<double>>;
 
-// A trial that halving stops: `rank` of the `known` values at the rung, `keep` of which may go on.
+// A trial that halving stops at `rung`. Its value has rank `rank` (from 1) among the known values
+// at the rung, but only `keep` trials may go on.
 struct Stop {
     std::size_t trial = 0;
     std::int64_t rung = 0;
@@ -82,11 +86,11 @@ struct Stop {
     friend bool operator==(const Stop&, const Stop&) = default;
 };
 
-// Returns the trials that cannot be among the best: at some rung, max(1, ceil(n / reduction^(k+1)))
-// of the n trials go on from rung k, and so many others already have a better value there. Values
-// that arrive later never make such a trial good again. The result therefore does not depend on
-// the order of arrival, and the same values always yield the same stops. Values that are not
-// finite are the worst; of equal values, that of the earlier trial is better.
+// Returns the trials that cannot be among the best. At rung k, max(1, ceil(n / reduction^(k+1))) of
+// the n trials go on. A trial is returned if, at some rung, that many other trials already have a
+// better value. Values that arrive later cannot change this. The result therefore does not depend
+// on the order of arrival, and the same values always yield the same stops. Values that are not
+// finite are the worst. If two values are equal, the value of the earlier trial is better.
 std::vector<Stop> losers(const Halving& halving, const std::vector<std::int64_t>& rungs,
                          const std::vector<RungValues>& trials);
 

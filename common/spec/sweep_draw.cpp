@@ -1,4 +1,4 @@
-// The trials that a `sweep` section describes.
+// Makes the trials that a `sweep` section describes.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -16,7 +16,7 @@ Problem too_many_trials(const std::string& path, std::size_t trials) {
     return {path, fmt::format("describes {} trials; allowed: at most {}", trials, kTrialsMax)};
 }
 
-// Every combination of the values. The last key changes fastest.
+// Returns a trial for every combination of the values. The last key changes fastest.
 Json grid_trials(const Json& grid, std::vector<Problem>& problems) {
     std::size_t count = grid.empty() ? 0 : 1;
     for (const Json& values : grid) {
@@ -38,8 +38,8 @@ Json grid_trials(const Json& grid, std::vector<Problem>& problems) {
     return trials;
 }
 
-// Returns a number from 0 to below 1. It depends on the arguments alone, so that more trials or
-// more keys do not change the others.
+// Returns a number in [0, 1). It depends only on the arguments, so that a new trial or key does not
+// change the numbers of other trials and keys.
 double fraction(std::uint64_t seed, std::size_t trial, const std::string& key) {
     const std::uint64_t bits = hash64(fmt::format("{} {} {}", seed, trial, key));
     return static_cast<double>(bits >> 11) * 0x1p-53;
@@ -49,7 +49,7 @@ double four_digits(double value) {
     return std::strtod(fmt::format("{:.4g}", value).c_str(), nullptr);
 }
 
-// Returns whether `range` is [LOW, HIGH] with LOW < HIGH, and with LOW > 0 for a logarithm.
+// Returns whether `range` is [LOW, HIGH] with LOW < HIGH. If `logarithm`, LOW must also be above 0.
 bool is_range(const Json& range, bool logarithm) {
     if (!range.is_array() || range.size() != 2 || !range[0].is_number() || !range[1].is_number())
         return false;
@@ -57,7 +57,7 @@ bool is_range(const Json& range, bool logarithm) {
     return low < range[1].get<double>() && (!logarithm || low > 0);
 }
 
-// Returns the problem of a parameter's distribution, else an empty text.
+// Returns the problem of a parameter's distribution; an empty text if there is none.
 std::string distribution_problem(const Json& distribution) {
     constexpr const char* kAllowed =
         "allowed: {uniform: [LOW, HIGH]}, {log_uniform: [LOW, HIGH]} with LOW > 0, or "
@@ -102,8 +102,8 @@ Json random_trials(const Json& random, std::vector<Problem>& problems) {
     return trials;
 }
 
-// The trials that the user lists. All must set the same keys, because a key that only some trials
-// set would have no value in a table.
+// Returns the trials that the user lists. All trials must set the same keys: in a table, a key that
+// only some trials set would have no value in the other trials.
 Json listed_trials(const Json& list, std::vector<Problem>& problems) {
     if (list.size() > kTrialsMax) {
         problems.push_back(too_many_trials("sweep.list", list.size()));

@@ -11,7 +11,7 @@
 
 namespace roll::spec {
 
-// The sizes that parallel.tp must divide. nullopt if unknown; such a size is not checked.
+// The sizes that parallel.tp must divide. A size that is nullopt is unknown and not checked.
 struct TensorSizes {
     std::optional<std::int64_t> heads = std::nullopt;
     std::optional<std::int64_t> kv_heads = std::nullopt;

@@ -1,5 +1,4 @@
-// Options of the loss of single tokens: the objectives pretrain and sft (`objective` in a job
-// file).
+// Options of the loss per token, for the objectives pretrain and sft (`objective` in a job file).
 #pragma once
 
 #include <array>
@@ -13,17 +12,18 @@ struct TokenLossSpec {
     // The loss of a token is (1 - label_smoothing) times -log p of the target, plus label_smoothing
     // times the mean of -log p over the vocabulary, as in transformers and torch.
     double label_smoothing = 0;
-    // Factor of the square of the log of the softmax's denominator, which is added to the loss of a
-    // token (arXiv:2204.02311).
+    // z_loss times the square of log Z is added to the loss of a token, where Z is the denominator
+    // of the softmax (arXiv:2204.02311).
     double z_loss = 0;
-    // In training, uniform noise in (-1, 1) times neftune_alpha / sqrt(T C) is added to the output
-    // of the embedding, of T positions and C channels (arXiv:2310.05914). 0: no noise.
+    // In training, noise is added to the output of the embedding. The noise is uniform in (-1, 1),
+    // times neftune_alpha / sqrt(T C) for T positions and C channels (arXiv:2310.05914). 0: no
+    // noise.
     double neftune_alpha = 0;
 
     friend bool operator==(const TokenLossSpec&, const TokenLossSpec&) = default;
 };
 
-// The keys of `objective` with these options.
+// The keys of `objective` that set these options.
 inline constexpr std::array<std::string_view, 3> kTokenLossKeys{"label_smoothing", "z_loss",
                                                                 "neftune_alpha"};
 

@@ -70,8 +70,8 @@ Result<E> pick(const char* path, const std::string& value, const Names<E, N>& na
                 fmt::format("{} {} is not supported yet; supported: {}", path, value, known));
 }
 
-// Returns a section of the document, or an empty object if it is missing, because all its keys have
-// defaults.
+// Returns a section of the document. Returns an empty object if the section is missing, because all
+// its keys have defaults.
 const Json& section(JsonReader& reader, const char* key) {
     static const Json kEmpty = Json::object();
     const Json& json = reader.raw(key);
@@ -95,8 +95,8 @@ Result<ModelSource> read_model(const Json& json) {
     return model;
 }
 
-// Reads data.valid: a fraction of the training files, or named sets that are each a fraction or a
-// list of files.
+// Reads data.valid. It is a fraction of the training files, or it has named sets, each of which is
+// a fraction or a list of files.
 Result<void> read_valid(const Json& json, DataSpec& data) {
     if (json.is_null()) return {};
     if (json.is_number()) {
@@ -189,7 +189,7 @@ Result<void> read_objective(const Json& json, TrainSpec& spec) {
     return learn_completions(spec, objective, spec.data);
 }
 
-// Reads a size; "0" is 0.
+// Reads a size such as "16GiB". The text "0" means 0 bytes.
 Result<std::int64_t> read_size(JsonReader& reader, const char* key) {
     const auto text = reader.get_or<std::string>(key, "0");
     if (text == "0") return 0;
@@ -197,7 +197,7 @@ Result<std::int64_t> read_size(JsonReader& reader, const char* key) {
     return static_cast<std::int64_t>(bytes);
 }
 
-// Reads what backward computes again, and the memory that a rank may need.
+// Reads which values backward computes again, and how much memory a rank may need.
 Result<void> read_recompute(JsonReader& reader, ParallelSpec& parallel) {
     const auto recompute = reader.get_or<std::string>("recompute", "none");
     const auto method = reader.get_or<std::string>("recompute_method", "uniform");
@@ -213,7 +213,7 @@ Result<void> read_recompute(JsonReader& reader, ParallelSpec& parallel) {
     return {};
 }
 
-// Reads the mesh. A missing dp is the world size divided by the other axes.
+// Reads the mesh. If dp is missing, it is the world size divided by the sizes of the other axes.
 Result<ParallelSpec> read_parallel(const Json& json, const Json& resources_json) {
     JsonReader resources(resources_json, "resources");
     const int nodes = resources.get_or("nodes", 1);

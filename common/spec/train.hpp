@@ -22,21 +22,24 @@ namespace roll::spec {
 
 enum class Objective { Pretrain, Sft, Preference };
 enum class Precision { Fp32, Fp64, Bf16 };  // fp16 and fp8 are not implemented yet
-enum class Normalize { Step, Microbatch };  // mean loss over the step, or over each micro-batch
+// The loss is the mean over a step, or over each micro-batch.
+enum class Normalize { Step, Microbatch };
 enum class OnNotFinite { Stop, Skip, Retry, Rewind };
 enum class ExportFormat { None, Hf };
 enum class ExportDtype { Fp32, Bf16, Fp16 };
 
 struct ModelSource {
     std::string family;  // name of a file in schemas/families; empty if `from` is set
-    // JSON object with HuggingFace's size keys; if `from` is set, dropouts only
+    // JSON object with the size keys of a HuggingFace config; only dropout keys if `from` is set
     std::string hf_config;
-    std::string from;        // absolute path of a checkpoint; empty if the sizes are given
-    std::int64_t vocab = 0;  // number of embedding rows if `from` is set; 0: as in that model
-    std::vector<std::string> freeze;  // globs of native parameter names
+    std::string from;  // absolute path of a checkpoint; empty if the sizes are given
+    // number of embedding rows if `from` is set; 0: the number in that model
+    std::int64_t vocab = 0;
+    std::vector<std::string> freeze;  // globs of the native names of frozen parameters
 };
 
-// How often a set is validated during training, in steps or trained tokens; 0: never.
+// The interval between validations of a set during training, in steps or in trained tokens; 0:
+// never.
 struct Interval {
     std::int64_t steps = 0, tokens = 0;
 };
@@ -53,10 +56,11 @@ struct MetricsSpec {
     bool grad_zeros = false;  // report how many gradients are zero, which takes one more pass
 };
 
-// Training stops after `patience` validations in a row that did not beat the best by `min_delta`.
+// Training stops early after `patience` validations in a row whose losses were not lower than the
+// best loss by more than `min_delta`.
 struct EarlyStopSpec {
     std::int64_t patience = 0;  // number of validations; 0: training never stops early
-    double min_delta = 0;       // nats per token
+    double min_delta = 0;       // least improvement that counts, in nats per token
 };
 
 struct TrainSpec {
@@ -65,15 +69,15 @@ struct TrainSpec {
     std::string tokenizer = "bytes";  // "bytes", or directory with tokenizer.json
     DataSpec data;
     Objective objective = Objective::Pretrain;
-    PreferenceSpec preference;  // for Objective::Preference
-    TokenLossSpec loss;         // for the other objectives
+    PreferenceSpec preference;  // options for Objective::Preference
+    TokenLossSpec loss;         // options for the other objectives
     ParallelSpec parallel;
     std::int64_t seq_length = 0;  // tokens per sequence
     // Samples per step and per micro-batch. A sample is a sequence, or with `data.pairs` a pair of
     // sequences.
     std::int64_t global_batch_size = 0;
     std::int64_t micro_batch_size = 0;
-    std::int64_t steps = 0;  // 0 until it is computed from `epochs`
+    std::int64_t steps = 0;  // number of steps; 0 until it is computed from `epochs`
     double epochs = 0;       // passes over the training data; 0: `steps` is given
     std::uint64_t seed = 1;
     std::int64_t valid_every = 0;  // interval in steps; 0: only at the end
@@ -96,15 +100,17 @@ struct TrainSpec {
     std::int64_t checkpoint_keep = 2;
     // also keep checkpoints whose step is a multiple of this number; 0: none
     std::int64_t checkpoint_keep_every = 0;
-    std::int64_t checkpoint_keep_optimizer = 0;  // newest checkpoints with optimizer state; 0: all
+    // number of newest checkpoints with optimizer state; 0: all
+    std::int64_t checkpoint_keep_optimizer = 0;
     bool checkpoint_keep_best = false;   // also keep the checkpoint of the lowest validation loss
     bool checkpoint_first_step = false;  // save after the first step and read it back, as a test
     std::chrono::seconds checkpoint_wait_for_space{600};  // how long the last save waits for space
-    // maximum of host memory, in MiB, that a rank's copy of its part of a checkpoint takes
+    // maximum host memory, in MiB, of a rank's copy of its part of a checkpoint
     std::int64_t checkpoint_buffer_mib = 2048;
     ExportFormat export_format = ExportFormat::Hf;
     ExportDtype export_dtype = ExportDtype::Bf16;
-    bool export_best = false;  // export the checkpoint of the lowest validation loss, not the last
+    // export the checkpoint of the lowest validation loss, not the last checkpoint
+    bool export_best = false;
 
     // Returns the number of micro-batches of one data-parallel rank per step.
     std::int64_t microbatches() const { return global_batch_size / micro_batch_size / parallel.dp; }
@@ -115,7 +121,7 @@ struct TrainSpec {
 
 // Reads a document that parse_job() accepted. Fails unless its kind is train or resume.
 Result<TrainSpec> train_spec(std::string_view document);
-// Sets the number of steps, and the warm-up if it is a share of them.
+// Sets the number of steps. Also sets the warm-up if it is given as a share of the steps.
 void set_steps(TrainSpec& spec, std::int64_t steps);
 
 // Reads the part of a document that a tokenize job needs: model.from, tokenizer and data.

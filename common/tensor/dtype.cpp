@@ -85,8 +85,8 @@ struct F32 {
     static float widen(Bits b) { return b; }
     static Bits narrow(float f) { return f; }
 };
-// The 8-bit types can only be read. A byte of E5M2 is the high byte of a half. E4M3 has no
-// infinity.
+// The 8-bit types can only be read, not written. A byte of E5M2 is the high byte of a half. E4M3
+// has no infinity.
 struct F8E5M2 {
     using Bits = std::uint8_t;
     static float widen(Bits b) { return half_to_float(static_cast<std::uint16_t>(b << 8U)); }

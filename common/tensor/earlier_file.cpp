@@ -26,8 +26,8 @@ bool read_at(int fd, std::int64_t offset, std::span<std::byte> into) {
     return true;
 }
 
-// Calls look(offset, bytes) with each piece of [begin, end). Returns false at once if `look`
-// returns false or a read fails.
+// Calls look(offset, bytes) for each piece of [begin, end). Returns false at once if `look` returns
+// false or a read fails.
 template <class Look>
 bool for_pieces(int fd, std::int64_t begin, std::int64_t end, Look look) {
     std::vector<std::byte> buffer(static_cast<std::size_t>(std::min(kPiece, end - begin)));

@@ -1,5 +1,5 @@
-// Compares new content with an existing file. As long as the two are equal, nothing needs to be
-// written.
+// Compares new content with an existing file. Nothing needs to be written as long as the content
+// and the file are equal.
 #pragma once
 
 #include <atomic>
@@ -35,8 +35,8 @@ class EarlierFile {
     Result<void> give(const Write& write) const;
 
     // Makes `path` a hard link to the file and fsyncs it. Returns false if the compared content
-    // differs from the file, if linking fails, or if a part of the file was not compared. A part
-    // before a compared part need not be compared if it contains only zeros.
+    // differs from the file, if linking fails, or if a part of the file was not compared. Parts
+    // that contain only zeros and lie before a compared part need not be compared.
     bool become(const std::filesystem::path& path);
 
   private:

@@ -1,5 +1,5 @@
-// Writes a file in pieces at given offsets, in any order. Callers write to a temporary name and
-// rename.
+// Writes a file in pieces at given offsets, in any order. Callers write under a temporary name and
+// then rename the file.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ class EarlierFile;
 // full disk fails with Refused.
 class OutputFile {
   public:
-    // Creates or truncates the file. If all content equals that of the file `earlier`, nothing is
-    // written and finish() makes `path` a hard link to `earlier`.
+    // Creates or truncates the file. If all content equals the content of the file `earlier`,
+    // nothing is written, and finish() makes `path` a hard link to `earlier`.
     static Result<OutputFile> create(const std::filesystem::path& path,
                                      const std::filesystem::path& earlier = {});
     OutputFile(OutputFile&& other) noexcept;

@@ -1,5 +1,5 @@
-// Reads safetensors files by mapping them. Returns tensors only after all checks that the format's
-// security audit demands have passed. Writes the same bytes as the reference implementation (Rust).
+// Reads safetensors files by mapping them. Makes all checks that the format's security audit
+// demands before it returns tensors. Writes the same bytes as the reference implementation (Rust).
 //
 // A file is 8 bytes of little-endian header length, a JSON header padded with spaces to a multiple
 // of 8 bytes, then the tensors without gaps: widest type first, sorted by name within a type.
@@ -22,11 +22,12 @@ namespace roll::tensor {
 
 using Metadata = std::map<std::string, std::string>;
 
-constexpr std::int64_t kSafetensorsHeaderMax = 100'000'000;  // in bytes, as in the reference
+// maximum header size in bytes, as in the reference
+constexpr std::int64_t kSafetensorsHeaderMax = 100'000'000;
 
 struct SafetensorsEntry {
     TensorInfo info;
-    std::int64_t begin = 0;  // bytes from the start of the file
+    std::int64_t begin = 0;  // offset from the start of the file in bytes
     std::int64_t end = 0;
 };
 
@@ -34,7 +35,7 @@ struct SafetensorsEntry {
 struct SafetensorsHeader {
     Metadata metadata;
     std::vector<SafetensorsEntry> entries;
-    std::int64_t file_size = 0;  // in bytes
+    std::int64_t file_size = 0;  // size of the file in bytes
 };
 
 // Parses the header of a file, given all of its bytes. Fails with Corrupt unless the tensors fill
@@ -69,7 +70,8 @@ struct SafetensorsLayout {
 Result<SafetensorsLayout> layout_safetensors(std::vector<TensorInfo> tensors,
                                              const Metadata& metadata);
 
-// Writes and fsyncs a whole file. Not atomic: callers write to a temporary name and rename.
+// Writes and fsyncs a whole file. Not atomic: callers write under a temporary name and then rename
+// the file.
 Result<void> write_safetensors(const std::filesystem::path& path, std::vector<TensorView> tensors,
                                const Metadata& metadata);
 

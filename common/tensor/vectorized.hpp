@@ -1,6 +1,6 @@
-// ROLL_VECTORIZED compiles a function's loops for several vector units; the program chooses one of
-// them at its start. The results are equal on all vector units, because products are rounded before
-// they are added (no FMA).
+// ROLL_VECTORIZED compiles a function's loops once for each of several vector units. The program
+// chooses one of these versions at its start. The results are equal on all vector units, because
+// products are rounded before they are added (no FMA).
 #pragma once
 
 // The macro is empty with sanitizers, because the choice (an ifunc resolver) runs before the

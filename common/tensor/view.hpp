@@ -21,7 +21,7 @@ struct TensorInfo {
     friend bool operator==(const TensorInfo&, const TensorInfo&) = default;
 };
 
-// A row-major, contiguous tensor. The owner of the file owns the bytes, which may be unaligned.
+// A row-major, contiguous tensor. The bytes belong to the owner of the file, and may be unaligned.
 struct TensorView {
     TensorInfo info;
     std::span<const std::byte> bytes;
@@ -32,7 +32,7 @@ struct TensorView {
 struct StridedView {
     TensorInfo info;
     std::vector<std::int64_t> strides;
-    const std::byte* first = nullptr;  // element [0, 0, ...]
+    const std::byte* first = nullptr;  // address of element [0, 0, ...]
 };
 
 StridedView strided(const TensorView& view);
