@@ -57,8 +57,8 @@ struct Directory {
     std::int64_t count = 0;
 };
 
-// Returns the value as signed. A size beyond that of any file becomes -1, which fails every range
-// check.
+// Returns the value as a signed number. A value that no file size can reach becomes -1, which fails
+// every range check.
 std::int64_t as_signed(std::uint64_t value) {
     return value > (std::uint64_t{1} << 62U) ? -1 : static_cast<std::int64_t>(value);
 }
@@ -85,7 +85,7 @@ Result<Directory> find_directory(const Reader& in) {
     return directory;
 }
 
-// Reads the zip64 extra field. It replaces the header's fields that are too small for their values.
+// Reads the zip64 extra field. Its values replace the header fields that are too small for them.
 bool read_zip64(const Reader& in, std::int64_t extra, std::int64_t extra_size, ZipMember& member,
                 std::int64_t& stored_size, std::int64_t& header) {
     const std::int64_t end = extra + extra_size;
@@ -168,7 +168,7 @@ std::string local_header(const ZipMember& member, std::int64_t header) {
         put<std::int64_t>(extra, member.size);
         put<std::int64_t>(extra, member.size);
     }
-    // Pads with an extra field, as torch does.
+    // Pads the header with an extra field, as torch does.
     const auto name_size = static_cast<std::int64_t>(member.name.size());
     const std::int64_t pad = member.begin - header - kLocalBytes - name_size -
                              static_cast<std::int64_t>(extra.size()) - 4;
