@@ -69,8 +69,8 @@ enum class Does : std::uint8_t {
     Data,    // writes the constant exprs[0]
     Output,  // writes exprs[0]
     If,      // runs `body` if exprs[0] is true, else `other`
-    // Runs `body` for each item of exprs[0]. If exprs[1] is present, only for the items for which
-    // it is true. Runs `other` if there is no such item.
+    // Runs `body` for each item of exprs[0]. If exprs[1] is present, skips the items for which it
+    // is false. Runs `other` if there is no item to run `body` for.
     For,
     Set,      // assigns exprs[0] to the targets, or to an attribute of a namespace
     Capture,  // assigns the text of `body` to targets[0]
@@ -88,7 +88,7 @@ struct Statement {
     std::vector<Expression> exprs = {};
     std::vector<Statement> body = {}, other = {};
     std::vector<int> targets = {};
-    std::string attribute = {};  // the attribute of the namespace targets[0] to which Set assigns
+    std::string attribute = {};  // attribute to which Set assigns, in the namespace targets[0]
 };
 
 struct Syntax {

@@ -40,7 +40,7 @@ struct Value {
     Kind kind = Kind::Undefined;
     std::uint32_t size = 0;  // number of bytes of a String, or of items of a List
     union {
-        std::int64_t integer = 0;  // for Int and Bool
+        std::int64_t integer = 0;  // value of an Int or a Bool
         double number;
         const char* chars;
         const Value* items;

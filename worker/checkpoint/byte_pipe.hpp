@@ -33,7 +33,7 @@ class BytePipe {
     // Returns two empty spans if the producer abandoned the save. Requires 0 < size <= capacity().
     std::array<std::span<const std::byte>, 2> await(std::size_t size);
     void release(std::size_t size);  // frees the first `size` bytes of the pipe
-    void stop();                     // Consumer: takes no more bytes
+    void stop();                     // Consumer: announces that it takes no more bytes
 
   private:
     std::span<std::byte> ring_;

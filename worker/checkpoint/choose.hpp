@@ -50,7 +50,7 @@ Choice choose_newest(
 struct Kept {
     Name name;
     bool usable = true;     // false: the checkpoint was damaged when the attempt started
-    bool optimizer = true;  // false: the checkpoint's optimizer state was dropped
+    bool optimizer = true;  // false: the checkpoint's optimizer state was deleted
     friend bool operator==(const Kept&, const Kept&) = default;
 };
 
@@ -60,7 +60,7 @@ struct Retention {
     std::int64_t keep = 2;  // keep this many of the newest checkpoints; at least 1
     // also keep the newest checkpoint at each multiple of this step; 0: off
     std::int64_t keep_every = 0;
-    // keep the optimizer state of this many of the newest checkpoints; 0: of all
+    // keep the optimizer state of this many of the newest checkpoints; 0: of all checkpoints
     std::int64_t optimizer = 0;
     // the checkpoint that the run resumed from; it is kept until a newer checkpoint is recorded
     std::optional<Name> resumed_from = std::nullopt;
@@ -72,7 +72,7 @@ struct Retention {
 // towards `keep`. They may be deleted once there is a usable checkpoint. Pure.
 std::vector<Name> to_delete(std::vector<Kept> recorded, const Retention& rule);
 
-// Returns the checkpoints of `recorded` whose optimizer state may be dropped. Pure.
+// Returns the checkpoints of `recorded` whose optimizer state may be deleted. Pure.
 std::vector<Name> to_strip(std::vector<Kept> recorded, const Retention& rule);
 
 }  // namespace roll::checkpoint

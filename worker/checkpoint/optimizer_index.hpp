@@ -20,7 +20,7 @@ using Sizes = std::vector<std::int64_t>;
 // A block of a parameter's elements: a range in each dimension. It begins at index `begin` of the
 // parameter, and at index `local` of the tensor in the file that stores it.
 struct StoredBox {
-    std::string file;  // name in roll/optimizer/
+    std::string file;  // file name within roll/optimizer/
     Sizes begin, size, local;
     friend bool operator==(const StoredBox&, const StoredBox&) = default;
 };
@@ -34,8 +34,8 @@ struct StoredParameter {
 struct OptimizerIndex {
     std::int64_t updates = 0;                           // number of updates that the optimizer has
                                                         // made
-    std::map<std::string, StoredParameter> parameters;  // by the parameter's name
-    std::string optimizer = "adamw";                    // train.optimizer.kind of the job
+    std::map<std::string, StoredParameter> parameters;  // keys are parameter names
+    std::string optimizer = "adamw";                    // the job's train.optimizer.kind
     friend bool operator==(const OptimizerIndex&, const OptimizerIndex&) = default;
 };
 

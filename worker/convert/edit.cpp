@@ -23,7 +23,7 @@ constexpr const char* kObjectsFile = "__objects.distcp";
 struct Raw {
     Source source;
     fs::path directory;        // directory of .metadata or of the weights
-    std::set<fs::path> files;  // files to rewrite instead of copying; relative to the root
+    std::set<fs::path> files;  // files that are rewritten and not copied; relative to the root
     // entries of a distributed checkpoint that are not tensors
     std::vector<formats::DcpObject> objects;
     std::map<std::string, Shape> originals;  // original shapes of flattened tensors

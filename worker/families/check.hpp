@@ -1,4 +1,4 @@
-// Checks a family file for mistakes that its grammar allows. Used by the command `families check`.
+// Checks a family file for mistakes that its grammar allows. The command `families check` uses it.
 #pragma once
 
 #include "common/error.hpp"

@@ -23,7 +23,7 @@ namespace roll::families {
 enum class Operation {
     Copy,     // one source tensor, unchanged
     Qkv,      // sources q, k, v: for each key-value group its query heads, key head, value head
-    GateUp,   // sources gate and up: gate, then up, within each tensor-parallel shard
+    GateUp,   // sources gate and up; each tensor-parallel shard has first gate, then up
     Strands,  // rows of the source tensors in the order that `strands` gives
 };
 
@@ -63,7 +63,7 @@ struct StrandRule {
 };
 
 struct WeightRule {
-    std::string native;  // may contain {layer} or {mtp}, {expert}, and keys of `repeat`
+    std::string native;  // name; may contain {layer} or {mtp}, {expert}, and keys of `repeat`
     std::vector<std::string> hf;
     // Shapes of the source tensors: one per source, or one for all. For Qkv: the shape of one head.
     std::vector<std::vector<std::string>> shapes;
@@ -123,7 +123,7 @@ struct Family {
     Json defaults;         // values of native fields whose HuggingFace key is absent
     Json nulls;            // values of native fields whose HuggingFace key is present and null
     Json constants;        // native fields with fixed values or computed values
-    Json requires_values;  // HuggingFace key -> allowed values
+    Json requires_values;  // maps a HuggingFace key to its allowed values
     std::map<std::string, LayerKind> layer_kinds;
     // kinds of rotary embedding, by their HuggingFace names
     std::map<std::string, spec::RopeScaling::Kind> rope_types;

@@ -43,7 +43,7 @@ struct PackedTensor {
     std::string name;
     Packing packing = Packing::Stacked;
     std::vector<std::vector<std::string>> members;
-    std::string condition;  // native field; the tensors are packed if it is true
+    std::string condition;  // native field that is true if the tensors are packed
 };
 
 // Returns the packed tensors of all decoder layers, including tensors whose condition is false.
@@ -54,7 +54,7 @@ Result<std::vector<PackedTensor>> packed_tensors(const Family& family, const Jso
 struct CopiedTensor {
     std::string name;
     std::string of;
-    std::string condition;  // native field; the copy exists if it is true; empty: always exists
+    std::string condition;  // native field that is true if the copy exists; empty: it always exists
 };
 
 // Returns the copies in all multi-token prediction layers, including copies whose condition is

@@ -49,7 +49,8 @@ void put(Json& config, std::string path, const Json& value) {
     config[Json::json_pointer("/" + path)] = value;
 }
 
-// If the family computes the field as "A * hf.KEY", sets KEY to field / A and returns true.
+// If the family computes the field as "A * hf.KEY" and the field is divisible by A, sets KEY to the
+// field divided by A and returns true. Otherwise returns false.
 bool put_factor(const Family& family, const std::string& name, const Json& native, Json& config) {
     constexpr std::string_view kTimes = " * hf.";
     const auto text = family.defaults.find(name);

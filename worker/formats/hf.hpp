@@ -25,10 +25,11 @@ Result<Json> read_hf_config(const std::filesystem::path& directory);
 // index's path to the message.
 Result<std::map<std::string, std::string>> parse_index(std::string_view text);
 
-// The names of a directory's weight files, in order. If there is an index, also each tensor's file.
+// The names of a directory's weight files, in order, and the file of each tensor if there is an
+// index.
 struct HfWeights {
     std::vector<std::string> files;
-    // file of each tensor, by tensor name; empty without an index
+    // maps a tensor's name to its file; empty if there is no index
     std::map<std::string, std::string> index;
 };
 

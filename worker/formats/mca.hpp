@@ -46,7 +46,7 @@ struct McaLayout {
 struct McaConfig {
     // number of rows of the embedding and the output layer; 0: the vocabulary size
     std::int64_t padded_vocab = 0;
-    std::string model_type;  // HuggingFace's model_type; selects the family
+    std::string model_type;  // HuggingFace's model_type, which selects the family
     Json hf_config;          // the config.json of the exported model
     Json native;             // Megatron's config fields, as in mca_config.json
     McaLayout layout;

@@ -48,8 +48,8 @@ Result<Json> read_adapter_config(const std::filesystem::path& directory);
 double lora_rank(const Json& config, const std::string& module);
 
 // Returns the factor by which a module's product B A is multiplied. The factor is alpha / r, or
-// alpha / sqrt(r) with rsLoRA. Alpha is that of a matching pattern or, if none matches, the
-// config's.
+// alpha / sqrt(r) with rsLoRA. Alpha is the value of a matching pattern or, if no pattern matches,
+// the config's lora_alpha.
 double lora_scale(const Json& config, const std::string& module, double lora_rank);
 
 // Reads an adapter directory. Fails with InvalidArgument if the adapter's method is not LoRA, or if

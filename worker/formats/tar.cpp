@@ -102,10 +102,10 @@ Result<std::string> header_of(const std::string& name, std::uint64_t size) {
     std::string block(kBlock, '\0');
     block.replace(0, name.size(), name);
     put_octal(block, 100, 7, 0644);
-    put_octal(block, 108, 7, 0);  // owner and group
+    put_octal(block, 108, 7, 0);  // id of the owner; the id of the group follows
     put_octal(block, 116, 7, 0);
     put_size(block, size);
-    put_octal(block, 136, 11, 0);  // time
+    put_octal(block, 136, 11, 0);  // modification time
     block[156] = '0';
     block.replace(257, 8,
                   std::string("ustar\0"

@@ -66,7 +66,7 @@ struct MemoryBytes {
     // bytes of the optimizer's copy of the weights, in addition to `weights`
     std::int64_t main_weights = 0;
     std::int64_t gradients = 0;
-    std::int64_t moments = 0;  // the optimizer's state of every kind
+    std::int64_t moments = 0;  // optimizer state of all kinds
     std::int64_t activations = 0;
     std::int64_t workspace = 0;
     std::int64_t snapshot = 0;
@@ -105,7 +105,7 @@ struct Owned {
     std::int64_t trained = 0;   // elements in `all` that are not frozen
     std::int64_t states = 0;    // elements of the optimizer's state
     std::int64_t exchange = 0;  // elements in the buffers for exchanging gradients
-    bool gradients = false;     // the rank stores gradients only for its own elements
+    bool gradients = false;     // true: the rank stores gradients only for its own elements
     // The next fields are for ranks that share weights, too. `weights`: weights on the rank at the
     // peak; `gathered` of them are received from other ranks. `gathers` (per micro-batch) and
     // `updates` (after the update): own weights that the rank sends to each other rank.
@@ -118,14 +118,14 @@ struct Held {
     int live = 1;
     // Number of frozen weights. They have no optimizer state and, on a CPU, no gradients.
     std::int64_t frozen = 0;
-    std::optional<std::int64_t> states = std::nullopt;  // optimizer state; nullopt: as with AdamW
+    std::optional<std::int64_t> states = std::nullopt;  // state elements; nullopt: number for AdamW
     std::int64_t copied_states = 0;  // elements in `states` that another stage also stores
     bool on_gpu = false;
     std::optional<StagePart> part = std::nullopt;  // nullopt: the whole model
     // Bytes of activations at the peak of a simulated schedule; nullopt: count the activations of
     // `live` micro-batches.
     std::optional<std::int64_t> activations = std::nullopt;
-    std::optional<Owned> owned = std::nullopt;  // part of the optimizer state; nullopt: all of it
+    std::optional<Owned> owned = std::nullopt;  // rank's optimizer state; nullopt: the whole state
     // Recomputation of the part's layers, chunk by chunk; empty: everything is saved
     Recomputed recompute = {};
 };

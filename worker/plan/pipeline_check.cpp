@@ -244,7 +244,7 @@ class Simulation {
     Message blocker(const Message& message) const {
         const Message* const head = head_of(message);
         if (head != nullptr && !(head->is_send == message.is_send && head->op == message.op))
-            return *head;  // an earlier message in the same queue
+            return *head;  // `message` waits for an earlier message in its queue
         const Message* const other = head_of(counterpart(message));
         if (other != nullptr && !other->matches(message)) return *other;
         return awaited(message.peer);

@@ -10,7 +10,7 @@
 
 namespace roll::plan {
 
-// Costs of one micro-batch on one stage. Times are in any unit.
+// Costs of one micro-batch on one stage. All times are in the same unit, which may be any unit.
 struct Costs {
     double forward = 1;
     double backward_input = 1;
@@ -48,7 +48,7 @@ struct ScheduleReport {
     std::vector<std::int64_t> peak_bytes;  // peak bytes on each rank; counts the bytes given in
                                            // Costs
     std::vector<std::vector<double>> starts, ends;  // times of ops: [rank][op]
-    std::vector<LinkUse> links;                     // ordered by from, to, gradients
+    std::vector<LinkUse> links;                     // ordered by `from`, `to` and `gradients`
     double makespan = 0;
     // Idle share: makespan / (mean work of a rank) - 1. Idle time of a rank counts until the
     // slowest rank is done, because the gradient norm needs all ranks.

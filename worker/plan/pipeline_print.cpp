@@ -33,7 +33,7 @@ double shortest_op(const ScheduleReport& report) {
 
 struct Columns {
     std::size_t cell = 0;  // columns per unit of time
-    std::size_t band = 0;  // columns of one line of the terminal
+    std::size_t band = 0;  // number of columns in one line of the terminal
     double unit = 1;
 
     std::size_t at(double time) const {

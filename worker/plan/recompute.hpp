@@ -12,7 +12,7 @@
 namespace roll::plan {
 
 struct LayerRecompute {
-    spec::Recompute kind = spec::Recompute::None;  // not Auto
+    spec::Recompute kind = spec::Recompute::None;  // never Auto
     // Both are true, except inside a unit of several layers. If keeps_input is false, the preceding
     // layer recomputes this layer's input. If keeps_output is false, this layer's output is not
     // saved for the next layer.

@@ -72,8 +72,8 @@ class Tokenizer::Impl {
     std::vector<std::uint32_t> special_ids_ = {};
 
     mutable std::mutex mutex_;
-    // Workspaces that no call is using now. At most as many exist as calls have run at the same
-    // time.
+    // Workspaces that no call is using now. Their number is at most the largest number of calls
+    // that ran at the same time.
     mutable std::vector<std::unique_ptr<Workspace>> idle_;
 };
 

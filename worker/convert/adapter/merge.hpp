@@ -12,10 +12,10 @@ namespace roll::convert {
 // and thereby undoes an earlier merge.
 enum class Folding { In, Out };
 
-// Attaches an adapter to an opened model. Modules that the adapter saves completely replace the
-// model's tensors. LoRA modules become deltas, which change a tensor when it is read. Fails if a
-// tensor of the adapter does not fit the model. Folding::Out also fails for completely saved
-// modules and for DoRA, because they do not allow the base's values to be restored.
+// Attaches an adapter to an opened model. If the adapter saves a whole module, the module's tensors
+// replace the model's tensors. LoRA modules become deltas, which change a tensor when it is read.
+// Fails if a tensor of the adapter does not fit the model. Folding::Out also fails for saved whole
+// modules and for DoRA, because the base's values cannot be restored from them.
 Result<void> attach_adapter(Source& source, const std::filesystem::path& adapter,
                             Folding folding = Folding::In);
 

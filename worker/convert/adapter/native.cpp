@@ -136,8 +136,8 @@ class NativeReader {
         return {};
     }
 
-    // Finds the same for a distributed checkpoint, from its metadata. A key of such a checkpoint
-    // holds either one layer or all layers.
+    // Does the same as look(), but for a distributed checkpoint: uses its metadata. A key of such a
+    // checkpoint holds either one layer or all layers.
     void look(const formats::DcpMetadata& metadata) {
         std::map<std::string, const Shape*> shapes;
         for (const formats::DcpTensor& tensor : metadata.tensors)

@@ -11,8 +11,8 @@
 namespace roll::convert {
 namespace {
 
-constexpr std::int64_t kRows = 4;      // rows that are computed at a time
-constexpr std::int64_t kColumns = 32;  // columns of a tile
+constexpr std::int64_t kRows = 4;      // number of rows that are computed at a time
+constexpr std::int64_t kColumns = 32;  // number of columns of a tile
 
 struct F32 {
     using Bits = float;
@@ -28,8 +28,8 @@ struct BF16 {
 // Operands for the change of kRows rows of `tiles` consecutive tiles. Each tile has kColumns
 // columns. Strides are in elements.
 struct Tiles {
-    const float* left = nullptr;   // [kRows, lora_rank]
-    const float* right = nullptr;  // [tiles, lora_rank, kColumns]
+    const float* left = nullptr;   // matrix [kRows, lora_rank]
+    const float* right = nullptr;  // matrices [tiles, lora_rank, kColumns]
     std::int64_t lora_rank = 0;
     std::int64_t tiles = 1;
     float scale = 1;

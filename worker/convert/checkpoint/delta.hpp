@@ -17,9 +17,9 @@ namespace roll::convert {
 struct Delta {
     std::int64_t rows = 0, columns = 0, lora_rank = 0;
     float scale = 1;
-    std::vector<float> left;         // [rows, lora_rank]
-    std::vector<float> right_tiles;  // the matrix right, stored by in_tiles()
-    std::vector<float> row_scale;    // [rows], or empty
+    std::vector<float> left;         // matrix [rows, lora_rank]
+    std::vector<float> right_tiles;  // matrix `right` in the form of in_tiles()
+    std::vector<float> row_scale;    // one factor per row; may be empty
 };
 
 // Stores a matrix [rows, columns] as consecutive tiles. Each tile has 32 columns and the shape

@@ -53,7 +53,7 @@ struct Stored {
     bool optional = false;  // true: a copy that not all writers store, so it may be absent
     // For a chunk of a larger tensor (torch_dist): `whole` is the shape of the larger tensor, and
     // `origin` is the chunk's place in it. Both have leading dims that `shape` omits. Along these
-    // dims, the chunk has size 1. Empty for other tensors.
+    // dims, the chunk has size 1. For other tensors, both are empty.
     Shape whole = {};
     Shape origin = {};
     Making making = Making::Copies;
@@ -70,8 +70,8 @@ struct Model {
         int hf = 0;
     };
     std::vector<families::HfTensor> tensors;
-    std::map<std::string, int> number;  // number of each tensor, by name
-    // constant of a tensor, by number: native value = HuggingFace value + constant
+    std::map<std::string, int> number;  // maps a tensor's name to its number
+    // maps a tensor's number to its constant: native value = HuggingFace value + constant
     std::map<int, double> additions;
     std::set<int> keeps_fp32;  // numbers of tensors that stay F32 when the model is cast
     std::vector<families::PackedTensor> packed;

@@ -34,7 +34,7 @@ Json layout_json(const formats::McaLayout& layout) {
 // Returns true if the environment allows replicas to differ. The variable is one of ROLL's
 // variables.
 bool replicas_may_differ() {
-    const char* const variable = std::getenv("ASSERT_SP_CONSISTENCY");  // NOLINT: before any thread
+    const char* const variable = std::getenv("ASSERT_SP_CONSISTENCY");  // NOLINT: no threads yet
     return variable != nullptr && std::string_view(variable) == "0";
 }
 

@@ -12,9 +12,9 @@ namespace roll::convert {
 
 struct LaunchEnvironment {
     Hooks hooks;
-    // Returns the newest of these checkpoint directories whose bytes match its manifest. With
+    // Returns the newest of these checkpoint directories whose bytes match their manifest. With
     // `best`, instead returns the directory with the lowest validation loss, if its bytes match.
-    // Fails with Corrupt if no directory's bytes match.
+    // Fails with Corrupt if the bytes of no directory match.
     std::function<Result<std::filesystem::path>(std::span<const std::filesystem::path> newest_first,
                                                 bool best)>
         choose;

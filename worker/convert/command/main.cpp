@@ -46,7 +46,7 @@ void report(const std::string& line) {
 // Returns OMP_NUM_THREADS, but at most 16; returns 0 if the variable is not set. roll-worker sets
 // this variable to the share of the cores that belongs to the job's slots.
 int threads_of_the_job() {
-    const char* const variable = std::getenv("OMP_NUM_THREADS");  // NOLINT: before any thread
+    const char* const variable = std::getenv("OMP_NUM_THREADS");  // NOLINT: no threads yet
     return variable == nullptr ? 0 : std::clamp(std::atoi(variable), 0, 16);
 }
 

@@ -96,8 +96,8 @@ class Parser {
     }
 
     // Converts the arguments to the form that CLI11 expects. Each _ in an option's name becomes -.
-    // `--flag true` becomes `--flag=true`. If the options are those of ROLL's or trlX's tools,
-    // `convert` is added before them.
+    // `--flag true` becomes `--flag=true`. If an option belongs to ROLL's or trlX's tool, `convert`
+    // is added in front of the options.
     std::vector<std::string> words_of(std::span<const std::string> arguments) {
         std::vector<std::string> words;
         for (std::string word : arguments) {

@@ -15,7 +15,7 @@ constexpr tensor::DType kEightBits = tensor::DType::F8E4M3;
 
 // Adds a tensor of scales to `layout` after each weight that is quantized. If the source has
 // scales, the weights with scales are quantized. Otherwise, the weights of the decoder's linear
-// modules are.
+// modules are quantized.
 std::vector<Stored> with_scales(const Source& source, std::vector<Stored> layout);
 
 // Returns the quantization_config that describes the target's 8-bit weights.

@@ -63,7 +63,7 @@ void move_run(const Move& move, std::int64_t from, std::int64_t to, std::int64_t
 }
 
 // Copies the last two dims in tiles that fit into the cache. Used for transposed copies, in which
-// one of the dims is contiguous in the source and the other one in the target.
+// one of these dims is contiguous in the source, and the other dim is contiguous in the target.
 template <class Element>
 void move_tiles(const Move& move, std::size_t dim, const std::byte* from, std::byte* to) {
     constexpr std::int64_t kTile = 32;
@@ -241,9 +241,10 @@ Result<void> check_merged(const TargetTensor& target, std::span<const std::byte>
                                         name_of(target.info.dtype));
 }
 
-// Returns the number of rows to compute at a time. So many rows stay in the processor's cache.
+// Returns the number of rows to compute at a time. This number of rows fits into the processor's
+// cache.
 std::int64_t cached_rows(const TargetTensor& target) {
-    constexpr std::int64_t kCached = std::int64_t{1} << 15U;  // in elements
+    constexpr std::int64_t kCached = std::int64_t{1} << 15U;  // number of elements
     constexpr std::int64_t kRowsMin = 8;
     return std::max(kCached / tensor::row_major(target.info.shape)[0], kRowsMin);
 }
@@ -303,7 +304,7 @@ void release_pages(std::span<const std::byte> bytes) {
     const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
     const auto first = reinterpret_cast<std::uintptr_t>(bytes.data());
     const std::uintptr_t begin = first / page * page;
-    ::madvise(reinterpret_cast<void*>(begin),  // NOLINT: of an address
+    ::madvise(reinterpret_cast<void*>(begin),  // NOLINT: pointer from an address
               first + bytes.size() - begin, MADV_DONTNEED);
 }
 

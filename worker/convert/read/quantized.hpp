@@ -18,9 +18,9 @@ namespace roll::convert {
 // scales is not 8-bit, or if its scales have a wrong shape.
 Result<void> attach_scales(Source& source, const std::map<std::string, tensor::StridedView>& found);
 
-// Fails with InvalidArgument if `hf_config` says that the weights are quantized. The message names
-// the quantization method and the tool that dequantizes the weights. `directory` is used in the
-// message.
+// Fails with InvalidArgument if `hf_config` says that the weights are quantized with another method
+// than fp8. The message names `directory`, the quantization method and the tool that dequantizes
+// the weights.
 Result<void> check_not_quantized(const std::filesystem::path& directory, const Json& hf_config);
 
 // Fails with InvalidArgument if a tensor's name and type show that it is quantized. This check is

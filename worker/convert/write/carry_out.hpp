@@ -15,7 +15,8 @@ namespace roll::convert {
 // its nearest existing parent. Returns -1 if the number is unknown.
 std::int64_t disk_free(std::filesystem::path path);
 
-// Checks that the disk of `target` has room for `bytes` bytes. Fails with Refused if it does not.
+// Checks that the disk of `target` has room for `bytes` bytes. Fails with Refused if the disk is
+// too full.
 Result<void> check_space(const std::filesystem::path& target, std::int64_t bytes);
 
 int threads_of(const Run& run);

@@ -156,8 +156,8 @@ Result<void> finish_torch_dist(const Plan& plan, const Json& args, const fs::pat
                               R"({"sharded_backend": "torch_dist", "sharded_backend_version": 1, )"
                               R"("common_backend": "torch", "common_backend_version": 1})"));
     ROLL_TRY_VOID(write_common(directory / kIteration / "common.pt", args));
-    // Link each file, because ROLL looks for it in dist_model, and Megatron in the iteration
-    // directory.
+    // Link each file, because ROLL looks for it in dist_model, and Megatron looks for it in the
+    // iteration directory.
     for (const char* name : {kFile, kStatesFile, formats::kDcpMetadataFile, "metadata.json"}) {
         std::error_code error;
         fs::create_symlink(fs::path(kModel) / name, directory / kIteration / name, error);

@@ -29,8 +29,8 @@ Result<std::unique_ptr<TargetWriter>> create_distcp(const std::filesystem::path&
                                                     const TargetFile& file,
                                                     const std::filesystem::path& earlier);
 
-// Write the metadata and the remaining files. Each function writes last the file that identifies
-// the format. `args` are Megatron's arguments.
+// Write the metadata and the remaining files. The file that identifies the format is written last.
+// `args` are Megatron's arguments.
 Result<void> finish_torch_dist(const Plan& plan, const Json& args,
                                const std::filesystem::path& directory);
 Result<void> finish_fsdp_dtensor(const Plan& plan, const Json& args,

@@ -55,9 +55,9 @@ class Meeting {
     // 0 then waits for the other processes.
     void leave(const std::string& why);
 
-    // Waits until the phase is announced: process 0 waits for all other processes; they wait for
-    // process 0. Fails with Unavailable if stopped, if an awaited process has ended (the message
-    // has its reason), or if an awaited process sends nothing for a minute.
+    // Waits until the phase is announced. Process 0 waits for all other processes, and the other
+    // processes wait for process 0. Fails with Unavailable if stopped, if an awaited process has
+    // ended (the message has its reason), or if an awaited process sends nothing for a minute.
     Result<void> wait_for(Phase phase, const Stopped& stopped);
 
     // Fails with Unavailable if another process ended before the target was complete, or sends
