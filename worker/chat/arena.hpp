@@ -1,4 +1,4 @@
-// An arena: the memory of one rendering, or of one template's constants. All its memory is
+// An arena: the memory of one rendering, or of the constants of one template. All this memory is
 // released together.
 #pragma once
 
@@ -12,8 +12,9 @@
 
 namespace roll::chat {
 
-// The exception of this folder: a template cannot be parsed or rendered. template.cpp converts it
-// to an Error. `line` is a line of the template; 0 means the statement that is being rendered.
+// The exception of this folder. It means that a template cannot be parsed or rendered. template.cpp
+// converts it to an Error. `line` is a line number in the template; 0 means the statement that is
+// being rendered.
 struct Failure {
     int line = 0;
     std::string message;
@@ -25,10 +26,10 @@ struct Failure {
 
 class Arena {
   public:
-    // Makes an arena of at most `limit` bytes. An allocation beyond the limit throws Failure.
+    // Makes an arena of at most `limit` bytes. An allocation beyond this limit throws Failure.
     explicit Arena(std::size_t limit) : limit_(limit) {}
 
-    // Returns memory for `count` elements, which is not initialized.
+    // Returns uninitialized memory for `count` elements. It is valid as long as the arena exists.
     template <class T>
     T* make(std::size_t count) {
         static_assert(std::is_trivially_destructible_v<T>);

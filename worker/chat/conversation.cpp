@@ -27,14 +27,15 @@ Value at(const Value& object, std::string_view key) {
     return found == nullptr ? none() : *found;
 }
 
-// Returns the name that a file has for `key`, or else the usual name.
+// Returns the name that the file uses for `key`. If the file does not rename it, returns the usual
+// name.
 std::string name_in(const std::map<std::string, std::string>& names, const char* key,
                     const char* usual) {
     const auto found = names.find(key);
     return found == names.end() ? usual : found->second;
 }
 
-// Returns the value of a record at `key`, or at the name that the file has for this key.
+// Returns a record's value for the column `key`, under the name that the file uses for this column.
 Value column(const Value& record, const Names& names, const char* key, const char* usual) {
     return at(record, name_in(names.columns, key, usual));
 }
@@ -53,8 +54,8 @@ Value message(std::string_view role, const Value& content, Arena& arena) {
     return dict({{"role", string(role)}, {"content", content}}, arena);
 }
 
-// Returns the message without keys whose value is null, as transformers does. Stores the
-// message's reasoning under both keys that chat templates read: thinking and reasoning_content.
+// Returns the message without the keys whose value is null, as transformers does. Stores the
+// message's reasoning under both keys that chat templates read, thinking and reasoning_content.
 Value cleaned(const Value& message, Arena& arena) {
     std::vector<Entry> entries;
     Value reasoning = none();
@@ -83,7 +84,7 @@ Result<Messages> from_messages(const Value& record, const Names& names, Arena& a
     return messages;
 }
 
-// Returns the assistant's message for a function call, which `text` gives as {"name": ..,
+// Returns the assistant's message for a function call. `text` describes the call as {"name": ..,
 // "arguments": ..}.
 Result<Value> call_message(const Value& text, Arena& arena) {
     const auto call = text.is(Kind::String) ? read_json(text.text(), arena) : Result<Value>(text);
@@ -96,7 +97,7 @@ Result<Value> call_message(const Value& text, Arena& arena) {
                 arena);
 }
 
-// Returns the role that `name` stands for in this file; empty if the role is unknown.
+// Returns the role for which `name` stands in this file; empty if the role is unknown.
 std::string_view role_of(const Value& name, const Names& names) {
     static constexpr Role kTags[] = {{"user", "user"},
                                      {"assistant", "assistant"},
@@ -172,7 +173,7 @@ Result<Messages> from_alpaca(const Value& record, const Names& names, Arena& are
     return messages;
 }
 
-// Returns the tools of a record: a list, or a string with a JSON list.
+// Returns the tools of a record. The record has them as a list, or as a string with a JSON list.
 Result<Value> tools_of(const Value& record, const Names& names, Arena& arena) {
     Value tools = column(record, names, "tools", "tools");
     if (tools.is(Kind::String)) {
@@ -227,8 +228,8 @@ const char* name_of(Form form) {
 
 std::optional<Form> form_of(const Value& record, const Names& names) {
     const Value list = column(record, names, "messages", "messages");
-    // If the file renames this column, its list may have either form. Look at the first message to
-    // decide.
+    // If the file renames this column, its list may have either form. The first message then
+    // decides.
     const bool in_roles = !names.columns.contains("messages") ||
                           (list.size > 0 && !at(list.items[0], "role").is(Kind::None));
     if (names.tags.empty() && list.is(Kind::List) && in_roles) return Form::Messages;

@@ -1,4 +1,4 @@
-// Reads conversations from the records of .jsonl files, in three common formats.
+// Reads conversations from records of .jsonl files. Supports three common formats.
 #pragma once
 
 #include <array>
@@ -20,11 +20,12 @@ enum class Form {
 
 inline constexpr std::array kForms{Form::Messages, Form::ShareGpt, Form::Alpaca};
 
-// Names that a file uses in place of the usual ones: usual name -> name in the file.
+// Names that a file uses instead of the usual names. The maps' keys are the usual names, and their
+// values are the names in the file.
 struct Names {
-    // Keys of a record: messages, prompt, query, response, history, system, tools
+    // keys of a record: messages, prompt, query, response, history, system, tools
     std::map<std::string, std::string> columns = {};
-    // Keys of a message (role, content), and names of roles: user, assistant, observation,
+    // keys of a message (role, content), and names of roles: user, assistant, observation,
     // function, system
     std::map<std::string, std::string> tags = {};
 
@@ -32,20 +33,20 @@ struct Names {
 };
 
 const char* name_of(Form form);
-// Returns the format of a record; nullopt if the record has none of them.
+// Returns the format of a record; nullopt if the record has none of the three formats.
 std::optional<Form> form_of(const Value& record, const Names& names = {});
 
-// A conversation, as the variables that a chat template reads.
+// A conversation in the form of the variables that a chat template reads.
 struct Conversation {
     Value messages;  // list of dicts; keys whose value is null are removed
     Value tools;     // list of JSON schemas, or None
-    // The record's `chat_template_kwargs`: a dict of more variables for the template
+    // the record's `chat_template_kwargs`: a dict of additional variables for the template
     Value settings;
 };
 
 // Reads a conversation from a record. Fails with InvalidArgument if the record does not have the
-// format `form` or has no message of the assistant. The error message begins with a verb; the
-// caller puts the place of the line before it.
+// format `form`, or has no message of the assistant. The error message begins with a verb; the
+// caller adds the line's place in front.
 Result<Conversation> conversation_of(const Value& record, Form form, Arena& arena,
                                      const Names& names = {});
 

@@ -9,7 +9,7 @@ namespace {
 constexpr int kParseDepthMax = 100;
 constexpr int kHeightMax = 200;
 
-// Sets the expression's height and returns the expression. Refuses a height above the limit,
+// Sets the expression's height and returns the expression. Fails if the height is above the limit,
 // because the renderer and the destructors recurse once for each level.
 Expression sealed(Expression expression) {
     for (const Expression& arg : expression.args)
@@ -396,7 +396,7 @@ Expression ExpressionParser::subscript(Expression value) {
     return sealed(std::move(slice));
 }
 
-// Parses arguments up to the closing bracket. Call it after the opening bracket was read.
+// Parses arguments up to the closing bracket. The opening bracket must have been read.
 void ExpressionParser::arguments(Expression& call) {
     bool first = true;
     while (!take(")")) {
@@ -426,7 +426,7 @@ Expression ExpressionParser::call(Expression callee) {
     return sealed(std::move(result));
 }
 
-// Parses a test. Call it after the word `is` was read.
+// Parses a test. The word `is` must have been read.
 Expression ExpressionParser::test(Expression value) {
     const bool negated = take_name("not");
     Expression result;

@@ -17,10 +17,10 @@ class ExpressionParser {
         : syntax_(syntax),
           tokens_(std::move(tokens)) {}
 
-    Expression expression();     // parses any expression, also `a if b else c`
-    Expression tuple();          // parses one expression, or several with commas
-    Expression no_condition();   // parses an expression without `if`
-    std::vector<int> targets();  // parses variable names with commas
+    Expression expression();     // parses any expression, including `a if b else c`
+    Expression tuple();          // parses one expression, or several separated by commas
+    Expression no_condition();   // parses an expression that has no `if`
+    std::vector<int> targets();  // parses variable names separated by commas
     int number_of(const std::string& name);
 
   protected:
@@ -28,7 +28,7 @@ class ExpressionParser {
     const Token& after() const { return tokens_[std::min(at_ + 1, tokens_.size() - 1)]; }
     Token next();
     bool at(TokenKind kind, std::string_view text) const;
-    bool take(std::string_view op);  // reads the operator `op` if it is next
+    bool take(std::string_view op);  // reads the operator `op` and returns true if it is next
     bool take_name(std::string_view name);
     void need(std::string_view op);
     std::string need_name(const char* what);

@@ -13,7 +13,7 @@ Value undefined(std::string_view name) {
     return value;
 }
 
-// Returns a description of an undefined value for an error message.
+// Returns a description of an undefined value, for error messages.
 std::string said(const Value& value) {
     return value.size == 0 ? "an undefined value"
                            : "the undefined \"" + std::string(value.text()) + "\"";

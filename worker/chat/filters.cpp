@@ -113,8 +113,8 @@ Value items(Renderer& renderer, const Call& call) {
     return call_method(renderer, value, {"items", {}, {}, {}});
 }
 
-// Returns the sort key of a value, for sort, dictsort, min and max. Without `with_case`, the key
-// of a string is its lower case.
+// Returns the sort key of a value, for sort, dictsort, min and max. If `with_case` is false, the
+// key of a string is the string in lower case.
 Value key_of(Renderer& renderer, const Value& value, bool with_case) {
     if (with_case || !value.is(Kind::String)) return value;
     renderer.work(value.size);
@@ -147,7 +147,7 @@ Value dictsort(Renderer& renderer, const Call& call) {
     return sorted(renderer, std::move(all), call.flag(3, "reverse", false));
 }
 
-// Looks up a path of attributes and indices, such as "function.name" or "0".
+// Returns the value at a path of attributes and indices, such as "function.name" or "0".
 Value follow(Renderer& renderer, Value value, const Value& path) {
     if (!path.is(Kind::String)) return renderer.item(value, path);
     for (const std::string_view part : split(path.text(), ".", -1, false)) {
@@ -192,7 +192,7 @@ Value as_list(Renderer& renderer, const Call& call) {
     return list(all);
 }
 
-// Returns `value` and then the positional arguments from index `from` on.
+// Returns a list of `value` and the positional arguments from index `from` on.
 std::vector<Value> after(const Call& call, std::size_t from, const Value& value) {
     std::vector<Value> all{value};
     if (call.positional.size() > from)

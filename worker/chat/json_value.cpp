@@ -22,8 +22,8 @@ void check_written(const std::string& text, int depth) {
     if (text.size() > kWrittenMax) refuse("a value makes more than 16 MiB of text");
 }
 
-// Builds values from the events of nlohmann's parser. The parser stops when a handler returns
-// false.
+// Builds values from the events of nlohmann's JSON parser. If a handler returns false, the parser
+// stops.
 class Builder {
   public:
     explicit Builder(Arena& arena) : arena_(arena) {}
@@ -98,8 +98,7 @@ class Builder {
     std::string problem_;
 };
 
-// Appends Python's repr of a float: the shortest digits from which Python reads the same number
-// again.
+// Appends Python's repr of a float: the shortest digits from which Python reads the same number.
 void append_float(double value, std::string& text) {
     if (std::isnan(value)) return void(text += "nan");
     if (std::isinf(value)) return void(text += value < 0 ? "-inf" : "inf");
@@ -214,8 +213,7 @@ class Writer {
     std::string& text_;
 };
 
-// Appends a string like Python's repr, but does not escape all of the unprintable characters that
-// Python escapes.
+// Appends a string like Python's repr, but escapes fewer of the unprintable characters than Python.
 void append_quoted(std::string_view value, std::string& text) {
     const bool twice =
         value.find('\'') != std::string_view::npos && value.find('"') == std::string_view::npos;

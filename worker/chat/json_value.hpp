@@ -1,4 +1,4 @@
-// Converts between JSON and values as Python's json.loads and json.dumps do.
+// Converts between JSON and values in the way of Python's json.loads and json.dumps.
 #pragma once
 
 #include <string>
@@ -10,17 +10,17 @@
 namespace roll::chat {
 
 // Reads a JSON text. Keeps the order of keys. Fails with InvalidArgument if the text is not JSON,
-// is nested over 100 levels, or has an integer outside 64 bits.
+// if it is nested over 100 levels, or if it has an integer outside 64 bits.
 Result<Value> read_json(std::string_view text, Arena& arena);
 
 struct JsonStyle {
-    bool ascii = false;  // writes characters outside ASCII as \uXXXX
+    bool ascii = false;  // true: write characters outside ASCII as \uXXXX
     bool sort_keys = false;
-    int indent = -1;  // spaces per level; -1: all on one line
+    int indent = -1;  // number of spaces per level; -1: write all on one line
     std::string_view between = ", ", after_key = ": ";
 };
 
-// Appends the value as JSON. Throws Failure for a value that JSON cannot express.
+// Appends the value as JSON. Throws Failure if JSON cannot express the value.
 void write_json(const Value& value, const JsonStyle& style, std::string& text);
 
 // Appends Python's str() or repr() of a value.

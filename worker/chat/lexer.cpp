@@ -14,7 +14,8 @@ namespace {
 bool digit(char c) { return c >= '0' && c <= '9'; }
 bool letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 
-// Returns the source with \n as every line end. Removes one line end at the end of the source.
+// Returns the source with every line end replaced by \n. Removes one line end at the end of the
+// source.
 std::string normalized(std::string_view source) {
     std::string text;
     for (std::size_t i = 0; i < source.size(); ++i) {
@@ -53,8 +54,9 @@ class Lexer {
     }
     void skip_spaces() { skip(rest_.size() - strip(rest_, Side::Left).size()); }
 
-    // Returns the text before a tag without the spaces that the tag removes. `sign` '-' removes all
-    // spaces at the end of the text. A `block` tag that begins a line also removes its indentation.
+    // Returns the text before a tag, without the spaces that the tag removes. If `sign` is '-',
+    // these are all spaces at the end of the text. A `block` tag at the beginning of a line also
+    // removes its indentation.
     std::string_view before_tag(std::string_view text, char sign, bool block) const {
         if (sign == '-') return strip(text, Side::Right);
         if (sign == '+' || !block) return text;
@@ -63,9 +65,9 @@ class Lexer {
         return strip(text.substr(line), Side::Left).empty() ? text.substr(0, line) : text;
     }
 
-    // Reads the end mark of a tag, with its sign `-` or `+`. If the sign is `-`, also skips the
-    // spaces after the tag. Without a sign, skips the line end after the tag if `trims_line` is
-    // set.
+    // Reads the end mark of a tag, with its sign `-` or `+`, if any. If the sign is `-`, also skips
+    // the spaces after the tag. If there is no sign and `trims_line` is true, skips the line end
+    // after the tag.
     bool take_end(std::string_view mark, bool trims_line) {
         const std::string minus = "-" + std::string(mark), plus = "+" + std::string(mark);
         if (rest_.starts_with(minus)) {
@@ -113,7 +115,7 @@ class Lexer {
         take_end("#}", /*trims_line=*/true);
     }
 
-    // Reads {% raw %} and its text up to {% endraw %}. Returns false if the tag is not `raw`.
+    // Reads {% raw %} and the text up to {% endraw %}. Returns false if the tag is not `raw`.
     bool take_raw() {
         std::string_view after = strip(rest_, Side::Left);
         if (!after.starts_with("raw")) return false;

@@ -23,11 +23,12 @@ enum class TokenKind {
 
 struct Token {
     TokenKind kind = TokenKind::End;
-    std::string text;  // content of a Data or Text token, without quotes and escapes
+    std::string text;  // content of a Data or Text token; for a Text token, without quotes and
+                       // escapes
     int line = 0;
 };
 
-// Returns the tokens; the last one is End. Throws Failure with a line of the source.
+// Returns the tokens; the last token is End. Throws Failure, which has the line of the source.
 std::vector<Token> tokens_of(std::string_view source);
 
 }  // namespace roll::chat

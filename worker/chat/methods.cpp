@@ -11,7 +11,7 @@ using MethodOf = Value (*)(Renderer& renderer, const Value& self, const Call& ca
 
 struct NamedMethod {
     std::string_view name;
-    MethodOf run;  // nullptr: Python has this method, but Roll does not support it
+    MethodOf run;  // nullptr if Python has this method but Roll does not support it
 };
 
 std::optional<std::string_view> chars_of(const Call& call) {

@@ -24,7 +24,7 @@ Result<Json> read_object(const fs::path& path) {
     return *std::move(json);
 }
 
-// Returns the text of a token. The config has a token as "</s>" or as {"content": "</s>", ...}.
+// Returns the text of a token. The config gives a token as "</s>" or as {"content": "</s>", ...}.
 std::optional<std::string> token_text(const Json& token) {
     if (token.is_string()) return token.get<std::string>();
     if (token.is_object() && token.contains("content") && token["content"].is_string())
@@ -54,7 +54,7 @@ struct Source {
     std::string usual, with_tools, path;
 };
 
-// Reads the templates in tokenizer_config.json, which has one text or a list of named texts.
+// Reads the templates in tokenizer_config.json. The file has one text, or a list of named texts.
 Result<Source> source_in(const Json& config, const fs::path& path) {
     Source source{"", "", path.string() + ", chat_template"};
     const auto found = config.find("chat_template");
@@ -95,7 +95,7 @@ bool is_assistant(const Value& message) {
     return role != nullptr && role->is(Kind::String) && role->text() == "assistant";
 }
 
-// Finds the assistant's turns in a rendered text, for a template without the tag `generation`.
+// Finds the assistant's turns in a rendered text. Used for templates without the tag `generation`.
 class TurnFinder {
   public:
     TurnFinder(const ModelTemplate& model, const Conversation& conversation, Arena& arena,
@@ -130,10 +130,9 @@ class TurnFinder {
         return std::move(rendered.text);
     }
 
-    // Finds a turn that is rendered differently if its message is the last one. Renders the
-    // conversation with a marker in place of the message's content. The marker shows which text
-    // follows the content: once in the whole conversation, and once if the conversation ends with
-    // this message.
+    // Finds a turn that is rendered differently if its message is the last one. Replaces the
+    // message's content by a marker, then renders the whole conversation and the conversation up to
+    // this message. The two results show which text follows the content in each case.
     Result<Span> by_mark(std::size_t index, std::size_t begin) const {
         std::vector<Value> marked(messages_.begin(), messages_.end());
         static constexpr std::string_view kMarks[] = {"Rq7xVz", "mK2wQj"};
@@ -177,7 +176,7 @@ class TurnFinder {
     std::span<const Value> messages_;
 };
 
-// Returns the spans that the loss covers, for a template without the tag `generation`.
+// Returns the spans that the loss covers. Used for templates without the tag `generation`.
 Result<std::vector<Span>> turns_of(const ModelTemplate& model, const Conversation& conversation,
                                    Arena& arena, const RenderOptions& options,
                                    const std::string& whole) {
@@ -186,7 +185,7 @@ Result<std::vector<Span>> turns_of(const ModelTemplate& model, const Conversatio
     const std::span<const Value> messages = conversation.messages.list();
     for (std::size_t i = messages.size(); i-- > 0;) {
         if (!is_assistant(messages[i])) continue;
-        // Consecutive messages of the assistant are handled together, at the first of them.
+        // Handle consecutive messages of the assistant together, at the first of them.
         if (i > 0 && is_assistant(messages[i - 1])) continue;
         std::size_t last = i;
         while (last + 1 < messages.size() && is_assistant(messages[last + 1])) ++last;

@@ -26,35 +26,35 @@ struct ModelTemplate {
     std::optional<Template> with_tools;  // template for conversations with tools
     // texts of special tokens by variable name, such as bos_token
     std::vector<std::pair<std::string, std::string>> tokens = {};
-    std::string identity = {};  // text that is equal for equal templates and tokens
+    std::string identity = {};  // a text that is the same for equal templates and tokens
     std::string path = {};      // the template's file, for error messages
 };
 
-// Loads the chat template of a model directory: chat_template.jinja, or else chat_template in
-// tokenizer_config.json. Returns nullopt if the directory has neither. Fails with Corrupt or
-// InvalidArgument; the message names the file and the line.
+// Loads the chat template of a model directory from chat_template.jinja or, if this file is
+// missing, from chat_template in tokenizer_config.json. Returns nullopt if the directory has
+// neither. Fails with Corrupt or InvalidArgument; the message names the file and the line.
 Result<std::optional<ModelTemplate>> load_template(const std::filesystem::path& directory);
 
 struct ChatText {
     std::string text;
-    std::vector<Span> learned;  // byte ranges of `text` that the loss covers, in order
+    std::vector<Span> learned;  // byte ranges of `text` that the loss covers, in ascending order
 };
 
 struct RenderOptions {
     TrainOn train_on = TrainOn::Assistant;
-    std::time_t now = 0;  // time that the template's function strftime_now formats
+    std::time_t now = 0;  // time for the template's function strftime_now
     Limits limits = {};
 };
 
 // Renders a conversation and finds the spans that the loss covers. If the template has the tag
 // `generation`, the spans are the texts inside this tag. Otherwise each message of the assistant is
-// a span: the text that the message adds to the preceding messages, which are rendered with
-// add_generation_prompt. Fails with InvalidArgument if the template refuses the conversation or the
-// spans cannot be determined.
+// a span. Such a span is the text that the message adds to the preceding messages; these are
+// rendered with add_generation_prompt. Fails with InvalidArgument if the template refuses the
+// conversation, or if the spans cannot be determined.
 Result<ChatText> chat_text(const ModelTemplate& model, const Conversation& conversation,
                            Arena& arena, const RenderOptions& options);
 
-// Renders `messages`, which are some of the conversation's messages.
+// Renders `messages`, which are some of the messages of the conversation.
 Result<Rendered> render(const ModelTemplate& model, const Conversation& conversation,
                         std::span<const Value> messages, bool add_generation_prompt, Arena& arena,
                         const RenderOptions& options);

@@ -95,8 +95,8 @@ const char* sign_of(Op op) {
     }
 }
 
-// Returns the index for one bound of a Python slice, clamped to [low, high]. Returns `usual` if
-// the bound is None.
+// Returns the index for one bound of a Python slice, clamped to [low, high]. If the bound is None,
+// returns `usual`.
 std::int64_t bound(const Value& value, std::int64_t usual, std::int64_t size, std::int64_t low,
                    std::int64_t high) {
     if (value.is(Kind::None)) return usual;

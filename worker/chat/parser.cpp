@@ -20,7 +20,7 @@ class Parser : public ExpressionParser {
 
   private:
     // Parses statements until the next token is the name of one of the tags in `ends`. `line` is
-    // the line of the tag that contains the statements, for error messages.
+    // the line of the enclosing tag, for error messages.
     std::vector<Statement> statements(std::initializer_list<std::string_view> ends, int line) {
         if (++nesting_ > kNestingMax) refuse("statements are nested over 50 levels", line);
         std::vector<Statement> found;

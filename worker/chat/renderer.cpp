@@ -112,8 +112,8 @@ Renderer::Flow Renderer::run(const Statement& statement) {
     return Flow::Next;
 }
 
-// Returns the items that a for statement visits: those for which the statement's `if` condition is
-// true, or all items if it has no condition.
+// Returns the items over which a for statement loops. If the statement has an `if` condition, these
+// are the items for which the condition is true; otherwise all items.
 std::vector<Value> Renderer::items_of(const Statement& statement) {
     const Value whole = eval(statement.exprs[0]);
     const std::span<const Value> all = iterate(whole, arena_);
@@ -156,8 +156,9 @@ Renderer::Flow Renderer::run_loop(const Statement& statement) {
     return Flow::Next;
 }
 
-// Renders the tag `generation` and records its span. Refuses the tag inside a macro or a set block:
-// the span is unknown there, because the captured text may be written anywhere in the output.
+// Renders the tag `generation` and records its span. Fails if the tag is inside a macro or a set
+// block. The span is unknown there, because the captured text may be written anywhere in the
+// output.
 void Renderer::run_generation(const Statement& statement) {
     if (captures_ > 0)
         refuse("the tag generation inside a macro, a set block or itself is not supported");
@@ -234,7 +235,7 @@ Value Renderer::call_macro(const Statement& macro, const Call& call) {
 }
 
 Value Renderer::space(const std::vector<Entry>& entries) {
-    // counts the namespace's memory against the arena's limit
+    // count the namespace's memory against the arena's limit
     arena_.make<std::byte>(sizeof(Namespace) + entries.size() * sizeof(Entry));
     Namespace& made = spaces_.emplace_back();
     for (const Entry& entry : entries) {

@@ -33,24 +33,24 @@ struct Call {
     std::span<const std::string> keywords;
     std::span<const Value> named;  // values of the arguments that `keywords` names
 
-    // Returns the argument at `position` or with the name `keyword`; nullptr if it was not given.
+    // Returns the argument at `position` or with the name `keyword`; nullptr if it is not given.
     const Value* find(std::size_t position, std::string_view keyword) const;
     const Value& need(std::size_t position, std::string_view keyword) const;
     bool flag(std::size_t position, std::string_view keyword, bool usual) const;
-    // Returns the argument's text, or `usual` if the argument was not given or is None. Fails if
-    // the argument is not a string.
+    // Returns the argument's text. Returns `usual` if the argument is not given or is None. Fails
+    // if the argument is not a string.
     std::string_view text(std::size_t position, std::string_view keyword,
                           std::string_view usual) const;
 };
 
 class Renderer {
   public:
-    // `memory` must also hold the values passed to define(). All references must outlive the
-    // renderer.
+    // `memory` must also hold the values that are passed to define(). All references must outlive
+    // the renderer.
     Renderer(const Syntax& syntax, Arena& memory, const Limits& limits, std::time_t now);
 
     void define(std::string_view name, const Value& value);
-    // Renders the template. Throws Failure. May be called only once.
+    // Renders the template. Throws Failure if rendering fails. May be called only once.
     void run();
     int line() const { return line_; }
     std::string take_output() { return std::move(out_); }
@@ -58,7 +58,7 @@ class Renderer {
 
     // The functions from here to test() are for filters, tests and methods.
     Arena& arena() { return arena_; }
-    // Adds to the count of work done. Throws Failure if the count exceeds the limit.
+    // Adds `amount` to the count of work. Throws Failure if the count exceeds the limit.
     void work(std::size_t amount);
     Value text(const std::string& made) { return string(arena_.copy(made)); }
     Value item(const Value& value, const Value& key);
@@ -122,26 +122,26 @@ class Renderer {
     int loop_name_;
     std::string out_;
     std::vector<Span> spans_;
-    std::vector<Value> globals_;  // values by index in Syntax::names
+    std::vector<Value> globals_;  // values of variables, by their index in Syntax::names
     std::vector<bool> defined_;
     std::vector<Variable> locals_;
     std::deque<Namespace> spaces_;
-    // Indices in locals_ at which the current macro and scope begin
+    // indices in locals_ at which the current macro and the current scope begin
     std::size_t macro_begin_ = 0, scope_begin_ = 0;
     int scopes_ = 0;  // number of open scopes; 0 at the top level of the template
     int captures_ = 0, depth_ = 0, line_ = 0;
-    std::size_t held_ = 0;  // bytes of output set aside while captures are open
+    std::size_t held_ = 0;  // bytes of output that are set aside while captures are open
     std::int64_t steps_ = 0;
 };
 
 // Calls a method of a string, a list or a dict. Fails if Roll does not support the method.
 Value call_method(Renderer& renderer, const Value& self, const Call& call);
-// Returns whether the value's Python type has a method `name` that templates may call.
+// Returns true if the value's Python type has a method `name` that templates may call.
 bool has_method(const Value& self, std::string_view name);
 // Returns text[begin:end:step] or list[begin:end:step].
 Value slice(Renderer& renderer, const Value& value, const Value& begin, const Value& end,
             const Value& step);
-// Computes a binary operation on numbers, texts and lists.
+// Computes a binary operation on numbers, strings or lists.
 Value arithmetic(Renderer& renderer, Op op, const Value& a, const Value& b);
 
 }  // namespace roll::chat

@@ -12,7 +12,8 @@ namespace roll::chat {
 
 class Renderer;
 struct Call;
-// Computes a filter or a test. The first argument of `call` is the value to which it is applied.
+// Computes a filter or a test. The first positional argument of `call` is the value to which the
+// filter or test is applied.
 using Builtin = Value (*)(Renderer& renderer, const Call& call);
 
 enum class Op : std::uint8_t {
@@ -55,12 +56,12 @@ struct Expression {
     Op op = Op::Constant;
     int line = 0;
     std::string text = {};
-    int name = -1;              // a Name's index in Syntax::names
+    int name = -1;              // for Name: the variable's index in Syntax::names
     int height = 0;             // number of levels of expressions below this one
-    Value value = {};           // a Constant's value, or a Name's built-in function, if any
-    Builtin builtin = nullptr;  // function of a Filter or Test; nullptr if Roll lacks it
+    Value value = {};           // for Constant: the value; for Name: the built-in function, if any
+    Builtin builtin = nullptr;  // for Filter and Test: the function; nullptr if Roll lacks it
     std::vector<Expression> args = {};
-    // names of the keyword arguments, which are the last elements of `args`
+    // names of the keyword arguments; the last elements of `args` are their values
     std::vector<std::string> keywords = {};
 };
 
@@ -68,13 +69,13 @@ enum class Does : std::uint8_t {
     Data,    // writes the constant exprs[0]
     Output,  // writes exprs[0]
     If,      // runs `body` if exprs[0] is true, else `other`
-    // Runs `body` for each item of exprs[0] for which exprs[1], if present, is true. Runs `other`
-    // if there is no such item.
+    // Runs `body` for each item of exprs[0]. If exprs[1] is present, skips the items for which it
+    // is false. Runs `other` if there is no item to run `body` for.
     For,
     Set,      // assigns exprs[0] to the targets, or to an attribute of a namespace
     Capture,  // assigns the text of `body` to targets[0]
-    // Defines the macro targets[0] with the parameters targets[1], ... The expressions are the
-    // defaults of the last parameters.
+    // Defines the macro targets[0] with the parameters targets[1], ... `exprs` has the defaults of
+    // the last parameters.
     Macro,
     Generation,  // marks the text of `body` for the loss
     Break,
@@ -87,20 +88,21 @@ struct Statement {
     std::vector<Expression> exprs = {};
     std::vector<Statement> body = {}, other = {};
     std::vector<int> targets = {};
-    std::string attribute = {};  // attribute that Set assigns in the namespace targets[0]
+    std::string attribute = {};  // attribute to which Set assigns, in the namespace targets[0]
 };
 
 struct Syntax {
     Arena constants{std::size_t{64} << 20U};
     std::vector<Statement> body;
-    std::vector<std::string> names;  // names of all variables; expressions refer to them by index
+    std::vector<std::string> names;  // names of all variables; expressions refer to a variable by
+                                     // its index
     bool has_generation = false;
 };
 
-// Parses a template. Throws Failure with the line of the text that cannot be parsed.
+// Parses a template. Throws Failure with the line that cannot be parsed.
 void parse_template(std::string_view source, Syntax& syntax);
 
-// Return the function of a filter or a test; nullptr if Roll does not support it.
+// Return the function of a filter or a test; nullptr if Roll does not support the filter or test.
 Builtin find_filter(std::string_view name);
 Builtin find_test(std::string_view name);
 

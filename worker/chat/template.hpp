@@ -1,4 +1,5 @@
-// A chat template in the language of jinja2, rendered like transformers' apply_chat_template.
+// A chat template in the jinja2 language. It is rendered in the way of transformers'
+// apply_chat_template.
 //
 // Roll supports the part of the language that chat templates use. A parsed template is immutable,
 // so several threads may render it at the same time.
@@ -17,20 +18,22 @@ namespace roll::chat {
 
 struct Rendered {
     std::string text;
-    // ranges of `text` that the tag `generation` encloses, in order
+    // ranges of `text` inside the tag `generation`, in ascending order
     std::vector<Span> spans;
 };
 
 class Template {
   public:
-    // Fails with InvalidArgument; the message names the line and the unsupported text.
+    // Parses a template. Fails with InvalidArgument; the message names the line and the unsupported
+    // text.
     static Result<Template> parse(std::string_view source);
 
     bool has_generation() const;
 
     // Renders the template with these variables. `memory` must hold the variables' values;
-    // rendering also allocates from `memory`. The template's function strftime_now formats `now`,
-    // in UTC. Fails with InvalidArgument; the message names the line of the template.
+    // rendering also allocates from `memory`. `now` is the time for the template's function
+    // strftime_now, which formats it in UTC. Fails with InvalidArgument; the message names the line
+    // of the template.
     Result<Rendered> render(const std::vector<Entry>& variables, Arena& memory, std::time_t now,
                             const Limits& limits = {}) const;
 

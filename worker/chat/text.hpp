@@ -1,5 +1,5 @@
-// Python's string operations on UTF-8. Indices and lengths count characters (code points).
-// Strings must be valid UTF-8.
+// Python's string operations for UTF-8. Indices and lengths count characters (code points). All
+// strings must be valid UTF-8.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,8 @@ namespace roll::chat {
 // Returns the size of the first character in bytes. Requires a string that is not empty.
 std::size_t character_size(std::string_view text);
 std::size_t characters(std::string_view text);
-// Returns the byte offset of the character with index `character`; text.size() if there is none.
+// Returns the byte offset of the character with index `character`; text.size() if there is no such
+// character.
 std::size_t offset_of(std::string_view text, std::size_t character);
 char32_t first_character(std::string_view text);
 bool is_space(char32_t character);
@@ -24,8 +25,8 @@ enum class Side { Left, Right, Both };
 std::string_view strip(std::string_view text, Side side,
                        std::optional<std::string_view> chars = std::nullopt);
 
-// Splits at `separator`; without a separator, at runs of whitespace. Makes at most `most` splits
-// (-1: no limit), from the end of the string if `from_right`.
+// Splits at `separator` or, if it is nullopt, at runs of whitespace. Makes at most `most` splits
+// (-1: no limit). If `from_right`, counts the splits from the end of the string.
 std::vector<std::string_view> split(std::string_view text,
                                     std::optional<std::string_view> separator, std::int64_t most,
                                     bool from_right);
@@ -38,12 +39,12 @@ std::string upper(std::string_view text);
 std::string capitalized(std::string_view text);
 std::string titled(std::string_view text);  // like Python's str.title()
 
-// Return whether the string is not empty and all its characters are of the named class.
+// Return true if the string is not empty and all its characters belong to the named class.
 bool all_digits(std::string_view text);
 bool all_letters(std::string_view text);
 bool all_spaces(std::string_view text);
 bool all_letters_or_digits(std::string_view text);
-// Return whether the string has cased characters, and all of these are lower (upper) case.
+// Return true if the string has cased characters and all of them are lower (upper) case.
 bool is_lower(std::string_view text);
 bool is_upper(std::string_view text);
 

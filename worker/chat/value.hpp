@@ -1,4 +1,4 @@
-// A value of the template language. Values are trivially copyable; strings, lists and dicts point
+// A value of the template language. Values are trivially copyable. Strings, lists and dicts point
 // into an Arena, which must outlive the value.
 #pragma once
 
@@ -19,7 +19,7 @@ enum class Kind : std::uint8_t {
     Int,
     Float,
     String,
-    List,  // also for Python's tuple
+    List,  // a list; also used for Python's tuple
     Dict,
     Namespace,
     Macro,
@@ -38,9 +38,9 @@ struct Statement;
 
 struct Value {
     Kind kind = Kind::Undefined;
-    std::uint32_t size = 0;  // number of a String's bytes or of a List's items
+    std::uint32_t size = 0;  // number of bytes of a String, or of items of a List
     union {
-        std::int64_t integer = 0;  // Int and Bool
+        std::int64_t integer = 0;  // value of an Int or a Bool
         double number;
         const char* chars;
         const Value* items;
@@ -76,7 +76,7 @@ struct Namespace {
     std::vector<std::pair<std::string_view, Value>> values;
 };
 
-// A bound method: `value.name` without a call.
+// A method together with its object, as in `value.name` without a call.
 struct Method {
     Value self;
     std::string_view name;
@@ -92,12 +92,12 @@ Value none();
 Value boolean(bool value);
 Value integer(std::int64_t value);
 Value number(double value);
-// Returns a String that points to `text` without copying it. Fails if `text` has 4 GiB or more.
+// Returns a String that points to `text`; does not copy it. Fails if `text` has 4 GiB or more.
 Value string(std::string_view text);
 Value list(std::span<const Value> items);
 Value list(const std::vector<Value>& items, Arena& arena);
-// Makes a dict. If entries have the same key, keeps the last value at the first entry's position,
-// as in Python.
+// Makes a dict. If several entries have the same key, keeps the last value at the position of the
+// first entry, as Python does.
 Value dict(std::vector<Entry> entries, Arena& arena);
 
 bool truth(const Value& value);
@@ -106,13 +106,13 @@ std::int64_t whole(const Value& value, const char* what);
 double real(const Value& value, const char* what);
 bool is_number(const Value& value);
 bool equal(const Value& a, const Value& b, int depth = 0);
-// Returns a number below, equal to or above 0 if a < b, a == b or a > b. Fails if values of these
-// kinds have no order.
+// Returns a negative number if a < b, 0 if a == b, and a positive number if a > b. Fails if values
+// of these kinds have no order.
 int compare(const Value& a, const Value& b, int depth = 0);
-// Returns the name of the kind in Python, for messages.
+// Returns Python's name of the kind, for messages.
 const char* name_of(Kind kind);
 
-// Return Python's len(value), and the items that a loop over the value visits.
+// length() returns Python's len(value). iterate() returns the items over which a loop goes.
 std::int64_t length(const Value& value);
 std::span<const Value> iterate(const Value& value, Arena& arena);
 bool is_iterable(const Value& value);

@@ -1,5 +1,5 @@
-// Runs one task at a time on a thread beside training. poll() and wait() return the task's outcome.
-// Call start(), poll() and wait() from one thread.
+// Runs one task at a time on a background thread, while the calling thread trains. poll() and
+// wait() return the task's outcome. Call start(), poll() and wait() from one thread.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@
 
 namespace roll::checkpoint {
 
-// A task, which returns the directory that it created.
+// A task. It returns the directory that it created.
 using Work = std::function<Result<std::string>()>;
 
 class Background {
@@ -19,13 +19,14 @@ class Background {
     Background() = default;
     Background(const Background&) = delete;
     Background& operator=(const Background&) = delete;
-    ~Background();  // waits for the task; discards its outcome
+    ~Background();  // waits for the task and discards its outcome
 
     bool busy() const { return outcome_.valid(); }
     void start(Work work);  // starts the task; requires !busy()
-    // returns the outcome once the task is done, and only once; else nullopt
+    // Returns the task's outcome if the task is done and its outcome was not returned yet; else
+    // nullopt.
     std::optional<Result<std::string>> poll();
-    // waits for the task and returns its outcome once; nullopt if not busy
+    // Waits for the task and returns its outcome; nullopt if not busy.
     std::optional<Result<std::string>> wait();
 
   private:

@@ -1,6 +1,6 @@
-// Passes bytes from the training thread to the thread that writes a checkpoint, through a ring of
-// limited size. The producer waits while the ring is full, so a save holds no more host memory than
-// the ring's.
+// Passes bytes from the training thread to the thread that writes a checkpoint, through a ring
+// buffer of limited size. The producer waits while the ring is full. A save therefore takes no host
+// memory except the ring.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace roll::checkpoint {
 
-// Has one producer and one consumer, each on its own thread.
+// A pipe with one producer and one consumer, each on its own thread.
 class BytePipe {
   public:
     // `ring` must outlive this object and must not be empty.
@@ -19,27 +19,27 @@ class BytePipe {
 
     std::size_t capacity() const { return ring_.size(); }
 
-    // Empties the pipe for the next save. Requires that neither side uses it.
+    // Empties the pipe for the next save. Requires that no thread is using the pipe.
     void reset();
 
-    // Producer: waits for free space. Returns 1 to `most` contiguous bytes of it, which commit()
-    // passes on. Returns no bytes if the consumer has stopped.
+    // Producer: waits for free space and returns 1 to `most` contiguous bytes of it. The producer
+    // fills them and calls commit(). Returns an empty span if the consumer has stopped.
     std::span<std::byte> room(std::size_t most);
     void commit(std::size_t size);
-    // Producer: gives up. The consumer then gets no more bytes.
+    // Producer: ends the save early. The consumer then gets no more bytes.
     void abandon();
 
-    // Consumer: waits for `size` bytes and returns them in two spans, of which the second may be
-    // empty. Returns two empty spans if the producer gave up. Requires 0 < size <= capacity().
+    // Consumer: waits for `size` bytes and returns them in two spans. The second span may be empty.
+    // Returns two empty spans if the producer abandoned the save. Requires 0 < size <= capacity().
     std::array<std::span<const std::byte>, 2> await(std::size_t size);
     void release(std::size_t size);  // frees the first `size` bytes of the pipe
-    void stop();                     // Consumer: takes no more bytes
+    void stop();                     // Consumer: announces that it takes no more bytes
 
   private:
     std::span<std::byte> ring_;
     std::mutex mutex_;
     std::condition_variable changed_;
-    std::size_t begin_ = 0;  // place of the first byte in the ring
+    std::size_t begin_ = 0;  // index in the ring of the first byte in use
     std::size_t used_ = 0;
     bool abandoned_ = false, stopped_ = false;
 };

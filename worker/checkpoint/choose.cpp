@@ -80,8 +80,8 @@ std::vector<Name> to_delete(std::vector<Kept> recorded, const Retention& rule) {
     sort_newest_first(recorded);
     std::vector<Name> doomed;
     std::int64_t usable_seen = 0;
-    // Step of the usable checkpoint that the loop visited before this one. That checkpoint is
-    // newer, because the loop starts with the newest.
+    // Step of the usable checkpoint that the loop visited last. The loop starts with the newest
+    // checkpoint, so that checkpoint is newer than this one.
     std::optional<std::int64_t> step_before;
     const bool any_usable =
         std::any_of(recorded.begin(), recorded.end(), [](const Kept& k) { return k.usable; });

@@ -1,5 +1,5 @@
-// roll/optimizer/index.json: which part of each parameter's optimizer state every file of
-// roll/optimizer/ holds. Each element of a state is in one file.
+// roll/optimizer/index.json tells which part of each parameter's optimizer state is in which file
+// of roll/optimizer/. Each element of the state is in exactly one file.
 #pragma once
 
 #include <cstdint>
@@ -17,35 +17,36 @@ inline constexpr const char* kOptimizerIndexFile = "roll/optimizer/index.json";
 
 using Sizes = std::vector<std::int64_t>;
 
-// A box of a parameter's elements. It begins at `begin` in the parameter, and at `local` in the
-// tensor of the file that stores it.
+// A block of a parameter's elements: a range in each dimension. It begins at index `begin` of the
+// parameter, and at index `local` of the tensor in the file that stores it.
 struct StoredBox {
-    std::string file;  // name in roll/optimizer/
+    std::string file;  // file name within roll/optimizer/
     Sizes begin, size, local;
     friend bool operator==(const StoredBox&, const StoredBox&) = default;
 };
 
 struct StoredParameter {
-    Sizes shape;  // of the whole parameter
+    Sizes shape;  // shape of the whole parameter
     std::vector<StoredBox> boxes;
     friend bool operator==(const StoredParameter&, const StoredParameter&) = default;
 };
 
 struct OptimizerIndex {
-    std::int64_t updates = 0;                           // number of updates made
-    std::map<std::string, StoredParameter> parameters;  // by name
-    std::string optimizer = "adamw";                    // train.optimizer.kind of the job
+    std::int64_t updates = 0;                           // number of updates that the optimizer has
+                                                        // made
+    std::map<std::string, StoredParameter> parameters;  // keys are parameter names
+    std::string optimizer = "adamw";                    // the job's train.optimizer.kind
     friend bool operator==(const OptimizerIndex&, const OptimizerIndex&) = default;
 };
 
 std::string encode(const OptimizerIndex& index);
-// Fails with Corrupt if the text is not such an index, or if a box leaves its parameter.
+// Fails with Corrupt if the text is not such an index, or if a block reaches outside its parameter.
 Result<OptimizerIndex> decode_optimizer_index(std::string_view json);
 
-// Returns the name of a rank's file in roll/optimizer/: "rank-00003.safetensors".
+// Returns the file name of a rank's part in roll/optimizer/, such as "rank-00003.safetensors".
 std::string optimizer_file(int rank);
 
-// Returns true if the file, whose path is relative to the checkpoint, holds optimizer state.
+// Returns true if the file holds optimizer state. `path` is relative to the checkpoint.
 bool is_optimizer_state(std::string_view path);
 
 }  // namespace roll::checkpoint

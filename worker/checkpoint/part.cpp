@@ -14,7 +14,7 @@ fs::path report_file(const fs::path& staged, int rank) {
     return staged / kFolder / fmt::format("part-{:05}.json", rank);
 }
 
-// The report has the files as a manifest, and the boxes as an index.
+// The report lists the files as a manifest, and the blocks of optimizer state as an index.
 std::string encode(const Part& part) {
     const OrderedJson json = {{"manifest", encode(Manifest{part.name, part.files})},
                               {"optimizer", encode(part.optimizer)}};
@@ -76,7 +76,7 @@ Result<std::vector<FileEntry>> join_parts(const fs::path& staged, const Name& na
         for (FileEntry& file : part.files) files.push_back(std::move(file));
         join(index, std::move(part.optimizer));
     }
-    // An optimizer without state has an index, too, for the number of updates.
+    // An optimizer without state also has an index, which stores the number of updates.
     if (!index.parameters.empty() || index.updates > 0) {
         ROLL_TRY_VOID(make_directories(staged / kOptimizerFolder));
         ROLL_TRY_VOID(write_file_atomically(staged / kOptimizerIndexFile, encode(index)));

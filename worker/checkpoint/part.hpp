@@ -1,6 +1,6 @@
-// A rank's part of a checkpoint: the files that it wrote, and the optimizer state in them. Each
-// rank leaves a report in the staged directory. The writer of the manifest joins the reports and
-// deletes them.
+// A rank's part of a checkpoint: the files that the rank wrote, and the optimizer state in them.
+// Each rank writes a report of its part to the staged directory. The process that writes the
+// manifest joins the reports and deletes them.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,8 @@ namespace roll::checkpoint {
 struct Part {
     Name name;
     std::vector<FileEntry> files;
-    OptimizerIndex optimizer;  // the parameters' boxes in this rank's file
+    OptimizerIndex optimizer;  // for each parameter, the block (range of elements in each
+                               // dimension) in this rank's file
     friend bool operator==(const Part&, const Part&) = default;
 };
 
@@ -27,9 +28,9 @@ struct Part {
 Result<void> write_part(const std::filesystem::path& staged, int rank, const Part& part);
 
 // Reads the reports of `ranks` ranks and deletes them. Writes the index of the optimizer state if
-// there is any. Returns the files of all parts. Fails with Corrupt if a report is missing or is of
-// another checkpoint, or if a file does not have the size that its writer reported; the message has
-// the rank's number.
+// there is such state. Returns the files of all parts. Fails with Corrupt if a report is missing or
+// belongs to another checkpoint, or if a file's size differs from the reported size. The message
+// has the number of the rank.
 Result<std::vector<FileEntry>> join_parts(const std::filesystem::path& staged, const Name& name,
                                           int ranks);
 

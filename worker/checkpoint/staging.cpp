@@ -69,8 +69,8 @@ Result<void> fsync_tree(const fs::path& directory) {
     return fsync_directory(directory);
 }
 
-// Syncs the directory and writes the manifest. `known` are the entries of files that were hashed
-// while they were written.
+// Syncs the directory and writes the manifest. `known`: manifest entries of the files whose hashes
+// were computed while the files were written.
 Result<void> seal(const fs::path& directory, const Name& name, std::vector<FileEntry> known = {}) {
     ROLL_TRY_VOID(make_directories(directory / kFolder));
     ROLL_TRY_VOID(fsync_tree(directory));

@@ -29,7 +29,7 @@ Result<Layout> decode_layout(const Json& json) {
 }  // namespace
 
 bool note_validation(State& state, double loss, double min_delta) {
-    // a NaN must not become the best loss, because no later loss would be less
+    // a NaN must not become the best loss, because no later loss compares as less than NaN
     if (!std::isfinite(loss)) {
         ++state.stale_validations;
         return false;

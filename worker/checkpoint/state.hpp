@@ -1,5 +1,6 @@
-// roll/state.json: the training state besides weights and optimizer moments. All randomness is a
-// function of the seed and of counters, so these numbers suffice for a bitwise resume.
+// roll/state.json holds the training state, except the weights and the optimizer moments. All
+// random numbers are functions of the seed and of counters, so these values suffice to resume with
+// bitwise equal results.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@ namespace roll::checkpoint {
 
 inline constexpr const char* kStateFile = "roll/state.json";
 inline constexpr const char* kOptimizerFile = "roll/optimizer.safetensors";
-// describes the job that wrote the checkpoint
+// the file that describes the job that wrote the checkpoint
 inline constexpr const char* kJobFile = "roll/job.json";
 
 struct Layout {
@@ -29,18 +30,19 @@ struct Layout {
 
 struct State {
     std::int64_t step = 0;     // number of optimizer steps done
-    std::int64_t samples = 0;  // number of sequences consumed; also the sampler's next index
+    std::int64_t samples = 0;  // number of sequences consumed; it is also the index of the
+                               // sampler's next sequence
     std::int64_t tokens = 0;   // training tokens consumed
     std::uint64_t seed = 0;
     std::string dtype;  // the training job's `precision`: "fp32", "fp64" or "bf16"
-    // parallel layout of the run that wrote the checkpoint; a resumed run may use another
+    // parallel layout of the run that wrote the checkpoint; a resumed run may use another layout
     Layout layout;
-    // tokens in the training data; another number means that the data changed
+    // number of tokens in the training data; if the number differs, the data changed
     std::int64_t train_tokens = 0;
-    // length of a sequence in tokens; another length means that the data changed; 0: unknown
+    // length of a sequence in tokens; if the length differs, the data changed; 0: unknown
     std::int64_t seq_length = 0;
-    // one hash per training file, computed from samples of it and, if known, from the whole file;
-    // empty: unknown
+    // one hash per training file, computed from samples of the file and, if known, from the whole
+    // file; empty: unknown
     std::vector<std::string> data;
     double loss = 0;                        // loss of the last step
     std::optional<double> valid_loss;       // loss of the last validation, in nats per token
@@ -53,8 +55,8 @@ struct State {
 };
 
 // Records a validation's loss in `state`. Returns true if this loss is the lowest validation loss
-// so far. Counts the validation as stale unless its loss is below the best by more than
-// `min_delta`; a non-finite loss is stale.
+// so far. Counts the validation as stale if its loss is not finite, or is not below the lowest
+// earlier loss by more than `min_delta`.
 bool note_validation(State& state, double loss, double min_delta);
 
 std::string encode(const State& state);

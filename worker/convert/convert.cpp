@@ -30,14 +30,15 @@ tl::unexpected<Error> stopped() {
     return fail(ErrorCode::Unavailable, "the conversion was stopped");
 }
 
-// Returns the file name of the target if the target is a NeMo archive; empty for other targets.
+// Returns the file name of the target if the target is a NeMo archive. Returns an empty string for
+// other targets.
 std::string archive_of(const Request& request, Format to) {
     const bool archive = to == Format::Nemo && formats::is_nemo_archive(request.target);
     return archive ? request.target.filename().string() : "";
 }
 
-// Returns the peak disk use in bytes. For an archive, this counts the largest file twice, because
-// files are copied into the archive one by one and then removed.
+// Returns the peak disk use in bytes. For an archive, the largest file counts twice: each file is
+// copied into the archive and then removed.
 std::int64_t space_of(const Plan& plan, bool archive) {
     if (!archive) return plan.bytes;
     std::vector<std::int64_t> files(plan.files.size(), 0);
@@ -46,9 +47,9 @@ std::int64_t space_of(const Plan& plan, bool archive) {
     return plan.bytes + *std::max_element(files.begin(), files.end());
 }
 
-// Returns the peak memory in bytes: `threads` times the memory for the most expensive tensor. A
-// tensor needs memory for a window of rows (three windows with an adapter or scales) and for the
-// mapped pages that are read.
+// Returns the peak memory in bytes, which is `threads` times the memory for the most expensive
+// tensor. A tensor needs memory for a window of rows (three windows with an adapter or scales) and
+// for the mapped pages that are read.
 std::int64_t memory_of(const Source& source, const Plan& plan, int threads) {
     std::int64_t largest = 0;
     for (const TargetTensor& target : plan.tensors) {
@@ -81,7 +82,7 @@ std::size_t count_reused(const Plan& plan, const fs::path& directory, const fs::
         }));
 }
 
-// Opens the written target and compares its tensors (this process's share) with the source's.
+// Opens the written target and compares this process's share of its tensors with the source.
 Result<void> check_result(const Source& source, const Plan& plan, const fs::path& directory,
                           const Part& part, const families::Families& families,
                           const Hooks& hooks) {
@@ -104,8 +105,8 @@ Result<void> check_result(const Source& source, const Plan& plan, const fs::path
     return fail(ErrorCode::Corrupt, "the written " + name + " differs from the source");
 }
 
-// Returns the hooks for one of several processes. All processes then stop together, and the
-// reported progress counts the bytes of all.
+// Returns the hooks for one of several processes. With these hooks, all processes stop together,
+// and the reported progress counts the bytes of all processes.
 Hooks shared(const Hooks& hooks, Meeting& meeting, const Part& part) {
     if (part.alone()) return hooks;
     Hooks all = hooks;
@@ -117,8 +118,8 @@ Hooks shared(const Hooks& hooks, Meeting& meeting, const Part& part) {
     return all;
 }
 
-// Checks the CRC-32s of the source's archives (this process's share) and of the adapters' archives
-// (all of them, because adapters are small).
+// Checks the CRC-32s in this process's share of the source's archives. Also checks all archives of
+// the adapters, because adapters are small.
 Result<void> check_sources(const Request& request, const Hooks& hooks) {
     for (const fs::path& adapter : request.adapters)
         for (const AdapterPlace& place : find_adapters(adapter))
@@ -126,7 +127,8 @@ Result<void> check_sources(const Request& request, const Hooks& hooks) {
     return check_archives(request.source, hooks.stopped, share_of(request.part));
 }
 
-// Fills the staged directory and verifies it. Between steps, waits for the other processes, if any.
+// Fills the staging directory and verifies it. Between the steps, waits for the other processes, if
+// there are any.
 Result<void> fill_staging(const Source& source, const Plan& plan, const Request& request, Format to,
                           const families::Families& families, Meeting& meeting,
                           const Hooks& given) {
@@ -152,8 +154,8 @@ Result<void> fill_staging(const Source& source, const Plan& plan, const Request&
     return given.stopped() ? stopped() : Result<void>();
 }
 
-// Produces the target completely or not at all. If there are several processes, the first one
-// stages and publishes the target, and each process stops when another has failed.
+// Produces the target completely or not at all. If there are several processes, the first process
+// stages and publishes the target. Each process stops if another one fails.
 Result<void> produce(const Source& source, const Plan& plan, const Request& request, Format to,
                      const families::Families& families, const Hooks& hooks, Report& report) {
     const std::string archive = archive_of(request, to);

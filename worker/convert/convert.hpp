@@ -1,5 +1,5 @@
-// Converts a checkpoint directory into another format, layout or data type. Tensors are streamed:
-// only a window of rows is in memory at a time. The target appears complete or not at all.
+// Converts a checkpoint directory to another format, layout or data type. Tensors are streamed:
+// each thread holds only a window of rows in memory. The target appears completely or not at all.
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@
 
 namespace roll::convert {
 
-// Runs a whole conversion. Fails with Unavailable if a hook stopped it or if another process of the
-// conversion ended without a target.
+// Runs a whole conversion. Fails with Unavailable if a hook stopped the conversion, or if another
+// process of the conversion ended before the target was complete.
 Result<Report> convert(const Request& request, const families::Families& families,
                        const Hooks& hooks);
 
-// Returns a line that names the tensors that an mca target keeps in a file that Megatron does not
-// read; empty if there are none.
+// Returns a line with the names of the tensors that an mca target keeps in a file that Megatron
+// does not read. Returns an empty string if there are no such tensors.
 std::string sentence_on_kept(const Report& report);
 
 Json to_json(const Error& error);

@@ -19,14 +19,14 @@ namespace fs = std::filesystem;
 
 constexpr const char* kObjectsFile = "__objects.distcp";
 
-// A checkpoint opened without a family: its model consists of the tensors that it has.
+// A checkpoint that is opened without a family. Its model consists of the tensors in its files.
 struct Raw {
     Source source;
-    fs::path directory;        // directory that holds .metadata or the weights
-    std::set<fs::path> files;  // files to rewrite instead of copying; relative to the root
+    fs::path directory;        // directory of .metadata or of the weights
+    std::set<fs::path> files;  // files that are rewritten and not copied; relative to the root
     // entries of a distributed checkpoint that are not tensors
     std::vector<formats::DcpObject> objects;
-    std::map<std::string, Shape> originals;  // original shapes of tensors that are stored flat
+    std::map<std::string, Shape> originals;  // original shapes of flattened tensors
     bool is_distributed = false;
 };
 
@@ -41,7 +41,7 @@ std::vector<std::string> split_at_stars(std::string_view text) {
     return parts;
 }
 
-// Applies the rules to names. A rule that has matched no tensor is an error at the end, because its
+// Applies the rules to names. At the end, a rule that matched no tensor is an error, because its
 // pattern may be misspelt.
 class Namer {
   public:
@@ -156,7 +156,8 @@ Result<Raw> open_raw(const fs::path& root) {
                 "convert the checkpoint to hf or dcp first (rollctl convert)");
 }
 
-// Copies the files that are not rewritten. Skips links, because new links are created where needed.
+// Copies the files that are not rewritten. Skips symbolic links, because new links are created
+// where needed.
 Result<void> copy_rest(const fs::path& root, const std::set<fs::path>& written,
                        const fs::path& target) {
     std::error_code error;
@@ -171,8 +172,8 @@ Result<void> copy_rest(const fs::path& root, const std::set<fs::path>& written,
     return {};
 }
 
-// Writes the kept objects into one file. Objects that share bytes in the source share them in the
-// file too.
+// Writes the kept objects to one file. If two objects share bytes in the source, they also share
+// bytes in this file.
 Result<std::vector<formats::DcpObject>> write_objects(const Raw& raw, Namer& namer,
                                                       const fs::path& directory) {
     std::vector<formats::DcpObject> kept;
@@ -200,8 +201,9 @@ Result<std::vector<formats::DcpObject>> write_objects(const Raw& raw, Namer& nam
     return kept;
 }
 
-// Links the files of ROLL's folder into the iteration directory above it, where Megatron looks for
-// them. Does nothing if the source has no such links.
+// Creates links in the iteration directory to the files of ROLL's folder inside it, because
+// Megatron looks for the files in the iteration directory. Does nothing if the source has no such
+// links.
 Result<void> link_above(const Raw& raw, const fs::path& root, const fs::path& written) {
     std::error_code error;
     const fs::path above = raw.directory.parent_path() / formats::kDcpMetadataFile;
@@ -230,10 +232,10 @@ Result<void> finish_hf(const Raw& raw, const Plan& plan, const fs::path& directo
     return {};
 }
 
-// Returns the kept tensors with their new names, each in the file that held it before.
+// Returns the kept tensors with their new names. Each tensor stays in its file.
 Result<std::vector<Stored>> new_layout(const Source& source, Namer& namer) {
     std::vector<Stored> layout;
-    std::map<std::string, std::string> taken;  // new names in use -> old name
+    std::map<std::string, std::string> taken;  // maps each new name in use to the old name
     for (const SourceTensor& one : source.tensors) {
         const auto name = namer(one.stored.name);
         if (!name) continue;

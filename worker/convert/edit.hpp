@@ -1,4 +1,4 @@
-// Renames or removes tensors of a checkpoint by name alone, without a model family. Copies all
+// Renames or removes tensors of a checkpoint by their names. Needs no model family. Copies all
 // other files.
 #pragma once
 
@@ -14,26 +14,26 @@
 
 namespace roll::convert {
 
-// Renames or removes the tensors whose name matches a pattern. Each * in `name` matches the
-// shortest possible text. `to` is the new name, in which each * stands for the text that the * of
-// the same number matched; nullopt removes the tensor.
+// Renames or removes the tensors whose names match the pattern `name`. Each * in `name` matches the
+// shortest possible text. `to` is the new name. The n-th * in `to` stands for the text that the
+// n-th * in `name` matched. If `to` is nullopt, the tensors are removed.
 struct NameRule {
     std::string name;
     std::optional<std::string> to;
 };
 
-// Parses "OLD=NEW". Fails with InvalidArgument if there is no =, or if OLD and NEW have different
-// numbers of *.
+// Parses "OLD=NEW". Fails with InvalidArgument if the text has no =, or if OLD and NEW do not have
+// equally many *.
 Result<NameRule> parse_renaming(const std::string& text);
 
-// Returns the new name of a tensor. Returns nullopt if the rule does not match `name`, and empty if
-// the rule removes the tensor.
+// Returns the new name of a tensor. Returns nullopt if the rule does not match `name`. Returns an
+// empty string if the rule removes the tensor.
 std::optional<std::string> renamed_by(const NameRule& rule, std::string_view name);
 
 struct EditRequest {
     std::filesystem::path source;
     std::filesystem::path target;
-    std::vector<NameRule> rules;  // rules; for each name, the first that matches applies
+    std::vector<NameRule> rules;  // for each tensor, the first matching rule applies
     bool overwrite = false;
 };
 
@@ -44,8 +44,9 @@ struct EditReport {
 };
 
 // Edits HuggingFace directories and torch.distributed.checkpoint directories (torch_dist,
-// fsdp_dtensor). Fails with InvalidArgument for another format, a rule that matches no tensor, two
-// tensors with the same new name, or an empty result. Fails with Unavailable if stopped by a hook.
+// fsdp_dtensor). Fails with InvalidArgument if the source has another format, if a rule matches no
+// tensor, if two tensors get the same name, or if no tensor would be left. Fails with Unavailable
+// if a hook stopped the edit.
 Result<EditReport> edit(const EditRequest& request, const Hooks& hooks);
 
 }  // namespace roll::convert

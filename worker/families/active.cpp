@@ -10,7 +10,7 @@ bool is_counted(const NativeTensor& tensor) {
            tensor.name.starts_with("output_layer.");
 }
 
-// Returns how many of a layer's `experts` routed experts a token uses.
+// Returns the number of routed experts that a token uses in a layer with `experts` routed experts.
 Result<std::int64_t> top_k(const Json& native, std::int64_t experts) {
     const Json k = native.value("moe_router_topk", Json());
     if (!k.is_number_integer() || k < 1 || k > experts)
@@ -43,7 +43,7 @@ Result<Active> active_parameters(const Json& native, const std::vector<NativeTen
             multiplied += product;
         }
     }
-    // A tied embedding also takes part in a matrix product, as the output layer.
+    // A tied embedding also takes part in a matrix product, because it is the output layer.
     if (!has_output) multiplied += embedding;
     if (experts > 0) {
         ROLL_TRY(const std::int64_t k, top_k(native, experts));

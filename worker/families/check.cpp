@@ -19,7 +19,7 @@ tl::unexpected<Error> wrong_file(const std::string& what, std::string hint = "")
     return fail(ErrorCode::InvalidArgument, what, std::move(hint));
 }
 
-// Returns the names in an expression; skips its numbers.
+// Returns the names in an expression, but not its numbers.
 std::vector<std::string> names_in(const std::string& expression) {
     std::vector<std::string> names;
     std::string word;
@@ -65,8 +65,8 @@ std::set<std::string> fields_of(const Family& family) {
     return fields;
 }
 
-// The names that the built-in families use. `fields` has native config fields; `words` has the
-// parts of native tensor names, which dots separate.
+// The names that the built-in families use. `fields` has native config fields. `words` has the
+// parts of native tensor names between the dots.
 struct Names {
     std::set<std::string> fields;
     std::set<std::string> words;
@@ -87,8 +87,8 @@ Result<Names> built_in_names() {
     return names;
 }
 
-// Returns the known name that `name` probably means; nullopt if `name` is known itself or no known
-// name is similar.
+// Returns the known name that is most similar to `name`. Returns nullopt if `name` itself is known
+// or no known name is similar.
 std::optional<std::string> meant_by(const std::string& name, const std::set<std::string>& known) {
     if (known.contains(name)) return std::nullopt;
     const std::vector<std::string> list(known.begin(), known.end());
@@ -138,8 +138,8 @@ Result<void> check_field_names(const Family& family) {
     return {};
 }
 
-// Assigns sample values to the fields that expressions use. Computes a field's value if the family
-// has arithmetic for it.
+// Assigns sample values to the fields that expressions use. If the family computes a field's value,
+// assigns the computed value.
 class SampleSizes {
   public:
     SampleSizes(const Family& family, std::size_t round) : family_(family), next_(round) {}
@@ -185,8 +185,8 @@ Result<void> try_rows(const Family& family, const WeightRule& rule, std::size_t 
     return {};
 }
 
-// Checks that the strands (row ranges) of a rule use each row once. If a division has a remainder,
-// the sample sizes prove nothing about the rows; then tries other sizes.
+// Checks that the strands (row ranges) of a rule use each row once. If a division of the sample
+// sizes has a remainder, the check proves nothing. It is then repeated with other sizes.
 Result<void> check_rows(const Family& family, const WeightRule& rule) {
     if (rule.operation != Operation::Strands) return {};
     constexpr std::size_t kRounds = 8;

@@ -1,4 +1,4 @@
-// Checks a family file for mistakes that its grammar allows, for the command `families check`.
+// Checks a family file for mistakes that its grammar allows. The command `families check` uses it.
 #pragma once
 
 #include "common/error.hpp"
@@ -7,10 +7,12 @@
 namespace roll::families {
 
 // Checks a family for mistakes that its grammar allows. Fails with InvalidArgument; the message
-// names the first of these problems: a condition or arithmetic expression uses a native (Megatron)
-// field that neither "config" nor "constants" sets; a native field or tensor name looks like a
-// misspelt name of the built-in families; the strands (row ranges) of a fused tensor, tried with
-// sample sizes, omit rows or use some rows twice.
+// names the first mistake. There are three kinds of mistakes:
+// - a condition or arithmetic expression uses a native (Megatron) field that neither "config" nor
+//   "constants" sets
+// - a native field or tensor name looks like a misspelt name of the built-in families
+// - the strands (row ranges) of a fused tensor omit rows or use some rows twice; sample sizes are
+//   used for this check
 Result<void> check_family(const Family& family);
 
 }  // namespace roll::families

@@ -1,5 +1,5 @@
 // The files of schemas/families as strings in the program. The build generates embedded.cpp from
-// them.
+// these files.
 #pragma once
 
 #include <span>

@@ -30,7 +30,7 @@ Result<Families> Families::load() {
     };
     for (const EmbeddedFile& file : embedded_families())
         ROLL_TRY_VOID(add(file.content, file.name));
-    const char* const variable = std::getenv("ROLL_FAMILIES");  // NOLINT: read before any thread
+    const char* const variable = std::getenv("ROLL_FAMILIES");  // NOLINT: no threads yet
     std::string directories = variable == nullptr ? "" : variable;
     while (!directories.empty()) {
         const std::size_t end = std::min(directories.find(':'), directories.size());
@@ -45,7 +45,7 @@ Result<Families> Families::load() {
 }
 
 Result<Families> Families::load_for(const std::string& model_type) {
-    if (std::getenv("ROLL_FAMILIES") != nullptr) return load();  // NOLINT: before any thread
+    if (std::getenv("ROLL_FAMILIES") != nullptr) return load();  // NOLINT: no threads yet
     for (const EmbeddedFile& file : embedded_families()) {
         if (file.name != model_type + ".json") continue;
         ROLL_TRY(Family family, parse_family(file.content, file.name));

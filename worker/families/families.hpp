@@ -1,6 +1,6 @@
-// The known families: the built-in ones from schemas/families, and the ones in the directories of
-// ROLL_FAMILIES (separated by colons). A family of ROLL_FAMILIES overrides the built-in one with
-// the same name.
+// The known families. These are the built-in families from schemas/families, and the families in
+// the directories of ROLL_FAMILIES (separated by colons). A family in ROLL_FAMILIES overrides the
+// built-in family for the same model type.
 #pragma once
 
 #include <map>
@@ -16,12 +16,12 @@ class Families {
     // Loads all families. Reads ROLL_FAMILIES from the environment. Fails with InvalidArgument if a
     // file is invalid; the message names the file.
     static Result<Families> load();
-    // Loads only the family of one model type. Reads other families' files only if ROLL_FAMILIES is
-    // set.
+    // Loads only the family of one model type if that is possible; it may load all families. Reads
+    // ROLL_FAMILIES and fails as load() does.
     static Result<Families> load_for(const std::string& model_type);
 
-    // Returns the family that covers a model type. Fails with NotFound if there is none; the
-    // message lists the families.
+    // Returns the family that covers a model type; it belongs to this object. Fails with NotFound
+    // if there is no such family; the message lists the families.
     Result<const Family*> find(const std::string& model_type) const;
     const std::map<std::string, Family>& all() const { return families_; }
 

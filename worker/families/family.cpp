@@ -40,7 +40,7 @@ std::optional<Value> by_name(const std::array<std::pair<const char*, Value>, n>&
     return std::nullopt;
 }
 
-// Parses one family file. Records the first problem, with its path in the JSON.
+// Parses one family file. Records the first problem and its path in the JSON.
 class FamilyParser {
   public:
     explicit FamilyParser(std::string where) : where_(std::move(where)) {}
@@ -123,8 +123,8 @@ class FamilyParser {
         return result;
     }
 
-    // Parses the HuggingFace paths of each native field, and the values to use if the HuggingFace
-    // config has no such path.
+    // Parses the HuggingFace paths of each native field, and the values for configs that lack these
+    // paths.
     void parse_config(const Json& config, Family& family) {
         for (const auto& [native, source] : config.items()) {
             const std::string path = "config." + native;
@@ -164,8 +164,8 @@ class FamilyParser {
         return kind;
     }
 
-    // Returns the integer at the key, or 0 if the key is absent. Reports a value below `least` as a
-    // problem.
+    // Returns the integer at the key; 0 if the key is absent. Records a problem if the value is
+    // below `least`.
     std::int64_t number(const Json& json, const std::string& path, const char* key,
                         std::int64_t least) {
         if (!json.contains(key)) return 0;
@@ -305,7 +305,7 @@ class FamilyParser {
         return rule;
     }
 
-    // Parses one shape, or a list with one shape per source.
+    // Parses either one shape, or a list with one shape per source.
     void parse_shapes(const Json& json, const std::string& path, WeightRule& rule) {
         const bool each = json.is_array() && !json.empty() && json[0].is_array();
         for (const Json& one : each ? json : Json::array({json}))
@@ -345,16 +345,17 @@ class FamilyParser {
         }
     }
 
-    // If the family has no mtp_from, reports a HuggingFace name without {layer} as a problem: the
-    // MTP layers then use the decoder layers' names and continue their numbers.
+    // Records a problem if the family has no mtp_from and a HuggingFace name lacks {layer}. Without
+    // mtp_from, the MTP layers use the decoder layers' names and continue their numbers.
     void check_mtp_names(const WeightRule& rule, const std::string& path, const Family& family) {
         for (const std::string& name : rule.hf)
             if (family.mtp_from.empty() && name.find("{layer}") == std::string::npos)
                 note(path + ".hf", "must contain {layer} as `native` does: " + name);
     }
 
-    // Reports a name that lacks a placeholder as a problem. Without {layer}, for example, a name
-    // would stand for the same tensor in every layer.
+    // Records a problem if a placeholder is in only one of two names, the native name and the
+    // HuggingFace name. Without {layer}, for example, a name would stand for the same tensor in
+    // every layer.
     void check_placeholders(const WeightRule& rule, const std::string& path) {
         std::vector<std::string> placeholders{"{layer}", "{expert}"};
         for (const auto& [name, count] : rule.repeat) placeholders.push_back(name);

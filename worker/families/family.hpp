@@ -1,8 +1,8 @@
-// A model family: maps a HuggingFace config and its tensors to the native ones. It is the content
-// of a file in schemas/families; docs/families.md describes the grammar. Pure: families.hpp reads
-// the files.
+// A model family: maps a HuggingFace config and its tensors to the native config and tensors. A
+// family is the content of a file in schemas/families; docs/families.md describes the grammar.
+// Pure: families.hpp reads the files.
 //
-// "Native" names are Megatron's, in TransformerEngine's spelling; ROLL's checkpoints use them too.
+// "Native" names are Megatron's, in TransformerEngine's spelling; ROLL's checkpoints use them, too.
 // They name config fields (hidden_size, num_query_groups, ...) and tensors
 // (decoder.layers.0.mlp.linear_fc1.weight).
 #pragma once
@@ -19,27 +19,27 @@
 
 namespace roll::families {
 
-// How a native tensor is assembled from its HuggingFace sources.
+// The way in which a native tensor is assembled from its HuggingFace source tensors.
 enum class Operation {
     Copy,     // one source tensor, unchanged
     Qkv,      // sources q, k, v: for each key-value group its query heads, key head, value head
-    GateUp,   // sources gate and up: gate, then up, within each tensor-parallel shard
+    GateUp,   // sources gate and up; each tensor-parallel shard has first gate, then up
     Strands,  // rows of the source tensors in the order that `strands` gives
 };
 
 // The dim that tensor parallelism splits, in torch's order: Column is dim 0, Row is dim 1.
 enum class Split { None, Column, Row };
 
-// The part of the model to which a tensor belongs. First and Last: outside layers, in the first or
-// last pipeline stage. Mtp: the multi-token-prediction layers, which follow the decoder's layers.
+// The part of the model to which a tensor belongs. First and Last: the parts outside the layers in
+// the first and last pipeline stage. Mtp: the multi-token prediction layers after the decoder.
 enum class Stage { Layer, First, Last, Mtp };
 
 // Selects the layers of a kind from the HuggingFace config. If the config has a list at key `in`,
-// layer n (counted from 0) is selected if entry n of the list is the word `value`. Otherwise layer
-// n must pass four tests: n is at least the number at key `from` (or `from_else` if there is none);
+// layer n (counted from 0) is selected if entry n of the list is the word `value`. Otherwise, layer
+// n must pass four tests: n is at least the number at key `from` (or `from_else` without this key);
 // n + 1 is divisible by the number at key `every`; the list at key `not_in` does not contain n; n +
-// 1 is not divisible by `except_every`. A test is skipped if its field here is empty or 0. The
-// tests of `every` and `not_in` are also skipped if the config lacks their key.
+// 1 is not divisible by `except_every`. A test is skipped if its field in this struct is empty or
+// 0. The tests of `every` and `not_in` are also skipped if the config lacks their key.
 struct LayerKind {
     std::string from;
     std::int64_t from_else = 0;
@@ -50,44 +50,44 @@ struct LayerKind {
     std::int64_t except_every = 0;
 };
 
-// A strand: a selection of the rows of one source tensor. The source has one block of rows for each
-// group of the rule. In block g the strand selects `rows` rows from row begin + g * block + t *
-// step on, for t = 0 ... times - 1. All fields but `of` are arithmetic (expression.hpp).
+// A strand selects rows of one source tensor, which has one block of rows for each group of the
+// rule. In block g, it selects `times` ranges of `rows` rows each. Range t (from 0) begins at row
+// begin + g * block + t * step. All fields except `of` are arithmetic expressions (expression.hpp).
 struct StrandRule {
     std::size_t of = 0;  // index of the source tensor
     std::string begin = "0";
     std::string rows;
     std::string times = "1";
     std::string step = "0";
-    std::string block;  // rows of a block; empty: same as `rows`
+    std::string block;  // number of rows of a block; empty: same as `rows`
 };
 
 struct WeightRule {
-    std::string native;  // native name; may contain {layer} or {mtp}, {expert}, keys of `repeat`
+    std::string native;  // name; may contain {layer} or {mtp}, {expert}, and keys of `repeat`
     std::vector<std::string> hf;
-    // Shapes of the source tensors: one per source, or one for all. For Qkv, the shape of one head.
+    // Shapes of the source tensors: one per source, or one for all. For Qkv: the shape of one head.
     std::vector<std::vector<std::string>> shapes;
     Operation operation = Operation::Copy;
     Split split = Split::None;
     Stage stage = Stage::Layer;
     // a native config field that must be true, or !field; empty: the rule always applies
     std::string condition;
-    std::string layers;  // kind of the layers that have the tensor, or !kind; empty: every layer
-    // Number of groups of rows in a tensor with Strands. Tensor parallelism divides the groups
-    // among ranks. If `by_group` is true, the rows are ordered by group; if not, by strand.
+    std::string layers;  // kind of the layers that have the tensor, or !kind; empty: all layers
+    // Number of groups of rows in a Strands tensor. Tensor parallelism divides the groups among
+    // ranks. If `by_group` is true, the rows are ordered by group; otherwise by strand.
     std::string groups;
     bool by_group = false;
     std::vector<StrandRule> strands;
-    // Placeholders with their counts. The rule describes one tensor for each number from 0 to count
-    // - 1 that can replace the placeholder. Only for rules of tensors outside layers.
+    // Placeholders and their counts. The rule describes one tensor for each number from 0 to count
+    // - 1; the number replaces the placeholder. Allowed only in rules of tensors outside layers.
     std::map<std::string, std::string> repeat;
     double add = 0;  // native value = HuggingFace value + add, rounded to the tensor's type
     bool keeps_fp32 = false;  // true: the tensor stays F32 when the model is cast
 };
 
-// How one HuggingFace tensor on disk packs the tensors of several rules. Stacked: [experts, ...],
-// with the tensors of each expert one after the other. Transposed: like Stacked, with each expert
-// transposed. Interleaved: like Transposed, and the rows of an expert's tensors alternate.
+// The packing of tensors of several rules in one HuggingFace tensor on disk. Stacked: [experts,
+// ...], with an expert's tensors concatenated. Transposed: like Stacked, with each expert's part
+// transposed. Interleaved: like Transposed, but the rows of an expert's tensors alternate.
 enum class Packing { Stacked, Transposed, Interleaved };
 
 struct PackedRule {
@@ -98,15 +98,15 @@ struct PackedRule {
     std::string layers;
 };
 
-// HuggingFace tensors that are carried: copied unchanged, except for the prefix of their name.
+// HuggingFace tensors that are copied unchanged; only the prefix of their name changes.
 struct CarriedRule {
     std::string native;
     std::string hf;
     Stage stage = Stage::First;
 };
 
-// A second name for a tensor: HuggingFace files store tensor `of` again as `hf`, for each
-// multi-token-prediction layer.
+// A second name for a tensor. HuggingFace files store tensor `of` again under the name `hf`, once
+// for each multi-token prediction layer.
 struct CopyRule {
     std::string hf;  // the second name; contains {layer}
     std::string of;
@@ -115,28 +115,28 @@ struct CopyRule {
 
 struct Family {
     std::string name;
-    std::string model_type;  // the HuggingFace model_type in new configs; the first of model_types
+    std::string model_type;  // HuggingFace model_type for new configs; the first of model_types
     std::vector<std::string> model_types;  // HuggingFace model types that the file covers
     Json hf_defaults;  // HuggingFace keys and values of configs that are created from sizes
-    // Native fields, each with the paths of the HuggingFace keys that may set it.
+    // Native fields. Each has the paths of the HuggingFace keys that may set it.
     std::vector<std::pair<std::string, std::vector<std::string>>> config;
-    Json defaults;         // native fields' values if the HuggingFace key is absent
-    Json nulls;            // native fields' values if the HuggingFace key is present and null
-    Json constants;        // native fields with fixed values, or with arithmetic that computes them
-    Json requires_values;  // HuggingFace key -> allowed values
+    Json defaults;         // values of native fields whose HuggingFace key is absent
+    Json nulls;            // values of native fields whose HuggingFace key is present and null
+    Json constants;        // native fields with fixed values or computed values
+    Json requires_values;  // maps a HuggingFace key to its allowed values
     std::map<std::string, LayerKind> layer_kinds;
-    // kinds of rotary embedding, by HuggingFace's name
+    // kinds of rotary embedding, by their HuggingFace names
     std::map<std::string, spec::RopeScaling::Kind> rope_types;
     std::vector<WeightRule> weights;
     std::vector<PackedRule> packed;
     std::vector<CarriedRule> carried;
     std::vector<CopyRule> copies;
-    // mtp_to replaces the prefix mtp_from of the decoder layers' names in multi-token-prediction
-    // layers. If both are empty, these layers continue the numbers of the decoder's layers.
+    // In multi-token prediction layers, the prefix mtp_to replaces mtp_from in the names of a
+    // decoder layer. If both are empty, these layers continue the numbers of the decoder's layers.
     std::string mtp_from;
     std::string mtp_to;
-    std::vector<std::string> drop;  // names of HuggingFace tensors that hold no data of the model
-    // Prefix of HuggingFace names on disk -> prefix of the same names in the rules.
+    std::vector<std::string> drop;  // names of HuggingFace tensors that hold no model data
+    // Maps prefixes of HuggingFace names on disk to the prefixes of the same names in the rules.
     std::map<std::string, std::string> spellings;
 };
 

@@ -9,7 +9,8 @@
 namespace roll::families {
 namespace {
 
-// Limits far above the size of any model, so that a broken config cannot cause an endless list.
+// Limits that are far above the sizes of any model. They prevent endless lists if a config is
+// broken.
 constexpr std::int64_t kLayersMax = 10'000;
 constexpr std::int64_t kExpertsMax = 100'000;
 constexpr std::int64_t kTensorsMax = 10'000'000;
@@ -40,8 +41,8 @@ bool in_list(const Json* list, std::int64_t layer) {
     return std::find(list->begin(), list->end(), Json(layer)) != list->end();
 }
 
-// Returns whether a layer is of the kind `name` or, if `name` is "!kind", not of that kind. An
-// empty `name` means every layer.
+// Returns true if a layer is of the kind `name` or, if `name` is "!kind", is not of that kind. An
+// empty `name` matches every layer.
 bool is_of_kind(const Family& family, const std::string& name, const Json& hf_config,
                 std::int64_t layer) {
     if (name.empty()) return true;
@@ -63,8 +64,8 @@ bool is_of_kind(const Family& family, const std::string& name, const Json& hf_co
     return is != negated;
 }
 
-// Returns the layers of a kind, in the form of Megatron's moe_layer_freq: 1 if all layers are of
-// this kind, else a list with 1 or 0 per layer.
+// Returns the layers of a kind in the form of Megatron's moe_layer_freq: 1 if all layers are of
+// this kind; otherwise a list with 1 or 0 for each layer.
 Json layer_list(const Family& family, const std::string& kind, const Json& hf_config,
                 std::int64_t layers) {
     Json list = Json::array();
@@ -105,7 +106,7 @@ Result<std::int64_t> size_of(const Json& native, const char* key, std::int64_t l
 struct Instance {
     std::optional<std::int64_t> layer;
     std::optional<std::int64_t> expert;
-    std::optional<std::int64_t> mtp;  // number of the layer within the MTP layers
+    std::optional<std::int64_t> mtp;  // number of the layer within the MTP layers, from 0
     std::vector<std::pair<std::string, std::int64_t>> repeats = {};
 
     std::string name(std::string pattern) const {
@@ -116,8 +117,8 @@ struct Instance {
         if (mtp) pattern = replaced(pattern, "{mtp}", std::to_string(*mtp));
         return pattern;
     }
-    // Returns the HuggingFace name that `pattern` gives. Multi-token-prediction layers use a
-    // decoder layer's rules with another prefix.
+    // Returns the HuggingFace name for `pattern`. Multi-token prediction layers use the rules of a
+    // decoder layer, but with another prefix in the name.
     std::string hf_name(const Family& family, std::string pattern) const {
         if (mtp && !family.mtp_from.empty() && pattern.starts_with(family.mtp_from))
             pattern.replace(0, family.mtp_from.size(), family.mtp_to);
@@ -160,8 +161,8 @@ Result<void> add_strands(const WeightRule& rule, const Json& scope, NativeTensor
     return check_strands(tensor);
 }
 
-// Returns the tensor that a rule gives for the numbers in `instance`. `scope` is the native config
-// with the HuggingFace config under "hf".
+// Returns the tensor that a rule describes for the numbers in `instance`. `scope` is the native
+// config with the HuggingFace config under the key "hf".
 Result<NativeTensor> expand(const Family& family, const WeightRule& rule, const Json& scope,
                             const Instance& instance) {
     NativeTensor result;
@@ -211,8 +212,8 @@ const std::vector<std::string>* paths_of(const Family& family, std::string_view 
     return nullptr;
 }
 
-// If the sizes omit the number of key-value heads, uses the number of query heads, not the family's
-// default. Writes this number to the config, because transformers would otherwise apply the
+// If the sizes omit the number of key-value heads, uses the number of query heads instead of the
+// family's default. Writes this number to the config, because transformers would otherwise use the
 // family's default.
 void set_groups(const Family& family, Json& config) {
     const auto* groups = paths_of(family, "num_query_groups");
@@ -274,8 +275,8 @@ namespace {
 
 using SilentFields = std::vector<std::pair<std::string, Json>>;
 
-// Sets native fields to the family's default values. A value that is a text is arithmetic over
-// native fields and "hf." fields.
+// Sets native fields to the family's default values. A default that is a string is an arithmetic
+// expression over native fields and "hf." fields.
 Result<void> set_defaults(const SilentFields& fields, const Json& hf_config, Json& native) {
     Json scope = native;
     scope["hf"] = hf_config;
@@ -389,7 +390,7 @@ class Lister {
   private:
     using Repeat = std::map<std::string, std::string>::const_iterator;
 
-    // Adds the tensors of a rule: one for each combination of numbers of its `repeat` placeholders.
+    // Adds one tensor of a rule for each combination of the numbers of its `repeat` placeholders.
     Result<void> add_repeated(const WeightRule& rule, Repeat next, const Instance& instance) {
         if (next == rule.repeat.end()) return add(rule, instance);
         ROLL_TRY(const std::int64_t count, dim_of(next->second, scope_, rule.native, 0));

@@ -1,4 +1,4 @@
-// A tensor of the native (Megatron) model, and the HuggingFace tensors that it consists of.
+// A tensor of the native (Megatron) model, and the HuggingFace tensors of which it consists.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct HfTensor {
     tensor::Shape shape;
 };
 
-// A StrandRule whose expressions are evaluated. It selects rows of a source.
+// A StrandRule with evaluated expressions. It selects rows of one source tensor.
 struct Strand {
     std::size_t of = 0;
     std::int64_t begin = 0;
@@ -26,8 +26,8 @@ struct Strand {
     std::int64_t block = 0;
 };
 
-// One native tensor, as it would be without parallelism. `layer` is the decoder layer, counted over
-// the whole model.
+// One native tensor as it is without parallelism. `layer` is the number of its decoder layer in the
+// whole model, from 0.
 struct NativeTensor {
     std::string name;  // the rule's name with its placeholders replaced
     tensor::Shape shape;
@@ -37,7 +37,7 @@ struct NativeTensor {
     Stage stage = Stage::Layer;
     std::optional<std::int64_t> layer;
     std::optional<std::int64_t> expert;  // index of the expert within its layer
-    // number of rows that a split keeps together; for Qkv the rows of a head
+    // number of rows that a split keeps together; for Qkv: the rows of one head
     std::int64_t unit = 1;
     std::int64_t groups = 0;  // for Strands: number of groups of rows
     bool by_group = false;

@@ -10,14 +10,14 @@
 namespace roll::families {
 namespace {
 
-// Fields that describe a run, not its model.
+// Fields that describe a training run and not its model.
 constexpr std::array<std::string_view, 7> kOfRuns{
     "attention_dropout",       "hidden_dropout",     "init_method_std",
     "mtp_loss_scaling_factor", "moe_aux_loss_coeff", "moe_router_load_balancing_type",
     "rotary_scaling_factor"};
 
-// Fields of optional features. If a family does not define such a field, its models do not have the
-// feature.
+// Fields of optional features. If a family does not define such a field, models of the family lack
+// the feature.
 constexpr std::array<std::string_view, 17> kOfOthers{
     "num_moe_experts",        "moe_shared_expert_intermediate_size",
     "multi_latent_attention", "mtp_num_layers",
@@ -33,8 +33,8 @@ bool is_said(const Json& value) {
     return !value.is_null() && value != false && value != 0 && value != Json::array();
 }
 
-// Returns the first of `paths` that is top-level or whose parent object exists; nullptr if there is
-// none.
+// Returns the first path in `paths` that is a top-level key or whose parent object exists; nullptr
+// if there is no such path.
 const std::string* place_for(const Json& config, const std::vector<std::string>& paths) {
     for (const std::string& path : paths) {
         const std::size_t dot = path.rfind('.');
@@ -49,7 +49,8 @@ void put(Json& config, std::string path, const Json& value) {
     config[Json::json_pointer("/" + path)] = value;
 }
 
-// If the family computes the field as "A * hf.KEY", sets KEY from the field and returns true.
+// If the family computes the field as "A * hf.KEY" and the field is divisible by A, sets KEY to the
+// field divided by A and returns true. Otherwise returns false.
 bool put_factor(const Family& family, const std::string& name, const Json& native, Json& config) {
     constexpr std::string_view kTimes = " * hf.";
     const auto text = family.defaults.find(name);
@@ -64,7 +65,8 @@ bool put_factor(const Family& family, const std::string& name, const Json& nativ
     return true;
 }
 
-// Sets the HuggingFace keys that select the layers of a kind. `layers` is 1, or a list of 0 and 1.
+// Sets the HuggingFace keys that select the layers of a kind. `layers` is 1 or a list of zeros and
+// ones.
 void put_layers(const LayerKind& kind, const Json& layers, Json& config) {
     Json others = Json::array();
     if (layers.is_array())
@@ -106,7 +108,7 @@ Result<void> check(const Family& family, const Json& native, const Json& made) {
 Result<Json> hf_config_of(const Family& family, const Json& native) {
     Json config = family.hf_defaults;
     config["model_type"] = family.model_type;
-    // constants first, because put_constant() may create the parents of other keys
+    // set constants first, because put_constant() may create parent objects of other keys
     for (const auto& [name, rule] : family.constants.items())
         if (native.contains(name)) put_constant(family, rule, native[name], config);
     for (const auto& [name, paths] : family.config) {

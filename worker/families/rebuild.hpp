@@ -1,5 +1,5 @@
-// Derives a HuggingFace config from a native config, for a checkpoint that has only a Megatron
-// run's arguments. Pure.
+// Derives a HuggingFace config from a native config. Used for checkpoints that have only the
+// arguments of a Megatron run. Pure.
 #pragma once
 
 #include "common/error.hpp"
@@ -8,10 +8,10 @@
 
 namespace roll::families {
 
-// Returns the HuggingFace config from which native_config() derives `native`. Fields that `native`
-// lacks take the family's defaults. Fails with InvalidArgument if no config of this family gives
-// the fields of `native`; the message names the first that differs. Ignores fields that describe a
-// run, not its model (dropout, losses).
+// Returns a HuggingFace config from which native_config() derives `native`. Fields that `native`
+// lacks have the family's defaults. Ignores fields that describe a training run and not its model
+// (dropout, losses). Fails with InvalidArgument if no config of this family gives the fields of
+// `native`; the message names the first field that differs.
 Result<Json> hf_config_of(const Family& family, const Json& native);
 
 }  // namespace roll::families

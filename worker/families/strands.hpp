@@ -7,8 +7,8 @@
 namespace roll::families {
 
 // Checks that exactly one strand of `tensor` uses each row of its sources. If not, fails with
-// InvalidArgument; the message names the first row that no strand or more than one strand uses.
-// Requires positive sizes in `tensor`.
+// InvalidArgument; the message names the first row that no strand uses or that several strands use.
+// Requires that the sizes in `tensor` are positive.
 Result<void> check_strands(const NativeTensor& tensor);
 
 }  // namespace roll::families

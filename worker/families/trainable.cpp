@@ -1,5 +1,5 @@
-// Maps a native (Megatron) config to the trainer's config; names the parts that the trainer does
-// not support.
+// Maps a native (Megatron) config to the trainer's config. Fails for the parts that the trainer
+// does not support, and names them.
 #include <array>
 #include <cmath>
 #include <limits>
@@ -37,8 +37,8 @@ Result<std::int64_t> trained_size(const Json& native, const char* key) {
     return value->get<std::int64_t>();
 }
 
-// Returns a native field's number, which must be above `least`. Returns `otherwise` if the config
-// lacks the field.
+// Returns the number in a native field. Fails if it is not above `least`. Returns `otherwise` if
+// the config lacks the field.
 Result<double> number(const Json& native, const char* key, double otherwise,
                       double least = -std::numeric_limits<double>::infinity()) {
     const Json* value = field(native, key);
@@ -76,7 +76,7 @@ Result<void> check_trainable(const Family& family, const Json& native) {
     return {};
 }
 
-// Finds a layer's optional parts (norms, biases) from its tensors. Refuses a tensor that is not
+// Determines a layer's optional parts (norms, biases) from its tensors. Fails if a tensor is not
 // listed here.
 Result<void> read_layer(const Family& family, const Json& native, spec::ModelConfig& config) {
     bool always = false;
@@ -109,8 +109,8 @@ Result<void> read_layer(const Family& family, const Json& native, spec::ModelCon
     return {};
 }
 
-// Reads the settings of YaRN (a way to stretch the positions of RoPE). Names and defaults are those
-// of transformers' modeling_rope_utils.py.
+// Reads the settings of YaRN, a method that stretches the positions of RoPE. Names and defaults are
+// from transformers' modeling_rope_utils.py.
 Result<void> read_yarn(const Json& given, spec::RopeScaling& scaling, double positions) {
     ROLL_TRY(scaling.factor, number(given, "factor", positions / scaling.original_positions, 0));
     ROLL_TRY(scaling.low_factor, number(given, "beta_slow", 1, 0));
@@ -153,15 +153,15 @@ Result<void> read_long(const Json& given, spec::RopeScaling& scaling,
 }
 
 // Returns original_max_position_embeddings, the number of positions before RoPE is stretched. Older
-// configs have this key outside the scaling object `given`; that value takes precedence.
+// configs have this key outside the scaling object `given`; the value outside takes precedence.
 Result<double> original_positions(const Json& given, const Json& native, std::int64_t positions) {
     const char* key = "original_max_position_embeddings";
     ROLL_TRY(const double inside, number(given, key, static_cast<double>(positions), 1));
     return number(native, key, inside, 1);
 }
 
-// Returns the config's RoPE settings: rope_scaling, which transformers 4 writes, else
-// rope_parameters, which transformers 5 writes; nullptr if both are absent.
+// Returns the config's RoPE settings. transformers 4 writes them as rope_scaling, transformers 5 as
+// rope_parameters; rope_scaling takes precedence. Returns nullptr if both are absent.
 const Json* rope_of(const Json& native) {
     for (const char* key : {"rope_scaling", "rope_parameters"}) {
         const Json* one = field(native, key);
@@ -205,8 +205,8 @@ Result<spec::RopeScaling> rope_scaling(const Family& family, const Json& native,
     return scaling;
 }
 
-// Reads the attention window and the layers that have it. Megatron's list has 1 or 0 per layer; a
-// single 1, or no list, means every layer.
+// Reads the attention window and the layers that use it. Megatron's list has 1 or 0 for each layer.
+// A single 1, or an absent list, means every layer.
 Result<void> read_window(const Json& native, spec::ModelConfig& config) {
     if (const Json* use = field(native, "use_sliding_window"); use != nullptr && *use == false)
         return {};

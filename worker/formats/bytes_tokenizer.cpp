@@ -16,8 +16,9 @@ bool is_printable(int byte) {
 }
 
 // Returns the vocabulary of the byte tokenizer. It maps the visible characters of byte-level
-// tokenizers to ids; the id of a character is the byte that it stands for. Printable Latin-1 bytes
-// stand for themselves, and the characters from U+0100 on for the other bytes.
+// tokenizers to ids. The id of a character is the byte that the character stands for. Printable
+// Latin-1 characters stand for their own bytes. The characters from U+0100 on stand for the other
+// bytes.
 Json vocabulary() {
     Json vocabulary = Json::object();
     int next = 256;

@@ -22,8 +22,8 @@ tl::unexpected<Error> corrupt_metadata(const std::string& what) {
     return fail(ErrorCode::Corrupt, std::string(kDcpMetadataFile) + ": " + what);
 }
 
-// Reads the metadata from the pickle. Matches classes by their last name only, because Megatron
-// subclasses torch's classes and torch has moved them between modules.
+// Reads the metadata from the pickle. Compares only the last part of class names, because Megatron
+// subclasses torch's classes, and torch has moved them between modules.
 class MetadataReader {
   public:
     explicit MetadataReader(const Pickle& pickle) : pickle_(pickle) {}
@@ -54,7 +54,7 @@ class MetadataReader {
     }
 
   private:
-    // Returns the attribute `name` of an object; nullptr if it has none.
+    // Returns the attribute `name` of an object; nullptr if the object lacks it.
     const PickleId* field(PickleId object, const char* name) const {
         const PickleNode& node = pickle_.at(object);
         if (node.kind != PickleKind::Call || node.state == kNoPickle) return nullptr;
@@ -154,8 +154,8 @@ class MetadataReader {
         return tensor;
     }
 
-    // Sets the tensor's original shape from Megatron's own data for the key, if the checkpoint has
-    // such data.
+    // Sets the tensor's original shape from Megatron's own entry for this key, if the checkpoint
+    // has such an entry.
     Result<void> read_original(DcpTensor& tensor) const {
         const PickleId* all = field(pickle_.root(), "mcore_data");
         const PickleId* own = all == nullptr ? nullptr : pickle_.find(*all, tensor.info.name);
@@ -184,8 +184,8 @@ class MetadataReader {
                 return false;
         return true;
     }
-    // Checks that the chunks fill the tensor exactly. Sorts them by `begin`, so that each chunk is
-    // compared only with the chunks near it.
+    // Checks that the chunks fill the tensor exactly. First sorts them by `begin`, so that each
+    // chunk is compared only with nearby chunks.
     static Result<void> check_chunks(DcpTensor& tensor) {
         const Shape& shape = tensor.info.shape;
         std::int64_t held = 0;

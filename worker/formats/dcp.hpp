@@ -1,6 +1,6 @@
-// Checkpoint directories of torch.distributed.checkpoint, and of Megatron's torch_dist, which has
-// additional files. `.metadata` is a pickle with the place of each chunk of each tensor. A
-// `.distcp` file is a sequence of torch files, each with one tensor.
+// Checkpoint directories of torch.distributed.checkpoint and of Megatron's torch_dist format, which
+// has additional files. `.metadata` is a pickle that gives the place of each chunk of each tensor.
+// A `.distcp` file is a sequence of torch files with one tensor each.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct DcpExtent {
     std::int64_t size = 0;
 };
 
-// The box [begin, begin + size) of a tensor, and the bytes that store it.
+// The block [begin, begin + size) of a tensor, and the bytes that store this block.
 struct DcpChunk {
     tensor::Shape begin;
     tensor::Shape size;
@@ -37,8 +37,9 @@ struct DcpChunk {
 struct DcpTensor {
     tensor::TensorInfo info;  // type and shape of the whole tensor; info.name is the key
     std::vector<DcpChunk> chunks;
-    // The original shape of an optimizer tensor that Megatron before 0.14 saved flat; nullopt for
-    // other tensors. A tensor [X, Y] with rank shards [x, y] was then saved as [X/x, Y/y, x*y].
+    // The original shape of an optimizer tensor that Megatron before 0.14 flattened; nullopt for
+    // other tensors. A tensor [X, Y] whose ranks have shards [x, y] was saved with shape [X/x, Y/y,
+    // x*y].
     std::optional<tensor::Shape> original = {};
 };
 
@@ -54,21 +55,21 @@ struct DcpMetadata {
 };
 
 // Parses the pickle in `.metadata`. Fails with Corrupt if the bytes are not such a pickle, if
-// chunks reach outside their tensor or do not fill it exactly, if a chunk has no file, or if a file
-// name points outside the directory.
+// chunks reach outside their tensor, if chunks overlap or leave gaps, if a chunk has no file, or if
+// a file name points outside the directory.
 Result<DcpMetadata> parse_dcp_metadata(std::span<const std::byte> bytes);
 Result<DcpMetadata> read_dcp_metadata(const std::filesystem::path& directory);
 
-// Returns the pickle to write as `.metadata`, in the form that torch reads.
+// Returns the pickle for `.metadata`, in the form that torch reads.
 std::string dcp_metadata_pickle(const DcpMetadata& metadata);
 
-// Returns a view of the tensor in a chunk's extent. `file` is the mapped content of `path`. Fails
-// with Corrupt if the type or shape differs from the chunk's.
+// Returns a view of the tensor that is stored in a chunk's extent. `file` is the mapped content of
+// `path`. Fails with Corrupt if the stored type or shape differs from the chunk's.
 Result<tensor::StridedView> open_dcp_chunk(const std::filesystem::path& path,
                                            std::span<const std::byte> file,
                                            const tensor::TensorInfo& info, const DcpChunk& chunk);
 
-// Returns the extent that each tensor will have in a .distcp file with these tensors in this order.
+// Returns the extent of each tensor in a .distcp file that holds these tensors in this order.
 Result<std::vector<DcpExtent>> lay_out_distcp(const std::string& file,
                                               const std::vector<tensor::TensorInfo>& tensors);
 

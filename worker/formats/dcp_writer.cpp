@@ -19,7 +19,8 @@ void write_size(PickleWriter& out, const tensor::Shape& shape) {
     out.op(pickle_op::kReduce);
 }
 
-// Begins an object's state, which is a dict of attributes; their names and values follow.
+// Begins an object's state, which is a dict of attributes. The caller then writes the names and
+// values of the attributes.
 void begin_state(PickleWriter& out) {
     out.op(pickle_op::kEmptyDict);
     out.op(pickle_op::kMark);
@@ -98,8 +99,8 @@ void write_place(PickleWriter& out, const std::string& name, const tensor::Shape
     end_state(out);
 }
 
-// Writes the path of dict keys that leads to an entry. The path has only the entry's own key,
-// because the dicts are not nested.
+// Writes the path of dict keys that leads to an entry. The dicts are not nested, so the path is
+// only the entry's own key.
 void write_way(PickleWriter& out, const std::string& name) {
     out.word(name);
     out.word(name);
@@ -114,7 +115,7 @@ void write_places(PickleWriter& out, const DcpMetadata& metadata) {
         write_place(out, object.name, nullptr, object.extent);
 }
 
-// Writes Megatron's attribute with the original shapes, if any tensor is saved in another shape.
+// Writes Megatron's attribute with the original shapes, if a tensor was saved with another shape.
 void write_originals(PickleWriter& out, const DcpMetadata& metadata) {
     const bool any =
         std::any_of(metadata.tensors.begin(), metadata.tensors.end(),

@@ -36,18 +36,19 @@ constexpr std::array<const char*, 18> kCompanions{"added_tokens.json",
 
 constexpr const char* kMoreTemplates = "additional_chat_templates";
 
-constexpr int kFoldersMax = 8;  // largest depth of folders in which a file of remote code may be
+constexpr int kFoldersMax = 8;  // largest depth of folders that are searched for files of remote
+                                // code
 
 bool is_hidden(const fs::path& name) { return name.string().starts_with('.'); }
 
-// Returns true if the path may be a file of remote code. Subdirectories are allowed, because a
-// model's Python files may be in packages.
+// Returns true if the path may be a file of remote code. The path may have directories, because a
+// model's Python files may form packages.
 bool is_remote_code(const fs::path& path) {
     return std::distance(path.begin(), path.end()) <= kFoldersMax &&
            std::none_of(path.begin(), path.end(), is_hidden);
 }
 
-// Returns true if a shard's name in an index is the name of a file in the same directory.
+// Returns true if a shard's name in an index names a file in the same directory.
 bool is_plain_name(const std::string& name) {
     return !name.empty() && name.find('/') == std::string::npos &&
            name.find('\0') == std::string::npos && name != "." && name != "..";
@@ -101,7 +102,7 @@ Result<Json> read_hf_config(const fs::path& directory) {
 }
 
 Result<HfWeights> find_hf_weights(const fs::path& directory) {
-    // tries the formats in the order in which transformers prefers them
+    // try the formats in the order of preference of transformers
     for (const HfContainer& container : {kSafetensors, kTorchFiles}) {
         const std::string index = index_name(container);
         const std::string single = shard_name(container, 0, 1);
@@ -163,7 +164,8 @@ std::string index_text(const std::map<std::string, std::string>& weight_map,
 void set_dtype(Json& hf_config, tensor::DType dtype) {
     const char* const key = hf_config.contains("dtype") ? "dtype" : "torch_dtype";
     hf_config[key] = tensor::torch_name_of(dtype);
-    for (auto& [name, part] : hf_config.items())  // nested configs: text_config, vision_config
+    for (auto& [name, part] : hf_config.items())  // nested configs, such as text_config and
+                                                  // vision_config
         if (part.is_object() && part.value(key, Json()).is_string()) set_dtype(part, dtype);
 }
 
@@ -179,7 +181,7 @@ bool is_companion(const std::string& name) {
 std::vector<std::string> companion_files(const fs::path& directory) {
     std::vector<std::string> found;
     std::error_code error;
-    fs::recursive_directory_iterator entry(directory, error);  // does not follow linked folders
+    fs::recursive_directory_iterator entry(directory, error);  // it does not follow linked folders
     for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
         const fs::path path = entry->path().lexically_relative(directory);
         std::error_code ignored;

@@ -1,5 +1,5 @@
-// HuggingFace model directories: config.json, and weights in model.safetensors or in shards with an
-// index.
+// HuggingFace model directories. They contain config.json, and weights in model.safetensors or in
+// several shards with an index.
 #pragma once
 
 #include <cstdint>
@@ -20,23 +20,24 @@ namespace roll::formats {
 // not a JSON object.
 Result<Json> read_hf_config(const std::filesystem::path& directory);
 
-// Returns the file of each tensor that an index lists. `text` is the index. Fails with Corrupt if
-// `text` is not an index or names a file in another directory. The message lacks the index's path,
-// which callers add.
+// Returns the file of each tensor in an index. `text` is the content of the index. Fails with
+// Corrupt if `text` is not an index or names a file in another directory. The caller must add the
+// index's path to the message.
 Result<std::map<std::string, std::string>> parse_index(std::string_view text);
 
-// The weight files of a directory, in order, and the file of each tensor if there is an index.
+// The names of a directory's weight files, in order, and the file of each tensor if there is an
+// index.
 struct HfWeights {
     std::vector<std::string> files;
-    // file of each tensor, by tensor name; empty without an index
+    // maps a tensor's name to its file; empty if there is no index
     std::map<std::string, std::string> index;
 };
 
-// Finds the weight files of a directory. Fails with NotFound if there are none, and with Corrupt if
-// an index names files that are missing or in another directory.
+// Finds the weight files of a directory. Fails with NotFound if there are no such files. Fails with
+// Corrupt if an index names a file that is missing or is in another directory.
 Result<HfWeights> find_hf_weights(const std::filesystem::path& directory);
 
-// The mapped tensors of one file: safetensors, or a torch file with a state dict
+// The mapped tensors of one file: a safetensors file, or a torch file with a state dict
 // (pytorch_model.bin). The views are valid while `keep` is alive.
 struct HfFile {
     std::vector<tensor::StridedView> tensors;
@@ -44,12 +45,12 @@ struct HfFile {
 };
 Result<HfFile> open_hf_file(const std::filesystem::path& path);
 
-// Splits tensors, in order, into shards of at most `bytes_max` bytes; a larger tensor gets a shard
-// for itself. `sizes` are the tensors' sizes in bytes. Returns the shard number of each tensor,
+// Splits tensors, in order, into shards of at most `bytes_max` bytes. A larger tensor gets a shard
+// of its own. `sizes` are the tensors' sizes in bytes. Returns the shard number of each tensor,
 // counted from 0.
 std::vector<int> split_shards(const std::vector<std::int64_t>& sizes, std::int64_t bytes_max);
 
-// The parts of a weight format's file names: "model" and ".safetensors", or "pytorch_model" and
+// The two parts of a weight format's file names: "model" and ".safetensors", or "pytorch_model" and
 // ".bin".
 struct HfContainer {
     const char* stem;
@@ -58,8 +59,9 @@ struct HfContainer {
 constexpr HfContainer kSafetensors{"model", ".safetensors"};
 constexpr HfContainer kTorchFiles{"pytorch_model", ".bin"};
 
-// Return the name of a shard, "model.safetensors" or "model-00001-of-00002.safetensors", and of the
-// index, "model.safetensors.index.json".
+// Return the file name of a shard, such as "model.safetensors" or
+// "model-00001-of-00002.safetensors", and the file name of the index, such as
+// "model.safetensors.index.json".
 std::string shard_name(const HfContainer& container, int shard, int shards);
 std::string index_name(const HfContainer& container);
 
@@ -70,8 +72,9 @@ std::string index_text(const std::map<std::string, std::string>& weight_map,
 // Sets the data type in a config, under the key that the config uses (dtype or torch_dtype).
 void set_dtype(Json& hf_config, tensor::DType dtype);
 
-// Returns whether a file beside the weights belongs to the model: tokenizer, generation config,
-// chat templates, processors, remote code. `name` is relative to the directory.
+// Returns true if a file beside the weights belongs to the model. Such files are the tokenizer, the
+// generation config, chat templates, processors and remote code. `name` is relative to the model's
+// directory.
 bool is_companion(const std::string& name);
 // Returns the names of the directory's companion files (see is_companion()), sorted.
 std::vector<std::string> companion_files(const std::filesystem::path& directory);

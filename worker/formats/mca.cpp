@@ -93,7 +93,7 @@ std::string mca_config_text(const McaConfig& config, tensor::DType dtype) {
     if (!json.contains("name_or_path")) json["name_or_path"] = "";
     json["tensor_model_parallel_size"] = layout.tp;
     json["pipeline_model_parallel_size"] = layout.pp;
-    // Write vpp 1 as null: if the value is a number, ROLL looks for "model0".
+    // Write null for vpp 1. If the value is a number, ROLL looks for the key "model0".
     json["virtual_pipeline_model_parallel_size"] = layout.vpp > 1 ? Json(layout.vpp) : Json();
     json["expert_model_parallel_size"] = layout.ep;
     json["expert_tensor_parallel_size"] = layout.expert_tp();
@@ -119,8 +119,8 @@ Result<void> write_mca_root(const std::filesystem::path& directory, const McaCon
 }
 
 bool mca_has_rank(const McaLayout& layout, const McaRank& rank) {
-    // For any k, process tp + k * TP has tensor-parallel rank tp and expert-parallel rank (tp / ETP
-    // + k * TP / ETP) % EP.
+    // For each k, process tp + k * TP has tensor-parallel rank tp and expert-parallel rank (tp /
+    // ETP + k * TP / ETP) % EP.
     const int etp = layout.expert_tp();
     return (rank.ep - rank.tp / etp) % std::gcd(layout.tp / etp, layout.ep) == 0;
 }

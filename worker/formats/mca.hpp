@@ -4,8 +4,8 @@
 //   mca_config.json   latest_checkpointed_iteration.txt
 //   iter_0000001/mp_rank_TT[_PPP][_EEE]/model_optim_rng.pt
 //
-// The file of a rank is {"model": {name: tensor}}, or {"model0": ..., "model1": ...} with virtual
-// stages.
+// The file of a rank holds the dict {"model": {name: tensor}}. With virtual stages, it holds
+// {"model0": ..., "model1": ...}.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ struct McaLayout {
     int etp = 0;  // expert tensor parallel size; 0: equal to tp
     bool account_for_embedding = false;
     bool account_for_loss = false;
-    // number of layers of the first (last) stage, in all its chunks; 0: as many as other stages
+    // number of layers of the first (last) stage, in all its chunks; 0: as many as in other stages
     int first_layers = 0;
     int last_layers = 0;
     std::string pipeline = {};
@@ -46,23 +46,25 @@ struct McaLayout {
 struct McaConfig {
     // number of rows of the embedding and the output layer; 0: the vocabulary size
     std::int64_t padded_vocab = 0;
-    std::string model_type;  // HuggingFace's model_type; selects the family
+    std::string model_type;  // HuggingFace's model_type, which selects the family
     Json hf_config;          // the config.json of the exported model
-    Json native;             // Megatron's config fields, as mca_config.json has them
+    Json native;             // Megatron's config fields, as in mca_config.json
     McaLayout layout;
-    // true: experts are named experts.linear_fc1.weightN; false: experts.local_experts.N
+    // true: experts are named experts.linear_fc1.weightN; false: they are named
+    // experts.local_experts.N
     bool grouped_experts = false;
     bool local_names = false;  // true: norms have the names of a model without TransformerEngine
 };
 
-// Parses mca_config.json. Unknown fields stay in `native`; missing fields take their defaults.
-// Fails with Corrupt if there is no model type or no HuggingFace config, or if a size is invalid.
+// Parses mca_config.json. Unknown fields are kept in `native`; missing fields get their defaults.
+// Fails with Corrupt if the model type or the HuggingFace config is missing, or if a size is
+// invalid.
 Result<McaConfig> parse_mca_config(std::string_view json);
 Result<McaConfig> read_mca_config(const std::filesystem::path& directory);
 
-// Returns the text of mca_config.json. Without `local_names`, the weights must have
+// Returns the text of mca_config.json. If `local_names` is false, the weights must have
 // TransformerEngine's names (norms under linear_qkv and linear_fc1), because ROLL's loader expects
-// them by default. `dtype` must be F32, F16 or BF16.
+// these names by default. `dtype` must be F32, F16 or BF16.
 std::string mca_config_text(const McaConfig& config, tensor::DType dtype);
 
 // Writes mca_config.json and the tracker file.
@@ -76,22 +78,22 @@ struct McaRank {
     friend auto operator<=>(const McaRank&, const McaRank&) = default;
 };
 
-// Returns whether a run of this layout has a process with that rank. In Megatron, process r of a
+// Returns true if a run of this layout has a process with that rank. In Megatron, process r of a
 // stage has the tensor-parallel rank tp = r % TP, the expert tensor-parallel rank etp = r % ETP and
 // the expert-parallel rank ep = r / ETP % EP. If ETP differs from TP, a tp rank therefore occurs
-// only with some of the ep ranks. Requires TP to be a multiple of ETP.
+// only together with some of the ep ranks. Requires TP to be a multiple of ETP.
 bool mca_has_rank(const McaLayout& layout, const McaRank& rank);
 
-// Returns the path of a rank's file: "iter_0000001/mp_rank_00_001/model_optim_rng.pt".
+// Returns the path of a rank's file, such as "iter_0000001/mp_rank_00_001/model_optim_rng.pt".
 std::string mca_rank_file(const McaLayout& layout, const McaRank& rank);
 
-// Returns the key of a chunk's tensors in a rank's file: "model", or "model0", "model1", ... with
-// virtual stages.
+// Returns the key of a chunk's tensors in a rank's file. The key is "model", or "model0", "model1",
+// ... with virtual stages.
 std::string mca_chunk_key(const McaLayout& layout, int chunk);
 
-// Returns the directory of the iteration that the tracker file names (a number or "release");
-// without a tracker file, iter_0000001. Fails with Corrupt if the tracker file names something
-// else.
+// Returns the directory of the iteration that the tracker file names (a number or "release").
+// Without a tracker file, returns iter_0000001. Fails with Corrupt if the content of the tracker
+// file is neither.
 Result<std::filesystem::path> mca_iteration_directory(const std::filesystem::path& directory);
 
 }  // namespace roll::formats

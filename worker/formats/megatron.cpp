@@ -7,8 +7,8 @@ namespace {
 
 constexpr std::size_t kDepthMax = 4;
 
-// Converts a value in the run's arguments to JSON: numbers, text, and lists of them. Other values
-// become null.
+// Converts a value of the run's arguments to JSON: a number, a text, or a list of such values.
+// Other values become null.
 Json plain(const Pickle& pickle, PickleId id, std::size_t depth = 0) {
     const PickleNode& node = pickle.at(id);
     switch (node.kind) {
@@ -75,7 +75,7 @@ Result<McaLayout> layout_of_args(const Json& args) {
     return layout;
 }
 
-// Native fields that have another name in Megatron's arguments.
+// Native fields that have a different name in Megatron's arguments.
 constexpr std::array<std::pair<const char*, const char*>, 6> kRenamed{
     {{"max_sequence_length", "max_position_embeddings"},
      {"layernorm_zero_centered_gamma", "apply_layernorm_1p"},
@@ -111,7 +111,8 @@ void write_value(PickleWriter& out, const Json& value) {
     }
 }
 
-// Pairs of spellings for a part of a name: before Megatron core, and in Megatron core.
+// Pairs of spellings for a part of a name: the spelling before Megatron core, and the spelling in
+// Megatron core.
 constexpr std::array<std::pair<const char*, const char*>, 14> kSpellings{
     {{"language_model.encoder.", "decoder."},
      {"language_model.transformer.", "decoder."},
@@ -203,8 +204,8 @@ Json megatron_args(const McaConfig& config, tensor::DType dtype) {
 
 namespace {
 
-// Returns moe_layer_freq as a list, even if it is a number. A number n means that every n-th layer,
-// starting with the first, has experts.
+// Returns moe_layer_freq as a list. If it is a number n, every n-th layer has experts, starting
+// with the first layer.
 Json expert_layers(const Json& frequency, std::int64_t layers) {
     if (!frequency.is_number_integer() || frequency <= 1) return frequency;
     Json list = Json::array();
@@ -223,14 +224,15 @@ Json native_of_args(const Json& args) {
         !is_true(args, "untie_embeddings_and_output_weights");
     if (!is_true(args, "group_query_attention"))
         native["num_query_groups"] = args.value("num_attention_heads", Json());
-    const Json tokens = args.value("vocab_size", Json());  // number of tokens, without padding rows
+    const Json tokens = args.value("vocab_size", Json());  // number of tokens, without the padding
+                                                           // rows
     const Json rows = args.value("padded_vocab_size", Json());
     if (tokens.is_number_integer() && tokens > 0 && (rows.is_null() || tokens <= rows))
         native["padded_vocab_size"] = tokens;
     if (is_true(args, "multi_latent_attention")) {
         native.erase("kv_channels");
         native["num_query_groups"] = args.value("num_attention_heads", Json());
-        // latent attention has its factor in this argument, not in rope_scaling_factor
+        // with latent attention, the factor is in this argument and not in rope_scaling_factor
         if (args.contains("rotary_scaling_factor"))
             native["rotary_scaling_factor"] = args["rotary_scaling_factor"];
     }

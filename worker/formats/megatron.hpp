@@ -1,4 +1,4 @@
-// The entries of Megatron's rank files besides weights. They are the run's arguments (an
+// The entries of Megatron's rank files other than weights. These are the run's arguments (an
 // argparse.Namespace) and the checkpoint version, which determines the order of attention rows.
 #pragma once
 
@@ -18,15 +18,15 @@ struct MegatronState {
     bool has_args = false;
 };
 
-// Reads the state from a rank's file or from common.pt. The file's dict may be the only item of a
-// list. Fails with Corrupt if a parallel size is invalid.
+// Reads the state from a rank's file or from common.pt. The file's content is a dict, or a list
+// with one dict. Fails with Corrupt if a parallel size is invalid.
 Result<MegatronState> read_megatron_state(const TorchFile& file);
 
-// Returns the run's arguments that belong to a native config: those that Megatron compares with a
-// checkpoint or takes over from it (check_checkpoint_args, load_args_from_checkpoint).
+// Returns the run's arguments for a native config. These are the arguments that Megatron compares
+// with a checkpoint or takes from it (check_checkpoint_args, load_args_from_checkpoint).
 Json megatron_args(const McaConfig& config, tensor::DType dtype);
 
-// Reverses megatron_args(): returns the native fields that a run's arguments give.
+// Reverses megatron_args(): returns the native fields that a run's arguments determine.
 Json native_of_args(const Json& args);
 
 // Writes an argparse.Namespace with the values in `args`.
@@ -35,14 +35,14 @@ void write_namespace(PickleWriter& out, const Json& args);
 // Writes three entries of a dict: args, checkpoint_version (unless it is 0) and iteration.
 void write_megatron_state(PickleWriter& out, const Json& args, int version);
 
-// Returns the name that a tensor had before Megatron core, with '/' between nested dicts; empty if
-// models had no such tensor then. `core` is the tensor's name in Megatron core, in the spelling of
-// models without TransformerEngine. `tied` means that the output layer is the embedding, of which
-// the last stage has a copy.
+// Returns the name of a tensor in models before Megatron core. In this name, '/' separates the keys
+// of nested dicts. Returns an empty name if these models had no such tensor. `core` is the tensor's
+// name in Megatron core without TransformerEngine. `tied`: the output layer is the embedding, and
+// the last stage has a copy of the embedding.
 std::string former_spelling(const std::string& core, bool tied);
 
-// Translates a name to Megatron core's spelling:
-// "language_model.encoder.layers.0.attention.dense.weight", with or without "module." in front,
+// Returns the tensor's name in Megatron core. For example,
+// "language_model.encoder.layers.0.attention.dense.weight", with or without the prefix "module.",
 // becomes "decoder.layers.0.self_attention.linear_proj.weight".
 std::string core_spelling(std::string name);
 

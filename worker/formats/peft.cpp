@@ -37,8 +37,8 @@ double number_or(const Json& config, const char* key, double otherwise) {
     return found != config.end() && found->is_number() ? found->get<double>() : otherwise;
 }
 
-// Returns true if a pattern applies to a module. PEFT's rule: the regular expression matches the
-// whole module name, or the part after a dot.
+// Returns true if a pattern applies to a module. As in PEFT, the regular expression must match the
+// whole module name, or the part after some dot.
 bool matches(const std::string& pattern, const std::string& module) {
     if (pattern.size() > kPatternMax || module.size() > kPatternMax) return false;
     try {
@@ -57,8 +57,8 @@ double pattern_or(const Json& config, const char* key, const std::string& module
     return otherwise;
 }
 
-// Refuses adapters whose initialization also changed the base model. Such an adapter is not
-// relative to the user's model, and its files do not contain the changed base.
+// Fails for adapters whose initialization also changed the base model. Such an adapter belongs to
+// the changed base, but its files do not contain that base.
 Result<void> check_start(const Json& config) {
     const Json start = config.value("init_lora_weights", Json(true));
     if (!start.is_string()) return {};
@@ -113,8 +113,9 @@ struct Halves {
     bool embedding = false;
 };
 
-// Groups a file's LoRA tensors by module. Appends the other tensors to `whole`: the tensors of
-// modules_to_save, and an embedding's own weight, which PEFT stores beside the embedding's LoRA.
+// Groups a file's LoRA tensors by module. Appends the other tensors to `whole`. These are the
+// tensors of modules_to_save, and the weight of an embedding, which PEFT stores beside the
+// embedding's LoRA.
 Result<std::map<std::string, Halves>> sort_tensors(const std::vector<tensor::StridedView>& tensors,
                                                    std::vector<tensor::StridedView>& whole) {
     std::map<std::string, Halves> modules;
@@ -148,8 +149,8 @@ Result<std::map<std::string, Halves>> sort_tensors(const std::vector<tensor::Str
     return modules;
 }
 
-// Returns true if target_parameters names a parameter of the module. PEFT's rule: the parameter's
-// full name "MODULE.PARAMETER" equals an entry or ends in "." and an entry. A parameter named
+// Returns true if target_parameters names a parameter of the module. As in PEFT, the parameter's
+// full name "MODULE.PARAMETER" must equal an entry, or end in "." and an entry. A parameter named
 // "weight" belongs to a linear layer, so it is not stacked.
 bool is_stacked(const Json& config, std::string module) {
     const Json targets = config.value("target_parameters", Json());

@@ -13,7 +13,7 @@
 
 namespace roll::formats {
 
-// The LoRA of one module of the base model. The views point into the adapter's file.
+// The LoRA of one module of the base model. The views point into the adapter's mapped file.
 struct LoraModule {
     std::string module;     // name such as "model.layers.0.self_attn.q_proj"
     tensor::StridedView a;  // matrix A: [lora_rank, in]; for an embedding [lora_rank, vocabulary]
@@ -30,9 +30,9 @@ struct LoraModule {
 struct Adapter {
     Json config;  // content of adapter_config.json
     std::vector<LoraModule> modules;
-    // Modules of target_parameters, which stack all experts of a layer: A [experts * r, in] and B
-    // [out, r * experts]. If a module has two such parameters, the inner one is named
-    // "MODULE.base_layer".
+    // Modules of target_parameters, which stack all experts of a layer. A has shape [experts * r,
+    // in], and B has shape [out, r * experts]. If a module has two such parameters, the inner one
+    // is named "MODULE.base_layer".
     std::vector<LoraModule> stacked;
     // tensors of modules_to_save; info.name is the base tensor's name
     std::vector<tensor::StridedView> whole;
@@ -43,17 +43,18 @@ struct Adapter {
 // merge; the message names the setting.
 Result<Json> read_adapter_config(const std::filesystem::path& directory);
 
-// Returns the LoRA rank of a module or parameter: the config's `r`, or the rank that a matching
-// pattern gives.
+// Returns the LoRA rank of a module or parameter: the rank of a matching pattern or, if no pattern
+// matches, the config's `r`.
 double lora_rank(const Json& config, const std::string& module);
 
-// Returns the factor by which a module's product B A is multiplied: alpha / r, or alpha / sqrt(r)
-// with rsLoRA. Alpha comes from the config and its patterns.
+// Returns the factor by which a module's product B A is multiplied. The factor is alpha / r, or
+// alpha / sqrt(r) with rsLoRA. Alpha is the value of a matching pattern or, if no pattern matches,
+// the config's lora_alpha.
 double lora_scale(const Json& config, const std::string& module, double lora_rank);
 
-// Reads an adapter directory. Fails with InvalidArgument for a method other than LoRA, or for a
-// feature that a merge could not reproduce. Fails with Corrupt if A or B is missing or their ranks
-// disagree.
+// Reads an adapter directory. Fails with InvalidArgument if the adapter's method is not LoRA, or if
+// a merge could not reproduce a feature of the adapter. Fails with Corrupt if A or B is missing, or
+// if their ranks differ.
 Result<Adapter> read_adapter(const std::filesystem::path& directory);
 
 }  // namespace roll::formats

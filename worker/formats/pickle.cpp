@@ -90,7 +90,7 @@ class PickleMachine {
         stack_.push_back(static_cast<PickleId>(out_.nodes_.size() - 1));
     }
     void push(Kind kind) { push(of(kind)); }
-    // Pushes None, a boolean or a small number. All uses of a value share one node, which is
+    // Pushes None, a boolean or a small number. All uses of the same value share one node. This is
     // possible because these values are immutable.
     void push_shared(Kind kind, std::size_t value) {
         PickleId& id = small_[kind == Kind::Int ? value : kSmallInts + value];
@@ -141,7 +141,7 @@ class PickleMachine {
         return items;
     }
     // Adds items to the container on top of the stack. If the top is a Call that makes a container
-    // (an OrderedDict, a subclass of list), adds them to the contents of the Call.
+    // (an OrderedDict or a subclass of list), adds the items to the Call's contents.
     void add_to_top(Kind kind, const std::vector<PickleId>& items) {
         PickleId target = pop();
         stack_.push_back(target);
@@ -210,7 +210,7 @@ class PickleMachine {
         const PickleId state = pop();
         const PickleId top = pop();
         stack_.push_back(top);
-        if (out_.nodes_[top].kind != Kind::Call) return;  // other nodes drop their state
+        if (out_.nodes_[top].kind != Kind::Call) return;  // other nodes do not store a state
         out_.nodes_[top].state = state;
     }
     void put_double() {
@@ -360,7 +360,7 @@ const std::vector<PickleId>* Pickle::entries_of(PickleId id) const {
     if (node.kind == PickleKind::Dict) return &node.items;
     const PickleNode* arguments = arguments_of(id, "collections OrderedDict");
     if (arguments == nullptr || !arguments->items.empty()) return nullptr;
-    // an OrderedDict without items: returns its empty arguments
+    // an OrderedDict without items: return its arguments, which are empty
     if (node.contents == kNoPickle) return &at(node.items[1]).items;
     return is(node.contents, PickleKind::Dict) ? &at(node.contents).items : nullptr;
 }

@@ -1,5 +1,5 @@
-// Reads Python pickles, protocols 0 to 5, as plain data. Names in a pickle are never looked up or
-// called, so that a pickle cannot run code: calls and classes become nodes that describe the call.
+// Reads Python pickles, protocols 0 to 5, as plain data. Reading never looks up or calls a name in
+// a pickle, so a pickle cannot run code. Calls and classes become nodes that describe the call.
 //
 // Size, number of values and memory are limited. Reading does not recurse.
 #pragma once
@@ -15,11 +15,12 @@
 
 namespace roll::formats {
 
-// The kind of a node. The comment names the field of PickleNode that holds its content.
+// The kind of a node. Each comment names the field of PickleNode that holds the node's content.
 enum class PickleKind : std::uint8_t {
     None,
     Bool,       // content in `integer`
-    Int,        // content in `integer`; beyond 64 bits the node is Bytes, encoded as in the pickle
+    Int,        // content in `integer`; a value beyond 64 bits is a Bytes node, encoded as in the
+                // pickle
     Float,      // content in `number`
     Text,       // content in `text`, UTF-8
     Bytes,      // content in `text`
@@ -41,15 +42,15 @@ struct PickleNode {
     double number = 0;
     std::string text;
     std::vector<PickleId> items;
-    // the List, Dict or Set of the items that were added to a Call's object
+    // the List, Dict or Set with the items that the pickle added to a Call's object
     PickleId contents = kNoPickle;
-    PickleId state = kNoPickle;  // the argument of the last BUILD on a Call's object
+    PickleId state = kNoPickle;  // the argument of the last BUILD opcode for a Call's object
 };
 
 constexpr std::size_t kPickleBytesMax = 256U << 20U;
 constexpr std::size_t kPickleNodesMax = 16U << 20U;
-// The memory limit in bytes: a constant part, and a part per byte of the pickle. Pickles of
-// checkpoints need about 25 times their size.
+// The memory limit in bytes is the sum of a constant part and a part per byte of the pickle.
+// Pickles of checkpoints need about 25 times their size.
 constexpr std::size_t kPickleMemoryMin = 16U << 20U;
 constexpr std::size_t kPickleMemoryPerByte = 32;
 

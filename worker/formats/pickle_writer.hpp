@@ -1,5 +1,5 @@
-// Writes pickles with the protocol 2 opcodes that torch.load(weights_only=True) accepts; plain
-// pickle.load reads them too.
+// Writes pickles with the protocol 2 opcodes that torch.load(weights_only=True) accepts. Python's
+// pickle.load also reads them.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,15 @@
 
 namespace roll::formats {
 
-// The opcodes that callers write themselves.
+// Opcodes for op(). PickleWriter's other functions write further opcodes themselves.
 namespace pickle_op {
 constexpr char kMark = '(';
 constexpr char kEmptyDict = '}';
 constexpr char kEmptyList = ']';
 constexpr char kEmptyTuple = ')';
-constexpr char kSetItems = 'u';  // adds the items since MARK (key, value, ...) to a dict
-constexpr char kAppends = 'e';   // adds the items since MARK to a list
-constexpr char kTuple = 't';     // makes a tuple of the items since MARK
+constexpr char kSetItems = 'u';  // adds the items after MARK (key, value, ...) to a dict
+constexpr char kAppends = 'e';   // adds the items after MARK to a list
+constexpr char kTuple = 't';     // makes a tuple of the items after MARK
 constexpr char kTuple1 = '\x85';
 constexpr char kReduce = 'R';
 constexpr char kNewObject = '\x81';
@@ -38,8 +38,8 @@ class PickleWriter {
     }
     void op(char code) { out_ += code; }
     void text(std::string_view text);
-    // Like text(), but writes a text only the first time; later calls with the same text write a
-    // reference to it.
+    // Like text(), but writes a given text only once. Later calls with the same text write a
+    // reference to the first copy.
     void word(const std::string& text);
     void global(const std::string& module, const std::string& name);
     void integer(std::int64_t value);
@@ -47,8 +47,8 @@ class PickleWriter {
     void boolean(bool value) { op(value ? pickle_op::kTrue : pickle_op::kFalse); }
     // Writes a tuple of integers.
     void integers(const std::vector<std::int64_t>& values);
-    // Writes a new instance of a class, made without arguments. Callers may then write a state and
-    // kBuild to fill it.
+    // Writes a new instance of a class, constructed without arguments. To set its attributes,
+    // callers then write a state and kBuild.
     void object(const std::string& module, const std::string& name);
 
   private:
@@ -56,8 +56,8 @@ class PickleWriter {
     void fixed(T value) {
         out_.append(reinterpret_cast<const char*>(&value), sizeof value);
     }
-    // Writes a value with `make` on the first call for the key `what`; later calls write a
-    // reference to that value.
+    // On the first call for the key `what`, writes a value with `make`. Later calls for this key
+    // write a reference to that value.
     template <class Make>
     void once(const std::string& what, Make make);
 

@@ -26,8 +26,8 @@ std::string text_field(std::span<const std::byte> block, std::size_t at, std::si
     return std::string(field.substr(0, field.find('\0')));
 }
 
-// Reads a header's size field: octal digits or, if the file has 8 GiB or more, a binary number
-// after 0x80.
+// Reads a header's size field. The size is in octal digits or, if it is 8 GiB or more, a binary
+// number after the byte 0x80.
 std::optional<std::int64_t> size_field(std::span<const std::byte> block) {
     const auto first = static_cast<unsigned char>(block[124]);
     std::int64_t value = 0;
@@ -50,7 +50,8 @@ struct Said {
     std::optional<std::int64_t> size;
 };
 
-// Reads a pax header's records: "27 path=some/long/name\n", where 27 is the record's length.
+// Reads the records of a pax header, such as "27 path=some/long/name\n", where 27 is the record's
+// length.
 Result<void> read_pax(std::string_view records, Said& said) {
     while (!records.empty()) {
         const std::size_t space = records.find(' ');
@@ -88,7 +89,7 @@ void put_octal(std::string& block, std::size_t at, std::size_t digits, std::uint
     block.replace(at, digits, fmt::format("{:0{}o}", value, digits));
 }
 
-// Writes the size in the format that size_field() reads.
+// Writes the size in the form that size_field() reads.
 void put_size(std::string& block, std::uint64_t size) {
     if (size < (std::uint64_t{1} << 33U)) return put_octal(block, 124, 11, size);
     block[124] = '\x80';
@@ -101,16 +102,16 @@ Result<std::string> header_of(const std::string& name, std::uint64_t size) {
     std::string block(kBlock, '\0');
     block.replace(0, name.size(), name);
     put_octal(block, 100, 7, 0644);
-    put_octal(block, 108, 7, 0);  // owner and group
+    put_octal(block, 108, 7, 0);  // id of the owner; the id of the group follows
     put_octal(block, 116, 7, 0);
     put_size(block, size);
-    put_octal(block, 136, 11, 0);  // time
+    put_octal(block, 136, 11, 0);  // modification time
     block[156] = '0';
     block.replace(257, 8,
                   std::string("ustar\0"
                               "00",
                               8));
-    block.replace(148, 8, 8, ' ');  // the checksum is computed with spaces in its own field
+    block.replace(148, 8, 8, ' ');  // while the checksum is computed, its own field holds spaces
     std::uint64_t sum = 0;
     for (const char c : block) sum += static_cast<unsigned char>(c);
     put_octal(block, 148, 6, sum);

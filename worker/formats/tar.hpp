@@ -19,14 +19,14 @@ struct TarMember {
     std::int64_t size = 0;
 };
 
-// Returns the files of a tar (POSIX ustar, GNU long names, pax paths and sizes). Fails with Corrupt
-// if the bytes are not a tar or a member extends past the end of `archive`, and with
-// InvalidArgument if the tar is compressed.
+// Returns the files of a tar archive (POSIX ustar, GNU long names, pax paths and sizes). Fails with
+// Corrupt if the bytes are not a tar archive, or if a member extends past the end of `archive`.
+// Fails with InvalidArgument if the tar archive is compressed.
 Result<std::vector<TarMember>> parse_tar(std::span<const std::byte> archive);
 
-// Moves a directory's files into a new tar named `archive` in the same directory, and syncs the
-// tar. Removes each file once it is in the tar, so the disk never holds all files twice. Fails with
-// Unavailable if `stopped` returns true.
+// Moves a directory's files into a new tar archive named `archive` in the same directory, and syncs
+// the archive. Removes each file as soon as it is in the archive, so that the disk never holds all
+// files twice. Fails with Unavailable if `stopped` returns true.
 Result<void> pack_tar(const std::filesystem::path& directory, const std::string& archive,
                       const std::function<bool()>& stopped);
 

@@ -9,7 +9,7 @@
 namespace roll::formats {
 namespace {
 
-// Returns the index behind the last storage element that the view uses; nullopt on 64-bit overflow.
+// Returns 1 + the index of the last storage element that the view uses; nullopt on 64-bit overflow.
 std::optional<std::int64_t> reach(std::int64_t offset, const tensor::Shape& shape,
                                   const std::vector<std::int64_t>& strides) {
     if (offset < 0) return std::nullopt;
@@ -29,7 +29,7 @@ std::optional<std::int64_t> reach(std::int64_t offset, const tensor::Shape& shap
 // Writing ---------------------------------------------------------------------------------------
 
 // Writes a nested dict of tensors. The keys of this dict begin at position `from` of the tensors'
-// names. `key` is the storage key of the first tensor. Requires that the tensors of an inner dict
+// names. `key` is the storage key of the first tensor. Requires that the tensors of each inner dict
 // are adjacent.
 void write_nested(PickleWriter& out, std::span<const tensor::TensorInfo> tensors, std::size_t from,
                   std::size_t key) {
@@ -187,7 +187,7 @@ Result<tensor::StridedView> TorchFile::rebuild(const PickleNode& arguments, bool
 
 namespace {
 
-// A call that rebuilds an object: the function and its arguments.
+// A pickled call that rebuilds an object: the function and its arguments.
 struct Rebuild {
     std::string_view function;
     const PickleNode* arguments = nullptr;
@@ -195,9 +195,9 @@ struct Rebuild {
     bool is(std::string_view name) const { return function == name; }
 };
 
-// Returns the call that rebuilds a tensor; nullopt if the node is not such a call. For a tensor
-// with its own attributes (_rebuild_from_type_v2), the call is among the node's arguments:
-// function, class, arguments, attributes.
+// Returns the call that rebuilds a tensor; nullopt if the node is not such a call. If a tensor has
+// its own attributes (_rebuild_from_type_v2), this call is among the node's arguments: function,
+// class, arguments, attributes.
 std::optional<Rebuild> rebuild_of(const Pickle& pickle, PickleId id) {
     const PickleNode& call = pickle.at(id);
     if (call.kind != PickleKind::Call || !pickle.is(call.items[0], PickleKind::Global) ||

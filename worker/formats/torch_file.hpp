@@ -1,5 +1,5 @@
-// Files of torch.save: a zip with a pickle and one member per storage. Reading executes nothing;
-// written files load with torch.load(weights_only=True).
+// Files of torch.save: a zip with a pickle and one member per storage. Reading executes no code.
+// Written files can be loaded with torch.load(weights_only=True).
 #pragma once
 
 #include <array>
@@ -26,8 +26,8 @@
 
 namespace roll::formats {
 
-// The entries of a state dict. `others` are the keys whose values are not tensors (None,
-// TransformerEngine's _extra_state).
+// The entries of a state dict. `others` are the keys whose values are not tensors, such as None or
+// TransformerEngine's _extra_state.
 struct StateDict {
     std::vector<tensor::StridedView> tensors;  // the tensors; info.name is the key
     std::vector<std::string> others;
@@ -35,17 +35,17 @@ struct StateDict {
 
 class TorchFile {
   public:
-    // Maps and parses a file. Fails with Corrupt if it is invalid; the message names the path.
+    // Maps and parses a file. Fails with Corrupt if the file is invalid; the message has its path.
     static Result<TorchFile> open(const std::filesystem::path& path);
-    // Reads a torch file whose bytes lie in the file `path`, as in a .distcp file. The mapping of
-    // `path` must outlive the result.
+    // Parses a torch file whose bytes are a part of the file `path`, for example of a .distcp file.
+    // The mapping of `path` must outlive the result.
     static Result<TorchFile> parse(const std::filesystem::path& path,
                                    std::span<const std::byte> bytes);
 
     const Pickle& pickle() const { return pickle_; }
 
-    // Returns the node as a tensor, which may be wrapped in a Parameter; nullopt if it is no
-    // tensor. Fails with Corrupt if the tensor is invalid.
+    // Returns the node as a tensor, which may be wrapped in a Parameter. Returns nullopt if the
+    // node is not a tensor. Fails with Corrupt if the tensor is invalid.
     Result<std::optional<tensor::StridedView>> tensor(PickleId id) const;
 
     // Returns the entries of a dict of tensors. Fails with Corrupt if the node is not a dict with
@@ -68,8 +68,9 @@ class TorchFile {
     std::map<std::string, ZipMember, std::less<>> storages_;
 };
 
-// A state dict to write under a key, as in {"model": {...}}. Each tensor is contiguous in its own
-// storage. If the key is empty, the file itself is the state dict, and no other section may exist.
+// A state dict that is written under a key, as in {"model": {...}}. Each tensor is contiguous and
+// has its own storage. If the key is empty, the file itself is the state dict; then no other
+// section may exist.
 struct TorchSection {
     std::string key;
     std::vector<tensor::TensorInfo> tensors;
@@ -77,17 +78,17 @@ struct TorchSection {
     bool nested = false;                  // true: a '/' in a name starts a nested dict
 };
 
-// A torch file that is written from front to back: for each member of `layout` its header and its
-// content, then the directory. Member 0 is the pickle, member 1 + i tensor i; the last two are
-// `marks`.
+// A torch file that is written from front to back. For each member of `layout`, the header and the
+// content are written. The central directory follows at the end. Member 0 is the pickle. Member 1 +
+// i is tensor i. The last two members are `marks`.
 struct TorchImage {
     std::string pickle;
     std::array<std::string_view, 2> marks;
     ZipLayout layout;
 };
 
-// Returns the image of a file named `path`. `more` writes further keys of the file's dict, each
-// with its value. Fails with InvalidArgument if torch lacks the data type of a tensor.
+// Returns the image of a file named `path`. `more` writes further keys of the file's dict and their
+// values. Fails with InvalidArgument if torch does not have the data type of a tensor.
 Result<TorchImage> torch_image(const std::filesystem::path& path,
                                const std::vector<TorchSection>& sections,
                                const std::function<void(PickleWriter&)>& more = {});
@@ -117,16 +118,16 @@ class TorchFileWriter {
           layout_(std::move(layout)) {}
     Result<void> append_to(std::size_t member, std::span<const std::byte> bytes);
     tensor::OutputFile file_;
-    ZipLayout layout_;  // member 0 is the pickle, member 1 + i tensor i
+    ZipLayout layout_;  // member 0 is the pickle, member 1 + i is tensor i
     std::vector<std::int64_t> written_;
 };
 
-// Writes a whole file from memory: the dict {key: {name: tensor, ...}}, or only the inner dict if
-// `key` is empty.
+// Writes a whole file from tensors in memory. The file's content is the dict {key: {name: tensor,
+// ...}}; if `key` is empty, it is only the inner dict.
 Result<void> write_torch_file(const std::filesystem::path& path, const std::string& key,
                               const std::vector<tensor::TensorView>& tensors);
 
-// Writes a torch file that holds one value without tensors, given as a pickle.
+// Writes a torch file with one value that contains no tensors. `pickle` is the pickled value.
 Result<void> write_torch_pickle(const std::filesystem::path& path, const std::string& pickle);
 
 }  // namespace roll::formats

@@ -39,7 +39,7 @@ std::optional<DType> dtype_of_torch(std::string_view global) {
 }
 
 std::optional<std::vector<std::int64_t>> integers_of(const Pickle& pickle, PickleId id) {
-    PickleId tuple = id;  // the argument of torch.Size is a tuple or a list
+    PickleId tuple = id;  // torch.Size has one argument, a tuple or a list
     if (const PickleNode* size = pickle.arguments_of(id, "torch Size"); size != nullptr) {
         if (size->items.size() != 1) return std::nullopt;
         tuple = size->items[0];
@@ -58,8 +58,8 @@ bool is_torch_type(DType dtype) { return *tensor::torch_name_of(dtype) != '\0'; 
 
 namespace {
 
-// Returns the name of the type's storage class, such as "FloatStorage"; nullptr if the type has
-// none.
+// Returns the name of the type's storage class, such as "FloatStorage"; nullptr if the type does
+// not have such a class.
 const char* storage_name_of(DType dtype) {
     for (const StorageRow& row : kStorages)
         if (row.dtype == dtype) return row.global + sizeof "torch";

@@ -13,21 +13,21 @@
 
 namespace roll::formats {
 
-// Return the element type that a legacy storage class ("torch FloatStorage") or a dtype ("torch
-// float32") stands for; nullopt if it is unknown.
+// Return the element type for the name of a legacy storage class ("torch FloatStorage") or of a
+// dtype ("torch float32"). Return nullopt if the name is unknown.
 std::optional<tensor::DType> dtype_of_storage(std::string_view global);
 std::optional<tensor::DType> dtype_of_torch(std::string_view global);
 
 // Returns the values of a tuple or list of integers, or of a torch.Size; nullopt for other nodes.
 std::optional<std::vector<std::int64_t>> integers_of(const Pickle& pickle, PickleId id);
 
-// Returns whether torch has the type; write_tensor() requires that.
+// Returns true if torch has the type. write_tensor() requires such a type.
 bool is_torch_type(tensor::DType dtype);
 
-// Writes a contiguous tensor that fills the storage "data/KEY":
-// torch._utils._rebuild_tensor_v2(storage, 0, size, stride, False, OrderedDict()). For a type
-// without a storage class, writes _rebuild_tensor_v3 of an untyped storage, with the type as last
-// argument.
+// Writes a contiguous tensor that fills the storage "data/KEY". The written call is
+// torch._utils._rebuild_tensor_v2(storage, 0, size, stride, False, OrderedDict()). If the type has
+// no storage class, writes a call of _rebuild_tensor_v3 with an untyped storage. The type is then
+// the last argument.
 void write_tensor(PickleWriter& out, const tensor::TensorInfo& info, std::size_t key);
 
 }  // namespace roll::formats

@@ -57,8 +57,8 @@ struct Directory {
     std::int64_t count = 0;
 };
 
-// Returns the value as signed. A size beyond that of any file becomes -1, which fails every range
-// check.
+// Returns the value as a signed number. A value that no file size can reach becomes -1, which fails
+// every range check.
 std::int64_t as_signed(std::uint64_t value) {
     return value > (std::uint64_t{1} << 62U) ? -1 : static_cast<std::int64_t>(value);
 }
@@ -85,7 +85,7 @@ Result<Directory> find_directory(const Reader& in) {
     return directory;
 }
 
-// Reads the zip64 extra field. It replaces the header's fields that are too small for their values.
+// Reads the zip64 extra field. Its values replace the header fields that are too small for them.
 bool read_zip64(const Reader& in, std::int64_t extra, std::int64_t extra_size, ZipMember& member,
                 std::int64_t& stored_size, std::int64_t& header) {
     const std::int64_t end = extra + extra_size;
@@ -151,7 +151,7 @@ std::uint32_t saturated(std::int64_t value) {
 // Writes the fields that local and central headers share, after the signature.
 void put_common(std::string& out, const ZipMember& member) {
     put<std::uint16_t>(out, 45);  // version needed: zip64
-    put<std::uint16_t>(out, 0);   // flags
+    put<std::uint16_t>(out, 0);   // flags: none are set
     put<std::uint16_t>(out, 0);   // compression method: none
     put<std::uint32_t>(out, 0);   // DOS time and date
     put<std::uint32_t>(out, member.crc);
@@ -168,7 +168,7 @@ std::string local_header(const ZipMember& member, std::int64_t header) {
         put<std::int64_t>(extra, member.size);
         put<std::int64_t>(extra, member.size);
     }
-    // Pads with an extra field, as torch does.
+    // Pads the header with an extra field, as torch does.
     const auto name_size = static_cast<std::int64_t>(member.name.size());
     const std::int64_t pad = member.begin - header - kLocalBytes - name_size -
                              static_cast<std::int64_t>(extra.size()) - 4;
@@ -194,9 +194,9 @@ std::string central_header(const ZipMember& member, std::int64_t header) {
     put<std::uint16_t>(out, 45);  // version made by
     put_common(out, member);
     put<std::uint16_t>(out, static_cast<std::uint16_t>(extra.empty() ? 0 : extra.size() + 4));
-    put<std::uint16_t>(out, 0);  // comment
+    put<std::uint16_t>(out, 0);  // length of the comment
     put<std::uint16_t>(out, 0);  // number of this disk
-    put<std::uint16_t>(out, 0);  // attributes
+    put<std::uint16_t>(out, 0);  // internal attributes
     put<std::uint32_t>(out, 0);
     put<std::uint32_t>(out, saturated(header));
     out += member.name;
@@ -215,7 +215,7 @@ std::string end_of_directory(const Directory& directory) {
         put<std::uint64_t>(out, 44);
         put<std::uint16_t>(out, 45);
         put<std::uint16_t>(out, 45);
-        put<std::uint64_t>(out, 0);  // disk numbers
+        put<std::uint64_t>(out, 0);  // numbers of this disk and of the directory's disk
         put<std::int64_t>(out, directory.count);
         put<std::int64_t>(out, directory.count);
         put<std::int64_t>(out, directory.size);
@@ -227,7 +227,7 @@ std::string end_of_directory(const Directory& directory) {
     }
     const auto count = static_cast<std::uint16_t>(std::min<std::int64_t>(directory.count, 0xFFFF));
     put(out, kEndMagic);
-    put<std::uint32_t>(out, 0);  // disk numbers
+    put<std::uint32_t>(out, 0);  // numbers of this disk and of the directory's disk
     put<std::uint16_t>(out, count);
     put<std::uint16_t>(out, count);
     put<std::uint32_t>(out, saturated(directory.size));

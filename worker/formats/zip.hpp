@@ -23,25 +23,25 @@ struct ZipMember {
 // compressed, encrypted or outside the archive, or if a name occurs twice.
 Result<std::vector<ZipMember>> parse_zip(std::span<const std::byte> archive);
 
-// Extends a CRC-32: returns the CRC-32 of some data followed by `bytes`, where `crc` is that of the
-// data. Start with 0, the CRC-32 of no bytes.
+// Returns the CRC-32 of some data followed by `bytes`. `crc` is the CRC-32 of the data before
+// `bytes`; 0 if there is no such data.
 std::uint32_t crc32_of(std::uint32_t crc, std::span<const std::byte> bytes);
 
-// Places the members of a new archive. Content starts at 64-byte boundaries, which torch needs for
-// mapping. The caller sets each member's `crc` while it writes the content, and calls
-// write_headers() last.
+// Assigns the places of the members of a new archive. The content of a member starts at a 64-byte
+// boundary, because torch needs this for mapping. The caller sets each member's `crc` while it
+// writes the content, and finally calls write_headers().
 class ZipLayout {
   public:
     void add(std::string name, std::int64_t size);
     std::vector<ZipMember>& members() { return members_; }
     const std::vector<ZipMember>& members() const { return members_; }
 
-    // Writes all local headers and the central directory into `file`; the caller writes the
-    // members' content. The archive begins at byte `base` of `file`.
+    // Writes all local headers and the central directory to `file`. The caller writes the contents
+    // of the members. The archive begins at byte `base` of `file`.
     Result<void> write_headers(tensor::OutputFile& file, std::int64_t base = 0) const;
 
-    // Returns the local header of a member, which lies between the content of the previous member
-    // and its own. Requires that the member's `crc` is set.
+    // Returns the local header of a member. The header lies between the previous member's content
+    // and this member's content. Requires that the member's `crc` is set.
     std::string header(std::size_t member) const;
     // Returns the central directory, which follows the last member's content. Requires that the
     // `crc` of every member is set.

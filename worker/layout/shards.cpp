@@ -27,8 +27,8 @@ tl::unexpected<Error> not_divisible(const std::string& name, const std::string& 
                 vocabulary ? "--make-vocab-size-divisible-by 128" : "");
 }
 
-// Appends rows [begin, begin + count) of a source to the shard. If the shard's last box ends at
-// row `begin` of this source, extends that box instead of adding one.
+// Appends rows [begin, begin + count) of a source to the shard. If the shard's last box ends at row
+// `begin` of this source, extends that box; otherwise adds a box.
 void add_rows(Shard& shard, const NativeTensor& tensor, std::size_t source, std::int64_t begin,
               std::int64_t count) {
     if (!shard.boxes.empty()) {
@@ -77,14 +77,14 @@ Shard rows_of_rank(Shard whole, int tp, int rank) {
     return shard;
 }
 
-// Returns true if tp ranks can share the key-value groups of a Qkv tensor with `rows` rows, tp /
-// groups ranks to a group. `heads` is the number of all query heads.
+// Returns true if tp ranks can share the key-value groups of a Qkv tensor with `rows` rows. Then tp
+// / groups ranks share each group. `heads` is the number of all query heads.
 bool cuts_groups(std::int64_t groups, std::int64_t heads, std::int64_t rows, int tp) {
     return tp % groups == 0 && heads % tp == 0 && rows % tp == 0;
 }
 
-// Returns a rank's shard of a Qkv tensor: whole key-value groups. A group has its query heads,
-// one key head and one value head.
+// Returns a rank's shard of a Qkv tensor, which usually consists of whole key-value groups. A group
+// has its query heads, one key head and one value head.
 Result<Shard> qkv_shard(const NativeTensor& tensor, int tp, int rank) {
     const std::int64_t head_dim = tensor.unit;
     const std::int64_t groups = tensor.sources[1].shape[0] / head_dim;
@@ -105,8 +105,8 @@ Result<Shard> qkv_shard(const NativeTensor& tensor, int tp, int rank) {
     return shard;
 }
 
-// Returns a rank's shard of a column-parallel tensor: the rank's rows of each source,
-// concatenated.
+// Returns a rank's shard of a column-parallel tensor. The shard concatenates the rank's rows of
+// each source.
 Result<Shard> column_shard(const NativeTensor& tensor, int tp, int rank) {
     Shard shard = empty_shard(tensor);
     for (std::size_t i = 0; i < tensor.sources.size(); ++i) {
@@ -144,8 +144,8 @@ Result<Shard> row_shard(const NativeTensor& tensor, int tp, int rank) {
     return shard;
 }
 
-// Returns a rank's shard of a Strands tensor: the rank's groups of rows from every strand,
-// ordered by group or by strand.
+// Returns a rank's shard of a Strands tensor. The shard has the rank's groups of rows from every
+// strand, ordered by group or by strand.
 Result<Shard> strands_shard(const NativeTensor& tensor, int tp, int rank) {
     if (tensor.groups % tp != 0) return not_divisible(tensor.name, "groups", tensor.groups, tp);
     Shard shard = empty_shard(tensor);
@@ -184,8 +184,8 @@ std::string with_layer(const NativeTensor& tensor, std::int64_t local) {
     return name.replace(at, global.size(), ".layers." + std::to_string(local) + ".");
 }
 
-// Returns the tensor's name with `local`, the expert's index on its rank, in place of `global`,
-// the expert's index in the layer.
+// Returns the tensor's name with the expert's index on its rank (`local`) instead of the expert's
+// index in the layer (`global`).
 std::string with_expert(std::string name, std::int64_t global, std::int64_t local) {
     const std::string part = kExperts + std::to_string(global) + ".";
     const std::size_t at = name.find(part);
@@ -217,8 +217,9 @@ bool is_first(const NativeTensor& tensor, const formats::McaLayout& layout,
     const int parts = tensor.expert ? etp : layout.tp;
     if (tensor.split == Split::None && rank.tp % parts != 0) return false;
     // A rank exists only if `rank.ep` and `rank.tp / etp` are equal modulo `common`
-    // (mca_has_rank()). The first rank that holds a tensor outside the experts therefore has ep =
-    // tp / etp % common. The first rank that holds an expert's tensor has tp / etp = ep % common.
+    // (mca_has_rank()). Therefore, the first rank that holds a tensor outside the experts has ep =
+    // tp / etp % common, and the first rank that holds a tensor of an expert has tp / etp = ep %
+    // common.
     const int common = std::gcd(layout.tp / etp, layout.ep);
     return tensor.expert ? rank.tp / etp == rank.ep % common : rank.ep == rank.tp / etp % common;
 }
@@ -268,8 +269,8 @@ class Holder {
                 ROLL_TRY_VOID(add(i, tensor.name, chunk));
             }
         }
-        // The last stage also has the embedding, because its multi-token prediction embeds
-        // tokens.
+        // The last stage also has the embedding, because the multi-token prediction layers on this
+        // stage embed tokens.
         if (last && !first && has_mtp && embedding) {
             ROLL_TRY_VOID(add(*embedding, kEmbedding, chunk));
             held_.back().owner = false;

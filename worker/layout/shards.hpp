@@ -1,4 +1,4 @@
-// Determines which part of each tensor every rank holds. Pure.
+// Determines the part of each tensor that a rank holds. Pure.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,8 @@ namespace roll::layout {
 
 using tensor::Shape;
 
-// A box of elements that a shard has: [begin, begin + size) of the source with index `source` in
-// NativeTensor::sources. The box begins at `local` in the shard.
+// A block (range of elements in each dimension) of a shard. It holds the elements [begin, begin +
+// size) of NativeTensor::sources[source]. In the shard, the block begins at index `local`.
 struct Box {
     std::size_t source = 0;
     Shape begin;
@@ -25,18 +25,17 @@ struct Box {
     Shape local;
 };
 
-// The part of a native tensor that one rank holds. Elements in no box are padding.
+// The part of a native tensor that one rank holds. Elements outside all boxes are padding.
 struct Shard {
     Shape shape;
     std::vector<Box> boxes;
 };
 
-// Returns the shard of a native tensor that tensor-parallel rank `rank` of `tp` holds. With tp 1,
-// this is the whole tensor. The fused query, key and value tensor is usually cut between
-// key-value groups. If tp is a multiple of the number of groups, its rows are cut into tp equal
-// parts, as in Megatron since 0.16; a rank may then have only a part of a group. Fails with
-// InvalidArgument if a size is not divisible by the number of parts; the message has the size and
-// the number of parts.
+// Returns the shard of a native tensor that tensor-parallel rank `rank` of `tp` ranks holds. With
+// tp 1, the shard is the whole tensor. The fused query, key and value tensor is usually cut between
+// key-value groups. If tp is a multiple of the number of groups, the tensor's rows are cut into tp
+// equal parts, as in Megatron since 0.16. A rank may then have only a part of a group. Fails with
+// InvalidArgument if a size is not divisible by the number of parts; the message has both numbers.
 Result<Shard> shard_of(const families::NativeTensor& tensor, int tp, int rank);
 
 // A range of a native tensor that a rank holds. The range begins at `whole` in the native tensor
@@ -47,29 +46,29 @@ struct Part {
     Shape local;
 };
 
-// The part of a native tensor that one rank holds, as ranges of the native tensor itself.
-// Elements in no part are padding.
+// The part of a native tensor that one rank holds, as ranges of the native tensor itself. Elements
+// outside all parts are padding.
 struct Slice {
     Shape shape;
     std::vector<Part> parts;
 };
 
 // Like shard_of(), but returns ranges of the native tensor. First pads the tensor to `padded_rows`
-// rows, unless this number is 0.
+// rows, unless `padded_rows` is 0.
 Result<Slice> slice_of(const families::NativeTensor& tensor, int tp, int rank,
                        std::int64_t padded_rows);
 
-// One tensor of a rank. `name` is the tensor's name on the rank, in which layers are counted from
-// the chunk's first layer, and experts from the rank's first expert.
+// One tensor of a rank. `name` is the tensor's name on the rank. In this name, layers are counted
+// from the chunk's first layer, and experts from the rank's first expert.
 struct Held {
     std::size_t tensor = 0;  // index in the list of native tensors
     int chunk = 0;
     std::string name;
     std::optional<std::int64_t> expert;  // the expert's index on the rank
     Shard shard;
-    // True on exactly one of the ranks that hold this part of the model. The others hold
-    // replicas: a tensor that is not split over the ranks, or the last stage's copy of the
-    // embedding.
+    // True on exactly one of the ranks that hold this part of the model. The other ranks hold
+    // copies. A tensor has copies if it is not split over the ranks, or if it is the embedding,
+    // which the last stage copies.
     bool owner = false;
     // true: the tensor is the output layer, which copies the tied embedding
     bool tied_output = false;

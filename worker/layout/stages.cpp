@@ -10,7 +10,7 @@ tl::unexpected<Error> invalid(std::string what) {
     return fail(ErrorCode::InvalidArgument, std::move(what));
 }
 
-// Returns the number of layers in one part of a layout string, such as 3 for "E,t*3". E
+// Returns the number of layers in one part of a layout string, such as 3 for "E,t*3". The symbols E
 // (embedding), L (loss) and m (multi-token head) do not count, because their places are fixed.
 Result<std::int64_t> layers_in(std::string_view part, const std::string& layout) {
     std::int64_t layers = 0;
@@ -36,9 +36,9 @@ Result<std::int64_t> layers_in(std::string_view part, const std::string& layout)
     return layers;
 }
 
-// Returns the number of layers of each of the pp * vpp chunks, in model order, for a layout that
-// sets the number of layers of the first or the last stage. The other stages share the remaining
-// layers equally, and the chunks of a stage are equal.
+// Returns the number of layers of each of the pp * vpp chunks, in model order. The layout sets the
+// number of layers of the first or the last stage. The other stages share the remaining layers
+// equally. The chunks of a stage have equal numbers of layers.
 Result<std::vector<std::int64_t>> uneven_counts(std::int64_t layers,
                                                 const formats::McaLayout& layout) {
     if (layout.account_for_embedding || layout.account_for_loss)

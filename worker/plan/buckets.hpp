@@ -16,15 +16,15 @@ struct Bucket {
     friend bool operator==(const Bucket&, const Bucket&) = default;
 };
 
-// Returns the buckets from the back of the flat gradient to its front, because backward completes
-// the gradient in this order. A bucket holds whole parameters and is closed once it has at least
-// `bucket_numel` elements; the last may be smaller.
+// Returns the buckets from the end of the flat gradient to its beginning, because backward
+// completes the gradient in this order. A bucket holds whole parameters. It is closed once it has
+// at least `bucket_numel` elements. The last bucket may be smaller.
 std::vector<Bucket> cut_buckets(std::span<const std::int64_t> parameter_numels,
                                 std::int64_t bucket_numel);
 
 // Returns a bucket size in elements. With this size, the gradient has at least four buckets if the
-// sizes of the parameters allow it. The size is at most 2^23, because larger buckets do not use the
-// network better.
+// sizes of the parameters allow it. The size is at most 2^23, because larger buckets use the
+// network no better.
 std::int64_t default_bucket_numel(std::span<const std::int64_t> parameter_numels);
 
 }  // namespace roll::plan

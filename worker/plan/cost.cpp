@@ -10,8 +10,8 @@ namespace {
 
 constexpr std::int64_t kLogitsBlockBytes = 64 << 20;
 
-// Returns the memory, in bytes, of the program with an almost empty model. The values were
-// measured by memory_test.py.
+// Returns the memory of the program with an almost empty model, in bytes. memory_test.py measured
+// the values.
 std::int64_t program_bytes(spec::Precision precision) {
     switch (precision) {
         case spec::Precision::Fp64: return 150 << 20;
@@ -52,8 +52,9 @@ std::int64_t layer_parameters(const spec::ModelConfig& m) {
     return layer_products(m) + layer_magnitudes(m) + norms + biases;
 }
 
-// Numbers of rows of one micro-batch on one rank: `inner` inside the attention and feed-forward
-// blocks, `outer` between these blocks. The two differ only with sequence parallelism.
+// Numbers of rows of one micro-batch on one rank. `inner`: rows inside the attention and
+// feed-forward blocks. `outer`: rows between these blocks. The two numbers differ only with
+// sequence parallelism.
 struct Rows {
     std::int64_t inner = 0, outer = 0;
 };
@@ -65,9 +66,9 @@ Rows rows_of(const spec::TrainSpec& spec, int tp) {
 }
 
 // Returns the sizes, in elements, of the values that a layer's forward saves for its backward and
-// that may be in the gradients' memory. The order is that of forward: q, k, v, the attention
-// output, the input of the second norm, gate and up, the input of the next layer. `again`: what
-// backward computes again, and forward does not save.
+// that may be stored in the gradients' memory. The values are in the order of forward: q, k, v, the
+// attention output, the input of the second norm, gate and up, the input of the next layer.
+// `again`: the values that backward recomputes; forward does not save them.
 std::vector<std::int64_t> layer_saved(const spec::ModelConfig& m, const Rows& rows, bool segments,
                                       const LayerRecompute& again) {
     const std::int64_t attention = rows.inner * m.heads * m.head_dim;
@@ -83,9 +84,10 @@ std::vector<std::int64_t> layer_saved(const spec::ModelConfig& m, const Rows& ro
     return saved;
 }
 
-// Returns the number of elements that a layer saves outside the gradients' memory: copies of q, k
-// and v if documents are kept apart (`segments`), and the inputs of qk-norms and post-norms. If
-// only the layer's input is saved, the output of a post-norm is the next layer's input.
+// Returns the number of elements that a layer saves outside the gradients' memory. These are copies
+// of q, k and v if documents are kept apart (`segments`), and the inputs of qk-norms and
+// post-norms. If only the layer's input is saved, the output of a post-norm is saved as the next
+// layer's input.
 std::int64_t layer_saved_elsewhere(const spec::ModelConfig& m, const Rows& rows, bool segments,
                                    const LayerRecompute& again) {
     const std::int64_t qkv = rows.inner * (m.heads + 2 * m.kv_heads) * m.head_dim;
@@ -107,9 +109,10 @@ LayerRecompute layer_of(const Recomputed& all, std::int64_t layer) {
     return all.empty() ? LayerRecompute{} : all[static_cast<std::size_t>(layer)];
 }
 
-// Returns the largest number of elements that backward holds in addition to those that forward
-// saved. `outside`: elements that each layer saved, and that its backward frees. `workspace`:
-// temporary elements of a layer's backward. The layers of a unit are computed again together.
+// Returns the largest number of elements that backward holds in addition to the elements that
+// forward saved. `outside`: for each layer, the elements that it saved and that its backward frees.
+// `workspace`: temporary elements of a layer's backward. The layers of a unit are recomputed
+// together.
 std::int64_t backward_extra(const spec::ModelConfig& m, const Rows& rows, bool segments,
                             const Recomputed& all, const std::vector<std::int64_t>& outside,
                             std::int64_t workspace) {
@@ -131,9 +134,9 @@ std::int64_t backward_extra(const spec::ModelConfig& m, const Rows& rows, bool s
     return most;
 }
 
-// Returns the number of elements that a layer holds between the input half and the weight half of
-// its backward: the inputs of its four matrix products, and the gradients of their outputs. All of
-// them have `rows.inner` rows.
+// Returns the number of elements that a layer holds between the input-gradient pass and the
+// weight-gradient pass of its backward: the inputs of its four matrix products, and the gradients
+// of their outputs. All of these tensors have `rows.inner` rows.
 std::int64_t layer_owed(const spec::ModelConfig& m, const Rows& rows) {
     const std::int64_t attention = m.heads * m.head_dim, keys = m.kv_heads * m.head_dim;
     return rows.inner * (2 * attention + 2 * keys + 4 * m.hidden + 3 * m.intermediate);
@@ -150,8 +153,8 @@ double positions_seen(double length, double window) {
 struct LayerFlops {
     double qkv = 0, scores = 0, out = 0, gate_up = 0, down = 0;
 
-    // Returns the FLOPs of the parts that backward computes again. Backward needs the output of the
-    // last product only for a norm after it, or for the next layer of a unit.
+    // Returns the FLOPs of the parts that backward recomputes. Backward needs the output of the
+    // last product only if a norm follows it, or if the next layer belongs to the same unit.
     double again(const LayerRecompute& kind, bool post_norms) const {
         const double attention = kind.attention() ? qkv + scores : 0;
         const double whole = kind.full() ? out : 0;
@@ -160,7 +163,7 @@ struct LayerFlops {
     }
 };
 
-// Returns `m` with the sizes of one rank's part, if `tp` ranks share each layer.
+// Returns `m` with the sizes on one rank, if `tp` ranks share each layer.
 spec::ModelConfig part_of(spec::ModelConfig m, int tp) {
     m.heads /= tp;
     m.kv_heads /= tp;
@@ -188,11 +191,11 @@ LayerFlops layer_flops(const spec::ModelConfig& m, const spec::TrainSpec& spec,
 
 constexpr std::int64_t kMib = 1 << 20;
 
-// Returns the bytes of the largest part of a checkpoint that a rank of the stage writes, or of the
-// buffer if it is smaller. One replica writes the stage's weights. The replicas divide the `states`
-// elements of the optimizer's state;
-// if they share optimizer state, each has its own part, else the parts make up for the weights. In
-// a LoRA job, the first rank writes the adapter.
+// Returns the bytes of the largest part of a checkpoint that a rank of the stage writes, but at
+// most the size of the checkpoint buffer. One replica writes the stage's weights. The replicas
+// divide the `states` elements of the optimizer's state among them. If they share optimizer state,
+// each replica writes its own part. If not, the replica that writes the weights writes less of the
+// state. In a LoRA job, the first stage writes the adapter.
 std::int64_t snapshot_bytes(const spec::ModelConfig& model, const spec::TrainSpec& spec,
                             const StagePart& part, std::int64_t count, std::int64_t states) {
     const std::int64_t dp = spec.parallel.dp, main = main_bytes(spec.precision);
@@ -251,8 +254,8 @@ FlopsPerToken flops_per_token(const spec::ModelConfig& m, std::span<const std::i
             full += whole * (window > 0 ? std::min(window, whole) : whole);
         }
     }
-    // FLOPs per attention score: one product of a query and a key, and one of the probability and
-    // a value
+    // FLOPs per attention score: one product of a query and a key, and one product of a probability
+    // and a value
     const double score = 4.0 * static_cast<double>(m.heads * m.head_dim);
     const double kept = 2.0 * static_cast<double>(frozen);
     return {3 * (2 * products + score * causal / tokens) - kept,
@@ -282,7 +285,7 @@ MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& 
     const std::int64_t states = held.states.value_or(2 * moving);
     const Owned owned = held.owned.value_or(Owned{count, moving, states});
     bytes.weights = (owned.weights > 0 ? owned.weights : count) * element;
-    // The frozen weights of a LoRA job have no main weights
+    // The frozen weights of a LoRA job have no main weights.
     const bool is_lora = model.lora.is_set();
     bytes.main_weights = (is_lora ? owned.trained : owned.all) * (main - element);
     // On a CPU, the gradients of frozen parameters take no memory, because their pages are never
@@ -303,7 +306,7 @@ MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& 
     const Rows rows = rows_of(spec, part.tp);
     const bool segments = spec.data.documents_apart;
     bytes.activations = live * rows.outer * m.hidden * element;
-    std::vector<std::int64_t> outside;  // by layer: elements outside the gradients' memory
+    std::vector<std::int64_t> outside;  // for each layer: elements outside the gradients' memory
     for (std::int64_t layer = 0; layer < layers; ++layer) {
         const LayerRecompute again = layer_of(held.recompute, layer);
         std::int64_t& own = outside.emplace_back(layer_saved_elsewhere(m, rows, segments, again));
@@ -317,8 +320,8 @@ MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& 
     const bool fits = spare && room.take(layers, block).has_value();
     const std::int64_t head = (fits ? 0 : block) + 2 * tokens * m.hidden * element;
     const std::int64_t loss = part.last ? head : 0;
-    // ATen's gelu allocates temporary results of the size of its input. If documents are kept
-    // apart, a copy of q, k and v exists, too.
+    // ATen's gelu allocates temporary tensors of the size of its input. If documents are kept
+    // apart, there is also a copy of q, k and v.
     const std::int64_t steps = m.activation == spec::Activation::GeluTanh ? 6 : 4;
     const std::int64_t qkv =
         spec.data.documents_apart ? (m.heads + 2 * m.kv_heads) * m.head_dim : 0;
@@ -336,7 +339,7 @@ std::int64_t tensor_bytes(const spec::ModelConfig& m, const spec::TrainSpec& spe
     // Each layer sums four tensors over the group: the outputs of two linear layers in forward, and
     // the gradients of two inputs in backward. A ring all-reduce sends almost twice the bytes of
     // its tensor. With sequence parallelism, a reduce-scatter and an all-gather replace the
-    // all-reduce and send as many bytes, and backward gathers two inputs once more.
+    // all-reduce. Together they send as many bytes, but backward also gathers two inputs once more.
     const std::int64_t each = spec.parallel.sequence ? 10 : 8;
     const std::int64_t sent =
         each * part.layers + 2 * (part.first ? 1 : 0) + 2 * (part.last ? 1 : 0);

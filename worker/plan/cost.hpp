@@ -13,7 +13,7 @@
 
 namespace roll::plan {
 
-// Returns the bytes per element of the weights and activations of the model's computation.
+// Returns the bytes per element of the weights and activations in forward and backward.
 std::int64_t element_bytes(spec::Precision precision);
 
 // Returns the bytes per element of the main weights, which the optimizer updates.
@@ -21,16 +21,16 @@ std::int64_t main_bytes(spec::Precision precision);
 
 std::int64_t parameter_count(const spec::ModelConfig& model);
 
-// Returns the number of tokens of a micro-batch of one replica. Pairs may have fewer, because they
-// are not padded.
+// Returns the number of tokens of a micro-batch of one replica. A micro-batch of pairs may have
+// fewer tokens, because pairs are not padded.
 std::int64_t microbatch_tokens(const spec::TrainSpec& spec);
 
-// FLOPs per trained token of forward and backward together, which is three times forward. A
-// multiply-add counts as two FLOPs. Only matrix products count; recomputed products do not count.
-// `causal` counts only the attention scores that a causal mask leaves: (T + 1) / 2 per token, where
-// T is `seq_length`. `full` counts all T scores per token, as most published figures do. Neither
-// counts scores outside an attention window. The weight gradients of the `frozen` elements are not
-// computed and do not count.
+// FLOPs per trained token of forward and backward together, which is three times the FLOPs of
+// forward. A multiply-add counts as two FLOPs. Only matrix products count; recomputed products do
+// not count. `causal` counts only the attention scores under a causal mask: (T + 1) / 2 per token,
+// where T is `seq_length`. `full` counts all T scores per token, as most published figures do.
+// Neither field counts scores outside an attention window. Weight gradients of the `frozen`
+// elements do not count, because they are not computed.
 struct FlopsPerToken {
     double causal = 0;
     double full = 0;
@@ -44,35 +44,35 @@ FlopsPerToken flops_per_token(const spec::ModelConfig& model, std::int64_t seq_l
 FlopsPerToken flops_per_token(const spec::ModelConfig& model, std::span<const std::int64_t> lengths,
                               std::int64_t frozen = 0);
 
-// Returns the FLOPs per token with which backward computes again what forward did not save, by
-// layer of the model. LoRA's factors do not count.
+// Returns the FLOPs per token of the recomputation in backward, which repeats parts of forward.
+// `recompute` has one entry per layer of the model. LoRA's factors do not count.
 double recompute_flops_per_token(const spec::ModelConfig& model, const spec::TrainSpec& spec,
                                  const Recomputed& recompute);
 
 // Bytes on one rank, which holds the whole model or the chunks of a pipeline stage.
 // - `program`: memory of the program with an almost empty model: code, LibTorch, thread stacks. 0
 //   on a GPU, because CUDA's own memory is unknown.
-// - `activations`: values saved from forward to backward by `live` micro-batches. On a CPU, with
+// - `activations`: values that `live` micro-batches save from forward to backward. On a CPU, with
 //   one micro-batch per step and no frozen parameters, some of these values are in the gradients'
 //   memory (spare_room.hpp) and do not count.
-// - `workspace`: temporary memory at the peak. The peak is at the loss, for a block of logits with
-//   its input and output rows, or in a layer's backward, for the gradient of its widest product
-//   and the values that backward computes again.
-// - `snapshot`: the copy of the rank's part of a checkpoint, from which it is written while
-//   training continues. Of the stage's ranks, the one with the largest part counts.
+// - `workspace`: temporary memory at the peak, at the loss or in a layer's backward. The loss needs
+//   a block of logits with its input and output rows. A layer's backward needs the gradient of its
+//   widest product and the recomputed values.
+// - `snapshot`: the copy of the rank's part of a checkpoint, which is written to disk while
+//   training continues. The value is for the rank with the stage's largest part.
 // - `exchange`: buffers for gradients, if the data-parallel ranks share optimizer state.
 struct MemoryBytes {
     std::int64_t weights = 0;
-    // Bytes that the optimizer's copy of the weights takes in addition to `weights`
+    // bytes of the optimizer's copy of the weights, in addition to `weights`
     std::int64_t main_weights = 0;
     std::int64_t gradients = 0;
-    std::int64_t moments = 0;  // the optimizer's state of every kind
+    std::int64_t moments = 0;  // optimizer state of all kinds
     std::int64_t activations = 0;
     std::int64_t workspace = 0;
     std::int64_t snapshot = 0;
     std::int64_t exchange = 0;
     std::int64_t program = 0;
-    std::int64_t updated = 0;  // of `gradients`: those of the elements that the rank updates
+    std::int64_t updated = 0;  // part of `gradients`, for the elements that this rank updates
     std::int64_t total() const {
         return weights + main_weights + gradients + moments + activations + workspace + snapshot +
                exchange + program;
@@ -99,16 +99,16 @@ std::int64_t part_parameters(const spec::ModelConfig& model, const StagePart& pa
 std::vector<Costs> stage_costs(const spec::ModelConfig& model, const spec::TrainSpec& spec,
                                std::span<const StagePart> parts, const Recomputed& recompute = {});
 
-// One rank's part of the optimizer state, in elements, if the data-parallel ranks share it.
+// One rank's part of the optimizer state, in elements, if data-parallel ranks share that state.
 struct Owned {
     std::int64_t all = 0;       // elements of the rank's part, including frozen ones
     std::int64_t trained = 0;   // elements in `all` that are not frozen
     std::int64_t states = 0;    // elements of the optimizer's state
     std::int64_t exchange = 0;  // elements in the buffers for exchanging gradients
-    bool gradients = false;     // the rank stores gradients only for its own elements
-    // If the ranks share weights, too: the weights that a rank has at the peak, `gathered` of them
-    // in buffers of other ranks' rows; and how many of its own it sends to each other rank in a
-    // micro-batch (`gathers`) and after the update
+    bool gradients = false;     // true: the rank stores gradients only for its own elements
+    // The next fields are for ranks that share weights, too. `weights`: weights on the rank at the
+    // peak; `gathered` of them are received from other ranks. `gathers` (per micro-batch) and
+    // `updates` (after the update): own weights that the rank sends to each other rank.
     std::int64_t weights = 0, gathered = 0, gathers = 0, updates = 0;
 };
 
@@ -116,7 +116,7 @@ struct Held {
     // Largest number of micro-batches whose activations are in memory at once. A micro-batch
     // counts once for each chunk.
     int live = 1;
-    // Number of frozen weights. They have no optimizer moments and, on a CPU, no gradients.
+    // Number of frozen weights. They have no optimizer state and, on a CPU, no gradients.
     std::int64_t frozen = 0;
     std::optional<std::int64_t> states = std::nullopt;  // of the optimizer; nullopt: as AdamW's
     std::int64_t matrices = 0;       // elements of the buffers in which Muon computes one matrix
@@ -126,8 +126,9 @@ struct Held {
     // Bytes of activations at the peak of a simulated schedule; nullopt: count the activations of
     // `live` micro-batches.
     std::optional<std::int64_t> activations = std::nullopt;
-    std::optional<Owned> owned = std::nullopt;  // part of the optimizer state; nullopt: all of it
-    Recomputed recompute = {};  // of the part's layers, chunk by chunk; empty: all is saved
+    std::optional<Owned> owned = std::nullopt;  // rank's optimizer state; nullopt: the whole state
+    // Recomputation of the part's layers, chunk by chunk; empty: everything is saved
+    Recomputed recompute = {};
 };
 // Returns the memory of a stage's first rank. No other rank of the stage needs more.
 MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& spec,
@@ -142,7 +143,7 @@ struct CheckpointBytes {
     std::int64_t weights = 0;
     std::int64_t optimizer = 0;
 };
-// `states`: elements of the optimizer's state; nullopt: two for each trained element
+// `states`: elements of optimizer state; nullopt: two per trained element
 CheckpointBytes checkpoint_bytes(const spec::ModelConfig& model, spec::Precision precision,
                                  std::int64_t frozen = 0,
                                  std::optional<std::int64_t> states = std::nullopt);

@@ -1,9 +1,9 @@
 // Computes a rank's coordinates in the mesh of parallel axes, and the process groups along each
 // axis. Pure arithmetic, no torch.
 //
-// Ranks are numbered along tp first, then cp, dp, pp (Megatron's order), so that the ranks of a tp
-// group have adjacent numbers, usually on one node. ep is not an axis of the mesh, because it
-// divides dp.
+// Ranks are numbered along tp first, then along cp, dp and pp (Megatron's order). The ranks of a tp
+// group therefore have adjacent numbers and are usually on one node. ep is not an axis of the mesh,
+// because it divides dp.
 #pragma once
 
 #include <vector>
@@ -25,8 +25,8 @@ struct Place {
 
 class Mesh {
   public:
-    // Makes the mesh. Fails with InvalidArgument if the size of an axis is below 1 or the product
-    // of the sizes is not `world_size`; the message has the numbers.
+    // Makes the mesh. Fails with InvalidArgument if the size of an axis is below 1, or if the
+    // product of the sizes is not `world_size`; the message has the numbers.
     static Result<Mesh> make(const spec::ParallelSpec& parallel, int world_size);
 
     int world_size() const { return tp_ * cp_ * dp_ * pp_; }

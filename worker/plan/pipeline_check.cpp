@@ -15,8 +15,8 @@ Error wrong(int rank, const Op& op, const std::string& what) {
             "rank " + std::to_string(rank) + ", " + to_string(op) + ": " + what};
 }
 
-// Checks the ops of one rank: each must occur once, and each micro-batch must run forward, then
-// the input half of backward, then its weight half.
+// Checks the ops of one rank. Each op must occur once. Each micro-batch must run forward, then the
+// input-gradient pass of backward, then the weight-gradient pass.
 std::optional<Error> check_rank(const PipelineSchedule& s, int rank) {
     // number of ops done, by chunk and micro-batch
     std::vector<int> done(static_cast<std::size_t>(s.vp) * s.microbatches);
@@ -51,8 +51,8 @@ struct Message {
     }
 };
 
-// Identifies one of a rank's message queues: (rank, gradients, peer, is_send). A queue delivers its
-// messages one after another. With Transport::Lines::Channels, peer is -1.
+// Identifies one message queue of a rank: (rank, gradients, peer, is_send). A queue delivers its
+// messages one after another. With Transport::Lines::Channels, `peer` is -1.
 using LineKey = std::tuple<int, bool, int, bool>;
 
 // Simulates the ranks' clocks and the messages between them.
@@ -95,7 +95,7 @@ class Simulation {
   private:
     struct Rank {
         std::size_t next = 0;    // index of the op to run next
-        std::size_t posted = 0;  // number of ops whose receive, if any, was posted
+        std::size_t posted = 0;  // number of ops whose receive is posted or that need no receive
         // time at which each op's input arrives
         std::vector<std::optional<double>> inputs;
         double clock = 0, work = 0;
@@ -135,8 +135,8 @@ class Simulation {
     }
 
     // Delivers messages from the front of the queue of `message`, as long as the matching send or
-    // receive is at the front of the peer's queue. Then delivers the messages that this has
-    // unblocked in the peers' queues.
+    // receive is at the front of the peer's queue. Then delivers the messages in the peers' queues
+    // that were waiting behind the delivered messages.
     void transfer(const Message& message) {
         while (!error_) {
             const Message* const here = head_of(message);
@@ -244,14 +244,14 @@ class Simulation {
     Message blocker(const Message& message) const {
         const Message* const head = head_of(message);
         if (head != nullptr && !(head->is_send == message.is_send && head->op == message.op))
-            return *head;  // an earlier message in the same queue
+            return *head;  // `message` waits for an earlier message in its queue
         const Message* const other = head_of(counterpart(message));
         if (other != nullptr && !other->matches(message)) return *other;
         return awaited(message.peer);
     }
 
     // Follows the chain of messages that wait for each other, starting at `message`. Returns the
-    // cycle in which it ends.
+    // cycle at the end of this chain.
     std::string cycle(const Message& message) const {
         std::vector<std::string> chain;
         Message at = message;
@@ -296,8 +296,8 @@ class Simulation {
     Transport transport_;
     std::vector<Rank> ranks_;
     std::map<LineKey, std::deque<Message>> lines_;
-    // Times at which the inputs that a stage gets from another stage of the same rank were ready,
-    // by (stage, kind, micro-batch).
+    // Times at which the inputs from another stage of the same rank became ready, by (stage, kind,
+    // micro-batch).
     std::map<std::tuple<int, OpKind, int>, double> handed_;
     std::map<std::tuple<int, int, bool>, std::int64_t> links_;
     std::optional<Error> error_;
@@ -307,8 +307,8 @@ class Simulation {
 }  // namespace
 
 std::int64_t peak_bytes(const PipelineSchedule& schedule, int rank, std::span<const Costs> costs) {
-    // True for a chunk and micro-batch whose input half of backward ran alone, so that
-    // Costs::after_backward bytes are held until its weight half.
+    // For each chunk and micro-batch: true if the input-gradient pass ran alone. The rank then
+    // holds Costs::after_backward bytes until the weight-gradient pass.
     std::vector<bool> is_halved(static_cast<std::size_t>(schedule.vp) * schedule.microbatches);
     const std::vector<Op>& ops = schedule.ranks[rank];
     std::int64_t bytes = 0, most = 0;

@@ -10,26 +10,27 @@
 
 namespace roll::plan {
 
-// Costs of one micro-batch on one stage. Times are in any unit.
+// Costs of one micro-batch on one stage. All times are in the same unit, which may be any unit.
 struct Costs {
     double forward = 1;
     double backward_input = 1;
     double backward_weight = 1;
-    // Bytes held from the end of forward to the input half of backward
+    // bytes held from the end of forward to the input-gradient pass of backward
     std::int64_t after_forward = 1;
-    // Bytes held from the input half of backward to its weight half
+    // bytes held from the input-gradient pass of backward to its weight-gradient pass
     std::int64_t after_backward = 1;
 };
 
-// How ranks exchange tensors. A send completes only once its receive is posted, but its rank
-// continues to compute.
+// The way in which ranks exchange tensors. A send completes only after its receive is posted, but
+// meanwhile the sending rank continues to compute.
 struct Transport {
-    // Queues in which messages are exchanged in the order of issue. Links: one queue for each
-    // (from, to, activation | gradient). Channels: one queue for all activations that a rank
-    // sends or receives, and one for all gradients, as on an NCCL communicator with one stream.
+    // Message queues. Each queue delivers its messages in the order in which they were issued.
+    // Links: one queue for each (from, to, activation | gradient). Channels: per rank, one queue
+    // for all activations that the rank sends or receives, and one queue for all gradients, as on
+    // an NCCL communicator with one stream.
     enum class Lines { Links, Channels };
     Lines lines = Lines::Links;
-    int ahead = 1;  // a receive is posted this number of ops before the op that needs it
+    int ahead = 1;  // a receive is posted this many ops before the op that needs it
 };
 
 // Messages of one step over the link from rank `from` to rank `to`.
@@ -41,28 +42,30 @@ struct LinkUse {
 };
 
 struct ScheduleReport {
-    // Largest number of micro-batches whose activations a rank holds at once, by rank. A
-    // micro-batch counts once for each chunk, from its forward to the weight half of its backward.
+    // Largest number of micro-batches whose activations a rank holds at once, for each rank. A
+    // micro-batch counts once for each chunk, from its forward to its weight-gradient pass.
     std::vector<int> live_max;
-    std::vector<std::int64_t> peak_bytes;  // peak bytes on each rank, of the kinds in Costs
+    std::vector<std::int64_t> peak_bytes;  // peak bytes on each rank; counts the bytes given in
+                                           // Costs
     std::vector<std::vector<double>> starts, ends;  // times of ops: [rank][op]
-    std::vector<LinkUse> links;                     // ordered by from, to, gradients
+    std::vector<LinkUse> links;                     // ordered by `from`, `to` and `gradients`
     double makespan = 0;
-    // Idle share: makespan / (mean work of a rank) - 1. Every rank counts as busy or idle until
-    // the slowest rank is done, because the gradient norm needs all ranks.
+    // Idle share: makespan / (mean work of a rank) - 1. Idle time of a rank counts until the
+    // slowest rank is done, because the gradient norm needs all ranks.
     double bubble = 0;
     double imbalance = 1;  // work of the busiest rank / mean work of a rank
 };
 
-// Simulates the schedule. `costs` has one entry for each stage, or one for all stages; if `costs`
-// is empty, all costs are 1. Fails with InvalidArgument for an op that is missing, duplicated or
-// out of order, a receive that would take another micro-batch's message, or a deadlock. The message
-// names the rank and the op; for a deadlock, it names the ranks and ops that wait for each other.
+// Simulates the schedule. `costs` has one entry for each stage, or one entry for all stages. If
+// `costs` is empty, all costs are 1. Fails with InvalidArgument if an op is missing, duplicated or
+// out of order, if a receive would take the message of another micro-batch, or if the ranks
+// deadlock. The message names the rank and the op; for a deadlock, it names the ranks and ops that
+// wait for each other.
 Result<ScheduleReport> check(const PipelineSchedule& schedule, const std::vector<Costs>& costs = {},
                              Transport transport = {});
 
-// Returns ScheduleReport::peak_bytes of one rank, without a simulation. `costs` has one entry for
-// each stage.
+// Returns ScheduleReport::peak_bytes of one rank, but does not simulate the schedule. `costs` has
+// one entry for each stage.
 std::int64_t peak_bytes(const PipelineSchedule& schedule, int rank, std::span<const Costs> costs);
 
 }  // namespace roll::plan

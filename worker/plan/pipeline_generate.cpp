@@ -17,7 +17,8 @@ Op nth(OpKind kind, int k, const PipelineSchedule& s, int group) {
 }
 
 // Returns the ops of one rank: `warmup` forwards, then pairs of a forward and a backward, then the
-// remaining backwards. The weight half of a backward runs `delay` backwards after its input half.
+// remaining backwards. The weight-gradient pass of a backward runs after the input-gradient passes
+// of the next `delay` backwards.
 std::vector<Op> rank_ops(const PipelineSchedule& s, int group, int warmup, int delay) {
     const int total = s.microbatches * s.vp;
     warmup = std::min(warmup, total);
@@ -47,12 +48,12 @@ class RowOfV {
         add(OpKind::BackwardInput, chunk);
         add(OpKind::BackwardWeight, chunk);
     }
-    // Adds the input half of a backward. A later call of weight() adds the weight half.
+    // Adds an input-gradient pass. A later call of weight() adds its weight-gradient pass.
     void input(int chunk) {
         add(OpKind::BackwardInput, chunk);
         owed_.push_back(chunk);
     }
-    // Adds the oldest weight half that was not added yet.
+    // Adds the oldest weight-gradient pass that has not been added yet.
     void weight() {
         if (owed_.empty()) return;
         add(OpKind::BackwardWeight, owed_.front());
@@ -125,8 +126,8 @@ std::vector<Op> dual_pipe_v_row(int pp, int rank, int microbatches) {
         row.forward(1);
         row.backward(0);
     }
-    // From iteration rank + 1 on, a backward adds only its input half; its weight half follows
-    // below.
+    // From iteration rank + 1 on, a backward adds only its input-gradient pass. The code below adds
+    // its weight-gradient pass.
     for (int i = 0; i < 2 * (rank + 1); ++i) {
         const int chunk = i % 2 == 0 ? 1 : 0;
         i > rank ? row.input(chunk) : row.backward(chunk);

@@ -1,4 +1,4 @@
-// Prints a simulated pipeline schedule: as a table for a terminal, an SVG drawing and a Chrome
+// Prints a simulated pipeline schedule as a table for a terminal, as an SVG drawing, or as a Chrome
 // trace. Pure.
 #pragma once
 
@@ -8,15 +8,15 @@
 
 namespace roll::plan {
 
-// Returns a table with one line per rank. The unit of time is the length of the shortest op; each
-// unit is as wide as the longest label of an op. Lines have at most `width` columns: a longer
-// step continues on further lines below. Leaves out the middle of a very long step, and ops that
-// take almost no time.
+// Returns a table with one line per rank. The unit of time is the length of the shortest op. Each
+// unit is as wide as the longest label of an op. Lines have at most `width` columns. A longer step
+// continues on further lines below. The table leaves out the middle of a very long step, and the
+// ops that take almost no time.
 std::string table_text(const PipelineSchedule& schedule, const ScheduleReport& report,
                        std::size_t width = 80);
 
-// Returns an SVG drawing with a row for each rank and a box for each op. Its width grows with the
-// number of ops.
+// Returns an SVG drawing with one row per rank and one box per op. The drawing's width grows with
+// the number of ops.
 std::string svg_text(const PipelineSchedule& schedule, const ScheduleReport& report,
                      const std::string& title);
 

@@ -1,4 +1,4 @@
-// Writes numbers in the largest unit in which they are at least 1.
+// Writes a number in the largest unit in which the number is at least 1.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace roll::plan {
 
-// Returns e.g. "458 MiB" or "5.7 M". `step` is the ratio of two units.
+// Returns, for example, "458 MiB" or "5.7 M". `step` is the ratio of two adjacent units.
 std::string scaled(double value, double step, std::initializer_list<const char*> units);
 
 std::string bytes_text(std::int64_t bytes);

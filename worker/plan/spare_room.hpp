@@ -1,12 +1,13 @@
-// Computes where the first micro-batch of a step stores its activations in the gradients' memory.
+// Computes the places in the gradients' memory at which the first micro-batch of a step stores its
+// activations.
 //
-// The memory of a layer's gradients is unused until the backward of this micro-batch reaches the
-// layer. Layer i may therefore store its activations in the gradient memory of the layers before
-// it: backward reads these activations in layer i, and reaches the earlier layers only
-// afterwards. The loss may use the gradient memory of all layers for its temporary buffers.
+// Until the backward of this micro-batch reaches a layer, the memory of the layer's gradients is
+// unused. Layer i may therefore store its activations in the gradient memory of earlier layers.
+// Backward reads these activations in layer i, before it reaches the earlier layers. The loss may
+// use the gradient memory of all layers for its temporary buffers.
 //
-// Pure: computes offsets in bytes only. worker/train/model/saved_room.hpp makes tensors at these
-// offsets. The plan of a job subtracts the bytes that fit there from its estimate of memory.
+// Pure: computes only offsets in bytes. worker/train/model/saved_room.hpp makes tensors at these
+// offsets. The plan of a job subtracts the bytes that fit there from its memory estimate.
 #pragma once
 
 #include <cstdint>
@@ -27,9 +28,9 @@ class SpareRoom {
 
     void clear() { used_ = begin_; }
 
-    // Reserves `bytes` for data of layer `layer`, after the blocks reserved before. Returns the
-    // block's offset; nullopt if the block does not fit. If `layer` is the number of layers, the
-    // block is for the loss.
+    // Reserves `bytes` bytes for data of layer `layer`, after the blocks that were reserved before.
+    // Returns the block's offset, or nullopt if the block does not fit. If `layer` is the number of
+    // layers, the block is for the loss.
     std::optional<std::int64_t> take(std::int64_t layer, std::int64_t bytes) {
         const std::int64_t place = (used_ + kAlignment - 1) / kAlignment * kAlignment;
         if (layer > layers_ || place + bytes > begin_ + layer * layer_bytes_) return std::nullopt;
@@ -38,7 +39,7 @@ class SpareRoom {
     }
 
   private:
-    // Alignment of blocks in bytes: the size of a cache line and of an AVX-512 register
+    // alignment of blocks in bytes: the size of a cache line and of an AVX-512 register
     static constexpr std::int64_t kAlignment = 64;
 
     std::int64_t begin_;

@@ -9,8 +9,8 @@
 namespace roll::tokenizer {
 namespace {
 
-// first_of() returns the properties of the first character, last_start() the offset of the last
-// character.
+// first_of() returns the properties of the first character. last_start() returns the offset of the
+// last character.
 Properties first_of(std::string_view text) {
     const char* at = text.data();
     return PropertyTable::get().of(next_code_point(at));

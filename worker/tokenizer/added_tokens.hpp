@@ -1,7 +1,7 @@
-// Added tokens, which supplement the model's vocabulary. The text is searched for them before it is
-// split into words. The leftmost match counts. If several tokens match at the same place, the
-// longest counts. There are two passes: tokens with `normalized` false are searched in the original
-// text, the others in the normalized text. Immutable; any thread may search.
+// Added tokens, which supplement the model's vocabulary. They are searched for in the text before
+// the text is split into words. The leftmost match is used. If several tokens match at the same
+// place, the longest is used. There are two passes. Tokens with `normalized` false are searched for
+// in the original text, all others in the normalized text. Immutable; any thread may search.
 #pragma once
 
 #include <array>
@@ -21,12 +21,13 @@ namespace roll::tokenizer {
 struct AddedToken {
     std::string content;
     std::uint32_t id = 0;
-    bool single_word = false;  // true: matches only where no word character is next to it
+    bool single_word = false;  // true: matches only if no word character is next to the token
     bool lstrip = false;       // true: a match includes the white space before the token
     bool rstrip = false;       // true: a match includes the white space after the token
     bool normalized = false;
     bool special = false;
-    std::string spelling = {};  // text to search for: the content, normalized if `normalized`
+    std::string spelling = {};  // text to search for; it is `content`, in normalized form if
+                                // `normalized` is true
 };
 
 // Finds added tokens in a text. AddedTokens has two finders: one for the raw text, and one for the
@@ -36,8 +37,9 @@ class TokenFinder {
     void add(const AddedToken& token);
     bool empty() const { return tokens_.empty(); }
 
-    // Calls piece(begin, end, token) for every part of the text, in order; `token` is null for the
-    // text between tokens. A token with rstrip may end after the start of the next token.
+    // Calls piece(begin, end, token) for every part of the text, in order. `token` is null for the
+    // text between tokens. If a token has rstrip, its part may end after the start of the next
+    // token.
     template <class Piece>
     void split(std::string_view text, Piece&& piece) const {
         std::size_t done = 0;
@@ -68,17 +70,17 @@ class TokenFinder {
     static void widen(const AddedToken& token, std::string_view text, std::size_t done,
                       std::size_t& begin, std::size_t& end);
 
-    // tokens by spelling
+    // tokens by their spelling
     std::unordered_map<std::string, AddedToken, TextHash, std::equal_to<>> tokens_;
-    // starts_[b]: sizes of the spellings that start with byte b, longest first.
+    // starts_[b]: sizes in bytes of the spellings that start with byte b, from the largest on
     std::array<std::vector<std::size_t>, 256> starts_;
 };
 
 class AddedTokens {
   public:
     // Parses the list added_tokens of a tokenizer file. Assigns ids like the tokenizers package:
-    // the id that the model has for the token, else the next free id. Fails with InvalidArgument if
-    // the file gives another id.
+    // the model's id of the token or, if the model lacks the token, the next free id. Fails with
+    // InvalidArgument if the file gives another id.
     static Result<AddedTokens> parse(const Json& json, const Model& model,
                                      const Normalizer& normalizer);
 

@@ -11,7 +11,7 @@ namespace roll::tokenizer {
 namespace {
 
 constexpr std::int32_t kGone = -2;
-// longest word, in symbols, that is scanned for merges; longer words use a heap
+// largest length, in symbols, of a word that is scanned for merges; longer words use a heap
 constexpr std::size_t kShortWord = 40;
 constexpr std::size_t kSeenWords = 1U << 15;
 constexpr std::uint32_t kNoRank = 0xFFFFFFFF;
@@ -42,7 +42,8 @@ const Merge* MergeTable::find(std::uint32_t left, std::uint32_t right) const {
 void Bpe::encode(std::string_view word, BpeWork& work, std::vector<std::uint32_t>& out) const {
     if (!cut_at_spaces_) return encode_part(word, work, out);
     while (!word.empty()) {
-        // Cut where U+2581 follows another character: no token extends over such a place.
+        // Cut before each U+2581 that follows another character, because no token contains such a
+        // place.
         std::size_t cut = 0;
         while (word.substr(cut).starts_with(kVisibleSpace)) cut += kVisibleSpace.size();
         cut = std::min(word.find(kVisibleSpace, cut), word.size());
@@ -81,8 +82,8 @@ void Bpe::encode_part(std::string_view part, BpeWork& work, std::vector<std::uin
     std::copy(work.ids_.begin(), work.ids_.end(), seen->ids.begin());
 }
 
-// Writes one id per symbol of the word. A symbol is a byte in byte-level vocabularies, else a
-// character.
+// Writes one id per symbol of the word. In byte-level vocabularies, a symbol is a byte. In other
+// vocabularies, it is a character.
 void Bpe::spell(std::string_view word, std::vector<std::uint32_t>& ids) const {
     int unknown = 0;  // number of unknown symbols that are not yet written
     const auto flush = [&] {
@@ -110,8 +111,8 @@ void Bpe::spell(std::string_view word, std::vector<std::uint32_t>& ids) const {
     flush();
 }
 
-// Writes the byte tokens of a symbol that the vocabulary lacks, or counts it in `unknown`. As in
-// the tokenizers package, these byte tokens are written before the unknown symbols that were
+// Handles a symbol that the vocabulary lacks: writes its byte tokens, or counts it in `unknown`. As
+// in the tokenizers package, the byte tokens are written before the unknown symbols that were
 // counted earlier.
 void Bpe::spell_missing(std::string_view symbol, int& unknown,
                         std::vector<std::uint32_t>& ids) const {
@@ -179,7 +180,7 @@ void Bpe::merge_long(BpeWork& work) const {
         heap.pop_back();
         auto& left = symbols[top.place];
         const Merge* merge = merge_of(top.place);
-        // the entry is stale: one of its symbols has merged since
+        // the entry is outdated, because one of its symbols was merged after the entry was added
         if (merge == nullptr || merge->id != top.id) continue;
         auto& right = symbols[left.next];
         left.id = top.id;

@@ -1,7 +1,8 @@
 // Byte pair encoding of one word: the `model` of a tokenizer file. Pairs of tokens merge in the
-// order of the file's merges, leftmost first, until no pair can merge. A character that the
-// vocabulary lacks becomes its bytes (byte_fallback), the unknown token, or nothing; the file says
-// which. Immutable; any thread may encode with its own BpeWork.
+// order of the file's merges, and equal pairs from left to right, until no pair can merge. A
+// character that the vocabulary lacks is replaced by its bytes (byte_fallback), by the unknown
+// token, or by nothing, as the file determines. Immutable; several threads may encode, each with
+// its own BpeWork.
 #pragma once
 
 #include <array>
@@ -18,12 +19,12 @@
 namespace roll::tokenizer {
 
 // Map a byte to the visible character that stands for it in byte-level vocabularies, and back.
-// Printable Latin-1 bytes map to themselves, the others to the code points from 256 on.
-// byte_of_visible() returns -1 for characters that stand for no byte.
+// Printable Latin-1 bytes map to themselves. All other bytes map to the code points from 256 on.
+// byte_of_visible() returns -1 if the character stands for no byte.
 const std::array<std::string, 256>& visible_bytes();
 int byte_of_visible(char32_t code);
 
-// U+2581, which stands for a space in SentencePiece vocabularies.
+// U+2581, the character that stands for a space in SentencePiece vocabularies
 inline constexpr std::string_view kVisibleSpace = "\xE2\x96\x81";
 
 struct Merge {
@@ -31,8 +32,8 @@ struct Merge {
     std::uint32_t id = 0;
 };
 
-// A hash table with open addressing that maps a pair of adjacent ids to their merge. At most half
-// of its slots are used.
+// A hash table with open addressing. It maps a pair of adjacent ids to the merge of this pair. At
+// most half of its slots are used.
 class MergeTable {
   public:
     explicit MergeTable(std::size_t count = 0);
@@ -69,7 +70,7 @@ class BpeWork {
     struct Symbol {
         std::uint32_t id = 0;
         std::int32_t previous = -1;
-        // index of the next symbol; kGone once this symbol is merged into another
+        // index of the next symbol; kGone if this symbol was merged into another symbol
         std::int32_t next = -1;
     };
     struct Candidate {
@@ -86,9 +87,9 @@ class BpeWork {
 
 class Bpe {
   public:
-    // Parses the model. If `byte_level` is true, the vocabulary spells bytes as visible characters.
-    // Fails with InvalidArgument for an unsupported part and with Corrupt for an invalid part; the
-    // message names the part.
+    // Parses the model. If `byte_level` is true, the vocabulary represents bytes by visible
+    // characters. Fails with InvalidArgument for an unsupported part, and with Corrupt for an
+    // invalid part; the message names the part.
     static Result<Bpe> parse(const Json& json, bool byte_level);
 
     // Appends the word's ids. Requires a non-empty word of valid UTF-8.
@@ -116,10 +117,10 @@ class Bpe {
     Ids ids_;
     std::vector<const std::string*> tokens_;
     MergeTable merges_;
-    Ids words_;  // tokens that are used for a whole word without merging; may be empty
-    // bytes_[b]: id of byte b's symbol or ASCII character, or -1
+    Ids words_;  // tokens that may stand for a whole word without merging; may be empty
+    // bytes_[b]: id of the symbol for byte b, or of the ASCII character b; -1 if there is none
     std::array<std::int64_t, 256> bytes_{};
-    // fallback_[b]: id of the token <0xXX> of byte b, or -1
+    // fallback_[b]: id of the token <0xXX> for byte b; -1 if there is none
     std::array<std::int64_t, 256> fallback_{};
     std::optional<std::uint32_t> unknown_;
     bool byte_level_ = false;

@@ -1,4 +1,4 @@
-// Bpe::parse() and the functions that fill its tables.
+// Implements Bpe::parse() and the functions that fill its tables.
 #include <bit>
 
 #include <fmt/format.h>
@@ -15,7 +15,7 @@ tl::unexpected<Error> refuse_bpe(const std::string& what) {
     return fail(ErrorCode::InvalidArgument, "model BPE: " + what);
 }
 
-// Parses one merge: "left right" or ["left", "right"].
+// Parses one merge, which is "left right" or ["left", "right"].
 Result<std::pair<std::string_view, std::string_view>> parse_merge(const Json& json) {
     if (json.is_array() && json.size() == 2 && json[0].is_string() && json[1].is_string()) {
         return std::pair<std::string_view, std::string_view>(json[0].get_ref<const std::string&>(),
@@ -30,8 +30,8 @@ Result<std::pair<std::string_view, std::string_view>> parse_merge(const Json& js
     return refuse_bpe("a merge is not a pair of tokens: " + dump(json).substr(0, 60));
 }
 
-// Returns the bytes that a byte-level token spells; nullopt if a character of the token stands for
-// no byte.
+// Returns the bytes that a byte-level token represents. Returns nullopt if a character of the token
+// stands for no byte.
 std::optional<std::string> spelled_bytes(const std::string& token) {
     std::string bytes;
     for (const char* at = token.data(); at < token.data() + token.size();) {
@@ -130,8 +130,8 @@ void Bpe::index_words(bool byte_level) {
     }
 }
 
-// Returns true if no token has U+2581 after another character. Text may then be cut wherever U+2581
-// follows another character.
+// Returns true if no token contains U+2581 after another character. If so, text may be cut before
+// each U+2581 that follows another character.
 bool Bpe::never_merges_over_spaces() const {
     if (!ids_.contains(kVisibleSpace)) return false;
     for (const auto& [token, id] : ids_) {

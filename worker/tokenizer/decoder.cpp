@@ -28,8 +28,8 @@ int fallback_byte(const std::string& token) {
     return value ? static_cast<int>(*value) : -1;
 }
 
-// Appends the bytes that a byte-level token spells. A token with a character that stands for no
-// byte is appended unchanged.
+// Appends the bytes that a byte-level token represents. If a character of the token stands for no
+// byte, appends the token unchanged.
 void append_spelled(std::string& bytes, const std::string& token) {
     const std::size_t start = bytes.size();
     for (const char* at = token.data(); at < token.data() + token.size();) {

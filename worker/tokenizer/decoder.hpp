@@ -1,4 +1,4 @@
-// Turns tokens into text: the `decoder` of a tokenizer file. Supports ByteLevel, ByteFallback,
+// Converts tokens to text: the `decoder` of a tokenizer file. Supports ByteLevel, ByteFallback,
 // Fuse, Strip, Replace, Metaspace and Sequence. Immutable; any thread may use it.
 #pragma once
 
@@ -17,8 +17,8 @@ class Decoder {
     // names the kind.
     static Result<Decoder> parse(const Json& json);
 
-    // Returns the text of the tokens. Replaces invalid UTF-8 by U+FFFD, in the way that the
-    // decoder's kind prescribes.
+    // Returns the text of the tokens. Replaces invalid UTF-8 by U+FFFD; the kind of the decoder
+    // determines how many bytes one U+FFFD replaces.
     std::string apply(std::vector<std::string> tokens) const;
 
   private:
@@ -49,7 +49,7 @@ class Decoder {
     Result<void> add(const Json& json, int depth);
 
     std::vector<std::variant<ByteLevel, ByteFallback, Fuse, Strip, Replace, Metaspace>> steps_;
-    bool present_ = false;  // true: the file has a decoder; else tokens are joined with spaces
+    bool present_ = false;  // true: the file has a decoder; false: tokens are joined with spaces
 };
 
 }  // namespace roll::tokenizer

@@ -11,7 +11,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kTokenizerFile = "tokenizer.json";
 
-// Returns the JSON object in a file; an empty object if the file does not exist.
+// Returns the JSON object in a file. Returns an empty object if the file does not exist.
 Result<Json> read_object(const fs::path& path) {
     std::error_code error;
     if (!fs::exists(path, error)) return Json::object();
@@ -22,8 +22,8 @@ Result<Json> read_object(const fs::path& path) {
     return *std::move(json);
 }
 
-// Returns the text of the token at `key`, which is written as "</s>" or {"content": "</s>", ...};
-// empty if there is none.
+// Returns the text of the token at `key`. The token is written as "</s>" or {"content": "</s>",
+// ...}. Returns an empty string if there is no token.
 std::string content_of(const Json& config, const char* key) {
     const auto found = config.find(key);
     if (found == config.end()) return "";
@@ -45,7 +45,7 @@ Result<std::optional<std::uint32_t>> token(const Tokenizer& tokenizer, const fs:
     return id;
 }
 
-// Returns the ids in a config's eos_token_id, which is a number or a list of numbers.
+// Returns the ids in a config's eos_token_id, which may be a number or a list of numbers.
 std::vector<std::uint32_t> ids_of(const Json& config) {
     const auto found = config.find("eos_token_id");
     if (found == config.end()) return {};

@@ -7,16 +7,16 @@
 namespace roll::tokenizer {
 namespace {
 
-// Scans JSON from beginning to end. After the first syntax error, every result is empty and ok()
-// returns false.
+// Scans JSON text from beginning to end. After the first syntax error, every result is empty, and
+// ok() returns false.
 class Scan {
   public:
     explicit Scan(std::string_view text) : at_(text.data()), end_(at_ + text.size()) {}
     bool ok() const { return ok_; }
 
     // Scan an object or array at the current position. members() calls on_member(key) for each
-    // member of the object; elements() calls on_element() for each element of the array. The
-    // callback must consume the value.
+    // member of the object. elements() calls on_element() for each element of the array. The
+    // callback must read or skip the member's or element's value.
     template <class F>
     void members(const F& on_member) {
         if (!take('{') || take('}')) return;
@@ -39,8 +39,8 @@ class Scan {
         while (at_ < end_ && (*at_ == ' ' || *at_ == '\n' || *at_ == '\r' || *at_ == '\t')) ++at_;
         return at_ < end_ ? *at_ : '\0';
     }
-    // Reads the value at the current position. If the value is an id, raises `ids_end` to at least
-    // the id plus one. Skips a value that is not a whole number.
+    // Reads the value at the current position. If it is an id, raises `ids_end` to at least the id
+    // plus one. If it is not a whole number, skips it.
     void id(std::uint32_t& ids_end) {
         constexpr std::uint32_t kMax = 1U << 30;
         next();
@@ -82,8 +82,8 @@ class Scan {
         ok_ = ok_ && take(one);
         return ok_;
     }
-    // Returns the string at the current position without unescaping it, because no searched key has
-    // an escape.
+    // Returns the string at the current position. Does not unescape it, because none of the keys to
+    // find contains an escape.
     std::string_view string() {
         if (!need('"')) return {};
         const char* const begin = at_;
@@ -114,7 +114,7 @@ Result<std::uint32_t> ids_end(std::string_view json) {
     const auto vocabulary = [&](std::string_view key) {
         if (key != "vocab") return scan.skip();
         if (scan.next() == '{') return scan.members([&](std::string_view) { scan.id(end); });
-        scan.elements([&] {  // an element is [piece, score], and its index is the piece's id
+        scan.elements([&] {  // an element is [piece, score]; its index is the piece's id
             scan.skip();
             ++listed;
         });

@@ -1,5 +1,5 @@
-// Computes the number of rows that an embedding needs for a tokenizer.json. Scans the file's text,
-// which takes a hundredth of the time of loading the tokenizer.
+// Computes the number of rows that an embedding needs for a tokenizer.json. Only scans the file's
+// text, which takes a hundredth of the time that is needed to load the tokenizer.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace roll::tokenizer {
 
-// Returns the largest id plus one, like Tokenizer::vocab_size() for the same text. Fails with
-// Corrupt if the text is not a tokenizer's JSON. Does not detect unsupported parts.
+// Returns the largest id plus one, which equals Tokenizer::vocab_size() for the same text. Fails
+// with Corrupt if the text is not the JSON of a tokenizer. Does not detect unsupported parts.
 Result<std::uint32_t> ids_end(std::string_view json);
 
 }  // namespace roll::tokenizer

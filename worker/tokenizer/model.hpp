@@ -1,5 +1,5 @@
-// The `model` of a tokenizer file, which encodes one word. Immutable; any thread may encode with
-// its own ModelWork.
+// The `model` of a tokenizer file, which encodes one word. Immutable; several threads may encode,
+// each with its own ModelWork.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@ struct ModelWork {
 
 class Model {
   public:
-    // Parses the model. Fails with InvalidArgument for an unsupported kind, which the message
-    // names, and with Corrupt if there is no model.
+    // Parses the model. Fails with InvalidArgument if its kind is unsupported; the message names
+    // the kind. Fails with Corrupt if there is no model.
     static Result<Model> parse(const Json& json, bool byte_level);
 
     void encode(std::string_view word, ModelWork& work, std::vector<std::uint32_t>& out) const {

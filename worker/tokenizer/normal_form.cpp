@@ -8,12 +8,12 @@
 namespace roll::tokenizer {
 namespace {
 
-// Constants of Hangul syllables, which are composed by arithmetic (Unicode standard, section 3.12).
+// Constants of Hangul syllables, which are computed by arithmetic (Unicode standard, section 3.12).
 constexpr char32_t kS = 0xAC00, kL = 0x1100, kV = 0x1161, kT = 0x11A7;
 constexpr char32_t kLCount = 19, kVCount = 21, kTCount = 28, kSCount = kLCount * kVCount * kTCount;
 
-// The smallest character that combines with a preceding one, and the lead byte of its UTF-8. Text
-// of smaller characters is already composed.
+// The smallest character that combines with a preceding character, and the first byte of its UTF-8
+// form. If all characters of a text are smaller, the text is already composed.
 constexpr char32_t kFirstCombining = 0x300;
 constexpr std::uint8_t kFirstCombiningByte = 0xCC;
 
@@ -92,9 +92,9 @@ std::string Composer::compose(std::string_view text) const {
         run = stop;
     }
     std::size_t size = 0;
-    // index of the last starter; marked.size() if there is none yet
+    // index of the last starter (character of class 0); marked.size() if there is none yet
     std::size_t starter = marked.size();
-    // combining class of the last character after the starter; -1: no such character
+    // combining class of the last character after the starter; -1 if there is no such character
     int last_class = -1;
     for (const auto& [combining, code] : marked) {
         if (starter < marked.size() && last_class < static_cast<int>(combining)) {

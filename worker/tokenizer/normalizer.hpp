@@ -1,4 +1,4 @@
-// Normalizes text before it is split: the `normalizer` of a tokenizer file. Supports NFC,
+// Normalizes text before the text is split: the `normalizer` of a tokenizer file. Supports NFC,
 // Precompiled, Prepend, Replace, Strip and Sequence. Immutable; any thread may use it.
 #pragma once
 
@@ -22,8 +22,8 @@ class Normalizer {
     bool is_identity() const { return steps_.empty(); }
     std::string apply(std::string_view text) const;
 
-    // Returns the number of leading bytes of apply(text) that come from the first character of the
-    // text; at least 1.
+    // Returns the number of bytes at the beginning of apply(text) that come from the first
+    // character of the text; at least 1.
     std::size_t head(std::string_view text) const;
 
   private:
@@ -51,14 +51,14 @@ class Normalizer {
     std::vector<Step> steps_;
 };
 
-// Parses the pattern of Split and Replace: {"String": "text"} or {"Regex": "expression"}. Error
-// messages name `owner`.
+// Parses the pattern of Split or Replace, which is {"String": "text"} or {"Regex": "expression"}.
+// Error messages name `owner`.
 Result<Pattern> parse_pattern(const Json& json, const std::string& owner);
 
 // Returns the "type" of a JSON object. Error messages name `owner`.
 Result<std::string> parse_type(const Json& json, const std::string& owner);
 
-// Returns `json` if it is an array. Fails otherwise; the message names `owner`.
+// Returns `json` if it is an array. Otherwise fails; the message names `owner`.
 Result<const Json*> parse_list(const Json& json, const std::string& owner);
 
 // Largest nesting depth of Sequences in a tokenizer file.

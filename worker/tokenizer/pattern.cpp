@@ -34,8 +34,8 @@ bool Pattern::take(const CharacterSet& set, const char*& at) const {
     return true;
 }
 
-// Matches as many characters of the set as possible. Then gives up one at a time until the rest of
-// the expression matches.
+// Matches as many characters of the set as possible. Then gives them up one by one until the rest
+// of the expression matches.
 const char* Pattern::run_set(const PatternNode& node, const char* at, const char* end) const {
     const CharacterSet& set = sets_[node.set];
     const char* least = at;
@@ -53,8 +53,8 @@ const char* Pattern::run_set(const PatternNode& node, const char* at, const char
     }
 }
 
-// Returns the end of a match from this node on; nullptr if there is none. The recursion is limited
-// by the size of the expression, because a node never reaches itself.
+// Returns the end of a match from this node on; nullptr if there is no match. The size of the
+// expression limits the recursion, because no node leads back to itself.
 const char* Pattern::run(std::uint32_t index, const char* at, const char* end) const {
     while (true) {
         const PatternNode& node = nodes_[index];
@@ -87,8 +87,8 @@ std::size_t Pattern::match_at(std::string_view text, std::size_t at) const {
     return kNone;
 }
 
-// Marks in `first` the bytes with which a match of the node may start. Marks all bytes if the match
-// may be empty.
+// Marks in `first` the bytes with which a match of the node can start. Marks all bytes if the match
+// can be empty.
 void Pattern::first_bytes(std::uint32_t index, std::array<bool, 129>& first) const {
     const PatternNode& node = nodes_[index];
     switch (node.kind) {

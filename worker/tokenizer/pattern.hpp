@@ -1,10 +1,10 @@
-// Regular expressions of tokenizer files, compiled to match at a given place of a text.
+// Regular expressions of tokenizer files. They are compiled, and match at a given place of a text.
 //
 // Supports alternatives, sets of characters and categories, \s \S \w \d \r \n \t, . , groups (?:)
-// (?i:), optional groups, greedy and possessive counts of one character, (?=) and (?!). Refuses
-// everything else (repeated groups, lazy counts, anchors, back references, scripts) with a message
-// that names it, because matching must not need a stack that grows with the text. Immutable; any
-// thread may match.
+// (?i:), optional groups, greedy and possessive quantifiers of one character, (?=) and (?!). Fails
+// for all other syntax (repeated groups, lazy quantifiers, anchors, back references, scripts),
+// because matching must not need a stack that grows with the text. The error message names the
+// unsupported part. Immutable; any thread may match.
 #pragma once
 
 #include <array>
@@ -18,9 +18,9 @@
 
 namespace roll::tokenizer {
 
-// A set of characters. A character beyond ASCII is in the set if it has one of `properties` or is
-// in one of `ranges`. If `negated` is true, the set has the characters for which neither condition
-// holds.
+// A set of characters. A character beyond ASCII belongs to the set if it has one of `properties` or
+// is in one of `ranges`. If `negated` is true, exactly the other characters beyond ASCII belong to
+// the set.
 struct CharacterSet {
     std::array<bool, 128> ascii{};  // ASCII characters in the set, after negation
     Properties properties = 0;      // properties of the characters beyond ASCII
@@ -32,9 +32,9 @@ struct CharacterSet {
 
 struct PatternNode {
     // The kind of text that a node matches. Set: `min` to `max` characters of a set. Choice: the
-    // first branch that leads to a match. Look: no text, but its branch must match here (or must
-    // not, if `negative`). Jump: no text; matching continues at `next`. Accept: no text; the match
-    // ends here.
+    // text of the first branch that leads to a match. The other kinds match no text. Look: its
+    // branch must match here (or must not match, if `negative`). Jump: matching continues at
+    // `next`. Accept: the match ends here.
     enum class Kind : std::uint8_t { Set, Choice, Look, Jump, Accept };
     Kind kind = Kind::Accept;
     bool possessive = false;
@@ -50,16 +50,16 @@ class Pattern {
   public:
     static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
 
-    // Compiles an expression. Fails with InvalidArgument if a part of it is unsupported; the
-    // message names the part.
+    // Compiles an expression. Fails with InvalidArgument if the expression has an unsupported part;
+    // the message names the part.
     static Result<Pattern> compile(std::string_view expression);
     static Pattern literal(std::string_view text);
 
-    // Returns the end of the match that starts at `at`, or kNone if there is no match or the match
-    // is empty. Requires valid UTF-8 and `at` at the start of a character.
+    // Returns the end of the match that starts at `at`. Returns kNone if there is no match or the
+    // match is empty. Requires valid UTF-8, and that a character starts at `at`.
     std::size_t match_at(std::string_view text, std::size_t at) const;
 
-    // Splits the text: calls piece(begin, end, is_match) for every match and every gap between
+    // Splits the text: calls piece(begin, end, is_match) for every match and for every gap between
     // matches, in order.
     template <class Piece>
     void split(std::string_view text, Piece&& piece) const {
@@ -89,9 +89,9 @@ class Pattern {
     const PropertyTable* table_ = &PropertyTable::get();
     std::vector<PatternNode> nodes_;
     std::vector<CharacterSet> sets_;
-    std::uint32_t root_ = 0;  // the expression's root, a Choice
-    // by_first_byte_[b]: branches of the root that can match at byte b. The last entry is for
-    // non-ASCII bytes.
+    std::uint32_t root_ = 0;  // root node of the expression; its kind is Choice
+    // by_first_byte_[b]: branches of the root that can match a text that starts with byte b. The
+    // last entry is for all non-ASCII bytes.
     std::array<std::vector<std::uint32_t>, 129> by_first_byte_;
 };
 

@@ -1,4 +1,4 @@
-// Implements Pattern::compile as a recursive descent over the expression's characters.
+// Implements Pattern::compile() as a recursive-descent parser.
 #include <algorithm>
 #include <map>
 #include <string>
@@ -11,10 +11,10 @@ namespace {
 constexpr int kDepthMax = 32;
 constexpr std::uint32_t kMany = 0xFFFFFFFF;
 constexpr std::uint32_t kCountMax = 1000;
-// limit on groups, because each may double the time of a failed match
+// limit on the number of groups, because each group may double the time of a failed match
 constexpr int kGroupsMax = 16;
 
-// Characters that the tokenizers package counts as word characters in a bare \w, but not in [\w].
+// Characters that the tokenizers package treats as word characters in \w, but not in [\w].
 constexpr std::pair<char32_t, char32_t> kLatinNumbers[] = {
     {0xB2, 0xB3}, {0xB9, 0xB9}, {0xBC, 0xBE}};
 
@@ -71,7 +71,7 @@ class PatternParser {
         return static_cast<std::uint32_t>(pattern_.nodes_.size() - 1);
     }
 
-    // Parses a Choice whose branches continue at `after`.
+    // Parses the alternatives of a Choice. Each branch continues at node `after`.
     Result<std::uint32_t> alternatives(std::uint32_t after, bool fold, int depth) {
         if (depth > kDepthMax) return refuse("groups nested too deeply");
         std::vector<std::uint32_t> branches;
@@ -82,8 +82,8 @@ class PatternParser {
         return add({.kind = Kind::Choice, .branches = std::move(branches)});
     }
 
-    // Parses a sequence that continues at `after`. Adds a Jump as its first node, because an empty
-    // sequence needs a node too.
+    // Parses a sequence that continues at node `after`. Its first node is a Jump, because an empty
+    // sequence needs a node, too.
     Result<std::uint32_t> sequence(std::uint32_t after, bool fold, int depth) {
         const std::uint32_t start = add({.kind = Kind::Jump});
         std::uint32_t last = start;
@@ -124,7 +124,7 @@ class PatternParser {
         return choice;
     }
 
-    // Parses one character or set of characters, and the quantifier after it.
+    // Parses one character or one set of characters, and the quantifier that follows.
     Result<std::uint32_t> characters(bool fold) {
         CharacterSet set;
         if (eat("[")) {
@@ -192,7 +192,8 @@ class PatternParser {
         return set;
     }
 
-    // Parses one item and adds it to the set: a character, a class or, in brackets, a range.
+    // Parses one item and adds it to the set. An item is a character, a class or, in brackets, a
+    // range.
     Result<void> item(CharacterSet& set, bool fold, bool in_bracket) {
         ROLL_TRY(const char32_t first, member(set, in_bracket));
         if (first == kClass) return {};
@@ -212,16 +213,16 @@ class PatternParser {
         for (char32_t code = first; code <= last; ++code) {
             if (!is_letter(code)) continue;
             set.ranges.emplace_back(code ^ 0x20, code ^ 0x20);
-            // U+017F, the long s, whose upper case is S
+            // U+017F, the long s; its upper case is S
             if ((code | 0x20) == 's') set.ranges.emplace_back(0x17F, 0x17F);
-            // U+212A, the Kelvin sign, whose lower case is k
+            // U+212A, the Kelvin sign; its lower case is k
             if ((code | 0x20) == 'k') set.ranges.emplace_back(0x212A, 0x212A);
         }
         return {};
     }
 
-    // Returns the next character. If it is a class instead, adds the class to the set and returns
-    // kClass.
+    // Returns the next character. If the next item is a class, adds the class to the set and
+    // returns kClass.
     Result<char32_t> member(CharacterSet& set, bool in_bracket) {
         if (!eat("\\")) return character();
         if (!more()) return refuse("a \\ at its end");

@@ -1,5 +1,5 @@
-// The `post_processor` of a tokenizer file: the ids to put before and after the ids of a text.
-// Supports TemplateProcessing, ByteLevel (which only moves offsets) and Sequence.
+// The `post_processor` of a tokenizer file: the ids that are added before and after the ids of a
+// text. Supports TemplateProcessing, ByteLevel (which changes only offsets) and Sequence.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ struct PostProcessor {
     std::vector<std::uint32_t> before = {};
     std::vector<std::uint32_t> after = {};
 
-    // Parses the file's post-processor. Fails with InvalidArgument for an unsupported kind or
-    // template; the message names the kind or template.
+    // Parses the file's post-processor. Fails with InvalidArgument if its kind or template is
+    // unsupported; the message names the kind or template.
     static Result<PostProcessor> parse(const Json& json);
 };
 

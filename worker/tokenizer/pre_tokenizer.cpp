@@ -11,13 +11,14 @@ namespace {
 constexpr const char* kByteLevelExpression =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-// Returns how many of the first `head` bytes of a text are at offset `begin` or later.
+// Returns the number of those bytes among the first `head` bytes of a text that are at offset
+// `begin` or later.
 std::size_t rest_of(std::size_t head, std::size_t begin) { return head - std::min(head, begin); }
 
 }  // namespace
 
-// One call of split(). It works depth first: emits each word before it searches for the next, so no
-// list of words is stored.
+// State of one call of split(). The call works depth first: it emits each word before it searches
+// for the next word. Therefore it stores no list of words.
 struct PreTokenizer::Run {
     const PreTokenizer& owner;
     Scratch& scratch;
@@ -80,7 +81,7 @@ struct PreTokenizer::Run {
     }
 
     void apply(const Split& split, std::size_t index, std::string_view text, std::size_t head) {
-        std::size_t held_begin = 0;  // start of the pieces that are joined and not yet passed on
+        std::size_t held_begin = 0;  // start of the joined pieces that are not passed on yet
         std::size_t held_end = 0;
         bool previous = false;
         const auto leave = [&] {

@@ -1,6 +1,6 @@
-// Splits text into words, which the model then encodes one by one: the `pre_tokenizer` of a
-// tokenizer file. Supports ByteLevel, Split, Digits, Metaspace, WhitespaceSplit and Sequence.
-// Immutable; any thread may use it with its own scratch texts.
+// Splits text into words: the `pre_tokenizer` of a tokenizer file. The model then encodes the words
+// one by one. Supports ByteLevel, Split, Digits, Metaspace, WhitespaceSplit and Sequence.
+// Immutable; several threads may split, each with its own Scratch.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace roll::tokenizer {
 
-// Receives one word. The view is valid during the call only.
+// Receives one word per call. The view is valid only during the call.
 class WordSink {
   public:
     virtual ~WordSink() = default;
@@ -29,12 +29,12 @@ class PreTokenizer {
     // message names the kind.
     static Result<PreTokenizer> parse(const Json& json);
 
-    // Returns whether the model's vocabulary spells bytes as visible characters. split() emits
-    // words of plain bytes even then.
+    // Returns true if the model's vocabulary represents bytes by visible characters. Even then,
+    // split() emits words of plain bytes.
     bool byte_level() const { return byte_level_; }
 
-    // Emits every word in order. `head` is the number of leading bytes of `text` that come from the
-    // input's first character. It is 0 if `text` is not the start of the input.
+    // Emits every word in order. `head` is the number of bytes at the beginning of `text` that come
+    // from the first character of the input. It is 0 if `text` is not the start of the input.
     void split(std::string_view text, std::size_t head, Scratch& scratch, WordSink& sink) const;
 
   private:
@@ -69,7 +69,7 @@ class PreTokenizer {
 // The fields of Metaspace, which pre-tokenizers and decoders share.
 struct MetaspaceFields {
     std::string replacement;
-    std::string prepend_scheme;  // one of always, first, never
+    std::string prepend_scheme;  // "always", "first" or "never"
     bool split = true;
 };
 Result<MetaspaceFields> parse_metaspace(JsonReader& reader);

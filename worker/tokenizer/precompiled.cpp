@@ -7,7 +7,7 @@
 namespace roll::tokenizer {
 namespace {
 
-// A grapheme cluster of at least this many bytes is replaced character by character.
+// Grapheme clusters of at least this many bytes are replaced character by character.
 constexpr std::size_t kWholeCluster = 6;
 
 Result<std::string> from_base64(std::string_view text) {
@@ -37,7 +37,7 @@ std::uint32_t little_endian(std::string_view bytes, std::size_t at) {
     return value;
 }
 
-// Return fields of a trie unit, as in darts-clone's include/darts.h.
+// Return the fields of a trie unit, as defined in darts-clone's include/darts.h.
 bool has_leaf(std::uint32_t unit) { return (unit >> 8 & 1) != 0; }
 std::uint32_t value_of(std::uint32_t unit) { return unit & 0x7FFFFFFF; }
 std::uint32_t label_of(std::uint32_t unit) { return unit & 0x800000FF; }
@@ -110,8 +110,8 @@ std::string Precompiled::apply(std::string_view text) const {
         return found.has_value();
     };
     while (!text.empty()) {
-        // Avoids Unicode's rules for most texts, because two ASCII characters are never in one
-        // cluster.
+        // Skip Unicode's cluster rules for most texts: two printable ASCII characters are never in
+        // one cluster.
         const bool plain = is_plain(text[0]) && (text.size() == 1 || is_plain(text[1]));
         const std::size_t size = plain ? 1 : cluster_size(text);
         std::string_view cluster = text.substr(0, size);

@@ -1,7 +1,8 @@
 // SentencePiece's compiled table of character replacements (such as nmt_nfkc): the normalizer
-// `Precompiled` of a tokenizer file. Layout (sentencepiece/src/normalizer.cc): the trie's size in
-// bytes as a little-endian u32; the trie as a double array of u32 units (darts-clone); the
-// replacements, each terminated by a zero byte. Immutable; any thread may use it.
+// `Precompiled` of a tokenizer file. The table consists of three parts
+// (sentencepiece/src/normalizer.cc): the size of the trie in bytes, as a little-endian u32; the
+// trie, as a double array of u32 units (darts-clone); the replacements, each terminated by a zero
+// byte. Immutable; any thread may use it.
 #pragma once
 
 #include <cstdint>
@@ -19,19 +20,19 @@ class Precompiled {
     // Parses the base64 text in tokenizer.json. Fails with Corrupt if the text is damaged.
     static Result<Precompiled> parse(std::string_view base64);
 
-    // Returns the text with characters replaced as the tokenizers package does. A grapheme cluster
-    // of less than six bytes is looked up as a whole. If the cluster is longer or is not found,
-    // each of its characters is looked up. Requires valid UTF-8.
+    // Returns the text with its characters replaced in the way of the tokenizers package. A
+    // grapheme cluster of less than six bytes is looked up as a whole. If the cluster is longer, or
+    // if it is not found, each of its characters is looked up. Requires valid UTF-8.
     std::string apply(std::string_view text) const;
 
-    // Returns how many leading bytes of apply(text) come from the first character of the text,
-    // whose replacement may be several words. Returns 1 if the character was replaced as part of a
-    // cluster.
+    // Returns the number of bytes at the beginning of apply(text) that come from the first
+    // character of the text. The replacement of this character may be several words. Returns 1 if
+    // the character was replaced as part of a cluster.
     std::size_t head(std::string_view text) const;
 
   private:
-    // Returns the replacement of the shortest prefix of the text that is in the trie; nullopt if no
-    // prefix is.
+    // Returns the replacement of the shortest prefix of the text that is in the trie. Returns
+    // nullopt if no prefix is in the trie.
     std::optional<std::string_view> find(std::string_view text) const;
 
     std::vector<std::uint32_t> trie_;

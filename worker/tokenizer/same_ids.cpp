@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::uint32_t kLookedAt = 4096;
 
-// Returns a token's text with incomplete characters replaced, because tokenizers decode them
+// Returns a token's text. Incomplete characters in it are replaced, because tokenizers decode them
 // differently.
 std::string text_of(const Tokenizer& tokenizer, std::uint32_t id) {
     return replace_broken(tokenizer.decode(std::span(&id, 1)));

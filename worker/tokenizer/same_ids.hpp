@@ -1,4 +1,4 @@
-// Compares two tokenizers: how many ids stand for different texts.
+// Compares two tokenizers: counts the ids that stand for different texts.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,12 @@
 namespace roll::tokenizer {
 
 struct IdsCompared {
-    std::uint32_t looked_at = 0;  // number of compared ids: all, or some thousands evenly spaced
+    std::uint32_t looked_at = 0;  // number of compared ids: all ids, or some thousands at equal
+                                  // distances
     std::uint32_t differ = 0;     // number of compared ids whose texts differ
 
-    // Returns true if at most a tenth of the compared ids differ. Some ids may differ between
-    // versions of one vocabulary, because tokens are sometimes renamed on purpose.
+    // Returns true if at most a tenth of the compared ids differ. Two versions of the same
+    // vocabulary may have some different ids, because tokens are sometimes renamed on purpose.
     bool of_one_vocabulary() const { return 10 * differ <= looked_at; }
 };
 

@@ -27,7 +27,7 @@ Result<void> refuse_if_set(JsonReader& reader, const char* key) {
 
 class Tokenizer::Impl {
   public:
-    // The buffers that one call of encode() uses; kept for later calls.
+    // The buffers that one call of encode() uses. They are kept for later calls.
     struct Workspace {
         ModelWork model;
         PreTokenizer::Scratch scratch;
@@ -51,12 +51,11 @@ class Tokenizer::Impl {
           decoder_(std::move(decoder)) {}
     void index_ids();
 
-    // Encodes text that contains no added tokens of the first pass. `first` is true if the text is
-    // at the start of the input.
+    // Encodes text without added tokens of the first pass. `first` is true if the text is at the
+    // start of the input.
     void encode_raw(std::string_view text, bool first, Workspace& work,
                     std::vector<std::uint32_t>& ids) const;
-    // Encodes normalized text that contains no added tokens. `head` is passed to
-    // PreTokenizer::split.
+    // Encodes normalized text without added tokens. `head` is passed to PreTokenizer::split().
     void encode_plain(std::string_view text, std::size_t head, Workspace& work,
                       std::vector<std::uint32_t>& ids) const;
 
@@ -73,7 +72,7 @@ class Tokenizer::Impl {
     std::vector<std::uint32_t> special_ids_ = {};
 
     mutable std::mutex mutex_;
-    // Workspaces that no call is using now. There are never more than the largest number of calls
+    // Workspaces that no call is using now. Their number is at most the largest number of calls
     // that ran at the same time.
     mutable std::vector<std::unique_ptr<Workspace>> idle_;
 };

@@ -1,9 +1,9 @@
-// Converts text to token ids and back as a HuggingFace tokenizer.json specifies. The ids equal
-// those of the tokenizers package. `bytes` makes the byte tokenizer, for which each byte is a
-// token. Supports neither chat templates nor pairs of texts.
+// Converts text to token ids and back, as a HuggingFace tokenizer.json specifies. The ids equal the
+// ids of the tokenizers package. bytes() makes the byte tokenizer, in which each byte is a token.
+// Supports neither chat templates nor pairs of texts.
 //
-// Immutable; any number of threads may encode and decode at once. Each invalid UTF-8 sequence is
-// read as U+FFFD, except by the byte tokenizer, which keeps every byte.
+// Immutable; any number of threads may encode and decode at the same time. Each invalid UTF-8
+// sequence is treated as U+FFFD. Only the byte tokenizer keeps every byte.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct EncodeOptions {
     bool add_special = true;  // true: adds the ids that the file's template puts around a text
 };
 
-// The ids that the file's template puts before and after a text.
+// The ids that the file's template adds before and after a text.
 struct Surroundings {
     std::vector<std::uint32_t> before = {};
     std::vector<std::uint32_t> after = {};
@@ -31,8 +31,9 @@ struct Surroundings {
 
 class Tokenizer {
   public:
-    // Reads a tokenizer.json. Fails with NotFound, Corrupt (not JSON, a field of the wrong type) or
-    // InvalidArgument (an unsupported part); the message names the file.
+    // Reads a tokenizer.json. Fails with NotFound if the file does not exist, with Corrupt if it is
+    // not JSON or a field has a wrong type, and with InvalidArgument if a part is unsupported. The
+    // message names the file.
     static Result<Tokenizer> load(const std::filesystem::path& path);
     static Result<Tokenizer> parse(std::string_view json);
     static Tokenizer bytes();
@@ -42,8 +43,8 @@ class Tokenizer {
     ~Tokenizer();
 
     std::vector<std::uint32_t> encode(std::string_view text, EncodeOptions options = {}) const;
-    // Appends the text's ids to `ids`. Allocates no memory once its buffers have grown large
-    // enough.
+    // Appends the text's ids to `ids`. Once the buffers are large enough, encoding allocates no
+    // more memory.
     void encode(std::string_view text, std::vector<std::uint32_t>& ids,
                 EncodeOptions options = {}) const;
 
@@ -54,14 +55,14 @@ class Tokenizer {
     // Returns the largest id plus one, which is the number of rows that an embedding needs.
     std::uint32_t vocab_size() const;
     std::optional<std::uint32_t> id_of(std::string_view token) const;
-    // returns the ids of special tokens, in ascending order
+    // Returns the ids of special tokens in ascending order.
     const std::vector<std::uint32_t>& special_ids() const;
     Surroundings surroundings() const;
 
   private:
     class Impl;
     explicit Tokenizer(std::unique_ptr<const Impl> impl);
-    std::unique_ptr<const Impl> impl_;  // unset for the byte tokenizer
+    std::unique_ptr<const Impl> impl_;  // null for the byte tokenizer
 };
 
 }  // namespace roll::tokenizer

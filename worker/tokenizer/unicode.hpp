@@ -1,4 +1,4 @@
-// UTF-8, and the properties of code points by Unicode 16. This file knows nothing of tokenizers.
+// UTF-8, and the properties of code points in Unicode 16. This file does not depend on tokenizers.
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@
 
 namespace roll::tokenizer {
 
-// General categories, in the order of the table.
+// General categories, in the order of the generated table.
 // clang-format off
 enum class Category : std::uint8_t {
     Lu, Ll, Lt, Lm, Lo, Mn, Mc, Me, Nd, Nl, No, Pc, Pd, Ps, Pe,
@@ -17,10 +17,10 @@ enum class Category : std::uint8_t {
 };
 // clang-format on
 
-// A set of properties of a code point: bit i is Category i; bits 30 and 31 are other properties.
+// A set of properties of a code point. Bit i is Category i; bits 30 and 31 are other properties.
 using Properties = std::uint32_t;
 constexpr Properties bit(Category category) { return 1U << static_cast<unsigned>(category); }
-// property: alphabetic, though the category is a symbol
+// property: the code point is alphabetic, although its category is a symbol
 constexpr Properties kOtherAlphabetic = 1U << 30;
 constexpr Properties kSpace = 1U << 31;  // property: White_Space
 constexpr Properties kLetter = 0x1F;
@@ -44,15 +44,15 @@ class PropertyTable {
 
   private:
     PropertyTable();
-    // values_[c] of code point c: category | 0x40 other alphabetic | 0x80 space
+    // values_[c]: the category of code point c | 0x40 if other alphabetic | 0x80 if white space
     std::vector<std::uint8_t> values_;
 };
 
-// Returns whether the Digits pre-tokenizer counts the code point as a digit: \p{N} of Unicode 17.
+// Returns true if the Digits pre-tokenizer treats the code point as a digit: \p{N} of Unicode 17.
 bool is_numeric(char32_t code, const PropertyTable& table);
 
-// Returns the code point at `at` and advances `at` to the next one. Requires a complete, valid
-// UTF-8 sequence.
+// Returns the code point at `at` and advances `at` to the next code point. Requires a complete and
+// valid UTF-8 sequence.
 char32_t next_code_point(const char*& at);
 void append_utf8(std::string& text, char32_t code);
 
@@ -62,12 +62,12 @@ constexpr std::size_t character_size(char lead) {
     return byte < 0x80 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
 }
 
-// Returns the offset of the first byte that is not valid UTF-8, or the text's size if all bytes are
-// valid.
+// Returns the offset of the first byte that is not valid UTF-8. Returns the text's size if all
+// bytes are valid.
 std::size_t valid_prefix(std::string_view text);
 
-// Replaces each maximal part of a broken UTF-8 sequence by one U+FFFD, as Unicode 16 section 3.9
-// recommends.
+// Replaces each maximal part of an invalid UTF-8 sequence by one U+FFFD, as section 3.9 of Unicode
+// 16 recommends.
 std::string replace_broken(std::string_view text);
 
 }  // namespace roll::tokenizer

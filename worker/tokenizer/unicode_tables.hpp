@@ -6,16 +6,16 @@
 
 namespace roll::tokenizer {
 
-// Runs of code points with the same value, as first code point << 8 | value. A run ends where the
-// next begins.
+// Runs of code points with the same value. Each entry is (first code point) << 8 | value. A run
+// ends where the next run begins.
 extern const std::uint32_t kCategoryRuns[];  // value: general category, in the order of Category
 extern const std::size_t kCategoryRuns_size;
 extern const std::uint32_t kCombiningRuns[];  // value: canonical combining class
 extern const std::size_t kCombiningRuns_size;
 
-// Canonical decompositions: each entry is flag << 63 | code point << 42 | first << 21 | second.
-// `flag` is 1 if the parts compose back to the code point; `second` is 0 if the decomposition is
-// one character.
+// Canonical decompositions. Each entry is flag << 63 | code point << 42 | first << 21 | second.
+// `flag` is 1 if the two parts compose back to the code point. `second` is 0 if the decomposition
+// is a single character.
 extern const std::uint64_t kDecompositions[];
 extern const std::size_t kDecompositions_size;
 

@@ -9,7 +9,7 @@
 namespace roll::tokenizer {
 namespace {
 
-// an unknown token's score is the worst score minus this, as in SentencePiece
+// the score of an unknown token is the lowest score minus this number, as in SentencePiece
 constexpr double kUnknownPenalty = 10;
 
 tl::unexpected<Error> refuse_unigram(const std::string& what) {
@@ -54,8 +54,8 @@ Result<Unigram> Unigram::parse(const Json& json) {
     return model;
 }
 
-// Finds the best path to each position in the word. A token that starts at a position with a path
-// extends this path to the token's end.
+// Finds the best path to each position in the word. If a token starts at a position that has a
+// path, the token extends this path to the token's end.
 void Unigram::find_best(std::string_view word, UnigramWork& work) const {
     work.ends_.assign(word.size() + 1, {});
     work.ends_[0].start = 0;
@@ -101,7 +101,7 @@ void Unigram::append(std::string_view piece, std::vector<std::uint32_t>& out) co
 void Unigram::encode(std::string_view word, UnigramWork& work,
                      std::vector<std::uint32_t>& out) const {
     find_best(word, work);
-    // collected from the last piece to the first; adjacent unknown pieces are merged
+    // pieces are collected from last to first; adjacent unknown pieces are merged
     auto& pieces = work.pieces_;
     pieces.clear();
     bool joins = false;

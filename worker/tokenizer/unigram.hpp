@@ -1,7 +1,7 @@
-// SentencePiece's unigram language model for one word: of all splits of the word into tokens,
-// selects the one with the highest sum of scores. Characters that no token covers are unknown; a
-// run of unknown characters becomes its bytes (byte_fallback) or one unknown token. Immutable; any
-// thread may encode with its own UnigramWork.
+// SentencePiece's unigram language model for one word. Selects the split of the word into tokens
+// that has the highest sum of scores. Characters that no token covers are unknown. A run of unknown
+// characters becomes its bytes (byte_fallback) or one unknown token. Immutable; several threads may
+// encode, each with its own UnigramWork.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace roll::tokenizer {
 
-// One thread's buffers: the best path to each position in the word that is being encoded.
+// Buffers of one thread: the best path to each position in the word that is being encoded.
 class UnigramWork {
   private:
     friend class Unigram;
@@ -53,7 +53,7 @@ class Unigram {
     std::vector<std::string> tokens_;
     std::vector<double> scores_;
     std::unordered_map<std::string, std::uint32_t> ids_;
-    // nodes_[n]: id of the token that ends at trie node n, or -1
+    // nodes_[n]: id of the token that ends at trie node n; -1 if there is none
     std::vector<std::int64_t> nodes_ = {-1};
     std::unordered_map<std::uint64_t, std::uint32_t> edges_;
     std::int64_t unknown_ = -1;

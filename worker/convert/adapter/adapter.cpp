@@ -17,7 +17,7 @@ using formats::LoraModule;
 
 std::int64_t bytes_of(tensor::DType dtype) { return tensor::bits_of(dtype) / 8; }
 
-// A matrix that is assembled from copies. Elements that no copy fills are zero.
+// A matrix that is assembled from copies. Elements without a copy are zero.
 class Block {
   public:
     Block(tensor::DType dtype, std::int64_t rows, std::int64_t columns)
@@ -59,7 +59,7 @@ bool equal(const tensor::StridedView& a, const tensor::StridedView& b) {
     return std::memcmp(one.view().first, other.view().first, size) == 0;
 }
 
-// The LoRA modules of a native tensor, in the order of NativeTensor::sources. The entry of a
+// The LoRA modules of a native tensor, in the order of NativeTensor::sources. The entry for a
 // HuggingFace tensor without LoRA is null.
 using Members = std::vector<const LoraModule*>;
 
@@ -67,7 +67,7 @@ struct Fused {
     std::int64_t lora_rank = 0;
     double scale = 0;
     tensor::StridedView a;
-    // matrix B of LoRA for each HuggingFace tensor that is fused
+    // LoRA's matrix B for each HuggingFace tensor in the fused tensor
     std::vector<tensor::StridedView> b;
     std::vector<std::shared_ptr<const void>> keep;
 };
@@ -235,7 +235,7 @@ class Converter {
     const formats::Adapter& adapter_;
     const Source& base_;
     NativeAdapter result_;
-    // modules that are not converted yet, by name
+    // modules that are not converted yet, by their names
     std::map<std::string, const LoraModule*> modules_;
     std::map<std::string, const tensor::StridedView*> whole_;
 };

@@ -1,11 +1,12 @@
 // LoRA adapters of a native (Megatron) model. A fused native tensor (linear_qkv, linear_fc1) has
-// one LoRA where PEFT has one per HuggingFace module. Adapters are held in memory whole, because
-// they are small.
+// one LoRA. In PEFT, each HuggingFace module of the fused tensor has its own LoRA. Adapters are
+// held in memory completely, because they are small.
 //
 // The product B A of a fused tensor has a single A. If PEFT's modules have different A's, or if
-// some modules have no LoRA, the fused A stacks their A's by rows, and its rank is the sum of their
-// ranks. In the fused B each module then has its own columns, and zeros elsewhere. The reader drops
-// columns of zeros, so both directions are exact.
+// some modules have no LoRA, the fused A stacks the A's of the modules by rows. The rank of the
+// fused A is then the sum of the modules' ranks. In the fused B, each module has its own columns;
+// its rows are zero in the other columns. The reader drops columns of zeros, so both directions are
+// exact.
 #pragma once
 
 #include <cstdint>
@@ -20,35 +21,36 @@
 
 namespace roll::convert {
 
-// Opens the config and the tensor names of the adapters' base model, without its tensors. Looks in
-// `base_directory` if it is given, else in `config` if it is given, else in the adapters' directory
-// and in the base model's directory that the adapters name.
+// Opens the config and the tensor names of the adapters' base model, but not its tensors. Looks in
+// `base_directory` if it is given, else in `config` if it is given. If neither is given, looks in
+// the adapters' directory, and in the base model's directory that the adapters name.
 Result<Source> open_base(const std::filesystem::path& base_directory,
                          const std::filesystem::path& config, const std::filesystem::path& adapters,
                          const families::Families& families);
 
-// Reads a native or PEFT adapter. The modules of the result have HuggingFace names. `base` holds
-// the model's config and tensor names, as use_tensors() sets them; if `base` has no tensors,
-// stacked expert modules stay stacked. Fails with Corrupt or InvalidArgument if the adapter does
-// not fit `base`.
+// Reads a native or PEFT adapter. The modules of the result have HuggingFace names. `base` has the
+// model's config and tensor names, as set by use_tensors(). If `base` has no tensors, modules that
+// stack experts remain stacked. Fails with Corrupt or InvalidArgument if the adapter does not fit
+// `base`.
 Result<formats::Adapter> open_adapter(const AdapterPlace& place, const Source& base);
 
-// The LoRA parameters of one native module, for adapter_config.json.
+// The LoRA parameters of one native module. adapter_config.json stores them.
 struct NativeLora {
-    // "decoder.layers.0.self_attention.linear_qkv", with the layer counted over the whole model
+    // such as "decoder.layers.0.self_attention.linear_qkv"; layers are counted over the whole model
     std::string module;
     std::int64_t lora_rank = 0;
     double scale = 0;
-    bool parameter = false;  // true: `module` names a parameter of target_parameters, not a module
+    bool parameter = false;  // true: `module` is the name of a parameter in target_parameters, and
+                             // not of a module
 };
 
 struct NativeAdapter {
     Source source;  // source.native lists the adapter's tensors
     std::vector<NativeLora> modules;
-    std::vector<std::string> whole;  // native modules that are saved whole (modules_to_save)
+    std::vector<std::string> whole;  // native modules that are saved completely (modules_to_save)
 };
 
-// Converts an adapter with HuggingFace names to a native one. Fails with InvalidArgument if a
+// Converts an adapter with HuggingFace names to a native adapter. Fails with InvalidArgument if a
 // module is not part of any native tensor, or if the modules of a fused tensor cannot share one
 // LoRA.
 Result<NativeAdapter> to_native(const formats::Adapter& adapter, const Source& base);

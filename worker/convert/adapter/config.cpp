@@ -10,8 +10,8 @@ namespace {
 
 std::string last_word(const std::string& module) { return module.substr(module.rfind('.') + 1); }
 
-// Returns the number. Rounds it if only a floating-point error separates it from an integer: 16,
-// not 16.000000000000004.
+// Returns the number as JSON. If it differs from an integer only by a floating-point error, returns
+// the integer: 16 for 16.000000000000004.
 Json number(double value) {
     const double nearest = std::round(value);
     if (std::fabs(value - nearest) < 1e-9 * std::max(1.0, std::fabs(value)))
@@ -31,7 +31,7 @@ Json most_common(const std::map<std::string, Json>& values) {
     return best;
 }
 
-// Returns the shortest names that match `modules` and no other module of `all`.
+// Returns the shortest names that match `modules` and match no other module in `all`.
 std::set<std::string> names_of(const std::set<std::string>& modules,
                                const std::vector<std::string>& all) {
     std::set<std::string> incomplete;

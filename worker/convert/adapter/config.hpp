@@ -1,5 +1,5 @@
-// Makes adapter_config.json for a converted adapter: one rank and one alpha, with patterns for the
-// modules that differ. Pure.
+// Makes adapter_config.json for a converted adapter. The config has one rank and one alpha, and
+// patterns for the modules with different values. Pure.
 #pragma once
 
 #include <string>
@@ -10,19 +10,19 @@
 
 namespace roll::convert {
 
-// Returns the config of an adapter with LoRA for `modules` and with the modules `whole` saved
-// whole. Copies the keys of `from` that do not depend on module names. `all` lists the model's
-// modules that can have LoRA. The last part of a name ("q_proj") stands for every module of `all`
-// that ends in it. Such a last part is used only if LoRA, rank and alpha are the same for all these
-// modules. `is_local` means that a layer number stands for different layers on different ranks.
-// Fails with InvalidArgument if `is_local` and a name would need a layer number.
+// Returns the config of an adapter that has LoRA for `modules` and saves the modules `whole`
+// completely. Copies those keys of `from` that do not depend on module names. `all` lists the
+// model's modules that can have LoRA. The last part of a name ("q_proj") stands for every module of
+// `all` with this last part. It is used only if all these modules have LoRA with the same rank and
+// alpha. `is_local`: a layer number stands for different layers on different ranks. Fails with
+// InvalidArgument if `is_local` is true and a name would need a layer number.
 Result<Json> adapter_config(const Json& from, const std::vector<NativeLora>& modules,
                             const std::vector<std::string>& whole,
                             const std::vector<std::string>& all, bool is_local);
 
-// The modules that can have LoRA, as target_modules names them: the sorted last parts of their
-// native or HuggingFace names. `linear` lists the linear modules of the decoder layers, without the
-// output layer ("all-linear").
+// The modules that can have LoRA, in the form of target_modules: the sorted last parts of their
+// native or HuggingFace names. `linear` lists the linear modules of the decoder layers, as
+// "all-linear" does; the output layer is not included.
 struct LoraTargets {
     std::vector<std::string> linear;
     std::vector<std::string> embedding;

@@ -16,9 +16,10 @@ using tensor::StridedView;
 
 constexpr const char* kInner = ".base_layer";
 
-// One of the two tensors that stack a layer's experts, with the native tensor of each expert.
+// One of the two tensors that stack a layer's experts, and the native tensors of these experts.
 struct Stack {
-    std::string stem;       // name without the parameter, such as "model.layers.0.mlp.experts"
+    std::string stem;       // name without the parameter's name, such as
+                            // "model.layers.0.mlp.experts"
     std::string parameter;  // "gate_up_proj" or "down_proj"
     std::vector<const NativeTensor*> experts;
     bool alternates = false;  // true: rows of gate and up alternate
@@ -30,7 +31,7 @@ struct Stack {
 
 std::int64_t size_of(const StridedView& view) { return tensor::bits_of(view.info.dtype) / 8; }
 
-// Returns the beginning of a name up to its layer number, such as "model.layers.3.".
+// Returns the beginning of a name up to and including its layer number, such as "model.layers.3.".
 std::string layer_front(const std::string& name, std::int64_t layer) {
     const std::string word = ".layers." + std::to_string(layer) + ".";
     const std::size_t at = name.find(word);
@@ -44,7 +45,7 @@ bool alternates(const Source& base, const NativeTensor& tensor) {
     });
 }
 
-// Returns the stacks of all layers in transformers' order: gate and up before down.
+// Returns the stacks of all layers in transformers' order: first gate and up, then down.
 std::vector<Stack> stacks_of(const Source& base) {
     std::map<std::string, Stack> by_name;
     std::vector<std::string> order;
@@ -67,8 +68,8 @@ std::vector<Stack> stacks_of(const Source& base) {
     return stacks;
 }
 
-// The rows of an expert's tensor that come from one of its HuggingFace sources: the first such row,
-// and the distance from one to the next.
+// The rows of an expert's tensor that come from one of its HuggingFace sources. `first` is the
+// first of these rows, and `step` is the distance between two of them.
 struct Rows {
     std::int64_t first = 0;
     std::int64_t step = 1;
@@ -151,8 +152,8 @@ class Splitter {
         std::int64_t lora_rank = 0;
     };
 
-    // Returns A and B of source tensor `i` of one expert. PEFT before 0.18 stored both transposed,
-    // because it computed the change as the sum of A^T B^T.
+    // Returns A and B of source tensor `i` of one expert. PEFT before 0.18 stored A and B
+    // transposed, because it computed the change as the sum of A^T B^T.
     static LoraModule pair_of(const LoraModule& module, const Stack& stack, const Place& place,
                               std::size_t i) {
         const NativeTensor& expert = *stack.experts[static_cast<std::size_t>(place.expert)];
@@ -214,7 +215,7 @@ class Joiner {
         std::string stem;
         for (const Stack& stack : stacks_) {
             if (!is_asked(stack.parameter) || !can_join(stack)) continue;
-            // PEFT nests two modules of one stem; the previous stack's module is then the inner one
+            // PEFT nests two modules with one stem; the previous stack's module is the inner module
             if (stack.stem == stem) result_.stacked.back().module += kInner;
             stem = stack.stem;
             join(stack);
@@ -237,8 +238,8 @@ class Joiner {
                });
     }
 
-    // Returns true if every expert has LoRA with the same rank and scale, and the tensors of an
-    // expert share one A.
+    // Returns true if every expert has LoRA with the same rank and scale, and all tensors of an
+    // expert have the same A.
     bool can_join(const Stack& stack) const {
         const LoraModule* first = nullptr;
         for (const NativeTensor* expert : stack.experts) {
@@ -282,7 +283,8 @@ class Joiner {
         result_.stacked.push_back(std::move(all));
     }
 
-    // Points `view` at a new buffer of zeros that the result keeps. Returns the buffer.
+    // Makes `view` a view of a new buffer of zeros, which the result keeps alive. Returns the
+    // buffer.
     std::byte* make(StridedView& view, Shape shape) {
         kept_->emplace_back(static_cast<std::size_t>(shape[0] * shape[1] * size_of(view)));
         view = {{"", view.info.dtype, shape}, tensor::row_major(shape), kept_->back().data()};

@@ -1,6 +1,6 @@
-// PEFT's LoRA of parameters that stack all experts of a layer (`target_parameters`): one A [experts
-// * r, in] and one B [out, r * experts] for gate_up_proj, and another pair for down_proj. Expert e
-// has rows [e * r, (e + 1) * r) of A and the columns e, e + experts, ... of B.
+// PEFT's LoRA of parameters that stack all experts of a layer (`target_parameters`). gate_up_proj
+// has one A [experts * r, in] and one B [out, r * experts], and so does down_proj. Expert e has the
+// rows [e * r, (e + 1) * r) of A and the columns e, e + experts, ... of B.
 #pragma once
 
 #include "common/error.hpp"
@@ -9,21 +9,21 @@
 
 namespace roll::convert {
 
-// Keys in an adapter's config. A PEFT config lists its stacked parameters under kParameters. A
-// native adapter has LoRA for each expert instead, and keeps the list under kParametersKept only
-// for converting back.
+// Keys of an adapter's config. A PEFT config lists its stacked parameters under kParameters. A
+// native adapter instead has one LoRA per expert. It stores the list under kParametersKept, for the
+// conversion back to PEFT.
 constexpr const char* kParameters = "target_parameters";
 constexpr const char* kParametersKept = "hf_target_parameters";
 
 // Replaces each stacked module of `adapter` by one module per expert and HuggingFace tensor. The
-// new modules are views of the same bytes. Requires a `base` with its tensors listed. Fails with
-// InvalidArgument if a module's sizes do not match the experts of `base`, and with Corrupt if a
-// module's rank differs from the rank in the config.
+// new modules are views of the same bytes. Requires that the tensors of `base` are listed. Fails
+// with InvalidArgument if a module's sizes do not match the experts of `base`. Fails with Corrupt
+// if a module's rank differs from the rank in the config.
 Result<void> split_experts(formats::Adapter& adapter, const Source& base);
 
-// Reverses split_experts() for the parameters in the config's target_parameters: joins modules of
-// experts that share one rank and scale into a stacked module. Returns the adapter with the other
-// modules unchanged.
+// Reverses split_experts() for the parameters in the config's target_parameters. Joins the modules
+// of a layer's experts into one stacked module, if they have the same rank and scale. Returns the
+// adapter with all other modules unchanged.
 formats::Adapter join_experts(const formats::Adapter& adapter, const Source& base);
 
 }  // namespace roll::convert

@@ -47,8 +47,8 @@ bool is_finite(const std::vector<float>& values) {
     return std::all_of(values.begin(), values.end(), [](float one) { return std::isfinite(one); });
 }
 
-// Returns the change B A of a module, or (B A)^T = A^T B^T for embeddings and weights stored as
-// [in, out].
+// Returns the change B A of a module. For embeddings and for weights stored as [in, out], returns
+// (B A)^T = A^T B^T.
 Delta delta_of(const LoraModule& module) {
     Delta delta;
     delta.lora_rank = module.a.info.shape[0];
@@ -66,7 +66,8 @@ Delta delta_of(const LoraModule& module) {
     return delta;
 }
 
-// Sets DoRA's row scale m / |W + dW| for a module with magnitude m. Reads the whole weight W once.
+// Sets DoRA's row scale m / |W + dW|, where m is the module's magnitude. Reads the whole weight W
+// once.
 Result<void> set_row_scale(const Source& source, const LoraModule& module, int number,
                            Delta& delta) {
     const std::vector<float> magnitude = floats_of(*module.magnitude);
@@ -116,8 +117,8 @@ Result<int> number_of(const Source& source, const std::string& tensor, const Sha
     return found->second;
 }
 
-// Replaces a tensor of the model by a tensor of the adapter. The model's tensor keeps its type; the
-// adapter's values are rounded to this type once, after all other changes.
+// Replaces a tensor of the model by a tensor of the adapter. The data type of the model's tensor
+// stays the same. The adapter's values are rounded to this type once, after all other changes.
 void replace_tensor(Source& source, int number, const tensor::StridedView& view, bool in_memory) {
     tensor::DType dtype = view.info.dtype;
     for (SourceTensor& one : source.tensors) {

@@ -28,7 +28,8 @@ bool can_have_lora(const NativeTensor& tensor) {
     return tensor.name.ends_with(".weight") && tensor.shape.size() == 2;
 }
 
-// Buffers of gathered bytes. The adapter keeps them, because its views point into them.
+// Buffers of gathered bytes. The adapter keeps the buffers alive, because its views point into
+// them.
 using Buffers = std::vector<std::vector<std::byte>>;
 
 class NativeReader {
@@ -38,7 +39,7 @@ class NativeReader {
           base_(base),
           buffers_(std::make_shared<Buffers>()) {}
 
-    // Opens the adapter: returns its tensors with native names, without converting them.
+    // Opens the adapter and returns its tensors under their native names. Does not convert them.
     Result<Source> open() && {
         ROLL_TRY_VOID(open_tensors());
         return std::move(source_);
@@ -88,11 +89,11 @@ class NativeReader {
         return std::make_shared<const TorchFile>(std::move(file));
     }
 
-    // Determines which tensors have LoRA, and with which rank. Lists the LoRA tensors that the
-    // model could have, and looks up which of them are in the files.
+    // Finds the tensors that have LoRA, and their LoRA ranks. For this, lists all LoRA tensors that
+    // the model could have, and looks for them in the files.
     Result<void> look() {
         Source all;
-        // name of a HuggingFace module in `all` -> its native tensor
+        // maps the name of a HuggingFace module in `all` to the name of its native tensor
         std::map<std::string, std::string> tensor_of;
         for (const NativeTensor& tensor : base_.native) {
             tensor_of[tensor.sources[0].name] = tensor.name;
@@ -105,7 +106,7 @@ class NativeReader {
         }
         all.model = model_of(all.native);
         ROLL_TRY(const auto possible, mca_layout(all.native, all.model, config_));
-        // shapes of the found tensors, by file and name
+        // shapes of the found tensors: [file and section][name]
         std::map<std::string, std::map<std::string, Shape>> found;
         for (const auto& [label, sections] : sections_by_file(possible)) {
             ROLL_TRY(const auto file, open_rank(label));
@@ -135,8 +136,8 @@ class NativeReader {
         return {};
     }
 
-    // Does the same for a distributed checkpoint, from its metadata. A key there holds one layer or
-    // all layers.
+    // Does the same as look(), but for a distributed checkpoint: uses its metadata. A key of such a
+    // checkpoint holds either one layer or all layers.
     void look(const formats::DcpMetadata& metadata) {
         std::map<std::string, const Shape*> shapes;
         for (const formats::DcpTensor& tensor : metadata.tensors)
@@ -156,7 +157,8 @@ class NativeReader {
         }
     }
 
-    // Fills source_ with the tensors that look() found, so that the reader expects these tensors.
+    // Lists in source_ the tensors that look() found; the reader then expects exactly these
+    // tensors.
     void expect() {
         source_.directory = directory_;
         source_.family = base_.family;
@@ -210,7 +212,7 @@ class NativeReader {
         return true;
     }
 
-    // Returns the rows `chosen` of A, or the columns `chosen` of B.
+    // Returns the rows `chosen` of A if `rows` is true, else the columns `chosen` of B.
     tensor::StridedView picked(const tensor::StridedView& from,
                                const std::vector<std::int64_t>& chosen, bool rows) {
         const std::int64_t size = tensor::bits_of(from.info.dtype) / 8;
@@ -246,7 +248,7 @@ class NativeReader {
         }
         for (std::size_t i = 0; i < tensor.sources.size(); ++i) {
             const std::string name = module_of(tensor.sources[i].name);
-            if (any && used[i].empty()) continue;  // skip it, because this module has no LoRA
+            if (any && used[i].empty()) continue;  // skip the module, because it has no LoRA
             formats::LoraModule one{name, a, views_.at(name + kB), std::nullopt, scale};
             const bool fewer = any && static_cast<std::int64_t>(used[i].size()) < lora_rank;
             if (fewer && tensor.sources.size() > 1) {
@@ -263,7 +265,7 @@ class NativeReader {
     const Source& base_;
     formats::McaConfig config_;
     fs::path iteration_;
-    std::map<std::string, std::int64_t> ranks_;  // LoRA ranks, by native tensor
+    std::map<std::string, std::int64_t> ranks_;  // LoRA ranks, by the native tensors' names
     std::map<std::string, bool> magnitudes_;
     std::map<std::string, bool> whole_;
     Source source_;

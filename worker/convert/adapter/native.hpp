@@ -1,5 +1,5 @@
-// Reads native (Megatron) adapters from disk. Each rank has a file with the LoRA of its shard of
-// each tensor.
+// Reads native (Megatron) adapters from disk. Each rank has a file with the LoRA of its tensor
+// shards.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@
 
 namespace roll::convert {
 
-// Return the LoRA tensors A, B and magnitude of a native tensor. A is [lora_rank, in]; row
-// parallelism splits the columns of A. B is [out, lora_rank]; column parallelism splits B like the
-// tensor. The magnitude is [out].
+// Return the LoRA tensors of a native tensor: A, B and the magnitude. A is [lora_rank, in]; row
+// parallelism splits its columns. B is [out, lora_rank]; column parallelism splits B in the same
+// way as the native tensor. The magnitude is [out].
 families::NativeTensor lora_a_of(const families::NativeTensor& tensor, std::int64_t lora_rank);
 families::NativeTensor lora_b_of(const families::NativeTensor& tensor, std::int64_t lora_rank);
 families::NativeTensor magnitude_of(const families::NativeTensor& tensor);
@@ -21,7 +21,7 @@ families::NativeTensor magnitude_of(const families::NativeTensor& tensor);
 Result<formats::Adapter> read_native_adapter(const std::filesystem::path& directory,
                                              const Source& base);
 
-// Opens the adapter's tensors with native names, without converting them.
+// Opens the adapter's tensors under their native names. Does not convert them.
 Result<Source> open_native_tensors(const std::filesystem::path& directory, const Source& base);
 
 }  // namespace roll::convert

@@ -1,5 +1,5 @@
-// Opens and prints directories of LoRA adapters. PEFT adapters need no config; native adapters need
-// their model's config.
+// Opens and prints directories of LoRA adapters. Native adapters need their model's config; PEFT
+// adapters do not.
 #pragma once
 
 #include <filesystem>
@@ -17,8 +17,8 @@ struct OpenedAdapter {
     formats::Adapter adapter;
 };
 
-// Opens all adapters of a directory. `config` is the directory of the model's config, needed if the
-// config is not beside native adapters.
+// Opens all adapters of a directory. `config` is the directory of the model's config. It is needed
+// for native adapters whose directory does not contain the config.
 Result<std::vector<OpenedAdapter>> open_adapters(const std::filesystem::path& directory,
                                                  const std::filesystem::path& config,
                                                  const families::Families& families);

@@ -1,4 +1,5 @@
-// LoRA adapters as tensors with PEFT's names, the form in which they are written and compared.
+// Represents LoRA adapters as tensors with PEFT's names. Adapters are written and compared in this
+// form.
 #pragma once
 
 #include <vector>
@@ -10,7 +11,7 @@ namespace roll::convert {
 
 constexpr const char* kPeftFile = "adapter_model.safetensors";
 
-// Returns the adapter's tensors with PEFT's names, as views into buffers that `adapter` keeps.
+// Returns the adapter's tensors with PEFT's names. They are views into buffers that `adapter` owns.
 std::vector<tensor::StridedView> peft_tensors(const formats::Adapter& adapter);
 
 // Returns a source whose model consists of exactly these tensors, so that they can be copied and

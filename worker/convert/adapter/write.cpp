@@ -36,7 +36,7 @@ std::vector<std::string> modules_with_weights(const Source& base, bool native) {
     return modules;
 }
 
-// Totals of the written data, over all adapters.
+// Totals of the written data of all adapters.
 struct Written {
     std::size_t tensors = 0;
     std::size_t files = 0;
@@ -83,8 +83,8 @@ formats::McaConfig layout_config(const Source& base, const Output& output) {
     return config;
 }
 
-// Writes a native adapter. Writes rank files or, for a distributed checkpoint, one file that does
-// not depend on ranks.
+// Writes a native adapter. It consists of rank files or, in a distributed checkpoint, of one file
+// that does not depend on ranks.
 Result<void> write_native(const Adapter& adapter, const Source& base, const Output& output,
                           const Run& run, const fs::path& directory, const Hooks& hooks,
                           Written& written) {

@@ -7,8 +7,8 @@
 
 namespace roll::convert {
 
-// Converts the adapters in input.adapter_source or, if that is empty, in input.source. Works like
-// convert() in all other respects.
+// Converts the adapters in input.adapter_source or, if that path is empty, in input.source. In all
+// other respects, works like convert().
 Result<Report> convert_adapters(const Input& input, const Output& output, const Run& run,
                                 const families::Families& families, const Hooks& hooks);
 

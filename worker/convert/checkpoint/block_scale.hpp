@@ -1,5 +1,6 @@
-// 8-bit weights with one scale per block, as DeepSeek publishes them: the scales of tensor NAME are
-// in NAME_scale_inv. The weight is the product of 8-bit value and scale, in fp32.
+// 8-bit weights with one scale per block, in the form in which DeepSeek publishes them. The scales
+// of tensor NAME are in the tensor NAME_scale_inv. A weight is the product of the 8-bit value and
+// the scale, in fp32.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +18,11 @@ struct BlockScale {
     std::int64_t block_columns = 128;
 };
 
-// Multiplies each element of the box by the scale of its block, in place.
+// Multiplies each of `values`, which are the elements of `box`, by the scale of its block.
 void apply(const BlockScale& scale, const ChangedBox& box, float* values);
 
-// Returns the name of the tensor whose scales are in tensor `name`; empty if `name` holds no
-// scales.
+// Returns the name of the tensor whose scales are in tensor `name`. Returns an empty string if
+// `name` holds no scales.
 std::string scaled_by(const std::string& name);
 
 }  // namespace roll::convert

@@ -48,8 +48,8 @@ Result<void> use_mca_config(Source& source, const fs::path& directory,
     ROLL_TRY(Json native, families::native_config(*source.family, source.config.hf_config));
     for (const auto& [key, value] : source.config.native.items())
         if (!value.is_null()) native[key] = value;
-    // Drop the rows beyond vocab_size: Roll added them to pad the vocabulary. ROLL's checkpoints
-    // have no vocab_size; all their rows are tokens.
+    // Drop the rows beyond vocab_size, because Roll added them to pad the vocabulary. ROLL's
+    // checkpoints have no vocab_size; all their rows are tokens.
     const Json tokens = native.value("vocab_size", Json());
     const Json rows = native.value("padded_vocab_size", Json());
     if (tokens.is_number_integer() && rows.is_number_integer() && tokens > 0 && tokens < rows) {
@@ -88,15 +88,15 @@ Result<void> find_config(Source& source, const families::Families& families,
 
 namespace {
 
-// Returns a source for each family that fits the run's arguments. Adds to `reason` why other
-// families do not fit.
+// Returns a source for each family that fits the run's arguments. If families do not fit, sets
+// `reason` to the error of the last of them.
 std::vector<Source> sources_by_arguments(const Source& source, const families::Families& families,
                                          const std::string& given, const Json& args,
                                          std::string& reason) {
     std::vector<Source> choices;
     const Json native = formats::native_of_args(args);
     for (const auto& [name, family] : families.all()) {
-        // skip an alias of a family
+        // skip other families than the given one, and aliases of families
         if (name != (given.empty() ? family.model_type : given)) continue;
         auto config = families::hf_config_of(family, native);
         Source choice = source;
@@ -132,7 +132,7 @@ Result<void> open_with_config(Source& source, const families::Families& families
     std::vector<Source> fits;
     std::string names;
     for (Source& choice : sources_by_arguments(source, families, given.string(), args, reason)) {
-        // be strict: missing tensors show that the checkpoint is not of this family
+        // be strict, because missing tensors show that the checkpoint belongs to another family
         if (!is_family) choice.matching.strictness = Strictness::RaiseAll;
         const auto done = read(choice);
         if (!done) reason = done.error().message;

@@ -1,4 +1,5 @@
-// Sets the config of an opened checkpoint, and the family and tensors that follow from the config.
+// Sets the config of an opened checkpoint. Also sets the family and the tensors, which follow from
+// the config.
 #pragma once
 
 #include <filesystem>
@@ -11,7 +12,7 @@
 
 namespace roll::convert {
 
-// Sets model type, family and native config from source.config.hf_config. Fails with
+// Sets the model type, the family and the native config from source.config.hf_config. Fails with
 // InvalidArgument if the HuggingFace config has no model type.
 Result<void> use_hf_config(Source& source, const families::Families& families);
 
@@ -20,30 +21,30 @@ Result<void> use_hf_config(Source& source, const families::Families& families);
 Result<void> use_config_text(Source& source, const std::string& text,
                              const std::filesystem::path& path, const families::Families& families);
 
-// Sets the config from a directory's mca_config.json. Derives missing native fields from the
-// HuggingFace config in that file.
+// Sets the config from a directory's mca_config.json. Missing native fields are derived from the
+// HuggingFace config in the same file.
 Result<void> use_mca_config(Source& source, const std::filesystem::path& directory,
                             const families::Families& families);
 
-// Finds and sets the config, for formats that do not contain one. `given` is a config.json, or a
-// directory with a config.json or mca_config.json. If `given` is empty, takes the first of `places`
-// that has a config. Fails with NotFound if there is none.
+// Finds and sets the config, for formats that do not contain a config. `given` is a config.json, or
+// a directory with a config.json or mca_config.json. If `given` is empty, uses the first directory
+// in `places` that has a config. Fails with NotFound if there is no config.
 Result<void> find_config(Source& source, const families::Families& families,
                          const std::vector<std::filesystem::path>& places,
                          const std::filesystem::path& given);
 
-// Calls find_config(), then `read`. If there is no config, or if `given` is a family's name,
-// derives the config from `args`, the arguments of the run that wrote the checkpoint. The family is
-// `given`, or else the only one whose config agrees with the arguments and whose tensors `read`
-// finds.
+// Calls find_config(), then `read`. If there is no config, or if `given` is the name of a family,
+// derives the config from `args`, the arguments of the run that wrote the checkpoint. If `given` is
+// empty, tries all families; exactly one must agree with the arguments, and `read` must find its
+// tensors.
 Result<void> open_with_config(Source& source, const families::Families& families,
                               const std::vector<std::filesystem::path>& places,
                               const std::filesystem::path& given, const Json& args,
                               const std::function<Result<void>(Source&)>& read);
 
-// Lists every tensor of the model from the native config. `has_mtp` says whether the checkpoint has
-// multi-token-prediction layers. The config alone does not say so, because transformers keeps the
-// number of these layers even in the config of a model that lacks them.
+// Lists every tensor of the model, from the native config. `has_mtp`: the checkpoint has
+// multi-token prediction layers. The config alone does not tell this, because transformers keeps
+// the number of these layers even in the config of a model without them.
 Result<void> use_tensors(Source& source, bool has_mtp);
 
 }  // namespace roll::convert

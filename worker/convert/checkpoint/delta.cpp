@@ -11,8 +11,8 @@
 namespace roll::convert {
 namespace {
 
-constexpr std::int64_t kRows = 4;      // rows that are computed at a time
-constexpr std::int64_t kColumns = 32;  // columns of a tile
+constexpr std::int64_t kRows = 4;      // number of rows that are computed at a time
+constexpr std::int64_t kColumns = 32;  // number of columns of a tile
 
 struct F32 {
     using Bits = float;
@@ -25,11 +25,11 @@ struct BF16 {
     static Bits narrow(float value) { return tensor::float_to_bfloat(value); }
 };
 
-// Operands for the change of kRows rows and of `tiles` consecutive tiles, which have kColumns
-// columns each. Strides are in elements.
+// Operands for the change of kRows rows of `tiles` consecutive tiles. Each tile has kColumns
+// columns. Strides are in elements.
 struct Tiles {
-    const float* left = nullptr;   // [kRows, lora_rank]
-    const float* right = nullptr;  // [tiles, lora_rank, kColumns]
+    const float* left = nullptr;   // matrix [kRows, lora_rank]
+    const float* right = nullptr;  // matrices [tiles, lora_rank, kColumns]
     std::int64_t lora_rank = 0;
     std::int64_t tiles = 1;
     float scale = 1;
@@ -39,7 +39,7 @@ struct Tiles {
 };
 
 // Computes to = (from + left * right * scale) * row_scale. The sums of a tile stay in registers
-// while all terms are added, and the elements are read and written once.
+// until all terms are added. Each element is read once and written once.
 template <class Element>
 ROLL_VECTORIZED void change_tiles(const Tiles& of, const std::byte* from, std::byte* to) {
     using Bits = typename Element::Bits;
@@ -63,13 +63,13 @@ ROLL_VECTORIZED void change_tiles(const Tiles& of, const std::byte* from, std::b
     }
 }
 
-// A part of one tile: rows and columns at the edge of a box, or elements with a stride.
+// A part of one tile, used at the edges of a box or for elements with a stride.
 struct TilePart {
     std::int64_t rows = 0, columns = 0;
     std::int64_t begin = 0;  // first column inside the tile
 };
 
-// Like change_tiles(), for a part of one tile.
+// Like change_tiles(), but changes only a part of one tile.
 template <class Element>
 void change_part(const Tiles& of, const TilePart& part, const BoxSource& from,
                  const ChangedBox& box, std::byte* to) {
@@ -92,8 +92,8 @@ void change_part(const Tiles& of, const TilePart& part, const BoxSource& from,
     });
 }
 
-// Changes at most kRows rows of a box. `from` and `to` begin at the first of these rows, and `of`
-// has their operands.
+// Changes at most kRows rows of a box. `from` and `to` point to the first of these rows. `of` has
+// the operands of these rows.
 template <class Element>
 void change_rows(const Delta& delta, const ChangedBox& box, std::int64_t rows, Tiles of,
                  const BoxSource& from, std::byte* to) {
@@ -148,7 +148,7 @@ void change_box(const Delta& delta, const ChangedBox& box, const BoxSource& from
     }
 }
 
-// Returns true if all elements are finite: infinities and NaNs have all exponent bits set.
+// Returns true if all elements are finite. In infinities and NaNs, all exponent bits are set.
 template <class Word>
 ROLL_VECTORIZED bool no_full_exponent(const std::byte* elements, std::size_t bytes, Word exponent) {
     unsigned found = 0;

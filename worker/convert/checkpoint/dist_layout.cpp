@@ -28,8 +28,8 @@ std::string without_expert(std::string name, std::int64_t expert) {
     return at == std::string::npos ? name : name.replace(at, infix.size(), ".experts.experts.");
 }
 
-// Collects the parts of each key. Requires that add() is called with layers, and experts within a
-// layer, in ascending order.
+// Collects the parts of each key. add() must be called with layers in ascending order, and with the
+// experts of a layer in ascending order.
 class Collector {
   public:
     Collector(const Model& model, std::int64_t layers) : model_(model), layers_(layers) {}
@@ -46,8 +46,8 @@ class Collector {
         return {};
     }
 
-    // Returns the complete keys: those with a part at every index of their stacked dims, and with
-    // all parts of the same shape.
+    // Returns the complete keys. A key is complete if it has a part at every index of its stacked
+    // dims, and if all its parts have the same shape.
     DistKeys take() && {
         for (auto one = keys_.begin(); one != keys_.end();)
             one = fill_in(one->second) ? std::next(one) : keys_.erase(one);
@@ -79,8 +79,8 @@ class Collector {
     DistKeys keys_;
 };
 
-// Splits a fused gate and up tensor into its halves, named with "_w" (gate) and "_v" (up). Returns
-// an empty list for other tensors.
+// Splits a fused gate and up tensor into two tensors with the name endings "_w" (gate) and "_v"
+// (up). Returns an empty list for other tensors.
 std::vector<std::pair<std::string, NativeTensor>> halves_of(const NativeTensor& tensor) {
     std::vector<std::pair<std::string, NativeTensor>> halves;
     if (tensor.operation != families::Operation::GateUp || tensor.sources.size() != 2)
@@ -105,8 +105,8 @@ std::string grouped(const std::string& name, std::int64_t expert) {
                : result.replace(at, infix.size(), ".experts.") + std::to_string(expert);
 }
 
-// Adds a key for each layer and expert, and separate keys for gate and up, as Megatron does for
-// singleton_local_shards and fsdp_dtensor.
+// Adds a key for each layer and expert, and separate keys for gate and up. Megatron does the same
+// for singleton_local_shards and fsdp_dtensor.
 Result<void> add_singletons(Collector& collector, const NativeTensor& tensor) {
     std::vector<std::pair<std::string, NativeTensor>> parts = halves_of(tensor);
     parts.emplace_back("", tensor);
@@ -137,7 +137,7 @@ bool is_set(const Json& config, const char* key) {
     return found != config.end() && found->is_boolean() && found->get<bool>();
 }
 
-// Returns true if the config has layers of different kinds, which Megatron does not stack
+// Returns true if the config has layers of different kinds. Megatron does not stack such layers
 // (TransformerBlock.sharded_state_dict).
 bool has_kinds_of_layers(const Json& config) {
     return is_listed(config, "moe_layer_freq") || is_listed(config, "linear_attention_freq") ||
@@ -145,12 +145,13 @@ bool has_kinds_of_layers(const Json& config) {
            is_set(config, "hetereogenous_dist_checkpoint");
 }
 
-// Returns how many of at, at + step, at + 2 step, ... are less than `end`.
+// Returns the number of values at, at + step, at + 2 step, ... that are less than `end`.
 std::int64_t steps_before(std::int64_t at, std::int64_t end, std::int64_t step) {
     return end <= at ? 0 : (end - at + step - 1) / step;
 }
 
-// Clips `piece` to the box and shifts it to the box's origin. Returns false if nothing is left.
+// Clips `piece` to the block [begin, begin + size) and makes its place relative to `begin`. Returns
+// false if nothing is left.
 bool clip(Piece& piece, const Shape& begin, const Shape& size) {
     std::vector<bool> placed(size.size(), false);
     for (std::size_t dim = 0; dim < piece.size.size(); ++dim) {
@@ -212,8 +213,8 @@ Result<std::vector<Stored>> dist_layout(const std::vector<NativeTensor>& native,
     std::set<std::string> done;
     for (const NativeTensor& tensor : native) {
         std::string key = tensor.expert ? without_expert(tensor.name, *tensor.expert) : tensor.name;
-        // Without TransformerEngine, a MoE layer stores its norm under the name that a dense layer
-        // uses with TransformerEngine.
+        // Without TransformerEngine, the norm of a MoE layer has the name that the norm of a dense
+        // layer has with TransformerEngine.
         if (config.local_names && key.ends_with(".pre_mlp_layernorm.weight"))
             key = transformer_engine_spelling(key);
         if (tensor.stage == families::Stage::Layer && !per_layer) {

@@ -1,5 +1,5 @@
-// Splits ranges of the flat elements of a tensor into boxes, for checkpoints that store parameters
-// flat.
+// Splits ranges of the flattened elements of a tensor into boxes (blocks that have a range in each
+// dimension). Used for checkpoints that store flattened parameters.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace roll::convert {
 
-// Called for each box: its first corner `begin`, its `size`, and the row-major index `first` of its
-// first element.
+// Called for each box. `begin`: index of the box's first element. `size`: the box's size. `first`:
+// number of elements of the range that precede the box in row-major order.
 using Box = std::function<void(const Shape& begin, const Shape& size, std::int64_t first)>;
 // Splits the elements [begin, end) of a row-major tensor into boxes and calls `box` for each.
 void boxes_of_range(const Shape& shape, std::int64_t begin, std::int64_t end, const Box& box);

@@ -5,7 +5,7 @@
 namespace roll::convert {
 namespace {
 
-// Names of the formats, in the order of the enumeration Format. The last format cannot be a target.
+// Names of the formats, in the order of the enum Format. The last format cannot be a target.
 constexpr std::array kFormats = {"hf",           "bin",      "mca",  "torch_dist", "dcp",
                                  "fsdp_dtensor", "megatron", "nemo", "peft",       "deepspeed"};
 

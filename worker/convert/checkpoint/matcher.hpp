@@ -1,5 +1,5 @@
-// Matches the tensors that a checkpoint must hold with the tensors that it has. No tensor is lost
-// or taken twice.
+// Matches the tensors that a checkpoint must have with the tensors in its files. No tensor is lost
+// or used twice.
 #pragma once
 
 #include <filesystem>
@@ -18,22 +18,23 @@
 
 namespace roll::convert {
 
-// Returns "a, b, c and 4 more", so that an error message is one line even for a large model.
+// Returns a text such as "a, b, c and 4 more", so that an error message is one line even for a
+// large model.
 std::string listed(const std::vector<std::string>& names);
 
-// Returns whether the name matches: "model.layers.{layer}.x" matches "model.layers.12.x", and
-// "a.{any}" matches all names that begin with "a.".
+// Returns true if the name matches the pattern. "model.layers.{layer}.x" matches
+// "model.layers.12.x". "a.{any}" matches all names that begin with "a.".
 bool matches_pattern(std::string_view pattern, std::string_view name);
 
-// Returns whether the family's `drop` lists the tensor.
+// Returns true if the family's `drop` lists the tensor.
 bool is_dropped(const families::Family& family, const std::string& name);
 
-// Returns the spelling that the family's rules use for a tensor's name in a HuggingFace directory;
-// empty if the family has no other spelling for it.
+// Returns the family's spelling of a tensor's name that is spelled differently in a HuggingFace
+// directory. Returns an empty string if the spellings do not differ.
 std::string other_spelling(const families::Family& family, const std::string& name);
 
-// Appends to source.matching.dropped the keys of `dict` that begin with none of the prefixes in
-// `kept`. In a training file, such keys are for example "optimizer" and "rng_state".
+// Appends to source.matching.dropped those keys of `dict` that begin with none of the prefixes in
+// `kept`. Training files have such keys, for example "optimizer" and "rng_state".
 void drop_run_state(Source& source, const std::string& file, const formats::Pickle& pickle,
                     formats::PickleId dict, std::initializer_list<std::string_view> kept);
 
@@ -42,20 +43,20 @@ class Matcher {
   public:
     Matcher(std::vector<Stored> expected, Source& source);
 
-    // Adds `view` to the source if a tensor of this name is expected at `where`; otherwise returns
-    // false. `found_in` is the file that has the tensor.
+    // Adds `view` to the source and returns true if a tensor with this name is expected at `where`.
+    // Otherwise returns false. `found_in` is the file that contains the tensor.
     Result<bool> take(const Stored& where, const std::string& found_in, const std::string& name,
                       const tensor::StridedView& view);
 
-    // Calls take() for each view, with the view's name. Returns false if at least one of them is
-    // not expected.
+    // Calls take() for each view, with the view's name. Returns false if at least one of the views
+    // is not expected.
     Result<bool> take_all(const Stored& where, const std::vector<tensor::StridedView>& views);
 
-    // Records a tensor that is not expected anywhere.
+    // Records a tensor that is not expected in any file.
     void add_unexpected(const std::string& file, const std::string& name);
 
     // Checks that all expected tensors were found, and that no other tensors were found. The
-    // source's strictness says which differences are errors.
+    // source's strictness decides which differences are errors.
     Result<void> finish();
 
   private:
@@ -69,18 +70,19 @@ class Matcher {
     Source& source_;
 };
 
-// Returns the error for tensors of a file that no rule of the source's family mentions. `names` are
-// the names of these tensors. The message also lists the model's tensors that are `missing`.
+// Returns the error for a file with tensors that no rule of the source's family mentions. `names`
+// are the names of these tensors. The message also lists `missing`, the model's tensors that were
+// not found.
 tl::unexpected<Error> no_rule_names(const Source& source, const std::filesystem::path& file,
                                     const std::vector<std::string>& names,
                                     const std::vector<std::string>& missing);
 
-// Handles a tensor that no rule mentions. Fails or drops the tensor, depending on the source's
-// strictness.
+// Handles a tensor that no rule mentions. Depending on the source's strictness, fails or drops the
+// tensor.
 Result<void> drop_surplus(Source& source, const std::string& file, const std::string& name);
 
 // Finds the HuggingFace tensors that are in no source tensor. Depending on the source's strictness,
-// fails with Corrupt and a message that names them, or records them as absent.
+// fails with Corrupt, or records these tensors as absent. The error message names them.
 Result<void> check_nothing_missing(Source& source);
 
 }  // namespace roll::convert

@@ -10,7 +10,7 @@ namespace {
 
 using families::NativeTensor;
 
-// Pairs of name endings: in a model with TransformerEngine, and without it.
+// Pairs of name endings: the ending with TransformerEngine, and the ending without it.
 constexpr std::array<std::pair<const char*, const char*>, 5> kSpellings{
     {{".self_attention.linear_qkv.layer_norm_weight", ".input_layernorm.weight"},
      {".mlp.linear_fc1.layer_norm_weight", ".pre_mlp_layernorm.weight"},
@@ -19,7 +19,7 @@ constexpr std::array<std::pair<const char*, const char*>, 5> kSpellings{
      {".self_attention.in_proj.layer_norm_weight", ".input_layernorm.weight"}}};
 constexpr const char* kExperts = ".experts.local_experts.";
 
-// Returns the name "…experts.linear_fc1.weight1" of the tensor
+// Returns the grouped name of an expert's tensor: "…experts.linear_fc1.weight1" for
 // "…experts.local_experts.1.linear_fc1.weight".
 std::string grouped_spelling(std::string name, std::int64_t expert) {
     const std::string part = kExperts + std::to_string(expert) + ".";
@@ -28,7 +28,8 @@ std::string grouped_spelling(std::string name, std::int64_t expert) {
     return name.replace(at, part.size(), ".experts.") + std::to_string(expert);
 }
 
-// Returns the boxes of a shard as pieces, which refer to the model's HuggingFace tensors by number.
+// Returns the boxes of a shard as pieces. Pieces refer to the model's HuggingFace tensors by
+// number.
 std::vector<Piece> pieces_of(layout::Shard shard, const NativeTensor& tensor, const Model& model) {
     std::vector<Piece> pieces;
     for (layout::Box& box : shard.boxes)
@@ -48,8 +49,8 @@ Stored stored_of(layout::Held held, const NativeTensor& tensor, const Model& mod
     Stored stored{formats::mca_rank_file(config.layout, rank),
                   formats::mca_chunk_key(config.layout, held.chunk), std::move(name),
                   held.shard.shape, pieces_of(std::move(held.shard), tensor, model)};
-    // The tied output layer is a copy of the embedding. Only some writers store it in a stage that
-    // also has the embedding.
+    // The tied output layer is a copy of the embedding. If the stage also has the embedding, only
+    // some writers store this copy.
     stored.optional = held.tied_output && config.layout.pp == 1 && config.layout.vpp == 1;
     return stored;
 }
@@ -62,8 +63,8 @@ std::string respelled(std::string name, const std::string& from, const char* to)
     return at == std::string::npos ? name : name.replace(at, from.size(), to);
 }
 
-// Returns "…experts.local_experts.5.linear_fc1.weight" or, if `grouped`,
-// "…experts.linear_fc1.weight5".
+// Returns "…experts.linear_fc1.weight5" if `grouped` is true, else
+// "…experts.local_experts.5.linear_fc1.weight".
 std::string expert_name(const std::string& front, int layer, std::int64_t expert, bool grouped) {
     const std::string number = std::to_string(expert);
     const std::string linear = "linear_fc" + std::to_string(layer) + ".weight";

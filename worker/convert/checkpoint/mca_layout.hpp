@@ -1,5 +1,5 @@
-// Maps the model's tensors to the rank files of an MCA (ROLL's Megatron-based) checkpoint of a
-// given layout. Reading and writing use the same list, so each reverses the other. Pure.
+// Maps the model's tensors to the rank files of an MCA (ROLL's Megatron-based) checkpoint with a
+// given layout. Reading and writing use the same map, so each reverses the other. Pure.
 #pragma once
 
 #include <string>
@@ -16,28 +16,28 @@ namespace roll::convert {
 Result<std::vector<Stored>> mca_layout(const std::vector<families::NativeTensor>& native,
                                        const Model& model, const formats::McaConfig& config);
 
-// Returns a native tensor as a checkpoint without tensor parallelism stores it, with an empty
-// `file`.
+// Returns a native tensor in the form of a checkpoint without tensor parallelism. `file` of the
+// result is empty.
 Result<Stored> whole_native(const families::NativeTensor& tensor, const Model& model);
 
-// Checks that each rank has whole key-value groups. Fails with InvalidArgument otherwise, because
-// only Megatron 0.16 and later support parts of groups.
+// Checks that each rank has only whole key-value groups. Otherwise fails with InvalidArgument,
+// because only Megatron 0.16 and later support parts of groups.
 Result<void> check_whole_groups(const formats::McaConfig& config);
 
-// Return the tensor's name in a model without TransformerEngine (local), and in a model with it.
+// Return the tensor's name in a model without TransformerEngine (local), or with TransformerEngine.
 std::string local_spelling(const std::string& name);
 std::string transformer_engine_spelling(const std::string& name);
 
-// Splits a tensor of Megatron's GroupedMLP into one transposed view per expert, named as the config
-// says. …experts.weight1 has the shape [hidden, experts * rows], but the order of its elements is
-// that of [experts, hidden, rows]; …experts.weight2 is [experts * rows, hidden]. Returns an empty
-// list if `grouped` is not such a tensor or has another shape.
+// Splits a tensor of Megatron's GroupedMLP into one transposed view per expert. `config` determines
+// the views' names. …experts.weight1 has the shape [hidden, experts * rows], but its elements are
+// in the order of [experts, hidden, rows]. …experts.weight2 has the shape [experts * rows, hidden].
+// Returns an empty list if `grouped` is not such a tensor, or if it has another shape.
 std::vector<tensor::StridedView> experts_of(const tensor::StridedView& grouped,
                                             const formats::McaConfig& config);
 
-// older_spelling() returns the name that a tensor had before Megatron 0.17, newer_spelling() the
-// name since then. Megatron 0.17 renamed the layer inside a multi-token prediction module. Roll
-// writes the older name by default.
+// Convert a tensor's name between Megatron versions. older_spelling() returns the name before
+// Megatron 0.17, newer_spelling() the name since 0.17. Megatron 0.17 renamed the layer inside a
+// multi-token prediction module. Roll writes the older name by default.
 std::string older_spelling(const std::string& name);
 std::string newer_spelling(const std::string& name);
 

@@ -41,9 +41,9 @@ std::vector<Stored> hf_layout(const Model& model) {
 }
 
 // Part e of the packed tensor, along its first dim, holds the `count` members of expert e. Member
-// `i` has rows [i * rows, (i + 1) * rows) of the part. If the rows of the members alternate, member
-// `i` has every count-th row from `i` on. If the part is transposed, its rows are along the last
-// dim.
+// `i` has the rows [i * rows, (i + 1) * rows) of the part. If the rows of the members alternate,
+// member `i` instead has every count-th row from row `i` on. If the part is transposed, its rows
+// are along the last dim.
 Stored packed_layout(const Model& model, const families::PackedTensor& packed) {
     const bool turned = packed.packing != families::Packing::Stacked;
     const bool alternates = packed.packing == families::Packing::Interleaved;

@@ -1,6 +1,6 @@
-// The description that all formats share: every stored tensor consists of boxes (rectangular parts)
-// of the model's HuggingFace tensors. A conversion copies each box from its place in one format to
-// its place in the other. Pure.
+// The description of checkpoints that all formats share. Every stored tensor consists of
+// rectangular blocks of the model's HuggingFace tensors. A conversion copies each block from its
+// place in one format to its place in the other format. Pure.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,9 @@ namespace roll::convert {
 
 using tensor::Shape;
 
-// Maps the dims of a HuggingFace tensor to the dims of a stored tensor: dim d runs along stored dim
-// axes[d] with step steps[d]. Empty `axes` map each dim to itself; empty `steps` mean step 1.
+// Maps the dims of a HuggingFace tensor to the dims of a stored tensor. Dim d runs along stored dim
+// axes[d] with step steps[d]. If `axes` is empty, each dim is mapped to itself. If `steps` is
+// empty, all steps are 1.
 struct Placing {
     std::vector<std::size_t> axes = {};
     std::vector<std::int64_t> steps = {};
@@ -26,8 +27,8 @@ struct Placing {
     std::int64_t step(std::size_t dim) const { return steps.empty() ? 1 : steps[dim]; }
 };
 
-// The box [begin, begin + size) of HuggingFace tensor number `hf`, which a stored tensor holds at
-// `stored_begin`.
+// The block [begin, begin + size) of HuggingFace tensor number `hf`. In the stored tensor, the
+// block begins at `stored_begin`.
 struct Piece {
     int hf = 0;
     Shape begin;
@@ -37,12 +38,12 @@ struct Piece {
     double add = 0;  // stored value = HuggingFace value + add
 };
 
-// How a stored tensor is computed. Copies: its pieces are copied. Blocks and Scales: its only
-// piece, a weight, is quantized; the stored tensor holds the 8-bit values or the scales
-// (quantize.hpp).
+// The way in which a stored tensor is computed. Copies: its pieces are copied. Blocks and Scales:
+// its only piece is a weight, which is quantized (quantize.hpp). With Blocks, the stored tensor has
+// the 8-bit values; with Scales, it has the scales.
 enum class Making { Copies, Blocks, Scales };
 
-// A tensor as a checkpoint stores it: its place, and the parts of the model that it holds.
+// A tensor in the form in which a checkpoint stores it: its place, and its parts of the model.
 struct Stored {
     std::string file;     // path relative to the checkpoint's directory
     std::string section;  // key in a torch file, such as "model"; empty in safetensors
@@ -50,9 +51,9 @@ struct Stored {
     Shape shape;
     std::vector<Piece> pieces;
     bool optional = false;  // true: a copy that not all writers store, so it may be absent
-    // Set for a chunk of a larger tensor (torch_dist). `whole` is the larger tensor's shape, and
-    // `origin` is the chunk's place in it. Both have leading dims that `shape` omits; the chunk has
-    // size 1 along these.
+    // For a chunk of a larger tensor (torch_dist): `whole` is the shape of the larger tensor, and
+    // `origin` is the chunk's place in it. Both have leading dims that `shape` omits. Along these
+    // dims, the chunk has size 1. For other tensors, both are empty.
     Shape whole = {};
     Shape origin = {};
     Making making = Making::Copies;
@@ -60,8 +61,8 @@ struct Stored {
     std::int64_t block_columns = 0;
 };
 
-// The HuggingFace tensors that the family's rules name, numbered. On disk, several of them may be
-// packed into one tensor.
+// The HuggingFace tensors that the family's rules name. Each has a number. On disk, several of them
+// may be packed into one tensor.
 struct Model {
     // A name under which HuggingFace files store tensor number `hf` a second time.
     struct SecondName {
@@ -69,8 +70,8 @@ struct Model {
         int hf = 0;
     };
     std::vector<families::HfTensor> tensors;
-    std::map<std::string, int> number;  // number of each tensor, by name
-    // constant of a tensor, by number: native value = HuggingFace value + constant
+    std::map<std::string, int> number;  // maps a tensor's name to its number
+    // maps a tensor's number to its constant: native value = HuggingFace value + constant
     std::map<int, double> additions;
     std::set<int> keeps_fp32;  // numbers of tensors that stay F32 when the model is cast
     std::vector<families::PackedTensor> packed;
@@ -82,16 +83,16 @@ struct Model {
 
 Model model_of(const std::vector<families::NativeTensor>& native);
 
-// Returns the name of a tensor's module: "decoder.layers.0.mlp.linear_fc1" for
-// "decoder.layers.0.mlp.linear_fc1.weight".
+// Returns the name of a tensor's module. For "decoder.layers.0.mlp.linear_fc1.weight", this is
+// "decoder.layers.0.mlp.linear_fc1".
 std::string module_of(const std::string& tensor);
 
-// Returns one Stored per HuggingFace tensor. Each Stored holds its tensor whole and has an empty
-// `file`.
+// Returns one Stored for each HuggingFace tensor. Each Stored holds the whole tensor and has an
+// empty `file`.
 std::vector<Stored> hf_layout(const Model& model);
 
-// Returns the tensors as the files of a HuggingFace directory store them: a packed tensor stands at
-// the position of its first member, and copies come last.
+// Returns the tensors in the form in which HuggingFace directories store them. A packed tensor is
+// at the position of its first member. Copies come last.
 std::vector<Stored> hf_disk_layout(const Model& model);
 
 // Returns the shape of a packed tensor and the places of its members.

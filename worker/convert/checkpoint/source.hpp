@@ -1,5 +1,5 @@
-// An opened checkpoint: its tensors, checked against the model's config and matched with the parts
-// of the model that they hold.
+// An opened checkpoint. Its tensors are checked against the model's config. Each of them is matched
+// with its parts of the model.
 #pragma once
 
 #include <filesystem>
@@ -31,10 +31,10 @@ struct SourceTensor {
 struct Dropped {
     std::string file;
     std::string name;
-    std::string rule;  // why the tensor is dropped
+    std::string rule;  // reason why the tensor is dropped
 };
 
-// Changes that are made to the model's tensors when they are read, by tensor number.
+// Changes that are made to the model's tensors when they are read. The keys are tensor numbers.
 struct Overlay {
     std::map<int, Delta> deltas;          // changes by adapters
     std::map<int, BlockScale> scales;     // block scales of 8-bit weights
@@ -42,19 +42,20 @@ struct Overlay {
     Json quantization;                    // quantization_config in the source's config
 };
 
-// How the tensors in the files match the tensors of the model.
+// The differences between the tensors in the files and the tensors of the model.
 struct Matching {
     Strictness strictness = Strictness::RaiseAll;
     std::vector<Dropped> dropped;
-    std::set<int> absent;              // numbers of the model's tensors that no file holds
+    std::set<int> absent;              // numbers of the model's tensors that are in no file
     std::vector<std::string> surplus;  // tensors that no rule names, as "FILE NAME"
 };
 
-// The memory into which the tensors' views point.
+// The memory that the tensors' views refer to.
 struct Storage {
     // objects that keep the memory alive
     std::vector<std::shared_ptr<const void>> files;
-    std::map<std::string, std::span<const std::byte>> archived;  // files inside a tar, by name
+    std::map<std::string, std::span<const std::byte>> archived;  // files inside a tar archive, by
+                                                                 // name
     bool mapped = false;  // true: `files` are mapped, so their pages can be released
 };
 
@@ -63,7 +64,7 @@ struct Source {
     // directory of the tokenizer and other companion files; empty: `directory`
     std::filesystem::path companions;
     Format format = Format::Hf;
-    // native config; for an Hf source it is derived from config.json, for one rank
+    // native config; for an Hf source, it is derived from config.json and describes a single rank
     formats::McaConfig config;
     const families::Family* family = nullptr;
     std::vector<families::NativeTensor> native;

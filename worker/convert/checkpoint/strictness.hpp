@@ -1,6 +1,6 @@
-// Handles differences between the tensors of a checkpoint and its model. Modes and terms are
-// Megatron's (StrictHandling): "unexpected" is a tensor of the model that the checkpoint lacks;
-// "missing" is a tensor of the checkpoint that the model does not have.
+// Handles differences between the tensors of a checkpoint and its model. Modes and terms are from
+// Megatron (StrictHandling). An "unexpected" tensor is a tensor of the model that the checkpoint
+// lacks. A "missing" tensor is a tensor of the checkpoint that the model does not have.
 #pragma once
 
 #include <string>
@@ -26,19 +26,19 @@ const char* name_of(Strictness strictness);
 // Parses the name of a mode. Fails with InvalidArgument; the message lists the modes.
 Result<Strictness> parse_strictness(const std::string& name);
 
-// Return whether a conversion continues despite a difference. allows_unexpected(): the model has a
+// Return true if a conversion continues despite a difference. allows_unexpected(): the model has a
 // tensor that the checkpoint lacks. allows_missing(): the checkpoint has a tensor that the model
-// lacks. PyTorch uses these two words the other way round.
+// lacks. PyTorch uses these two words with the opposite meanings.
 bool allows_unexpected(Strictness strictness);
 bool allows_missing(Strictness strictness);
 
-// Differences between a checkpoint and its model. as_told() returns the differences of `all` that
+// Differences between a checkpoint and its model. as_told() returns those differences in `all` that
 // the mode warns about or reports.
 struct Disagreement {
     std::vector<std::string> unexpected;  // tensors of the model that the checkpoint lacks
     // tensors of the checkpoint that the model lacks, as "FILE NAME"
     std::vector<std::string> missing;
-    std::vector<std::string> left_out;  // target tensors that need a tensor of `unexpected`
+    std::vector<std::string> left_out;  // target tensors that need a tensor in `unexpected`
 };
 Disagreement as_told(Strictness strictness, Disagreement all);
 bool is_logged(Strictness strictness);

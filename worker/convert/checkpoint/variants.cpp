@@ -51,15 +51,15 @@ Result<void> select_packed(Source& source) {
 Result<void> settle_packed(Source& source, const Shapes& found) {
     if (source.family->packed.empty()) return {};
     ROLL_TRY(const auto packed, known_packed(source));
-    // First find the conditions that the shape of some tensor rules out. This is needed because the
-    // shape of another tensor may fit two conditions.
+    // First find the conditions that are impossible for the shape of some tensor. The shape of
+    // another tensor may fit two conditions, and this step may exclude one of them.
     std::set<std::string> fails;
     for (const families::PackedTensor& one : packed) {
         const auto there = found.find(one.name);
         if (there != found.end() && there->second != packed_layout(source.model, one).shape)
             fails.insert(one.condition);
     }
-    // name of a tensor -> the condition that its shape fits
+    // maps the name of a tensor to the condition that its shape fits
     std::map<std::string, std::string> holds;
     for (const families::PackedTensor& one : packed) {
         if (one.condition.empty() || fails.contains(one.condition)) continue;
@@ -119,7 +119,7 @@ Result<void> settle_copies(Source& source, const std::set<std::string>& found) {
     for (const families::CopiedTensor& copy : copies)
         if (!copy.condition.empty() && found.contains(copy.name))
             source.config.native[copy.condition] = true;
-    // Put copies last: if several tensors hold the same part of the model, the first in the list is
+    // Put copies last: if several tensors hold the same part of the model, the first of them is
     // read.
     std::stable_partition(source.tensors.begin(), source.tensors.end(),
                           [](const SourceTensor& one) { return !one.stored.optional; });

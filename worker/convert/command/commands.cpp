@@ -31,9 +31,10 @@ Json layout_json(const formats::McaLayout& layout) {
             {"ep", layout.ep}, {"etp", layout.expert_tp()}, {"layout", layout.pipeline}};
 }
 
-// Returns true if the environment allows replicas to differ. The variable is ROLL's own.
+// Returns true if the environment allows replicas to differ. The variable is one of ROLL's
+// variables.
 bool replicas_may_differ() {
-    const char* const variable = std::getenv("ASSERT_SP_CONSISTENCY");  // NOLINT: before any thread
+    const char* const variable = std::getenv("ASSERT_SP_CONSISTENCY");  // NOLINT: no threads yet
     return variable != nullptr && std::string_view(variable) == "0";
 }
 
@@ -42,8 +43,8 @@ std::string said_of(const Pace& pace, std::int64_t bytes) {
                        gigabytes_per_second(bytes, pace.seconds()));
 }
 
-// Prints the differences between a checkpoint and its model, as warnings to stderr or as lines to
-// stdout.
+// Prints the differences between a checkpoint and its model. With `as_warnings`, prints warnings to
+// stderr; otherwise prints lines to stdout.
 void tell(const Disagreement& disagreement, bool as_warnings, bool json) {
     if (json && !as_warnings) return;
     for (const std::string& line : sentences(disagreement))
@@ -120,8 +121,8 @@ Json inspect_json(const Source& source, const Plan& plan) {
     return json;
 }
 
-// Returns a line with the number of parameters that one token uses, for a model with experts; an
-// empty string for other models.
+// For a model with experts, returns a line with the number of parameters that one token uses.
+// Returns an empty string for other models.
 std::string active_text(const Source& source) {
     const auto active = families::active_parameters(source.config.native, source.native);
     if (!active || active->per_token == active->parameters) return {};

@@ -1,4 +1,4 @@
-// Runs roll-convert's commands. Data goes to stdout, messages go to stderr.
+// Runs roll-convert's commands. Data goes to stdout, and messages go to stderr.
 #pragma once
 
 #include <filesystem>
@@ -9,18 +9,18 @@
 namespace roll::convert {
 
 // Functions that main() supplies, because this folder may not depend on the modules that define
-// them.
+// these functions.
 struct Environment {
     Hooks hooks;
-    // Checks every byte of a training checkpoint against its manifest; does nothing if there is no
-    // manifest.
+    // Checks every byte of a training checkpoint against its manifest. Does nothing if the
+    // directory has no manifest.
     std::function<Result<void>(const std::filesystem::path&)> check_manifest;
 };
 
 // Runs one command and returns its exit status.
 int run_command(const CommandLine& command, const Environment& environment);
 
-// Prints an error. Prints "error: ..." and the hint on stderr or, if `json`, JSON on stdout.
+// Prints an error: as "error: ..." and the hint on stderr or, if `json` is true, as JSON on stdout.
 // Returns the exit status.
 int report_error(const Error& error, bool json);
 

@@ -1,4 +1,4 @@
-// Runs a convert or merge job: roll-worker starts roll-convert with a launch file.
+// Runs a convert or merge job. roll-worker starts roll-convert with a launch file.
 #pragma once
 
 #include <filesystem>
@@ -12,9 +12,9 @@ namespace roll::convert {
 
 struct LaunchEnvironment {
     Hooks hooks;
-    // Returns the newest of these checkpoint directories whose bytes all verify. With `best`,
-    // returns the directory with the lowest validation loss instead, if its bytes verify. Fails
-    // with Corrupt if no directory verifies.
+    // Returns the newest of these checkpoint directories whose bytes match their manifest. With
+    // `best`, instead returns the directory with the lowest validation loss, if its bytes match.
+    // Fails with Corrupt if the bytes of no directory match.
     std::function<Result<std::filesystem::path>(std::span<const std::filesystem::path> newest_first,
                                                 bool best)>
         choose;
@@ -22,9 +22,9 @@ struct LaunchEnvironment {
     int threads = 0;  // number of threads; 0: as many as cores, at most 4
 };
 
-// Converts as the launch file says and reports progress to the worker. Returns the exit status
-// (docs/internals.md): 0 done, 1 failed, 2 can never work, 4 disk full or no permission, 75
-// stopped, 76 the job's program on another node has ended.
+// Runs the conversion that the launch file describes, and reports progress to the worker. Returns
+// the exit status (docs/internals.md): 0 success; 1 failure; 2 failure that a retry cannot avoid; 4
+// disk full or no permission; 75 stopped; 76 the job's program on another node has ended.
 int run_launch(const std::filesystem::path& file, const LaunchEnvironment& environment);
 
 }  // namespace roll::convert

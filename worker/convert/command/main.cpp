@@ -1,4 +1,4 @@
-// roll-convert: converts in the foreground, or as the program of convert jobs.
+// roll-convert: runs conversions in the foreground, or as the program of convert jobs.
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
@@ -19,8 +19,8 @@
 
 namespace {
 
-// Returns true if a stop signal has arrived. The stop signals are blocked and stay pending, so that
-// the conversion can poll them between windows.
+// Returns true if a stop signal has arrived. The stop signals are blocked and remain pending, so
+// that the conversion can poll for them between windows.
 bool stop_is_pending() {
     sigset_t pending;
     ::sigpending(&pending);
@@ -43,14 +43,14 @@ void report(const std::string& line) {
     static_cast<void>(written);
 }
 
-// Returns OMP_NUM_THREADS, at most 16; 0 if it is not set. roll-worker sets this variable to the
-// slots' share of the cores.
+// Returns OMP_NUM_THREADS, but at most 16; returns 0 if the variable is not set. roll-worker sets
+// this variable to the share of the cores that belongs to the job's slots.
 int threads_of_the_job() {
-    const char* const variable = std::getenv("OMP_NUM_THREADS");  // NOLINT: before any thread
+    const char* const variable = std::getenv("OMP_NUM_THREADS");  // NOLINT: no threads yet
     return variable == nullptr ? 0 : std::clamp(std::atoi(variable), 0, 16);
 }
 
-// Logs which checkpoint is exported, because it need not be the newest.
+// Logs which checkpoint is exported, because it may not be the newest one.
 void say_which(std::optional<std::int64_t> best, std::int64_t taken) {
     if (!best)
         fmt::print("no checkpoint has a validation loss: using the newest\n");
@@ -75,8 +75,7 @@ roll::Result<std::filesystem::path> one_that_verifies(
         "no checkpoint passes verification; the newest checkpoint: " + choice.reasons.front());
 }
 
-// Checks a directory against its manifest, if it has one. Only directories that a training run
-// wrote have a manifest.
+// Checks a directory against its manifest if it has a manifest. Only training runs write manifests.
 roll::Result<void> check_manifest(const std::filesystem::path& directory) {
     std::error_code error;
     if (!std::filesystem::exists(directory / roll::checkpoint::kManifestFile, error)) return {};

@@ -17,7 +17,8 @@ tl::unexpected<Error> invalid(std::string what) {
     return fail(ErrorCode::InvalidArgument, std::move(what), "roll-convert --help");
 }
 
-// ROLL's options that affect only how a model runs; those with = take a value.
+// ROLL's options that affect only how a model runs. A = after a name means that the option has a
+// value.
 constexpr const char* kIgnored =
     "context-parallel-size= recompute-granularity= recompute-method= recompute-modules= fp8= "
     "recompute-num-layers= moe-token-dispatcher-type= moe-aux-loss-coeff= mtp-num-layers= "
@@ -42,7 +43,7 @@ Result<std::int64_t> parse_bytes(const std::string& text) {
     return invalid("\"" + text + "\" is not a size; use 5GB, 512MiB or a number of bytes");
 }
 
-// Parses a text such as "2/8", the third of eight parts.
+// Parses a text such as "2/8", which means the third of eight parts.
 Result<Part> parse_part(const std::string& text) {
     const std::size_t slash = std::min(text.find('/'), text.size() - 1);
     const auto index = parse_number<int>(text.substr(0, slash));
@@ -94,9 +95,9 @@ class Parser {
         return kAll.contains(CLI::detail::to_lower(word));
     }
 
-    // Converts the arguments to the form that CLI11 expects: _ in option names becomes -, `--flag
-    // true` becomes `--flag=true`, and `convert` is put before the options of ROLL's and trlX's
-    // tools.
+    // Converts the arguments to the form that CLI11 expects. Each _ in an option's name becomes -.
+    // `--flag true` becomes `--flag=true`. If an option belongs to ROLL's or trlX's tool, `convert`
+    // is added in front of the options.
     std::vector<std::string> words_of(std::span<const std::string> arguments) {
         std::vector<std::string> words;
         for (std::string word : arguments) {
@@ -148,12 +149,12 @@ class Parser {
     using Finish = std::function<Result<CommandLine>()>;
     CLI::App& command(const std::string& name, const std::string& what, Finish finish) {
         CLI::App* sub = app_.add_subcommand(name, what);
-        sub->fallthrough();  // accepts --json after the command, too
+        sub->fallthrough();  // accept --json also after the command
         sub->callback([this, finish = std::move(finish)] { chosen_ = finish; });
         return *sub;
     }
 
-    // Adds an option whose text `parse` turns into a Result.
+    // Adds an option. `parse` converts its text to a Result.
     template <class Value, class Parse>
     static CLI::Option* value(CLI::App& sub, const std::string& names, Value& into, Parse parse,
                               const std::string& what) {
@@ -165,8 +166,8 @@ class Parser {
         return sub.add_option_function<std::string>(names, read, what);
     }
 
-    // Adds an option with a value from 1 to 4096. "None", which ROLL's tools write, keeps the
-    // default.
+    // Adds an option with a value from 1 to 4096. The value "None", which ROLL's tools write, means
+    // the default.
     template <class Number>
     static void size(CLI::App& sub, const std::string& names, Number& into, const char* what) {
         const auto check = [&into](std::string& text) {
@@ -239,7 +240,7 @@ class Parser {
             const std::string word = "--" + name.substr(0, name.find('='));
             const bool is_flag = !name.ends_with('=');
             ignored_.push_back(is_flag ? flag(sub, word, unused_, "") : sub.add_option(word));
-            ignored_.back()->group("");  // not in the help
+            ignored_.back()->group("");  // hide the option in the help
         }
     }
 
@@ -273,7 +274,7 @@ class Parser {
             ->check(CLI::IsMember({"transformer_layer", "mtp_model_layer"}));
     }
 
-    // Adds the options with which any command opens a checkpoint.
+    // Adds the options for opening a checkpoint, which several commands have.
     void add_reading(CLI::App& sub) {
         sub.add_option("--config", request_.config, "Directory or family with the config");
         sub.add_option("--state", request_.state, "Read this optimizer state, such as fp32_param");

@@ -18,7 +18,7 @@ namespace roll::convert {
 struct ConvertCommand {
     Request request;
     bool json = false;
-    std::vector<std::string> ignored;  // options of ROLL's tool that have no effect here
+    std::vector<std::string> ignored;  // options of ROLL's tool that have no effect in Roll
 };
 struct InspectCommand {
     std::string directory;
@@ -57,9 +57,9 @@ using CommandLine =
     std::variant<ConvertCommand, InspectCommand, VerifyCommand, DiffCommand, EditCommand,
                  FamiliesCommand, LaunchCommand, HelpCommand, VersionCommand>;
 
-// Parses `arguments`, which do not include the program's name. Option names may use - or _; values
-// follow after a space or =. Fails with InvalidArgument; the message names the option and its
-// possible values.
+// Parses `arguments`, which do not include the program's name. Option names may contain - or _. A
+// value follows its option after a space or =. Fails with InvalidArgument; the message names the
+// option and its possible values.
 Result<CommandLine> parse_command_line(std::span<const std::string> arguments);
 
 }  // namespace roll::convert

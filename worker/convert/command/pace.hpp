@@ -17,7 +17,7 @@ class Pace {
     // Shows `done` of `total` bytes, at most five times a second.
     void show(std::int64_t done, std::int64_t total);
 
-    void wipe();  // clears the progress line; call it before other output
+    void wipe();  // clears the progress line; call wipe() before other output
 
     double seconds() const;  // seconds since construction
 

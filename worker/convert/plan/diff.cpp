@@ -12,7 +12,7 @@
 namespace roll::convert {
 namespace {
 
-// Returns the bytes of a whole tensor. A diff holds two tensors in memory at a time.
+// Returns the bytes of a whole tensor. A diff has two tensors in memory at a time.
 Result<std::vector<std::byte>> tensor_bytes(const Source& source, const TargetTensor& target) {
     std::vector<std::byte> bytes;
     const auto append = [&](std::span<const std::byte> window) -> Result<void> {
@@ -23,8 +23,8 @@ Result<std::vector<std::byte>> tensor_bytes(const Source& source, const TargetTe
     return bytes;
 }
 
-// Maps an element to an integer in the order of the values of its type, so that adjacent values
-// differ by 1. +0 and -0 map to the same integer.
+// Maps an element to an integer. The integers have the same order as the values, so that adjacent
+// values differ by 1. +0 and -0 map to the same integer.
 std::int64_t ordered(const std::byte* element, std::size_t size) {
     std::uint64_t bits = 0;
     // copies the low bytes, because the machine is little-endian
@@ -61,8 +61,8 @@ void measure(const std::vector<std::byte>& a, const std::vector<std::byte>& b, t
     difference.max_rel = largest > 0 ? difference.max_abs / largest : 0;
 }
 
-// Returns the tolerance for tensors that native files store with a constant added. It is not 0,
-// because adding and subtracting the constant both round. It suffices for values up to 2.
+// Returns the tolerance for tensors to which native files add a constant. It is above 0, because
+// both adding and subtracting the constant round the value. It suffices for values up to 2.
 double rounding_of(tensor::DType dtype) {
     switch (dtype) {
         case tensor::DType::BF16: return std::ldexp(1, -7);
@@ -112,7 +112,7 @@ ByName by_name(const Source& source, const Plan& plan) {
     return tensors;
 }
 
-// Returns the tensor with `name` in place of its own name.
+// Returns the tensor with its name replaced by `name`.
 TargetTensor renamed(TargetTensor tensor, const std::string& name) {
     tensor.info.name = name;
     return tensor;

@@ -1,4 +1,4 @@
-// Compares two checkpoints tensor by tensor, whatever their formats and layouts.
+// Compares two checkpoints tensor by tensor. Their formats and layouts may differ.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct Difference {
     std::string name;           // the tensor's HuggingFace name
     std::int64_t elements = 0;  // number of elements that differ in at least one bit
     double max_abs = 0;
-    double max_rel = 0;  // max_abs relative to the largest |b|; 0 if no b differs from 0
+    double max_rel = 0;  // max_abs divided by the largest |b|; 0 if all b are 0
     // distance in units in the last place; INT64_MAX for a NaN or if type or shape differs
     std::int64_t max_ulp = 0;
 };
@@ -28,7 +28,8 @@ struct Diff {
     bool same() const { return differences.empty() && only_first.empty() && only_second.empty(); }
 };
 
-// One of `count` equal shares of the tensors: the tensors number `index`, `index` + `count`, ...
+// One of `count` equal shares of the tensors. The share has the tensors with the numbers `index`,
+// `index` + `count`, `index` + 2 `count`, ...
 struct Share {
     int index = 0;
     int count = 1;
@@ -37,14 +38,14 @@ struct Share {
     }
 };
 
-// Compares the tensors of `share`. With `cast`, casts each tensor of `first` to the type of its
-// counterpart in `second`; without `cast`, tensors of different types count as different. Fails
-// with Unavailable if `stopped` returns true.
+// Compares the tensors of `share`. With `cast`, casts each tensor of `first` to the type of the
+// tensor with the same name in `second`. Without `cast`, tensors of different types count as
+// different. Fails with Unavailable if `stopped` returns true.
 Result<Diff> diff(const Source& first, const Source& second, bool cast,
                   const std::function<bool()>& stopped, Share share = {});
 
-// Compares each copy (Model::SecondName) with the tensor that it repeats. Fails with Corrupt if
-// they differ; the message names the copy.
+// Compares each copy (Model::SecondName) with its original. Fails with Corrupt if they differ; the
+// message names the copy.
 Result<void> check_copies(const Source& source);
 
 }  // namespace roll::convert

@@ -13,8 +13,8 @@ struct Box {
     Shape size;
 };
 
-// Returns the intersection of two boxes; nullopt if the intersection is empty. Boxes of scalars
-// have no dims and always intersect.
+// Returns the intersection of two boxes (blocks of a tensor); nullopt if the intersection is empty.
+// Boxes of scalars have no dims and always intersect.
 std::optional<Box> meet(const Piece& a, const Piece& b) {
     Box box{a.begin, a.size};
     for (std::size_t dim = 0; dim < a.begin.size(); ++dim) {
@@ -40,8 +40,9 @@ struct Holder {
     const Piece* piece = nullptr;
 };
 
-// Finds the holders of each HuggingFace tensor: the source tensors that have a box of it. If
-// several holders have the same box, the first one is read, and the others must be equal to it.
+// Finds the holders of each HuggingFace tensor, that is, the source tensors that hold a block of
+// it. If several holders have the same block, only the first of them is read; the others must be
+// equal to the first.
 class Holders {
   public:
     Holders(const Source& source, Plan& plan) : of_(source.model.tensors.size()) {
@@ -61,8 +62,8 @@ class Holders {
         }
     }
 
-    // Checks that the holders of each HuggingFace tensor cover it without gaps and overlaps. Fails
-    // with Corrupt otherwise.
+    // Checks that the holders of each HuggingFace tensor cover it without gaps or overlaps. Fails
+    // with Corrupt if they do not.
     Result<void> check(const Source& source) const {
         for (std::size_t i = 0; i < of_.size(); ++i) {
             std::int64_t held = 0;
@@ -111,14 +112,15 @@ Result<void> check_changes(const Source& source, const TargetTensor& target) {
     return {};
 }
 
-// Fails if a copy would reorder elements smaller than a byte or split their bytes. Only whole bytes
-// can be copied.
+// Fails if a copy would reorder elements that are smaller than a byte, or would split their bytes.
+// Only whole bytes can be copied.
 Result<void> check_whole_bytes(const Source& source, const TargetTensor& target) {
     for (const Copy& copy : target.copies) {
         const tensor::StridedView& view = source.tensors[copy.source].view;
         const std::int64_t bits = tensor::bits_of(view.info.dtype);
         if (bits >= 8) continue;
-        const std::size_t last = copy.size.size() - 1;  // the last dim; unused for scalars
+        const std::size_t last = copy.size.size() - 1;  // index of the last dim; not used for
+                                                        // scalars
         const auto whole = [&](std::int64_t elements) { return elements * bits % 8 == 0; };
         if (!copy.size.empty() && copy.source_placing.axis(last) == last &&
             copy.target_placing.axis(last) == last && copy.source_placing.step(last) == 1 &&
@@ -141,7 +143,8 @@ tensor::DType own_dtype(const Source& source, const Copy& copy) {
                                                : kept->second;
 }
 
-// Returns the type of a target tensor. Returns `otherwise` for a tensor that is all padding.
+// Returns the type of a target tensor. Returns `otherwise` for a tensor that consists of padding
+// only.
 Result<tensor::DType> dtype_of(const Source& source, const TargetTensor& target,
                                tensor::DType otherwise, std::optional<tensor::DType> dtype) {
     const tensor::DType from =
@@ -161,8 +164,8 @@ Result<tensor::DType> dtype_of(const Source& source, const TargetTensor& target,
 }
 
 // Returns the type of a target's 8-bit values or of their scales. If the source has the tensor in
-// 8-bit blocks and no adapter changes the tensor, this is the source's type; else F8_E4M3, or F32
-// for scales.
+// 8-bit blocks and no adapter changes it, returns the source's type. Otherwise returns F8_E4M3 for
+// values, and F32 for scales.
 tensor::DType dtype_of_blocks(const Source& source, const TargetTensor& target) {
     const Copy& weight = target.copies.front();
     const auto known = source.overlay.scales.find(weight.hf);
@@ -189,14 +192,14 @@ Result<void> check_written_once(const Plan& plan) {
 }
 
 std::string place_of(const Stored& stored) {
-    if (!stored.whole.empty()) return stored.name;  // the whole tensor's key, if this is a chunk
+    if (!stored.whole.empty()) return stored.name;  // a chunk has the key of the whole tensor
     return stored.file + (stored.section.empty() ? "" : " " + stored.section) +
            (stored.file.empty() ? "" : " ") + stored.name;
 }
 
-// Finds the target tensors that need a tensor which the checkpoint lacks, and lists them in the
-// plan as left out. Returns where they are stored (place_of()). All chunks of a chunked tensor are
-// left out together, because a part of the tensor is useless.
+// Finds the target tensors that need a tensor which the checkpoint lacks. Lists them in the plan as
+// left out. Returns their places (place_of()). If one chunk of a tensor is left out, all its chunks
+// are, because a part of a tensor is useless.
 std::set<std::string> incomplete(const Source& source, const std::vector<Stored>& layout,
                                  Plan& plan) {
     std::set<std::string> places;
@@ -238,8 +241,7 @@ Result<Plan> make_plan(const Source& source, std::vector<Stored> layout,
     const std::set<std::string> skipped = incomplete(source, layout, plan);
     std::map<std::string, std::size_t> files;
     for (Stored& one : layout) {
-        // takes the tensor out of the layout, so that the layout's memory is freed as the plan
-        // grows
+        // take the tensor out of the layout, to free the layout's memory while the plan grows
         const Stored stored = std::move(one);
         if (stored.optional) continue;
         const auto [place, added] = files.emplace(stored.file, plan.files.size());

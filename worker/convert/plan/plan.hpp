@@ -1,7 +1,7 @@
-// A conversion as data: the boxes of source tensors that make up each tensor of the target. Pure
-// and printable. make_plan() checks that each element of the target is covered exactly once. It
-// also checks that no source tensor is ignored: each is used or is a replica. A replica holds the
-// same part of the model as a used tensor, and is compared with that tensor.
+// A conversion as data: for each target tensor, the blocks of source tensors from which it is made.
+// Pure and printable. make_plan() checks that each element of the target is covered exactly once.
+// It also checks that no source tensor is ignored: each must be used or be a replica. A replica
+// holds the same part of the model as a used tensor, and is compared with the used tensor.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ struct Copy {
     std::size_t source = 0;  // index in Source::tensors
     Shape source_begin;
     Shape target_begin;
-    Shape size;  // size of the box along the dims of the HuggingFace tensor
-    int hf = 0;  // number of the HuggingFace tensor in the model; hf_begin is the box's place in it
+    Shape size;  // size of the block along the dims of the HuggingFace tensor
+    int hf = 0;  // number of the HuggingFace tensor in the model; the block begins at hf_begin
     Shape hf_begin;
     Placing source_placing = {};
     Placing target_placing = {};
@@ -43,13 +43,14 @@ struct TargetTensor {
 
 struct TargetFile {
     std::string path;                         // path relative to the target's directory
-    std::vector<tensor::TensorInfo> tensors;  // shapes as stored, leading dims included
+    std::vector<tensor::TensorInfo> tensors;  // shapes as stored, including leading dims
     std::vector<std::string> sections;        // sections[i]: Stored::section of tensors[i]
-    Json args = nullptr;                      // the run's arguments, in a file of a Megatron rank
-    int megatron_version = 3;                 // checkpoint_version, in a file of a Megatron rank
+    Json args = nullptr;                      // the run's arguments, for the file of a Megatron
+                                              // rank
+    int megatron_version = 3;                 // checkpoint_version, for the file of a Megatron rank
 };
 
-// Two boxes of source tensors that hold the same part of the model and must be equal in every bit.
+// Two blocks of source tensors that hold the same part of the model and must be bitwise equal.
 struct Comparison {
     std::size_t first = 0;
     std::size_t second = 0;
@@ -67,17 +68,18 @@ struct Plan {
     std::set<std::string> left_out_hf;         // names of the HuggingFace tensors in left_out
     std::int64_t bytes = 0;                    // size of the target's tensors in bytes
     std::int64_t parameters = 0;               // number of the model's parameters
-    tensor::DType dtype = tensor::DType::F32;  // the type with the most bytes in the target
+    tensor::DType dtype = tensor::DType::F32;  // the data type that has the most bytes in the
+                                               // target
 };
 
-// Plans the tensors that `layout` lists. Every floating tensor is cast to `dtype`; nullopt keeps
-// the source's types. Fails with InvalidArgument or Corrupt if a tensor is not covered; the message
-// names the tensor.
+// Plans the tensors that `layout` lists. Casts every floating-point tensor to `dtype`; if `dtype`
+// is nullopt, keeps the source's types. Fails with InvalidArgument or Corrupt if a tensor is not
+// completely covered; the message names the tensor.
 Result<Plan> make_plan(const Source& source, std::vector<Stored> layout,
                        std::optional<tensor::DType> dtype);
 
-// Returns those differences between the checkpoint and its model that the source's strictness
-// reports.
+// Returns the differences between the checkpoint and its model that the source's strictness mode
+// warns about or reports.
 Disagreement disagreement_of(const Source& source, const Plan& plan);
 
 // Prints one line per tensor.

@@ -11,11 +11,11 @@ namespace {
 constexpr std::int64_t kBlock = 128;
 constexpr float kLargest = 448;  // largest F8_E4M3 value
 constexpr const char* kSuffix = "_scale_inv";
-constexpr int kAsStored = -1;  // no tensor has this number, so no scales or adapters apply
+constexpr int kAsStored = -1;  // no tensor has this number, so no scales and no adapters apply
 
 std::int64_t blocks(std::int64_t size, std::int64_t block) { return (size + block - 1) / block; }
 
-// Returns the numbers of the weights of the decoder layers' linear modules.
+// Returns the numbers of the weights of the linear modules in the decoder layers.
 std::set<int> of_linear_modules(const Source& source) {
     std::set<int> numbers;
     for (const families::NativeTensor& tensor : source.native) {
@@ -34,7 +34,7 @@ bool travels(const Source& source, int hf) {
     return source.overlay.scales.contains(hf) && !source.overlay.deltas.contains(hf);
 }
 
-// Returns a target tensor for the unquantized weight itself, with elements of `type`.
+// Returns a target tensor for the unquantized weight, with elements of type `type`.
 TargetTensor weight_of(const Source& source, const TargetTensor& target, tensor::DType type) {
     TargetTensor weight = target;
     weight.making = Making::Copies;
@@ -95,7 +95,7 @@ std::uint8_t to_e4m3(float value) {
     const float magnitude = std::fabs(value);
     if (std::isnan(value)) return sign | 0x7FU;
     if (magnitude >= kLargest) return sign | 0x7EU;
-    if (magnitude < 0x1p-6F)  // subnormal result: adding 2^14 rounds to steps of 2^-9
+    if (magnitude < 0x1p-6F)  // subnormal result: the addition of 2^14 rounds to steps of 2^-9
         return sign |
                static_cast<std::uint8_t>(std::bit_cast<std::uint32_t>(magnitude + 0x1p14F) & 0xFFU);
     std::uint32_t rounded = std::bit_cast<std::uint32_t>(magnitude);
@@ -134,7 +134,7 @@ std::vector<Stored> with_scales(const Source& source, std::vector<Stored> layout
 
 Json quantization_of(const Source& source, const Plan& plan) {
     if (!source.overlay.quantization.is_null()) return source.overlay.quantization;
-    // modules that stay unquantized, with packed experts under their module names
+    // modules that are not quantized; packed experts are listed under their modules' names
     std::set<std::string> plain;
     for (const TargetTensor& target : plan.tensors)
         if (target.making == Making::Copies && target.info.shape.size() >= 2)

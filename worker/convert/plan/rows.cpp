@@ -11,13 +11,13 @@
 namespace roll::convert {
 namespace {
 
-// Returns the size of `elements` elements in bytes. Requires a whole number of bytes, which plans
-// guarantee for types smaller than a byte.
+// Returns the size of `elements` elements in bytes. The size must be a whole number of bytes. Plans
+// guarantee this for types smaller than a byte.
 std::int64_t bytes_of(tensor::DType dtype, std::int64_t elements = 1) {
     return elements * tensor::bits_of(dtype) / 8;
 }
 
-// A copy of a box from one strided tensor into another. Strides are in elements.
+// A copy of a block from one strided tensor to another. Strides are in elements.
 struct Move {
     const std::byte* from = nullptr;
     std::byte* to = nullptr;
@@ -62,8 +62,8 @@ void move_run(const Move& move, std::int64_t from, std::int64_t to, std::int64_t
     }
 }
 
-// Copies the last dims in tiles that fit the cache. Used for a transposed copy, in which one dim is
-// contiguous in the source and the other in the target.
+// Copies the last two dims in tiles that fit into the cache. Used for transposed copies, in which
+// one of these dims is contiguous in the source, and the other dim is contiguous in the target.
 template <class Element>
 void move_tiles(const Move& move, std::size_t dim, const std::byte* from, std::byte* to) {
     constexpr std::int64_t kTile = 32;
@@ -103,7 +103,7 @@ void move_dims(const Move& move, std::size_t dim, std::size_t run_dim, std::int6
                   to + i * move.to_strides[dim]);
 }
 
-// Executes a copy. The trailing dims that are contiguous on both sides are copied as one run.
+// Executes a copy. Trailing dims that are contiguous on both sides are copied as one run.
 void carry_out(const Move& move) {
     std::size_t dim = move.size.size();
     std::int64_t run = 1;
@@ -112,7 +112,7 @@ void carry_out(const Move& move) {
         run *= move.size[dim - 1];
         --dim;
     }
-    // A dim of size 1 needs no loop, so its stride does not matter, inside or outside the run.
+    // A dim of size 1 needs no loop. Therefore its stride does not matter.
     move_dims(move, 0, dim, run, 0, 0);
 }
 
@@ -122,8 +122,8 @@ const std::byte* address_of(const tensor::StridedView& view, const Shape& point)
     return view.first + bytes_of(view.info.dtype, offset);
 }
 
-// Releases the pages of a mapped file that hold the tensor. The kernel reads the pages from the
-// file again if needed.
+// Releases the pages of a mapped file that hold the tensor. If the pages are needed again, the
+// kernel reads them from the file.
 void release(const Source& source, const SourceTensor& tensor) {
     if (!source.storage.mapped || tensor.in_memory) return;
     const tensor::StridedView& view = tensor.view;
@@ -134,14 +134,16 @@ void release(const Source& source, const SourceTensor& tensor) {
     release_pages({view.first, static_cast<std::size_t>(bytes_of(view.info.dtype, last + 1))});
 }
 
-// Clips `copy` to rows [begin, end) of its target, and makes the rows relative to `begin`. Returns
-// false if nothing is left. Along a dim with a step s, only every s-th row belongs to the copy.
+// Clips `copy` to rows [begin, end) of its target, and makes the row numbers relative to `begin`.
+// Returns false if nothing is left. If the rows have a step s, only every s-th row belongs to the
+// copy.
 bool clip(Copy& copy, std::int64_t begin, std::int64_t end) {
     if (copy.target_begin.empty()) return true;
     const std::int64_t place = copy.target_begin[0];
     std::size_t dim = 0;
     while (dim < copy.size.size() && copy.target_placing.axis(dim) != 0) ++dim;
-    if (dim == copy.size.size()) {  // no dim runs along the rows, so the copy is in a single row
+    if (dim == copy.size.size()) {  // no dim runs along the target's rows, so the copy is in a
+                                    // single row
         copy.target_begin[0] -= begin;
         return place >= begin && place < end;
     }
@@ -176,8 +178,8 @@ Move move_of(const Copy& copy, const tensor::StridedView& view,
     return move;
 }
 
-// True if an adapter's change can be computed from the elements of `copy` straight into a target of
-// type `type`.
+// Returns true if an adapter's change can be computed from the elements of `copy` directly into a
+// target of type `type`.
 bool is_changed_directly(const Source& source, const Copy& copy, tensor::DType type) {
     return source.overlay.deltas.contains(copy.hf) && !source.overlay.scales.contains(copy.hf) &&
            copy.add == 0 && copy.hf_begin.size() == 2 &&
@@ -220,7 +222,7 @@ bool is_changed(const Source& source, const Copy& copy) {
     return source.overlay.deltas.contains(copy.hf) || source.overlay.scales.contains(copy.hf);
 }
 
-// True if the tensor needs no intermediate fp32 values.
+// Returns true if the tensor needs no intermediate fp32 values.
 bool is_filled_directly(const Source& source, const TargetTensor& target) {
     return std::all_of(target.copies.begin(), target.copies.end(), [&](const Copy& copy) {
         return !is_changed(source, copy) || is_changed_directly(source, copy, target.info.dtype);
@@ -239,16 +241,16 @@ Result<void> check_merged(const TargetTensor& target, std::span<const std::byte>
                                         name_of(target.info.dtype));
 }
 
-// Returns the number of rows that are computed at a time, so that they stay in the processor's
+// Returns the number of rows to compute at a time. This number of rows fits into the processor's
 // cache.
 std::int64_t cached_rows(const TargetTensor& target) {
-    constexpr std::int64_t kCached = std::int64_t{1} << 15U;  // in elements
+    constexpr std::int64_t kCached = std::int64_t{1} << 15U;  // number of elements
     constexpr std::int64_t kRowsMin = 8;
     return std::max(kCached / tensor::row_major(target.info.shape)[0], kRowsMin);
 }
 
-// Like fill(), for a tensor whose values are changed by block scales or by an adapter: computes in
-// fp32 and rounds once.
+// Like fill(), but for a tensor that block scales or an adapter change. Computes in fp32 and rounds
+// once.
 void fill_changed(const Source& source, const TargetTensor& target, std::int64_t begin,
                   std::int64_t end, std::byte* buffer) {
     const std::int64_t row = tensor::row_major(target.info.shape)[0];
@@ -267,8 +269,8 @@ void fill_changed(const Source& source, const TargetTensor& target, std::int64_t
     }
 }
 
-// Like gather_rows(), for a tensor that an adapter changes. Checks block by block that the values
-// are finite, while they are in the processor's cache.
+// Like gather_rows(), but for a tensor that an adapter changes. Computes a few rows at a time, and
+// checks that their values are finite while they are in the processor's cache.
 Result<void> gather_merged(const Source& source, const TargetTensor& target, std::int64_t begin,
                            std::int64_t end, std::span<std::byte> to) {
     const auto row_bytes = to.size() / static_cast<std::size_t>(end - begin);
@@ -302,7 +304,7 @@ void release_pages(std::span<const std::byte> bytes) {
     const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
     const auto first = reinterpret_cast<std::uintptr_t>(bytes.data());
     const std::uintptr_t begin = first / page * page;
-    ::madvise(reinterpret_cast<void*>(begin),  // NOLINT: of an address
+    ::madvise(reinterpret_cast<void*>(begin),  // NOLINT: pointer from an address
               first + bytes.size() - begin, MADV_DONTNEED);
 }
 
@@ -354,7 +356,7 @@ Result<void> compare(const Source& source, const Comparison& comparison) {
     one.info.shape = comparison.size;
     TargetTensor other = one;
     const Shape zero(comparison.size.size(), 0);
-    // no tensor has this number, so the stored values are compared, without an adapter's changes
+    // no tensor has this number, so the stored values are compared without an adapter's changes
     constexpr int kNoTensor = -1;
     one.copies = {{comparison.first, comparison.first_begin, zero, comparison.size, kNoTensor, {}}};
     other.copies = {

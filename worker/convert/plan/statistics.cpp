@@ -10,8 +10,8 @@ namespace {
 
 constexpr std::size_t kFirst = 8;
 
-// Computes the mean and the sum of squared deviations by Welford's recurrence, which stays accurate
-// for any tensor size.
+// Computes the mean and the sum of squared deviations by Welford's recurrence, which is accurate
+// for tensors of any size.
 class Tally {
   public:
     explicit Tally(Statistics& into) : into_(into) {}

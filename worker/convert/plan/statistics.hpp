@@ -1,4 +1,4 @@
-// Statistics of one tensor, read window by window.
+// Computes statistics of one tensor, which is read window by window.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct Statistics {
 };
 
 // Computes the statistics of the model's tensor with the HuggingFace name `name`. Fails with
-// InvalidArgument if there is no such tensor or its type is not a floating type.
+// InvalidArgument if the model has no such tensor, or if its type is not a floating-point type.
 Result<Statistics> statistics_of(const Source& source, const std::string& name);
 
 Json to_json(const Statistics& statistics);

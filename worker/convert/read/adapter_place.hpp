@@ -8,13 +8,13 @@
 namespace roll::convert {
 
 struct AdapterPlace {
-    std::string name;  // name of the adapter: its folder's name, or "default" if it is in no folder
+    std::string name;  // name of the adapter's folder; "default" if the adapter has no folder
     std::filesystem::path directory;
     bool native = false;  // true: Megatron rank files; false: PEFT files
 };
 
-// Returns the adapters in `directory` and in its direct subfolders, found by their
-// adapter_config.json. Empty if there are none.
+// Returns the adapters in `directory` and in its direct subfolders. An adapter is recognized by its
+// adapter_config.json. Returns an empty list if there are no adapters.
 std::vector<AdapterPlace> find_adapters(const std::filesystem::path& directory);
 
 }  // namespace roll::convert

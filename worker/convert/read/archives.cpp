@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 using Bytes = std::span<const std::byte>;
 
-// A torch archive. It is a whole file or one of several archives in a file.
+// A torch archive: a whole file, or one of several archives in a file.
 struct Archive {
     std::string where;  // path of the archive, for messages
     Bytes bytes;
@@ -45,7 +45,7 @@ class Checker {
   public:
     Checker(const std::function<bool()>& stopped, Share share) : stopped_(stopped), share_(share) {}
 
-    // Checks a file. Without `extents`, the file is one archive; with `extents`, the file has one
+    // Checks a file. If `extents` is null, the file is one archive. Otherwise, the file has one
     // archive in each extent.
     Result<void> check_file(const fs::path& path, const std::vector<Extent>* extents = nullptr) {
         ROLL_TRY(const MappedFile file, MappedFile::open(path));
@@ -88,8 +88,8 @@ class Checker {
         return {};
     }
 
-    // Returns the CRC-32 of the bytes. Reads window by window, so that little of a large file is in
-    // memory.
+    // Returns the CRC-32 of the bytes. Reads them window by window, so that only a small part of a
+    // large file is in memory.
     Result<std::uint32_t> crc_of(Bytes bytes) const {
         std::uint32_t crc = 0;
         while (!bytes.empty()) {
@@ -113,8 +113,8 @@ bool is_torch_name(const fs::path& path) {
     return kind == ".pt" || kind == ".pth" || kind == ".bin" || kind == ".ckpt";
 }
 
-// Returns a directory's torch files. They are sorted, so that all processes of a conversion agree
-// on the order.
+// Returns a directory's torch files, sorted by path, so that all processes of a conversion use the
+// same order.
 Result<std::vector<fs::path>> torch_files_in(const fs::path& directory) {
     std::vector<fs::path> files;
     std::error_code error;

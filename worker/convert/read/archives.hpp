@@ -1,5 +1,5 @@
-// Checks the CRC-32 that torch.save stores for each member of its files. This finds damaged bytes
-// in any torch checkpoint, with or without a manifest.
+// Checks the CRC-32 that torch.save stores for each member of its files. This check finds damaged
+// bytes in any torch checkpoint, even without a manifest.
 #pragma once
 
 #include <filesystem>
@@ -11,9 +11,10 @@
 namespace roll::convert {
 
 // Checks the .pt, .pth, .bin and .ckpt files of the newest iteration, the contents of .distcp
-// files, and the torch files in a `.nemo`. Checks only the archives in `share`. Skips a CRC-32 of
-// 0, which means that torch was told not to compute it. Fails with Corrupt if bytes are damaged;
-// the message names the file and the member. Fails with Unavailable if stopped.
+// files, and the torch files in a `.nemo` archive. Checks only the archives in `share`. Skips
+// members whose CRC-32 is 0, because torch stores 0 if it was told not to compute the CRC-32. Fails
+// with Corrupt if bytes are damaged; the message names the file and the member. Fails with
+// Unavailable if stopped.
 Result<void> check_archives(const std::filesystem::path& checkpoint,
                             const std::function<bool()>& stopped, Share share = {});
 

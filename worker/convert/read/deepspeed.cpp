@@ -20,10 +20,10 @@ using formats::PickleId;
 using formats::TorchFile;
 using TorchPointer = std::shared_ptr<const TorchFile>;
 
-// directory with the parameters of a universal checkpoint
+// directory of the parameters in a universal checkpoint
 constexpr const char* kUniversal = "zero";
 
-// A rank's file. Its data-parallel and model-parallel rank come from its name, such as
+// A rank's file. The numbers of its data-parallel and model-parallel ranks are in its name, such as
 // "zero_pp_rank_3_mp_rank_00_optim_states.pt".
 struct RankFile {
     int dp = 0;
@@ -49,8 +49,8 @@ std::vector<RankFile> files_of(const fs::path& directory, const std::string& end
     return files;
 }
 
-// Returns the value of an integer or of an enumeration member, which is pickled as a call with the
-// value as argument.
+// Returns the value of an integer or of an enumeration member. An enumeration member is pickled as
+// a call with its value as the argument.
 std::optional<std::int64_t> integer_of(const formats::Pickle& pickle, PickleId id) {
     if (pickle.is(id, formats::PickleKind::Call)) {
         const formats::PickleNode& arguments = pickle.at(pickle.at(id).items[1]);
@@ -85,8 +85,8 @@ class Opener {
         return file;
     }
 
-    // Returns the tensor's number in the model; nullopt if the family drops the tensor. For a tied
-    // output layer, returns the embedding's number.
+    // Returns the tensor's number in the model. Returns nullopt if the family drops the tensor. For
+    // a tied output layer, returns the embedding's number.
     Result<std::optional<int>> number_of(const fs::path& path, const std::string& key) {
         const std::string name = key.starts_with("module.") ? key.substr(7) : key;
         const auto found = source_.model.number.find(name);
@@ -119,8 +119,8 @@ class Opener {
         return stored;
     }
 
-    // Records where the elements [begin, begin + count) of tensor `number` are stored: in `flat`,
-    // from element `at` on.
+    // Records the place of the elements [begin, begin + count) of tensor `number`: they are in
+    // `flat`, from element `at` on.
     void add_run(const fs::path& path, int number, std::int64_t begin, std::int64_t count,
                  const tensor::StridedView& flat, std::int64_t at) {
         const families::HfTensor& own = source_.model.tensors[static_cast<std::size_t>(number)];
@@ -139,9 +139,9 @@ class Opener {
                        });
     }
 
-    // Opens a universal checkpoint. For each parameter, zero/NAME/fp32.pt holds {"param": tensor}
-    // or, with ZeRO 3, only the flat tensor. The model-state files hold the buffers and, with ZeRO
-    // 3, the frozen parameters.
+    // Opens a universal checkpoint. For each parameter, zero/NAME/fp32.pt holds {"param": tensor};
+    // with ZeRO 3, it holds only the flattened tensor. The model-state files hold the buffers. With
+    // ZeRO 3, they also hold the frozen parameters.
     Result<void> open_universal() {
         std::error_code error;
         const std::vector<RankFile> models = files_of(directory_, "model_states");
@@ -156,8 +156,8 @@ class Opener {
         const formats::Pickle& states = model->pickle();
         const PickleId* const shared = states.find(states.root(), "shared_params");
         for (const fs::path& folder : folders) {
-            // If a parameter shares the weight of another parameter, read the other parameter's
-            // file: the file of this parameter may be one rounding step older.
+            // If a parameter shares the weight of another parameter, skip its file and read the
+            // file of the other parameter. The skipped file may be one rounding step older.
             const std::string name = folder.filename().string();
             if (shared != nullptr && states.find(*shared, name) != nullptr)
                 source_.matching.dropped.push_back(
@@ -165,7 +165,7 @@ class Opener {
             else
                 ROLL_TRY_VOID(take_universal(folder));
         }
-        // without ZeRO 3, frozen parameters are in zero/
+        // without ZeRO 3, the frozen parameters are in zero/
         if (stage_ == 3) ROLL_TRY_VOID(take_frozen(*model, models));
         ROLL_TRY_VOID(take_buffers(*model, models.front().path));
         return check_nothing_missing(source_);
@@ -198,8 +198,8 @@ class Opener {
         Shape shape;
     };
 
-    // Returns the parameters of each group, in order, with their shapes. The entry `key` is a list
-    // of dicts {name: torch.Size}, or one such dict.
+    // Returns the parameters of each group, in order, with their shapes. The value of the key `key`
+    // is a list of dicts {name: torch.Size}, or one such dict.
     Result<std::vector<std::vector<Parameter>>> shapes_of(const TorchFile& file,
                                                           const fs::path& path, const char* key) {
         const formats::Pickle& pickle = file.pickle();
@@ -288,7 +288,7 @@ class Opener {
         return flat;
     }
 
-    // Takes the tensors of ZeRO 1 and 2. The partitions of all ranks, concatenated, hold the
+    // Takes the tensors of ZeRO 1 and 2. The concatenated partitions of all ranks are the
     // concatenated parameters of a group.
     Result<void> take_stage2(const std::vector<Flat>& ranks,
                              const std::vector<std::vector<Parameter>>& groups) {
@@ -320,8 +320,8 @@ class Opener {
         return {};
     }
 
-    // Takes the tensors of ZeRO 3. Each parameter is split over all ranks; the concatenated groups
-    // of a rank hold the rank's parts.
+    // Takes the tensors of ZeRO 3. Each parameter is split over all ranks. A rank's concatenated
+    // groups hold the rank's parts of the parameters.
     Result<void> take_stage3(const std::vector<Flat>& ranks,
                              const std::vector<std::vector<Parameter>>& groups) {
         std::int64_t at = 0;  // index of the current element in the rank's concatenated groups
@@ -342,8 +342,8 @@ class Opener {
         return {};
     }
 
-    // Adds `count` elements from position `at` of a rank's concatenated groups. The range may
-    // extend over several groups.
+    // Adds `count` elements from position `at` of a rank's concatenated groups. The range may span
+    // several groups.
     Result<void> add_part(const Flat& rank, int number, std::int64_t begin, std::int64_t count,
                           std::int64_t at) {
         std::int64_t group_begin = 0;
@@ -359,8 +359,8 @@ class Opener {
                                       source_.model.tensors[static_cast<std::size_t>(number)].name);
     }
 
-    // Takes the frozen parameters, which have no master weights. With ZeRO 3 they are split over
-    // the ranks; otherwise each is stored whole.
+    // Takes the frozen parameters, which have no master weights. With ZeRO 3, they are split over
+    // the ranks. Otherwise, each of them is stored whole.
     Result<void> take_frozen(const TorchFile& first, const std::vector<RankFile>& models) {
         ROLL_TRY(const auto shapes, shapes_of(first, models.front().path, "frozen_param_shapes"));
         if (shapes.empty() || shapes[0].empty()) return {};
@@ -401,7 +401,7 @@ class Opener {
         return {};
     }
 
-    // Takes the buffers, which are stored whole in "module".
+    // Takes the buffers, which are stored whole under the key "module".
     Result<void> take_buffers(const TorchFile& file, const fs::path& path) {
         const formats::Pickle& pickle = file.pickle();
         const PickleId* names = pickle.find(pickle.root(), "buffer_names");

@@ -1,6 +1,6 @@
 // Opens DeepSpeed checkpoints (ZeRO 1 to 3, universal). Reads the fp32 master weights, which are
-// stored flat and split over the data-parallel ranks. A range of the flat elements corresponds to a
-// few boxes of a tensor.
+// flattened and split over the data-parallel ranks. A range of the flattened elements corresponds
+// to a few rectangular blocks of a tensor.
 #pragma once
 
 #include <filesystem>
@@ -11,12 +11,12 @@
 
 namespace roll::convert {
 
-// Returns the directory of the newest step: `root`, or the directory below it that the tracker file
-// names. Returns nullopt if `root` has another format.
+// Returns the directory of the newest step. This is `root` itself, or the directory below it that
+// the tracker file names. Returns nullopt if `root` is not a DeepSpeed checkpoint.
 std::optional<std::filesystem::path> deepspeed_directory(const std::filesystem::path& root);
 
-// Opens the checkpoint at source.directory. `given` is the config's directory if the config is not
-// beside the checkpoint.
+// Opens the checkpoint at source.directory. `given` is the directory of the config, if the config
+// is not beside the checkpoint.
 Result<void> open_deepspeed(Source& source, const families::Families& families,
                             const std::filesystem::path& given);
 

@@ -22,8 +22,8 @@ namespace fs = std::filesystem;
 constexpr const char* kMainWeights = "fp32_param";
 constexpr const char* kMark = "metadata.json";
 
-// Returns the keys that the checkpoint may have, with native or HuggingFace names. A tied output
-// layer may be stored anyway, as a copy of the embedding.
+// Returns the keys that the checkpoint may have, with native or HuggingFace names. They include a
+// tied output layer, because some checkpoints store it as a copy of the embedding.
 Result<DistKeys> expected_keys(const Source& source, const formats::DcpMetadata& metadata) {
     const bool singletons =
         std::any_of(metadata.tensors.begin(), metadata.tensors.end(), [](const auto& tensor) {
@@ -50,17 +50,17 @@ Result<DistKeys> expected_keys(const Source& source, const formats::DcpMetadata&
     return keys;
 }
 
-// Returns true if a key belongs to an optimizer: "optimizer.…", "optim.…", or "NAME.optim.…" inside
-// another object, such as "app.optim.…" of an AppState.
+// Returns true if a key belongs to an optimizer. Such a key is "optimizer.…" or "optim.…", or
+// "NAME.optim.…" inside another object, such as "app.optim.…" of an AppState.
 bool is_optimizer(const std::string& key) {
     const std::size_t dot = key.find('.');
     return key.starts_with("optim") ||
            (dot != std::string::npos && key.compare(dot + 1, std::strlen("optim"), "optim") == 0);
 }
 
-// Returns the NAME in a key that holds the optimizer state `state`; nullopt for other keys. The key
+// Returns NAME from a key that holds the optimizer state `state`; nullopt for other keys. The key
 // is "optimizer.state.exp_avg.NAME" (torch_dist) or "optimizer.state.module.NAME.exp_avg"
-// (fsdp_dtensor).
+// (fsdp_dtensor), if `state` is exp_avg.
 std::optional<std::string> name_in_state(const std::string& key, const std::string& state) {
     const std::string infix = ".state.";
     const std::size_t at = key.find(infix);
@@ -73,8 +73,8 @@ std::optional<std::string> name_in_state(const std::string& key, const std::stri
     return name;
 }
 
-// Returns the prefix, such as "model." or "module.", that most keys of the model's tensors have.
-// Some writers put all keys under a prefix.
+// Some writers add a prefix, such as "model." or "module.", to all keys. Returns the prefix that
+// most keys of the model's tensors have.
 std::string common_prefix(const formats::DcpMetadata& metadata, const DistKeys& keys) {
     std::map<std::string, int> found;
     for (const formats::DcpTensor& tensor : metadata.tensors) {
@@ -119,7 +119,7 @@ class DistOpener {
     }
 
   private:
-    // Checks that the bytes of an object are within its file. The object itself is not read.
+    // Checks that the bytes of an object are within its file. Does not read the object.
     Result<void> check_object(const formats::DcpObject& object) const {
         std::error_code error;
         const fs::path path = directory_ / object.extent.file;
@@ -134,7 +134,7 @@ class DistOpener {
         source_.matching.dropped.push_back({formats::kDcpMetadataFile, key, rule});
     }
 
-    // Takes the requested optimizer state instead of the weights.
+    // Takes the requested optimizer state as the weights.
     Result<void> take_state(const formats::DcpMetadata& metadata) {
         for (const formats::DcpTensor& tensor : metadata.tensors) {
             const auto name = name_in_state(tensor.info.name, source_.state);
@@ -154,9 +154,9 @@ class DistOpener {
                     "usual");
     }
 
-    // Returns true if the requested optimizer state is read instead of this tensor. A buffer has no
-    // optimizer state: with kMainWeights (the fp32 copies of the weights), the buffer itself is
-    // read; with any other state, the buffer is left out.
+    // Returns true if this tensor is not read because optimizer state is requested. A buffer has no
+    // optimizer state. If the request is kMainWeights (the fp32 copies of the weights), the buffer
+    // itself is read. For any other state, the buffer is left out.
     bool is_held(const std::string& name) const {
         return !source_.state.empty() && (source_.state != kMainWeights || held_.contains(name));
     }
@@ -184,8 +184,8 @@ class DistOpener {
         return {};
     }
 
-    // Returns true if `shape` has additional vocabulary rows, with which Megatron pads the
-    // vocabulary.
+    // Returns true if `shape` differs from `whole` only by additional rows, with which Megatron
+    // pads the vocabulary.
     static bool is_padded(const Shape& shape, const Shape& whole, const std::string& name) {
         return (name == "embedding.word_embeddings.weight" || name == "output_layer.weight") &&
                shape.size() == 2 && shape[1] == whole[1] && shape[0] > whole[0];
@@ -218,8 +218,8 @@ class DistOpener {
         return {};
     }
 
-    // Takes a chunk that is a flat run of a rank's shard. The shard is a box of the whole tensor.
-    // Adds the smaller boxes of the shard that the run covers.
+    // Takes a chunk that is a range of the flattened elements of a rank's shard. The shard is a
+    // rectangular block of the whole tensor. Adds the smaller blocks that make up the range.
     Result<void> take_flat(const formats::DcpTensor& tensor, const formats::DcpChunk& chunk,
                            const tensor::StridedView& view, const DistTensor& known) {
         const std::size_t flat = tensor.original->size();
@@ -246,8 +246,8 @@ class DistOpener {
         return {};
     }
 
-    // Takes a chunk. It may contain several layers or experts; each gets a tensor of its own in the
-    // source.
+    // Takes a chunk. If the chunk has several layers or experts, each of them becomes a separate
+    // tensor of the source.
     void take_chunk(const formats::DcpChunk& chunk, const tensor::StridedView& view,
                     const DistTensor& known) {
         const std::size_t axes = known.stacked.size();
@@ -277,7 +277,7 @@ class DistOpener {
         for (std::size_t dim = axes; dim < chunk.begin.size(); ++dim) {
             const std::int64_t end =
                 std::min(chunk.begin[dim] + chunk.size[dim], part.shape[dim - axes]);
-            if (end <= chunk.begin[dim]) return;  // the chunk has only padding here
+            if (end <= chunk.begin[dim]) return;  // this chunk has only padding
             begin.push_back(chunk.begin[dim]);
             inner.info.shape.push_back(end - chunk.begin[dim]);
             inner.strides.push_back(view.strides[dim]);
@@ -335,8 +335,9 @@ Result<Format> dist_format(const fs::path& directory) {
 
 namespace {
 
-// Returns the run's arguments from common.pt or, if that is missing (newer writers), from an object
-// of the checkpoint. Returns null if there are no arguments or if their form is unknown.
+// Returns the run's arguments from common.pt. If this file is missing (newer writers), returns them
+// from an object of the checkpoint. Returns null if there are no arguments, or if their form is
+// unknown.
 Result<Json> run_arguments(const fs::path& directory, const formats::DcpMetadata& metadata) {
     const auto args_of = [](const Result<formats::TorchFile>& file) -> Result<Json> {
         if (!file) return Json();
@@ -360,8 +361,8 @@ Result<Json> run_arguments(const fs::path& directory, const formats::DcpMetadata
     return Json();
 }
 
-// Finds in the checkpoint what the config does not say: how experts are packed, and which of the
-// family's carried tensors (copied unchanged) exist.
+// Looks in the checkpoint for information that the config lacks: the packing of experts, and which
+// of the family's carried tensors (copied unchanged) exist.
 Result<void> look_for_more(Source& source, const formats::DcpMetadata& metadata) {
     if (source.family->packed.empty() && source.family->carried.empty()) return {};
     ROLL_TRY(const DistKeys keys, expected_keys(source, metadata));
@@ -380,7 +381,7 @@ Result<void> look_for_more(Source& source, const formats::DcpMetadata& metadata)
 
 Result<void> read_dist(Source& source, const fs::path& directory,
                        const formats::DcpMetadata& metadata) {
-    source.config.layout = {};  // keys hold whole tensors, whatever the layout of the writer was
+    source.config.layout = {};  // keys hold whole tensors; the writer's layout does not matter
     const bool has_mtp = std::any_of(metadata.tensors.begin(), metadata.tensors.end(),
                                      [](const formats::DcpTensor& tensor) {
                                          return !is_optimizer(tensor.info.name) &&

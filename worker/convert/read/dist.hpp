@@ -1,5 +1,5 @@
-// Opens distributed checkpoints: Megatron's torch_dist, and torch's own format (DCP) with native or
-// HuggingFace names.
+// Opens distributed checkpoints: Megatron's torch_dist format, and torch's own format (DCP) with
+// native or HuggingFace names.
 #pragma once
 
 #include <filesystem>
@@ -11,23 +11,23 @@
 
 namespace roll::convert {
 
-// Returns the directory with the checkpoint's files: `root` itself, its weights/ or model_weights/,
-// the iteration that the tracker file names, or that iteration's dist_model/. Returns nullopt if
-// there is none.
+// Returns the directory that contains the checkpoint's files. This may be `root` itself, its
+// subdirectory weights/ or model_weights/, the iteration that the tracker file names, or that
+// iteration's dist_model/. Returns nullopt if no such directory exists.
 std::optional<std::filesystem::path> dist_directory(const std::filesystem::path& root);
 
-// Returns TorchDist if the checkpoint has Megatron's metadata.json and this file names torch_dist.
+// Returns TorchDist if the checkpoint has a metadata.json of Megatron that names torch_dist.
 // Returns Dcp if there is no metadata.json. Fails with InvalidArgument if metadata.json names
-// another kind.
+// another format.
 Result<Format> dist_format(const std::filesystem::path& directory);
 
-// Opens the checkpoint at source.directory. `given` is the config's directory if the config is not
-// beside the checkpoint.
+// Opens the checkpoint at source.directory. `given` is the directory of the config, if the config
+// is not beside the checkpoint.
 Result<void> open_dist(Source& source, const families::Families& families,
                        const std::filesystem::path& given);
 
-// Maps the tensors of `source.native` from the files in `directory`. Requires that the source's
-// family and model are set.
+// Maps the tensors of `source.native` from the files in `directory`. Requires that the family and
+// the model of `source` are set.
 Result<void> read_dist_tensors(Source& source, const std::filesystem::path& directory,
                                const formats::DcpMetadata& metadata);
 

@@ -15,8 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Adds the tied output layer as an optional copy of the embedding, because only some files store
-// it.
+// Adds the tied output layer as an optional copy of the embedding. It is optional because only some
+// files store it.
 void expect_tied_output(std::vector<Stored>& expected, const Source& source) {
     const auto tied = tied_output(source);
     if (!tied) return;
@@ -80,7 +80,8 @@ Result<Shapes> shapes_in(const fs::path& directory) {
     return shapes;
 }
 
-// Returns true if the files have at least one of the config's multi-token-prediction layers.
+// Returns true if the files contain at least one of the multi-token prediction layers in the
+// config.
 Result<bool> has_mtp(const Source& source) {
     const Json& native = source.config.native;
     const auto mtp = native.find("mtp_num_layers");

@@ -10,8 +10,8 @@
 namespace roll::convert {
 namespace {
 
-// Adds the tensor `name` to the model. Only HuggingFace files and kKeptFile hold this tensor.
-// Returns where it is stored.
+// Adds the tensor `name` to the model and returns its place. Only HuggingFace files and kKeptFile
+// can hold this tensor.
 Stored add_kept(Source& source, const std::string& name, const Shape& shape) {
     const int number = source.model.add({name, shape});
     source.model.kept.insert(number);
@@ -19,7 +19,7 @@ Stored add_kept(Source& source, const std::string& name, const Shape& shape) {
     return hf_layout(source.model)[static_cast<std::size_t>(number)];
 }
 
-// Returns whether tensor `copy` of the source equals its original, the HuggingFace tensor `hf`.
+// Returns true if tensor `copy` of the source equals its original, the HuggingFace tensor `hf`.
 Result<bool> equals_original(const Source& source, std::size_t copy, int hf) {
     const std::string& name = source.model.tensors[static_cast<std::size_t>(hf)].name;
     const auto original = std::find_if(source.tensors.begin(), source.tensors.end(),

@@ -32,8 +32,9 @@ Result<void> take_mca_tensor(Source& source, Matcher& matcher, const Stored& whe
     return {};
 }
 
-// Reads the sections of a rank's file. If the file has one section, accepts "model" for "model0"
-// and the reverse, because ROLL writes "model0" if one virtual stage is requested explicitly.
+// Reads the sections of a rank's file. If the file has one section, "model" and "model0" are
+// accepted for each other, because ROLL writes "model0" if one virtual stage is explicitly
+// requested.
 Result<void> read_mca_file(Source& source, Matcher& matcher, const fs::path& path,
                            const std::string& file, const std::vector<std::string>& sections) {
     ROLL_TRY(auto opened, formats::TorchFile::open(path));
@@ -65,13 +66,13 @@ Result<void> read_mca_file(Source& source, Matcher& matcher, const fs::path& pat
 }
 
 // Returns the path of a rank's file in `iteration`. `file` is the path that Roll would write; its
-// iteration may have another number.
+// iteration number may be different.
 fs::path rank_path(const fs::path& iteration, const fs::path& file) {
     return iteration / file.parent_path().filename() / file.filename();
 }
 
-// Checks that all rank files exist. Call it before making any list with one entry per rank, because
-// a config may claim any number of ranks.
+// Checks that all rank files exist. Call this before making any list with one entry per rank,
+// because a config may claim any number of ranks.
 Result<void> check_rank_files(const fs::path& iteration, const formats::McaLayout& layout) {
     formats::McaRank rank;
     for (rank.pp = 0; rank.pp < layout.pp; ++rank.pp)
@@ -84,8 +85,8 @@ Result<void> check_rank_files(const fs::path& iteration, const formats::McaLayou
     return {};
 }
 
-// Adds the family's carried tensors, which are copied unchanged. They are in two files: those of
-// the first rank of the first pipeline stage and of the first rank of the last one.
+// Adds the family's carried tensors, which are copied unchanged. They are in two files: the file of
+// the first rank of the first pipeline stage, and the file of the first rank of the last stage.
 Result<void> carry_mca(Source& source, const fs::path& iteration) {
     const formats::McaLayout& layout = source.config.layout;
     for (const int pp : {0, layout.pp - 1}) {

@@ -27,7 +27,8 @@ std::optional<fs::path> weights_in(const fs::path& directory) {
     return std::nullopt;
 }
 
-// Derives the layout from the names of the rank directories, for checkpoints without arguments.
+// Derives the layout from the names of the rank directories. Used for checkpoints without
+// arguments.
 formats::McaLayout layout_by_names(const fs::path& directory) {
     formats::McaLayout layout;
     const std::regex pattern("mp_rank_([0-9]{2,4})(_([0-9]{3,4}))?");
@@ -51,8 +52,8 @@ Result<void> check_args(const Source& source, const Json& args) {
         if (said == args.end() || own == source.config.native.end() || !said->is_number() ||
             !own->is_number() || *said == *own)
             continue;
-        // Skip fields that the model ignores: num_query_groups without group_query_attention;
-        // num_query_groups and kv_channels with latent attention.
+        // Skip fields that the model ignores. These are num_query_groups without
+        // group_query_attention, and num_query_groups and kv_channels with latent attention.
         const std::string_view name = key;
         const bool latent = args.value("multi_latent_attention", Json(false)) == true;
         if (name == "num_query_groups" &&
@@ -68,8 +69,8 @@ Result<void> check_args(const Source& source, const Json& args) {
     return {};
 }
 
-// Returns an attention tensor as version 1 stores it. The rows of a head are interleaved there (q,
-// k, v, q, k, v, ...), so the result has one strided tensor each for q, k and v.
+// Returns an attention tensor in the form of version 1. There, the rows of a head are interleaved
+// (q, k, v, q, k, v, ...). The result therefore has one strided tensor for each of q, k and v.
 std::vector<Stored> interleaved(const Stored& qkv) {
     std::vector<Stored> parts(kInterleaved.size(), qkv);
     for (std::size_t part = 0; part < parts.size(); ++part) {
@@ -86,7 +87,7 @@ std::vector<Stored> interleaved(const Stored& qkv) {
     return parts;
 }
 
-// Returns the expected tensors with attention rows in the order of the checkpoint version.
+// Returns the expected tensors, with attention rows in the order of the given checkpoint version.
 Result<std::vector<Stored>> ordered(std::vector<Stored> expected, double version) {
     if (version >= 2) return expected;
     std::vector<Stored> result;
@@ -106,15 +107,15 @@ Result<std::vector<Stored>> ordered(std::vector<Stored> expected, double version
     return result;
 }
 
-// Adds the family's carried tensors, which are copied unchanged. They are in two files: those of
-// the first rank of the first pipeline stage and of the first rank of the last one.
+// Adds the family's carried tensors, which are copied unchanged. They are in two files: the file of
+// the first rank of the first pipeline stage, and the file of the first rank of the last stage.
 Result<void> carry_ranks(Source& source, const fs::path& directory) {
     if (source.family->carried.empty()) return {};
     const formats::McaLayout& layout = source.config.layout;
     for (const int pp : {0, layout.pp - 1}) {
         const fs::path label = formats::mca_rank_file(layout, {.tp = 0, .pp = pp, .ep = 0});
         const auto path = weights_in(directory / label.parent_path().filename());
-        if (!path) continue;  // skip it, because read_ranks() reports the missing file
+        if (!path) continue;  // skip the file, because read_ranks() reports that it is missing
         ROLL_TRY(const auto file, TorchFile::open(*path));
         ROLL_TRY_VOID(carry_rank(source, file, pp));
     }
@@ -134,7 +135,7 @@ Result<void> read_ranks(Source& source, const fs::path& directory, std::vector<S
     return reader.finish();
 }
 
-// Reads the state in the file of rank 0. The name of this rank's directory depends on the layout.
+// Reads the state from the file of rank 0. The name of this rank's directory depends on the layout.
 Result<formats::MegatronState> first_state(const fs::path& directory) {
     for (const char* name : {"mp_rank_00", "mp_rank_00_000", "mp_rank_00_000_000"}) {
         const auto path = weights_in(directory / name);
@@ -163,7 +164,7 @@ Result<void> read_megatron(Source& source, const fs::path& directory,
     ROLL_TRY_VOID(check_args(source, state.args));
     source.config.layout = state.has_args ? state.layout : layout_by_names(directory);
     source.config.grouped_experts = state.args.value("moe_grouped_gemm", Json(false)) == true;
-    // any value works, because RankReader accepts both spellings
+    // both values work, because RankReader accepts both spellings
     source.config.local_names = false;
     const Json mtp = state.args.value("mtp_num_layers", Json());
     ROLL_TRY_VOID(use_tensors(source, mtp.is_number() && mtp > 0));

@@ -1,6 +1,6 @@
-// Opens Megatron's own checkpoints: one torch file per rank, with weights, the run's arguments and
-// the checkpoint version. Also reads older versions, which have other names, nested dicts and other
-// orders of attention rows.
+// Opens Megatron's own checkpoints. They have one torch file per rank, with weights, the run's
+// arguments and the checkpoint version. Also reads older versions, which have other names, nested
+// dicts and other orders of attention rows.
 #pragma once
 
 #include <filesystem>
@@ -11,12 +11,12 @@
 
 namespace roll::convert {
 
-// Returns the directory that holds the rank directories; nullopt if `root` is not a Megatron
+// Returns the directory that contains the rank directories; nullopt if `root` is not a Megatron
 // checkpoint.
 std::optional<std::filesystem::path> megatron_directory(const std::filesystem::path& root);
 
-// Opens the checkpoint at source.directory. `given` is the config's directory if the config is not
-// beside the checkpoint.
+// Opens the checkpoint at source.directory. `given` is the directory of the config, if the config
+// is not beside the checkpoint.
 Result<void> open_megatron(Source& source, const families::Families& families,
                            const std::filesystem::path& given);
 

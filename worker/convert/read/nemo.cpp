@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 using formats::TorchFile;
 
-// The files of a directory or archive, by name. `source` keeps the opened files mapped.
+// The files of a directory or archive, by their names. `source` keeps opened files mapped.
 class Files {
   public:
     static Result<Files> open(Source& source) {
@@ -79,7 +79,7 @@ class Files {
     }
     Source* source_;
     std::shared_ptr<const MappedFile> archive_;
-    // contents of the archive's files, by name
+    // contents of the archive's files, by their names
     std::map<std::string, std::span<const std::byte>> bytes_;
 };
 
@@ -128,7 +128,7 @@ Result<formats::NemoConfig> config_of(const Files& files, const fs::path& where)
                 where.string() + " has no YAML file, which gives the order of attention rows");
 }
 
-// Finds the model's config in the archive or beside it.
+// Finds the model's config in the archive or in its directory.
 Result<void> find_model_config(Source& source, const Files& files,
                                const families::Families& families, const fs::path& given) {
     const fs::path& where = source.directory;
@@ -138,7 +138,7 @@ Result<void> find_model_config(Source& source, const Files& files,
     return use_config_text(source, text, where / "config.json", families);
 }
 
-// Properties of the checkpoint, as the first rank's file shows them.
+// Properties of the checkpoint, determined from the first rank's file.
 struct Look {
     std::int64_t vocabulary = 0;  // number of rows of the embedding
     bool gate_apart = false;

@@ -1,5 +1,5 @@
-// Opens NeMo 1.x checkpoints: a directory or a .nemo archive with a YAML file and, for each rank, a
-// model_weights.ckpt. Also opens the layout of trlX's converter.
+// Opens NeMo 1.x checkpoints: a directory or a .nemo archive with a YAML file and one
+// model_weights.ckpt for each rank. Also opens checkpoints in the layout of trlX's converter.
 #pragma once
 
 #include <filesystem>
@@ -9,11 +9,11 @@
 
 namespace roll::convert {
 
-// Returns whether `path` is a directory with NeMo's files, or a file whose name ends in .nemo.
+// Returns true if `path` is a directory with NeMo's files, or a file whose name ends in .nemo.
 bool is_nemo(const std::filesystem::path& path);
 
-// Opens the checkpoint at source.directory. `given` is the config's directory if the config is not
-// beside the checkpoint.
+// Opens the checkpoint at source.directory. `given` is the directory of the config, if the config
+// is not beside the checkpoint.
 Result<void> open_nemo(Source& source, const families::Families& families,
                        const std::filesystem::path& given);
 

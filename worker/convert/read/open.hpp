@@ -10,11 +10,11 @@
 
 namespace roll::convert {
 
-// Detects the format by the directory's files. Fails with NotFound if the format is unknown.
+// Detects the format from the files of the directory. Fails with NotFound if the format is unknown.
 Result<Format> detect_format(const std::filesystem::path& directory);
 
 struct OpenOptions {
-    // config.json or its directory, for a checkpoint without one
+    // a config.json or its directory, for a checkpoint that contains no config
     std::filesystem::path config = {};
     Strictness strictness = Strictness::RaiseAll;
     std::string state = {};  // name of the optimizer state to read instead of the weights
@@ -27,13 +27,13 @@ struct Input : OpenOptions {
     std::filesystem::path source;
     std::vector<std::filesystem::path> adapters = {};  // adapters to merge into the weights
     bool unmerge = false;  // true: subtract `adapters` from the weights instead
-    // adapter to convert; empty: none. If set, `source` is its base model
+    // adapter to convert; empty: none; if it is set, `source` is its base model
     std::filesystem::path adapter_source = {};
 };
 
-// Opens a checkpoint and maps every file. If a tensor is missing, has another shape than in the
-// config, or is named by no rule, fails with Corrupt or InvalidArgument; the message names the
-// tensor and the file.
+// Opens a checkpoint and maps all its files. Fails with Corrupt or InvalidArgument if a tensor is
+// missing, if a tensor's shape differs from the config, or if no rule names a tensor. The message
+// names the tensor and the file.
 Result<Source> open_source(const std::filesystem::path& directory,
                            const families::Families& families, const OpenOptions& options = {});
 

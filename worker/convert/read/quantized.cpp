@@ -43,7 +43,7 @@ Result<void> check(const SourceTensor& tensor, const BlockScale& scale) {
 struct Method {
     std::string_view word;  // value of quant_method in the config
     const char* name;
-    const char* tool;  // the tool that dequantizes the method's weights
+    const char* tool;  // the tool that dequantizes weights of this method
 };
 constexpr const char* kItsLibrary = "the library that quantized it";
 constexpr std::array<Method, 6> kMethods{{
@@ -56,8 +56,8 @@ constexpr std::array<Method, 6> kMethods{{
     {"torchao", "torchao", "dequantize() of torchao's tensors"},
 }};
 
-// An ending of tensor names that shows the quantization method. The method stores data in tensors
-// with this ending, instead of the weights or in addition to them.
+// An ending of tensor names that reveals the quantization method. The method adds tensors with this
+// ending, or stores such tensors instead of the weights.
 struct Ending {
     std::string_view text;
     const char* name;
@@ -83,7 +83,7 @@ tl::unexpected<Error> refuse(const std::filesystem::path& path, const std::strin
                 "convert the original model, or dequantize this one with " + tool + " first");
 }
 
-// Returns the config's quantization entry; nullptr if there is none.
+// Returns the config's quantization entry; nullptr if the config has none.
 const Json* quantization_in(const Json& config) {
     for (const char* key : {"quantization_config", "compression_config"})
         if (const auto found = config.find(key); found != config.end() && found->is_object())

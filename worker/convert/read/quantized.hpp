@@ -1,5 +1,5 @@
-// Quantized HuggingFace weights. 8-bit blocks with scales are read; other forms are refused,
-// because no conversion can read them.
+// Quantized HuggingFace weights. Roll reads 8-bit blocks with scales. It refuses other forms,
+// because it cannot convert them.
 #pragma once
 
 #include <filesystem>
@@ -15,15 +15,16 @@ namespace roll::convert {
 
 // Attaches scale tensors to the source's 8-bit tensors, which are then read as bf16. `found` maps
 // the name of an 8-bit tensor to its scales. Fails with InvalidArgument or Corrupt if a tensor with
-// scales is not 8-bit or its scales have the wrong shape.
+// scales is not 8-bit, or if its scales have a wrong shape.
 Result<void> attach_scales(Source& source, const std::map<std::string, tensor::StridedView>& found);
 
-// Fails with InvalidArgument if the config of `directory` says that the weights are quantized. The
-// message names the method and the tool that dequantizes them.
+// Fails with InvalidArgument if `hf_config` says that the weights are quantized with another method
+// than fp8. The message names `directory`, the quantization method and the tool that dequantizes
+// the weights.
 Result<void> check_not_quantized(const std::filesystem::path& directory, const Json& hf_config);
 
-// Fails with InvalidArgument if a tensor's name and type show that it is quantized. Needed because
-// the config of some quantized checkpoints does not mention the quantization.
+// Fails with InvalidArgument if a tensor's name and type show that it is quantized. This check is
+// needed because some quantized checkpoints do not mention the quantization in their config.
 Result<void> check_not_quantized(const std::filesystem::path& file, const tensor::TensorInfo& info);
 
 }  // namespace roll::convert

@@ -14,7 +14,7 @@ using formats::PickleId;
 using formats::TorchFile;
 
 constexpr std::size_t kDepthMax = 8;
-// limit on the number of names: nested references in a small file can stand for very many names
+// limit on the number of names; nested references in a small file can stand for very many names
 constexpr std::size_t kNamesMax = 1'000'000;
 
 bool is_vocabulary(const families::NativeTensor& tensor) {
@@ -30,8 +30,8 @@ bool is_zero(const tensor::StridedView& view) {
                        [](std::byte one) { return one == std::byte{0}; });
 }
 
-// Flattens nested dicts, as models before Megatron core have them, into one state dict. Keys are
-// joined with dots.
+// Flattens the nested dicts of models before Megatron core into one state dict. The keys are joined
+// with dots.
 Result<void> flatten(const TorchFile& file, PickleId dict, const std::string& prefix,
                      std::size_t depth, std::size_t& names, formats::StateDict& into) {
     const std::vector<PickleId>* entries = file.pickle().entries_of(dict);
@@ -145,8 +145,8 @@ std::int64_t vocabulary_of(const Source& source) {
     return embedding == source.native.end() ? 0 : embedding->shape[0];
 }
 
-// Sets the number of vocabulary rows of the embedding and the output layer, in the native and the
-// HuggingFace shapes.
+// Sets the number of vocabulary rows in the native and the HuggingFace shapes of the embedding and
+// the output layer.
 static void set_vocabulary(Source& source, std::int64_t rows) {
     for (families::NativeTensor& tensor : source.native) {
         if (!is_vocabulary(tensor)) continue;

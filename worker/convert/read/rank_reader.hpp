@@ -1,5 +1,5 @@
 // Reads rank files (torch files with a state dict) and matches their tensors with the expected
-// tensors. Accepts every spelling of a tensor's name that Megatron has used.
+// tensors. Accepts every spelling of a tensor's name that Megatron has ever used.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +16,15 @@ namespace roll::convert {
 
 class RankReader {
   public:
-    // Reads the `expected` tensors into `source`. If `expected` has "NAME#q", "NAME#k" and
-    // "NAME#v", the reader takes all three from a tensor NAME.
+    // Reads the `expected` tensors into `source`. If `expected` has the tensors "NAME#q", "NAME#k"
+    // and "NAME#v", all three are read from the tensor NAME.
     RankReader(Source& source, std::vector<Stored> expected)
         : source_(source),
           matcher_(std::move(expected), source) {}
 
-    // Takes the tensors in the named sections of a file. `label` is the file's path in the expected
-    // tensors. An empty section means the file's own dict. If a file has no section "model0", reads
-    // its section "model" instead.
+    // Takes the tensors in the named sections of a file. `label` is the path that the expected
+    // tensors give for this file. An empty section name means the file's own dict. If a file lacks
+    // the section "model0", its section "model" is read instead.
     Result<void> read(std::shared_ptr<const formats::TorchFile> file, const std::string& label,
                       const std::vector<std::string>& sections);
 
@@ -35,8 +35,8 @@ class RankReader {
     Result<void> take(const Stored& where, const tensor::StridedView& view);
     Result<bool> take_interleaved(const Stored& where, const std::string& name,
                                   const tensor::StridedView& view);
-    // Drops a tensor that the model does not need; records any other tensor as unexpected. `view`
-    // is the tensor's data.
+    // Drops the tensor if the model does not need it; otherwise records it as unexpected. `view` is
+    // the tensor's data.
     void drop_or_refuse(const std::string& file, const std::string& name,
                         const tensor::StridedView* view);
 
@@ -48,9 +48,10 @@ class RankReader {
 std::map<std::string, std::vector<std::string>> sections_by_file(
     const std::vector<Stored>& expected);
 
-// Handle a checkpoint's padded vocabulary. vocabulary_of() returns the number of rows in the
-// model's config. pad_vocabulary() gives the embedding and the output layer `padded` rows.
-// unpad_vocabulary() restores the HuggingFace shapes of both and clips `expected` to `rows` rows.
+// Handle the padded vocabulary of a checkpoint. vocabulary_of() returns the number of rows in the
+// model's config. pad_vocabulary() sets the number of rows of the embedding and the output layer to
+// `padded`. unpad_vocabulary() restores the HuggingFace shapes of these two tensors, and clips
+// `expected` to `rows` rows.
 std::int64_t vocabulary_of(const Source& source);
 void pad_vocabulary(Source& source, std::int64_t padded);
 void unpad_vocabulary(Source& source, std::vector<Stored>& expected, std::int64_t rows);

@@ -18,12 +18,12 @@ namespace fs = std::filesystem;
 
 Result<void> stopped() { return fail(ErrorCode::Unavailable, "the conversion was stopped"); }
 
-// Runs tasks on several threads. The first error of a task stops all threads.
+// Runs tasks on several threads. The first task that fails stops all threads.
 class Workers {
   public:
     Workers(int threads, const Hooks& hooks) : threads_(threads), hooks_(hooks) {}
 
-    // Runs task(0) ... task(count - 1), each on some thread.
+    // Runs task(0), ..., task(count - 1). Each task runs on one of the threads.
     Result<void> run(std::size_t count, const std::function<Result<void>(std::size_t)>& task) {
         next_ = 0;
         const auto work = [&] {
@@ -39,14 +39,15 @@ class Workers {
         return {};
     }
 
-    // Fails if a hook asks to stop or a mapped file became unreadable. Call it before each window,
-    // and progress() after it.
+    // Fails if a hook requests a stop, or if a mapped file became unreadable. Call check_stop()
+    // before each window, and progress() after it.
     Result<void> check_stop() {
         const std::lock_guard lock(mutex_);
         return hooks_.stopped() ? stopped() : check_mapped_reads();
     }
-    // Handles the result of comparing a replica. If the replica differs and hooks_.differs is set,
-    // passes the difference to it and returns success; else returns `equal`.
+    // Handles the result `equal` of comparing a replica. If the replica differs and hooks_.differs
+    // is set, passes the difference to hooks_.differs and returns success. Otherwise returns
+    // `equal`.
     Result<void> judge(const Result<void>& equal) {
         if (equal || !hooks_.differs || equal.error().code != ErrorCode::Corrupt) return equal;
         const std::lock_guard lock(mutex_);
@@ -74,9 +75,9 @@ class Workers {
     std::int64_t done_ = 0;
 };
 
-// The target's files while they are written. A file is created with its first tensor. The thread
-// that writes the last tensor of a file also syncs the file, while the other threads continue.
-// Therefore only a few files are open at a time and the disk stays busy.
+// The target's files while they are written. A file is created together with its first tensor. The
+// thread that writes the last tensor of a file then syncs the file; meanwhile, the other threads
+// continue. Therefore only a few files are open at a time, and the disk stays busy.
 class OpenFiles {
   public:
     OpenFiles(const Plan& plan, const fs::path& directory, const Run& run)
@@ -100,7 +101,7 @@ class OpenFiles {
         return files_[file].writer.get();
     }
 
-    // Counts a written tensor of the file. Closes the file after the last tensor.
+    // Counts a tensor of the file as written. Closes the file after its last tensor.
     Result<void> tensor_done(std::size_t file) {
         return --files_[file].left == 0 ? close(file) : Result<void>();
     }

@@ -1,5 +1,5 @@
-// Files that belong to a model besides weights and config: tokenizer, chat templates, generation
-// config, processors, remote code.
+// Files that belong to a model, other than its weights and config: tokenizer, chat templates,
+// generation config, processors, remote code.
 #pragma once
 
 #include <filesystem>
@@ -9,8 +9,9 @@
 
 namespace roll::convert {
 
-// Copies the source's companion files from the directory of its config or from its archive. For a
-// byte-level model without a tokenizer, writes the byte tokenizer.
+// Copies the source's companion files, either from the directory of the source's config or from the
+// source's archive. If the source is a byte-level model without a tokenizer, writes the byte
+// tokenizer.
 Result<void> write_companion_files(const Source& source, const std::filesystem::path& directory);
 
 }  // namespace roll::convert

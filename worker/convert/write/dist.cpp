@@ -59,9 +59,9 @@ Result<formats::DcpMetadata> metadata_of(const Plan& plan) {
     return metadata;
 }
 
-// Returns the names of the modules' extra states. Whatever the layout, Megatron requires an extra
-// state for each module that may have one, and ignores superfluous ones. The value None stands for
-// an empty state.
+// Returns the names of the modules' extra states. With every layout, Megatron requires an extra
+// state for each module that may have one. Megatron ignores superfluous extra states. An empty
+// state has the value None.
 std::set<std::string> extra_states(const Plan& plan) {
     std::set<std::string> names;
     for (const TargetTensor& target : plan.tensors) {
@@ -90,7 +90,7 @@ std::string list_of_none() {
     return std::move(out).finish();
 }
 
-// Writes the extra states. All of them refer to one file that holds one None.
+// Writes the extra states. All of them refer to one file, which holds one None.
 Result<void> write_extra_states(const Plan& plan, const fs::path& directory,
                                 formats::DcpMetadata& metadata) {
     const fs::path path = directory / kStatesFile;
@@ -107,8 +107,8 @@ Result<void> write_metadata(const formats::DcpMetadata& metadata, const fs::path
                                  formats::dcp_metadata_pickle(metadata));
 }
 
-// Writes the file for data that is not in tensors. If `args` is null, as for a ROLL target, the
-// file has no entries: ROLL stores this data with the model's state.
+// Writes the file for data that is not in tensors. For a ROLL target, `args` is null and the file
+// has no entries, because ROLL stores this data with the model's state.
 Result<void> write_common(const fs::path& path, const Json& args) {
     ROLL_TRY(auto writer,
              formats::TorchFileWriter::create(path, {}, [&](formats::PickleWriter& out) {
@@ -156,7 +156,8 @@ Result<void> finish_torch_dist(const Plan& plan, const Json& args, const fs::pat
                               R"({"sharded_backend": "torch_dist", "sharded_backend_version": 1, )"
                               R"("common_backend": "torch", "common_backend_version": 1})"));
     ROLL_TRY_VOID(write_common(directory / kIteration / "common.pt", args));
-    // Links each file, because ROLL looks in dist_model and Megatron in the iteration directory.
+    // Link each file, because ROLL looks for it in dist_model, and Megatron looks for it in the
+    // iteration directory.
     for (const char* name : {kFile, kStatesFile, formats::kDcpMetadataFile, "metadata.json"}) {
         std::error_code error;
         fs::create_symlink(fs::path(kModel) / name, directory / kIteration / name, error);
@@ -168,7 +169,7 @@ Result<void> finish_torch_dist(const Plan& plan, const Json& args, const fs::pat
     return {};
 }
 
-// Writes the metadata, and the three entries that Megatron reads first.
+// Writes the metadata, and the three entries that Megatron reads before it.
 Result<void> finish_fsdp_dtensor(const Plan& plan, const Json& args, const fs::path& directory) {
     using Writer = std::function<void(formats::PickleWriter&)>;
     const std::pair<const char*, Writer> states[] = {

@@ -46,8 +46,8 @@ class TorchWriter : public TargetWriter {
     formats::TorchFileWriter writer_;
 };
 
-// Adds an extra state with the value None for each linear layer. Megatron requires such a state,
-// although only TransformerEngine uses these states.
+// Adds an extra state with the value None for each linear layer. Megatron requires these states,
+// but only TransformerEngine uses them.
 void add_extra_states(formats::TorchSection& section) {
     std::set<std::string> names;
     for (const tensor::TensorInfo& info : section.tensors) {

@@ -1,4 +1,4 @@
-// Writes single files of tensors.
+// Writes a single file of tensors.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +20,8 @@ class TargetWriter {
     virtual Result<void> finish() = 0;  // syncs the file; requires that every tensor is complete
 };
 
-// Create a file. `earlier` is a file of the same name in an earlier target, or empty. If the
-// earlier file is identical, the new file is a link to it.
+// Create a file. `earlier` is the file with the same name in an earlier target; it may be empty. If
+// the two files are identical, the new file becomes a link to the earlier file.
 Result<std::unique_ptr<TargetWriter>> create_safetensors(const std::filesystem::path& path,
                                                          const TargetFile& file,
                                                          const std::filesystem::path& earlier);

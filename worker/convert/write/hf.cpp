@@ -13,8 +13,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns the layout in the order of safetensors files, because writing a file from beginning to
-// end is fastest.
+// Returns the layout in the order of safetensors files. In this order, each file is written from
+// beginning to end, which is fastest.
 std::vector<Stored> in_file_order(std::vector<Stored> layout, const Plan& draft) {
     std::vector<std::size_t> order(layout.size());
     std::iota(order.begin(), order.end(), 0U);
@@ -27,8 +27,8 @@ std::vector<Stored> in_file_order(std::vector<Stored> layout, const Plan& draft)
     return sorted;
 }
 
-// Sets the exported config's vocabulary size to the native config's padded_vocab_size, if it has
-// one.
+// Sets the vocabulary size in the exported config to padded_vocab_size of the native config, if the
+// native config has this field.
 void set_vocabulary(Json& config, const Source& source) {
     const Json rows = source.config.native.value("padded_vocab_size", Json());
     const auto rule =

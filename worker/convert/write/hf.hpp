@@ -11,8 +11,8 @@
 
 namespace roll::convert {
 
-// Returns the tensors of a HuggingFace target with their shards. Shards are split by the sizes of
-// the source's tensors after the requested cast.
+// Returns the tensors of a HuggingFace target and assigns them to shards. The shards are split by
+// the sizes of the source's tensors after the requested cast.
 Result<std::vector<Stored>> sharded_hf_layout(const Source& source, const Output& output,
                                               const formats::HfContainer& container);
 
@@ -20,7 +20,7 @@ Result<std::vector<Stored>> sharded_hf_layout(const Source& source, const Output
 Result<void> write_hf_config(const Source& source, const Plan& plan, const Output& output,
                              const std::filesystem::path& directory);
 
-// Writes config.json and, if there are several files, their index.
+// Writes config.json. If there are several weight files, also writes their index.
 Result<void> write_hf_companions(const Source& source, const Plan& plan, const Output& output,
                                  const formats::HfContainer& container,
                                  const std::filesystem::path& directory);

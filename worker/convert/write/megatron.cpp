@@ -10,9 +10,9 @@
 namespace roll::convert {
 namespace {
 
-// Changes an attention tensor to the row order of version 1, in which row r of q, row r of k and
-// row r of v of a head are adjacent. Requires that the pieces of each head are in the order query,
-// key, value.
+// Changes an attention tensor to the row order of version 1. In this order, row r of q, row r of k
+// and row r of v are adjacent for each row r of a head. Requires that the pieces of each head are
+// in the order query, key, value.
 void interleave(Stored& qkv) {
     const auto parts = static_cast<std::int64_t>(kInterleaved.size());
     std::int64_t head = 0;
@@ -59,7 +59,7 @@ Result<std::vector<Stored>> megatron_layout(const Source& source, formats::McaCo
         stored.file = kMegatronRelease + stored.file.substr(stored.file.find('/'));
         if (former) ROLL_TRY_VOID(make_former(source, stored, version));
     }
-    // Sorts the layout, because the tensors of one inner dict must be adjacent.
+    // Sort the layout, because the tensors of each inner dict must be adjacent.
     if (former)
         std::stable_sort(layout.begin(), layout.end(), [](const Stored& a, const Stored& b) {
             const auto front = [](const Stored& one) {

@@ -1,4 +1,4 @@
-// Megatron's own checkpoints as a target. Their files equal MCA's files with the run's arguments
+// Writes Megatron's own checkpoints. Their files either equal MCA's files with the run's arguments
 // added, or have the form of models before Megatron core.
 #pragma once
 
@@ -9,14 +9,14 @@
 
 namespace roll::convert {
 
-// Name of the directory for weights that belong to no iteration. Megatron loads neither optimizer
-// nor random states from it.
+// Name of the directory for weights that belong to no iteration. From this directory, Megatron
+// loads neither optimizer state nor random states.
 constexpr const char* kMegatronRelease = "release";
 
-// Returns the target's tensors. If `version` is below 3, they are in nested dicts, with the names
-// and the order of attention rows of that version. Fails with InvalidArgument if models before
-// Megatron core have no name for a tensor, or if the model has query groups and `version` is below
-// 2.
+// Returns the target's tensors. If `version` is below 3, the tensors are in nested dicts, and they
+// have the names and the order of attention rows of that version. Fails with InvalidArgument if
+// models before Megatron core have no name for a tensor, or if the model has query groups and
+// `version` is below 2.
 Result<std::vector<Stored>> megatron_layout(const Source& source, formats::McaConfig config,
                                             int version);
 

@@ -22,14 +22,15 @@ struct Output {
     std::filesystem::path target;
     std::optional<Format> to = {};  // format of the target; nullopt: Mca for an Hf source, else Hf
     formats::McaLayout layout = {};
-    // form of the experts in the target (mca.hpp); nullopt: like the source
+    // form of the experts in the target (mca.hpp); nullopt: same as in the source
     std::optional<bool> grouped_experts = {};
     std::optional<bool> local_names = {};
-    // the vocabulary is padded to a multiple of this number times tp; 0: no padding
+    // the vocabulary is padded to a multiple of (this number * tp); 0: no padding
     std::int64_t vocab_divisor = 0;
-    // checkpoint version of a Megatron target; 0 to 2: before Megatron core
+    // checkpoint version of a Megatron target; 0 to 2: a version before Megatron core
     int megatron_version = 3;
-    bool newer_mtp_names = false;  // true: write "mtp_model_layer", Megatron's name since 0.17
+    bool newer_mtp_names = false;  // true: write "mtp_model_layer", Megatron's name since version
+                                   // 0.17
     // type of the weights; nullopt: unchanged; F8E4M3: 8-bit blocks with scales
     std::optional<tensor::DType> dtype = {};
     std::int64_t shard_bytes = kShardBytes;
@@ -37,8 +38,8 @@ struct Output {
     std::string name = "model";
     // model_max_length to set in an Hf target's config
     std::optional<std::int64_t> model_max_length = {};
-    // The type to which all floating tensors are cast; nullopt if they keep their types. With 8-bit
-    // blocks, the tensors without blocks keep their types.
+    // Returns the type to which all floating-point tensors are cast; nullopt if tensors keep their
+    // types. With 8-bit blocks, the tensors without blocks keep their types.
     std::optional<tensor::DType> cast() const {
         return dtype && tensor::is_castable(*dtype) ? dtype : std::nullopt;
     }
@@ -54,13 +55,13 @@ struct Run {
     bool verify = false;  // true: read the target again and compare it with the source
 };
 
-// Functions that a conversion calls from several threads, one call at a time.
+// Functions that a conversion calls. Several threads call them, but only one call runs at a time.
 struct Hooks {
     std::function<bool()> stopped = [] { return false; };
     std::function<void(std::int64_t done, std::int64_t total)> progress = [](auto, auto) {
     };  // `done` and `total` are in bytes
     // Receives a description of each replica that differs from the first copy of the same part of
-    // the model. If this function is empty, such a replica is an error.
+    // the model. If `differs` is empty, such a replica is an error.
     std::function<void(const std::string& what)> differs = {};
 };
 
@@ -80,9 +81,10 @@ struct Report {
     std::string plan;             // text of the plan, for a dry run
     std::int64_t memory = 0;      // peak memory in bytes: copy buffers and mapped pages
     std::int64_t disk_free = -1;  // free bytes on the target's disk; -1: unknown
-    // the error with which the conversion would fail; set by a dry run
+    // the error with which the conversion would fail; only a dry run sets it
     std::optional<Error> refusal = {};
-    std::vector<std::string> kept = {};  // tensors in kKeptFile, which Megatron does not read
+    std::vector<std::string> kept = {};  // names of the tensors in kKeptFile, which Megatron does
+                                         // not read
 };
 
 }  // namespace roll::convert

@@ -31,8 +31,8 @@ struct Note {
     std::string failed;
 };
 
-// The newest note (progress file) of another process, and the time at which this process first read
-// it.
+// The newest note (small progress file) of another process, and the time at which this process
+// first read it.
 struct Heard {
     Note note;
     Clock::time_point at = Clock::now();
@@ -51,7 +51,7 @@ Result<void> write_note(const fs::path& path, const Note& note) {
                                            .dump());
 }
 
-// Reads another process's note. Returns nullopt if there is no note of this run.
+// Reads another process's note. Returns nullopt if the file is missing or belongs to another run.
 std::optional<Note> read_note(const fs::path& path, const std::string& run) {
     const auto text = read_file(path);
     if (!text) return std::nullopt;
@@ -95,7 +95,7 @@ std::vector<bool> own_files(const Plan& plan, const Part& part) {
     return own;
 }
 
-// A thread that writes this process's note and reads the notes of the others.
+// A thread that writes this process's note and reads the other processes' notes.
 class Meeting::Speaker {
   public:
     Speaker(fs::path staging, Part part) : staging_(std::move(staging)), part_(std::move(part)) {
@@ -129,8 +129,8 @@ class Meeting::Speaker {
         return sum;
     }
 
-    // Waits until the other processes stop writing, at most five seconds, so that the target's
-    // directory can be removed.
+    // Waits until the other processes have stopped writing, but at most five seconds. Afterwards
+    // the target's directory can be removed.
     void wait_for_the_others() {
         const auto have_ended = [&] {
             const std::lock_guard lock(mutex_);
@@ -174,8 +174,9 @@ class Meeting::Speaker {
         return note_;
     }
 
-    // Writes the note without holding `mutex_`, so that a slow disk never blocks the working
-    // threads. Returns true if it is the last note; process 0 may then remove the files.
+    // Writes the note. Does not hold `mutex_` meanwhile, so that a slow disk never blocks the
+    // working threads. Returns true if this note is the last one; process 0 may then remove the
+    // files.
     bool speak() {
         const Note note = next_note();
         if (const auto written = write_note(note_of(staging_, part_.index), note); !written)

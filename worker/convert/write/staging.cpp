@@ -34,8 +34,8 @@ bool is_archive(const fs::path& path) {
     return file && formats::parse_tar(file->bytes());
 }
 
-// Fails if the target exists and may not be replaced. `overwrite` allows replacing only what a
-// conversion writes: a directory with a model's config, or an archive.
+// Fails if the target exists and may not be replaced. With `overwrite`, only the output of a
+// conversion may be replaced, that is, a directory with a model's config, or an archive.
 Result<void> check_target(const fs::path& target, bool overwrite) {
     std::error_code error;
     const fs::file_status status = fs::symlink_status(target, error);
@@ -56,8 +56,8 @@ Result<void> check_target(const fs::path& target, bool overwrite) {
     return {};
 }
 
-// Locks the directory itself, because the lock then disappears with the directory. Returns the
-// descriptor that holds the lock.
+// Locks the directory itself, so that the lock disappears together with the directory. Returns the
+// file descriptor that holds the lock.
 Result<int> lock_directory(const fs::path& directory) {
     const int fd = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0) return fail_errno("cannot open", directory);
@@ -158,7 +158,7 @@ Result<void> Staging::publish_file(const std::string& name) {
 }
 
 // Renames `from` to the target. If the target exists and is not empty, exchanges the two and sets
-// `replaced`; the old target is then at `from`.
+// `replaced`. The old target is then at the path `from`.
 Result<void> Staging::move_to_target(const fs::path& from, bool& replaced) {
     ROLL_TRY_VOID(check_mapped_files());
     std::error_code error;

@@ -1,6 +1,6 @@
-// A directory that appears completely or not at all. It is filled beside its final place under a
-// hidden name, synced, then renamed. If a run is killed, the next run for the same target removes
-// what the killed run left.
+// A directory that appears completely or not at all. It is filled under a hidden name beside its
+// final place, synced, and then renamed. If a run is killed, the next run for the same target
+// removes the remains of the killed run.
 #pragma once
 
 #include <filesystem>
@@ -10,9 +10,9 @@
 
 namespace roll::convert {
 
-// Checks that the target is not the source and does not contain it, because the target would then
-// replace the source. Fails with InvalidArgument if the target is the source or contains it, or if
-// one of the paths is empty.
+// Checks that the target is not the source and does not contain the source, because the target
+// would then replace the source. Fails with InvalidArgument if the target is the source or contains
+// it, or if one of the paths is empty.
 Result<void> check_apart(const std::filesystem::path& source, const std::filesystem::path& target);
 
 // Returns the path of the staging directory of `target`.
@@ -22,8 +22,8 @@ class Staging {
   public:
     // Creates `.NAME.roll-staging` beside `target` and locks it. Fails with Refused if another
     // process stages the same target, or if the target exists and may not be replaced. An empty
-    // directory may be replaced; with `overwrite`, a checkpoint or a NeMo archive may be replaced
-    // too.
+    // directory may always be replaced. With `overwrite`, a checkpoint or a NeMo archive may also
+    // be replaced.
     static Result<Staging> begin(const std::filesystem::path& target, bool overwrite);
 
     Staging(Staging&& other) noexcept;

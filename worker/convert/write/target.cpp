@@ -26,7 +26,7 @@ formats::McaConfig mca_config_of(const Source& source, const Output& output) {
     config.padded_vocab = 0;
     config.native.erase(kKeptField);
     if (!source.model.kept.empty()) config.native[kKeptField] = true;
-    if (output.vocab_divisor > 0) {  // pads the vocabulary as Megatron does
+    if (output.vocab_divisor > 0) {  // pad the vocabulary as Megatron does
         const std::int64_t unit = output.vocab_divisor * output.layout.tp;
         const auto tokens = config.native.value("padded_vocab_size", std::int64_t{0});
         config.padded_vocab = (tokens + unit - 1) / unit * unit;
@@ -36,8 +36,8 @@ formats::McaConfig mca_config_of(const Source& source, const Output& output) {
     return config;
 }
 
-// Returns the config of an fsdp_dtensor target. As with Megatron's own tool, such a config has no
-// layout and, unless requested otherwise, grouped experts.
+// Returns the config of an fsdp_dtensor target. As in the output of Megatron's own tool, it has no
+// layout. The experts are grouped, unless `output` requests otherwise.
 formats::McaConfig fsdp_config(const Source& source, const Output& output) {
     formats::McaConfig config = mca_config_of(source, output);
     config.layout = {};
@@ -45,7 +45,8 @@ formats::McaConfig fsdp_config(const Source& source, const Output& output) {
     return config;
 }
 
-// Returns the layout of an mca target: Megatron's tensors and those that Megatron cannot name.
+// Returns the layout of an mca target: Megatron's tensors, and the tensors that Megatron cannot
+// name.
 Result<std::vector<Stored>> mca_target_layout(const Source& source, const Output& output) {
     ROLL_TRY(std::vector<Stored> layout,
              mca_layout(source.native, source.model, mca_config_of(source, output)));
@@ -58,8 +59,8 @@ Result<std::vector<Stored>> mca_target_layout(const Source& source, const Output
     return layout;
 }
 
-// Fails if the source has tensors that Megatron cannot name and the target's format has no place
-// for them either.
+// Fails if the source has tensors that Megatron cannot name and the target's format cannot store
+// them.
 Result<void> check_kept(const Source& source, Format to) {
     if (source.model.kept.empty()) return {};
     if (to == Format::Hf || to == Format::Bin || to == Format::Mca) return {};
@@ -150,7 +151,7 @@ Result<void> write_companions(const Source& source, const Plan& plan, const Outp
             return write_file_atomically(directory / "latest_checkpointed_iteration.txt",
                                          kMegatronRelease);
         case Format::DeepSpeed:
-        case Format::Peft: break;  // impossible, because target_layout() refused it
+        case Format::Peft: break;  // impossible, because target_layout() refused these formats
         case Format::Nemo:
             ROLL_TRY_VOID(write_hf_config(source, plan, output, directory));
             return write_nemo_configs(mca_config_of(source, output), output.name, directory);

@@ -1,4 +1,4 @@
-// Describes a target directory with its tensors and other files, and writes the files.
+// Describes the tensors and other files of a target directory, and writes these files.
 #pragma once
 
 #include <filesystem>
@@ -16,7 +16,7 @@ namespace roll::convert {
 // Returns the target's tensors, each with its file.
 Result<std::vector<Stored>> target_layout(const Source& source, const Output& output, Format to);
 
-// Adds the data that the target's format stores besides tensors to the files of the plan.
+// Adds to the plan's files the data that the target's format stores in addition to tensors.
 void complete_plan(const Source& source, const Output& output, Format to, Plan& plan);
 
 // Writes every file without tensors (config.json, index, tracker, tokenizer, ...) into `directory`.
@@ -24,7 +24,7 @@ Result<void> write_companions(const Source& source, const Plan& plan, const Outp
                               Format to, const std::filesystem::path& directory);
 
 // Creates a file of tensors below `directory`. `reuse` is an earlier target, or empty. If `reuse`
-// has an identical file, that file is linked instead.
+// has an identical file, the new file becomes a link to it.
 Result<std::unique_ptr<TargetWriter>> create_target(const std::filesystem::path& directory,
                                                     const TargetFile& file,
                                                     const std::filesystem::path& reuse = {});
