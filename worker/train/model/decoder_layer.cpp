@@ -39,7 +39,7 @@ Linear Layer::linear(int weight, int bias, families::Split split,
             lengths};
 }
 
-// Returns the dropout of the input of a linear layer.
+// Returns the dropout for the input of a linear layer.
 Dropout Layer::dropout_of(int weight, families::Split split) const {
     Dropout own = dropout;
     own.layer = index;
@@ -94,7 +94,7 @@ at::Tensor Layer::attend(const ops::Heads& heads, LayerSaved& s) const {
         .flatten(0, 1);
 }
 
-// Frees the values that `recompute` names.
+// Frees the values that `recompute` lists.
 void Layer::drop(LayerSaved& s) const {
     if (!recompute.any()) return;
     LayerSaved kept_values;
@@ -120,7 +120,7 @@ void Layer::restore(std::int64_t positions, LayerSaved& s) const {
     if (recompute.full()) {
         const at::Tensor x1_MC = add_attention(x_MC, s.o_MA, s);
         s.gate_up = {gate_up().forward(norm(places.norm2, x1_MC, s.norm2))};
-        // Backward needs the output of the last product only for the norm after it.
+        // Backward needs the output of the last product only if a norm follows it.
         if (places.post_norm2 >= 0) add_mlp(x1_MC, s);
     } else if (recompute.mlp()) {
         s.gate_up = {gate_up().forward(norm_again(places.norm2, s.norm2))};
@@ -148,7 +148,8 @@ at::Tensor Layer::finish(const at::Tensor& x_MC, const at::Tensor& o_MA, LayerSa
     return add_mlp(x1_MC, s);
 }
 
-// Returns past_MC plus the product, which `place` allocates, or plus the norm of the product.
+// Returns past_MC plus the product of in_MX and `matrix`. If there is a post-norm, it is applied to
+// the product first. `place` allocates the output of the matrix product.
 at::Tensor Layer::add_product(const at::Tensor& past_MC, const at::Tensor& in_MX,
                               const Linear& matrix, int post_norm, ops::RmsNormSaved& saved,
                               const ops::Place& place) const {
@@ -172,7 +173,7 @@ at::Tensor Layer::add_mlp(const at::Tensor& x1_MC, LayerSaved& s) const {
                        kept_unless(is_dropped));
 }
 
-// Computes again the output that the norm had in forward.
+// Recomputes the output of the norm that forward computed.
 at::Tensor Layer::norm_again(int place, const ops::RmsNormSaved& saved) const {
     ops::RmsNormSaved same;
     return norm(place, saved.x_MC, same);
@@ -203,7 +204,7 @@ at::Tensor Layer::qk_norm_backward(const at::Tensor& dy_MP, LayerSaved& s,
 }
 
 // Takes the gradient of the output of the MLP's last matrix product. Returns the gradient of the
-// activation's input.
+// activation function's input.
 at::Tensor Layer::activation_backward(const at::Tensor& ddown_MC, LayerSaved& s,
                                       const Contribute& weight_half) const {
     const at::Tensor da_MI = down().backward_input(ddown_MC);

@@ -1,4 +1,5 @@
-// Generates text with a whole model in one chunk, one token at a time, with cached keys and values.
+// Generates text one token at a time, with cached keys and values. The whole model must be in one
+// chunk.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +11,13 @@ namespace roll::train {
 
 struct GenerateOptions {
     std::int64_t max_tokens = 64;
-    double temperature = 0;  // 0 means always the most likely token
+    double temperature = 0;  // sampling temperature; 0: always choose the most likely token
     // Limits the choice to the most likely tokens that together have at least this probability.
     double top_p = 1;
     std::uint64_t seed = 1;  // seed of the draws; equal seeds draw equal tokens
     std::vector<std::int64_t> stop_tokens = {};
-    std::int64_t ids = 0;  // choose only tokens below this id; 0: any of the model's tokens
+    // if above 0, only tokens with ids below this one are chosen
+    std::int64_t ids = 0;
 };
 
 // Returns the tokens that follow the prompt, without the stop token. There are at most max_tokens,
