@@ -1,4 +1,5 @@
-// The requests to a job that its ranks have agreed on, so that all act on them at the same step.
+// The requests to a job that all its ranks have agreed on. Because they agree, all ranks act on a
+// request at the same step.
 #pragma once
 
 namespace roll::train {
@@ -9,7 +10,7 @@ struct Agreed {
     bool save = false;     // true: save a checkpoint and continue
     bool measure = false;  // measure the peak FLOP/s again
 
-    // Adds the requests of a later agreement.
+    // Adds the requests of an agreement that was made later.
     void add(const Agreed& later) {
         stop |= later.stop;
         checkpoint &= later.checkpoint;
