@@ -75,7 +75,7 @@ class Trainer {
     // prepares a rewind after a bad step; returns what the step's error message says about the
     // rewind
     std::string prepare_rewind(const BadStep& bad);
-    // measures the validation sets that are due
+    // measures the validation sets that are due at this moment
     std::vector<ValidResult> measure(const Moment& moment);
     // records the results of the measured sets; returns true if the tracked loss is the best so far
     bool validate(std::span<const ValidResult> results);
