@@ -26,7 +26,7 @@ struct FabricOptions {
     std::string prefix;
     int rank = 0;                    // this rank's number among all ranks of the attempt
     std::string host = "127.0.0.1";  // address at which other ranks reach this machine
-    std::string interface = "";      // network interface to use; empty: the one of `host`
+    std::string interface = "";      // network interface to use; empty: the interface of `host`
     std::chrono::milliseconds connect_timeout{300'000};
     std::chrono::milliseconds collective_timeout{600'000};
 };

@@ -44,8 +44,8 @@ class LocalGroup {
     friend class LocalFabric;
     using Ticket = Communicator::Ticket;
     struct Collective {
-        std::vector<Transfer> transfers;  // by rank
-        std::vector<at::Tensor> inputs;   // by rank: a copy of its input
+        std::vector<Transfer> transfers;  // for each rank: its transfer
+        std::vector<at::Tensor> inputs;   // for each rank: a copy of its input
         std::vector<std::size_t> hashes;
         int missing = 0;
         int unread = 0;     // number of ranks that have not yet waited for the result
@@ -68,11 +68,11 @@ class LocalGroup {
     const std::string name_;
     std::mutex mutex_;
     std::condition_variable changed_;
-    std::map<std::tuple<int, int, Site>, Link> links_;  // by sender, receiver and site
-    // by ticket; all ranks have the same ticket for the same collective
+    std::map<std::tuple<int, int, Site>, Link> links_;  // key: sender, receiver and site
+    // key: ticket; all ranks have the same ticket for the same collective
     std::map<Ticket, Collective> collectives_;
     std::vector<Ticket> issued_;  // next ticket of each rank
-    std::vector<bool> left_;      // by rank: true if it has left the group
+    std::vector<bool> left_;      // for each rank: true if it has left the group
     Baton* baton_ = nullptr;      // null: the threads of the ranks run simultaneously
     std::vector<int> ranks_;      // each rank's number in the fabric; empty if there is no baton
     bool rendezvous_ = false;     // true: a send waits until its receive is issued
@@ -114,7 +114,7 @@ class LocalCommunicator final : public Communicator {
     LocalGroup& group_;
     int rank_;
     Ticket receives_ = -1;                // ticket of the next receive; counts down
-    std::map<Ticket, Receipt> receipts_;  // by ticket
+    std::map<Ticket, Receipt> receipts_;  // key: ticket of the receive
 };
 
 }  // namespace roll::train

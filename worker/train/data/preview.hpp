@@ -50,6 +50,6 @@ struct PreviewStyle {
 };
 
 std::string preview_text(const std::vector<PreviewFile>& files, const PreviewStyle& style);
-OrderedJson preview_json(const std::vector<PreviewFile>& files);  // in format roll.data_preview/1
+OrderedJson preview_json(const std::vector<PreviewFile>& files);  // format: roll.data_preview/1
 
 }  // namespace roll::train

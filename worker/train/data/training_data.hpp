@@ -24,7 +24,7 @@ struct TrainingData {
     // Counts of documents; set only on rank 0, and only if documents are kept apart
     data::LearnedDocuments learned = {};
     std::vector<std::string> identity = {};  // hashes for checkpoint::State::data; only on rank 0
-    // Hashes of the tokens of all files: those of `corpus`, then those of each corpus in `valid`.
+    // Hashes of the tokens of each file: first the files of `corpus`, then the files in `valid`
     std::vector<std::string> hashes = {};
     std::filesystem::path tokens = {};  // directory of the token files
 };

@@ -144,7 +144,7 @@ class Chunk {
     ops::RopeTable rope_;
     std::uint64_t seed_;          // seed of dropout
     RowLengths lengths_;          // lengths of the rows of this step's weights
-    std::map<int, Saved> saved_;  // by micro-batch; kept from forward to backward_weight
+    std::map<int, Saved> saved_;  // key: micro-batch; kept from forward to backward_weight
 };
 
 }  // namespace roll::train

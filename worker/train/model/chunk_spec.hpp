@@ -24,7 +24,7 @@ struct ChunkSpec {
     // Sequence parallelism: outside of the linear layers, each of the `tp` ranks has a part of the
     // rows
     bool sequence = false;
-    plan::Recomputed recompute = {};  // by layer of the chunk; empty: everything is saved
+    plan::Recomputed recompute = {};  // for each layer of the chunk; empty: all values are saved
 
     plan::LayerRecompute recompute_of(std::int64_t layer) const {
         return recompute.empty() ? plan::LayerRecompute{}
@@ -38,7 +38,7 @@ inline ChunkSpec whole_chunk(const spec::ModelConfig& config) { return {0, confi
 struct StageSplit {
     int pp = 1;
     int vpp = 1;
-    // Number of layers of the first stage and of the last stage; 0: as many as the other stages
+    // Number of layers of the first stage and of the last stage; 0: the same number as other stages
     int first_layers = 0;
     int last_layers = 0;
     // true: an embedding or output layer counts as one layer when layers are divided among stages

@@ -56,7 +56,7 @@ class GatheredWeights {
     Parameters& parameters_;
     Communicator& dp_;
     std::vector<Unit> units_;
-    std::vector<at::Tensor> own_;  // by parameter: this rank's own rows of the weight
+    std::vector<at::Tensor> own_;  // for each parameter: this rank's own rows of its weight
     int held_ = 0, most_held_ = 0;
 };
 

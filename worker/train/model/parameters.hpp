@@ -57,7 +57,7 @@ struct Parameters {
     std::vector<at::Tensor> weight, main, rest, grad;
     std::vector<layout::Rows> own;  // the rows that this rank updates
     bool is_shared = false;         // true: other ranks update other rows
-    std::vector<bool> is_split;     // by parameter; true: other ranks store other rows of `weight`
+    std::vector<bool> is_split;     // per parameter; true: other ranks store other rows of `weight`
     // Gradients of the own rows. They are views of `grad` or, with a stage (GradStage), separate
     // tensors; `grad` then has only the gradients that the stage has opened.
     std::vector<at::Tensor> own_grad;
@@ -71,7 +71,7 @@ bool is_splittable(const ParameterSpec& spec);
 // Returns the type of main weights and gradients.
 at::ScalarType main_type(const Parameters& parameters);
 
-// Returns the own rows of `tensor`, which must have all rows of parameter `i` or only the own ones.
+// Returns the own rows of `tensor`, which must have all rows of parameter `i` or only its own rows.
 at::Tensor own_rows(const Parameters& parameters, std::size_t i, const at::Tensor& tensor);
 
 // Returns an uninitialized tensor for a part of the gradient of parameter `i`.

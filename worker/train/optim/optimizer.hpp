@@ -20,7 +20,7 @@ namespace roll::train {
 struct StateTensors {
     std::string_view ending;     // ending of the state's tensor names in checkpoints
     at::Tensor flat;             // the state of all parameters, concatenated in their order
-    std::vector<at::Tensor> of;  // by parameter: its own rows' state; undefined if it has none
+    std::vector<at::Tensor> of;  // for each parameter: state of its own rows, or undefined
 };
 
 // The state of an optimizer. Checkpoints are written from these members and restored into them.
@@ -62,7 +62,7 @@ class Optimizer {
     spec::OptimizerSpec options_;
     spec::ModelConfig config_;
     const Parameters& parameters_;
-    std::vector<ParameterRule> rules_;  // by parameter: its update rule
+    std::vector<ParameterRule> rules_;  // for each parameter: its update rule
     OptimizerState state_;
     std::optional<MatrixExchange> matrices_;  // set with kind Muon
 };

@@ -1,6 +1,6 @@
-// The update rules, each in a file of its own. A rule is a function of one parameter's own rows
-// (parameters.hpp). It reads the gradient and changes the main weight and the state, element by
-// element. Only Muon needs whole matrices (muon.hpp).
+// The update rules; each rule has its own source file. A rule is a function of one parameter's own
+// rows (parameters.hpp). It reads the gradient and changes the main weight and the state, element
+// by element. Only Muon needs whole matrices (muon.hpp).
 //
 // On a GPU, AdamW updates many parameters with one call (adamw_on_gpu).
 #pragma once

@@ -62,13 +62,13 @@ class GradBuckets final : public GradStage {
     Communicator* tp_;
     std::function<void(int)> issued_;
     std::vector<plan::Bucket> buckets_;
-    // By bucket: views of its part of the gradient, without the frozen parameters
+    // For each bucket: views of its part of the gradient, without the frozen parameters
     std::vector<std::vector<at::Tensor>> sums_;
-    std::vector<int> bucket_of_;  // by parameter: index of its bucket
-    std::vector<int> missing_;    // by bucket: number of contributions that are still missing
-    std::vector<int> added_;      // by parameter: number of contributions in this step
-    std::vector<int> summed_;     // by bucket: number of micro-batches summed over the ranks
-    std::vector<bool> fresh_;     // by parameter: true if its staged gradient has no contribution
+    std::vector<int> bucket_of_;  // for each parameter: index of its bucket
+    std::vector<int> missing_;    // for each bucket: number of contributions that are still missing
+    std::vector<int> added_;      // for each parameter: number of contributions in this step
+    std::vector<int> summed_;     // for each bucket: number of micro-batches summed over the ranks
+    std::vector<bool> fresh_;     // for each parameter: its staged gradient has no contribution
     std::vector<Communicator::Ticket> tickets_;
     std::optional<RowExchange> exchange_;  // set if the ranks share optimizer state
 };

@@ -17,7 +17,7 @@ struct JobPipeline {
     std::vector<ChunkSpec> chunks;  // one chunk per stage, in the order of forward
     std::vector<plan::Costs> costs;
     plan::PipelineSchedule schedule;
-    plan::Recomputed recompute = {};  // recomputation by layer of the model; empty: none
+    plan::Recomputed recompute = {};  // recomputation of each layer of the model; empty: none
 };
 
 // Returns the number of elements in the optimizer state of `parameters`. Counts only the kind of

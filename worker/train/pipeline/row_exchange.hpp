@@ -57,7 +57,7 @@ class RowExchange {
     const Parameters& parameters_;
     std::vector<plan::Bucket> buckets_;
     Communicator& dp_;
-    // By bucket: number of elements of the longest piece
+    // For each bucket: number of elements of its longest piece
     std::vector<std::int64_t> longest_gradients_, longest_weights_;
     std::deque<Pending> pending_;
 };

@@ -101,7 +101,7 @@ std::vector<LossRule> TrainStep::rules(std::span<const Microbatch> batch, std::i
 std::vector<LossRule> TrainStep::pair_rules(std::span<const Microbatch> batch,
                                             std::int64_t& tokens) {
     std::vector<PairScale>
-        counts;  // by micro-batch: number of samples, and of tokens of the pairs' chosen answers
+        counts;  // for each micro-batch: number of samples, and of tokens of chosen answers
     const double kl = kl_sum(batch).kl();
     const at::Tensor totals = at::zeros({3}, at::kDouble);
     for (const Microbatch& data : batch) {

@@ -71,7 +71,7 @@ std::int64_t least_microbatches(const spec::ParallelSpec& p, std::int64_t layers
 // key-value heads, it keeps several.
 void cut_heads(spec::ModelConfig& config, const spec::ParallelSpec& from,
                const spec::ParallelSpec& to) {
-    const std::int64_t queries = config.heads / config.kv_heads;  // of each key-value head
+    const std::int64_t queries = config.heads / config.kv_heads;  // query heads per key-value head
     config.kv_heads = to.tp * std::min<std::int64_t>(config.kv_heads / from.tp, 2);
     config.heads = config.kv_heads * (queries == 1 ? 1 : queries % 2 == 0 ? 2 : 3);
     config.head_dim = std::min(config.head_dim, kHeadDim);

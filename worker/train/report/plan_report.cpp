@@ -54,7 +54,7 @@ OrderedJson ranks_json(const plan::Mesh& mesh) {
 struct Simulated {
     JobPipeline pipeline;
     plan::ScheduleReport report = {};
-    std::vector<std::int64_t> parameters = {};  // by chunk: number of parameters on one rank
+    std::vector<std::int64_t> parameters = {};  // for each chunk: parameters on one rank
     std::vector<plan::MemoryBytes> memory = {};
     // Largest number of bytes that a rank sends to its tensor-parallel group
     std::int64_t tensor_bytes = 0;
