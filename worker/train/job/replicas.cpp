@@ -36,7 +36,7 @@ std::int64_t hash_of(const at::Tensor& tensor) {
     return static_cast<std::int64_t>(hash);
 }
 
-// A tensor that each replica has a copy of, and its name for messages.
+// A tensor and its name for messages. Each replica has a copy of the tensor.
 struct Copy {
     std::string name;
     at::Tensor tensor;

@@ -87,7 +87,7 @@ at::Tensor Layer::forward(const at::Tensor& x_MC, std::int64_t positions, LayerS
     return y_MC;
 }
 
-// Returns o_MA.
+// Returns o_MA, the attention output.
 at::Tensor Layer::attend(const ops::Heads& heads, LayerSaved& s) const {
     return ops::attention_within(heads, rule(), segments, s.attention,
                                  kept_unless(recompute.attention()))
@@ -134,8 +134,8 @@ ops::Heads Layer::project(const at::Tensor& x_MC, std::int64_t positions, LayerS
         qkv_MP = ops::qk_norm(qkv_MP, norm_weight(config, weight(places.q_norm)),
                               norm_weight(config, weight(places.k_norm)), kv_heads(),
                               config.norm_eps, s.qk_norm);
-    // With segments the heads are not allocated by `kept`, because attention then saves its own
-    // copies.
+    // If there are segments, `kept` does not allocate the heads, because attention then saves its
+    // own copies.
     return ops::rope(qkv_MP.view({-1, positions, qkv_MP.size(1)}), kv_heads(), table,
                      kept_unless(recompute.attention() || !segments.empty()));
 }
@@ -179,7 +179,8 @@ at::Tensor Layer::norm_again(int place, const ops::RmsNormSaved& saved) const {
     return norm(place, saved.x_MC, same);
 }
 
-// Returns dx_MC. The norm multiplies by w or by 1 + w; the gradient dw is the same in both cases.
+// Returns dx_MC, the gradient of the norm's input. The norm multiplies by w or by 1 + w; the
+// gradient dw is the same in both cases.
 at::Tensor Layer::norm_backward(int place, const at::Tensor& dy_MC, ops::RmsNormSaved& saved,
                                 const at::Tensor& dresidual_MC, const Contribute& input) const {
     const at::Tensor w_C = norm_weight(config, weight(place));
@@ -220,7 +221,7 @@ at::Tensor Layer::activation_backward(const at::Tensor& ddown_MC, LayerSaved& s,
     return dgate_up_MJ;
 }
 
-// Takes dy_MC. Returns the gradient of the second norm's input.
+// Takes dy_MC, the gradient of the layer's output. Returns the gradient of the second norm's input.
 at::Tensor Layer::mlp_backward(const at::Tensor& dy_MC, LayerSaved& s, const Contribute& input,
                                const Contribute& weight_half) const {
     at::Tensor ddown_MC = dy_MC;

@@ -71,9 +71,9 @@ struct Layer {
     // the layer's input.
     void restore(std::int64_t positions, LayerSaved& saved) const;
 
-    // Returns dx_MC. Passes the norms' gradients to `input`. Passes the computations of the
-    // weights' gradients to `weight`, which may run them at once or keep them for later. Consumes
-    // `saved`.
+    // Returns dx_MC, the gradient of the layer's input. Passes to `input` functions that add the
+    // norms' gradients. Passes to `weight` functions that compute the weights' gradients; `weight`
+    // may call them at once or later. Consumes `saved`.
     at::Tensor backward_input(const at::Tensor& dy_MC, LayerSaved& saved, const Contribute& input,
                               const Contribute& weight) const;
 

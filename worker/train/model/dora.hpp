@@ -19,11 +19,11 @@ void set_magnitudes(const Parameters& parameters, const Adapter& adapter,
 at::Tensor dora_factors(const Parameters& parameters, const Adapter& adapter,
                         const at::Tensor& length_O);
 
-// Returns W x + (c - 1) W x' + c s B A x', the outputs of the modules without a bias.
+// Returns the outputs of all modules, W x + (c - 1) W x' + c s B A x'. The bias is not added.
 at::Tensor dora_forward(const Parameters& parameters, const Adapter& adapter,
                         const at::Tensor& w_OI, const at::Tensor& x_MI, const at::Tensor& factor_O);
 
-// Returns the gradient of the input.
+// Returns dx_MI, the gradient of the layer's input.
 at::Tensor dora_backward_input(const Parameters& parameters, const Adapter& adapter,
                                const at::Tensor& w_OI, const at::Tensor& dy_MO,
                                const at::Tensor& factor_O);

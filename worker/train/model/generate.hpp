@@ -16,13 +16,13 @@ struct GenerateOptions {
     double top_p = 1;
     std::uint64_t seed = 1;  // seed of the draws; equal seeds draw equal tokens
     std::vector<std::int64_t> stop_tokens = {};
-    // if above 0, only tokens with ids below this one are chosen
+    // if above 0, only tokens with ids below this number are chosen
     std::int64_t ids = 0;
 };
 
-// Returns the tokens that follow the prompt, without the stop token. There are at most max_tokens,
-// or fewer if the model's positions_max is reached. Removes tokens at the front of a prompt that is
-// too long. Requires that `prompt` is not empty.
+// Returns the tokens that follow the prompt, without the stop token. Returns at most max_tokens
+// tokens, and fewer if the model's positions_max is reached. If the prompt is too long, drops its
+// first tokens. Requires that `prompt` is not empty.
 std::vector<std::int64_t> generate(Chunk& model, std::vector<std::int64_t> prompt,
                                    const GenerateOptions& options);
 

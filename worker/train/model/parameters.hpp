@@ -74,7 +74,7 @@ at::ScalarType main_type(const Parameters& parameters);
 // Returns the own rows of `tensor`, which must have all rows of parameter `i` or only its own rows.
 at::Tensor own_rows(const Parameters& parameters, std::size_t i, const at::Tensor& tensor);
 
-// Returns an uninitialized tensor for a part of the gradient of parameter `i`.
+// Returns an uninitialized tensor with the shape and type of the gradient of parameter `i`.
 at::Tensor grad_like(const Parameters& parameters, int i);
 
 // Copies elements of parameter i's main weight to `to`, a contiguous CPU tensor of main_type().

@@ -33,8 +33,8 @@ struct PendingRows {
     at::Tensor finish();
 };
 
-// Starts to gather the rows of all ranks. `own_SX`: this rank's rows. The result has all rows, [M,
-// X].
+// Starts to gather the rows of all ranks. `own_SX`: this rank's rows. The result is [M, X] and has
+// the rows of all ranks.
 PendingRows start_gather(const RowSplit& split, const at::Tensor& own_SX, Tag tag);
 at::Tensor gather_rows(const RowSplit& split, const at::Tensor& own_SX, Tag tag);
 

@@ -19,7 +19,7 @@ namespace roll::train {
 
 class RowExchange {
   public:
-    // Requires that `parameters` are shared by the ranks of `dp`. Both must outlive this object.
+    // Requires that the ranks of `dp` share `parameters`. Both arguments must outlive this object.
     RowExchange(const Parameters& parameters, std::vector<plan::Bucket> buckets, Communicator& dp);
 
     // Copies the gradients of a bucket's trained parameters, and starts to sum the copies over the

@@ -46,7 +46,7 @@ struct TrainOptions {
     spec::TokenLossSpec loss = {};  // terms of the loss; used without a preference
     // If set, micro-batches hold answers, and the loss is a mean over pairs or labelled answers.
     std::optional<spec::PreferenceSpec> preference = std::nullopt;
-    StageSplit split = {};  // how the layers are divided; pp and vpp are the schedule's
+    StageSplit split = {};  // how the layers are divided; pp and vpp come from the schedule
     bool sequence = false;  // sequence parallelism over the tensor-parallel ranks
     // 0: each data-parallel rank has all optimizer state and gradients. 1: the ranks share
     // optimizer state (ZeRO-1). 2: they share optimizer state and gradients (ZeRO-2). 3: they
