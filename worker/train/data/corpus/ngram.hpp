@@ -38,7 +38,7 @@ class NgramModel {
     std::array<int, 256> code_{};
     std::size_t size_ = 0;              // number of distinct bytes
     std::vector<std::uint32_t> three_;  // counts of byte triples
-    std::vector<std::uint32_t> two_;  // for each pair, the number of distinct bytes seen before it
+    std::vector<std::uint32_t> two_;  // for each byte pair, number of distinct bytes seen before it
     std::vector<std::uint32_t> one_;  // for each byte, the number of distinct bytes seen before it
     std::vector<Row> rows3_, rows2_;
     Row row1_;
