@@ -1,4 +1,4 @@
-// The device that a rank computes on, and the communicator for its tensors.
+// The device on which a rank computes, and the communicator for the tensors on that device.
 #pragma once
 
 #include <functional>
@@ -15,18 +15,18 @@ namespace roll::train {
 struct Backend {
     at::Device device;
 
-    // Creates a communicator group like GlooFabric::group(), for tensors on `device`.
+    // Creates the communicator of a group, like GlooFabric::group(), for tensors on `device`.
     std::function<std::unique_ptr<Communicator>(GlooFabric& fabric, const std::string& name,
                                                 const std::vector<int>& ranks)>
         group;
 
-    // Returns the memory use of `device`. This function is empty on a CPU.
+    // Returns the memory that tensors use on `device`. This function is empty on a CPU.
     std::function<DeviceMemory()> memory = {};
 };
 
-// Returns this rank's backend and makes its device the current device of this thread. The function
-// is defined in ops/cpu for roll-rank and in ops/cuda for roll-rank-cuda. Throws RankFailure
-// (refused) if the machine lacks what the job needs.
+// Returns this rank's backend, and makes its device the current device of this thread. ops/cpu
+// defines this function for roll-rank, and ops/cuda defines it for roll-rank-cuda. Throws
+// RankFailure (refused) if the machine lacks something that the job needs.
 Backend take_backend(const protocol::Launch& launch, int rank);
 
 }  // namespace roll::train

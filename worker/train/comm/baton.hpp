@@ -1,7 +1,7 @@
-// Lets one thread of several run at a time. A thread that passes the baton on states the condition
-// that it waits for. The next thread is drawn from those whose condition holds, with random numbers
-// from the seed. A run can therefore be repeated exactly from its seed, and a deadlock is found at
-// once.
+// Lets several threads run one at a time. The thread that has the baton runs. A thread that passes
+// the baton on gives the condition for which it waits. The next thread is drawn from the threads
+// whose condition holds, with random numbers from the seed. Therefore, a run can be repeated
+// exactly from its seed, and a deadlock is found immediately.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace roll::train {
 
-// Thrown in every thread when none can run. The message has what each thread waits for.
+// Thrown in every thread if no thread can run. The message says what each thread waits for.
 class Deadlock : public std::logic_error {
   public:
     using std::logic_error::logic_error;
@@ -26,14 +26,14 @@ class Baton {
   public:
     Baton(int threads, std::uint64_t seed);
 
-    // Starts: gives the baton to the first thread. Every thread calls enter() first and leave()
-    // last.
+    // Gives the baton to the first thread. Every thread must first call enter() and finally call
+    // leave().
     void start();
     void enter(int thread);
     void leave(int thread);
 
-    // Lets other threads run, and returns when is_ready() is true. `what` says what the thread
-    // waits for.
+    // Passes the baton to other threads. Returns when is_ready() is true and this thread has the
+    // baton again. `what` names what the thread waits for.
     void pass(int thread, const std::string& what, const std::function<bool()>& is_ready);
 
   private:

@@ -1,12 +1,12 @@
 // A group of ranks and the operations between them.
 //
-// Every rank of the group issues the same collectives, with the same tags, in the same order, each
-// from its one training thread. Issuing an operation only starts it and returns a ticket. The
+// Every rank of the group issues the same collectives, with the same tags, in the same order, from
+// its one training thread. Issuing an operation only starts it and returns a ticket. The
 // communicator owns the tensors until wait(ticket) returns. A send has no ticket, and no rank waits
-// for its end. Operations throw PeerLost when a peer is gone.
+// until a send is complete. Operations throw PeerLost when a peer is gone.
 //
-// Tensors are contiguous. The output of all_gather and the input of reduce_scatter have size()
-// equal parts along dimension 0, one for each rank, in the order of the ranks.
+// Tensors must be contiguous. The output of all_gather and the input of reduce_scatter consist of
+// size() equal parts along dimension 0, one for each rank, in the order of the ranks.
 #pragma once
 
 #include <cstdint>
@@ -33,14 +33,14 @@ struct Transfer {
     };
     Kind kind;
     Tag tag;
-    // The input and the output. A receive has no `in`, and a send has no `out`. An operation in
-    // place has the same tensor in both.
+    // The input and the output. A receive has no `in`, and a send has no `out`. If an operation
+    // works in place, both are the same tensor.
     at::Tensor in, out;
     Reduce reduce = Reduce::Sum;
     int peer = -1;  // root of a broadcast, or the other rank of a send or a receive
 
     bool is_collective() const { return kind < Kind::Send; }
-    // Returns the input; for a receive, the output. The ranks must agree on its size.
+    // Returns the input, or the output for a receive. Its size must be the same on all ranks.
     const at::Tensor& payload() const { return in.defined() ? in : out; }
 };
 
@@ -59,7 +59,7 @@ class Communicator {
 
     Ticket all_reduce(const at::Tensor& tensor, Reduce reduce, Tag tag);
     Ticket all_gather(const at::Tensor& out, const at::Tensor& in, Tag tag);
-    // Sums `in` over the ranks. Each rank gets its part of the sum in `out`.
+    // Sums `in` over the ranks. Each rank gets its own part of the sum in `out`.
     Ticket reduce_scatter(const at::Tensor& out, const at::Tensor& in, Tag tag);
     Ticket broadcast(const at::Tensor& tensor, int root, Tag tag);
     // Messages with the same Site between two ranks arrive in the order in which they were sent.
@@ -87,7 +87,7 @@ void broadcast_from(int root, Communicator& group, const at::Tensor& tensor, Tag
 // shape and type.
 at::Tensor gather_over(Communicator& group, const at::Tensor& own, Tag tag);
 
-// Returns when every rank of the group has called it.
+// Returns when every rank of the group has called this function.
 void barrier(Communicator& group);
 
 }  // namespace roll::train

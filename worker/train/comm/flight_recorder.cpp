@@ -9,16 +9,16 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A rank that publishes nothing in this number of periods counts as not responding.
+// A rank counts as not responding if it publishes nothing during this number of periods.
 constexpr std::int64_t kLookPeriods = 3;
 
-// Longest time that explain() blocks, in addition to ten publishing periods. There is a limit,
+// Longest time that explain() blocks, in addition to ten publishing periods. The limit is needed
 // because the store may not respond.
 constexpr std::chrono::seconds kExplainingMax{60};
 
 // Returns the name of the sequence in which a transfer is numbered. All collectives of a group form
-// one sequence. The messages with one Site from one rank to another form a sequence, too. `own` is
-// this rank's number in the group.
+// one sequence. All messages with the same Site from one rank to another form a sequence, too.
+// `own` is this rank's number in the group.
 std::string sequence_of(const Transfer& transfer, int own) {
     if (transfer.is_collective()) return "";
     const bool sends = transfer.kind == Transfer::Kind::Send;
@@ -27,7 +27,7 @@ std::string sequence_of(const Transfer& transfer, int own) {
            std::to_string(static_cast<int>(transfer.tag.site));
 }
 
-// Returns e.g. "all-reduce of gradients, bucket 3, 4096 bytes".
+// Returns a description such as "all-reduce of gradients, bucket 3, 4096 bytes".
 std::string words(const Flight& flight) {
     return text(Transfer{flight.kind, flight.tag, {}, {}}) + ", " + std::to_string(flight.bytes) +
            " bytes";
@@ -44,7 +44,8 @@ std::int64_t seconds(Clock::duration time) {
     return std::chrono::duration_cast<std::chrono::seconds>(time).count();
 }
 
-// Returns what is wrong with a rank that published `before` and then `after`; "" if nothing is.
+// Returns the part of the explanation that says why rank `rank` does not take part in a transfer;
+// "" if the rank is not at fault. `before` and `after`: two successive publications of the rank.
 template <class Seen>
 std::string fault(const Flight& flight, int rank, const Seen& before, const Seen& after) {
     const std::string name = "; rank " + std::to_string(rank);
@@ -92,7 +93,7 @@ FlightRecorder::Id FlightRecorder::issued(const std::string& group, const Transf
                   .bytes = transfer.payload().nbytes(),
                   .issued = Clock::now()};
     flight.seq = own.next[flight.sequence]++;
-    // A send counts as done at once, because no rank waits for its end.
+    // A send counts as done immediately, because no rank waits until it is complete.
     if (transfer.kind == Transfer::Kind::Send) flight.done = flight.issued;
     flights_.push_back(std::move(flight));
     if (flights_.size() > kKept) {
@@ -118,7 +119,7 @@ bool FlightRecorder::is_patient() const {
     return !waits_ || *waits_ < first_ || Clock::now() - since_ < options_.patience;
 }
 
-// Returns what this rank publishes.
+// Returns the text that this rank publishes.
 std::string FlightRecorder::text() const {
     Json json{{"beat", beat_},
               {"next", Json::object()},
@@ -145,7 +146,7 @@ std::vector<int> FlightRecorder::others(const Flight& flight) const {
     return ranks;
 }
 
-// Returns what a rank has published last; nullopt if the board cannot be read.
+// Returns the latest publication of a rank about a transfer; nullopt if the board cannot be read.
 std::optional<FlightRecorder::Seen> FlightRecorder::see(int rank, const Flight& flight) const {
     const std::optional<std::string> text = board_.get(key_of(rank));
     if (!text) return std::nullopt;
@@ -175,7 +176,8 @@ void FlightRecorder::run() {
     } while (!changed_.wait_for(lock, options_.period, [this] { return is_stopping_; }));
 }
 
-// Looks at the other ranks if a transfer has waited too long, and explains it at the second look.
+// If a transfer has waited too long, reads the publications of the other ranks. Explains the
+// transfer after reading them for the second time.
 void FlightRecorder::tick(std::unique_lock<std::mutex>& lock) {
     if (explained_ && explained_->first != waits_) {
         explained_.reset();

@@ -3,8 +3,8 @@
 //
 // A separate thread regularly publishes how many collectives the rank has issued in each group, how
 // many messages it has sent, and which transfers are not done. If the rank waits for a transfer
-// longer than RecorderOptions::patience, the thread reads what the other ranks have published. It
-// reads that again later to see which ranks still publish, and then explains the transfer.
+// longer than RecorderOptions::patience, the thread reads the publications of the other ranks.
+// Later, it reads them again to see which ranks still publish, and then explains the transfer.
 #pragma once
 
 #include <chrono>
@@ -23,8 +23,8 @@
 
 namespace roll::train {
 
-// Publishes a text under a key for all ranks, and reads such a text. `get` returns nullopt if the
-// text cannot be read. Both are called from one thread.
+// Functions that publish a text for all ranks under a key, and read such a text. `get` returns
+// nullopt if the text cannot be read. Both functions are called from one thread.
 struct Board {
     std::function<void(const std::string& key, const std::string& text)> set;
     std::function<std::optional<std::string>(const std::string& key)> get;
@@ -33,10 +33,10 @@ struct Board {
 struct Flight {
     std::string group;
     std::string sequence;  // name of the sequence: "" for collectives, "FROM>TO SITE" for messages
-    std::int64_t seq = 0;  // number in the sequence, from 0
+    std::int64_t seq = 0;  // number of the transfer in its sequence, counted from 0
     Transfer::Kind kind{};
     Tag tag{};
-    int peer = -1;  // sender of a receive, by its number in the group
+    int peer = -1;  // sender of a receive, as its number in the group
     std::size_t bytes = 0;
     std::chrono::steady_clock::time_point issued{};
     std::optional<std::chrono::steady_clock::time_point> done{};
@@ -44,10 +44,10 @@ struct Flight {
 
 struct RecorderOptions {
     int rank = 0;                        // this rank's number in the job
-    std::chrono::milliseconds period{};  // how often the rank publishes
+    std::chrono::milliseconds period{};  // interval at which the rank publishes
     std::chrono::milliseconds patience{};
-    // Called on the recorder's thread with the explanation of a transfer, and with an empty text
-    // once that transfer is done.
+    // Called on the recorder's thread with the explanation of a transfer. Called again with an
+    // empty text when that transfer is done.
     std::function<void(const std::string&)> on_stuck = [](const std::string&) {};
 };
 
@@ -60,17 +60,17 @@ class FlightRecorder {
     FlightRecorder(const FlightRecorder&) = delete;
     FlightRecorder& operator=(const FlightRecorder&) = delete;
 
-    // Declares a group with its ranks' numbers in the job.
+    // Registers a group. `ranks` are the numbers of the group's ranks in the job.
     void join(const std::string& group, const std::vector<int>& ranks);
     Id issued(const std::string& group, const Transfer& transfer);
     void waits(Id id);  // records that the rank begins to wait for the transfer
     void done(Id id);
 
-    // Returns the explanation of the transfer that the rank waits for. Blocks until it is known,
+    // Returns the explanation of the transfer for which the rank waits. Blocks until it is known,
     // but returns "" if the rank has waited for less than RecorderOptions::patience.
     std::string explain();
 
-    // Returns the latest transfers, one a line, the newest last.
+    // Returns the latest transfers, one per line; the newest is last.
     std::string latest();
 
   private:
@@ -79,7 +79,7 @@ class FlightRecorder {
         std::vector<int> ranks;
         std::map<std::string, std::int64_t> next;  // number of the next transfer of each sequence
     };
-    struct Seen {               // what another rank has published about the sequence of a transfer
+    struct Seen {               // a publication of another rank about the sequence of a transfer
         std::int64_t next = 0;  // number of that rank's next transfer in the sequence
         std::int64_t beat = 0;
         std::string waits;     // the transfer for which that rank waits; empty if none
@@ -107,9 +107,9 @@ class FlightRecorder {
     std::map<std::string, Group> groups_;
     std::deque<Flight> flights_;                     // the last kKept transfers
     Id first_ = 0;                                   // id of flights_.front()
-    std::optional<Id> waits_;                        // the transfer that the rank waits for
-    std::chrono::steady_clock::time_point since_{};  // when the rank began to wait for it
-    std::int64_t beat_ = 0;                          // number of publications
+    std::optional<Id> waits_;                        // id of the transfer for which the rank waits
+    std::chrono::steady_clock::time_point since_{};  // time at which the rank began to wait for it
+    std::int64_t beat_ = 0;                          // number of publications so far
     std::optional<Look> look_;
     std::optional<std::pair<Id, std::string>> explained_;
     std::thread thread_;

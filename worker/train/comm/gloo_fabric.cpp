@@ -1,6 +1,6 @@
-// This file uses installed Gloo headers that are older than the Gloo inside LibTorch. The headers
-// suffice to compile ProcessGroupGloo's header, but this file must not call or instantiate anything
-// declared in them.
+// This file is compiled with installed Gloo headers that are older than the Gloo inside LibTorch.
+// The headers suffice to compile the header of ProcessGroupGloo. But this file must not call or
+// instantiate anything that they declare.
 #include "worker/train/comm/gloo_fabric.hpp"
 
 #include <deque>
@@ -19,7 +19,7 @@
 namespace roll::train {
 namespace {
 
-// Runs a call into c10d. Throws PeerLost on any failure, because each failure means that a peer
+// Runs a call into c10d. If it fails, throws PeerLost, because every failure means that a peer
 // cannot be reached.
 template <class Call>
 auto reaching_peers(const std::string& what, const Call& call) {
@@ -70,7 +70,7 @@ class GlooCommunicator final : public Communicator {
     struct Running {
         Transfer transfer;
         Work work;
-        at::Tensor parts;  // for a reduce-scatter; row r is what rank r adds to this rank's sum
+        at::Tensor parts;  // for a reduce-scatter: row r is what rank r adds to this rank's sum
     };
 
     Work start(Running& running) {
@@ -184,7 +184,7 @@ Board GlooFabric::board() const {
         try {
             store->set(key, std::vector<std::uint8_t>(text.begin(), text.end()));
         } catch (const std::exception&) {
-            // The store is gone. The ranks notice this because their transfers fail.
+            // The store is gone. The ranks notice this when their transfers fail.
         }
     };
     // Read on a separate thread, because a read blocks forever while rank 0 is stopped.

@@ -1,9 +1,9 @@
-// Connects ranks that are processes, through LibTorch's store and Gloo.
+// Connects ranks that are separate processes, through LibTorch's store and Gloo.
 //
-// Rank 0 serves the store on a free port and writes its address atomically to the rendezvous file:
-// `host port nonce`. Every key in the store has the attempt's own prefix, and a file with another
-// nonce is ignored, so ranks of different attempts never connect. Used from one thread. Throws
-// PeerLost when a peer dies, leaves or does not connect in time.
+// Rank 0 serves the store on a free port. It writes the store's address atomically to the
+// rendezvous file: `host port nonce`. Every key in the store has a prefix that is unique to the
+// attempt, and a file with another nonce is ignored, so ranks of different attempts never connect.
+// Used from one thread. Throws PeerLost when a peer dies, leaves or does not connect in time.
 #pragma once
 
 #include <chrono>
@@ -21,11 +21,12 @@ namespace roll::train {
 
 struct FabricOptions {
     std::filesystem::path rendezvous_file;
-    std::string nonce;               // identifies the attempt in the rendezvous file
-    std::string prefix;              // prefix of every key in the store; made from job and token
+    std::string nonce;  // identifies the attempt in the rendezvous file
+    // prefix of every key in the store, made from the job and the token
+    std::string prefix;
     int rank = 0;                    // this rank's number among all ranks of the attempt
     std::string host = "127.0.0.1";  // address at which other ranks reach this machine
-    std::string interface = "";      // network interface to use; empty: the one of `host`
+    std::string interface = "";      // network interface to use; empty: the interface of `host`
     std::chrono::milliseconds connect_timeout{300'000};
     std::chrono::milliseconds collective_timeout{600'000};
 };
@@ -36,7 +37,7 @@ struct GroupPlace {
     int rank = 0, size = 1;
     std::chrono::milliseconds timeout{};
     // Publishes `given` in the store under `name` and returns it. If `given` is empty, waits until
-    // another rank of the group has published under `name`, and returns what it published.
+    // another rank of the group has published a value under `name`, and returns that value.
     std::function<std::vector<std::uint8_t>(const std::string& name,
                                             const std::vector<std::uint8_t>& given)>
         exchange;
@@ -44,24 +45,24 @@ struct GroupPlace {
 
 class GlooFabric {
   public:
-    // Connects to the store. Returns once rank 0 has written the rendezvous file and the store
+    // Connects to the store. Returns when rank 0 has written the rendezvous file and the store
     // responds.
     explicit GlooFabric(const FabricOptions& options);
     ~GlooFabric();
     GlooFabric(const GlooFabric&) = delete;
     GlooFabric& operator=(const GlooFabric&) = delete;
 
-    // Creates the group of `ranks`, in this order. `ranks` are numbers in the whole attempt.
-    // Exactly these ranks must call group(), with a name that no other group has. Returns once all
-    // of them are connected. The group may outlive the fabric.
+    // Creates the group of `ranks`, in this order. `ranks` are numbers among all ranks of the
+    // attempt. Exactly these ranks must call group(), with a name that no other group has. Returns
+    // when all of them are connected. The group may outlive the fabric.
     std::unique_ptr<Communicator> group(const std::string& name, const std::vector<int>& ranks);
 
-    // Returns a board that all ranks of the attempt share. It has its own connections to the store.
-    // Its functions do not throw.
+    // Returns a board that all ranks of the attempt share. The board has its own connections to the
+    // store. Its functions do not throw.
     Board board() const;
 
-    // Returns this rank's position in the group `name` of `ranks`, without connecting. The position
-    // may outlive the fabric.
+    // Returns this rank's position in the group `name` of `ranks`. Does not connect the group. The
+    // position may outlive the fabric.
     GroupPlace place(const std::string& name, const std::vector<int>& ranks) const;
 
   private:

@@ -1,10 +1,11 @@
 // Connects ranks that are threads of one process, for a single rank and for tests. Deterministic:
 // sums are added in rank order, so timing does not change the result.
 //
-// Strict: misuse that could go unnoticed on a network fails here. Inputs are copied when issued; a
-// write to them before the result is delivered throws GroupFault. Outputs are NaN until wait. At
-// each sequence number the ranks' transfers must agree in kind, type, bytes and tag, or issue
-// throws GroupFault, which names the group, the number and both transfers.
+// Strict: misuse that might go unnoticed on a network fails here. Inputs are copied when they are
+// issued. If a rank writes to its input before the result is delivered, GroupFault is thrown.
+// Outputs are NaN until wait(). At each sequence number, the transfers of all ranks must have the
+// same kind, type, size and tag. Otherwise, issuing the transfer throws GroupFault, which names the
+// group, the number and both transfers.
 #pragma once
 
 #include <condition_variable>
@@ -43,8 +44,8 @@ class LocalGroup {
     friend class LocalFabric;
     using Ticket = Communicator::Ticket;
     struct Collective {
-        std::vector<Transfer> transfers;  // by rank
-        std::vector<at::Tensor> inputs;   // by rank: copies
+        std::vector<Transfer> transfers;  // for each rank: its transfer
+        std::vector<at::Tensor> inputs;   // for each rank: a copy of its input
         std::vector<std::size_t> hashes;
         int missing = 0;
         int unread = 0;     // number of ranks that have not yet waited for the result
@@ -53,34 +54,34 @@ class LocalGroup {
     };
     struct Message {
         Transfer sent;
-        at::Tensor input;  // copy of sent.in
+        at::Tensor input;  // copy of the sender's input
         std::size_t hash;
-        at::Tensor before;  // the previous message on this link, if any
+        at::Tensor before;  // the previous message on this link; undefined if there is none
     };
     struct Link {
-        Ticket sent = 0, received = 0;  // number of messages
+        Ticket sent = 0, received = 0;  // number of messages sent, and received
         std::map<Ticket, Message> messages;
-        at::Tensor last;  // the last message
+        at::Tensor last;  // the last message on this link
     };
 
     const int size_;
     const std::string name_;
     std::mutex mutex_;
     std::condition_variable changed_;
-    std::map<std::tuple<int, int, Site>, Link> links_;  // by sender, receiver and site
-    // by ticket; all ranks get the same ticket for the same collective
+    std::map<std::tuple<int, int, Site>, Link> links_;  // key: sender, receiver and site
+    // key: ticket; all ranks have the same ticket for the same collective
     std::map<Ticket, Collective> collectives_;
     std::vector<Ticket> issued_;  // next ticket of each rank
-    std::vector<bool> left_;      // by rank: true if it has left the group
-    Baton* baton_ = nullptr;      // null: the ranks' threads run simultaneously
+    std::vector<bool> left_;      // for each rank: true if it has left the group
+    Baton* baton_ = nullptr;      // null: the threads of the ranks run simultaneously
     std::vector<int> ranks_;      // each rank's number in the fabric; empty if there is no baton
     bool rendezvous_ = false;     // true: a send waits until its receive is issued
     std::vector<Plant> plants_;
     std::map<std::pair<Site, std::int64_t>, at::Tensor> last_;  // results by site and size
 };
 
-// The communicator of one rank. The destructor makes the rank leave the group. A rank that waits
-// for this rank afterwards gets PeerLost.
+// The communicator of one rank. On destruction, the rank leaves the group. If another rank waits
+// for this rank afterwards, it gets PeerLost.
 class LocalCommunicator final : public Communicator {
   public:
     LocalCommunicator(LocalGroup& group, int rank) : group_(group), rank_(rank) {}
@@ -113,7 +114,7 @@ class LocalCommunicator final : public Communicator {
     LocalGroup& group_;
     int rank_;
     Ticket receives_ = -1;                // ticket of the next receive; counts down
-    std::map<Ticket, Receipt> receipts_;  // by ticket
+    std::map<Ticket, Receipt> receipts_;  // key: ticket of the receive
 };
 
 }  // namespace roll::train

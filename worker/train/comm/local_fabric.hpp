@@ -1,5 +1,5 @@
-// Runs the ranks of a job as threads of one process, one at a time, in an order that a seed
-// decides. Its groups are as strict as local_communicator.hpp says.
+// Runs the ranks of a job as threads of one process, one at a time. A seed decides the order in
+// which they run. Its groups are strict, as local_communicator.hpp describes.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 namespace roll::train {
 
 struct LocalOptions {
-    std::uint64_t seed = 0;   // decides the order in which the ranks run
+    std::uint64_t seed = 0;   // seed that decides the order in which the ranks run
     bool rendezvous = false;  // true: a send blocks its rank until the receive is issued
     std::vector<Plant> plants = {};
 };
@@ -24,13 +24,13 @@ class LocalFabric {
   public:
     explicit LocalFabric(int ranks, LocalOptions options = {});
 
-    // Returns the communicator of rank `rank` in the group `name`. `ranks` are the members of the
+    // Returns the communicator of rank `rank` for the group `name`. `ranks` are the members of the
     // group, and `rank` is one of them. Call it on that rank's thread.
     std::unique_ptr<Communicator> group(const std::string& name, const std::vector<int>& ranks,
                                         int rank);
 
-    // Runs rank_main(rank) for every rank and returns when all have ended. Rethrows the first
-    // exception of a rank. Throws Deadlock if no rank can go on. Call it once.
+    // Runs rank_main(rank) for every rank, and returns when all have ended. If a rank throws,
+    // rethrows the first exception. Throws Deadlock if no rank can continue. Call it only once.
     void run(const std::function<void(int rank)>& rank_main);
 
   private:

@@ -1,8 +1,8 @@
-// Divides the wall time of a rank into the phases of its steps. At each moment one phase runs, so
-// the phases add up to the time that passed.
+// Divides the wall time of a rank into the phases of its steps. At each moment, exactly one phase
+// runs, so the sum of the phases is the elapsed time.
 //
-// Times are the host's. A GPU works on while the host goes on, so there a phase has the time in
-// which the host issues its work or waits for it.
+// The times are those of the host. On a GPU, work continues after the host has issued it. There, a
+// phase is the time in which the host issues its work or waits for it.
 #pragma once
 
 #include <algorithm>
@@ -14,9 +14,9 @@
 
 namespace roll::train {
 
-// Tp, Pp and Dp: waits for a transfer between tensor-parallel ranks, stages and replicas. Bubble:
-// waits for an activation or a gradient of another stage. Agreement: waits for all ranks between
-// two steps. Save: the time for which a checkpoint stops training.
+// Tp, Pp and Dp: waiting for a transfer between tensor-parallel ranks, pipeline stages and
+// replicas. Bubble: waiting for an activation or a gradient from another stage. Agreement: waiting
+// for all ranks between two steps. Save: the time for which a checkpoint stops training.
 enum class Phase : std::uint8_t {
     Data,
     Forward,
@@ -34,13 +34,14 @@ enum class Phase : std::uint8_t {
 inline constexpr std::array kPhaseNames = {"data",      "forward", "backward", "optimizer",
                                            "tp",        "pp",      "dp",       "bubble",
                                            "agreement", "save",    "other"};
-inline constexpr std::size_t kPhases = kPhaseNames.size();  // Outside is not reported
+// does not count Outside, which is not reported
+inline constexpr std::size_t kPhases = kPhaseNames.size();
 
 class PhaseClock {
   public:
-    using Times = std::array<double, kPhases>;  // seconds, by Phase
+    using Times = std::array<double, kPhases>;  // seconds in each Phase
 
-    // Begins `phase`. Returns the phase that ends.
+    // Starts `phase`. Returns the phase that ends.
     Phase enter(Phase phase) {
         const auto now = Clock::now();
         times_[static_cast<std::size_t>(current_)] +=
@@ -49,7 +50,8 @@ class PhaseClock {
         return std::exchange(current_, phase);
     }
 
-    // Like enter(), for a wait. The waits of a save or outside the steps are a part of these.
+    // Like enter(), for a phase that is a wait. Waits during a save, or outside of the steps, count
+    // as a part of that phase.
     Phase enter_wait(Phase phase) {
         const bool is_whole = current_ == Phase::Save || current_ == Phase::Outside;
         return enter(is_whole ? current_ : phase);
@@ -72,7 +74,7 @@ class PhaseClock {
     Clock::time_point since_ = Clock::now();
 };
 
-// Begins a phase, and goes back to the one before at the end of the scope.
+// Starts a phase. At the end of the scope, the previous phase continues.
 class PhaseScope {
   public:
     PhaseScope(PhaseClock& clock, Phase phase) : clock_(clock), before_(clock.enter(phase)) {}

@@ -12,8 +12,8 @@
 namespace roll::train {
 namespace {
 
-// Returns the result that this rank gets if the other ranks contribute nothing: its own input; in
-// an all-gather, zeros for the other ranks' parts; zeros for a received message.
+// Returns the result that this rank would get if no other rank took part. For a collective, this is
+// its own input; for an all-gather, the other ranks' parts are zeros. A received message is zeros.
 at::Tensor own(const Transfer& transfer, const at::TensorList& inputs, int rank,
                const at::Tensor& right) {
     if (!transfer.is_collective()) return at::zeros_like(right);

@@ -19,7 +19,7 @@ struct StoreAddress {
 
 Result<void> write_rendezvous(const std::filesystem::path& file, const StoreAddress& address);
 
-// Waits until the file exists and has this nonce; ignores files of other attempts. Fails with
+// Waits until the file exists and has this nonce. Ignores files of other attempts. Fails with
 // Unavailable after `timeout`.
 Result<StoreAddress> await_rendezvous(const std::filesystem::path& file, const std::string& nonce,
                                       std::chrono::milliseconds timeout);

@@ -1,4 +1,5 @@
-// The purpose of an operation between ranks. All ranks that take part in it pass the same tag.
+// The purpose of an operation between ranks. All ranks that take part in an operation pass the same
+// tag.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,7 @@ namespace roll::train {
 
 enum class Site : std::uint8_t {
     Activation,     // activation, to the next stage; `layer`: that stage's first layer
-    Gradient,       // gradient of an activation, to the previous stage; `layer` as for Activation
+    Gradient,       // gradient of an activation, to the previous stage; `layer`: as for Activation
     Embedding,      // the vocabulary-parallel embedding's output
     RowOutput,      // the output of a row-parallel linear layer
     ColumnInput,    // the gradient of a column-parallel linear layer's input
@@ -22,7 +23,7 @@ enum class Site : std::uint8_t {
     Loss,           // the vocabulary-parallel loss: each rank's part of the log-sum-exp
     HeadInput,      // the gradient of the vocabulary-parallel head's input
     PartialGrads,   // gradients of parameters that each tp rank holds whole; `layer`: the bucket
-    Bucket,         // gradients to sum over the replicas; `layer`: the bucket
+    Bucket,         // gradients that are summed over the replicas; `layer`: the bucket
     TiedGrad,       // the tied embedding's gradient, for the two stages that hold a copy
     TokenCount,     // number of targets that count in a step's loss
     LossSum,        // the loss of a step
@@ -31,24 +32,24 @@ enum class Site : std::uint8_t {
     Evaluation,     // loss and token count of an evaluation
     NotFinite,      // the search for a value that is not finite; `layer`: the parameter
     Weights,        // copies of parameters; `layer`: the parameter, or the bucket
-    Matrices,       // matrices that the optimizer updates as wholes; `layer`: the batch of them
-    Replicas,       // hashes of what the replicas hold in several copies
+    Matrices,       // matrices that the optimizer updates as wholes; `layer`: the batch of matrices
+    Replicas,       // hashes of the tensors that the replicas hold as copies
     Agreement,      // a decision that all ranks of the job make together
     Barrier,
 };
 
 struct Tag {
     Site site;
-    int layer = -1;  // number of the layer in the model, from 0; see Site for other meanings
+    int layer = -1;  // number of the layer in the model, counted from 0; Site lists other meanings
     int microbatch = -1;
-    bool again = false;  // true: backward computes the layer's forward again (recomputation)
+    bool again = false;  // true: backward recomputes the layer's forward
     friend bool operator==(const Tag&, const Tag&) = default;
 };
 
 // Returns the tag in words, e.g. "row output, layer 3, micro-batch 1".
 std::string text(const Tag& tag);
 
-// Returns the site whose words are `words`, e.g. "row output"; nullopt if there is none.
+// Returns the site whose description is `words`, such as "row output"; nullopt if there is none.
 std::optional<Site> site_named(std::string_view words);
 
 }  // namespace roll::train

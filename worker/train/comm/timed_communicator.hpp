@@ -11,8 +11,8 @@ namespace roll::train {
 
 class TimedCommunicator : public Communicator {
   public:
-    // Counts waits for `phase` on `clock`, which must outlive this communicator. Waits for a
-    // received message count for Phase::Bubble.
+    // Adds the time of waits to `phase` on `clock`, which must outlive this communicator. The time
+    // of waits for received messages is added to Phase::Bubble.
     TimedCommunicator(std::unique_ptr<Communicator> inner, PhaseClock& clock, Phase phase)
         : inner_(std::move(inner)),
           clock_(clock),
@@ -36,7 +36,7 @@ class TimedCommunicator : public Communicator {
     std::unique_ptr<Communicator> inner_;
     PhaseClock& clock_;
     Phase phase_;
-    std::set<Ticket> receives_;  // tickets of receives that no wait has ended
+    std::set<Ticket> receives_;  // tickets of receives for which no wait has returned
 };
 
 }  // namespace roll::train

@@ -1,4 +1,4 @@
-// Wraps a communicator: records its transfers, and explains one that does not end.
+// Wraps a communicator and records its transfers. If a transfer does not end, explains the reason.
 #pragma once
 
 #include <map>

@@ -21,15 +21,15 @@ Microbatch empty_batch(const spec::TrainSpec& spec) {
 struct RowRules {
     std::int64_t vocab = 0;
     bool documents_apart = false;
-    bool completions = false;  // true: a negative token is context only and is stored as ~id
+    bool completions = false;  // true: a negative token is context only; it is stored as ~id
 };
 
 RowRules rules_of(const spec::TrainSpec& spec, std::int64_t vocab) {
     return {vocab, spec.data.documents_apart, spec.data.completions};
 }
 
-// Fills one row: the inputs are all tokens of the window except the last, the targets all except
-// the first.
+// Fills one row of the micro-batch. Its inputs are all tokens of the window except the last; its
+// targets are all tokens except the first.
 void fill_row(Microbatch& batch, std::int64_t row, const RowRules& rules,
               const data::Window& window) {
     const data::Tokens tokens = window.tokens();

@@ -1,5 +1,5 @@
-// Turns the corpus into micro-batches. If documents are kept apart, a micro-batch holds the starts
-// of its documents as segments, and no token is predicted from the tokens of another document.
+// Turns the corpus into micro-batches. If documents are kept apart, the documents of a micro-batch
+// are its segments, and no token is predicted from the tokens of another document.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@
 
 namespace roll::train {
 
-// Position of a rank in the data: the next step follows `step` completed steps, which consumed
-// `samples` samples. Row j of the next step's global batch is sample `samples` + j, whatever dp is.
-// The rank reads the data-parallel part `dp_rank` of the next step.
+// Position of a rank in the data. The next step follows `step` completed steps, which consumed
+// `samples` samples. Row j of the next step's global batch is sample `samples` + j for any number
+// of data-parallel ranks. The rank reads part `dp_rank` of the batch.
 struct StepPlace {
     const spec::TrainSpec& spec;
     std::int64_t step = 0;
@@ -31,12 +31,13 @@ struct StepPlace {
 struct BatchRules {
     std::int64_t vocab = 0;
     std::span<const std::int64_t> left_out = {};  // samples to leave out, ascending
-    const PairReferences* references = nullptr;   // of pairs; null: there is no reference
+    // reference values of pairs; null: there is no reference model
+    const PairReferences* references = nullptr;
 };
 
-// Returns one rank's micro-batches of a step. All targets in the rows of a sample that is left out
-// are ignored; a pair that is left out has no rows. Throws RankFailure(invalid) if a token is not
-// below `vocab`; the message names the token.
+// Returns one rank's micro-batches of a step. If a sample is left out, all targets in its rows are
+// ignored; a pair that is left out has no rows. Throws RankFailure(invalid) if a token is not below
+// `vocab`; the message names the token.
 std::vector<Microbatch> step_batches(const data::Sampler& sampler, const StepPlace& place,
                                      const BatchRules& rules);
 
@@ -49,14 +50,14 @@ std::vector<Microbatch> valid_batches(std::span<const data::Window> windows,
 // Returns true if at least one target of the window counts in the loss.
 bool predicts(const data::Window& window, const spec::TrainSpec& spec);
 
-// Returns the number of text bytes in the tokens that the windows predict. Does not count the first
-// token of each window, context-only tokens (tokens.hpp) and special tokens, because they are not
-// predicted.
+// Returns the number of bytes of text in the tokens that the windows predict. Does not count tokens
+// that are not predicted: the first token of each window, context-only tokens (tokens.hpp) and
+// special tokens.
 std::int64_t predicted_bytes(const std::vector<data::Window>& windows,
                              const tokenizer::Tokenizer& tokenizer);
 
-// Returns the lengths of the sequences in these micro-batches. A sequence is a run of tokens that
-// attends to no other sequence.
+// Returns the lengths of the sequences in the micro-batches. A sequence is a run of tokens that
+// attend only to tokens of the same sequence.
 std::vector<std::int64_t> piece_lengths(std::span<const Microbatch> batch);
 
 }  // namespace roll::train

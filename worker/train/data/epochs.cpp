@@ -18,9 +18,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uintmax_t kPlannedBytes = 64 << 20;  // largest text that a plan tokenizes
+// largest size in bytes of the texts that are tokenized for a plan
+constexpr std::uintmax_t kPlannedBytes = 64 << 20;
 
-// A directory that is removed with its files.
+// A directory that is removed, with its files, when this object is destroyed.
 struct Scratch {
     Scratch() : path(fs::temp_directory_path() / ("roll-plan-" + std::to_string(::getpid()))) {
         fs::create_directory(path);
@@ -34,7 +35,8 @@ struct Scratch {
     fs::path path;
 };
 
-// Returns the number of bytes that must be tokenized. A .bin does not count, because it has tokens.
+// Returns the number of bytes of text that must be tokenized. A .bin file does not count, because
+// it already has tokens.
 std::uintmax_t text_bytes(const spec::DataSpec& data) {
     std::uintmax_t bytes = 0;
     for (const fs::path path : data.train) {
@@ -75,8 +77,8 @@ void check_schedule(const spec::TrainSpec& spec) {
 void set_steps_of_epochs(spec::TrainSpec& spec, const data::Corpus& corpus, const Done& done) {
     const auto windows = data::Sampler(corpus, spec.seq_length, spec.seed).windows();
     const double wanted = spec.epochs * static_cast<double>(windows);
-    // Rounding may make a product such as 0.1 x 30 slightly larger than a whole number. That must
-    // not add a sample.
+    // Rounding errors may make a product such as 0.1 x 30 slightly larger than a whole number. They
+    // must not add a sample.
     const auto samples = static_cast<std::int64_t>(std::ceil(wanted * (1 - 1e-12)));
     const std::int64_t left = std::max<std::int64_t>(samples - done.samples, 0);
     const std::int64_t batch = spec.global_batch_size;

@@ -15,8 +15,8 @@ struct Rows {
     std::vector<std::int64_t> inputs, targets;
 };
 
-// Appends an answer: the inputs are all its tokens except the last, the targets all except the
-// first. Targets in the prompt are ignored.
+// Appends an answer with its prompt. The inputs are all tokens except the last; the targets are all
+// tokens except the first. Targets in the prompt are ignored.
 void append(const data::Tokens& answer, std::int64_t vocab, Rows& rows) {
     for (std::size_t i = 0; i + 1 < answer.size(); ++i) {
         const std::int64_t token = answer[i], next = answer[i + 1];
@@ -29,7 +29,8 @@ at::Tensor row_of(const std::vector<std::int64_t>& values) {
     return at::tensor(values, at::kLong).unsqueeze(0);
 }
 
-// Makes the tensors of the rows that were added. Without rows, makes one with an ignored target.
+// Makes the tensors of the added rows. If no row was added, makes the tensors of one row whose
+// target is ignored.
 void finish(Rows rows, Microbatch& batch) {
     if (rows.inputs.empty()) {
         rows = {{0}, {ops::kIgnored}};
@@ -39,7 +40,7 @@ void finish(Rows rows, Microbatch& batch) {
     batch.targets_BT = row_of(rows.targets);
 }
 
-// Adds an answer with its prompt as a segment.
+// Adds an answer with its prompt as one segment.
 void add_segment(const data::Tokens& answer, const PairRows& rules, Rows& rows, Microbatch& batch) {
     const std::size_t most = static_cast<std::size_t>(rules.seq_length) + 1;
     batch.segments.push_back(std::ssize(rows.inputs));
@@ -53,7 +54,7 @@ std::size_t prompt_size(const data::Tokens& document) {
     return size;
 }
 
-// Adds the prompt of `document` with the answer of `other` as a segment.
+// Adds one segment with the prompt of `document` and the answer of `other`.
 void add_mismatched(const data::Tokens& document, const data::Tokens& other, const PairRows& rules,
                     Rows& rows, Microbatch& batch) {
     std::vector<std::int32_t> tokens;

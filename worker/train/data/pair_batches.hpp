@@ -11,25 +11,26 @@
 
 namespace roll::train {
 
-// How pairs and labelled answers become rows.
+// The rules that turn pairs and labelled answers into rows.
 struct PairRows {
     std::int64_t seq_length = 0;  // each answer with its prompt is cut to seq_length + 1 tokens
     std::int64_t vocab = 0;
-    const PairReferences* references = nullptr;  // null: the objective has no reference
-    bool labels = false;                         // the windows hold labelled answers
-    bool mismatched = false;                     // also make Microbatch::mismatched
+    // reference values; null: the objective has no reference model
+    const PairReferences* references = nullptr;
+    bool labels = false;      // true: the windows hold labelled answers
+    bool mismatched = false;  // true: also make Microbatch::mismatched
 };
 
 // Returns the rules of a job. `references` may be null.
 PairRows pair_rows(const spec::TrainSpec& spec, std::int64_t vocab,
                    const PairReferences* references);
 
-// Returns a micro-batch of whole pairs. Its one row of tokens has the chosen answer of the first
-// pair, each token a position, then the rejected one, then those of the next pair, as segments and
-// without padding. Labelled answers are packed likewise, one segment each; a mismatched answer is
-// the prompt of one with the answer of mismatched_document(). A micro-batch without pairs or
-// answers has one position with an ignored target. Throws RankFailure(invalid) if a token is not
-// below `vocab`.
+// Returns a micro-batch of whole pairs. It is one row of tokens without padding. The row has, as
+// segments, the chosen and the rejected answer of the first pair, then the answers of the next
+// pair, and so on. Labelled answers are packed in the same way, one segment each. A mismatched
+// answer combines the prompt of a labelled answer with the answer of mismatched_document(). Without
+// pairs or answers, the micro-batch has one position with an ignored target. Throws
+// RankFailure(invalid) if a token is not below `vocab`.
 Microbatch pair_batch(std::span<const data::Window> pairs, const PairRows& rules);
 
 }  // namespace roll::train

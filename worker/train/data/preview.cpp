@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kBadShown = 3;
 
-// Returns the tokens that training sees of a document (at most `most`), and their text.
+// Returns the tokens of a document that training sees (at most `most`), and their text.
 PreviewDocument document_of(std::span<const std::uint32_t> ids, std::int64_t most, bool completions,
                             const tokenizer::Tokenizer& tokenizer) {
     PreviewDocument document{.size = std::ssize(ids), .learned = 0, .tokens = {}, .parts = {}};
@@ -41,7 +41,7 @@ PreviewDocument document_of(std::span<const std::uint32_t> ids, std::int64_t mos
     return document;
 }
 
-// Returns `rules` completed for a file: its name decides `json_lines`, and its first record
+// Returns `rules`, completed for a file: the file's name decides `json_lines`, and its first record
 // decides `form`.
 data::EncodeRules file_rules(const fs::path& path, data::EncodeRules rules) {
     rules.json_lines = path.extension() == ".jsonl";

@@ -1,4 +1,5 @@
-// A look at the first documents of a job's data, as the model reads and learns them.
+// A preview of the first documents of a job's data. It shows the tokens that the model reads, and
+// the tokens that it learns.
 #pragma once
 
 #include <cstdint>
@@ -24,31 +25,31 @@ struct PreviewPart {
 struct PreviewDocument {
     std::int64_t size = 0;             // number of tokens before truncation
     std::int64_t learned = 0;          // number of learned tokens after truncation
-    std::vector<PreviewToken> tokens;  // after truncation
+    std::vector<PreviewToken> tokens;  // tokens after truncation
     std::vector<PreviewPart> parts;    // the text of `tokens`
 };
 
 struct PreviewFile {
     std::string path;
     std::string form;    // form of the conversations; empty if there are none
-    bool whole = false;  // true: the counts are of the whole file, false: of its first MiB
+    bool whole = false;  // true: the counts are of the whole file; false: they are of its first MiB
     std::int64_t documents = 0, tokens = 0, learned = 0;  // tokens are counted after truncation
-    std::int64_t cut = 0;                                 // documents that are truncated
-    std::vector<std::string> bad;                         // "line N: REASON"
-    std::vector<PreviewDocument> shown;                   // the first documents
+    std::int64_t cut = 0;                                 // number of documents that are truncated
+    std::vector<std::string> bad;                         // bad lines, as "line N: REASON"
+    std::vector<PreviewDocument> shown;                   // the first documents of the file
 };
 
-// Reads the first MiB of each training file. `documents` is the number of documents to show of each
-// file. A document of objective sft is truncated to seq_length + 1 tokens, unless seq_length is 0.
-// Throws RankFailure.
+// Reads the first MiB of each training file. `documents` is the number of documents that are shown
+// for each file. With objective sft, a document is truncated to seq_length + 1 tokens, unless
+// seq_length is 0. Throws RankFailure.
 std::vector<PreviewFile> preview(const spec::TrainSpec& spec, std::int64_t documents);
 
 struct PreviewStyle {
     std::size_t columns = 80;
-    bool color = false;  // learned text is green; otherwise it stands between {+ and +}
+    bool color = false;  // true: learned text is green; false: it is put between {+ and +}
 };
 
 std::string preview_text(const std::vector<PreviewFile>& files, const PreviewStyle& style);
-OrderedJson preview_json(const std::vector<PreviewFile>& files);  // roll.data_preview/1
+OrderedJson preview_json(const std::vector<PreviewFile>& files);  // format: roll.data_preview/1
 
 }  // namespace roll::train

@@ -14,7 +14,7 @@ struct Range {
     char32_t first, last;
 };
 
-// Ranges of characters that are two columns wide: East Asian scripts and pictures
+// Ranges of characters that are two columns wide: East Asian scripts and pictographs
 constexpr std::array kWide{Range{0x1100, 0x115F},   Range{0x2E80, 0xA4CF},  Range{0xAC00, 0xD7A3},
                            Range{0xF900, 0xFAFF},   Range{0xFE30, 0xFE6F},  Range{0xFF00, 0xFF60},
                            Range{0x1F300, 0x1FAFF}, Range{0x20000, 0x3FFFD}};
@@ -66,7 +66,8 @@ class Page {
     }
 
   private:
-    // Adds a character. Writes a control character as its number, because a terminal would obey it.
+    // Adds a character. Writes a control character as an escape sequence, because a terminal would
+    // execute it.
     void add_character(std::string_view character) {
         const auto byte = static_cast<unsigned char>(character[0]);
         const bool steers = byte < 0x20 || byte == 0x7F ||
@@ -82,8 +83,8 @@ class Page {
         }
     }
 
-    // Writes `text`, on a new line if it does not fit into the current one. The mark "+}" stays on
-    // the line of the learned text that it ends.
+    // Writes `text`. If it does not fit into the current line, starts a new line. The mark "+}"
+    // stays on the line of the learned text before it.
     void put(std::string_view text, std::size_t width) {
         if (ends_ && text != "+}") break_line();
         if (column_ + width > style_.columns) break_line();
@@ -119,7 +120,7 @@ class Page {
     bool ends_ = false;  // true: the next character begins a new line
 };
 
-// Breaks a sentence between words. Its lines are indented.
+// Wraps a sentence between words. Its lines are indented.
 std::string wrapped(const std::string& sentence, std::size_t columns) {
     std::string text = " ";
     std::size_t column = 1;

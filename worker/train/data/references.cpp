@@ -15,7 +15,8 @@ namespace fs = std::filesystem;
 
 constexpr const char* kRecord = "reference.json";
 constexpr const char* kRecordSchema = "roll.reference/1";
-// A file of values: these 8 bytes, the values as doubles, and the XXH3-64 of the values.
+// The first 8 bytes of a file of values. The values follow as doubles, then the XXH3-64 of the
+// values.
 constexpr std::string_view kMagic = "rollref1";
 
 }  // namespace

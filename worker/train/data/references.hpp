@@ -1,6 +1,6 @@
-// Log-probabilities of answers under a reference model. They are computed once and kept in
-// a file beside the token files, under a hash of everything on which they depend, so that a
-// continued job and other jobs with the same data and reference find them.
+// Log-probabilities of answers under a reference model. They are computed once and kept in a file
+// next to the token files. The file's name has a hash of everything on which the values depend, so
+// a continued job, and other jobs with the same data and reference, find the file.
 #pragma once
 
 #include <array>
@@ -16,15 +16,17 @@
 
 namespace roll::train {
 
-// The values of one corpus file: of each pair, the log-probability of the chosen and of the
-// rejected answer; of each labelled answer, its log-probability and that of its mismatched answer
-// (0 if the objective does not need it). kUnknown stands for a value that is not computed yet.
+// The values of one corpus file. For each pair: the log-probabilities of the chosen and the
+// rejected answer. For each labelled answer: its log-probability, and the log-probability of its
+// mismatched answer (0 if the objective does not need it). kUnknown is a value that is not computed
+// yet.
 using PairValues = std::vector<std::array<double, 2>>;
-inline constexpr double kUnknown = 1;  // no log-probability is above 0
+// differs from all values, because no log-probability is above 0
+inline constexpr double kUnknown = 1;
 
 class PairReferences {
   public:
-    // Adds a file with `pairs` pairs, whose values are unknown.
+    // Adds a file with `pairs` pairs. Their values are unknown.
     void add(const data::CorpusFile& file, std::size_t pairs);
 
     PairValues& values(const data::CorpusFile& file) { return values_.at(&file); }
@@ -40,19 +42,19 @@ class PairReferences {
     std::map<const data::CorpusFile*, PairValues> values_;
 };
 
-// Returns a hash of the files in a model's directory: their names, sizes and times, and samples of
-// their bytes.
+// Returns a hash of the files in a model's directory. It covers their names, sizes and times, and
+// samples of their bytes.
 Result<std::string> model_identity(const std::filesystem::path& directory);
 
-// Reads values that write_values() wrote. Returns nullopt if there is no such file, if it is
-// damaged, or if it has another number of pairs.
+// Reads values that write_values() wrote. Returns nullopt if the file does not exist, is damaged,
+// or has another number of pairs.
 std::optional<PairValues> read_values(const std::filesystem::path& path, std::size_t pairs);
 Result<void> write_values(const std::filesystem::path& path, const PairValues& values);
 
-// The reference model of a job, as reference.json in the job's output records it. A continued job
-// keeps the reference of its first start.
+// The reference model of a job, as recorded in reference.json in the job's output directory. A
+// continued job keeps the reference model of its first start.
 struct ReferenceRecord {
-    std::string model;     // directory
+    std::string model;     // directory of the model
     std::string identity;  // model_identity() of the directory when the job started
 };
 std::optional<ReferenceRecord> read_reference(const std::filesystem::path& output);

@@ -1,4 +1,4 @@
-// The rules by which a job's texts become tokens.
+// The rules that turn a job's texts into tokens.
 #pragma once
 
 #include <filesystem>
@@ -11,13 +11,13 @@
 
 namespace roll::train {
 
-// Returns the options that depend on the job alone: `directory` and `threads` are not set. The chat
-// template is searched in the checkpoints, then in the directories of the tokenizer and the model.
+// Returns the options that depend only on the job; `directory` and `threads` are not set. Looks for
+// the chat template in the checkpoints, then in the directories of the tokenizer and the model.
 data::PrepareOptions text_options(const spec::TrainSpec& spec,
                                   const tokenizer::TextTokenizer& tokenizer,
                                   const std::vector<std::filesystem::path>& checkpoints);
 
-// Returns where the windows of a job's corpus may begin.
+// Returns at which tokens the windows of a job's corpus may begin.
 data::Cut cut_of(const spec::DataSpec& data);
 
 }  // namespace roll::train

@@ -8,8 +8,8 @@
 
 namespace roll::train {
 
-// Returns the token. Throws RankFailure(invalid), which names the token, if it is not below
-// `vocab`.
+// Returns `token`. Throws RankFailure(invalid) if it is not below `vocab`; the message names the
+// token.
 inline std::int64_t checked_token(std::int64_t token, std::int64_t vocab) {
     if (token >= 0 && token < vocab) return token;
     throw RankFailure(2, "data: token " + std::to_string(token) +

@@ -21,19 +21,20 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kProgressEvery = std::chrono::milliseconds(500);
 
-// Returns the options for making token files. The files lie next to the jobs' outputs, so that the
-// next job finds them.
+// Returns the options for making token files. The files are stored next to the jobs' outputs, so
+// that the next job finds them.
 data::PrepareOptions options_of(const protocol::Launch& launch, const spec::TrainSpec& spec,
                                 const tokenizer::TextTokenizer& tokenizer,
                                 const std::vector<fs::path>& checkpoints) {
     data::PrepareOptions options = text_options(spec, tokenizer, checkpoints);
     options.directory = fs::path(launch.output).lexically_normal().parent_path() / "tokens";
-    // All threads of the node, because the other ranks wait meanwhile
+    // uses all threads of the node, because the other ranks wait meanwhile
     options.threads = at::get_num_threads() * launch.ranks_per_node;
     return options;
 }
 
-// Reports progress and checks for a request to stop. Returns false if there is a request.
+// Reports progress and checks for a request to stop. Its function returns false if there is such a
+// request.
 class Watch {
   public:
     Watch(WorkerLink& link, bool tells) : link_(link), tells_(tells) {}
@@ -54,8 +55,8 @@ class Watch {
     Clock::time_point due_{};
 };
 
-// Opens a token file that Roll has made. The error for a damaged file says that the file can be
-// deleted and is then made again.
+// Opens a token file that Roll has made. If the file is damaged, the error says that the file can
+// be deleted, because Roll will make it again.
 data::TokenFile open_made(const fs::path& bin) {
     Result<data::TokenFile> file = data::TokenFile::open_indexed(bin);
     if (!file && file.error().code == ErrorCode::Corrupt)
@@ -68,7 +69,7 @@ std::span<const std::byte> bytes_of(const data::TokenFile& file) {
     return {tokens.data(), tokens.size() * size_of(tokens.type())};
 }
 
-// An open data file with its entry in checkpoint::State::data.
+// An open data file, and its entry in checkpoint::State::data.
 struct Opened {
     data::TokenFile file;
     std::string identity;
@@ -79,10 +80,10 @@ struct Opener {
     const tokenizer::TextTokenizer& tokenizer;
     const data::PrepareOptions& options;
     Watch& watch;
-    bool writes;  // true: this rank logs what it finds
+    bool writes;  // true: this rank logs messages about the files
     bool verify;  // true: this rank reads each file completely to verify it
 
-    // Opens a file. Tokenizes it first if necessary. Returns nullopt if told to stop.
+    // Opens a file, and tokenizes it first if necessary. Returns nullopt if told to stop.
     std::optional<Opened> open(const fs::path& path) const;
 
   private:
@@ -105,8 +106,8 @@ std::optional<Opened> Opener::open_as_it_is(const fs::path& path, bool bytes) co
     return Opened{std::move(file), std::move(identity)};
 }
 
-// Verifies that a token file was made from its text; throws if it was not. Returns false only if
-// told to stop before the end.
+// Verifies that a token file was made from its text. Throws RankFailure if it was not. Returns
+// false only if it was told to stop before the end.
 bool Opener::verify_made(const fs::path& path, const data::Prepared& prepared) const {
     if (prepared.source_is_gone) return true;
     if (prepared.record.text_hash.empty()) {
@@ -165,8 +166,8 @@ std::optional<Opened> Opener::open(const fs::path& path) const {
     return Opened{std::move(file), prepared->record.samples + " " + prepared->record.hash};
 }
 
-// Adds hints for finding token files: the whole-file hashes in the newest readable checkpoint, and
-// the token directories next to the jobs that wrote the checkpoints.
+// Adds hints for finding token files: the whole-file hashes that the newest readable checkpoint
+// lists, and the token directories next to the jobs that wrote the checkpoints.
 void add_known(data::PrepareOptions& options, const std::vector<fs::path>& checkpoints) {
     for (const fs::path& checkpoint : checkpoints) {
         options.elsewhere.push_back(output_of(checkpoint).parent_path() / "tokens");
@@ -179,7 +180,7 @@ void add_known(data::PrepareOptions& options, const std::vector<fs::path>& check
     std::erase(options.elsewhere, options.directory);
 }
 
-// Counts the documents if they are kept apart. Throws RankFailure(invalid) if no document
+// Counts the documents if documents are kept apart. Throws RankFailure(invalid) if no document
 // contributes to the loss.
 data::LearnedDocuments learned_of(const data::Corpus& corpus, const spec::TrainSpec& spec) {
     if (!spec.data.documents_apart) return {};

@@ -1,7 +1,7 @@
-// Prepares what a rank needs before the ranks connect: the job's spec, its model config and
-// tokenizer, and the corpus as tokens. Tokenizing text may take hours. Because the ranks are not
-// connected yet, no rank waits in a collective meanwhile, and an interruption keeps the work that
-// is done.
+// Prepares the data that a rank needs before the ranks connect: the job's spec, its model config
+// and tokenizer, and the corpus as tokens. Tokenizing text may take hours. Because the ranks are
+// not connected yet, no rank waits in a collective meanwhile, and an interruption keeps the work
+// that is done.
 #pragma once
 
 #include <filesystem>
@@ -21,21 +21,21 @@ struct TrainingData {
     ModelSetup model;
     data::Corpus corpus;
     std::vector<data::Corpus> valid;  // corpora of spec.data.valid_files
-    // Counts of documents, on rank 0 only, and only if documents are kept apart.
+    // Counts of documents; set only on rank 0, and only if documents are kept apart
     data::LearnedDocuments learned = {};
-    std::vector<std::string> identity = {};  // on rank 0: the hashes for checkpoint::State::data
-    // Hashes of the tokens of all files: those of `corpus`, then those of each corpus in `valid`.
+    std::vector<std::string> identity = {};  // hashes for checkpoint::State::data; only on rank 0
+    // Hashes of the tokens of each file: first the files of `corpus`, then the files in `valid`
     std::vector<std::string> hashes = {};
     std::filesystem::path tokens = {};  // directory of the token files
 };
 
-// Prepares a rank. Returns nullopt if told to stop. Throws RankFailure; on rank 0 also
+// Prepares a rank. Returns nullopt if told to stop. Throws RankFailure. On rank 0, throws
 // RankFailure(invalid) if no document contributes to the loss.
 std::optional<TrainingData> prepare_training(const protocol::Launch& launch, int rank,
                                              WorkerLink& link);
 
-// Runs a job of kind tokenize: makes the token files that a training job with the same text,
-// tokenizer and rules will find. Returns the exit status: 0, or the status of a rank that was told
+// Runs a job of kind tokenize. Makes the token files that a training job with the same text,
+// tokenizer and rules will use. Returns the exit status: 0, or the status of a rank that was told
 // to stop. Throws RankFailure.
 int tokenize_ahead(const protocol::Launch& launch, WorkerLink& link);
 

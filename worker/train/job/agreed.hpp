@@ -1,4 +1,5 @@
-// The requests to a job that its ranks have agreed on, so that all act on them at the same step.
+// The requests to a job that all its ranks have agreed on. Because they agree, all ranks act on a
+// request at the same step.
 #pragma once
 
 namespace roll::train {
@@ -10,7 +11,7 @@ struct Agreed {
     bool measure = false;  // measure the peak FLOP/s again
     bool fail = false;     // end, because a hook with `on_fail: stop` has failed
 
-    // Adds the requests of a later agreement.
+    // Adds the requests of an agreement that was made later.
     void add(const Agreed& later) {
         stop |= later.stop;
         checkpoint &= later.checkpoint;

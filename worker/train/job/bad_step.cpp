@@ -11,30 +11,32 @@ namespace {
 
 bool finite(const at::Tensor& tensor) { return at::isfinite(tensor).all().item<bool>(); }
 
-// Returns the name of the first weight that is not finite, in the order of forward.
+// Returns the name of the first weight, in the order of forward, that is not finite; "" if there is
+// none.
 std::string first_weight(const Parameters& parameters) {
     for (std::size_t i = 0; i < parameters.weight.size(); ++i)
         if (!finite(parameters.weight[i])) return parameters.specs[i].name;
     return "";
 }
 
-// Returns the name of the first parameter whose gradient is not finite, in the order of backward:
-// from the last parameter to the first.
+// Returns the name of the first parameter, in the order of backward (from the last parameter to the
+// first), whose gradient is not finite; "" if there is none.
 std::string first_gradient(const Parameters& parameters) {
     for (std::size_t i = parameters.grad.size(); i-- > 0;)
         if (!finite(parameters.grad[i])) return parameters.specs[i].name;
     return "";
 }
 
-// The first value of a replica of the model that is not finite.
+// A non-finite value in a replica of the model.
 struct Bad {
-    bool any = false;  // true on each rank of a replica if one of them has such a value
+    bool any = false;  // true: a rank of the replica has a non-finite value; all its ranks agree
     std::string name;  // name of the parameter; empty on ranks that do not hold this parameter
 };
 
-// Returns the bad value of the first chunk of the model that has one, or of the last such chunk if
-// `from_the_back`. name_of(parameters) returns the name of a chunk's bad parameter, or "". If
-// `over_replicas` is true, looks at all replicas, each of which has a part of the parameters.
+// Finds the first chunk of the model with a non-finite value (or the last such chunk, if
+// `from_the_back`), and returns this value. name_of(parameters) returns the name of the bad
+// parameter of a chunk, or "". If `over_replicas`, looks at the chunks of all replicas, because
+// each replica has a part of the parameters.
 Bad bad_value(TrainStep& step, bool from_the_back, bool over_replicas,
               const std::function<std::string(const Parameters&)>& name_of) {
     Communicator& pp = step.groups().pp;
@@ -60,7 +62,7 @@ Bad bad_value(TrainStep& step, bool from_the_back, bool over_replicas,
 
 constexpr std::int64_t kSentenceMax = 1024;
 
-// Returns, on all ranks, the text that rank `teller` passed.
+// Returns, on all ranks, the `text` that rank `teller` has passed.
 std::string told_by(int teller, const std::string& text, Communicator& world) {
     const at::Tensor letters = at::zeros({kSentenceMax}, at::kDouble);
     for (std::size_t i = 0; world.rank() == teller && i < text.size() && i < kSentenceMax; ++i)
@@ -73,8 +75,8 @@ std::string told_by(int teller, const std::string& text, Communicator& world) {
     return told;
 }
 
-// Returns this rank's samples that are at fault: those of the micro-batches in `found`. If `found`
-// lists no micro-batches, returns all samples of this rank's part.
+// Returns this rank's samples that are at fault. These are the samples of the micro-batches in
+// `found`. If `found` lists no micro-batches, they are all samples of this rank's part.
 std::vector<std::int64_t> own_samples(const std::optional<NotFinite>& found,
                                       const StepPlace& place) {
     const std::int64_t first = place.first();

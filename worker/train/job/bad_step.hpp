@@ -22,28 +22,28 @@ struct NotFinite {
 };
 
 // Finds this replica's micro-batches with a non-finite loss or gradient. Replays all micro-batches
-// one by one, without reduction; requires that the step was not applied to the model. Also returns
-// the first bad parameter of the first bad micro-batch, in the order of the computation. Returns
-// nullopt if all values of this replica are finite. Overwrites the gradients. All stages of the
-// replica must call it, and return the same micro-batches.
+// one by one, without reducing gradients, and overwrites the gradients. Requires that the step was
+// not applied to the model. The result also names the first bad parameter of the first bad
+// micro-batch, in the order of the computation. Returns nullopt if all values of this replica are
+// finite. All stages of the replica must call it, and all return the same micro-batches.
 std::optional<NotFinite> find_not_finite(TrainStep& step, std::span<const Microbatch> batch);
 
 struct BadStep {
-    // The lowest rank that holds a bad value (NotFinite::what). 0 if no rank holds one: then only a
-    // sum over micro-batches or ranks is not finite.
+    // The lowest rank that holds a bad value (NotFinite::what). 0 if no rank holds a bad value,
+    // because only a sum over micro-batches or ranks is not finite.
     int rank = 0;
     // sentence that names the step, the rank, the samples and the first bad parameter
     std::string sentence;
     std::vector<std::int64_t> samples;  // samples at fault, of all ranks, ascending
 };
 
-// Finds the samples at fault: those of the micro-batches whose own loss or gradient is not finite.
-// If there are no such micro-batches, all samples of the step are at fault. Every rank must call
-// find_bad_step() with its own part of the batch; all ranks get the same result.
+// Finds the samples at fault. These are the samples of the micro-batches whose own loss or gradient
+// is not finite. If there are no such micro-batches, all samples of the step are at fault. Every
+// rank must call this function with its own part of the batch. All ranks get the same result.
 BadStep find_bad_step(TrainStep& step, std::span<const Microbatch> batch, const StepResult& result,
                       const StepPlace& place, Communicator& world);
 
-// Returns ascending numbers as ranges: "50 to 51 and 64".
+// Returns ascending numbers as text, with runs as ranges: "50 to 51 and 64".
 std::string ranges_text(std::span<const std::int64_t> ascending);
 
 }  // namespace roll::train

@@ -11,8 +11,8 @@
 namespace roll::train {
 namespace {
 
-// Returns the first element of the last trained weight that this rank holds whole. Every token
-// meets this weight.
+// Returns one element of a trained weight: the first element that this rank stores of the last
+// trained parameter. Every token uses this parameter.
 at::Tensor an_element(TrainStep& trainer) {
     const Parameters& p = trainer.chunks().back().parameters();
     for (std::size_t i = p.specs.size(); i-- > 0;)
@@ -21,7 +21,8 @@ at::Tensor an_element(TrainStep& trainer) {
     return p.flat_weight.narrow(0, 0, 1);
 }
 
-// Flips a high bit of the mantissa, or in float64 of the exponent.
+// Flips a high bit of the element: the highest bit of the mantissa or, in float64, a bit of the
+// exponent.
 void flip(const at::Tensor& element) {
     auto* const bytes = static_cast<unsigned char*>(element.data_ptr());
     bytes[element.nbytes() - 2] ^= 0x40U;

@@ -29,11 +29,11 @@ std::vector<char*> pointers_of(std::vector<std::string>& words) {
     return pointers;
 }
 
-// Returns the number as JSON writes it, such that reading it yields the same number.
+// Returns the number as JSON text. Parsing the text gives exactly the same number.
 std::string number_text(double value) { return Json(value).dump(); }
 
-// Starts the command in a process group of its own, with the default signals, and with no open
-// files but the log. Returns the pid, or the error number negated.
+// Starts the command in its own process group, with the default signal handlers. The log is its
+// only open file. Returns the pid, or a negative error number.
 pid_t start(std::vector<std::string> command, std::vector<std::string> environment) {
     posix_spawnattr_t attributes;
     posix_spawn_file_actions_t files;
@@ -57,8 +57,8 @@ pid_t start(std::vector<std::string> command, std::vector<std::string> environme
     return error == 0 ? pid : -error;
 }
 
-// Waits until the process ends or its time is up; then kills its group. Returns a sentence about a
-// failure, else an empty text.
+// Waits until the process ends, or until `timeout` has passed; then kills its process group.
+// Returns a sentence that describes a failure, or an empty text.
 std::string await(pid_t pid, std::chrono::milliseconds timeout) {
     const int handle = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
     pollfd waits{handle, POLLIN, 0};
@@ -69,7 +69,7 @@ std::string await(pid_t pid, std::chrono::milliseconds timeout) {
             deadline - std::chrono::steady_clock::now());
         ready = ::poll(&waits, 1, static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
     } while (ready < 0 && errno == EINTR);
-    // What the hook left behind ends with it.
+    // kill all processes that the hook started and left running
     ::kill(-pid, SIGKILL);
     if (handle >= 0) ::close(handle);
     int status = 0;

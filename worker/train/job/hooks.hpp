@@ -1,10 +1,11 @@
 // Runs the commands of `train.hooks` on rank 0: at the start, every N steps, after a checkpoint was
 // recorded, after a validation, and at the end.
 //
-// A hook is a child process with a process group of its own. It inherits the rank's environment
-// and log. roll-worker kills it with the attempt, because it is a descendant of the attempt. A
-// thread per running hook enforces the time limit, so a hook delays no step unless its `wait` is
-// set. A hook that is due while it still runs is left out, with a note in the log.
+// A hook is a child process in its own process group. It inherits the rank's environment and log.
+// roll-worker kills the hook together with the attempt, because the hook is a descendant of the
+// attempt. Each running hook has a thread that enforces the time limit, so a hook delays no step
+// unless its `wait` is set. If a hook is due while it still runs, this run is skipped, and the log
+// says so.
 #pragma once
 
 #include <chrono>
@@ -23,15 +24,15 @@ namespace roll::train {
 struct Hook {
     std::vector<std::string> command;
     std::chrono::milliseconds timeout{60'000};
-    bool stops = false;      // a failed hook ends the job
-    bool waits = false;      // training waits for the hook
-    std::int64_t every = 0;  // only for `step`
+    bool stops = false;      // true: if the hook fails, the job ends
+    bool waits = false;      // true: training waits until the hook has ended
+    std::int64_t every = 0;  // number of steps between two runs; only for the hook `step`
 };
 
 // Reads `train.hooks` of a document that parse_job() accepted.
 std::map<std::string, Hook, std::less<>> read_hooks(std::string_view document);
 
-// Values for the environment of a hook.
+// Values that are passed to a hook in environment variables.
 struct HookFacts {
     std::int64_t step = 0, steps = 0, tokens = 0;
     std::optional<double> loss{}, valid_loss{};
@@ -41,9 +42,9 @@ struct HookFacts {
 
 class Hooks {
   public:
-    // Runs nothing on ranks other than 0.
+    // Makes the hooks of the job. On ranks other than 0, this object runs nothing.
     Hooks(const protocol::Launch& launch, int rank);
-    // Kills the hooks that still run.
+    // Kills the hooks that are still running.
     ~Hooks();
     Hooks(const Hooks&) = delete;
     Hooks& operator=(const Hooks&) = delete;

@@ -9,14 +9,14 @@
 
 namespace roll::train {
 
-// The losses of the latest steps. A step is high if its loss exceeds the median of the last 50 calm
-// (not high) steps by more than 9 median absolute deviations (6 standard deviations of normal
-// noise) and by more than 1/20 of the median. No step is high until there are 16 calm steps. After
-// 200 high steps in a row, the new level counts as calm.
+// The losses of the latest steps. A step is "high" if its loss exceeds the median of the last 50
+// calm steps by more than 9 median absolute deviations (6 standard deviations of normal noise), and
+// by more than 1/20 of the median. A step is "calm" if it is not high. No step is high until there
+// are 16 calm steps. After 200 high steps in a row, the new level counts as calm.
 class LossHistory {
   public:
-    // Adds a step. Steps must ascend; if `step` was added before, it and all later steps are
-    // removed first.
+    // Adds a step. Steps must be added in ascending order. If `step` was added before, first
+    // removes this step and all later steps.
     void add(std::int64_t step, double loss);
 
     // Returns the step at which the loss began to rise: the first of the consecutive high steps

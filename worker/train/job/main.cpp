@@ -38,7 +38,8 @@ struct Arguments {
     PreviewStyle style;
 };
 
-// Sets the number of threads: OMP_NUM_THREADS if it is set, else this rank's share of the cores.
+// Sets the number of threads to OMP_NUM_THREADS if it is set, else to this rank's share of the
+// cores.
 void set_threads(int ranks_on_this_node) {
     const char* const told = std::getenv("OMP_NUM_THREADS");
     const int cores = static_cast<int>(std::thread::hardware_concurrency());
@@ -109,7 +110,8 @@ int plan(const Arguments& arguments) {
     return 0;
 }
 
-// Returns the bugs that the environment plants, so that tests can show that proofs find them.
+// Returns the bugs that an environment variable asks to plant. Tests use them to show that proofs
+// find bugs.
 std::vector<Plant> planted_bugs() {
     const char* const words = std::getenv("ROLL_PROVE_PLANT");
     if (words == nullptr) return {};
@@ -117,7 +119,7 @@ std::vector<Plant> planted_bugs() {
     return {need(parse_plant(words))};
 }
 
-// Proves the layout of a job. Takes a spec file as plan() does.
+// Proves the layout of a job. Takes the same kinds of spec file as plan().
 int prove_layout(const Arguments& arguments) {
     set_threads(1);
     const std::string document = need(read_file(arguments.spec_file));
@@ -149,8 +151,8 @@ int preview_data(const Arguments& arguments) {
     return 0;
 }
 
-// Runs `command` and returns its exit status. If it throws, passes the error to `tell` as one
-// sentence and returns the exit status that belongs to the error.
+// Runs `command` and returns its exit status. If the command throws, passes the error to `tell` as
+// one sentence, and returns the exit status for this error.
 int run(const std::function<int()>& command, const std::function<void(const std::string&)>& tell) {
     try {
         return command();

@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-// Number of micro-batches of a replica that are evaluated at a time.
+// Number of micro-batches that a replica evaluates at a time.
 constexpr std::int64_t kMicrobatchesAtOnce = 16;
 constexpr auto kStoredEvery = std::chrono::seconds(30);
 
@@ -29,7 +29,7 @@ std::string model_of(const ReferencePass& pass) {
     return given.empty() ? pass.spec.model.from : given;
 }
 
-// Returns the job's reference. A continued job keeps that of its first start.
+// Returns the job's reference model. A continued job keeps the reference model of its first start.
 ReferenceRecord record_of(const ReferencePass& pass) {
     for (const fs::path& output : pass.earlier)
         if (auto record = read_reference(output)) return *record;
@@ -37,7 +37,7 @@ ReferenceRecord record_of(const ReferencePass& pass) {
     return {model, need(model_identity(model))};
 }
 
-// Returns the path of the values of a file's pairs.
+// Returns the path of the file that stores the log-probabilities of a data file's pairs.
 fs::path path_of(const ReferencePass& pass, const ReferenceRecord& record,
                  const ReferenceFile& file) {
     const spec::TrainSpec& spec = pass.spec;
@@ -51,12 +51,12 @@ fs::path path_of(const ReferencePass& pass, const ReferenceRecord& record,
 
 std::size_t pairs_of(const data::CorpusFile& file) { return file.file.documents() / 2; }
 
-// A tensor on the memory of the values of a file.
+// Returns a tensor that shares the memory of a file's values.
 at::Tensor tensor_of(PairValues& values) {
     return at::from_blob(values.data(), {std::ssize(values), 2}, at::kDouble);
 }
 
-// Reads the stored values on the rank that writes, and gives them to all ranks.
+// Reads the stored values on the rank that writes outputs, and sends them to all ranks.
 PairReferences stored(const ReferencePass& pass, const std::vector<ReferenceFile>& files,
                       const std::vector<fs::path>& paths) {
     PairReferences references;
@@ -85,8 +85,9 @@ bool told_to_stop(const ReferencePass& pass, std::int64_t done, std::int64_t pai
     return votes.item<double>() > 0;
 }
 
-// Copies the log-probabilities of the samples of this replica's micro-batches to `values_P2`: of a
-// pair the two of its answers, of a labelled answer its own one to `column`.
+// Copies the log-probabilities of the samples in this replica's micro-batches to `values_P2`. For a
+// pair, copies the values of both answers. For a labelled answer, copies its value to column
+// `column`.
 void copy_values(const ReferencePass& pass, std::span<const Microbatch> batch,
                  const at::Tensor& log_probs_KS, std::int64_t column, const at::Tensor& values_P2) {
     const Communicator& dp = pass.step.groups().dp;
@@ -105,7 +106,7 @@ void copy_values(const ReferencePass& pass, std::span<const Microbatch> batch,
     }
 }
 
-// Computes the values of some windows. Each replica computes its share.
+// Computes the values of some windows. Each replica computes a part of them.
 void compute(const ReferencePass& pass, std::span<const data::Window> windows,
              PairReferences& references) {
     Communicator& dp = pass.step.groups().dp;
@@ -124,8 +125,8 @@ void compute(const ReferencePass& pass, std::span<const data::Window> windows,
         references.set(windows[i], {value[2 * i], value[2 * i + 1]});
 }
 
-// Loads the reference. It must not have changed since the job's first start. The adapter of a LoRA
-// job is off: a factor B of zeros adds nothing.
+// Loads the weights of the reference model. The model must not have changed since the job's first
+// start. The adapter of a LoRA job has no effect then, because its factors B are 0.
 void load_reference(const ReferencePass& pass, const ReferenceRecord& record) {
     if (writes(pass) && need(model_identity(record.model)) != record.identity)
         throw RankFailure(2, "the reference model " + record.model +

@@ -16,8 +16,8 @@ std::uint64_t mixed(std::uint64_t hash, std::uint64_t word) {
     return hash ^ (hash >> 29U);
 }
 
-// Returns a hash of a contiguous CPU tensor's bytes. Works in lanes, so that the multiplications
-// overlap.
+// Returns a hash of a contiguous CPU tensor's bytes. Hashes several lanes in parallel, so that the
+// multiplications overlap.
 std::int64_t hash_of(const at::Tensor& tensor) {
     constexpr std::size_t kLanes = 8, kBlock = kLanes * sizeof(std::uint64_t);
     const auto* bytes = static_cast<const std::byte*>(tensor.const_data_ptr());
@@ -36,7 +36,7 @@ std::int64_t hash_of(const at::Tensor& tensor) {
     return static_cast<std::int64_t>(hash);
 }
 
-// A tensor of which each replica has a copy.
+// A tensor and its name for messages. Each replica has a copy of the tensor.
 struct Copy {
     std::string name;
     at::Tensor tensor;
@@ -70,7 +70,8 @@ std::string ranks_text(const std::vector<int>& ranks) {
     return text;
 }
 
-// Returns the ranks by their hash, those with the most equal copies first. `hash_R`: by rank.
+// Groups the ranks by the hashes of their copies. The largest group comes first. `hash_R`: the hash
+// of each rank.
 std::vector<std::vector<int>> by_hash(const std::int64_t* hash_R, const std::vector<int>& ranks) {
     std::map<std::int64_t, std::vector<int>> equal;
     for (std::size_t rank = 0; rank < ranks.size(); ++rank)

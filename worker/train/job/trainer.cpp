@@ -29,7 +29,7 @@ using namespace std::chrono_literals;
 constexpr auto kProgressEvery = 200ms;
 constexpr auto kStepsToldEvery = 1s;
 constexpr auto kSpaceLookedForEvery = 500ms;
-// maximum number of steps skipped in a row; if there are more, they are not outliers
+// maximum number of consecutive steps that are skipped; more skipped steps are no outliers
 constexpr int kSkippedMax = 10;
 
 constexpr std::int64_t kVotes = 7;
@@ -38,7 +38,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Returns the seconds of a step for which the rank waited for others.
+// Returns the number of seconds of a step in which the rank waited for other ranks.
 double waited_in(const PhaseClock::Times& times) {
     double waited = 0;
     for (const Phase phase : {Phase::Tp, Phase::Pp, Phase::Dp, Phase::Bubble})
@@ -48,8 +48,8 @@ double waited_in(const PhaseClock::Times& times) {
 
 }  // namespace
 
-// Combines the requests (stop, checkpoint, ...) that each rank has received. All ranks get the same
-// result, so that they act on it at the same step.
+// Combines the requests (stop, checkpoint, ...) that the ranks have received. All ranks get the
+// same result, so that all act on a request at the same step.
 Agreed Trainer::agree() {
     const Heard heard = link_.poll();
     take_recorded(heard.recorded);
@@ -60,9 +60,9 @@ Agreed Trainer::agree() {
     std::ranges::copy(times_, own.data_ptr<double>() + kVotes);
     if (heard.stop) votes[0] = 1;
     if (heard.stop && !heard.checkpoint) votes[1] = 1;
-    // Only the rank that writes votes, because ranks receive the request at different steps. A
-    // checkpoint that is already saved for this step was started before the request and does not
-    // answer it; the vote then follows at the next step.
+    // Only the rank that writes checkpoints votes, because ranks receive the request at different
+    // steps. A checkpoint that is already saved for this step was started before the request and
+    // does not answer it. In that case, the rank votes at the next step.
     const bool asked = saver_ && saver_->is_asked() && saver_->last_step() != state_.step;
     if (asked || (saver_ && saver_->is_due_again())) votes[2] = 1;
     if (std::exchange(peak_beaten_, false)) votes[3] = 1;
@@ -91,7 +91,7 @@ BatchRules Trainer::batch_rules() const {
     return {model_.config.vocab, state_.left_out, references_ ? &*references_ : nullptr};
 }
 
-// Returns the values that hooks get.
+// Returns the values that are passed to hooks.
 HookFacts Trainer::facts() const {
     HookFacts facts{state_.step, spec_.steps, state_.tokens};
     if (state_.step > 0) facts.loss = state_.loss;
@@ -99,8 +99,8 @@ HookFacts Trainer::facts() const {
     return facts;
 }
 
-// Takes note of checkpoints that rolld has recorded: an older one may be deleted now, and the hook
-// `save` finds the directory under its final name.
+// Handles the checkpoints that rolld has recorded: an older checkpoint may now be deleted, and the
+// hook `save` finds the directory under its final name.
 void Trainer::take_recorded(const std::vector<std::int64_t>& steps) {
     if (!saver_) return;
     for (const std::int64_t step : steps) {
@@ -166,7 +166,7 @@ int Trainer::run_steps() {
                            (best && spec_.checkpoint_keep_best) || proves || agreed.save;
         if (saves) save();
         agreed.save = false;
-        // These take time, so that a request may have come meanwhile.
+        // These take time, so a request may have arrived meanwhile.
         if (!ends && (!valid.empty() || sampled || saves)) agreed.add(agree());
     }
     if (stops_early() && writes())
@@ -204,9 +204,9 @@ void Trainer::stop(const Agreed& agreed) {
     if (writes()) std::printf("stopped at step %lld\n", static_cast<long long>(state_.step));
 }
 
-// Waits while the run's final checkpoint is put off because the disk is full. Without this
-// checkpoint, the steps since the previous one would be lost. All ranks wait together, so that none
-// blocks in a collective and each can be stopped. Returns false if a rank was told to stop.
+// Waits while the final checkpoint of the run is delayed because the disk is full. Without this
+// checkpoint, the steps since the previous checkpoint would be lost. All ranks wait together, so no
+// rank blocks in a collective, and each can be stopped. Returns false if a rank was told to stop.
 bool Trainer::await_space() {
     const auto deadline = Clock::now() + spec_.checkpoint_wait_for_space;
     for (;;) {
@@ -235,7 +235,7 @@ bool Trainer::await_space() {
     }
 }
 
-// Trains one step. Returns what the ranks agree on after it.
+// Trains one step. Returns the requests that the ranks have agreed on after it.
 Agreed Trainer::train_step() {
     const auto start = Clock::now();
     clock_.enter(Phase::Data);
@@ -266,8 +266,9 @@ Agreed Trainer::train_step() {
     return agreed;
 }
 
-// Returns the FLOPs per token of this step. If documents are kept apart, they differ between steps
-// and ranks; then returns the mean over all ranks, which all have the same number of tokens.
+// Returns the number of FLOPs per token of this step. If documents are kept apart, this number
+// differs between steps and ranks. In that case, returns the mean over all ranks; all ranks have
+// the same number of tokens.
 plan::FlopsPerToken Trainer::flops_of(std::span<const Microbatch> batch) {
     if (!spec_.data.documents_apart)
         return plan::flops_per_token(model_.config, spec_.seq_length, frozen_factors_);
@@ -278,8 +279,8 @@ plan::FlopsPerToken Trainer::flops_of(std::span<const Microbatch> batch) {
     return {sums[0].item<double>(), sums[1].item<double>()};
 }
 
-// Reports the step to roll-worker. Every rank reports, so that a slow or hanging rank can be told
-// from the ranks that wait for it.
+// Reports the step to roll-worker. Every rank reports, so that roll-worker can tell a slow or
+// hanging rank from the ranks that wait for it.
 void Trainer::tell_step(double own_seconds) {
     own_seconds_ = own_seconds_ == 0 ? own_seconds : 0.9 * own_seconds_ + 0.1 * own_seconds;
     const auto now = Clock::now();
@@ -289,7 +290,7 @@ void Trainer::tell_step(double own_seconds) {
 }
 
 // Measures the peak FLOP/s. Runs after the first step, so that it does not delay that step. Runs on
-// all ranks at once, because the ranks share the machine while training, too.
+// all ranks at once, because the ranks also share the machine during training.
 void Trainer::find_peak() {
     const bool told = spec_.peak_tflops > 0;
     const double mine =
@@ -317,7 +318,7 @@ void Trainer::after_step(const StepResult& result, const plan::FlopsPerToken& fl
                       .flops = flops,
                       .peak_flops = peak_flops_,
                       .memory = process_memory()};
-    // A whole step cannot be faster than its matrix products. If it seems to be, the peak was
+    // A whole step cannot be faster than its matrix products. If it seems faster, the peak was
     // measured while the machine was busy.
     const double rate = report.tokens_per_second() * flops.causal;
     if (spec_.peak_tflops == 0 && peak_flops_ > 0 && rate > peak_flops_) {
@@ -344,8 +345,8 @@ void Trainer::after_step(const StepResult& result, const plan::FlopsPerToken& fl
     std::fflush(stdout);
 }
 
-// Ends the attempt if replicas that must be equal are not. One rank reports the reason; the others
-// exit with the status for a lost peer.
+// Ends the attempt if replicas that must be equal differ. One rank reports the reason. The other
+// ranks exit with the status for a lost peer.
 void Trainer::check_replicas() {
     const plan::Mesh mesh = need(plan::Mesh::make(spec_.parallel, world_->size()));
     const auto difference = replica_difference(*step_, mesh.group(rank_, plan::Axis::Dp));
@@ -384,10 +385,10 @@ void Trainer::not_finite(const StepResult& result, std::span<const Microbatch> b
     throw RankFailure(again ? 1 : protocol::kExitDiverged, bad.sentence + ending);
 }
 
-// Prepares going back to an earlier checkpoint. Returns the last part of the error message, which
-// lists the samples that are left out. If the loss was rising up to this step, all checkpoints
-// since the rise began are poisoned. Leaves out the samples of those steps and of the step before,
-// whose update caused the first high loss.
+// Prepares going back to an earlier checkpoint. Returns the end of the error message, which lists
+// the samples that training will leave out. If the loss was rising up to this step, all checkpoints
+// since the start of the rise are poisoned. In that case, leaves out all samples of the steps since
+// then, and all samples of the step before, whose update caused the first high loss.
 std::string Trainer::prepare_rewind(const BadStep& bad) {
     const at::Tensor begin = at::zeros({}, at::kDouble);
     if (writes()) begin.fill_(static_cast<double>(history_.rise().value_or(0)));
@@ -446,8 +447,8 @@ bool Trainer::validate(std::span<const ValidResult> results) {
     return best;
 }
 
-// Measures the validation loss of the weights as the export rounds them. Runs after the last
-// checkpoint, because nothing is trained after it. Restores the weights.
+// Measures the validation loss with the weights rounded as in the export, and then restores the
+// weights. Runs after the last checkpoint, because nothing is trained after it.
 void Trainer::measure_export() {
     const std::vector<const ValidSet*> sets = validation_.due({.last = true});
     const std::optional<at::ScalarType> dtype = export_rounds_to(spec_);
@@ -472,11 +473,12 @@ void Trainer::measure_export() {
         result.loss - state_.valid_loss.value_or(result.loss));
 }
 
-// Samples texts, if the job asks for them. Returns true if it does, on all ranks.
+// Samples texts if the job asks for samples. Returns true, on all ranks, if it does.
 bool Trainer::sample() {
     if (spec_.sample.prompts.empty()) return false;
     if (dp_->rank() > 0 && !step_->shares_weights()) return true;
-    // One chunk with the weights of all stages, on the rank that writes; it generates text alone.
+    // The whole model as one chunk, on the rank that writes outputs. This rank generates the text
+    // alone.
     std::unique_ptr<Chunk> joined;
     if (pp_->size() * tp_->size() > 1 || step_->shares_weights()) joined = joined_stages(*step_);
     if (!writes()) return true;

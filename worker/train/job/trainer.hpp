@@ -1,6 +1,6 @@
 // One rank's run of a train or resume job, from its launch file to its exit status: setup, restore,
 // the training loop, validation, samples, checkpoints, stopping. All ranks make the same decisions
-// in the same order. A signal or command may reach only one rank, so the ranks exchange signals and
+// in the same order. A signal or command may reach only one rank, so the ranks share signals and
 // commands between steps.
 #pragma once
 
@@ -76,16 +76,16 @@ class Trainer {
     // prepares a rewind after a bad step; returns what the step's error message says about the
     // rewind
     std::string prepare_rewind(const BadStep& bad);
-    // measures the validation sets that are due
+    // measures the validation sets that are due at this moment
     std::vector<ValidResult> measure(const Moment& moment);
-    // takes note of the sets that were measured; returns true if the tracked loss is the best so
-    // far
+    // records the results of the measured sets; returns true if the tracked loss is the best so far
     bool validate(std::span<const ValidResult> results);
     Moment moment() const;
     void measure_export();  // measures the validation loss with weights rounded as in the export
     bool stops_early() const;
     bool sample();
-    enum class Save { Always, UnlessSaved };  // UnlessSaved: unless this step was saved last
+    // UnlessSaved: unless the last saved checkpoint is of this step
+    enum class Save { Always, UnlessSaved };
     void save(Save when = Save::Always);
     void finish_part();
     void conclude_parts(bool failed);
@@ -114,12 +114,13 @@ class Trainer {
     std::optional<GlooFabric> fabric_;
     std::unique_ptr<FlightRecorder> recorder_;  // null in a job of one rank
     std::unique_ptr<Communicator> world_, dp_, pp_, tp_;
-    // the first and the last stage, if this rank is one of them and the model is tied
+    // group of the first and the last stage; set if this rank is one of them and the model is tied
     std::unique_ptr<Communicator> tie_;
     std::optional<TrainStep> step_;
-    std::string loaded_, loaded_how_;  // the model in step_, until a checkpoint is restored
+    // the model in step_ and how it was loaded, until a checkpoint is restored
+    std::string loaded_, loaded_how_;
     std::optional<PairReferences> references_;  // set if the objective has a reference
-    bool stopped_ = false;                      // told to stop before the first step
+    bool stopped_ = false;                      // true: told to stop before the first step
     checkpoint::State state_;
     checkpoint::Choice choice_;
     std::optional<PartWriter> part_;
@@ -127,20 +128,20 @@ class Trainer {
     std::optional<Saver> saver_;               // set only on the rank that writes
     std::optional<Metrics> metrics_;           // set only on the rank that writes
     Clock::time_point progress_due_{};
-    std::int64_t tokens_before_ = 0;  // tokens trained before the latest step
+    std::int64_t tokens_before_ = 0;  // number of tokens trained before the latest step
     double step_seconds_ = 0;         // smoothed duration of a step
     PhaseClock clock_;
     PhaseClock::Times times_{};  // this rank's times of the latest step
-    PhaseReport phases_;         // those of all ranks; on the rank that writes
+    PhaseReport phases_;         // times of all ranks; set on the rank that writes
     double own_seconds_ = 0;     // smoothed duration of a step without waiting
     Clock::time_point told_{};
     std::int64_t frozen_factors_ = 0;
     double peak_flops_ = 0;  // peak FLOP/s, summed over all ranks; 0 until measured
-    // a step was faster than the measured peak; set only on the rank that writes
+    // true: a step was faster than the measured peak; set only on the rank that writes
     bool peak_beaten_ = false;
     int skipped_in_a_row_ = 0;
     enum class Task { Step, Validation, Checkpoint };
-    Task task_ = Task::Step;  // what the rank did last; for messages
+    Task task_ = Task::Step;  // the last thing that the rank did, for messages
     LossHistory history_;     // filled only on the rank that writes
     Hooks hooks_;
     std::int64_t said_saved_ = 0;  // step of the newest checkpoint that rolld has recorded

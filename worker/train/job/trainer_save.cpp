@@ -34,7 +34,7 @@ void Trainer::save(Save when) {
     part_->start(fs::path(launch_.output) / "checkpoints" / checkpoint::staged_name(name), name);
 }
 
-// Waits until all ranks have written their parts of the running save.
+// Waits until all ranks have written their parts of the checkpoint that is being saved.
 void Trainer::finish_part() {
     if (!part_->is_running()) return;
     const at::Tensor failed = at::zeros({}, at::kDouble);
@@ -57,8 +57,8 @@ void Trainer::conclude_parts(bool failed) {
     if (saver_) saver_->give_up(first->rank, first->error);
 }
 
-// Waits a moment until rolld records the last checkpoint, because retention deletes an older
-// checkpoint only then.
+// Waits a short time until rolld records the last checkpoint, because only then does retention
+// delete an older checkpoint.
 void Trainer::await_recorded() {
     const auto deadline = Clock::now() + kRecordPatience;
     const auto unsaid = [&] { return hooks_.has("save") && said_saved_ != saver_->last_step(); };

@@ -1,4 +1,5 @@
-// The trainer up to its first step: connects the ranks, restores the state, and opens the outputs.
+// The start of the trainer, up to its first step: connects the ranks, restores the state, and opens
+// the outputs.
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -33,12 +34,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Upper limits of two times: the interval at which a rank publishes its transfers, and the wait for
-// a transfer before the rank looks at the other ranks' transfers. Both are far below 5 minutes, the
-// earliest time at which roll-worker counts an attempt as hung if hang_after is not set.
+// Upper limits of two times: the interval at which a rank publishes its transfers, and the time
+// that a rank waits for a transfer before it looks at the other ranks' transfers. Both are far
+// below 5 minutes, the earliest time at which roll-worker counts an attempt as hung if hang_after
+// is not set.
 constexpr std::chrono::milliseconds kPublishedMost{5'000}, kPatienceMost{120'000};
 
-// The variable that sets Gloo's network interface, as for other programs that use LibTorch
+// The variable that sets Gloo's network interface; it has the same name in other programs that use
+// LibTorch
 constexpr const char* kInterface = "GLOO_SOCKET_IFNAME";
 
 std::string host_name() {
@@ -69,8 +72,8 @@ FabricOptions fabric_options(const protocol::Launch& launch, int rank,
     return options;
 }
 
-// Checks that a checkpoint holds an adapter if the job trains one, else a whole model. Throws
-// RankFailure.
+// Throws RankFailure if a checkpoint does not fit the job: it must hold an adapter if the job
+// trains an adapter, else a whole model.
 void check_is_adapter(const fs::path& directory, bool adapts) {
     if (is_adapter(directory) == adapts) return;
     throw RankFailure(2, directory.string() +
@@ -128,7 +131,8 @@ Trainer::Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, Tra
     link_.report(protocol::Ready{});
 }
 
-// Returns the files of pairs, with the windows that the job trains on or holds out.
+// Returns the data files of pairs or labelled answers, with the windows that the job trains on or
+// holds out.
 std::vector<ReferenceFile> Trainer::reference_files(const std::vector<std::string>& hashes) const {
     std::vector<ReferenceFile> files;
     std::map<const data::CorpusFile*, std::size_t> index;
@@ -140,8 +144,8 @@ std::vector<ReferenceFile> Trainer::reference_files(const std::vector<std::strin
     };
     add(corpus_);
     for (const data::Corpus& corpus : valid_) add(corpus);
-    // A batch more than the steps need, because a job that continues with another batch size may
-    // end with a part of a batch more.
+    // One batch more than the steps need. A job that continues with another batch size may end with
+    // a part of an additional batch.
     const auto samples = static_cast<std::uint64_t>((spec_.steps + 1) * spec_.global_batch_size);
     for (std::uint64_t i = 0; i < std::min(samples, sampler_.windows()); ++i) {
         const data::Window window = sampler_.sample(i);
@@ -152,7 +156,8 @@ std::vector<ReferenceFile> Trainer::reference_files(const std::vector<std::strin
     return files;
 }
 
-// Finds the reference log-probabilities of the pairs, before a checkpoint is restored.
+// Gets the log-probabilities of the answers under the reference model. Runs before a checkpoint is
+// restored.
 void Trainer::find_references(const TrainingData& data) {
     if (spec_.objective != spec::Objective::Preference || !spec_.preference.has_reference()) return;
     const auto stops = [this](std::int64_t done, std::int64_t pairs) {
@@ -183,9 +188,10 @@ void Trainer::load_model(const std::string& directory) {
     loaded_ = directory;
 }
 
-// Connects to the other ranks' store, and starts to record transfers. A transfer that does not end
-// is explained after a part of its time, so that every rank has read the other ranks' numbers
-// before the first one ends. If roll-worker stops the attempt as hung, it has the explanation.
+// Connects to the store that all ranks share, and starts to record transfers. If a transfer does
+// not end, it is explained before its timeout, so that every rank has read the other ranks' numbers
+// before the first rank ends. If roll-worker stops the attempt as hung, roll-worker has the
+// explanation.
 void Trainer::connect_recorder() {
     const std::chrono::milliseconds timeout = spec_.parallel.collective_timeout;
     fabric_.emplace(fabric_options(launch_, rank_, timeout));
@@ -254,7 +260,7 @@ void Trainer::start_from_given() {
         std::printf("starting from the weights in %s (%s)\n", from.c_str(), loaded_how_.c_str());
 }
 
-// Verifies a checkpoint. The ranks read a share of its bytes each, and all get the same outcome.
+// Verifies a checkpoint. Each rank reads a part of its bytes, and all ranks get the same result.
 Result<checkpoint::Manifest> Trainer::verify_shared(const fs::path& directory) {
     auto manifest = checkpoint::verify(directory, {rank_, world_->size()});
     const Result<void> own =
@@ -263,7 +269,7 @@ Result<checkpoint::Manifest> Trainer::verify_shared(const fs::path& directory) {
     return manifest;
 }
 
-// Restores the newest good checkpoint, which all ranks verify and choose together.
+// Restores the newest good checkpoint. All ranks verify and choose it together.
 void Trainer::restore_newest() {
     const std::vector<fs::path> candidates = candidates_of(launch_);
     if (candidates.empty()) {
@@ -307,8 +313,8 @@ void Trainer::restore_newest() {
                                  " from which the job continues; set more steps, or resume from "
                                  "an earlier checkpoint");
     state_ = continued(restored, state_);
-    // If the checkpoint is of another job, start the count again: a user who resumes a job that
-    // stopped early wants it to train on.
+    // If the checkpoint is of another job, start the count again: if a user resumes a job that
+    // stopped early, training should continue.
     if (output_of(directory).lexically_normal() != fs::path(launch_.output).lexically_normal())
         state_.stale_validations = 0;
     if (writes())
@@ -322,8 +328,8 @@ void Trainer::restore_newest() {
                     static_cast<long long>(spec_.steps));
 }
 
-// Adds the samples to leave out that were found after the last checkpoint: by an earlier attempt,
-// or by the job that this one resumes.
+// Adds samples to the list of samples to leave out. These samples were found after the last
+// checkpoint, by an earlier attempt or by the job that this job resumes.
 void Trainer::recall_left_out() {
     if (writes()) {
         join(state_.left_out, read_left_out(launch_.output, state_));
@@ -336,8 +342,8 @@ void Trainer::recall_left_out() {
                     ranges_text(state_.left_out).c_str());
 }
 
-// Returns an upper bound of a checkpoint's size in bytes: the parts of all ranks, and the files
-// without tensors.
+// Returns an upper bound of a checkpoint's size in bytes. Counts the parts of all ranks, and the
+// files without tensors.
 std::uint64_t Trainer::checkpoint_bytes() {
     constexpr std::int64_t kOfRank = 1 << 13, kOfFiles = 1 << 16;
     const at::Tensor all = at::tensor({part_->bytes() + kOfRank}, at::kLong);

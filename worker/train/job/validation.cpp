@@ -65,7 +65,7 @@ std::vector<const ValidSet*> Validation::due(const Moment& m) const {
 
 namespace {
 
-// Number of micro-batches evaluated at a time, so that memory does not grow with the set.
+// Number of micro-batches that are evaluated at a time, so that memory does not grow with the set.
 constexpr std::int64_t kMicrobatches = 16;
 
 LossSum evaluate(std::span<const data::Window> windows, TrainStep& step,
@@ -75,8 +75,8 @@ LossSum evaluate(std::span<const data::Window> windows, TrainStep& step,
     std::vector<std::span<const data::Window>> parts;
     for (; !windows.empty(); windows = windows.subspan(parts.back().size()))
         parts.push_back(windows.first(std::min(most, windows.size())));
-    // The divergence is estimated from the whole set, so that the loss does not depend on the
-    // parts.
+    // The divergence is estimated from the whole set, so that the loss does not depend on how the
+    // set is split.
     KlSum divergence;
     for (const auto part : parts) {
         if (!spec.preference.estimates_kl()) break;

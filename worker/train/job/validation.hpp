@@ -21,7 +21,7 @@ struct ValidSet {
     bool tracked = false;  // true: the set's loss decides which checkpoint is the best
     spec::Interval interval{};
     std::vector<data::Window> windows;  // windows of the set; never empty
-    std::int64_t bytes = 0;  // number of text bytes that the windows predict; 0 if unknown
+    std::int64_t bytes = 0;             // number of text bytes that the windows predict; 0: unknown
     // bits per byte of the n-gram baseline; only for byte tokens
     std::optional<double> ngram_bits{};
 };
@@ -32,11 +32,12 @@ struct ValidResult {
     double loss = 0;  // mean loss in nats per token, or mean loss of the pairs
     std::int64_t tokens = 0;
     std::optional<double> bits_per_byte{}, ngram_bits{};
-    std::optional<PairSums> pairs{};  // of an objective that compares pairs; `loss` is their mean
+    // sums of an objective that compares pairs; `loss` is their mean
+    std::optional<PairSums> pairs{};
 };
 
-// Progress of training, which decides which sets are due. `last` is true if no training step
-// follows.
+// The progress of training, from which the sets that are due are determined. `last` is true if no
+// training step follows.
 struct Moment {
     std::int64_t step = 0;
     std::int64_t tokens_before = 0;  // tokens trained before this step
@@ -46,9 +47,9 @@ struct Moment {
 
 class Validation {
   public:
-    // Makes the sets. The corpora must outlive this object. `files` are the corpora of
-    // data.valid_files, in order. Throws RankFailure(invalid), which names a set without any
-    // predicted token.
+    // Makes the sets. `files` are the corpora of data.valid_files, in order. All corpora must
+    // outlive this object. Throws RankFailure(invalid) if a set has no predicted token; the message
+    // names the set.
     Validation(const spec::TrainSpec& spec, const data::Corpus& train,
                const std::vector<data::Corpus>& files);
 
@@ -56,7 +57,7 @@ class Validation {
     std::vector<std::string> names() const;
     std::vector<data::Window> windows() const;  // returns the windows of all sets
 
-    // Returns the sets to evaluate at this moment, in order, the tracked one first.
+    // Returns the sets to evaluate at this moment, in order. The tracked set comes first.
     std::vector<const ValidSet*> due(const Moment& moment) const;
 
     // Returns the model's losses on `sets`. Every rank must call this function, and every rank gets
@@ -65,9 +66,9 @@ class Validation {
                                  const spec::TrainSpec& spec, const BatchRules& rules,
                                  int dp_rank) const;
 
-    // Computes the number of predicted text bytes of each set and the n-gram baseline, which only
-    // the reporting rank needs. Call it before run(). Reads all held-out tokens once, and the
-    // training text if there is a baseline.
+    // Computes, for each set, the number of predicted text bytes and the n-gram baseline. Only the
+    // rank that reports needs these. Call it before run(). Reads all held-out tokens once. If there
+    // is a baseline, also reads the training text.
     void measure_text(const tokenizer::Tokenizer& tokenizer, const data::Corpus& train);
 
   private:
@@ -75,8 +76,8 @@ class Validation {
     bool measured_ = false;
 };
 
-// Returns a row of the metrics: the tracked set's values under their plain names, and each named
-// set's values as NAME/SET.
+// Returns a row of the metrics. It has the tracked set's values under their plain names, and each
+// named set's values as NAME/SET.
 OrderedJson valid_row(std::int64_t step, const std::vector<ValidResult>& results);
 
 // Returns the results as text, one line per set.

@@ -23,8 +23,9 @@ int unit_after(const spec::ModelConfig& config, const ChunkSpec& part, int unit)
     return part.post ? head_unit(config, part) : -1;
 }
 
-// Returns the first layer that backward of layer `index` uses: that of its unit, if forward dropped
-// what backward needs.
+// Returns the first layer that backward of layer `index` must restore. If forward dropped values of
+// this layer, that is the first layer of its recomputation unit; otherwise, it is layer `index`
+// itself.
 std::int64_t first_used(const ChunkSpec& part, const std::vector<LayerSaved>& saved,
                         std::int64_t index) {
     if (!saved[static_cast<std::size_t>(index)].is_dropped) return index;
@@ -67,8 +68,9 @@ void Chunk::begin_step() {
     if (gathered_) gathered_->check_all_free();
 }
 
-// Returns the allocator for a layer's activations. Only the first micro-batch may use the
-// gradients' memory, because gradients are added in the order of the micro-batches.
+// Returns the allocator for a layer's activations. Only the first micro-batch may use the memory of
+// the gradients. Gradients are added in the order of the micro-batches, so the first micro-batch's
+// backward is the first to write to this memory.
 ops::Place Chunk::place_of(int microbatch, std::int64_t layer) {
     return microbatch == 0 ? room_.of_layer(layer) : ops::Place();
 }
@@ -90,7 +92,7 @@ Layer Chunk::layer(std::int64_t index, const Sequences& sequences, ops::Place pl
             &lengths_};
 }
 
-// Returns a layer that drops elements of the inputs of LoRA's factors.
+// Returns the layer with dropout on the inputs of the LoRA factors, as training uses it.
 Layer Chunk::trained_layer(std::int64_t index, const Sequences& sequences, ops::Place place) {
     Layer trained = layer(index, sequences, std::move(place));
     trained.dropout = {
@@ -148,7 +150,7 @@ RowSplit Chunk::rows_of(const Microbatch& data) const {
     return {part_.sequence ? tp_ : nullptr, data.tokens_BT.numel()};
 }
 
-// Returns all rows of the input of the output layer.
+// Returns all rows of the output layer's input. With sequence parallelism, gathers them.
 at::Tensor Chunk::head_rows(const at::Tensor& h_MC, const RowSplit& rows) const {
     return rows.is_split() ? gather_rows(rows, h_MC, {Site::HeadRows}) : h_MC;
 }
@@ -184,17 +186,17 @@ std::vector<double> Chunk::sequence_log_probs(const at::Tensor& h_MC,
     return sequence_sums(data, loss_M.cpu().neg_());
 }
 
-// Returns what forward() returns. If this micro-batch is the next to contribute to the gradient of
-// the head's weight, its contribution is computed with the loss, while the logits exist. Otherwise,
-// it is computed later from new logits, which costs time but no memory.
+// Returns the result of forward(). If this micro-batch is the next to contribute to the gradient of
+// the head's weight, computes the contribution together with the loss, while the logits exist.
+// Otherwise, the contribution is computed later from new logits, which costs time but no memory.
 at::Tensor Chunk::loss_of(int microbatch, const at::Tensor& x_MC, const Microbatch& data,
                           const LossRule& rule, const GradReady& ready) {
     Saved& saved = saved_.at(microbatch);
     const at::Tensor targets_M = here(data.targets_BT).flatten();
     const at::Tensor h_MC = head_rows(normed(x_MC, saved.norm), saved.sequences.rows);
     const HeldUnit held = hold(head_unit(config_, part_), -1);
-    // The factors of the rows depend on the log-probabilities of all of them, so that the logits of
-    // pairs are computed twice.
+    // With a preference, the factor of each row depends on the log-probabilities of all rows.
+    // Therefore, the logits of pairs are computed twice.
     at::Tensor log_probs_S, scale_M;
     if (rule.preference != nullptr) {
         const std::vector<double> log_probs = sequence_log_probs(h_MC, data);
@@ -248,13 +250,13 @@ at::Tensor Chunk::forward(int microbatch, const Microbatch& data, const at::Tens
                    .forward(x_MC, saved.sequences.positions,
                             saved.layers[static_cast<std::size_t>(i)]);
     }
-    // For the first micro-batch, return a copy. The next stage keeps it, but x_MC may be in the
-    // memory of a gradient, to which backward will write.
+    // For the first micro-batch, return a copy. The next stage keeps the returned tensor, but x_MC
+    // may be in the memory of a gradient, and backward will overwrite that memory.
     if (!part_.post) return microbatch == 0 ? x_MC.clone() : x_MC;
     return loss_of(microbatch, x_MC, data, rule, ready);
 }
 
-// Returns the input of the first layer: in the first stage the embedding of the tokens.
+// Returns the input of the first layer. In the first stage, that is the embedding of the tokens.
 at::Tensor Chunk::embed(const Microbatch& data, const at::Tensor& hidden_MC, const RowSplit& rows) {
     if (!part_.pre) return hidden_MC;
     const HeldUnit held = hold(kEmbeddingUnit, unit_after(config_, part_, kEmbeddingUnit));
@@ -262,7 +264,7 @@ at::Tensor Chunk::embed(const Microbatch& data, const at::Tensor& hidden_MC, con
 }
 
 at::Tensor Chunk::hidden_of(const Microbatch& data, const at::Tensor& hidden_MC) {
-    lengths_.clear();  // an update may have changed the weights since
+    lengths_.clear();  // the lengths may be old: an update may have changed the weights
     const Sequences sequences = sequences_of(data);
     at::Tensor x_MC = embed(data, hidden_MC, sequences.rows);
     for (std::int64_t i = 0; i < layers(part_); ++i) {
@@ -322,8 +324,8 @@ at::Tensor Chunk::backward_input(int microbatch, const at::Tensor& dhidden_MC, W
         const int next = i > 0 ? layer_unit(first_used(part_, saved.layers, i - 1)) : -1;
         const HeldUnit held = hold(layer_unit(i), next, true);
         restore(saved, i);
-        // Copies o_MA, because the weight half reads it later, when its memory may already hold
-        // gradients. A value that was computed again has memory of its own.
+        // Copies o_MA, because the weight gradients are computed later, when its memory may already
+        // hold gradients. A recomputed o_MA is not in that memory and needs no copy.
         if (when == WeightHalves::Later && microbatch == 0 && !part_.recompute_of(i).attention())
             of_layer.o_MA = of_layer.o_MA.clone();
         dx_MC = trained_layer(i, saved.sequences)
@@ -342,7 +344,7 @@ void Chunk::backward_weight(int microbatch, const GradReady& ready) {
     for (Owed& half : saved.owed)
         grads_.add(half.parameter, microbatch, 0, std::exchange(half.add, {}), ready);
     if (!part_.pre) return;
-    // A tied embedding gets two contributions; the one of the output layer is number 0.
+    // A tied embedding gets two contributions per micro-batch. The output layer's is number 0.
     const int use = parameters_.specs[0].uses - 1;
     const auto add = [this, dy_MC = saved.dembedded_MC, tokens_M = saved.tokens_M](
                          const at::Tensor& dw_VC, ops::Sum sum) {

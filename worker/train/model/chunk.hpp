@@ -1,9 +1,9 @@
-// The layers of one virtual pipeline stage, with the activations saved by its micro-batches in
-// flight.
+// The layers of one virtual pipeline stage, with the saved activations of its micro-batches.
 //
-// For each micro-batch, call forward, backward_input and backward_weight in this order; calls for
-// other micro-batches may come between. Gradients are summed in parameters().grad, bitwise the same
-// in any order. The first one after begin_step() overwrites the old gradient. Throws c10::Error.
+// For each micro-batch, call forward, backward_input and backward_weight in this order. Calls for
+// other micro-batches may come between. Gradients are summed in parameters().grad; the sum has the
+// same bits for any order of micro-batches. The first contribution after begin_step() overwrites
+// the old gradient. The functions throw c10::Error.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@
 
 namespace roll::train {
 
-// When to compute the weight halves of backward. Now: in backward_input, layer by layer, which
-// holds less memory, but delays the result of backward_input. Later: in backward_weight.
+// When backward computes the gradients of weights. Now: in backward_input, layer by layer; this
+// holds less memory but delays the result. Later: in backward_weight.
 enum class WeightHalves { Now, Later };
 
 class Chunk {
@@ -37,7 +37,7 @@ class Chunk {
 
     void begin_step();  // starts a step, whose micro-batches are numbered from 0 again
 
-    // Sets DoRA's magnitudes to their rows' lengths. All ranks that share the chunk must call it.
+    // Sets DoRA's magnitudes to the row lengths. All ranks that share the chunk must call it.
     void start_magnitudes();
 
     // Computes a micro-batch's forward pass. Takes `hidden_MC` from the previous stage; the first
@@ -47,16 +47,16 @@ class Chunk {
     at::Tensor forward(int microbatch, const Microbatch& data, const at::Tensor& hidden_MC,
                        const LossRule& rule, const GradReady& ready);
 
-    // Computes the input halves of backward (the gradients of activations). Takes the gradient of
-    // hidden_MC from the next stage; the last stage (`post`) does not use it. Returns the gradient
-    // for the previous stage; undefined in the first stage (`pre`).
+    // Computes the gradients of activations. Takes the gradient of hidden_MC from the next stage;
+    // the last stage (`post`) does not use it. Returns the gradient for the previous stage;
+    // undefined in the first stage (`pre`).
     at::Tensor backward_input(int microbatch, const at::Tensor& dhidden_MC, WeightHalves when,
                               const GradReady& ready);
 
-    // Computes the weight halves that are left over, and frees all that the micro-batch holds.
+    // Computes the remaining weight gradients, and frees everything that the micro-batch holds.
     void backward_weight(int microbatch, const GradReady& ready);
 
-    // Like forward(), but returns the sum of the loss without `scale` and saves nothing for
+    // Like forward(), but returns the summed loss without the factor `scale`, and saves nothing for
     // backward.
     at::Tensor evaluate(const Microbatch& data, const at::Tensor& hidden_MC);
 
@@ -67,11 +67,11 @@ class Chunk {
     // Returns logits [B, T, V]. Requires one chunk with the whole model.
     at::Tensor logits(const at::Tensor& tokens_BT);
 
-    // The weights that are shared; null: each rank has all weights.
+    // Returns the weights that the ranks share; null if each rank has all weights.
     GatheredWeights* gathered() { return gathered_.get(); }
 
-    // Compute parts of forward, for text generation with its own attention: the embedding's output,
-    // the final norm of x_MC, and the output layer.
+    // Compute parts of forward, for text generation, which has its own attention: the embedding's
+    // output, the final norm of x_MC, and the output layer.
     at::Tensor embedded(const at::Tensor& tokens_M, const RowSplit& rows = {}) const;
     at::Tensor normed(const at::Tensor& x_MC, ops::RmsNormSaved& saved) const;
     ops::Head output() const {
@@ -91,14 +91,14 @@ class Chunk {
         int parameter;
         AddGrad add;
     };
-    // How a micro-batch's rows form sequences. With segments, all rows are one sequence whose
-    // positions restart at each segment.
+    // How a micro-batch's rows form sequences. If there are segments, all rows form one sequence,
+    // and the positions restart at each segment.
     struct Sequences {
         std::int64_t positions = 0;
         ops::RopeTable rope;
         std::vector<std::int64_t> segments;
         RowSplit rows = {};
-        std::int64_t first_row = 0;  // in the run
+        std::int64_t first_row = 0;  // number of the first row in the run
     };
     struct Saved {
         at::Tensor tokens_M;
@@ -112,7 +112,7 @@ class Chunk {
 
     Layer layer(std::int64_t index, const Sequences& sequences, ops::Place place = {});
     Layer trained_layer(std::int64_t index, const Sequences& sequences, ops::Place place = {});
-    // Computes again what forward dropped of a layer, or of the layers of its unit before it.
+    // Recomputes the values that forward dropped for this layer and for earlier layers of its unit.
     void restore_before(Saved& saved, std::int64_t index);
     void restore(Saved& saved, std::int64_t index);
     HeldUnit hold(int unit, int next, bool again = false) const;
@@ -123,7 +123,7 @@ class Chunk {
     int first_layer() const { return part_.pre ? 1 : 0; }
     int norm() const;
     int head() const;
-    at::Tensor here(const at::Tensor& tensor) const;  // a copy on the weights' device
+    at::Tensor here(const at::Tensor& tensor) const;  // returns a copy on the weights' device
     at::Tensor hidden_of(const Microbatch& data, const at::Tensor& hidden_MC);
     void prepare_rope(std::int64_t positions);
     at::Tensor loss_of(int microbatch, const at::Tensor& x_MC, const Microbatch& data,
@@ -142,9 +142,9 @@ class Chunk {
     SavedRoom room_;
     std::unique_ptr<GatheredWeights> gathered_;
     ops::RopeTable rope_;
-    std::uint64_t seed_;          // of dropout
-    RowLengths lengths_;          // of this step's weights
-    std::map<int, Saved> saved_;  // by micro-batch, from forward to backward_weight
+    std::uint64_t seed_;          // seed of dropout
+    RowLengths lengths_;          // lengths of the rows of this step's weights
+    std::map<int, Saved> saved_;  // key: micro-batch; kept from forward to backward_weight
 };
 
 }  // namespace roll::train

@@ -21,10 +21,10 @@ struct ChunkSpec {
     bool post = true;
     int tp = 1;  // number of ranks over which the tensors of the chunk are split
     int tp_rank = 0;
-    // Sequence parallelism: outside of the linear layers, each of these ranks has a part of the
+    // Sequence parallelism: outside of the linear layers, each of the `tp` ranks has a part of the
     // rows
     bool sequence = false;
-    plan::Recomputed recompute = {};  // by layer of the chunk; empty: everything is saved
+    plan::Recomputed recompute = {};  // for each layer of the chunk; empty: all values are saved
 
     plan::LayerRecompute recompute_of(std::int64_t layer) const {
         return recompute.empty() ? plan::LayerRecompute{}
@@ -34,22 +34,23 @@ struct ChunkSpec {
 
 inline ChunkSpec whole_chunk(const spec::ModelConfig& config) { return {0, config.layers}; }
 
-// How a pipeline divides the layers of a model: among `pp` stages of `vpp` chunks.
+// How a pipeline divides the layers of a model among `pp` stages, each with `vpp` chunks.
 struct StageSplit {
     int pp = 1;
     int vpp = 1;
-    // Number of layers of the first and the last stage; 0: as many as the other stages
+    // Number of layers of the first stage and of the last stage; 0: the same number as other stages
     int first_layers = 0;
     int last_layers = 0;
-    // true: the embedding or the output layer counts as a layer of its stage
+    // true: an embedding or output layer counts as one layer when layers are divided among stages
     bool account_for_embedding = false;
     bool account_for_loss = false;
 };
 
 StageSplit stage_split(const spec::ParallelSpec& parallel);
 
-// Returns the chunks in the order of forward: chunk number c * pp + p is chunk c of stage p. They
-// are those of layout::split_layers(). Throws RankFailure(invalid) if the layers do not divide.
+// Returns the chunks in the order of forward: entry c * pp + p is chunk c of stage p. The chunks
+// are divided as in layout::split_layers(). Throws RankFailure(invalid) if the layers cannot be
+// divided so.
 std::vector<ChunkSpec> stage_chunks(const spec::ModelConfig& config, const StageSplit& split);
 
 // The input of one forward pass: B sequences of T positions. The tensors are int64 and contiguous.
@@ -59,16 +60,18 @@ struct Microbatch {
     // Starts of the segments as indices into the B T rows, ascending, including the start of each
     // sequence. Segments do not attend to each other. If empty, each sequence is one segment.
     std::vector<std::int64_t> segments = {};
-    // Answers: log-probabilities of the segments under the reference model; empty if there is none.
-    // Of pairs, segment 2 k is the chosen answer of pair k, and segment 2 k + 1 the rejected one.
+    // Only for answers: log-probabilities of the segments under the reference model; empty if there
+    // is no reference model. If the answers are pairs, segment 2 k is the chosen answer of pair k,
+    // and segment 2 k + 1 is the rejected answer.
     std::vector<double> references = {};
-    // Labelled answers: 1 if the answer of the segment was chosen, 0 if it was rejected
+    // Only for labelled answers: 1 if the answer of the segment was chosen, 0 if it was rejected
     std::vector<std::uint8_t> labels = {};
-    // Labelled answers of which the divergence from the reference is estimated: one micro-batch
-    // with the prompt of each segment and the answer of another; else empty
+    // Only for labelled answers, to estimate the divergence from the reference model: one
+    // micro-batch that combines the prompt of each segment with the answer of another segment.
+    // Otherwise empty.
     std::vector<Microbatch> mismatched = {};
-    // Number of the first row among the rows of all samples of the run. Dropout and NEFTune's noise
-    // depend on it, so that they do not depend on the layout.
+    // Number of this micro-batch's first row, counted over the rows of all samples of the run.
+    // Dropout and NEFTune's noise depend on this number, and thus do not depend on the layout.
     std::int64_t first_row = 0;
 };
 

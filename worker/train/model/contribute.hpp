@@ -9,22 +9,23 @@
 
 namespace roll::train {
 
-// Adds a contribution to a parameter's gradient `grad`. The Sum argument says whether to overwrite
-// the old gradient, as the first contribution of a step does, or to add to it.
+// A function that adds one contribution to a parameter's gradient `grad`. The Sum argument says
+// whether to overwrite the old gradient (for the first contribution of a step) or to add to it.
 using AddGrad = std::function<void(const at::Tensor& grad, ops::Sum)>;
 
-// Called after a contribution to the gradient of `parameter` was added.
+// A function that is called after a contribution to the gradient of `parameter` was added.
 using GradReady = std::function<void(int parameter)>;
 
-// Receives one contribution of backward to a parameter's gradient. Calling `add` adds the
-// contribution.
+// A function that receives one contribution of backward to a parameter's gradient. The contribution
+// is added when `add` is called.
 using Contribute = std::function<void(int parameter, AddGrad add)>;
 
-// Gives memory to gradients that exist only while contributions are added (ZeRO-2).
+// Provides memory for gradients that exist only while contributions are added to them (ZeRO-2).
 class GradStage {
   public:
     virtual ~GradStage() = default;
-    // Makes the gradient of a parameter exist. Returns how to add the next contribution to it.
+    // Allocates the gradient of a parameter if it does not exist. Returns whether the next
+    // contribution replaces the gradient or is added to it.
     virtual ops::Sum open(int parameter) = 0;
 };
 

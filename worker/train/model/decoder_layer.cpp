@@ -39,7 +39,7 @@ Linear Layer::linear(int weight, int bias, families::Split split,
             lengths};
 }
 
-// Returns the dropout of the input of a linear layer.
+// Returns the dropout for the input of a linear layer.
 Dropout Layer::dropout_of(int weight, families::Split split) const {
     Dropout own = dropout;
     own.layer = index;
@@ -87,14 +87,14 @@ at::Tensor Layer::forward(const at::Tensor& x_MC, std::int64_t positions, LayerS
     return y_MC;
 }
 
-// Returns o_MA.
+// Returns o_MA, the attention output.
 at::Tensor Layer::attend(const ops::Heads& heads, LayerSaved& s) const {
     return ops::attention_within(heads, rule(), segments, s.attention,
                                  kept_unless(recompute.attention()))
         .flatten(0, 1);
 }
 
-// Frees the values that `recompute` names.
+// Frees the values that `recompute` lists.
 void Layer::drop(LayerSaved& s) const {
     if (!recompute.any()) return;
     LayerSaved kept_values;
@@ -120,7 +120,7 @@ void Layer::restore(std::int64_t positions, LayerSaved& s) const {
     if (recompute.full()) {
         const at::Tensor x1_MC = add_attention(x_MC, s.o_MA, s);
         s.gate_up = {gate_up().forward(norm(places.norm2, x1_MC, s.norm2))};
-        // Backward needs the output of the last product only for the norm after it.
+        // Backward needs the output of the last product only if a norm follows it.
         if (places.post_norm2 >= 0) add_mlp(x1_MC, s);
     } else if (recompute.mlp()) {
         s.gate_up = {gate_up().forward(norm_again(places.norm2, s.norm2))};
@@ -134,8 +134,8 @@ ops::Heads Layer::project(const at::Tensor& x_MC, std::int64_t positions, LayerS
         qkv_MP = ops::qk_norm(qkv_MP, norm_weight(config, weight(places.q_norm)),
                               norm_weight(config, weight(places.k_norm)), kv_heads(),
                               config.norm_eps, s.qk_norm);
-    // With segments the heads are not allocated by `kept`, because attention then saves its own
-    // copies.
+    // If there are segments, `kept` does not allocate the heads, because attention then saves its
+    // own copies.
     return ops::rope(qkv_MP.view({-1, positions, qkv_MP.size(1)}), kv_heads(), table,
                      kept_unless(recompute.attention() || !segments.empty()));
 }
@@ -148,7 +148,8 @@ at::Tensor Layer::finish(const at::Tensor& x_MC, const at::Tensor& o_MA, LayerSa
     return add_mlp(x1_MC, s);
 }
 
-// Returns past_MC plus the product, which `place` allocates, or plus the norm of the product.
+// Returns past_MC plus the product of in_MX and `matrix`. If there is a post-norm, it is applied to
+// the product first. `place` allocates the output of the matrix product.
 at::Tensor Layer::add_product(const at::Tensor& past_MC, const at::Tensor& in_MX,
                               const Linear& matrix, int post_norm, ops::RmsNormSaved& saved,
                               const ops::Place& place) const {
@@ -172,13 +173,14 @@ at::Tensor Layer::add_mlp(const at::Tensor& x1_MC, LayerSaved& s) const {
                        kept_unless(is_dropped));
 }
 
-// Computes again the output that the norm had in forward.
+// Recomputes the output of the norm that forward computed.
 at::Tensor Layer::norm_again(int place, const ops::RmsNormSaved& saved) const {
     ops::RmsNormSaved same;
     return norm(place, saved.x_MC, same);
 }
 
-// Returns dx_MC. The norm multiplies by w or by 1 + w; the gradient dw is the same in both cases.
+// Returns dx_MC, the gradient of the norm's input. The norm multiplies by w or by 1 + w; the
+// gradient dw is the same in both cases.
 at::Tensor Layer::norm_backward(int place, const at::Tensor& dy_MC, ops::RmsNormSaved& saved,
                                 const at::Tensor& dresidual_MC, const Contribute& input) const {
     const at::Tensor w_C = norm_weight(config, weight(place));
@@ -203,7 +205,7 @@ at::Tensor Layer::qk_norm_backward(const at::Tensor& dy_MP, LayerSaved& s,
 }
 
 // Takes the gradient of the output of the MLP's last matrix product. Returns the gradient of the
-// activation's input.
+// activation function's input.
 at::Tensor Layer::activation_backward(const at::Tensor& ddown_MC, LayerSaved& s,
                                       const Contribute& weight_half) const {
     const at::Tensor da_MI = down().backward_input(ddown_MC);
@@ -219,7 +221,7 @@ at::Tensor Layer::activation_backward(const at::Tensor& ddown_MC, LayerSaved& s,
     return dgate_up_MJ;
 }
 
-// Takes dy_MC. Returns the gradient of the second norm's input.
+// Takes dy_MC, the gradient of the layer's output. Returns the gradient of the second norm's input.
 at::Tensor Layer::mlp_backward(const at::Tensor& dy_MC, LayerSaved& s, const Contribute& input,
                                const Contribute& weight_half) const {
     at::Tensor ddown_MC = dy_MC;

@@ -1,11 +1,12 @@
-// One decoder layer: x + attention(norm(x)), then + mlp(norm(.)), with the config's optional norms
-// and biases. The code is stateless: LayerSaved holds the input of backward, and closures hold the
-// input of the weight halves (the deferred computations of weights' gradients). Values that one
-// pass over memory can recompute (a norm's output, the activation) are not saved.
+// One decoder layer: x1 = x + attention(norm(x)), then y = x1 + mlp(norm(x1)), with the optional
+// norms and biases of the config. The code is stateless: LayerSaved holds the input of backward,
+// and closures hold the inputs of the weight gradients, whose computation may be deferred. Cheap
+// values, which one pass over memory can recompute (a norm's output, the activation), are not
+// saved.
 //
-// Layer::recompute says which further values are not saved. forward() drops them, and restore()
-// computes them again before backward, by the same kernels from the same input. So they are
-// bitwise the same.
+// Layer::recompute says which other values are not saved. forward() drops them. restore()
+// recomputes them before backward, by the same kernels from the same input, so they have the same
+// bits.
 #pragma once
 
 #include <cstdint>
@@ -34,10 +35,10 @@ struct LayerSaved {
     bool is_dropped = false;  // true: restore() must run before backward
 };
 
-// Returns a function that adds one micro-batch's part to a norm's gradient.
+// Returns a function that adds `part_C`, one micro-batch's contribution, to a norm's gradient.
 AddGrad add_norm_grad(const at::Tensor& part_C);
 
-// Returns the factor that a norm applies: w, or 1 + w.
+// Returns the factor by which a norm multiplies: w or, if the config says so, 1 + w.
 at::Tensor norm_weight(const spec::ModelConfig& config, const at::Tensor& w_C);
 
 struct Layer {
@@ -50,38 +51,39 @@ struct Layer {
     std::span<const std::int64_t> segments = {};  // starts of the micro-batch's segments
     ops::Place kept = {};                         // allocates the tensors of saved activations
     Communicator* tp = nullptr;                   // the tensor-parallel group; null: none
-    RowSplit rows = {};  // x_MC, dy_MC and the results have this rank's rows
+    RowSplit rows = {};  // x_MC, dy_MC and the results have only this rank's rows
     plan::LayerRecompute recompute = {};
-    bool again = false;  // true: in backward; nothing is dropped then
-    // of the input of LoRA's factors; without its columns
+    bool again = false;  // true: forward runs again, in backward; then it drops nothing
+    // dropout of the input of LoRA's factors; the columns are set for each linear layer
     Dropout dropout = {};
-    RowLengths* lengths = nullptr;  // of DoRA (linear.hpp)
+    RowLengths* lengths = nullptr;  // row lengths for DoRA (linear.hpp)
 
     // Returns the layer's output. Requires that the rows are whole sequences of `positions` rows.
     at::Tensor forward(const at::Tensor& x_MC, std::int64_t positions, LayerSaved& saved) const;
 
-    // Compute the two halves of forward, before and after attention, for a caller with its own
+    // Compute the two parts of forward, before and after attention, for a caller with its own
     // attention. o_MA is the result of that attention.
     ops::Heads project(const at::Tensor& x_MC, std::int64_t positions, LayerSaved& saved) const;
     at::Tensor finish(const at::Tensor& x_MC, const at::Tensor& o_MA, LayerSaved& saved) const;
     ops::AttentionRule rule() const;
 
-    // Computes the values of `saved` again that forward() dropped. Requires saved.norm1.x_MC, which
-    // is the layer's input.
+    // Recomputes the values in `saved` that forward() dropped. Requires saved.norm1.x_MC, which is
+    // the layer's input.
     void restore(std::int64_t positions, LayerSaved& saved) const;
 
-    // Returns dx_MC. Passes the norms' gradients to `input`. Passes the computations of the
-    // weights' gradients to `weight`, which may run them at once or keep them for later. Consumes
-    // `saved`.
+    // Returns dx_MC, the gradient of the layer's input. Passes to `input` functions that add the
+    // norms' gradients. Passes to `weight` functions that compute the weights' gradients; `weight`
+    // may call them at once or later. Consumes `saved`.
     at::Tensor backward_input(const at::Tensor& dy_MC, LayerSaved& saved, const Contribute& input,
                               const Contribute& weight) const;
 
-    // Sets the magnitudes of DoRA to the lengths of their rows.
+    // Sets the magnitudes of DoRA to the lengths of the weights' rows.
     void start_magnitudes() const;
 
   private:
     at::Tensor weight(int place) const;
-    // Returns the allocator for a value that forward saves, unless it drops the value.
+    // Returns the allocator for a value that forward saves. If the value will be dropped, returns
+    // an empty function.
     ops::Place kept_unless(bool dropped) const { return dropped ? ops::Place() : kept; }
     at::Tensor attend(const ops::Heads& heads, LayerSaved& saved) const;
     at::Tensor add_attention(const at::Tensor& x_MC, const at::Tensor& o_MA,

@@ -10,8 +10,8 @@
 namespace roll::train {
 namespace {
 
-// Returns the rows of a part of a tensor whose first dimension are the layer's output rows. Its
-// sizes are [groups, count, ...].
+// Returns the rows of `tensor_OX` that belong to `part`. The first dimension of the tensor is the
+// layer's output rows. The result has sizes [groups, count, ...].
 at::Tensor rows_of(const at::Tensor& tensor_OX, const LoraPart& part) {
     std::vector<std::int64_t> sizes = tensor_OX.sizes().vec();
     sizes[0] /= part.groups;
@@ -19,7 +19,7 @@ at::Tensor rows_of(const at::Tensor& tensor_OX, const LoraPart& part) {
     return tensor_OX.view(sizes).narrow(1, part.begin, part.count);
 }
 
-// Returns the columns of a part of y_MO, as a tensor of its own [M, rows].
+// Returns a separate tensor [M, rows] with the columns of y_MO that belong to `part`.
 at::Tensor outputs_of(const at::Tensor& y_MO, const LoraPart& part) {
     return y_MO.view({y_MO.size(0), part.groups, -1})
         .narrow(2, part.begin, part.count)
@@ -40,7 +40,8 @@ at::Tensor scaled(const at::Tensor& y_MO, const at::Tensor& factor_O) {
     return (ops::wide(y_MO) * factor_O).to(y_MO.scalar_type());
 }
 
-// Returns W x' + s B A x' of all parts; 0 at other rows.
+// Returns W x' + s B A x' in the rows of all parts. Other rows are 0 with dropout, and W x without
+// dropout.
 at::Tensor products(const Parameters& p, const Adapter& adapter, const at::Tensor& w_OI,
                     const at::Tensor& x_MI) {
     at::Tensor y_MO;
@@ -92,7 +93,7 @@ at::Tensor dora_forward(const Parameters& p, const Adapter& adapter, const at::T
                         const at::Tensor& x_MI, const at::Tensor& factor_O) {
     if (!adapter.drops()) return scaled(products(p, adapter, w_OI, x_MI), factor_O);
     at::Tensor y_MO = ops::linear(x_MI, w_OI);
-    add_lora(p, adapter, y_MO, x_MI);  // s B A x'
+    add_lora(p, adapter, y_MO, x_MI);  // adds s B A x'
     for (const LoraPart& part : adapter.parts) {
         const at::Tensor x = dropped(x_MI, adapter.dropout, part.site);
         const at::Tensor base = ops::linear(x, weight_of(w_OI, part));

@@ -5,29 +5,30 @@
 
 namespace roll::train {
 
-// Returns the length of each row of W + s B A, in the type of the main weights. If the ranks of
-// `tp` share the columns of a layer (null: they do not), sums over them.
+// Returns the length of each row of W + s B A, in the type of the main weights. `tp`: the group of
+// the ranks that each hold some columns of the layer; null: this rank holds all columns. With `tp`,
+// sums the squares over the ranks, so all of them must call this function.
 at::Tensor row_lengths(const Parameters& parameters, const Adapter& adapter, const at::Tensor& w_OI,
                        Communicator* tp, Tag tag);
 
-// Sets the magnitudes to the lengths of their rows.
+// Sets the magnitudes to `length_O`, the lengths of the rows of W + s B A.
 void set_magnitudes(const Parameters& parameters, const Adapter& adapter,
                     const at::Tensor& length_O);
 
-// The factor c of each output row; 1 for rows of modules without DoRA.
+// Returns the factor c of each output row; 1 for rows of modules without DoRA.
 at::Tensor dora_factors(const Parameters& parameters, const Adapter& adapter,
                         const at::Tensor& length_O);
 
-// Returns the outputs of the modules without a bias: W x + (c - 1) W x' + c s B A x'.
+// Returns the outputs of all modules, W x + (c - 1) W x' + c s B A x'. The bias is not added.
 at::Tensor dora_forward(const Parameters& parameters, const Adapter& adapter,
                         const at::Tensor& w_OI, const at::Tensor& x_MI, const at::Tensor& factor_O);
 
-// Returns the gradient of the input.
+// Returns dx_MI, the gradient of the layer's input.
 at::Tensor dora_backward_input(const Parameters& parameters, const Adapter& adapter,
                                const at::Tensor& w_OI, const at::Tensor& dy_MO,
                                const at::Tensor& factor_O);
 
-// Passes the computations of the gradients of the factors and of m to `contribute`.
+// Passes to `contribute` functions that compute the gradients of the factors and of m.
 void owe_dora(const Parameters& parameters, const Adapter& adapter, const at::Tensor& w_OI,
               const at::Tensor& dy_MO, const at::Tensor& x_MI, const at::Tensor& length_O,
               const Contribute& contribute);

@@ -32,7 +32,8 @@ class Words {
     }
 
   private:
-    static constexpr std::uint32_t kDomain = 0xD0900000;  // apart from other uses of the seed
+    // other uses of the seed have other values in this place
+    static constexpr std::uint32_t kDomain = 0xD0900000;
     PhiloxKey key_;
     std::uint32_t layer_, site_;
     std::uint64_t held_ = ~std::uint64_t{0};

@@ -44,8 +44,8 @@ void GatheredWeights::hold(int number, int next, bool again) {
     if (next >= 0 && units_[next].holds == 0 && !units_[next].is_gathering) start(next, again);
 }
 
-// Starts to gather the rows of a unit. Each rank sends one piece with its rows of all parameters;
-// all pieces are as long as the longest.
+// Starts to gather the rows of a unit. Each rank sends one piece with its own rows of all the
+// unit's parameters. Shorter pieces are padded with zeros to the length of the longest piece.
 void GatheredWeights::start(int number, bool again) {
     Unit& unit = units_[number];
     ++held_;

@@ -1,10 +1,10 @@
 // Weights that data-parallel ranks share by rows (ZeRO-3). Each rank stores its own rows of every
-// shared weight. Before a unit of the chunk is used (the embedding, a layer or the output layer),
-// the rows of all ranks are gathered; after it, they are freed. At most two units are gathered at
-// once: the one that is used, and the next one, whose transfer runs while the first is used. While
-// a unit is not gathered, Parameters::weight has the own rows only.
+// shared weight. A unit is the embedding, a layer or the output layer of the chunk. Before a unit
+// is used, its rows are gathered from all ranks. After use, the gathered rows are freed. At most
+// two units are gathered at a time: the unit in use, and the next unit, whose transfer runs
+// meanwhile. While a unit is not gathered, Parameters::weight has only this rank's own rows.
 //
-// All ranks hold the same units in the same order.
+// All ranks must hold the same units in the same order.
 #pragma once
 
 #include <cstdint>
@@ -16,18 +16,20 @@
 
 namespace roll::train {
 
-// The units of a chunk. A layer is unit layer_unit(i), where i counts from the chunk's first layer.
+// Numbers of a chunk's units. A layer is unit layer_unit(i), where i counts from the chunk's first
+// layer.
 inline constexpr int kEmbeddingUnit = 0;
 inline int layer_unit(std::int64_t layer) { return 1 + static_cast<int>(layer); }
 
 class GatheredWeights {
   public:
-    // `units`: the indices of the shared parameters of each unit. Both references must outlive this
-    // object.
+    // `units`: for each unit, the indices of its shared parameters. `parameters` and `dp` must
+    // outlive this object.
     GatheredWeights(Parameters& parameters, std::vector<std::vector<int>> units, Communicator& dp);
 
-    // Makes the weights of a unit whole, and starts to gather those of the unit `next` (-1: none).
-    // Both may be held already; a unit is freed with its last hold. `again`: in backward.
+    // Waits until the weights of `unit` are whole, and starts to gather the unit `next` (-1: none).
+    // Each unit may already be held; a unit is freed when its last hold is released. `again`: true
+    // in backward.
     void hold(int unit, int next, bool again);
     void release(int unit);
 
@@ -35,13 +37,13 @@ class GatheredWeights {
     // update changes its weights.
     void check_all_free() const;
 
-    // Largest number of units that were held at once.
+    // Returns the largest number of units that were gathered at once.
     int most_held() const { return most_held_; }
 
   private:
     struct Unit {
         std::vector<int> parameters;
-        std::int64_t longest = 0;  // elements of the longest part of a rank
+        std::int64_t longest = 0;  // number of elements of the longest piece that a rank sends
         int holds = 0;
         bool is_gathering = false;
         Communicator::Ticket ticket = 0;
@@ -54,11 +56,12 @@ class GatheredWeights {
     Parameters& parameters_;
     Communicator& dp_;
     std::vector<Unit> units_;
-    std::vector<at::Tensor> own_;  // by parameter: the own rows of its weight
+    std::vector<at::Tensor> own_;  // for each parameter: this rank's own rows of its weight
     int held_ = 0, most_held_ = 0;
 };
 
-// Holds a unit in a scope. With a null pointer, nothing is shared and nothing happens.
+// Holds a unit from construction to destruction. If `weights` is null, no weights are shared and
+// nothing happens.
 class HeldUnit {
   public:
     HeldUnit(GatheredWeights* weights, int unit, int next, bool again = false)

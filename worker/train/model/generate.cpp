@@ -34,7 +34,7 @@ class Decoder {
             caches_.push_back({at::empty(sizes_GSD, like), at::empty(sizes_GSD, like)});
     }
 
-    // Appends `tokens` to the sequence. Returns the logits after the last of them.
+    // Appends `tokens` to the sequence. Returns the logits for the token after the last of them.
     at::Tensor take(const std::vector<std::int64_t>& tokens) {
         const at::Device device = model_.parameters().flat_weight.device();
         at::Tensor x_MC = model_.embedded(at::tensor(tokens, at::kLong).to(device));
@@ -64,7 +64,8 @@ class Decoder {
         return layer.finish(x_MC, attention(caches_[index], heads, layer.rule()), dropped);
     }
 
-    // Returns o_MA of the new positions, which attend to all cached positions and to themselves.
+    // Returns the attention output o_MA of the new positions. They attend to all cached positions
+    // and to the new positions up to their own.
     at::Tensor attention(const LayerCache& cache, const ops::Heads& heads,
                          const ops::AttentionRule& rule) const {
         const std::int64_t groups = config_.kv_heads, dim = config_.head_dim;
@@ -94,8 +95,8 @@ class Decoder {
     RowLengths lengths_{};  // of DoRA; the weights do not change
 };
 
-// Returns the probabilities of the most likely tokens that together reach top_p, and 0 for the
-// others.
+// Returns a copy of `share_V` that keeps the most likely tokens, enough of them to reach top_p in
+// total. The probabilities of all other tokens are 0.
 at::Tensor likeliest(const at::Tensor& share_V, double top_p) {
     auto [sorted_V, token_V] = share_V.sort(/*stable=*/true, /*dim=*/0, /*descending=*/true);
     const at::Tensor before_V = sorted_V.cumsum(0) - sorted_V;

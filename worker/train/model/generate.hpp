@@ -1,4 +1,5 @@
-// Generates text with a whole model in one chunk, one token at a time, with cached keys and values.
+// Generates text one token at a time, with cached keys and values. The whole model must be in one
+// chunk.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +11,18 @@ namespace roll::train {
 
 struct GenerateOptions {
     std::int64_t max_tokens = 64;
-    double temperature = 0;  // 0 means always the most likely token
+    double temperature = 0;  // sampling temperature; 0: always choose the most likely token
     // Limits the choice to the most likely tokens that together have at least this probability.
     double top_p = 1;
     std::uint64_t seed = 1;  // seed of the draws; equal seeds draw equal tokens
     std::vector<std::int64_t> stop_tokens = {};
-    std::int64_t ids = 0;  // choose only tokens below this id; 0: any of the model's tokens
+    // if above 0, only tokens with ids below this number are chosen
+    std::int64_t ids = 0;
 };
 
-// Returns the tokens that follow the prompt, without the stop token. There are at most max_tokens,
-// or fewer if the model's positions_max is reached. Removes tokens at the front of a prompt that is
-// too long. Requires that `prompt` is not empty.
+// Returns the tokens that follow the prompt, without the stop token. Returns at most max_tokens
+// tokens, and fewer if the model's positions_max is reached. If the prompt is too long, drops its
+// first tokens. Requires that `prompt` is not empty.
 std::vector<std::int64_t> generate(Chunk& model, std::vector<std::int64_t> prompt,
                                    const GenerateOptions& options);
 

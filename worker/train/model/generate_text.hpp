@@ -18,12 +18,12 @@ struct TextOptions {
 };
 
 // Returns the text with which the model continues `prompt`, up to a stop token. If `prompt` is
-// empty, the model continues the tokens that the tokenizer puts before a text, or a new line if
-// there are none.
+// empty, the model continues the tokens that the tokenizer puts before a text. If the tokenizer
+// puts no tokens there, the model continues a newline.
 std::string continue_text(Chunk& model, const tokenizer::TextTokenizer& tokenizer,
                           const std::string& prompt, const TextOptions& options);
 
-// Like continue_text(), for the model in a HuggingFace or MCA directory, computed in float32.
+// Like continue_text(), for the model in a HuggingFace or MCA directory. Computes in float32.
 // Throws RankFailure.
 std::string generate_text(const std::filesystem::path& directory, const std::string& prompt,
                           const TextOptions& options);

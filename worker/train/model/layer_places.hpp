@@ -13,7 +13,7 @@ struct LayerPlaces {
     int norm1, qkv, qkv_bias, q_norm, k_norm, out, out_bias, post_norm1;
     int norm2, gate_up, down, post_norm2;
     std::array<int, spec::kLoraPlaces.size()> lora_a, lora_b,
-        magnitude;  // by spec::LoraPlace
+        magnitude;  // indexed by spec::LoraPlace
     int count;      // number of parameters of a layer
 };
 LayerPlaces layer_places(const spec::ModelConfig& config);

@@ -28,7 +28,8 @@ at::Tensor Linear::length_O() const {
                                    : lengths->emplace(weight, computed()).first->second;
 }
 
-// Returns the layer's product and that of its adapter with this rank's columns, without the bias.
+// Returns the product of x_MI with this rank's columns of the weight, plus the adapter's product
+// for the same columns. The bias is not added.
 at::Tensor Linear::product(const at::Tensor& x_MI, const ops::Place& place) const {
     const at::Tensor w_OI = parameters.weight[weight];
     if (adapter.is_dora())

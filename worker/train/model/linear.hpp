@@ -1,12 +1,14 @@
-// A linear layer of a chunk: a weight [O, I] and an optional bias [O], with forward and the two
-// halves of backward. Stateless: the caller keeps the input of backward.
+// A linear layer of a chunk: a weight [O, I] and an optional bias [O]. Backward has two parts: the
+// gradient of the input, and the gradients of the parameters. Stateless: the caller keeps the input
+// of backward.
 //
 // The ranks of a tensor-parallel group may share the layer. Column: each rank has some outputs, and
 // the gradient of the input is summed over the ranks. Row: each rank has some inputs, and the
-// output is summed over the ranks; each rank has the whole bias, which is added once, to the sum.
+// output is summed over the ranks. Each rank of a Row layer has the whole bias, which is added
+// once, to the sum.
 //
-// A layer may have LoRA (lora.hpp), whose products take part in these sums. Its own weight and bias
-// are then frozen.
+// A layer may have LoRA (lora.hpp). The LoRA products take part in these sums. The layer's own
+// weight and bias are then frozen.
 //
 // With sequence parallelism (row_split.hpp), each rank passes its own rows to a Column layer and
 // gets its own rows of a Row layer's output. Between the Column layer and the Row layer, each rank
@@ -22,7 +24,7 @@
 
 namespace roll::train {
 
-// The lengths of rows by the index of the layer's weight. They are those of one step.
+// The lengths of the rows of weights in one step, by the index of the weight.
 using RowLengths = std::map<int, at::Tensor>;
 
 struct Linear {
@@ -31,33 +33,32 @@ struct Linear {
     int bias = -1;  // index of the bias; -1: none
     families::Split split = families::Split::None;
     Communicator* tp = nullptr;  // the tensor-parallel group; null: the layer is not shared
-    int layer = -1;              // number of its decoder layer, for the tags of operations
+    int layer = -1;              // number of the decoder layer, for the tags of operations
     RowSplit rows = {};
     Adapter adapter = {};
     bool again = false;  // true: forward runs a second time, in backward; for the tags
-    // The lengths of the rows of layers with DoRA in this step, by parameter; null: none are kept
+    // The row lengths of the layers with DoRA in this step, by weight; null: lengths are not cached
     RowLengths* lengths = nullptr;
 
     // Returns x_MI @ weight^T + bias.
     at::Tensor forward(const at::Tensor& x_MI, const ops::Place& place = {}) const;
 
-    // Returns residual_MO + forward(x_MI). The matrix product itself adds the residual.
+    // Returns residual_MO + forward(x_MI). The residual is added within the matrix product.
     at::Tensor forward_add(const at::Tensor& residual_MO, const at::Tensor& x_MI,
                            const ops::Place& place) const;
 
-    // Returns the gradient of the output for backward_input() and owe(). With sequence parallelism,
-    // gathers a Row layer's rows.
+    // Returns the gradient of the output, as backward_input() and owe() need it. For a Row layer
+    // with sequence parallelism, gathers the rows of all ranks.
     at::Tensor whole_grad(const at::Tensor& dy_MO) const;
 
-    // Returns the gradient of the input. Not for Column layers.
+    // Returns the gradient of the input. Must not be called for Column layers.
     at::Tensor backward_input(const at::Tensor& dy_MO) const;
 
-    // Passes the computations of the gradients of the bias, the weight and LoRA's factors to
-    // `contribute`. For a frozen parameter, passes a function that does nothing and holds no
-    // tensor.
+    // Passes to `contribute` functions that compute the gradients of the bias, the weight and
+    // LoRA's factors. For a frozen parameter, the function does nothing and holds no tensor.
     void owe(const at::Tensor& dy_MO, const at::Tensor& x_MI, const Contribute& contribute) const;
 
-    // Does what backward_input() and owe() do, for a Column layer. Calls `contribute` while the
+    // For a Column layer, does the work of backward_input() and owe(). Calls `contribute` while the
     // ranks exchange their parts of the input's gradient.
     at::Tensor backward(const at::Tensor& dy_MO, const at::Tensor& x_MI,
                         const Contribute& contribute) const;

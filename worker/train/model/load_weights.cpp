@@ -20,20 +20,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// size of a block of rows in bytes, so that it fits in the cache
+// size in bytes of a block of rows; such a block fits in the cache
 constexpr std::int64_t kReadBytes = 1 << 18;
 
 tensor::DType dtype_of(const Parameters& parameters) {
     return main_type(parameters) == at::kDouble ? tensor::DType::F64 : tensor::DType::F32;
 }
 
-// A parameter of a chunk.
+// A parameter and the chunk that holds it.
 struct Held {
     Parameters* parameters = nullptr;
     std::size_t index = 0;
 };
 
-// Returns the parameters of `chunks` by name. A chunk may have a copy of another chunk's parameter.
+// Returns the parameters of `chunks` by name. Two chunks may each have a copy of a parameter.
 std::multimap<std::string, Held> by_name(std::span<Parameters* const> chunks) {
     std::multimap<std::string, Held> held;
     for (Parameters* parameters : chunks)
@@ -46,10 +46,10 @@ bool is_vocabulary(const std::string& name) {
     return name == "embedding.word_embeddings.weight" || name == "output_layer.weight";
 }
 
-// Fills the additional rows, from `old` on, with the mean of the rows before `old`, plus noise.
+// Fills the additional rows, from row `old` on, with noise plus the mean of the rows before `old`.
 void grow(const at::Tensor& w_VC, std::int64_t old, std::uint64_t seed, const std::string& name) {
     const at::Tensor mean_C = w_VC.narrow(0, 0, old).mean(0, false, at::kDouble);
-    // Noise for all rows, because the noise of a row must not depend on `old`
+    // Draw noise for all rows, because the noise of a row must not depend on `old`
     const at::Tensor noise_VC = at::empty_like(w_VC);
     fill_normal(noise_VC, 1 / std::sqrt(static_cast<double>(w_VC.size(1))), seed, name + " grown");
     const std::int64_t added = w_VC.size(0) - old;
@@ -66,8 +66,8 @@ void for_blocks(std::int64_t rows, std::int64_t row_bytes, const Body& body) {
     });
 }
 
-// Reads all rows of `target` from `source` into `to`, in parallel. Requires `to` to have the type
-// of `target`, to which the values are cast.
+// Reads all rows of `target` from `source` into `to`, in parallel. The values are cast to the type
+// of `target`, and `to` must have this type.
 void read_rows(const convert::Source& source, const convert::TargetTensor& target,
                const at::Tensor& to) {
     const std::int64_t rows = to.dim() == 0 ? 1 : to.size(0);
@@ -78,8 +78,8 @@ void read_rows(const convert::Source& source, const convert::TargetTensor& targe
     });
 }
 
-// Like read_rows(), for a weight that is stored as two 16-bit halves: reads each block of rows as
-// float32, then splits it into the halves.
+// Like read_rows(), for a weight that is stored as two 16-bit halves. Reads each block of rows as
+// float32, then splits the block into the halves.
 void read_halves(const convert::Source& source, const convert::TargetTensor& target,
                  const Parameters& parameters, std::size_t i) {
     const std::vector<std::int64_t>& sizes = parameters.specs[i].sizes;
@@ -92,7 +92,8 @@ void read_halves(const convert::Source& source, const convert::TargetTensor& tar
     });
 }
 
-// Reads the weights of one parameter. Returns the number of rows that were added to the vocabulary.
+// Reads the weights of one parameter. Returns the number of rows that were added to the parameter
+// because the model's vocabulary is larger.
 Result<std::int64_t> read_into(const convert::Source& source, const convert::TargetTensor& target,
                                const Parameters& parameters, std::size_t i, std::uint64_t seed) {
     const tensor::Shape& shape = target.info.shape;

@@ -15,8 +15,8 @@ std::int64_t lora_rank(const Parameters& p, const LoraPart& part) {
     return p.specs[static_cast<std::size_t>(part.a)].sizes[0];
 }
 
-// Returns the block of a joined B, or of its gradient, that belongs to a part whose A begins at row
-// `column` of the joined A. Its sizes are [groups, count, r].
+// Returns the block of a joined B, or of its gradient, that belongs to `part`. The part's A begins
+// at row `column` of the joined A. The block has sizes [groups, count, r].
 at::Tensor block_of(const at::Tensor& joined_OR, const LoraPart& part, std::int64_t column,
                     std::int64_t r) {
     return joined_OR.view({part.groups, -1, joined_OR.size(1)})
@@ -24,7 +24,8 @@ at::Tensor block_of(const at::Tensor& joined_OR, const LoraPart& part, std::int6
         .narrow(2, column, r);
 }
 
-// Calls body(part, column, r) for each part; its A begins at row `column` of the joined A.
+// Calls body(part, column, r) for each part. The part's A is in rows [column, column + r) of the
+// joined A.
 template <class Body>
 void for_parts(const Parameters& p, std::span<const LoraPart> parts, const Body& body) {
     std::int64_t column = 0;
@@ -35,7 +36,7 @@ void for_parts(const Parameters& p, std::span<const LoraPart> parts, const Body&
     }
 }
 
-// Returns x_MI A^T of all parts.
+// Returns x_MI A^T, or x'_MI A^T with dropout, for the joined A of all parts.
 at::Tensor inner(const Parameters& p, const Adapter& adapter, const at::Tensor& x_MI,
                  const at::Tensor& a_RI) {
     if (!adapter.drops()) return ops::linear(x_MI, a_RI);

@@ -1,18 +1,20 @@
 // LoRA of a linear layer (common/spec/lora.hpp). Each adapted HuggingFace module of a fused layer
 // has its own factors A [r, I] and B [rows, r], as PEFT stores them; linear_qkv has up to three
-// pairs. The layer multiplies by joined factors. The joined A stacks the A's of all modules. If a
-// module's A is rows [c, c + r) of it, the module's B is columns [c, c + r) of the joined B, at the
-// module's output rows. The other elements of the joined B are 0.
+// pairs. The layer multiplies by joined factors. The joined A stacks the A's of all modules.
+// Suppose a module's A is in rows [c, c + r) of the joined A. Then the module's B is in columns [c,
+// c + r) of the joined B, in the rows of the module's output. The other elements of the joined B
+// are 0.
 //
-// With dropout, each module has an input of its own, of which other elements are dropped.
+// With dropout, each module has its own dropout mask for the input.
 //
 // DoRA (arXiv 2402.09353, with PEFT's formula) trains a magnitude m for each output row of a
-// module. With c = m / |row of W + s B A|, where the length counts as a constant in backward, the
-// module's output is W x + (c - 1) W x' + c s B A x', where x' is x after dropout.
+// module. The module's output is W x + (c - 1) W x' + c s B A x', where x' is x after dropout and c
+// = m / |row of W + s B A|. Backward treats the length |row| as a constant.
 //
-// With tensor parallelism, each rank of a column-parallel layer has all of A and a part of B's
-// rows. Each rank of a row-parallel layer has a part of A's columns and all of B. The gradient of
-// the factor that is whole is summed over the ranks, and so is that of a row-parallel layer's m.
+// With tensor parallelism, each rank of a column-parallel layer has all of A and some rows of B.
+// Each rank of a row-parallel layer has some columns of A and all of B. The gradient of the factor
+// that every rank holds completely is summed over the ranks. In a row-parallel layer, the gradient
+// of m is summed, too.
 #pragma once
 
 #include <cstdint>
@@ -27,18 +29,18 @@
 
 namespace roll::train {
 
-// LoRA of one HuggingFace module of a linear layer.
+// The LoRA adapter of one HuggingFace module of a linear layer.
 struct LoraPart {
     int a = -1, b = -1;  // indices of A and B in the chunk's parameters
     double scale = 1;
-    // The layer's output rows form `groups` equal runs. B's rows are rows [begin, begin + count) of
-    // each run.
+    // The layer's output rows form `groups` runs of equal length. The rows of B belong to rows
+    // [begin, begin + count) of each run.
     std::int64_t groups = 1, begin = 0, count = 0;
     int magnitude = -1;  // index of m; -1: no DoRA
-    int site = 0;        // of its dropout: the module's spec::LoraPlace
+    int site = 0;        // number of its dropout site: the module's spec::LoraPlace
 };
 
-// LoRA of a layer.
+// The LoRA adapters of all modules of a layer.
 struct Adapter {
     std::vector<LoraPart> parts = {};
     Dropout dropout = {};
@@ -47,15 +49,15 @@ struct Adapter {
     bool is_dora() const { return !parts.empty() && parts.front().magnitude >= 0; }
 };
 
-// The joined factors of a layer with `outputs` output rows, or their gradients. The factor b_OR is
-// multiplied by the modules' scales, and its gradient is not.
+// The joined factors of a layer with `outputs` output rows, or their gradients. As a factor, b_OR
+// includes the modules' scales; as a gradient, it is the gradient of B without the scale.
 struct LoraFactors {
     at::Tensor a_RI, b_OR;
 };
 LoraFactors joined_factors(const Parameters& parameters, std::span<const LoraPart> parts,
                            std::int64_t outputs);
 
-// Adds the product of the factors with x_MI to y_MO.
+// Adds s B A x to y_MO for all modules of the adapter (with dropout, s B A x').
 void add_lora(const Parameters& parameters, const Adapter& adapter, const at::Tensor& y_MO,
               const at::Tensor& x_MI);
 
@@ -63,13 +65,13 @@ void add_lora(const Parameters& parameters, const Adapter& adapter, const at::Te
 void add_lora_backward(const Parameters& parameters, const Adapter& adapter,
                        const at::Tensor& dx_MI, const at::Tensor& dy_MO);
 
-// Passes the computations of the factors' gradients to `contribute`.
+// Passes to `contribute` functions that compute the gradients of the factors.
 void owe_lora(const Parameters& parameters, const Adapter& adapter, const at::Tensor& dy_MO,
               const at::Tensor& x_MI, const Contribute& contribute);
 
-// Returns one part for each module in `of` that has an adapter: the positions of its factors and of
-// its output rows. `first` is the index of the decoder layer's first parameter in the chunk. `tp`
-// is the number of ranks that share the layer.
+// Returns one part for each module in `of` that has an adapter. A part says where the module's
+// factors and output rows are. `first` is the index of the decoder layer's first parameter in the
+// chunk. `tp` is the number of ranks that share the layer.
 std::vector<LoraPart> lora_parts(const spec::ModelConfig& config, const LayerPlaces& places,
                                  int first, int tp, std::initializer_list<spec::LoraPlace> of);
 

@@ -52,8 +52,8 @@ void take_tokenizer(ModelSetup& setup, const fs::path& directory) {
         setup.companions.emplace_back(name, need(read_file(directory / name)));
 }
 
-// Sets the tokenizer: the byte tokenizer, or the one in the directory that the job names. If that
-// directory has none, takes it from the first checkpoint that has a tokenizer.
+// Sets the tokenizer: the byte tokenizer, or the tokenizer of the directory that the job names. If
+// that directory has no tokenizer, uses the first checkpoint that has one.
 void find_tokenizer(ModelSetup& setup, const spec::TrainSpec& spec,
                     const std::vector<fs::path>& checkpoints) {
     const bool models_own = spec.tokenizer == spec.model.from;
@@ -68,7 +68,7 @@ void find_tokenizer(ModelSetup& setup, const spec::TrainSpec& spec,
            "`bytes`");
 }
 
-// The directory of the weights and its HuggingFace config.
+// The directory of the weights, and its HuggingFace config.
 struct WeightsHome {
     std::filesystem::path directory;
     const Json& hf_config;
@@ -115,8 +115,8 @@ void give_tokenizer(ModelSetup& setup, const spec::TrainSpec& spec,
     if (!warning.empty()) setup.warnings.push_back(warning);
 }
 
-// Returns a complete config made from sizes alone. The tokenizer supplies the vocabulary and the
-// ids of special tokens.
+// Returns a complete HuggingFace config for a model that is given only by its sizes. The tokenizer
+// supplies the vocabulary size and the ids of special tokens.
 Json complete(const families::Family& family, Json sizes,
               const tokenizer::TextTokenizer& tokenizer) {
     if (!sizes.contains("vocab_size")) sizes["vocab_size"] = tokenizer.tokenizer.vocab_size();
@@ -126,8 +126,8 @@ Json complete(const families::Family& family, Json sizes,
     return config;
 }
 
-// Reads the model of a directory. `changes` has HuggingFace keys and the values that override the
-// directory's.
+// Reads the model of a directory. `changes` lists HuggingFace config keys with values that override
+// the directory's.
 Result<ModelSetup> read_model(const fs::path& directory, const families::Families& families,
                               const Json& changes = Json::object(),
                               const convert::OpenOptions& open = {}) {
@@ -140,8 +140,8 @@ Result<ModelSetup> read_model(const fs::path& directory, const families::Familie
     return ModelSetup{source.config.hf_config, source.config.native, *config, nullptr, {}};
 }
 
-// Gives the embedding and the output layer more rows than the directory has. load_weights() fills
-// the new rows.
+// Enlarges the embedding and the output layer to `rows` rows. load_weights() fills the rows that
+// the directory does not have.
 void resize_vocabulary(ModelSetup& setup, std::int64_t rows, const families::Families& families) {
     if (rows < setup.config.vocab)
         refuse("model.vocab_size: " + std::to_string(rows) + " is less than the model's " +
@@ -154,7 +154,7 @@ void resize_vocabulary(ModelSetup& setup, std::int64_t rows, const families::Fam
                 families::set_keys(family, {{paths.front(), rows}}, setup.hf_config, setup.native));
 }
 
-// Adds the adapter that the job trains.
+// Adds to the model the adapter that the job trains.
 void add_lora(ModelSetup& setup, const spec::TrainSpec& spec) {
     setup.config.lora = spec.lora;
     setup.base = spec.model.from;
@@ -196,7 +196,7 @@ ModelSetup setup_model(const spec::TrainSpec& spec, const std::vector<fs::path>&
     const families::Families families = need(families::Families::load());
     ModelSetup setup;
     if (!spec.model.from.empty()) {
-        const bool whole = !spec.lora.is_set();  // checkpoints hold the whole model
+        const bool whole = !spec.lora.is_set();  // true: checkpoints hold the whole model
         setup = of_disk(given_model(spec.model, whole ? checkpoints : std::vector<fs::path>(),
                                     families, {.config_suffices = config_suffices}));
         if (!whole) add_lora(setup, spec);

@@ -31,27 +31,29 @@ struct ModelSetup {
     std::string base = {};                   // model.from of a LoRA job
 };
 
-// Returns the model of a job. A model that starts from a directory is read from the first of the
-// job's own checkpoints that opens, or else from that directory. A tokenizer directory that no
-// longer exists is replaced by a checkpoint, too. So a job can continue after its start directory
-// is gone. A LoRA job cannot, because its checkpoints hold only the adapter. Throws
-// RankFailure(invalid) if the job's sizes are wrong, or if the tokenizer's ids differ from those of
-// the directory's own tokenizer. If `config_suffices`, a HuggingFace directory needs no weights.
+// Returns the model of a job. If the model starts from a directory, reads it from the first of the
+// job's own checkpoints that opens, or else from that directory. If the tokenizer's directory no
+// longer exists, reads the tokenizer from a checkpoint. So a job can continue after its start
+// directory is gone. A LoRA job cannot, because its checkpoints hold only the adapter.
+//
+// If `config_suffices`, a HuggingFace directory needs no weights. Throws RankFailure(invalid) if
+// the job's sizes are wrong, or if the tokenizer's ids differ from those of the tokenizer in the
+// model's directory.
 ModelSetup setup_model(const spec::TrainSpec& spec,
                        const std::vector<std::filesystem::path>& checkpoints,
                        bool config_suffices = false);
 
-// Returns only the tokenizer that reads the job's text. Throws RankFailure(invalid).
+// Returns only the tokenizer for the job's text. Throws RankFailure(invalid).
 std::shared_ptr<const tokenizer::TextTokenizer> job_tokenizer(const spec::TrainSpec& spec);
 
-// Compares a checkpoint with the job. Throws RankFailure(invalid) if the checkpoint's tensors
-// differ from those of the job's model; the message has the config keys with the expected and the
-// found values. Also throws RankFailure(invalid) if the checkpoint's tokenizer has another
-// vocabulary than `tokenizer`, the job's. Returns a warning, or an empty string.
+// Compares a checkpoint with the job. `tokenizer`: the job's tokenizer. Returns a warning, or an
+// empty string. Throws RankFailure(invalid) if the checkpoint's tokenizer has another vocabulary,
+// or if the tensors differ from those of the job's model. For tensors, the message lists the config
+// keys with the expected and the found values.
 std::string check_same_model(const std::filesystem::path& checkpoint, const ModelSetup& job,
                              const std::string& tokenizer);
 
-// Returns the model's tensors with the HuggingFace tensors that make up each.
+// Returns the model's tensors. Each lists the HuggingFace tensors of which it consists.
 std::vector<families::NativeTensor> native_tensors(const ModelSetup& model);
 
 // Returns the model of a HuggingFace or MCA directory, with its tokenizer if it has one.
@@ -62,15 +64,15 @@ ModelSetup setup_model(const std::filesystem::path& directory);
 std::int64_t count_frozen(const std::vector<std::string>& freeze,
                           std::span<const ParameterSpec> specs);
 
-// Returns the number of elements of frozen parameters that are factors of matrix products. Vectors,
-// and an embedding that is only looked up, do not count.
+// Returns the number of frozen elements that take part in matrix products. Does not count vectors,
+// or an embedding that is used only for lookup.
 std::int64_t frozen_factors(const spec::TrainSpec& spec, const spec::ModelConfig& model);
 
-// returns the name in a job file: "fp32", "fp64" or "bf16"
+// returns the name that a job file uses: "fp32", "fp64" or "bf16"
 const char* name_of(spec::Precision precision);
 at::ScalarType dtype_of(spec::Precision precision);
-// Returns the type to which the export of the job rounds the weights; nullopt if the export does
-// not change them.
+// Returns the number type to which the job's export rounds the weights; nullopt if the export does
+// not round them.
 std::optional<at::ScalarType> export_rounds_to(const spec::TrainSpec& spec);
 
 }  // namespace roll::train

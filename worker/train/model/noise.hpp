@@ -6,9 +6,10 @@
 
 namespace roll::train {
 
-// Adds the noise of the rule to `x_MC`, this rank's rows of the output of the embedding, if the
-// rule has any. The number of a random number is that of its element in all sequences of the
-// training, so that the noise does not depend on the layout or on a restart. It is drawn in `type`.
+// Adds NEFTune's noise to `x_MC`, this rank's rows of the embedding's output. Does nothing if the
+// rule has no noise. The noise is drawn in `type`. The random number for an element is selected by
+// the element's position among all rows of the run, so the noise does not depend on the layout or
+// on a restart.
 void add_noise(const Microbatch& data, const LossRule& rule, const RowSplit& rows,
                at::ScalarType type, const at::Tensor& x_MC);
 

@@ -1,5 +1,5 @@
-// Adds the micro-batches' contributions to a chunk's gradients. Adds the contributions to each
-// parameter in the order of the micro-batches: a contribution that arrives early waits for its
+// Adds the micro-batches' contributions to a chunk's gradients. The contributions to a parameter
+// are added in the order of the micro-batches. A contribution that arrives early waits for its
 // turn. Gradients are therefore bitwise the same for every pipeline schedule.
 #pragma once
 
@@ -19,17 +19,19 @@ class OrderedGrads {
         begin();
     }
 
-    // Starts a new step without contributions. Aborts if a contribution of the last step still
+    // Starts a new step without contributions. Aborts if a contribution of the previous step still
     // waits for its turn.
     void begin();
 
-    // Adds contribution number `use` of a micro-batch. Calls `add` once: now, or when it is the
-    // turn of the contribution. `add` must give the same bits at both times. Drops the contribution
-    // if the parameter is frozen. Calls `ready` for each contribution that this call added.
+    // Adds contribution number `use` of a micro-batch to the parameter's gradient. If the
+    // contribution is early, keeps `add` and calls it in a later call of this function. `add` must
+    // compute the same bits at either time. If the parameter is frozen, drops the contribution
+    // without calling `add`. Calls `ready` once for each contribution that is added or dropped in
+    // this call.
     void add(int parameter, int microbatch, int use, AddGrad add, const GradReady& ready);
 
-    // Makes the gradient of a parameter that is not frozen ready for its next contribution. Returns
-    // how to add that contribution.
+    // Prepares the gradient of a trained parameter for its next contribution. Returns whether that
+    // contribution replaces the gradient or is added to it.
     ops::Sum open(int parameter);
 
     // Returns true if contribution number `use` of the micro-batch is the next to be added.
@@ -40,7 +42,7 @@ class OrderedGrads {
 
     const Parameters& parameters_;
     std::vector<int> next_;  // next_[p]: place() of the next contribution to parameter p
-    // waiting_[p]: contributions to parameter p that arrived early, by their place()
+    // waiting_[p]: contributions to parameter p that arrived early; the key is their place()
     std::vector<std::map<int, AddGrad>> waiting_;
 };
 

@@ -20,9 +20,9 @@ constexpr const char* kEmbedding = "embedding.word_embeddings.weight";
 
 double norm_start(const spec::ModelConfig& c) { return c.norm_adds_one ? 0 : 1; }
 
-// Adds the factors of LoRA of a linear layer's modules `of`: first all A, then all B, then with
-// DoRA all magnitudes. They start as in PEFT: A by Kaiming's rule with a = sqrt(5), B as 0.
-// Magnitudes start from the weights (start_magnitudes()).
+// Appends the LoRA factors of the modules `of` of a linear layer: first all A, then all B, then
+// with DoRA all magnitudes. The factors start as in PEFT: A is drawn by Kaiming's rule with a =
+// sqrt(5), and B is 0. Magnitudes are set from the weights (start_magnitudes()).
 void add_lora_factors(std::vector<ParameterSpec>& specs, const spec::ModelConfig& c,
                       const std::string& linear, std::initializer_list<spec::LoraPlace> of) {
     for (const char factor : {'A', 'B'}) {
@@ -58,7 +58,7 @@ bool is_trained_whole(const spec::LoraSpec& lora, const std::string& name) {
     });
 }
 
-// Freezes the model's own weights, except for the modules that LoRA trains whole.
+// Freezes the model's own weights, except for the modules that LoRA trains completely.
 void freeze_base(std::vector<ParameterSpec>& specs, const spec::LoraSpec& lora) {
     for (ParameterSpec& spec : specs) {
         if (spec.lora == LoraRole::Factor || is_trained_whole(lora, spec.name)) continue;
@@ -107,7 +107,7 @@ at::Tensor box_of(at::Tensor tensor, const tensor::Shape& begin, const tensor::S
     return tensor;
 }
 
-// Fills one part of a parameter with random initial values. Each value depends on the number of its
+// Fills one part of a parameter with random initial values. A value depends on the index of its
 // element in the whole tensor.
 void draw_part(const at::Tensor& drawn, const ParameterSpec& spec, const layout::Part& part,
                const InitOptions& options) {
@@ -220,14 +220,15 @@ void join_into(const at::Tensor& main, const at::Tensor& weight, const at::Tenso
     });
 }
 
-// Rounds values to their high halves.
+// Rounds float32 values to the bfloat16 numbers `high`.
 void round_to(std::span<const float> main, at::BFloat16* high) {
     at::parallel_for(0, std::ssize(main), kGrain, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t i = begin; i < end; ++i) high[i] = simd::nearest(main[i]);
     });
 }
 
-// Splits values into halves. Works in lanes, so that the compiler can vectorize.
+// Splits float32 values into two 16-bit halves (simd/halves.hpp). Works on several values at once,
+// so that the compiler can vectorize the loop.
 void split(std::span<const float> main, at::BFloat16* high, std::int16_t* low) {
     at::parallel_for(0, std::ssize(main), kGrain, [&](std::int64_t begin, std::int64_t end) {
         constexpr std::int64_t kLanes = 16;
@@ -394,7 +395,7 @@ void set_halves(const Parameters& p, std::size_t i, std::int64_t begin,
                 std::span<const float> written) {
     const std::int64_t row = c10::multiply_integers(p.specs[i].sizes) / p.specs[i].sizes[0],
                        end = begin + std::ssize(written);
-    // The address that the weight's first row has or would have
+    // The address of the first row of the whole weight, even if this rank does not store that row
     auto* const high =
         p.weight[i].data_ptr<at::BFloat16>() - (p.is_split[i] ? p.own[i].begin * row : 0);
     const bool is_base = p.specs[i].lora == LoraRole::Base;

@@ -5,8 +5,8 @@
 // main is not stored as a tensor: `weight` and `rest` are the halves of its values
 // (simd/halves.hpp), so that both together take the memory of main alone.
 //
-// Ranks that share optimizer state each update a part of the rows of every parameter, their own
-// rows. `main` and `rest` have the own rows only. For ZeRO-3, see gathered_weights.hpp.
+// If ranks share optimizer state, each rank updates some rows of every parameter, its own rows.
+// `main` and `rest` have only the own rows. For ZeRO-3, see gathered_weights.hpp.
 //
 // Names are Megatron's with the layer's number in the whole model, so names and shapes are the same
 // in every layout. For each key group, linear_qkv holds the rows of its query heads, then of the
@@ -38,8 +38,8 @@ struct ParameterSpec {
     int uses = 1;         // number of contributions to the parameter's gradient per micro-batch
     double start = -1;    // initial value of all elements; -1: drawn at random
     bool frozen = false;  // true: the parameter keeps its values, and its gradient stays 0
-    // Sizes of the whole tensor, and the elements of it that this rank has, if tensor parallelism
-    // splits the parameter. Elements of `sizes` in no part are padding; they are 0.
+    // Set if tensor parallelism splits the parameter: sizes of the whole tensor, and its elements
+    // that this rank has. Elements of `sizes` in no part are padding; they are 0.
     std::vector<std::int64_t> whole = {};
     std::vector<layout::Part> parts = {};
     // true: the gradient is to be summed over the tensor-parallel ranks
@@ -57,28 +57,28 @@ struct Parameters {
     std::vector<at::Tensor> weight, main, rest, grad;
     std::vector<layout::Rows> own;  // the rows that this rank updates
     bool is_shared = false;         // true: other ranks update other rows
-    std::vector<bool> is_split;     // by parameter; true: other ranks store other rows of `weight`
-    // Gradients of the own rows: views of `grad`; with a stage (GradStage), tensors of their own,
-    // and `grad` has only the gradients that the stage has opened.
+    std::vector<bool> is_split;     // per parameter; true: other ranks store other rows of `weight`
+    // Gradients of the own rows. They are views of `grad` or, with a stage (GradStage), separate
+    // tensors; `grad` then has only the gradients that the stage has opened.
     std::vector<at::Tensor> own_grad;
     at::Tensor flat_own_grad;  // undefined without a stage
     GradStage* stage = nullptr;
 };
 
-// Returns true if ranks that share weights split this one by rows; vectors and factors stay whole.
+// Returns true if ranks that share weights split this one by rows. Vectors and factors stay whole.
 bool is_splittable(const ParameterSpec& spec);
 
 // Returns the type of main weights and gradients.
 at::ScalarType main_type(const Parameters& parameters);
 
-// Returns the own rows of a tensor of parameter `i`, which has all rows or only these.
+// Returns the own rows of `tensor`, which must have all rows of parameter `i` or only its own rows.
 at::Tensor own_rows(const Parameters& parameters, std::size_t i, const at::Tensor& tensor);
 
-// Returns an uninitialized tensor for a part of the gradient of parameter `i`.
+// Returns an uninitialized tensor with the shape and type of the gradient of parameter `i`.
 at::Tensor grad_like(const Parameters& parameters, int i);
 
-// Copies elements of the own rows of parameter i's main weight, from element `begin` of these rows
-// on, to `to`, a contiguous CPU main_type() tensor.
+// Copies elements of parameter i's main weight to `to`, a contiguous CPU tensor of main_type().
+// Starts at element `begin` of the own rows, and copies as many elements as `to` has.
 void copy_main(const Parameters& parameters, std::size_t i, const at::Tensor& to,
                std::int64_t begin = 0);
 
@@ -94,7 +94,7 @@ void set_main(const Parameters& parameters, std::size_t i, const at::Tensor& wri
 void set_halves(const Parameters& parameters, std::size_t i, std::int64_t begin,
                 std::span<const float> written);
 
-// Returns the number of elements of all parameters, and of the trained ones.
+// Return the number of elements: of all parameters, and of the parameters that are not frozen.
 std::int64_t numel(const std::vector<ParameterSpec>& specs);
 std::int64_t trainable_numel(const std::vector<ParameterSpec>& specs);
 
@@ -107,8 +107,8 @@ std::vector<at::Tensor> views_of(const std::vector<ParameterSpec>& specs, const 
 std::vector<at::Tensor> trainable_views(const std::vector<ParameterSpec>& specs,
                                         const at::Tensor& flat);
 
-// Returns the parameters of a chunk. With chunk.tp > 1 they are the parts that rank chunk.tp_rank
-// holds; requires that spec::tensor_problems() is empty.
+// Returns the parameters of a chunk. If chunk.tp > 1, they are the parts that rank chunk.tp_rank
+// holds. Requires that spec::tensor_problems() is empty.
 std::vector<ParameterSpec> parameter_specs(const spec::ModelConfig& config, const ChunkSpec& chunk);
 
 struct InitOptions {
@@ -125,8 +125,8 @@ struct InitOptions {
     bool splits_weights = false;    // true: the owners share weights; needs stages_gradients
 };
 
-// Copy the elements that this rank has of a parameter between `own`, a tensor of spec.sizes, and
-// the whole tensor.
+// Copy this rank's elements of a parameter between `own` (a tensor of spec.sizes) and the whole
+// tensor.
 void copy_to_whole(const ParameterSpec& spec, const at::Tensor& own, const at::Tensor& whole);
 void copy_from_whole(const ParameterSpec& spec, const at::Tensor& whole, const at::Tensor& own);
 
@@ -136,11 +136,10 @@ const std::vector<std::int64_t>& whole_sizes(const ParameterSpec& spec);
 // Returns the number of rows of a parameter that are not padding. Padding follows them.
 std::int64_t unpadded_rows(const ParameterSpec& spec);
 
-// Marks the parameters as frozen that match at least one of the globs.
+// Freezes the parameters whose names match at least one of the globs.
 void mark_frozen(std::vector<ParameterSpec>& specs, const std::vector<std::string>& globs);
 
-// Returns true if a name matches at least one of the globs. They work as in fnmatch(3): * also
-// matches dots.
+// Returns true if a name matches at least one of the globs. As in fnmatch(3), * also matches dots.
 bool matches_any(const std::vector<std::string>& globs, const std::string& name);
 
 // Makes the parameters. Their weights are drawn from the seed, the parameter's name and the

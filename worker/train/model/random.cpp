@@ -15,7 +15,7 @@ namespace {
 constexpr auto low(std::uint64_t value) { return static_cast<std::uint32_t>(value); }
 constexpr auto high(std::uint64_t value) { return static_cast<std::uint32_t>(value >> 32U); }
 
-// Returns a number in [0, 1) that is made from two random words.
+// Returns a number in [0, 1) made from two random 32-bit words.
 double unit(std::uint32_t a, std::uint32_t b) {
     const std::uint64_t bits = (std::uint64_t{a} << 32U | b) >> 11U;
     return static_cast<double>(bits) * 0x1p-53;

@@ -1,8 +1,8 @@
-// Sequence parallelism: outside of the linear layers, each rank of a tensor-parallel group has a
-// run of a micro-batch's M rows.
+// Sequence parallelism: outside of the linear layers, each rank of a tensor-parallel group holds a
+// range of consecutive rows of a micro-batch's M rows.
 //
-// Each rank has S = ceil(M / ranks) rows. The last rows of the last ranks may be padding: no other
-// row depends on them, and their gradients are 0.
+// Each rank has S = ceil(M / ranks) rows. The last rows of the last ranks may be padding. No other
+// row depends on padding rows, and their gradients are 0.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace roll::train {
 
 struct RowSplit {
     Communicator* tp = nullptr;  // null: each rank has all rows
-    std::int64_t rows = 0;       // M
+    std::int64_t rows = 0;       // number of rows M of the micro-batch
 
     bool is_split() const { return tp != nullptr; }
     std::int64_t rows_per_rank() const {
@@ -22,7 +22,8 @@ struct RowSplit {
     }
 };
 
-// A tensor that the ranks exchange. finish() waits for it and returns it; call it once.
+// A tensor that the ranks are exchanging. finish() waits for the exchange and returns the result.
+// It may be called only once.
 struct PendingRows {
     Communicator& tp;
     Communicator::Ticket ticket;
@@ -32,12 +33,13 @@ struct PendingRows {
     at::Tensor finish();
 };
 
-// Starts to gather the rows of all ranks, [M, X], from each rank's own, [S, X].
+// Starts to gather the rows of all ranks. `own_SX`: this rank's rows. The result is [M, X] and has
+// the rows of all ranks.
 PendingRows start_gather(const RowSplit& split, const at::Tensor& own_SX, Tag tag);
 at::Tensor gather_rows(const RowSplit& split, const at::Tensor& own_SX, Tag tag);
 
-// Starts to sum [M, X] over the ranks. Each rank gets its own rows of the sum, [S, X], which
-// `place` allocates.
+// Starts to sum `part_MX` over the ranks. The result is this rank's rows of the sum, [S, X], and is
+// allocated by `place`.
 PendingRows start_reduce(const RowSplit& split, const at::Tensor& part_MX, Tag tag,
                          const ops::Place& place = {});
 at::Tensor reduce_rows(const RowSplit& split, const at::Tensor& part_MX, Tag tag,

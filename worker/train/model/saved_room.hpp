@@ -1,6 +1,6 @@
-// Makes tensors in the space of plan::SpareRoom: the gradients' memory, where the first micro-batch
-// of a step saves its activations. There is no such space on a GPU, or if a parameter is frozen,
-// because the gradient of a frozen parameter must stay 0.
+// Makes tensors in the memory of the gradients. The first micro-batch of a step saves its
+// activations there (plan::SpareRoom). This memory is not used on a GPU, and not if a parameter is
+// frozen, because the gradient of a frozen parameter must stay 0.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,17 @@ namespace roll::train {
 
 class SavedRoom {
   public:
-    // Uses the gradients' memory of `layers` layers with `count` parameters each, from parameter
-    // `first` on. `parameters` must outlive this object and the tensors that it makes.
+    // Uses the memory of the gradients of `layers` layers, each with `count` parameters. The first
+    // layer starts at parameter `first`. `parameters` must outlive this object and the tensors that
+    // it makes.
     SavedRoom(const Parameters& parameters, int first, int count, std::int64_t layers);
 
     // Starts a new step. Requires that all saved activations have been used.
     void clear();
 
     // Returns the allocator for the activations that layer `layer`, counted from 0, saves. The
-    // allocator takes new memory if there is no space left. `layer` equal to `layers` stands for
-    // the loss.
+    // allocator takes new memory if the gradients' memory has no space left. Pass `layers` as the
+    // layer to get the allocator for the loss.
     ops::Place of_layer(std::int64_t layer);
 
   private:

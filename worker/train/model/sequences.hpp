@@ -1,5 +1,5 @@
-// The sequences of a micro-batch of answers (Microbatch::segments), whose log-probabilities an
-// objective compares.
+// The sequences of a micro-batch of answers (Microbatch::segments). An objective compares their
+// log-probabilities.
 #pragma once
 
 #include <cstdint>
@@ -15,31 +15,32 @@ namespace roll::train {
 
 // How the last stage turns the rows of a micro-batch into a loss.
 struct LossRule {
-    double scale = 0;  // factor of the summed loss of the rows, if `preference` is null
-    spec::TokenLossSpec tokens = {};  // terms of that loss, and the noise of the first stage
-    std::uint64_t seed = 0;           // of the noise
+    double scale = 0;  // factor of the sum of the rows' losses; used if `preference` is null
+    // terms of the rows' losses, and the noise that the first stage adds
+    spec::TokenLossSpec tokens = {};
+    std::uint64_t seed = 0;  // seed of the noise
     const spec::PreferenceSpec* preference = nullptr;
-    PairScale pairs = {};  // the factors, if `preference` is not null
+    PairScale pairs = {};  // factors of the loss; used if `preference` is not null
     double kl = 0;         // PairBatch::kl
 };
 
-// Returns the number of pairs, or of labelled answers.
+// Returns the number of pairs, or of labelled answers, in the micro-batch.
 inline std::int64_t samples_in(const spec::PreferenceSpec& spec, const Microbatch& data) {
     return spec.is_unpaired() ? std::ssize(data.labels) : std::ssize(data.segments) / 2;
 }
 
-// Returns the sum of `row_M` (doubles on the CPU) over each sequence.
+// Returns, for each sequence, the sum of its elements of `row_M` (doubles on the CPU).
 std::vector<double> sequence_sums(const Microbatch& data, const at::Tensor& row_M);
 
-// Returns the number of targets of each sequence that are not ignored.
+// Returns, for each sequence, the number of its targets that are not ignored.
 std::vector<double> sequence_tokens(const Microbatch& data);
 
-// Returns the factor of each row's loss, [M], doubles on the CPU: the derivative of the loss of the
-// pairs with respect to it. `log_probs`: the log-probabilities of the sequences.
+// Returns, for each row, the derivative of the loss of the pairs with respect to the row's loss, as
+// a tensor [M] of doubles on the CPU. `log_probs`: the log-probabilities of the sequences.
 at::Tensor row_scales(const Microbatch& data, const LossRule& rule,
                       std::span<const double> log_probs);
 
-// Returns the sums of a micro-batch's pairs or labelled answers.
+// Returns the sums over a micro-batch's pairs or labelled answers.
 PairSums sums_of(const spec::PreferenceSpec& spec, const Microbatch& data,
                  std::span<const double> log_probs, double kl);
 

@@ -11,7 +11,7 @@ using families::NativeTensor;
 using families::Operation;
 using families::Split;
 
-// Returns the description of a parameter by which worker/layout splits it.
+// Returns the description of a parameter from which worker/layout computes its parts.
 NativeTensor native_of(const spec::ModelConfig& c, const std::string& name,
                        const std::vector<std::int64_t>& sizes) {
     NativeTensor tensor;
@@ -41,7 +41,8 @@ NativeTensor native_of(const spec::ModelConfig& c, const std::string& name,
     }
     if (name.find(".lora_") != std::string::npos) {
         const bool is_a = name.find(".lora_A.") != std::string::npos;
-        const bool is_vector = sizes.size() == 1;  // a magnitude has B's rows
+        // true: a magnitude, which is split like B's rows
+        const bool is_vector = sizes.size() == 1;
         const bool by_columns = name.find("linear_qkv.") != std::string::npos ||
                                 name.find("linear_fc1.") != std::string::npos;
         if (is_a != by_columns && (by_columns || !is_vector))
@@ -62,8 +63,8 @@ TensorShard tensor_shard(const spec::ModelConfig& config, const std::string& nam
     const NativeTensor tensor = native_of(config, name, sizes);
     const auto is = [&](const char* suffix) { return name.ends_with(suffix); };
     const bool of_heads = is("q_layernorm.weight") || is("k_layernorm.weight");
-    // linear_proj.bias is not partial with sequence parallelism: each rank gets the gradient of all
-    // rows.
+    // With sequence parallelism, linear_proj.bias is not partial, because each rank gets the
+    // gradient of all rows.
     const bool of_lora = name.find(".lora_") != std::string::npos;
     const bool partial = of_heads || of_lora || (chunk.sequence && !is("linear_proj.bias"));
     if (tensor.split == Split::None) return {sizes, {}, partial};

@@ -1,5 +1,5 @@
-// Determines which part of a parameter one rank of a tensor-parallel group holds. The parts are
-// those of worker/layout, so that checkpoints of every layout name the same parts.
+// Determines which part of a parameter one rank of a tensor-parallel group holds. worker/layout
+// defines the parts, so checkpoints of every layout name the same parts.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@ namespace roll::train {
 // The part of a parameter that one rank holds.
 struct TensorShard {
     std::vector<std::int64_t> sizes;
-    // The elements of the whole tensor that the rank's tensor holds; the other elements of the
-    // rank's tensor are padding. Empty: each rank holds the whole tensor.
+    // The elements of the whole tensor that the rank holds. Other elements of the rank's tensor are
+    // padding. Empty: each rank holds the whole tensor.
     std::vector<layout::Part> parts;
-    // True: the gradients of the tensor-parallel ranks must be summed, because each rank computes
-    // only a part: that of its heads, that of its outputs or inputs (LoRA), or with sequence
-    // parallelism that of its rows.
+    // true: the gradients must be summed over the tensor-parallel ranks, because each rank computes
+    // only a part of the sum. The part comes from the rank's heads, from its outputs or inputs
+    // (LoRA), or from its rows (sequence parallelism).
     bool partial = false;
 };
 
@@ -29,8 +29,8 @@ struct TensorShard {
 TensorShard tensor_shard(const spec::ModelConfig& config, const std::string& name,
                          const std::vector<std::int64_t>& sizes, const ChunkSpec& chunk);
 
-// Returns the number of rows of the embedding and of the output layer on each rank. The last ranks
-// may have rows of padding.
+// Returns the number of rows of the embedding, and of the output layer, that each rank holds. The
+// last ranks may have rows of padding.
 std::int64_t vocabulary_rows(const spec::ModelConfig& config, int tp);
 
 }  // namespace roll::train

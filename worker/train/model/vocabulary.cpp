@@ -18,7 +18,7 @@ Vocabulary::Vocabulary(const spec::ModelConfig& config, Communicator* tp)
     count_ = std::min(begin_ + rows, config.vocab) - begin_;
 }
 
-// Returns which tokens this rank has.
+// Returns a mask of the tokens that are in this rank's part of the vocabulary.
 at::Tensor Vocabulary::has(const at::Tensor& tokens_M) const {
     return tokens_M.ge(begin_).logical_and_(tokens_M.lt(begin_ + count_));
 }

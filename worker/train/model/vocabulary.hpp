@@ -16,23 +16,23 @@ class Vocabulary {
     // `tp`: the tensor-parallel group; null: the vocabulary is not split.
     Vocabulary(const spec::ModelConfig& config, Communicator* tp);
 
-    // Returns the embeddings of the tokens, [M, C], on every rank; with sequence parallelism, of
-    // this rank's rows, [S, C].
+    // Returns the embeddings of the tokens: all rows, [M, C], on every rank or, with sequence
+    // parallelism, this rank's rows, [S, C].
     at::Tensor embedding(const at::Tensor& tokens_M, const at::Tensor& w_VC,
                          const RowSplit& rows) const;
 
-    // Computes the gradient dw_VC of the embedding. dy_MC must have all M rows of the output's
-    // gradient, also with sequence parallelism.
+    // Computes dw_VC, the gradient of the embedding's weight. dy_MC is the gradient of the
+    // embedding's output. It must have all M rows, also with sequence parallelism.
     void embedding_backward_weight(const at::Tensor& dy_MC, const at::Tensor& tokens_M,
                                    const at::Tensor& dw_VC, ops::Sum sum) const;
 
-    // Returns the output layer. Operators that compute with it exchange a few numbers per row, so
-    // all ranks must call them in the same order. On each rank they return only a part of their
-    // input's gradient; sum_input_grad() sums the parts.
+    // Returns the output layer. Operators that use it exchange a few numbers per row, so all ranks
+    // must call them in the same order. On each rank, these operators compute only a part of the
+    // gradient of their input; sum_input_grad() sums the parts.
     ops::Head head(const at::Tensor& w_VC, double soft_cap) const;
 
     // Sums the gradient of the output layer's input over the ranks. Returns the sum or, with
-    // sequence parallelism, this rank's rows of it. May write to `dx_MC`.
+    // sequence parallelism, this rank's rows of the sum. May write to `dx_MC`.
     at::Tensor sum_input_grad(const at::Tensor& dx_MC, const RowSplit& rows) const;
 
   private:

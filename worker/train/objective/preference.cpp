@@ -10,7 +10,8 @@ namespace {
 using spec::PairLoss;
 using spec::PreferenceKind;
 
-// The nearest to probability 1 that log_odds() distinguishes, so that its value is finite.
+// Largest log-probability that log_odds() uses; larger values, up to 0, are replaced by it, so that
+// the result is finite.
 constexpr double kSurest = -1e-12;
 
 double logistic(double x) { return 1 / (1 + std::exp(-x)); }
@@ -19,7 +20,8 @@ double log_logistic(double x) {
     return x < 0 ? x - std::log1p(std::exp(x)) : -std::log1p(std::exp(-x));
 }
 
-// Returns log(1 - exp(x)) for x < 0. Each branch is exact where the other one cancels.
+// Returns log(1 - exp(x)) for x < 0. Each of the two formulas is exact in the range where the other
+// formula loses precision.
 double log1mexp(double x) {
     return x > -std::numbers::ln2 ? std::log(-std::expm1(x)) : std::log1p(-std::exp(x));
 }
@@ -47,9 +49,9 @@ Slope log_odds(double log_p) {
     return {x - log1mexp(x), -1 / std::expm1(x)};
 }
 
-// An answer, as a loss compares it.
+// The values of an answer that a loss compares.
 struct Answer {
-    double log_prob = 0;  // sum over the tokens, or mean
+    double log_prob = 0;  // sum or mean over the tokens
     double reference = 0;
     double share = 1;  // derivative of log_prob with respect to the sum
     double score() const { return log_prob - reference; }
@@ -57,15 +59,16 @@ struct Answer {
 
 struct PairValue {
     double loss = 0;
-    double chosen = 0, rejected = 0;  // derivatives with respect to the answers' log_prob
+    // derivatives of the loss with respect to the answers' log_prob
+    double chosen = 0, rejected = 0;
 };
 
-// Returns true if the loss itself compares means over the tokens.
+// Returns true if the loss compares means over the tokens, not sums.
 bool compares_means(const spec::PreferenceSpec& spec) {
     return spec.loss == PairLoss::Ipo || spec.loss == PairLoss::SigmoidNorm;
 }
 
-// Returns true if the metrics, too, have means over the tokens, as TRL's.
+// Returns true if the metrics also report means over the tokens, as TRL does.
 bool reports_means(const spec::PreferenceSpec& spec) {
     switch (spec.kind) {
         case PreferenceKind::SimPo:

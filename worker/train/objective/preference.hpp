@@ -1,9 +1,10 @@
-// Losses of pairs of answers to the same prompt, of which one was chosen and one rejected, and of
-// single answers that are labelled as chosen or rejected.
+// Losses of preference data: pairs of a chosen and a rejected answer to the same prompt, or single
+// answers with a label that says whether the answer was chosen or rejected.
 //
-// With the log-probabilities c and r of the answers (summed over their tokens), those of the
-// reference model c0 and r0, the numbers of tokens n and m, s the logistic function, e =
-// label_smoothing, and d = beta ((c - c0) - (r - r0)), a pair has the loss
+// Let c and r be the log-probabilities of the chosen and the rejected answer (summed over their
+// tokens), c0 and r0 their log-probabilities under the reference model, and n and m their numbers
+// of tokens. Let s be the logistic function, e = label_smoothing, and d = beta ((c - c0) - (r -
+// r0)). A pair has the loss
 //
 //   dpo sigmoid       -(1 - e) log s(d) - e log s(-d)          arXiv:2305.18290; e: cDPO
 //   dpo robust        (-(1 - e) log s(d) + e log s(-d)) / (1 - 2 e)          arXiv:2403.00409
@@ -14,16 +15,18 @@
 //   simpo             as dpo sigmoid with d = beta (c / n - r / m) - gamma   arXiv:2405.14734
 //   orpo              -beta log s(log odds(c / n) - log odds(r / m))         arXiv:2403.07691
 //
-// where log odds(x) = x - log(1 - exp(x)). A labelled answer with the log-probability y, that of
-// the reference model y0, and the divergence z has the loss
+// where log odds(x) = x - log(1 - exp(x)). Let y be the log-probability of a labelled answer, y0
+// its log-probability under the reference model, and z the divergence from the reference model. A
+// labelled answer has the loss
 //
 //   kto, chosen       desirable_weight (1 - s(beta (y - y0 - z)))            arXiv:2402.01306
 //   kto, rejected     undesirable_weight (1 - s(beta (z - y + y0)))
 //   apo_zero_unpaired as kto with z = 0                                      arXiv:2408.06266
 //
-// where z is the mean of y - y0 over mismatched answers, at least 0. It is a constant: the loss has
-// no derivative with respect to it. The loss of a batch is the mean over its pairs or labelled
-// answers, plus nll_weight times the mean of -log p over the tokens of the chosen answers.
+// The divergence z is the mean of y - y0 over mismatched answers, or 0 if the mean is negative. It
+// counts as a constant in the derivative of the loss. The loss of a batch is the mean over its
+// pairs or labelled answers, plus nll_weight times the mean of -log p over the tokens of the chosen
+// answers.
 #pragma once
 
 #include <array>
@@ -35,27 +38,29 @@
 
 namespace roll::train {
 
-// Answers as sequences. The chosen answer of pair k is sequence 2 k, the rejected one sequence
-// 2 k + 1; a last sequence without a partner belongs to no pair. Of an unpaired objective, sequence
-// k has the label k; a sequence without a label does not count.
+// A batch of answers as sequences. The chosen answer of pair k is sequence 2 k, and the rejected
+// answer is sequence 2 k + 1. If the number of sequences is odd, the last one belongs to no pair.
+// For an unpaired objective, sequence k has the label labels[k]; a sequence without a label does
+// not count.
 struct PairBatch {
     std::span<const double> log_probs;   // sum over the tokens of each sequence
-    std::span<const double> references;  // the same of the reference model; empty: 0
+    std::span<const double> references;  // sums under the reference model; empty: all 0
     std::span<const double> tokens;      // number of tokens of each sequence; more than 0 in a pair
     std::span<const std::uint8_t> labels = {};  // unpaired: 1 if the answer was chosen, else 0
     double kl = 0;                              // unpaired: the divergence z
 };
 
-// Factors of a batch's sums in its loss: 1 / the number of pairs or labelled answers, and 1 / the
-// number of tokens of the chosen answers, in all micro-batches of all replicas.
+// The factors by which a batch's sums enter its loss: 1 / the number of pairs or labelled answers,
+// and 1 / the number of tokens of the chosen answers. The numbers are counted over all
+// micro-batches of all replicas.
 struct PairScale {
     double pair = 0;
     double token = 0;
 };
 
-// Sums over pairs, or over labelled answers. The log-probabilities of the metrics (LogpChosen,
-// LogpRejected) are those that the loss compares: means over the tokens for simpo, orpo and cpo's
-// ipo, else sums. Rewards are beta times them, less the reference's.
+// Sums over pairs, or over labelled answers. LogpChosen and LogpRejected sum the log-probabilities
+// that the loss compares: means over the tokens for simpo, orpo and cpo's ipo, else sums over the
+// tokens. A reward is beta times (this log-probability minus the reference model's).
 struct PairSums {
     enum Index {
         Pairs,     // number of pairs; 0 if the answers are labelled
@@ -69,7 +74,7 @@ struct PairSums {
         Accuracy,  // number of pairs whose chosen answer has the higher reward
         LogpChosen,
         LogpRejected,
-        Kl,  // labelled answers: the divergence z times the number of answers
+        Kl,  // for labelled answers: the divergence z times the number of answers
         kCount
     };
     std::array<double, kCount> sums{};
@@ -78,8 +83,8 @@ struct PairSums {
     double& operator[](Index index) { return sums[index]; }
     // Returns the number of pairs or labelled answers.
     double samples() const { return sums[Pairs] > 0 ? sums[Pairs] : sums[Chosen] + sums[Rejected]; }
-    // Returns the mean over the pairs or labelled answers; of a reward or a log-probability, the
-    // mean over the chosen or the rejected answers.
+    // Returns the mean over the pairs or labelled answers. For a reward or a log-probability,
+    // returns the mean over the chosen (or the rejected) answers.
     double mean(Index index) const {
         const bool chosen = index == RewardChosen || index == LogpChosen;
         const bool rejected = index == RewardRejected || index == LogpRejected;
@@ -93,10 +98,10 @@ struct PairSums {
 
 PairSums pair_sums(const spec::PreferenceSpec& spec, const PairBatch& batch);
 
-// Returns the loss of a batch with these sums.
+// Returns the loss of a batch that has these sums.
 double scaled_loss(const spec::PreferenceSpec& spec, const PairSums& sums, const PairScale& scale);
 
-// Returns the loss of a batch that consists of these pairs or labelled answers alone.
+// Returns the loss of a batch that consists only of these pairs or labelled answers.
 double mean_loss(const spec::PreferenceSpec& spec, const PairSums& sums);
 
 // Returns the derivative of the loss with respect to the log-probability of each sequence.

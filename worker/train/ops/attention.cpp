@@ -10,7 +10,7 @@
 namespace roll::ops {
 namespace {
 
-// Returns the first visible key of each position; empty if all positions see key 0.
+// Returns, for each position, the first key that it sees; empty if all positions see key 0.
 std::vector<std::int64_t> first_keys(const AttentionSaved& saved) {
     const std::int64_t positions = saved.heads.q_BHTD.size(2), window = saved.rule.window;
     std::vector<std::int64_t> first;
@@ -93,7 +93,7 @@ Heads attention_backward(const at::Tensor& do_BTA, const AttentionSaved& saved) 
                                                   A, scratch);
         });
     });
-    // Sums the gradients of a key head over its query heads
+    // Sums the gradients over the query heads of each key head
     const auto of_group = [&](const at::Tensor& d_BHTD) {
         return sizes_q == sizes_k ? d_BHTD : d_BHTD.unflatten(1, {sizes_k[1], -1}).sum(2);
     };

@@ -1,13 +1,14 @@
-// Computes causal grouped-query attention. Letters are as in rope.hpp; A = H D. The score matrix
-// is never stored as a whole: forward saves log(sum(exp(scores))) for each position, with which
-// backward recomputes the probabilities.
+// Computes causal grouped-query attention. Dimension letters are as in rope.hpp; A = H D. The whole
+// score matrix is never stored. Instead, forward saves log(sum(exp(scores))) for each position,
+// from which backward recomputes the probabilities.
 #pragma once
 
 #include "worker/train/ops/values.hpp"
 
 namespace roll::ops {
 
-// Returns o_BTA and fills `saved`. Allocates the result with `place`, but only on a CPU.
+// Returns o_BTA, the attention output, and fills `saved`. On a CPU, `place` allocates the result;
+// on a GPU, `place` is ignored.
 at::Tensor attention(const Heads& heads, const AttentionRule& rule, AttentionSaved& saved,
                      const Place& place = {});
 

@@ -39,8 +39,8 @@ void losses(const at::Tensor& logits_RV, const at::Tensor& targets_R, const at::
     });
 }
 
-// Returns numbers for each row of a shard's logits: the maximum, the sum of exp(logit - maximum),
-// and the target's logit, which is 0 if another shard has the target. If the loss has terms, a
+// Returns several numbers for each row of a shard's logits: the maximum, the sum of exp(logit -
+// maximum), and the target's logit (0 if another shard has the target). If the loss has terms, the
 // fourth number is the sum of the logits.
 at::Tensor statistics(const at::Tensor& l_RV, const at::Tensor& target_R, const at::Tensor& has_R,
                       const LossTerms& terms) {
@@ -60,12 +60,12 @@ at::Tensor statistics(const at::Tensor& l_RV, const at::Tensor& target_R, const 
     return own_RN;
 }
 
-// The softmax of a block's rows over the whole vocabulary.
+// The numbers from which the softmax of a block's rows over the whole vocabulary is computed.
 struct RowSums {
     at::Tensor max_R = {};
     at::Tensor sum_R = {};    // sum of exp(logit - maximum)
-    at::Tensor hit_R = {};    // logit of the target
-    at::Tensor total_R = {};  // sum of the logits; undefined without terms
+    at::Tensor hit_R = {};    // logit of the target token
+    at::Tensor total_R = {};  // sum of the logits; undefined if the loss has no terms
 };
 
 RowSums joined(const at::Tensor& all_SRN) {
@@ -81,7 +81,8 @@ RowSums joined(const at::Tensor& all_SRN) {
     return sums;
 }
 
-// Like losses(), for a block of logits over this rank's shard of the vocabulary, and with terms.
+// Like losses(), but for a block of logits of this rank's shard of the vocabulary, and with the
+// terms of the loss.
 void losses_of_shard(const at::Tensor& logits_RV, const at::Tensor& targets_R,
                      const at::Tensor& scale_R, const at::Tensor& loss_R,
                      const VocabularyShard& shard, const LossTerms& terms) {
@@ -118,8 +119,8 @@ void losses_of_shard(const at::Tensor& logits_RV, const at::Tensor& targets_R,
     own_RV.copy_(grad_RV);
 }
 
-// Replaces a block's logits by the gradient of the loss times scale_R, and writes the loss of each
-// row to loss_R.
+// Replaces a block's logits by the gradient of the loss times scale_R. Writes the loss of each row
+// to loss_R.
 void losses_of(const Head& head, const at::Tensor& logits_RV, const at::Tensor& targets_R,
                const at::Tensor& scale_R, const at::Tensor& loss_R) {
     if (head.shard)
@@ -142,8 +143,8 @@ std::int64_t block_rows(const at::Tensor& x_MC, const at::Tensor& w_VC) {
     return std::max<std::int64_t>(1, (rows + blocks - 1) / blocks);
 }
 
-// Applies the soft cap to the logits, in place. Returns d capped / d logit, or an undefined tensor
-// if there is no cap.
+// Applies the soft cap to the logits in place. Returns the derivative of the capped logits with
+// respect to the logits; undefined if there is no cap.
 at::Tensor cap(const at::Tensor& logits_RV, double soft_cap) {
     if (soft_cap == 0) return {};
     logits_RV.div_(soft_cap).tanh_();
@@ -166,7 +167,7 @@ at::Tensor same_scale(std::int64_t rows, double scale) {
     return at::full({rows}, scale, at::TensorOptions(at::kDouble));
 }
 
-// Computes the gradients, and returns the loss of each row.
+// Computes the gradients of the sum over rows of scale_M times loss. Returns the loss of each row.
 at::Tensor forward_backward(const at::Tensor& x_MC, const Head& head, const at::Tensor& targets_M,
                             const at::Tensor& scale_M, const HeadGrad& grad,
                             CrossEntropySaved& saved, const Place& place) {

@@ -1,9 +1,9 @@
-// Computes the output layer and the loss in one operator, one block of rows at a time. Only one
-// block of logits therefore exists at a time, and the block's gradient overwrites it.
+// Computes the output layer and the loss in one operator, one block of rows at a time. Therefore,
+// only one block of logits exists at a time. The gradient of a block overwrites the block's logits.
 //
-// M rows, C channels, V vocabulary. One call does both forward and backward, because both need
-// the block's logits. It also computes the weight's gradient, because the logits would otherwise
-// have to be kept.
+// M rows, C channels, V vocabulary. One call computes both forward and backward, because both need
+// the block's logits. The call also computes the gradient of the weight, because the logits would
+// otherwise have to be kept.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,14 @@ struct CrossEntropySaved {
     at::Tensor dx_MC;
 };
 
-// The part of the vocabulary that this rank's output layer has: tokens [begin, begin + count).
-// Further rows of the weight are padding, which gets no probability.
+// The part of the vocabulary that this rank's output layer has: the tokens [begin, begin + count).
+// Further rows of the weight are padding; the softmax ignores them.
 struct VocabularyShard {
     std::int64_t begin = 0;
     std::int64_t count = 0;
-    std::int64_t vocab = 0;  // number of tokens of all shards
-    // Exchanges a tensor with the other shards: returns the tensors of all shards, [shards, R,
-    // N], in the order of the shards. Called once for each block of rows.
+    std::int64_t vocab = 0;  // number of tokens in all shards
+    // Sends own_RN to the other shards. Returns the tensors of all shards, [shards, R, N], in the
+    // order of the shards. Called once for each block of rows.
     std::function<at::Tensor(const at::Tensor& own_RN)> gather;
 };
 
@@ -49,36 +49,36 @@ struct Head {
 
 at::Tensor logits(const at::Tensor& x_MC, const Head& head);  // returns the logits, [M, V]
 
-// The tensor to which the weight's gradient is written or added. If dw_VC is undefined, the
-// gradient is not computed.
+// The tensor that receives the weight's gradient. The gradient overwrites dw_VC or is added to it.
+// If dw_VC is undefined, the gradient is not computed.
 struct HeadGrad {
     at::Tensor dw_VC;
     Sum sum = Sum::Add;
 };
 
-// Returns scale times the sum over rows of -log softmax(logits)[target], with the head's terms, a
-// 0-dim double. `place` allocates the temporary block of logits.
+// Returns scale times the sum over rows of -log softmax(logits)[target], including the terms of
+// `head`, as a 0-dim double. `place` allocates the temporary block of logits.
 //
-// With a shard, each rank returns the loss over the whole vocabulary, but saved.dx_MC is only
-// this shard's part of the gradient; the sum over all shards is the gradient.
+// With a shard, each rank returns the loss over the whole vocabulary, but saved.dx_MC is only this
+// shard's part of the gradient. The gradient is the sum of the parts of all shards.
 at::Tensor linear_cross_entropy(const at::Tensor& x_MC, const Head& head,
                                 const at::Tensor& targets_M, double scale, const HeadGrad& grad,
                                 CrossEntropySaved& saved, const Place& place = {});
 
-// Like linear_cross_entropy(), with a factor for each row: `scale_M`, doubles on the CPU. Computes
-// the gradient of the sum over rows of scale times loss, and returns no loss.
+// Like linear_cross_entropy(), but with one factor for each row: `scale_M`, doubles on the CPU.
+// Computes the gradient of the sum over rows of factor times loss. Returns no loss.
 void linear_cross_entropy_grad(const at::Tensor& x_MC, const Head& head,
                                const at::Tensor& targets_M, const at::Tensor& scale_M,
                                const HeadGrad& grad, CrossEntropySaved& saved,
                                const Place& place = {});
 
-// Returns -log softmax(logits)[target] of each row, with the head's terms, doubles [M]; 0 if the
-// target is ignored.
+// Returns -log softmax(logits)[target] of each row, including the terms of `head`, as doubles [M].
+// The result is 0 for a row whose target is ignored.
 at::Tensor linear_cross_entropy_rows(const at::Tensor& x_MC, const Head& head,
                                      const at::Tensor& targets_M);
 
-// Like linear_cross_entropy(), without `scale` and gradients: returns only the sum and saves
-// nothing.
+// Like linear_cross_entropy(), but without `scale` and without gradients. Returns only the sum and
+// saves nothing.
 at::Tensor linear_cross_entropy_value(const at::Tensor& x_MC, const Head& head,
                                       const at::Tensor& targets_M);
 

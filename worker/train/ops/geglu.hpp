@@ -1,5 +1,5 @@
-// Computes a_MI = gelu(gate_MI) * up_MI with the tanh formula of gelu. Each row of gate_up_MJ holds
-// gate, then up (J = 2 I).
+// Computes a_MI = gelu(gate_MI) * up_MI with the tanh approximation of gelu. Each row of gate_up_MJ
+// holds gate, then up (J = 2 I).
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -10,8 +10,8 @@ namespace {
 constexpr std::int64_t kQueries = 512;  // number of queries per block of scores
 constexpr std::int64_t kFlashDim = 256;
 
-// Returns x_BTHD with the pairs (i, i + D / 2) rotated by the table's angles; direction -1 rotates
-// back.
+// Returns x_BTHD with the pairs (i, i + D / 2) rotated by the table's angles. If `direction` is -1,
+// rotates by the negated angles.
 at::Tensor turned(const at::Tensor& x_BTHD, const RopeTable& table, double direction) {
     const auto half = x_BTHD.chunk(2, -1);
     const at::Tensor cos = table.cos_TE.unsqueeze(1), sin = table.sin_TE.unsqueeze(1) * direction;
@@ -31,9 +31,9 @@ std::optional<std::int64_t> window_before(const AttentionRule& rule) {
     return rule.window - 1;
 }
 
-// A block of queries, with all keys to which at least one of these queries attends. The query
-// heads of a key-value group are concatenated. This gives N = B G products, each of Q R queries
-// with S keys (R query heads per group).
+// A block of queries, and all keys to which at least one of these queries attends. The query heads
+// that share a key head are concatenated. So each score matrix is one of N = B G products of Q R
+// queries with S keys, where R is the number of query heads per key head.
 struct Block {
     std::int64_t begin, end, first;
 
@@ -64,8 +64,7 @@ std::vector<Block> blocks_of(const AttentionSaved& s) {
     return blocks;
 }
 
-// Returns a block's scores in float32 or float64, with the soft cap applied. Scores of masked
-// pairs are -inf.
+// Returns a block's scores in float32 or float64, after the soft cap. Masked scores are -inf.
 at::Tensor scores(const Block& block, const AttentionSaved& s) {
     const std::int64_t groups = s.heads.k_BGTD.size(1), rows = block.end - block.begin;
     at::Tensor score = wide(
@@ -89,8 +88,8 @@ at::Tensor of_block(const Block& block, const at::Tensor& x_BHT, std::int64_t gr
         .unsqueeze(-1);
 }
 
-// Returns x_MC in the type of w_C. ATen's kernels require one type for both, but the weight of a
-// norm with 1 + weight is float32 even if the input is bfloat16.
+// Returns x_MC in the type of w_C. ATen's kernels require both to have the same type, but the
+// weight of a norm with 1 + weight is float32 even if the input is bfloat16.
 at::Tensor as_weight(const at::Tensor& x_MC, const at::Tensor& w_C) {
     return x_MC.to(w_C.scalar_type());
 }
@@ -127,7 +126,7 @@ at::Tensor swiglu_backward(const at::Tensor& da_MI, const at::Tensor& gate_up_MJ
 
 Heads rope(const at::Tensor& qkv_BTP, std::int64_t kv_heads, const RopeTable& table) {
     const std::int64_t dim = 2 * table.cos_TE.size(1);
-    // layout: [B, T, G, Q + 2, D]
+    // dimensions [B, T, G, Q + 2, D], where Q is the number of query heads per key head
     const at::Tensor all = qkv_BTP.unflatten(2, {kv_heads, -1, dim});
     const std::int64_t queries = all.size(3) - 2;
     const at::Tensor q = turned(all.narrow(3, 0, queries).flatten(2, 3), table, 1),

@@ -1,7 +1,7 @@
-// The operators on a GPU, made of ATen's kernels: flash attention, fused norms and AdamW where
-// available. This folder's operators call these functions for tensors that are not on the CPU.
-// Functions that need no GPU kernel also accept CPU tensors, with the same results; the tests use
-// this.
+// The operators on a GPU, made of ATen's kernels. They use flash attention, fused norms and fused
+// AdamW if these are available. This folder's operators call these functions for tensors that are
+// not on the CPU. Functions that need no GPU kernel also accept CPU tensors, with the same results;
+// the tests use this.
 #pragma once
 
 #include <cstdint>
@@ -20,12 +20,12 @@ at::Tensor rms_norm_backward(const at::Tensor& dy_MC, const at::Tensor& w_C,
 at::Tensor swiglu(const at::Tensor& gate_up_MJ);
 at::Tensor swiglu_backward(const at::Tensor& da_MI, const at::Tensor& gate_up_MJ);
 
-// Returns the heads as views whose memory is ordered by position, which flash attention requires.
+// Returns the heads as views. Their memory is ordered by position, as flash attention requires.
 Heads rope(const at::Tensor& qkv_BTP, std::int64_t kv_heads, const RopeTable& table);
 at::Tensor rope_backward(const Heads& d, const RopeTable& table);
 
-// Computes attention for the rule and the heads in `saved`, and fills the other members of
-// `saved`. Uses flash attention for 16-bit types on a GPU if there is no soft cap, else matrix
+// Computes attention for the rule and the heads in `saved`, and fills the other members of `saved`.
+// For 16-bit types on a GPU without a soft cap, uses flash attention. Otherwise, computes matrix
 // products over blocks of queries.
 at::Tensor attention(AttentionSaved& saved);
 Heads attention_backward(const at::Tensor& do_BTA, const AttentionSaved& saved);

@@ -14,18 +14,18 @@ using Room = std::unique_ptr<float[]>;
 constexpr std::int64_t kRows = 64, kColumns = 32;  // size of one block of float32 sums
 // Maximum length of a sum within a panel, so that a panel stays in the L2 cache
 constexpr std::int64_t kInnerMax = 1024;
-// maximum number of rows of the left side that are packed at a time
+// maximum number of rows of the left matrix that are packed at a time
 constexpr std::int64_t kRowsMax = 2048;
-// Maximum number of results that are held as float32 sums at a time, before they are rounded to
-// the output's type
+// Maximum number of results that are held as float32 sums at a time; they are then rounded to the
+// output's type
 constexpr std::int64_t kNarrowNumbers = 2 << 20;
-// Numbers of padding after each packed row, so that rows do not compete for the same sets of the
-// L1 cache
+// Number of padding elements after each packed row, so that rows do not compete for the same sets
+// of the L1 cache
 constexpr std::int64_t kPad = 16;
 
 std::int64_t parts(std::int64_t size, std::int64_t part) { return (size + part - 1) / part; }
 
-// A matrix whose rows are contiguous, or whose columns are contiguous if `turned`. `stride` is the
+// A matrix whose rows are contiguous or, if `turned`, whose columns are contiguous. `stride` is the
 // distance between adjacent rows (or columns).
 struct Matrix {
     at::Tensor tensor;
@@ -58,7 +58,7 @@ Matrix matrix_of(const at::Tensor& tensor) {
     return {tensor.clone(at::MemoryFormat::Contiguous), columns, false};
 }
 
-// A part of the product a @ b. It has the terms [first, first + inner) of each element's sum.
+// A part of the product a @ b: the terms [first, first + inner) of the sum of each element.
 struct Part {
     const Matrix &a, &b;
     float* sums;
@@ -86,7 +86,8 @@ Left left_of(const Part& part) {
     return {data, stride, std::move(room)};
 }
 
-// Computes a part in parallel. A task is one panel of the right side times some blocks of rows.
+// Computes a part in parallel. A task multiplies several blocks of rows by one panel of the right
+// matrix.
 void add_part(const Part& part) {
     const Left left = left_of(part);
     const std::int64_t panels = parts(part.columns, kColumns), blocks = parts(part.rows, kRows);

@@ -20,7 +20,7 @@ struct Packed {
     std::int64_t heads() const { return groups * (queries + 2); }
 };
 
-// The query heads and the key heads of a projection, each as rows [rows, D], and its value heads.
+// The heads of a projection: query heads and key heads as matrices [rows, D], and the value heads.
 struct ProjectionRows {
     at::Tensor q, k, v_MG1D;
 };

@@ -11,12 +11,13 @@ namespace roll::ops {
 
 struct QkNormSaved {
     at::Tensor qkv_MP;
-    // 1 / RMS of each head, with R = H + 2 G heads per position; unused for value heads
+    // 1 / RMS of each head of each position; R = H + 2 G heads. The elements of value heads are
+    // unused.
     at::Tensor rstd_MR;
-    RmsNormSaved q, k;  // used on a GPU in place of qkv_MP and rstd_MR
+    RmsNormSaved q, k;  // used on a GPU instead of qkv_MP and rstd_MR
 };
 
-// Returns qkv_MP with its query and key heads normed. q_D and k_D are the norms' weights;
+// Returns qkv_MP with normalized query and key heads. q_D and k_D are the weights of the norms;
 // `kv_heads` is the number of key heads.
 at::Tensor qk_norm(const at::Tensor& qkv_MP, const at::Tensor& q_D, const at::Tensor& k_D,
                    std::int64_t kv_heads, double eps, QkNormSaved& saved);
@@ -27,8 +28,9 @@ at::Tensor qk_norm_backward(const at::Tensor& dy_MP, const at::Tensor& q_D, cons
                             std::int64_t kv_heads, const QkNormSaved& saved, const at::Tensor& dq_D,
                             const at::Tensor& dk_D);
 
-// Return the same as the two functions above, but call rms_norm() once for the queries and once
-// for the keys. The functions above call these for tensors that are not on the CPU.
+// These functions return the same results as the two functions above, but call rms_norm() once for
+// the queries and once for the keys. The functions above call them for tensors that are not on the
+// CPU.
 at::Tensor qk_norm_by_parts(const at::Tensor& qkv_MP, const at::Tensor& q_D, const at::Tensor& k_D,
                             std::int64_t kv_heads, double eps, QkNormSaved& saved);
 at::Tensor qk_norm_by_parts_backward(const at::Tensor& dy_MP, const at::Tensor& q_D,

@@ -10,8 +10,8 @@
 namespace roll::ops {
 namespace {
 
-// Calls `visit` for every (batch, position, head) of qkv_BTP, with the head's place in q, k or v.
-// H is the element type of q, k and v.
+// Calls `visit` for every (batch, position, head) of qkv_BTP, and passes the head's place in q, k
+// or v. H is the element type of q, k and v.
 template <class S, class H, class Visit>
 void for_heads(const at::Tensor& qkv_BTP, const Heads& heads, const Visit& visit) {
     const std::int64_t positions = qkv_BTP.size(1), dim = heads.q_BHTD.size(3);
@@ -36,9 +36,9 @@ void for_heads(const at::Tensor& qkv_BTP, const Heads& heads, const Visit& visit
     });
 }
 
-// Returns YaRN's interpolation weight of each frequency. 0 keeps the frequency, 1 divides it by the
-// scaling factor. The weight is 0 up to index `low` and 1 from index `high` on. Frequency i makes
-// theta^(-i / E) / 2 pi rotations per position.
+// Returns YaRN's interpolation weight of each frequency. Weight 0 keeps the frequency, and weight 1
+// divides it by the scaling factor. The weight is 0 up to index `low` and 1 from index `high` on.
+// Frequency i makes theta^(-i / E) / 2 pi rotations per position.
 at::Tensor yarn_slow(std::int64_t frequencies, double theta, const spec::RopeScaling& scaling) {
     const auto count = static_cast<double>(frequencies);
     const auto number_of = [&](double turns) {

@@ -10,7 +10,7 @@
 namespace roll::ops {
 namespace {
 
-// Calls visit(i, begin, count) for every segment i of a row with `positions` positions.
+// Calls visit(i, begin, count) for every segment i of a row that has `positions` positions.
 template <class Visit>
 void for_segments(std::span<const std::int64_t> starts, std::int64_t positions,
                   const Visit& visit) {

@@ -15,8 +15,9 @@ struct SegmentsSaved {
     std::vector<AttentionSaved> parts;
 };
 
-// Returns o_BTA. `starts` are the first positions of the segments, ascending from 0; if `starts` is
-// not empty, B must be 1. If `starts` is empty, each of the B rows is one segment.
+// Returns o_BTA, the attention output. `starts` are the first positions of the segments, ascending
+// from 0. If `starts` is not empty, B must be 1. If `starts` is empty, each of the B rows is one
+// segment.
 at::Tensor attention_within(const Heads& heads, const AttentionRule& rule,
                             std::span<const std::int64_t> starts, SegmentsSaved& saved,
                             const Place& place = {});

@@ -13,8 +13,8 @@ namespace roll::ops {
 // Says whether an operator's result replaces a tensor's content or is added to it.
 enum class Sum { Replace, Add };
 
-// Makes the tensor for an operator's result. If the function is empty, the operator allocates new
-// memory.
+// A function that allocates the tensor for an operator's result. If the function is empty, the
+// operator allocates new memory.
 using Place = std::function<at::Tensor(at::IntArrayRef sizes, const at::TensorOptions& options)>;
 
 inline at::Tensor made_in(const Place& place, at::IntArrayRef sizes,
@@ -32,7 +32,7 @@ struct RmsNormSaved {
 
 // Angles of the rotary position embedding, as rope_table() returns them.
 struct RopeTable {
-    at::Tensor cos_TE;  // [T, E] with E = D / 2
+    at::Tensor cos_TE;  // dimensions [T, E] with E = D / 2
     at::Tensor sin_TE;
 };
 
@@ -45,13 +45,13 @@ struct Heads {
 
 struct AttentionRule {
     double scale = 0;  // factor by which the scores are multiplied; 0: 1 / sqrt(D)
-    // bound on the scores' magnitude: they become cap * tanh(score / cap); 0: none
+    // bound on the scores' magnitude: a score becomes cap * tanh(score / cap); 0: no bound
     double soft_cap = 0;
-    std::int64_t window = 0;  // number of keys that a position sees, including its own; 0: all
+    std::int64_t window = 0;  // number of keys that a position sees, including its own; 0: no limit
 };
 
 struct AttentionSaved {
-    AttentionRule rule;  // the rule that forward used, with its scale filled in
+    AttentionRule rule;  // the rule of forward, with its scale filled in
     Heads heads;
     at::Tensor out_BTA;
     at::Tensor logsumexp_BHT;

@@ -11,7 +11,8 @@
 namespace roll::train {
 namespace {
 
-// Returns the sum of squares. Works in lanes, so that the compiler can vectorize.
+// Returns the sum of squares. Keeps one partial sum per vector lane, so that the compiler can
+// vectorize the loop.
 template <class T>
 double sum_squares(const T* values, std::int64_t size) {
     constexpr std::int64_t kLanes = 16;

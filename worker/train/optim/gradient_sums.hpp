@@ -5,10 +5,10 @@
 
 namespace roll::train {
 
-// Returns the sum of squares of a contiguous tensor, a 0-dim double tensor on the CPU.
+// Returns the sum of squares of a contiguous tensor, as a 0-dim double tensor on the CPU.
 at::Tensor square_sum(const at::Tensor& values);
 
-// Returns the number of elements that are 0, a 0-dim tensor on the CPU.
+// Returns the number of elements that are 0, as a 0-dim tensor on the CPU.
 at::Tensor zero_count(const at::Tensor& values);
 
 }  // namespace roll::train

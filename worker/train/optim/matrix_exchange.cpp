@@ -12,7 +12,7 @@ std::int64_t whole_numel(const ParameterSpec& spec) {
     return c10::multiply_integers(whole_sizes(spec));
 }
 
-// Returns the first elements of a slot, in a tensor's shape.
+// Returns a view of the elements of `slot` from `begin` on, with shape `sizes`.
 at::Tensor shaped(const at::Tensor& slot, at::IntArrayRef sizes, std::int64_t begin = 0) {
     return slot.narrow(0, begin, c10::multiply_integers(sizes)).view(sizes);
 }
@@ -45,8 +45,8 @@ std::size_t MatrixExchange::first_of_rank(int dp_rank) const {
     return static_cast<std::size_t>(dp_rank) * static_cast<std::size_t>(shards_);
 }
 
-// Returns this rank's part of each matrix that its replica computes. If the replicas share rows,
-// collects the rows.
+// Returns this rank's shard of each matrix of the batch that this data-parallel replica computes.
+// If the replicas share optimizer state, collects the shard's rows from them.
 std::vector<at::Tensor> MatrixExchange::to_owner(const std::vector<std::size_t>& batch,
                                                  const std::vector<at::Tensor>& own,
                                                  Tag tag) const {
@@ -75,7 +75,8 @@ std::vector<at::Tensor> MatrixExchange::to_owner(const std::vector<std::size_t>&
     return parts;
 }
 
-// Replaces the parts of the matrices that this replica computes. `batch` has these matrices only.
+// Runs `compute` on the matrices that this replica computes. Replaces `parts`, this rank's shards
+// of these matrices, by shards of the results. `batch` lists only these matrices.
 void MatrixExchange::compute_wholes(const std::vector<std::size_t>& batch,
                                     std::vector<at::Tensor>& parts, Tag tag,
                                     const Compute& compute) const {

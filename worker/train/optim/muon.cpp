@@ -8,10 +8,11 @@
 namespace roll::train {
 namespace {
 
-// The coefficients of the iteration and the least norm, as in torch.optim.Muon
+// Coefficients of the Newton-Schulz iteration, and the least norm by which it divides; the values
+// are those of torch.optim.Muon
 constexpr double kA = 3.4445, kB = -4.7750, kC = 2.0315, kNormMin = 1e-7;
 
-// Returns the views of a fused parameter's HuggingFace modules.
+// Returns views of `matrix`, one for each HuggingFace module that is fused in it.
 std::vector<at::Tensor> modules_of(const spec::ModelConfig& c, const std::string& name,
                                    const at::Tensor& matrix) {
     if (name.ends_with("linear_fc1.weight"))

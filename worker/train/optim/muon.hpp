@@ -11,17 +11,17 @@
 
 namespace roll::train {
 
-// Adds the gradient of the own rows to the momentum. Returns the direction of the own rows, which
-// is not orthogonalized yet, in a tensor of its own.
+// Adds the gradient of this rank's own rows to the momentum. Returns the update direction of these
+// rows, before orthogonalization, in a new tensor.
 at::Tensor muon_direction(const Update& update);
 
-// Replaces the directions of a whole parameter by their orthogonalized and scaled update. The
-// HuggingFace modules of a fused parameter (q, k, v; gate, up) are matrices of their own. Computes
-// in the matrix's type on a CPU and, as torch does, in bfloat16 on a GPU.
+// Replaces `matrix`, the directions of a whole parameter, by the orthogonalized and scaled update.
+// Orthogonalizes each HuggingFace module of a fused parameter (q, k, v; gate, up) as a separate
+// matrix. Computes in the matrix's type on a CPU and, as torch does, in bfloat16 on a GPU.
 void orthogonalize(const spec::ModelConfig& config, const spec::OptimizerSpec& options,
                    const std::string& name, const at::Tensor& matrix);
 
-// Decays the own rows' weights, and moves them by lr times `moved`.
+// Applies weight decay to the weights of this rank's own rows, then subtracts lr times `moved`.
 void muon_move(const Update& update, const at::Tensor& moved);
 
 }  // namespace roll::train

@@ -17,7 +17,7 @@ bool has_state(const Parameters& p, std::size_t i, const ParameterRule& rule,
     return !p.specs[i].frozen && std::ranges::find(endings, ending) != endings.end();
 }
 
-// Makes the zero state with an ending, for the parameters whose rules have it.
+// Makes a zeroed state, for the parameters whose rules have a state with this name ending.
 StateTensors make_state(const Parameters& p, const std::vector<ParameterRule>& rules,
                         const spec::OptimizerSpec& options, std::string_view ending) {
     StateTensors state{ending, {}, std::vector<at::Tensor>(p.specs.size())};
@@ -130,7 +130,7 @@ void Optimizer::update_adamw_on_gpu(double lr) {
     for (const auto& [ignored, updates] : groups) adamw_on_gpu(updates);
 }
 
-// Rounds the main weights to the weights with which the model computes.
+// Writes the main weights, rounded, to the bfloat16 weights with which the model computes.
 void Optimizer::round_on_gpu() {
     if (parameters_.flat_weight.is_same(parameters_.flat_main)) return;
     at::Tensor flat = parameters_.flat_weight;

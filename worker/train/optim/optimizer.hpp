@@ -1,5 +1,5 @@
-// Updates a chunk's main weights: the own rows of each parameter (parameters.hpp), by the rule of
-// the parameter (rules.hpp). Frozen parameters do not change and have no state.
+// Updates a chunk's main weights. A rank updates its own rows of each parameter (parameters.hpp) by
+// the parameter's rule (rules.hpp). Frozen parameters do not change and have no state.
 #pragma once
 
 #include <cstdint>
@@ -18,32 +18,33 @@ namespace roll::train {
 
 // One kind of state, such as the first moments.
 struct StateTensors {
-    std::string_view ending;     // of its names in checkpoints
-    at::Tensor flat;             // in the order of the parameters
-    std::vector<at::Tensor> of;  // by parameter: the own rows; undefined: it has no such state
+    std::string_view ending;     // ending of the state's tensor names in checkpoints
+    at::Tensor flat;             // the state of all parameters, concatenated in their order
+    std::vector<at::Tensor> of;  // for each parameter: state of its own rows, or undefined
 };
 
-// Checkpoints are written from these members and restored into them.
+// The state of an optimizer. Checkpoints are written from these members and restored into them.
 struct OptimizerState {
     std::int64_t steps = 0;  // number of updates made
     std::vector<StateTensors> kinds;
 
-    // Returns the state of parameter `i` with this ending; undefined if it has none.
+    // Returns the state of parameter `i` with this name ending; undefined if it has no such state.
     at::Tensor of(std::string_view ending, std::size_t i) const;
-    // Returns the flat tensor with this ending; undefined if there is none.
+    // Returns the flat tensor of the state with this name ending; undefined if there is none.
     at::Tensor flat(std::string_view ending) const;
 };
 
 class Optimizer {
   public:
-    // `dp`, `tp`: the groups that share the parameters, of which Muon collects whole matrices;
-    // null: none. `config`: the model's; only Muon and LoRA+ need it.
+    // `dp`, `tp`: the groups of the ranks that share the parameters; null: there is no such group.
+    // Only Muon uses the groups, to collect whole matrices. `config`: the model's config; only Muon
+    // and LoRA+ use it.
     explicit Optimizer(const Parameters& parameters, const spec::OptimizerSpec& options = {},
                        const spec::ModelConfig& config = {}, Communicator* dp = nullptr,
                        Communicator* tp = nullptr);
 
-    // Makes one update with the gradient times `grad_scale`, which includes clipping. With kind
-    // Muon, every rank of the groups must call it.
+    // Makes one update. The gradient is first multiplied by `grad_scale`, which includes the factor
+    // of clipping. With kind Muon, every rank of the groups must call this function.
     void step(double lr, double grad_scale);
 
     // Changes the weight decay that the next steps use.
@@ -61,7 +62,7 @@ class Optimizer {
     spec::OptimizerSpec options_;
     spec::ModelConfig config_;
     const Parameters& parameters_;
-    std::vector<ParameterRule> rules_;  // by parameter
+    std::vector<ParameterRule> rules_;  // for each parameter: its update rule
     OptimizerState state_;
     std::optional<MatrixExchange> matrices_;  // set with kind Muon
 };

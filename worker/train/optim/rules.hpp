@@ -1,5 +1,5 @@
-// Decides how the parameters are updated: by which rule, with which learning rate and weight decay,
-// and with which state. Pure.
+// Decides how each parameter is updated: the update rule, the learning rate, the weight decay and
+// the optimizer state. Pure.
 #pragma once
 
 #include <optional>
@@ -15,28 +15,29 @@ namespace roll::train {
 
 struct ParameterRule {
     spec::OptimizerKind kind = spec::OptimizerKind::AdamW;
-    double lr_scale = 1;  // factor of the step's learning rate
-    bool decays = false;  // by the step's weight decay
+    double lr_scale = 1;  // factor by which the step's learning rate is multiplied
+    bool decays = false;  // true: the step's weight decay applies
     std::optional<double> weight_decay =
-        std::nullopt;  // in place of the step's, if `decays` or not
+        std::nullopt;  // replaces the step's weight decay, even if `decays` is false
     friend bool operator==(const ParameterRule&, const ParameterRule&) = default;
 };
 
-// Returns the rule of a parameter. Without a group or an entry of optimizer.decays, biases and
-// other one-dimensional parameters do not decay. With kind Muon, the matrices of the layers are
-// Muon's, and all other parameters AdamW's. LoRA+ multiplies the learning rate of B by `lr_ratio`.
+// Returns the rule of a parameter. If neither a group nor an entry of optimizer.decays decides,
+// biases and other one-dimensional parameters do not decay. With kind Muon, Muon updates the
+// matrices of the layers, and AdamW updates all other parameters. LoRA+ multiplies the learning
+// rate of B by `lr_ratio`.
 ParameterRule rule_of(const spec::OptimizerSpec& options, const ParameterSpec& parameter,
                       double lr_ratio = 1);
 
-// The names of a rule's state are those of torch.optim, as endings of the parameter's name. Each
-// state has the parameter's shape.
+// Name endings of the state's tensors, as in torch.optim. A state tensor is named after its
+// parameter, followed by the ending, and has the parameter's shape.
 inline constexpr std::string_view kAverage = ".exp_avg";
 inline constexpr std::string_view kSquare = ".exp_avg_sq";
 inline constexpr std::string_view kMomentum = ".momentum_buffer";
 std::span<const std::string_view> state_endings(spec::OptimizerKind kind,
                                                 const spec::OptimizerSpec& options);
 
-// Returns all endings that parameters of an optimizer have, each once.
+// Returns the endings of all states that the optimizer's parameters can have, without duplicates.
 std::vector<std::string_view> all_endings(const spec::OptimizerSpec& options);
 
 // Throws RankFailure(invalid) if a pattern of optimizer.groups matches no parameter.

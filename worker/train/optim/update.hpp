@@ -1,6 +1,6 @@
-// The rules of the update, one file a rule. A rule is a function of one parameter's own rows
-// (parameters.hpp): it reads the gradient, and changes the main weight and the state, element by
-// element. Muon alone needs whole matrices (muon.hpp).
+// The update rules; each rule has its own source file. A rule is a function of one parameter's own
+// rows (parameters.hpp). It reads the gradient and changes the main weight and the state, element
+// by element. Only Muon needs whole matrices (muon.hpp).
 //
 // On a GPU, AdamW updates many parameters with one call (adamw_on_gpu).
 #pragma once
@@ -19,33 +19,36 @@
 
 namespace roll::train {
 
-// One update of one parameter.
+// The arguments of one update of one parameter.
 struct Update {
     const Parameters& parameters;
-    std::size_t index;  // of the parameter
+    std::size_t index;  // index of the parameter
     const spec::OptimizerSpec& options;
     double lr;
     double weight_decay;
     double grad_scale;   // factor by which the gradient is multiplied first
     std::int64_t steps;  // number of updates, including this one
-    // The state's tensors of the own rows, in the order of state_endings() (rules.hpp)
+    // The state tensors of the own rows, in the order of state_endings() (rules.hpp)
     std::array<at::Tensor, 2> state = {};
 };
 
-// torch.optim.AdamW: state exp_avg and exp_avg_sq.
+// Updates like torch.optim.AdamW, with state exp_avg and exp_avg_sq.
 void adamw(const Update& update);
-void adamw_on_gpu(std::span<const Update> updates);  // all with the same lr and weight_decay
+// Makes AdamW updates on a GPU. All updates must have the same lr and weight_decay.
+void adamw_on_gpu(std::span<const Update> updates);
 
-// torch.optim.Adam, which adds the decay to the gradient: state exp_avg and exp_avg_sq.
+// Updates like torch.optim.Adam, which adds the decay to the gradient. State: exp_avg and
+// exp_avg_sq.
 void adam(const Update& update);
 
-// torch.optim.SGD, which adds the decay to the gradient: state momentum_buffer if momentum > 0.
+// Updates like torch.optim.SGD, which adds the decay to the gradient. State: momentum_buffer, only
+// if momentum > 0.
 void sgd(const Update& update);
 
-// Lion (arXiv 2302.06675, algorithm 2): state exp_avg.
+// Updates by Lion (arXiv 2302.06675, algorithm 2). State: exp_avg.
 void lion(const Update& update);
 
-// The elements that a rule changes at once, on a CPU.
+// A range of elements that a rule updates in one call, on a CPU.
 template <class W>
 struct Slice {
     W* weight;
@@ -54,8 +57,9 @@ struct Slice {
     std::int64_t size;
 };
 
-// Calls body(Slice<W>) for slices of the own rows of a parameter on the CPU, in parallel. W is the
-// type of the main weights. `grad`: the gradient, or what takes its place.
+// Calls body(Slice<W>) for ranges of elements of this rank's own rows of parameter `i`, in
+// parallel. The parameter must be on the CPU. W is the type of the main weights. `grad`: the
+// gradient, or a tensor that the rule uses in its place.
 template <class Body>
 void for_slices(const Parameters& p, std::size_t i, const at::Tensor& grad,
                 const std::array<at::Tensor, 2>& state, const Body& body) {

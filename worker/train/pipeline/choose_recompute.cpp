@@ -12,8 +12,8 @@ namespace {
 
 using spec::Recompute;
 
-// What the layers of each chunk of a stage compute again: the first `count` layers `kind`, in units
-// of `unit` layers, and the others `other`.
+// A choice of recomputation for the layers of each chunk of a stage. The first `count` layers
+// recompute `kind`, in units of `unit` layers. The other layers recompute `other`.
 struct Choice {
     Recompute kind = Recompute::None;
     std::int64_t count = 0;
@@ -21,7 +21,7 @@ struct Choice {
     Recompute other = Recompute::None;
 };
 
-// Returns all choices for chunks of at most `layers` layers.
+// Returns all choices for a stage whose chunks have at most `layers` layers.
 std::vector<Choice> choices(std::int64_t layers) {
     using enum Recompute;
     constexpr std::pair<Recompute, Recompute> kPairs[] = {
@@ -36,7 +36,7 @@ std::vector<Choice> choices(std::int64_t layers) {
     return all;
 }
 
-// The layers of a pipeline stage, and a way to measure a choice for them.
+// A pipeline stage for which recomputation is chosen, and functions that measure a choice.
 struct Stage {
     const spec::TrainSpec& spec;
     const spec::ModelConfig& config;
@@ -59,7 +59,7 @@ struct Stage {
                                  choice.count, choice.unit, choice.other);
     }
 
-    // Returns the bytes that a rank of the stage needs.
+    // Returns the number of bytes that a rank of the stage needs with recomputation `all`.
     std::int64_t bytes(const plan::Recomputed& all) {
         held.recompute.clear();
         std::vector<plan::Costs> costs = job.costs;
@@ -80,7 +80,7 @@ std::string bytes_of(std::int64_t bytes) {
     return plan::bytes_text(bytes) + " (" + std::to_string(bytes) + " bytes)";
 }
 
-// Writes the best choice for the stage to `all`.
+// Writes the best choice for the stage into `all`.
 void choose(Stage stage, plan::Recomputed& all) {
     const std::int64_t limit = stage.spec.parallel.memory_limit;
     std::int64_t least = std::numeric_limits<std::int64_t>::max(), best_bytes = least;

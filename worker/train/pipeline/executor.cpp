@@ -11,11 +11,11 @@ namespace roll::train {
 namespace {
 
 // Tensors that a stage has passed to another stage on the same rank. The key is the receiving stage
-// and the Site.
+// and the Site of the transfer.
 using Handed = std::map<std::pair<int, Site>, std::deque<at::Tensor>>;
 
-// Exchanges tensors between a stage and its two neighbours. A neighbour on the same rank gets the
-// tensor itself, without a message.
+// Exchanges tensors between a stage and its two neighbours. If a neighbour is on the same rank, it
+// gets the tensor itself, without a message.
 struct Link {
     Communicator& pp;
     plan::Placement placing;
@@ -49,7 +49,7 @@ WeightHalves when_weights(std::span<const plan::Op> ops, std::size_t i, const Ch
     return plan::halves_together(ops, i, part.pre) ? WeightHalves::Now : WeightHalves::Later;
 }
 
-// Runs forward of a micro-batch on one chunk.
+// Runs the forward pass of a micro-batch on one chunk.
 at::Tensor forward(Chunk& chunk, int microbatch, const RuledBatch& batch, const at::Tensor& in,
                    const GradReady& ready) {
     const Microbatch& data = batch.microbatches[microbatch];
@@ -76,7 +76,7 @@ at::Tensor execute(const plan::PipelineSchedule& schedule, std::span<RankChunk> 
                         chunk.parameters().flat_weight.options(), handed};
         const Microbatch& data = batch.microbatches[op.microbatch];
         const std::int64_t sizes_MC[] = {chunk.hidden_rows(data), chunk.config().hidden};
-        // A message is tagged with the first layer of the later of the two stages.
+        // The tag of a message has the first layer of the later one of its two stages.
         const auto tag = [&](Site site, std::int64_t layer) {
             return Tag{site, static_cast<int>(layer), op.microbatch};
         };

@@ -11,8 +11,8 @@
 namespace roll::train {
 namespace {
 
-// Returns views of the bucket's part of the flat gradient, one for each run of adjacent trained
-// parameters.
+// Returns views of the bucket's part of the flat gradient. There is one view for each run of
+// adjacent trained parameters.
 std::vector<at::Tensor> trained_parts(const Parameters& parameters, const plan::Bucket& bucket) {
     std::vector<at::Tensor> parts;
     std::int64_t begin = bucket.begin, end = begin;
@@ -86,9 +86,9 @@ ops::Sum GradBuckets::open(int parameter) {
     return is_fresh ? ops::Sum::Replace : ops::Sum::Add;
 }
 
-// Returns true if the bucket has all contributions of a micro-batch that is not summed over the
-// ranks yet, and counts that micro-batch as summed. The bucket may already have some contributions
-// of later micro-batches; these are summed at the same time.
+// Returns true if the bucket has all contributions of one more micro-batch, whose gradients are not
+// summed over the ranks yet. Counts that micro-batch as summed. The bucket may already have some
+// contributions of later micro-batches; these are summed at the same time.
 bool GradBuckets::is_complete(int number) {
     const plan::Bucket& bucket = buckets_[number];
     int whole = std::numeric_limits<int>::max();
@@ -97,8 +97,8 @@ bool GradBuckets::is_complete(int number) {
     return whole > std::exchange(summed_[number], whole);
 }
 
-// Writes zeros to each staged gradient that has no contribution. The contributions of this
-// micro-batch to it were already summed together with those of an earlier micro-batch.
+// Sets each staged gradient without a new contribution to 0. The contributions of this micro-batch
+// to such a gradient were summed earlier, together with the contributions of another micro-batch.
 void GradBuckets::fill(const plan::Bucket& bucket) {
     for (int i = bucket.parameter_begin; i < bucket.parameter_end; ++i) {
         if (parameters_.specs[i].frozen) continue;
@@ -108,7 +108,7 @@ void GradBuckets::fill(const plan::Bucket& bucket) {
     }
 }
 
-// Frees the staged gradients of a bucket. Call it once the sum of the bucket over the ranks has
+// Frees the staged gradients of a bucket. Call it after the sum of the bucket over the ranks has
 // started.
 void GradBuckets::close(const plan::Bucket& bucket) {
     for (int i = bucket.parameter_begin; i < bucket.parameter_end; ++i) parameters_.grad[i].reset();

@@ -1,16 +1,16 @@
 // Reduces a chunk's flat gradient in the buckets of plan::cut_buckets. Each bucket is all-reduced
-// over the data-parallel ranks as soon as its last contribution is added, while backward goes on.
-// If the ranks share optimizer state, each rank gets the sum of its own rows only
+// over the data-parallel ranks as soon as its last contribution is added, while backward continues.
+// If the ranks share optimizer state, each rank gets only the sum of its own rows
 // (row_exchange.hpp).
 //
-// With staged gradients (InitOptions::stages_gradients), a bucket has gradients only from its
-// first contribution until all contributions of one micro-batch are added. The gradients are then
-// summed over the ranks and added to the gradients of the own rows.
+// With staged gradients (InitOptions::stages_gradients), a bucket has gradients only from its first
+// contribution until all contributions of one micro-batch are added. The gradients are then summed
+// over the ranks and added to the gradients of the own rows.
 //
 // Frozen parameters are not sent, because their gradient is 0 on every rank.
 //
-// The schedule alone decides when a bucket is complete, so all replicas issue the same reductions
-// in the same order.
+// Only the schedule decides when a bucket is complete, so all replicas issue the same reductions in
+// the same order.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,8 @@ class GradBuckets final : public GradStage {
   public:
     // `bucket_numel` 0 means plan::default_bucket_numel. `tp` is the tensor-parallel group, or
     // null. When a bucket is complete, its partial gradients are summed over `tp`. Then
-    // issued(bucket) is called and the reduction over `dp` starts. If `dp` has one rank,
-    // issued(bucket) is called, too, but there is no reduction.
+    // issued(bucket) is called, and the reduction over `dp` starts. If `dp` has one rank, there is
+    // no reduction, but issued(bucket) is called.
     GradBuckets(Parameters& parameters, std::int64_t bucket_numel, Communicator& dp,
                 Communicator* tp, std::function<void(int bucket)> issued);
 
@@ -40,15 +40,15 @@ class GradBuckets final : public GradStage {
 
     ops::Sum open(int parameter) override;
 
-    // Copies the updated weights from the ranks that own them, if the ranks share optimizer state.
+    // If the ranks share optimizer state, copies the updated weights from the ranks that own them.
     void gather_weights();
 
     const std::vector<plan::Bucket>& buckets() const { return buckets_; }
 
-    // Returns true while contributions of the step are missing.
+    // Returns true while contributions of the current step are missing.
     bool is_open() const;
 
-    // Returns the number of elements of the bucket's trained parameters.
+    // Returns the number of elements of the trained parameters in the bucket.
     std::int64_t trained_numel(int bucket) const;
 
   private:
@@ -62,13 +62,13 @@ class GradBuckets final : public GradStage {
     Communicator* tp_;
     std::function<void(int)> issued_;
     std::vector<plan::Bucket> buckets_;
-    // By bucket: views of its part of the gradient, without frozen parameters
+    // For each bucket: views of its part of the gradient, without the frozen parameters
     std::vector<std::vector<at::Tensor>> sums_;
-    std::vector<int> bucket_of_;  // by parameter: index of its bucket
-    std::vector<int> missing_;    // by bucket: number of contributions that are still missing
-    std::vector<int> added_;      // by parameter: number of contributions in this step
-    std::vector<int> summed_;     // by bucket: number of micro-batches summed over the ranks
-    std::vector<bool> fresh_;     // by parameter: true if its staged gradient has no contribution
+    std::vector<int> bucket_of_;  // for each parameter: index of its bucket
+    std::vector<int> missing_;    // for each bucket: number of contributions that are still missing
+    std::vector<int> added_;      // for each parameter: number of contributions in this step
+    std::vector<int> summed_;     // for each bucket: number of micro-batches summed over the ranks
+    std::vector<bool> fresh_;     // for each parameter: its staged gradient has no contribution
     std::vector<Communicator::Ticket> tickets_;
     std::optional<RowExchange> exchange_;  // set if the ranks share optimizer state
 };

@@ -50,14 +50,15 @@ void add_owned(plan::Owned& owned, const spec::OptimizerSpec& options,
     }
 }
 
-// Returns the unit of the parameter's weight (gathered_weights.hpp): its layer, or its own name.
+// Returns the unit that gathers the parameter's weight (gathered_weights.hpp): the layer of the
+// parameter, or the parameter's own name if it is in no layer.
 std::string unit_of(const std::string& name) {
     constexpr std::string_view kLayers = "decoder.layers.";
     return name.starts_with(kLayers) ? name.substr(0, name.find('.', kLayers.size())) : name;
 }
 
-// Adds the weights that a rank has and sends if the ranks share weights. Backward gathers layers a
-// second time. While a unit is put together, its rows are in memory twice.
+// If the ranks share weights, adds the weights that a rank stores, gathers and sends. Backward
+// gathers the layers a second time. While a unit is assembled, its rows are in memory twice.
 void add_weights(plan::Owned& owned, const std::vector<ParameterSpec>& specs, int owners,
                  int owner) {
     std::map<std::string, std::int64_t> units;
@@ -81,8 +82,8 @@ void add_weights(plan::Owned& owned, const std::vector<ParameterSpec>& specs, in
     owned.gathered = std::max(owned.gathered, largest * (2 * owners + 1) / owners);
 }
 
-// Returns the largest part of the optimizer state that a data-parallel rank has; nullopt if each
-// rank has all of the state.
+// Returns the largest part of the optimizer state that any data-parallel rank has; nullopt if each
+// rank has the whole state.
 std::optional<plan::Owned> most_owned(const spec::ParallelSpec& p,
                                       const spec::OptimizerSpec& options,
                                       const std::vector<std::vector<ParameterSpec>>& chunks) {

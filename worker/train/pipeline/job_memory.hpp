@@ -17,22 +17,23 @@ struct JobPipeline {
     std::vector<ChunkSpec> chunks;  // one chunk per stage, in the order of forward
     std::vector<plan::Costs> costs;
     plan::PipelineSchedule schedule;
-    plan::Recomputed recompute = {};  // by layer of the model; empty: nothing
+    plan::Recomputed recompute = {};  // recomputation of each layer of the model; empty: none
 };
 
-// Returns the number of elements of the optimizer's state of parameters: of the kind with an ending
-// (state_endings()), or of all kinds.
+// Returns the number of elements in the optimizer state of `parameters`. Counts only the kind of
+// state with the name ending `ending` (state_endings()), or all kinds if it is empty.
 std::int64_t state_numel(const spec::OptimizerSpec& options,
                          std::span<const ParameterSpec> parameters, std::string_view ending = {});
 
-// Returns the chunks of the job for plan::stage_costs().
+// Returns the chunks of the job, in the form that plan::stage_costs() takes.
 std::vector<plan::StagePart> parts_of(const JobPipeline& job, int tp);
 
-// Returns what the ranks of each pipeline stage hold, for plan::memory_bytes().
+// Returns what the ranks of each pipeline stage hold in memory, for plan::memory_bytes().
 std::vector<plan::Held> stage_held(const spec::TrainSpec& spec, const spec::ModelConfig& config,
                                    const JobPipeline& pipeline, bool on_gpu);
 
-// Returns the memory of the first rank of each stage. No other rank of the stage needs more.
+// Returns the memory that the first rank of each stage needs. No other rank of the stage needs
+// more.
 std::vector<plan::MemoryBytes> stage_memory(const spec::TrainSpec& spec,
                                             const spec::ModelConfig& config,
                                             const JobPipeline& pipeline, bool on_gpu);

@@ -1,5 +1,5 @@
-// Decides what a train job's spec says about its step: the parts of the model on the pipeline's
-// stages, the schedule, what backward computes again, and the options.
+// Derives the training step of a job from its spec: the layers of each pipeline stage, the
+// schedule, what backward recomputes, and the options.
 #pragma once
 
 #include "worker/train/pipeline/job_memory.hpp"
@@ -7,14 +7,15 @@
 
 namespace roll::train {
 
-// Returns the pipeline of the job. With recompute `auto`, chooses for each stage the layers and
-// kinds with the fewest FLOPs whose memory fits parallel.memory_limit; the schedule is chosen
-// before, with the costs of no recomputation. Throws RankFailure(invalid) if the layers do not
-// divide, no schedule fits, or a rank needs more memory than the limit.
+// Returns the pipeline of the job. First chooses the schedule, with the costs without
+// recomputation. Then, with recompute `auto`, chooses for each stage what its layers recompute: the
+// choice with the fewest FLOPs whose memory fits parallel.memory_limit. Throws RankFailure(invalid)
+// if the layers cannot be divided among the stages, no schedule fits, or a rank needs more memory
+// than the limit.
 JobPipeline job_pipeline(const spec::TrainSpec& spec, const spec::ModelConfig& config,
                          bool on_gpu = false);
 
-// Returns the options of the job's step, with weights on the CPU.
+// Returns the options of the job's training step, with weights on the CPU.
 TrainOptions train_options(const spec::TrainSpec& spec, const spec::ModelConfig& config);
 
 }  // namespace roll::train

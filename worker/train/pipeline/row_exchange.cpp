@@ -43,7 +43,7 @@ RowExchange::RowExchange(const Parameters& parameters, std::vector<plan::Bucket>
       longest_gradients_(longest_pieces(Of::Gradients)),
       longest_weights_(longest_pieces(Of::Weights)) {}
 
-// Copies the rows of rank `owner` to the beginning of `piece`, and sets the rest to 0.
+// Copies the rows of rank `owner` to the beginning of `piece`, and sets the rest of the piece to 0.
 void RowExchange::pack(Of of, int bucket, int owner, const at::Tensor& piece) const {
     const std::vector<at::Tensor>& tensors =
         of == Of::Gradients ? parameters_.grad : parameters_.weight;

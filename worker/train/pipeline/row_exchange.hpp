@@ -1,10 +1,10 @@
-// Exchanges rows of parameters between data-parallel ranks that share optimizer state (ZeRO).
-// Each rank updates its own rows of every parameter. It therefore needs the summed gradients of
-// its own rows, and the updated weights of all other rows.
+// Exchanges rows of parameters between data-parallel ranks that share optimizer state (ZeRO). Each
+// rank updates its own rows of every parameter. It therefore needs the summed gradients of its own
+// rows, and the updated weights of all other rows.
 //
 // The rows of a bucket are sent together: the rows of each rank are copied to one piece of a
-// buffer. All pieces are as long as the longest one. At most two buckets are exchanged at once,
-// so that the buffers stay small.
+// buffer. All pieces are as long as the longest one. At most two buckets are exchanged at once, so
+// the buffers stay small.
 #pragma once
 
 #include <cstdint>
@@ -19,17 +19,17 @@ namespace roll::train {
 
 class RowExchange {
   public:
-    // Requires that `parameters` are shared by the ranks of `dp`. Both must outlive this object.
+    // Requires that the ranks of `dp` share `parameters`. Both arguments must outlive this object.
     RowExchange(const Parameters& parameters, std::vector<plan::Bucket> buckets, Communicator& dp);
 
-    // Copies the gradients of a bucket's trained parameters and starts to sum the copies over the
-    // ranks. Once finish_sums() returns, the sum has replaced `own_grad` or, if gradients are
+    // Copies the gradients of a bucket's trained parameters, and starts to sum the copies over the
+    // ranks. When finish_sums() returns, the sum has replaced `own_grad` or, if gradients are
     // staged, was added to it.
     void start_sum(int bucket);
     void finish_sums();
 
-    // Copies the weights of all rows from the ranks that own them, for the trained parameters that
-    // every rank stores whole.
+    // Copies the weights of all rows from the ranks that own them. Does this only for trained
+    // parameters whose weight every rank stores completely.
     void gather_weights();
 
   private:
@@ -39,23 +39,25 @@ class RowExchange {
         at::Tensor sent, received;
     };
 
-    // The parameters whose rows are exchanged
+    // The tensors whose rows are exchanged. Gradients: of all trained parameters. Weights: of the
+    // trained parameters that every rank stores completely.
     enum class Of { Gradients, Weights };
 
-    // Calls body(i, rows) for each such parameter of the bucket, with the rows of rank `owner`.
+    // Calls body(i, rows) for each parameter of the bucket whose tensor `of` is exchanged. `rows`
+    // are the rows that rank `owner` owns.
     template <class Body>
     void for_rows_of(Of of, int bucket, int owner, const Body& body) const;
     std::vector<std::int64_t> longest_pieces(Of of) const;
     void pack(Of of, int bucket, int owner, const at::Tensor& piece) const;
     void unpack_weights(int bucket, const at::Tensor& piece, int owner) const;
-    // returns an uninitialized buffer with a piece for each rank
+    // returns an uninitialized buffer with one piece for each rank
     at::Tensor buffer(std::int64_t longest, at::ScalarType type) const;
     void take_sum();
 
     const Parameters& parameters_;
     std::vector<plan::Bucket> buckets_;
     Communicator& dp_;
-    // By bucket: number of elements of its longest piece
+    // For each bucket: number of elements of its longest piece
     std::vector<std::int64_t> longest_gradients_, longest_weights_;
     std::deque<Pending> pending_;
 };

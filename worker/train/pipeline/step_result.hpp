@@ -1,4 +1,4 @@
-// What a training step and an evaluation return.
+// The results of a training step and of an evaluation.
 #pragma once
 
 #include <algorithm>
@@ -10,22 +10,23 @@
 namespace roll::train {
 
 struct StepResult {
-    double loss = 0;         // minimized value: the mean loss over all dp ranks and micro-batches
+    double loss = 0;         // minimized value: the mean loss over all replicas and micro-batches
     double grad_norm = 0;    // global norm of the gradient before clipping
     double clip_factor = 1;  // factor by which clipping scaled the gradient
     // Number of zeros in the gradient; nullopt if not counted
     std::optional<std::int64_t> grad_zeros = std::nullopt;
-    std::int64_t tokens = 0;  // number of targets that count in the loss, over all dp ranks
-    // False if the loss or the norm is not finite, or no target counts; the weights are then
-    // unchanged.
+    std::int64_t tokens = 0;  // number of targets that count in the loss, over all replicas
+    // false: the loss or the norm is not finite, or no target counts; the weights are then
+    // unchanged
     bool updated = false;
-    std::optional<PairSums> pairs = std::nullopt;  // over all dp ranks; set only with a preference
-    // Elements of gradients whose sum over the replicas this rank issued; and those of them that it
-    // issued before the last contribution of backward
+    std::optional<PairSums> pairs = std::nullopt;  // sums over all replicas; only with a preference
+    // `reduced`: number of gradient elements whose sum over the replicas this rank issued.
+    // `reduced_early`: how many of them it issued before the last contribution of backward.
     std::int64_t reduced = 0, reduced_early = 0;
 };
 
-// Sum of log p - log p of the reference over mismatched answers, and their number.
+// `sum`: the sum over mismatched answers of log p minus log p under the reference model. `answers`:
+// the number of these answers.
 struct KlSum {
     double sum = 0, answers = 0;
 
@@ -34,9 +35,9 @@ struct KlSum {
 };
 
 struct LossSum {
-    double loss = 0;  // sum of -log p(target) over all targets that count, not scaled
+    double loss = 0;  // sum of -log p(target) over all targets that count, without a factor
     std::int64_t tokens = 0;
-    std::optional<PairSums> pairs = std::nullopt;  // set only with a preference; `loss` is then 0
+    std::optional<PairSums> pairs = std::nullopt;  // only with a preference; `loss` is then 0
 };
 
 }  // namespace roll::train

@@ -13,19 +13,19 @@
 namespace roll::train {
 namespace {
 
-// Returns the own rows of a parameter's gradient, without padding.
+// Returns the gradient of this rank's own rows of a parameter, without padding.
 at::Tensor own_gradient(const Parameters& p, std::size_t i) {
     const std::int64_t rows = unpadded_rows(p.specs[i]) - p.own[i].begin;
     return p.own_grad[i].narrow(0, 0, std::clamp(rows, std::int64_t{0}, p.own[i].count));
 }
 
-// Returns the log-probabilities of a micro-batch's sequences.
+// Returns the row of log_probs_KS that has the log-probabilities of a micro-batch's sequences.
 std::span<const double> row_of(const at::Tensor& log_probs_KS, std::size_t microbatch) {
     const auto length = static_cast<std::size_t>(log_probs_KS.size(1));
     return {log_probs_KS.const_data_ptr<double>() + microbatch * length, length};
 }
 
-// Returns the entries of the chunk's layers.
+// Returns the entries of `all` for the layers of the chunk.
 plan::Recomputed part_of(const plan::Recomputed& all, const ChunkSpec& part) {
     if (all.empty()) return {};
     return {all.begin() + part.layer_begin, all.begin() + part.layer_end};
@@ -73,9 +73,9 @@ TrainStep::TrainStep(const spec::ModelConfig& config, const plan::PipelineSchedu
     }
 }
 
-// Returns the factor by which each micro-batch's summed loss is scaled. Token counts are reduced
-// over ranks before the first backward, because gradients cannot be rescaled once the reduction of
-// a bucket has started.
+// Returns the loss rule of each micro-batch, with the factor that scales its summed loss. Sums the
+// token counts over the ranks before the first backward, because gradients cannot be rescaled after
+// the reduction of a bucket has started.
 std::vector<LossRule> TrainStep::rules(std::span<const Microbatch> batch, std::int64_t& tokens) {
     if (options_.preference) return pair_rules(batch, tokens);
     std::vector<double> counts;
@@ -97,7 +97,7 @@ std::vector<LossRule> TrainStep::rules(std::span<const Microbatch> batch, std::i
     return rules;
 }
 
-// Like rules(), for answers. Pairs or labelled answers are counted in place of targets.
+// Like rules(), but for answers: counts pairs or labelled answers instead of targets.
 std::vector<LossRule> TrainStep::pair_rules(std::span<const Microbatch> batch,
                                             std::int64_t& tokens) {
     std::vector<PairScale>
@@ -129,7 +129,7 @@ std::vector<LossRule> TrainStep::pair_rules(std::span<const Microbatch> batch,
     return rules;
 }
 
-// Returns the number of sequences of the micro-batch with the most; 0 without a preference.
+// Returns the largest number of sequences in a micro-batch; 0 without a preference.
 std::int64_t TrainStep::sequences_of(std::span<const Microbatch> batch) const {
     std::int64_t most = 0;
     for (const Microbatch& data : batch) most = std::max(most, std::ssize(data.segments));
@@ -143,7 +143,7 @@ PairSums TrainStep::sums_over_replicas(PairSums sums) {
     return sums;
 }
 
-// Returns this replica's part of the loss, and adds up result.pairs over the replicas.
+// Returns this replica's part of the loss. Sets result.pairs to the sums over all replicas.
 double TrainStep::loss_of_pairs(std::span<const Microbatch> batch, std::span<const LossRule> rules,
                                 const at::Tensor& log_probs_KS, StepResult& result) {
     double loss = 0;
@@ -159,11 +159,11 @@ double TrainStep::loss_of_pairs(std::span<const Microbatch> batch, std::span<con
     return loss;
 }
 
-// Sums the gradients of a tied embedding over the first and the last stage, which each hold a copy.
-// Both stages use the sum, so both make the same update. The ranks of the tie group own the same
-// rows.
+// Sums the gradients of a tied embedding over the first and the last stage, because each has a copy
+// of the weight. Both stages use the sum, so both make the same update. The ranks of the tie group
+// own the same rows.
 void TrainStep::reduce_tied() {
-    // Gradients of the tied embedding on this rank: none, one, or two if it has both stages
+    // Gradients of the tied embedding on this rank: none, one, or two if the rank has both stages
     std::vector<at::Tensor> copies;
     for (Chunk& chunk : chunks_) {
         const bool pre = chunk.part().pre;
@@ -177,9 +177,9 @@ void TrainStep::reduce_tied() {
 }
 
 // Returns true if this rank counts the parameter in sums over the whole model. Each element of the
-// model is counted on one rank of a replica. A parameter that every tensor-parallel rank holds
-// whole is counted on the first of them. A tied embedding is counted on the last stage. If replicas
-// share optimizer state, each counts its own rows.
+// model is counted on one rank of a replica. If every tensor-parallel rank holds the whole
+// parameter, the first of these ranks counts it. The last stage counts a tied embedding. If
+// replicas share optimizer state, each replica counts its own rows.
 bool TrainStep::is_counted(const ChunkSpec& part, std::size_t index,
                            const ParameterSpec& spec) const {
     if (spec.frozen) return false;
@@ -210,7 +210,7 @@ double TrainStep::over_model(Site site, const std::function<at::Tensor(const at:
     return sum.item<double>();
 }
 
-// Returns the chunks for a pass without reductions.
+// Returns the chunks for a pass that reduces no gradients.
 std::vector<RankChunk> TrainStep::alone() {
     std::vector<RankChunk> chunks;
     for (Chunk& chunk : chunks_) chunks.push_back({chunk, [](int) {}});
@@ -227,7 +227,7 @@ void TrainStep::announce(spec::FaultPhase phase) {
     groups_.at_phase(phase);
 }
 
-// Counts the elements of the gradients that were reduced.
+// Counts the gradient elements whose sum over the replicas this rank issued.
 void TrainStep::count_reduced(StepResult& result) const {
     if (groups_.dp.size() == 1) return;
     for (const TraceEvent& event : trace_) {
@@ -300,7 +300,7 @@ at::Tensor TrainStep::log_probs(std::span<const Microbatch> batch) {
     return log_probs_KS;
 }
 
-// Returns this replica's part of kl_sum().
+// Returns this replica's part of the result of kl_sum().
 KlSum TrainStep::own_kl_sum(std::span<const Microbatch> batch) {
     KlSum all;
     if (!options_.preference || !options_.preference->estimates_kl()) return all;
@@ -350,7 +350,7 @@ std::string TrainStep::doing() const {
 LossSum TrainStep::evaluate(std::span<const Microbatch> batch, double kl) {
     if (options_.preference) return evaluate_pairs(batch, kl);
     const c10::InferenceMode no_autograd;
-    at::Tensor sums_S = at::zeros({2}, at::kDouble);  // loss and number of tokens
+    at::Tensor sums_S = at::zeros({2}, at::kDouble);  // sum of the losses, and number of tokens
     std::vector<RankChunk> chunks = alone();
     StepTrace dropped;
     const at::Tensor loss_K =
@@ -358,7 +358,7 @@ LossSum TrainStep::evaluate(std::span<const Microbatch> batch, double kl) {
                                    schedule_.placing),
                 chunks, {batch}, groups_.pp, dropped);
     sum_over(groups_.pp, loss_K,
-             {Site::Evaluation});  // the losses are 0 on all stages but the last
+             {Site::Evaluation});  // only the last stage has losses that are not 0
     for (std::int64_t i = 0; i < loss_K.numel(); ++i) sums_S[0] += loss_K[i];
     for (const Microbatch& data : batch) sums_S[1] += data.targets_BT.ne(ops::kIgnored).sum();
     sum_over(groups_.dp, sums_S, {Site::Evaluation});
@@ -380,7 +380,7 @@ double TrainStep::replay(const Microbatch& data) {
         plan::gpipe(schedule_.pp, schedule_.vp, 1, schedule_.placing);
     for (Chunk& chunk : chunks_) {
         chunk.begin_step();
-        // The replay needs whole gradients, so they are allocated until the next step.
+        // The replay needs whole gradients, so it allocates them; they exist until the next step.
         Parameters& p = chunk.parameters();
         p.stage = nullptr;
         if (!p.flat_grad.defined())

@@ -1,7 +1,7 @@
 // One rank's part of training: its chunks, their gradients and optimizers, and the training step.
 //
 // Used from one thread, with the same calls in the same order on every rank. Throws PeerLost when
-// another rank is gone, and c10::Error for any other failure. After either exception, the object is
+// another rank is gone, and c10::Error for any other failure. After an exception, the object is
 // unusable.
 #pragma once
 
@@ -43,16 +43,16 @@ struct TrainOptions {
     double clip_grad = 1.0;              // maximum global norm of the gradient; 0: no clipping
     bool count_zeros = false;
     spec::Normalize normalize = spec::Normalize::Step;
-    spec::TokenLossSpec loss = {};  // without a preference
+    spec::TokenLossSpec loss = {};  // terms of the loss; used without a preference
     // If set, micro-batches hold answers, and the loss is a mean over pairs or labelled answers.
     std::optional<spec::PreferenceSpec> preference = std::nullopt;
-    StageSplit split = {};  // how the layers are divided; pp and vpp are the schedule's
+    StageSplit split = {};  // how the layers are divided; pp and vpp come from the schedule
     bool sequence = false;  // sequence parallelism over the tensor-parallel ranks
     // 0: each data-parallel rank has all optimizer state and gradients. 1: the ranks share
     // optimizer state (ZeRO-1). 2: they share optimizer state and gradients (ZeRO-2). 3: they
     // share weights, too (ZeRO-3).
     int zero = 0;
-    plan::Recomputed recompute = {};  // by layer of the model; empty: everything is saved
+    plan::Recomputed recompute = {};  // for each layer of the model; empty: all values are saved
     std::int64_t bucket_numel = 0;    // elements per gradient bucket; 0: plan::default_bucket_numel
 };
 
@@ -67,21 +67,22 @@ class TrainStep {
     // schedule().microbatches micro-batches.
     StepResult run(std::span<const Microbatch> batch, double lr);
 
-    // Returns the loss of any number of micro-batches, summed over all replicas. The number must be
-    // the same on each replica. `kl`: the divergence that the objective needs (PairBatch::kl).
+    // Returns the loss of `batch`, summed over all replicas. Each replica must pass the same number
+    // of micro-batches. `kl`: the divergence that the objective needs (PairBatch::kl).
     LossSum evaluate(std::span<const Microbatch> batch, double kl = 0);
 
-    // Returns what the estimate of the divergence needs of any number of micro-batches, over all
-    // replicas; zeros if the objective needs no estimate. The number must be the same on each
-    // replica.
+    // Returns the sums, over all replicas, from which the divergence is estimated; zeros if the
+    // objective needs no estimate. Each replica must pass the same number of micro-batches.
     KlSum kl_sum(std::span<const Microbatch> batch);
 
-    // Returns the log-probabilities of the sequences of this replica's micro-batches of answers, on
-    // all its ranks: [K, S], with zeros after a micro-batch's last sequence.
+    // Returns the log-probabilities of the sequences in this replica's micro-batches of answers,
+    // [K, S], with zeros after a micro-batch's last sequence. All ranks of the replica get the
+    // result.
     at::Tensor log_probs(std::span<const Microbatch> batch);
 
-    // Runs forward and backward of one micro-batch. Leaves its gradients, which are not reduced, in
-    // the chunks. Returns its mean loss. All stages of a replica must call it; replicas need not.
+    // Runs forward and backward of one micro-batch. Leaves its gradients in the chunks, without
+    // reducing them. Returns its mean loss. All stages of a replica must call it; other replicas
+    // need not.
     double replay(const Microbatch& data);
 
     // The chunks of this rank and their optimizers, one entry per chunk. To restore a checkpoint,
@@ -92,10 +93,10 @@ class TrainStep {
     const Groups& groups() const { return groups_; }
     const plan::PipelineSchedule& schedule() const { return schedule_; }
 
-    // Returns true if each replica stores a part of the weights only.
+    // Returns true if each replica stores only a part of the weights.
     bool shares_weights() const { return options_.init.splits_weights; }
 
-    // Returns the parameters of the whole model, of which this rank's chunks hold a part.
+    // Returns the parameters of the whole model. This rank's chunks hold some of them.
     const std::vector<WholeParameter>& whole() const { return whole_; }
 
     // Returns the events of the latest run().
@@ -135,15 +136,15 @@ class TrainStep {
     std::deque<GradBuckets> buckets_;
     std::deque<Optimizer> optimizers_;
     StepTrace trace_;
-    std::vector<spec::FaultPhase> announced_;  // phases of this step that at_phase() was called for
+    std::vector<spec::FaultPhase> announced_;  // phases for which at_phase() was called
 };
 
-// Returns true on the first rank of a replica, to which copy_to_first() copies.
+// Returns true on the first rank of a replica, which receives the tensors of copy_to_first().
 bool is_first(const Groups& groups);
 
-// On the first rank of a replica, returns the whole model as one chunk without gradients. The other
-// ranks send their weights to it and get null. All ranks of a replica must call it; if replicas
-// share weights, all ranks must call it, and only the first replica makes the model.
+// Returns the whole model as one chunk without gradients, on the first rank of a replica. The other
+// ranks send their weights to it and get null. All ranks of a replica must call it. If replicas
+// share weights, all ranks of the job must call it, and only the first replica makes the model.
 std::unique_ptr<Chunk> joined_stages(TrainStep& step);
 
 }  // namespace roll::train

@@ -43,8 +43,8 @@ std::vector<ParameterSpec> specs_of(const std::vector<WholeParameter>& whole) {
 
 namespace {
 
-// Writes the whole tensors to `to` on every rank of the group. The parts are disjoint, so their sum
-// with zeros elsewhere is exact.
+// Writes the whole tensors to `to` on every rank of the group. The ranks' parts are disjoint. Each
+// rank adds its part, with zeros elsewhere, so the sum is exact.
 void join_parts(const ParameterSpec& own, Communicator* tp, at::ScalarType type,
                 std::span<const at::Tensor> to, Tag tag, const CopyTensors& copy) {
     if (own.parts.empty()) return copy(to);

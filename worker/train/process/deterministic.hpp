@@ -1,5 +1,5 @@
-// Implements train.deterministic: if two runs of a job have the same layout, threads, processors
-// and LibTorch, their results are bitwise identical, checkpoint files included.
+// Implements train.deterministic: two runs of a job with the same layout, number of threads,
+// processors and LibTorch have bitwise identical results, including the checkpoint files.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 namespace roll::train {
 
 // Makes this process deterministic. Call it before the first use of a device. Returns a line for
-// the log that says which optimizations are turned off and what that costs.
+// the log that says which optimizations are turned off and how much this costs.
 std::string make_deterministic(bool on_gpus);
 
 }  // namespace roll::train

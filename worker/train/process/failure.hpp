@@ -1,4 +1,4 @@
-// RankFailure, the exception that ends a rank. Its exit status says what kind of fault it was
+// RankFailure, the exception that ends a rank. Its exit status says which kind of failure it is
 // (docs/internals.md). It may be thrown anywhere in the trainer; main() catches it.
 #pragma once
 
@@ -21,7 +21,7 @@ class RankFailure : public std::runtime_error {
     int status_;
 };
 
-// Returns the exit status for a rank that ends with this error.
+// Returns the exit status of a rank that ends with an error of this kind.
 int status_of(ErrorCode code);
 
 // Returns the value of `result`, or throws its error as a RankFailure.
@@ -31,8 +31,8 @@ T need(Result<T> result) {
     if constexpr (!std::is_void_v<T>) return *std::move(result);
 }
 
-// Like need(), for data read from disk. Corrupt data counts as invalid input (exit status 2),
-// because another attempt would read the same bytes.
+// Like need(), but for data that was read from disk. Corrupt data counts as invalid input (exit
+// status 2), because another attempt would read the same bytes.
 template <class T>
 T of_disk(Result<T> result) {
     if (!result && result.error().code == ErrorCode::Corrupt)

@@ -13,9 +13,10 @@ namespace roll::train {
 
 namespace {
 
-// Allocates tensors with malloc, without asking malloc for alignment: aligns the block itself, and
-// stores malloc's pointer in front of it. With aligned requests, the process used 1.5 times the
-// memory: for them, glibc looks for a larger free block instead of reusing one of the same size.
+// Allocates tensors with malloc, but does not ask malloc for alignment. Instead, aligns the block
+// itself and stores malloc's pointer in front of it. With aligned requests, the process would use
+// 1.5 times the memory, because glibc then looks for a larger free block instead of reusing a block
+// of the same size.
 struct Allocator final : c10::Allocator {
     static constexpr std::size_t kAlignment = 64;
 
@@ -42,7 +43,8 @@ struct Allocator final : c10::Allocator {
 void keep_freed_memory() {
     static Allocator allocator;
     c10::SetCPUAllocator(&allocator, /*priority=*/100);
-    // Glibc's maximum. Larger blocks are mapped; in the heap, they would leave large holes.
+    // The largest value that glibc accepts. Larger blocks are mapped; in the heap, they would leave
+    // large holes.
     mallopt(M_MMAP_THRESHOLD, 32 << 20);
     mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
 }

@@ -11,8 +11,7 @@ namespace roll::train {
 // Thrown if the system has no memory for a tensor.
 class OutOfMemory : public std::bad_alloc {
   public:
-    // `bytes`: the size that was asked for; 0: unknown. `during`: what the rank was doing; empty:
-    // unknown.
+    // `bytes`: the requested size; 0: unknown. `during`: what the rank was doing; empty: unknown.
     explicit OutOfMemory(std::size_t bytes, std::string during = {})
         : bytes_(bytes),
           during_(std::move(during)) {}
@@ -25,19 +24,19 @@ class OutOfMemory : public std::bad_alloc {
     std::string during_;
 };
 
-// From now on, keeps freed memory in the process for later tensors. Without this, page faults
-// would take a tenth of each step, because every step allocates what the previous one freed. Call
-// it at program start; it applies to the tensors of all threads.
+// Keeps freed memory in the process for later tensors, from now on. Without this, page faults would
+// take a tenth of each step, because every step allocates the memory that the previous step freed.
+// Call it at program start; it applies to the tensors of all threads.
 void keep_freed_memory();
 
-// The process's memory in bytes, as the kernel counts it; 0 if unknown.
+// Memory of the process in bytes, as the kernel counts it; 0 if unknown.
 struct ProcessMemory {
     std::int64_t resident = 0;
     std::int64_t peak = 0;
 };
 ProcessMemory process_memory();
 
-// Bytes of this process's tensors on a GPU: now, and at the peak so far.
+// Memory of this process's tensors on a GPU, in bytes: the current amount, and the peak so far.
 struct DeviceMemory {
     std::int64_t allocated = 0;
     std::int64_t peak = 0;

@@ -62,8 +62,8 @@ std::string word_in(const std::filesystem::path& file) {
     return line;
 }
 
-// Returns a thread's stack as text. If the thread does not answer, because it hangs in the
-// kernel, returns its wait channel from /proc instead.
+// Returns a thread's stack as text. If the thread does not answer because it hangs in the kernel,
+// returns the name of the kernel function in which it waits (from /proc).
 std::string stack_of(pid_t thread, const std::filesystem::path& task) {
     std::string text = "thread " + std::to_string(thread) + " (" + word_in(task / "comm") + ")\n";
     wanted = true;
@@ -74,7 +74,8 @@ std::string stack_of(pid_t thread, const std::filesystem::path& task) {
     const bool came = ::sem_timedwait(&collected.done, &until) == 0;
     if (!came && wanted.exchange(false))
         return text + "  does not answer; in the kernel at " + word_in(task / "wchan") + "\n";
-    // the first frames are the signal handler and the kernel's signal frame; they are left out
+    // number of the first frames that are left out: the signal handler's and the kernel's signal
+    // frame
     constexpr int kOurs = 2;
     for (int i = kOurs; i < collected.count; ++i)
         text += "  #" + std::to_string(i - kOurs) + " " +
@@ -105,7 +106,8 @@ void dump() {
 
 void dump_stacks_on_signal() {
     std::array<void*, 2> warm{};
-    ::backtrace(warm.data(), 2);  // loads libgcc now, because a handler must not allocate
+    // loads libgcc now, because the signal handler must not allocate memory
+    ::backtrace(warm.data(), 2);
     ::sem_init(&collected.done, 0, 0);
     struct sigaction action {};
     action.sa_handler = collect;

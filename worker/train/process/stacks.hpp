@@ -3,8 +3,9 @@
 
 namespace roll::train {
 
-// From now on, SIGUSR1 makes this process write the stacks of all its threads to stderr, which is
-// the rank's log. Call it before other threads start, because these must inherit the signal mask.
+// Installs a handler: from now on, SIGUSR1 makes this process write the stacks of all its threads
+// to stderr, which is the rank's log. Call it before other threads start, because they must inherit
+// the signal mask.
 void dump_stacks_on_signal();
 
 }  // namespace roll::train

@@ -11,7 +11,7 @@
 namespace roll::train {
 namespace {
 
-// Starts a second and a third document in each row. The first token of a document is not predicted.
+// Starts a second and a third document in each row. The first token of a document is not a target.
 void add_documents(Microbatch& batch, std::int64_t number) {
     const std::int64_t rows = batch.tokens_BT.size(0), length = batch.tokens_BT.size(1);
     const std::int64_t second = 1 + number % std::max<std::int64_t>(length / 2, 1),
@@ -27,8 +27,9 @@ void add_documents(Microbatch& batch, std::int64_t number) {
     }
 }
 
-// Makes answers: one row with each answer as a segment, of different lengths. The first two targets
-// of an answer belong to the prompt, where the answer has more.
+// Makes a micro-batch of answers: one row in which each answer is a segment. The answers have
+// different lengths. The first two targets of an answer count as its prompt, if the answer has more
+// than two targets.
 Microbatch answers_of(const spec::TrainSpec& spec, std::int64_t vocab, std::int64_t number,
                       at::Generator& generator) {
     Microbatch batch;
@@ -50,12 +51,12 @@ Microbatch answers_of(const spec::TrainSpec& spec, std::int64_t vocab, std::int6
     return batch;
 }
 
-// Returns a micro-batch of one position, whose target does not count.
+// Returns a micro-batch with one position, whose target does not count.
 Microbatch no_answers() {
     return {at::zeros({1, 1}, at::kLong), at::full({1, 1}, ops::kIgnored, at::kLong), {0}};
 }
 
-// Makes pairs or labelled answers.
+// Makes a micro-batch of pairs or labelled answers.
 Microbatch preference_of(const spec::TrainSpec& spec, std::int64_t vocab, std::int64_t number,
                          bool is_empty, at::Generator& generator) {
     const auto one = [&](std::int64_t of) {
@@ -90,7 +91,7 @@ std::vector<Microbatch> proof_batches(const spec::TrainSpec& spec, std::int64_t 
         if (spec.data.documents_apart) add_documents(batch, i);
         batches.push_back(std::move(batch));
     }
-    std::int64_t rows = 0;  // before a micro-batch in the step
+    std::int64_t rows = 0;  // number of rows of the step before this micro-batch
     for (Microbatch& batch : batches)
         batch.first_row = std::exchange(rows, rows + batch.tokens_BT.numel());
     return batches;

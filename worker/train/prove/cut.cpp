@@ -11,15 +11,15 @@
 namespace roll::train {
 namespace {
 
-// The least sizes from which a search for a legal size starts. They are no powers of two, so that
+// Minimum sizes from which the search for a valid size starts. They are no powers of two, so that
 // few axes divide them by chance.
 constexpr std::int64_t kHidden = 18, kHeadDim = 6, kIntermediatePerRank = 5, kVocabulary = 53,
                        kPositions = 11, kWindow = 3;
-// Caps that act on the small model's scores and logits.
+// Soft caps that are small enough to affect the scores and logits of the small model.
 constexpr double kScoreCap = 2, kLogitCap = 5;
 
-// Returns the least number from `least` to `size` that `to` ranks divide exactly if `from` ranks
-// divide `size`.
+// Returns the smallest number in [least, size) that `to` ranks divide exactly if and only if `from`
+// ranks divide `size`; returns `size` if there is no such number.
 std::int64_t least_like(std::int64_t size, std::int64_t least, int from, int to) {
     for (std::int64_t number = least; number < size; ++number)
         if ((number % to == 0) == (size % from == 0)) return number;
@@ -33,8 +33,9 @@ void cut_ranks(spec::ParallelSpec& p) {
     if (ranks() > kRanksMax) p.pp = kRanksMax / (p.dp * p.tp);
 }
 
-// Returns the group size of an interleaved schedule, or 0 for the default: the number of
-// micro-batches that rank 0 passes through its first chunk before it begins the second.
+// Returns the group size of an interleaved schedule, or 0 if it is the default. The group size is
+// the number of micro-batches that rank 0 passes through its first chunk before it starts the
+// second chunk.
 int group_of(const plan::PipelineSchedule& schedule) {
     int group = 0;
     for (const plan::Op& op : schedule.ranks.front()) {
@@ -52,7 +53,7 @@ void name_schedule(spec::ParallelSpec& p, const plan::PipelineSchedule& schedule
     if (p.schedule == spec::Schedule::Interleaved && p.group == 0) p.group = group_of(schedule);
 }
 
-// Returns the least number of micro-batches of a replica with which every stage has its warm-up,
+// Returns the smallest number of micro-batches per replica with which every stage warms up,
 // alternates forward and backward, and drains. In a job of many ranks and layers, the stages
 // alternate less often, so that a proof stays fast.
 std::int64_t least_microbatches(const spec::ParallelSpec& p, std::int64_t layers,
@@ -66,10 +67,11 @@ std::int64_t least_microbatches(const spec::ParallelSpec& p, std::int64_t layers
     return microbatches;
 }
 
-// Cuts heads and groups of queries. Every rank keeps several key-value heads if it has several.
+// Reduces the number of heads and of queries per key-value head. If every rank has several
+// key-value heads, it keeps several.
 void cut_heads(spec::ModelConfig& config, const spec::ParallelSpec& from,
                const spec::ParallelSpec& to) {
-    const std::int64_t queries = config.heads / config.kv_heads;  // of each key-value head
+    const std::int64_t queries = config.heads / config.kv_heads;  // query heads per key-value head
     config.kv_heads = to.tp * std::min<std::int64_t>(config.kv_heads / from.tp, 2);
     config.heads = config.kv_heads * (queries == 1 ? 1 : queries % 2 == 0 ? 2 : 3);
     config.head_dim = std::min(config.head_dim, kHeadDim);
@@ -83,7 +85,7 @@ std::vector<double> cut_factors(const std::vector<double>& factors, std::int64_t
     return kept;
 }
 
-// Cuts everything that depends on the length of the sequences.
+// Reduces all sizes that depend on the length of the sequences.
 void cut_positions(spec::ModelConfig& config, std::int64_t from, std::int64_t to) {
     spec::RopeScaling& scaling = config.rope_scaling;
     if (config.window > 0) config.window = config.window < from ? kWindow : to;
@@ -95,7 +97,7 @@ void cut_positions(spec::ModelConfig& config, std::int64_t from, std::int64_t to
     scaling.long_factors = cut_factors(scaling.long_factors, config.head_dim / 2);
 }
 
-// Cuts the ranks of LoRA. Modules of different ranks keep different ranks.
+// Reduces the ranks of LoRA. Modules with different ranks keep different ranks.
 void cut_lora(spec::LoraSpec& lora) {
     std::set<std::int64_t> ranks;
     for (const spec::LoraModule& module : lora.modules) ranks.insert(module.r);
@@ -116,7 +118,7 @@ void cut_model(SmallJob& job, const spec::ParallelSpec& from, std::int64_t seq_l
     config.intermediate = to.tp * std::min(config.intermediate / from.tp, kIntermediatePerRank);
     config.vocab =
         least_like(config.vocab, std::max<std::int64_t>(kVocabulary, to.dp), from.tp, to.tp);
-    // Gemma scales the embedding by the root of the hidden size, rounded to bfloat16
+    // Gemma multiplies the embedding by the square root of the hidden size, rounded to bfloat16
     if (std::abs(config.embedding_scale / std::sqrt(hidden) - 1) < 0.01)
         config.embedding_scale = std::sqrt(static_cast<double>(config.hidden));
     config.attention_soft_cap = std::min(config.attention_soft_cap, kScoreCap);
@@ -125,8 +127,8 @@ void cut_model(SmallJob& job, const spec::ParallelSpec& from, std::int64_t seq_l
     cut_lora(config.lora);
 }
 
-// Cuts the sequences and the micro-batches. The tensor-parallel ranks divide the rows of a
-// micro-batch if they divide those of the job.
+// Reduces the number of sequences and micro-batches. The tensor-parallel ranks divide the rows of a
+// micro-batch exactly if they do so in the job.
 void cut_batch(spec::TrainSpec& spec, std::int64_t layers, const spec::TrainSpec& from) {
     const std::int64_t microbatches =
         least_microbatches(spec.parallel, layers, from.microbatches());
@@ -140,7 +142,7 @@ void cut_batch(spec::TrainSpec& spec, std::int64_t layers, const spec::TrainSpec
     spec.seq_length = positions;
 }
 
-// Returns the sizes that differ between two jobs.
+// Returns the sizes that differ between the job and the small job.
 std::vector<Cut> cuts_of(const spec::TrainSpec& from_spec, const spec::ModelConfig& from,
                          const SmallJob& to) {
     const spec::ParallelSpec &p = from_spec.parallel, &small = to.spec.parallel;

@@ -1,4 +1,4 @@
-// Cuts a job to the least sizes that keep its layout and the features of its model. Pure.
+// Reduces a job to the smallest sizes that keep its layout and the features of its model. Pure.
 #pragma once
 
 #include <string>
@@ -10,10 +10,10 @@
 
 namespace roll::train {
 
-// The most ranks of a job that is proven in its whole layout.
+// The largest number of ranks with which a job is proven in its complete layout.
 inline constexpr int kRanksMax = 64;
 
-// One size that was cut. `key` is a key of the job file or of a HuggingFace config.
+// A size that was reduced. `key` is a key of the job file or of a HuggingFace config.
 struct Cut {
     std::string key;
     double from = 0, to = 0;
@@ -25,12 +25,13 @@ struct SmallJob {
     std::vector<Cut> cuts;
 };
 
-// Cuts the widths of the model, its layers, the sequences and the micro-batches. A size that an
-// axis divides stays divisible by the axis, and one that it does not divide stays indivisible. A
-// stage with more layers than another stage keeps more. The small model has a layer of each kind
-// (sliding window, frozen or decayed parameters) that the model has, if it has enough layers.
-// If the job has more than kRanksMax ranks, then dp becomes 2; if that does not suffice, tp becomes
-// 2, and then pp is cut. `schedule` is the job's; the small job asks for the same by name.
+// Reduces the widths of the model, its layers, the sequences and the micro-batches. If an axis
+// divides a size exactly, it also divides the reduced size exactly; otherwise, it does not. A stage
+// that has more layers than another stage still has more. The small model has a layer of each kind
+// (sliding window, frozen or decayed parameters) that the model has, if it has enough layers. If
+// the job has more than kRanksMax ranks, dp becomes 2. If that does not suffice, tp becomes 2, and
+// then pp is reduced. `schedule` is the job's schedule; the small job requests the same schedule by
+// name.
 SmallJob cut_job(const spec::TrainSpec& spec, const spec::ModelConfig& config,
                  const plan::PipelineSchedule& schedule);
 

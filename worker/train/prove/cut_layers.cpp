@@ -13,11 +13,13 @@ namespace {
 
 constexpr const char* kLayers = "decoder.layers.";
 
-// What makes layers different: the sliding window, and patterns of names. For each parameter of a
-// layer, by its name without the layer, what the patterns say.
+// The properties in which layers differ: the sliding window, and the name patterns that match their
+// parameters. For each parameter of a layer, it lists the parameter's name without the layer, and
+// the effect of the patterns on it.
 using Kind = std::vector<std::string>;
 
-// The name of a layer's parameter without the layer, and the layer; layer -1: of no layer.
+// The name of a parameter without its layer, and the number of the layer; -1: the parameter is in
+// no layer.
 struct PlacedName {
     std::int64_t layer = -1;
     std::string rest;
@@ -36,14 +38,15 @@ std::string name_of(const PlacedName& name) {
     return kLayers + std::to_string(name.layer) + "." + name.rest;
 }
 
-// Returns what the decay patterns say about a parameter: nothing, or whether it decays.
+// Returns how the decay patterns treat a parameter: "decays", "does not decay", or "" if no pattern
+// matches.
 std::string decay_of(const spec::TrainSpec& spec, const std::string& name) {
     for (const auto& [glob, decays] : spec.optimizer.decays)
         if (matches_any({glob}, name)) return decays ? "decays" : "does not decay";
     return "";
 }
 
-// Returns the number of the group of a parameter; -1 if it is in none.
+// Returns the index of the parameter group that has the parameter; -1 if no group has it.
 int group_number(const std::vector<spec::ParameterGroup>& groups, const std::string& name) {
     const auto group = std::ranges::find_if(
         groups, [&](const spec::ParameterGroup& one) { return matches_any(one.globs, name); });
@@ -69,8 +72,9 @@ std::vector<Kind> kinds_of(const spec::TrainSpec& spec, const spec::ModelConfig&
     return kinds;
 }
 
-// Sets the least number of layers, at least `needed` if the model has so many. Sets those of the
-// first and the last stage so that stages with more layers than others keep more.
+// Returns the smallest number of layers of the small model; it is at least `needed` if the model
+// has so many layers. Also sets the layers of the first and the last stage, such that a stage that
+// has more layers than other stages still has more.
 std::int64_t cut_stages(spec::ParallelSpec& p, const spec::ParallelSpec& from, std::int64_t layers,
                         std::int64_t needed) {
     const std::int64_t chunks = std::int64_t{p.pp} * p.vpp;
@@ -104,8 +108,9 @@ std::int64_t cut_stages(spec::ParallelSpec& p, const spec::ParallelSpec& from, s
     return all;
 }
 
-// Returns for each layer of the small model a layer of the model: evenly spread, so that the first
-// and the last are kept, and then changed so that each kind is there.
+// Returns, for each layer of the small model, the layer of the model that it stands for. First
+// spreads these layers evenly, including the first and the last. Then replaces some of them so that
+// each kind of layer occurs.
 std::vector<std::int64_t> chosen_layers(const std::vector<Kind>& kinds, std::int64_t count) {
     std::vector<std::int64_t> chosen;
     const auto all = std::ssize(kinds);

@@ -8,7 +8,8 @@
 namespace roll::train {
 namespace {
 
-// The groups of one rank, with the names that start as those of a job of several processes do.
+// The communication groups of one rank. Their names start like the names in a job of several
+// processes.
 struct RankGroups {
     std::unique_ptr<Communicator> pp, dp, tp, tie;
 };

@@ -18,13 +18,13 @@ struct LocalJob {
     LocalOptions fabric = {};
     int steps = 3;
     double lr = 1e-3;
-    // Returns the micro-batches of a step of all replicas, those of the first replica first. The
-    // step with number `steps` is only evaluated.
+    // Returns the micro-batches of a step of all replicas; the first replica's come first. The step
+    // with number `steps` is only evaluated.
     std::function<std::vector<Microbatch>(int step)> batch;
 };
 
-// Trains, and returns the results and the state of all ranks after each step, and the loss of an
-// evaluation. Rethrows the first exception of a rank.
+// Trains the job, then evaluates once. Returns the results and the state of all ranks after each
+// step, and the loss of the evaluation. If a rank throws, rethrows the first exception.
 Record train_locally(const LocalJob& job);
 
 }  // namespace roll::train

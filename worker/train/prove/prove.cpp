@@ -15,7 +15,8 @@ namespace roll::train {
 namespace {
 
 constexpr int kSteps = 3;
-// Standard deviation of the weights. It is large enough that norms, caps and activations bend.
+// Standard deviation of the weights. It is so large that norms, caps and activation functions act
+// in their nonlinear range.
 constexpr double kStd = 0.2;
 constexpr double kLearningRate = 1e-3;
 
@@ -42,7 +43,7 @@ LocalJob in_layout(const SmallJob& small, double clip) {
     return job;
 }
 
-// Returns the job on one rank, which executes the micro-batches of all replicas.
+// Returns the same job on one rank. This rank executes the micro-batches of all replicas.
 LocalJob on_one_rank(LocalJob job) {
     job.schedule = plan::gpipe(1, 1, job.dp * job.schedule.microbatches);
     job.dp = job.tp = 1;
@@ -53,8 +54,8 @@ LocalJob on_one_rank(LocalJob job) {
     return job;
 }
 
-// Trains on one rank. Lowers the limit of clipping until the gradient norm exceeds it in every
-// step, and sets `clip`.
+// Trains the job on one rank. Lowers the clipping limit until the gradient norm exceeds it in every
+// step. Sets `clip` to this limit.
 Record reference_of(const SmallJob& small, double& clip) {
     constexpr int kTries = 6;
     for (int i = 0; i < kTries; ++i) {

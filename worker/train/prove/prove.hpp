@@ -1,6 +1,7 @@
-// Proves that the layout of a train job computes the numbers of one rank: trains the job with the
-// least sizes that keep its layout (cut.hpp) on as many ranks in this process, in float64, and
-// compares all gradients, weights and moments with those of one rank with the same micro-batches.
+// Proves that the layout of a train job computes the same numbers as one rank. Reduces the job to
+// the smallest sizes that keep its layout (cut.hpp), and trains it in float64 on as many ranks,
+// which are threads of this process. Then compares all gradients, weights and optimizer states with
+// a run on one rank with the same micro-batches.
 #pragma once
 
 #include <cstdint>
@@ -15,21 +16,22 @@ namespace roll::train {
 
 struct Proof {
     SmallJob job;
-    std::vector<std::int64_t> layers = {};  // of each chunk, in the order of forward
+    // for each chunk, its number of layers, in the order of forward
+    std::vector<std::int64_t> layers = {};
     int steps = 0;
     double clip_grad = 0;                  // the gradient norm exceeds this limit in every step
-    std::size_t tensors = 0, numbers = 0;  // compared quantities
+    std::size_t tensors = 0, numbers = 0;  // number of compared tensors and plain numbers
     Difference worst = {};                 // the compared quantity with the largest error
-    // The first quantity that differs, and the first tensor; nullopt if none differs
+    // The first quantity that differs, and the first tensor that differs; nullopt if none differs
     std::optional<Difference> first = std::nullopt, first_tensor = std::nullopt;
     std::size_t differing = 0;
-    std::string fault = {};  // why the ranks could not train; empty if they trained
+    std::string fault = {};  // reason why the ranks could not train; empty if they trained
     double seconds = 0;
 
     bool holds() const { return differing == 0 && fault.empty(); }
 };
 
-// The largest error of a quantity that counts as equal.
+// The largest error with which a quantity counts as equal.
 inline constexpr double kProofLimit = 1e-10;
 
 // Proves the layout. `plants` are bugs for tests. Throws RankFailure(invalid) if the job could not

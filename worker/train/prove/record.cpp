@@ -12,14 +12,15 @@
 namespace roll::train {
 namespace {
 
-// Returns the box of `tensor` that begins at `begin`.
+// Returns a view of the block of `tensor` that begins at `begin` and has size `size`.
 at::Tensor box_of(at::Tensor tensor, const layout::Shape& begin, const layout::Shape& size) {
     for (std::size_t i = 0; i < begin.size(); ++i)
         tensor = tensor.narrow(static_cast<std::int64_t>(i), begin[i], size[i]);
     return tensor;
 }
 
-// Returns the elements that differ most; an element that is NaN differs most.
+// Returns the difference of the element that differs most. An element that is NaN counts as the
+// largest difference.
 Difference difference_of(const std::string& name, const at::Tensor& seen,
                          const at::Tensor& expected) {
     Difference difference{.name = name, .error = error_of(seen, expected)};
@@ -34,7 +35,7 @@ Difference difference_of(const std::string& name, const at::Tensor& seen,
     return difference;
 }
 
-// The place of a quantity in the order in which steps compute it: step, kind, parameter.
+// The position of a quantity in the order in which steps compute quantities: step, kind, parameter.
 using Order = std::tuple<int, int, int>;
 
 Order order_of(const std::string& name, const std::map<std::string, int>& parameters) {
@@ -54,10 +55,10 @@ Order order_of(const std::string& name, const std::map<std::string, int>& parame
             quantity.starts_with("grad.") ? -place : place};
 }
 
-// Returns the start of the names of a kind of state, such as "exp_avg.".
+// Returns the prefix of the quantities of a kind of optimizer state, such as "exp_avg.".
 std::string quantity_of(std::string_view ending) { return std::string(ending.substr(1)) + "."; }
 
-// Adds a tensor that only has the own rows of parameter `i`.
+// Adds a tensor that has only this rank's rows of parameter `i`.
 void note_own(Record& record, const std::string& name, const Parameters& p, std::size_t i,
               const at::Tensor& rows) {
     const at::Tensor all = at::full(p.specs[i].sizes, std::nan(""), rows.options());

@@ -9,7 +9,7 @@
 namespace roll::train {
 namespace {
 
-// The names of a record's quantities in words.
+// The quantities of a record, and their descriptions.
 constexpr std::array<std::pair<const char*, const char*>, 10> kQuantities = {
     {{"loss", "loss"},
      {"grad_norm", "gradient norm"},
@@ -40,12 +40,13 @@ std::string error_text(double error) {
     return text;
 }
 
-// JSON has no NaN and no infinity; they become null.
+// Returns the number as JSON. NaN and infinity become null, because JSON has no such numbers.
 OrderedJson number_json(double number) {
     return std::isfinite(number) ? OrderedJson(number) : OrderedJson();
 }
 
-// Splits "STEP.QUANTITY.NAME". Steps are numbered from 1; an evaluation has the step null.
+// Splits the name "STEP.QUANTITY.NAME" into its parts. Steps are numbered from 1; the step of an
+// evaluation is null.
 OrderedJson quantity_json(const std::string& name) {
     const std::size_t dot = name.find('.');
     const bool is_step = std::isdigit(static_cast<unsigned char>(name[0])) != 0;
@@ -112,7 +113,7 @@ std::string difference_text(const OrderedJson& difference) {
     return text + "; error " + (error.is_null() ? "not finite" : error_text(error.get<double>()));
 }
 
-// Returns the numbers of layers of the chunks as text, with runs of equal numbers as "16 x 1".
+// Returns the numbers of layers of the chunks as text. Writes a run of equal numbers as "16 x 1".
 std::string layers_text(const OrderedJson& layers) {
     std::vector<std::string> words;
     for (std::size_t i = 0, run = 0; i < layers.size(); i += run) {

@@ -1,4 +1,4 @@
-// Reports a proof, as JSON and as text.
+// Reports a proof as JSON and as text.
 #pragma once
 
 #include <string>
@@ -8,13 +8,13 @@
 
 namespace roll::train {
 
-// Returns the report as JSON (roll.prove/1): the layout, what was cut, what was compared, the
-// largest error, and the first difference.
+// Returns the report as JSON (roll.prove/1): the layout, the reduced sizes, the number of compared
+// quantities, the largest error, and the first difference.
 OrderedJson proof_json(const spec::TrainSpec& spec, const Proof& proof);
 
 std::string proof_text(const OrderedJson& proof);
 
-// Returns the first difference as one sentence. Requires a proof that does not hold.
+// Returns the first difference as one sentence. Requires a proof that has failed.
 std::string failure_text(const OrderedJson& proof);
 
 }  // namespace roll::train

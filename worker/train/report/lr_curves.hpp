@@ -1,4 +1,4 @@
-// Compares the learning rates of a resumed run with those of the job that wrote the checkpoint.
+// Compares the learning rates of a resumed run with the rates of the job that wrote the checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 
 namespace roll::train {
 
-// Returns the lines of a table with the learning rates of `before` and `now`, from the completed
-// step `step` to the end of the longer run: a headline, the steps, the rates of `before`, the rates
-// of `now`. A note follows if the warm-up is not over. Returns no line if the rates are equal at
-// every step from `step` on that both runs have. Pure.
+// Returns the lines of a table of the learning rates of `before` and `now`, from the completed step
+// `step` to the end of the longer run. The lines are a headline, the steps, the rates of `before`
+// and the rates of `now`; a note follows if the warm-up is not over. Returns no lines if the rates
+// are equal at all steps from `step` on that both runs have. Pure.
 std::vector<std::string> changed_rates(const spec::TrainSpec& before, const spec::TrainSpec& now,
                                        std::int64_t step);
 

@@ -27,11 +27,13 @@ struct MetricsOptions {
     std::filesystem::path output;  // output directory of the job
     // metrics.jsonl of the job that this job continues; empty if there is none
     std::filesystem::path earlier;
-    std::int64_t step = 0;  // the run continues after this step; rows up to it are kept
-    OrderedJson head;       // first line of a new file
+    // number of the step after which the run continues; rows up to this step are kept
+    std::int64_t step = 0;
+    OrderedJson head;  // first line of a new file
     spec::MetricsSpec also;
     std::vector<std::string> valid_sets = {};
-    std::span<const char* const> pair_keys = {};  // keys of pair_report.hpp that the rows have
+    // keys of pair_report.hpp that the job's rows have
+    std::span<const char* const> pair_keys = {};
 };
 
 class Metrics {

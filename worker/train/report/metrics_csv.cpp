@@ -24,8 +24,8 @@ constexpr const char* kOfEverySet[] = {
 
 bool is_number(const OrderedJson& cell) { return cell.is_primitive() && !cell.is_string(); }
 
-// Returns a number of the row; null pointer if it has none. The column phases/NAME/KEY is a number
-// of the object `phases`.
+// Returns the number in a row for a column; null if the row has none. The column phases/NAME/KEY is
+// a number in the object `phases`.
 const OrderedJson* number_at(const OrderedJson& row, const std::string& column) {
     const OrderedJson* cell = nullptr;
     if (const auto found = row.find(column); found != row.end()) cell = &*found;
@@ -36,7 +36,7 @@ const OrderedJson* number_at(const OrderedJson& row, const std::string& column) 
     return cell != nullptr && is_number(*cell) ? cell : nullptr;
 }
 
-// Returns a column's name, quoted as in RFC 4180 if it has commas, quotes or line breaks.
+// Returns the name of a column. If it has commas, quotes or line breaks, quotes it as in RFC 4180.
 std::string quoted(const std::string& name) {
     if (name.find_first_of(",\"\r\n") == std::string::npos) return name;
     std::string text = "\"";
@@ -85,7 +85,7 @@ std::string CsvTable::line(const OrderedJson& row) const {
         if (column == "schema") line += std::to_string(kSchema);
         const OrderedJson* const cell = number_at(row, column);
         if (cell == nullptr) continue;
-        line += cell->dump();  // dump() writes a non-finite number as null
+        line += cell->dump();  // dump() writes null for a non-finite number
         empty &= column == "step";
     }
     return empty ? "" : line + '\n';

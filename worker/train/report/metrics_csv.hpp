@@ -1,6 +1,6 @@
-// metrics.csv: the numeric values of metrics.jsonl's rows, one column per key. Readers must find
-// columns by name. The column `schema` has a version, which changes when a column changes its
-// meaning.
+// metrics.csv: the numbers in the rows of metrics.jsonl, with one column per key. Readers must find
+// columns by name. The column `schema` has a version number, which changes when the meaning of a
+// column changes.
 #pragma once
 
 #include <span>
@@ -13,16 +13,16 @@ namespace roll::train {
 
 class CsvTable {
   public:
-    // `sets` are the names of the validation sets (one empty name if unnamed). `kept` are the
-    // rows at the start of the file. Each key with a number in these rows gets a column, and so
-    // does each of `pair_keys`, for steps and validations.
+    // `sets` are the names of the validation sets (one empty name if the only set has no name).
+    // `kept` are the rows at the start of the file. Each key that has a number in these rows gets a
+    // column. Each of `pair_keys` gets columns for steps and for validations.
     CsvTable(const std::vector<std::string>& sets, const std::vector<OrderedJson>& kept,
              std::span<const char* const> pair_keys);
 
     std::string head() const;
 
-    // Returns the row as a line. Missing values are empty cells. Returns an empty text if the row
-    // has no number other than its step.
+    // Returns the row as a line. Missing values are empty cells. Returns an empty string if the row
+    // has no number except its step.
     std::string line(const OrderedJson& row) const;
 
   private:

@@ -13,8 +13,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Encodes the part of protocol buffers' wire format that an Event needs. Field numbers are those of
-// tensorflow/core/util/event.proto, framework/summary.proto and framework/tensor.proto.
+// Encodes an Event in the wire format of protocol buffers; supports only the features that an Event
+// needs. Field numbers are from tensorflow/core/util/event.proto, framework/summary.proto and
+// framework/tensor.proto.
 class Message {
   public:
     Message& number(int field, std::uint64_t value) {
@@ -95,8 +96,8 @@ std::string event_of(const OrderedJson& row) {
     return tfrecord(event(step->get<std::int64_t>()).message(5, summary).text());
 }
 
-// Returns the first events of a file: the version and, for a resumed run, SessionLog{START} at its
-// first step.
+// Returns the first events of a file: the version and, for a resumed run, SessionLog{START} at the
+// run's first step.
 std::string head_of(std::int64_t step) {
     std::string head = tfrecord(event(0).bytes(3, "brain.Event:2").text());
     if (step == 0) return head;
@@ -108,8 +109,8 @@ bool has_files(const fs::path& folder) {
     return fs::directory_iterator(folder, ignored) != fs::directory_iterator();
 }
 
-// Returns the name of a new file. Names sort by time, because TensorBoard reads the files in the
-// order of their names.
+// Returns the name of a new file. Names sort by time, because TensorBoard reads the files in name
+// order.
 fs::path new_name(const fs::path& folder) {
     char host[256] = {};
     ::gethostname(host, sizeof host - 1);

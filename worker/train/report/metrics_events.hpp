@@ -1,9 +1,9 @@
-// TensorBoard event files, written without TensorBoard's libraries: TFRecord frames around Event
-// messages.
+// TensorBoard event files, written without TensorBoard's libraries. A file consists of Event
+// messages in TFRecord frames.
 //
-// A row's numbers become scalars under their names; a sample text becomes text. A resumed run
-// starts a new file, which tells TensorBoard to discard the events of the other files from the
-// run's first step on.
+// The numbers of a row become scalars with the same names; a sample text becomes text. A resumed
+// run starts a new file. This file tells TensorBoard to discard the events of the other files from
+// the run's first step on.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace roll::train {
 
 class EventFile {
   public:
-    // Creates a new file in `folder`. If the folder has no event file yet, writes `kept`, the
+    // Creates a new file in `folder`. If the folder has no event file yet, first writes `kept`, the
     // rows up to `step`, to the new file.
     EventFile(const std::filesystem::path& folder, std::int64_t step,
               const std::vector<OrderedJson>& kept);

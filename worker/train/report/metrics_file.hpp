@@ -1,6 +1,6 @@
-// An append-only file of metrics. Data survives a kill of the process once append() has returned.
-// If the disk is full, however, the data stays in memory until there is space. Errors throw
-// RankFailure.
+// An append-only file of metrics. When append() has returned, the data survives a kill of the
+// process. If the disk is full, however, the data stays in memory until there is space. Errors
+// throw RankFailure.
 #pragma once
 
 #include <filesystem>
@@ -13,10 +13,11 @@ namespace roll::train {
 
 class MetricsFile {
   public:
-    // Creates the file with `content`, replacing an existing file.
+    // Creates the file with `content`, or replaces an existing file.
     MetricsFile(const std::filesystem::path& path, std::string_view content);
 
-    // Throws RankFailure (refused) if the disk is full and over 64 MiB are not written yet.
+    // Appends the bytes. Throws RankFailure (refused) if the disk is full and more than 64 MiB are
+    // not written yet.
     void append(std::string_view bytes);
     void sync();
 

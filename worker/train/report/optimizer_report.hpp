@@ -1,4 +1,4 @@
-// The optimizer's part of the plan report.
+// The section of the plan report about the optimizer.
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@
 
 namespace roll::train {
 
-// Returns the bytes of the optimizer's state of the whole model, by kind of state.
+// Returns the size in bytes of the whole model's optimizer state, by kind of state.
 OrderedJson optimizer_json(const spec::TrainSpec& spec,
                            const std::vector<ParameterSpec>& parameters);
 
-// Returns what optimizer_json() returned as a line of text.
+// Returns the result of optimizer_json() as a line of text.
 std::string optimizer_text(const OrderedJson& optimizer);
 
 }  // namespace roll::train

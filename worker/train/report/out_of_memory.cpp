@@ -14,20 +14,21 @@
 namespace roll::train {
 namespace {
 
-constexpr std::size_t kNamed = 3;  // number of parts and settings that are named
+// maximum number of memory parts, and of settings, that the message names
+constexpr std::size_t kNamed = 3;
 
 struct Setting {
     std::string text;
     std::function<void(spec::TrainSpec&)> set;
 };
 
-// A name with a number of bytes.
+// A name with a number of bytes: a part of the memory, or a setting and the memory that it saves.
 struct Amount {
     std::string text;
     std::int64_t bytes = 0;
 };
 
-// Returns the settings that may need less memory than the job's.
+// Returns settings with which the job may need less memory.
 std::vector<Setting> settings(const spec::TrainSpec& spec, bool on_gpu) {
     const auto recompute = [](spec::Recompute kind) {
         return Setting{std::string("parallel.recompute ") + spec::name_of(kind),
@@ -58,7 +59,7 @@ std::vector<Setting> settings(const spec::TrainSpec& spec, bool on_gpu) {
     return all;
 }
 
-// Returns the first kNamed amounts above 0, the largest first, as text.
+// Returns the kNamed largest amounts above 0 as text, the largest first.
 std::string largest(std::vector<Amount> amounts, const char* verb) {
     std::ranges::stable_sort(amounts, std::ranges::greater{}, &Amount::bytes);
     std::string text;
@@ -69,7 +70,7 @@ std::string largest(std::vector<Amount> amounts, const char* verb) {
     return text;
 }
 
-// Returns the memory of a rank of the stage; nullopt if the job could not run.
+// Returns the memory that a rank of the stage needs; nullopt if the job could not run.
 std::optional<plan::MemoryBytes> memory_of(spec::TrainSpec spec, const spec::ModelConfig& model,
                                            int stage, bool on_gpu) {
     try {

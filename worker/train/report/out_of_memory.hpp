@@ -1,4 +1,4 @@
-// Explains why a rank ran out of memory, from the plan of its job.
+// Explains why a rank ran out of memory, based on the plan of its job.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 
 namespace roll::train {
 
-// Returns one sentence: what the rank was doing and how much it asked for, the largest parts of the
-// memory that the plan predicts for the rank, and the three settings that save the most, with their
-// predicted savings.
+// Returns one sentence with: what the rank was doing, the size that it requested, the largest parts
+// of the memory that the plan predicts for the rank, and the three settings that save the most
+// memory with their predicted savings.
 std::string out_of_memory_text(const spec::TrainSpec& spec, const spec::ModelConfig& model,
                                int rank, bool on_gpu, const OutOfMemory& failure);
 
-// Returns the largest train.micro_batch_size with which every rank fits parallel.memory_limit and
-// the layout stays as it is; 0 if none does.
+// Returns the largest train.micro_batch_size with which every rank fits parallel.memory_limit, in
+// the same layout; 0 if there is none.
 std::int64_t largest_microbatch(spec::TrainSpec spec, const spec::ModelConfig& model, bool on_gpu);
 
 }  // namespace roll::train

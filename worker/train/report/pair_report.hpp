@@ -10,7 +10,7 @@
 
 namespace roll::train {
 
-// The keys of put_pairs(), without prefix and suffix, for pairs and for labelled answers.
+// The keys that put_pairs() writes, without prefix and suffix: for pairs, and for labelled answers.
 inline constexpr const char* kPairKeys[] = {
     "rewards/chosen", "rewards/rejected", "rewards/margins", "rewards/accuracies",
     "logps/chosen",   "logps/rejected",   "nll_loss",        "pairs"};
@@ -18,11 +18,11 @@ inline constexpr const char* kLabelledKeys[] = {
     "rewards/chosen", "rewards/rejected", "rewards/margins", "logps/chosen", "logps/rejected", "kl",
     "answers"};
 
-// Returns the keys of put_pairs() in the rows of a job; empty if the job has no preference.
+// Returns the keys that put_pairs() writes in a job's rows; empty if the job has no preference.
 std::span<const char* const> pair_keys(const spec::DataSpec& data);
 
-// Adds the means over the pairs or labelled answers, and their number, to a row of the metrics. A
-// mean over no answer is left out.
+// Adds to a row of the metrics the means over the pairs or labelled answers, and the number of
+// these. Leaves out a mean over zero answers.
 void put_pairs(OrderedJson& row, const std::string& prefix, const std::string& suffix,
                const PairSums& sums);
 

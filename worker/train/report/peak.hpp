@@ -5,8 +5,8 @@
 
 namespace roll::train {
 
-// Multiplies large matrices of this type on this rank's threads or GPU, and returns the FLOP/s of
-// the fastest of a few runs. Takes about 0.1 s.
+// Multiplies large matrices with the type and device of `kind`, on this rank's threads or GPU.
+// Returns the FLOP/s of the fastest of a few runs. Takes about 0.1 s.
 double measure_peak_flops(const at::TensorOptions& kind);
 
 }  // namespace roll::train

@@ -1,4 +1,4 @@
-// The phases of a step over all ranks (comm/phase_clock.hpp).
+// Statistics of a step's phases over all ranks (comm/phase_clock.hpp).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,14 +9,15 @@
 namespace roll::train {
 
 struct PhaseReport {
-    double wall = 0;                  // the longest time of a rank, in seconds
-    PhaseClock::Times max{}, mean{};  // over the ranks
+    double wall = 0;                  // duration of the step on the slowest rank, in seconds
+    PhaseClock::Times max{}, mean{};  // maximum and mean of each phase over the ranks, in seconds
 };
 
-// Reduces the times of all ranks, doubles of sizes [ranks, kPhases] on the CPU.
+// Computes the statistics from the times of all ranks, [ranks, kPhases], doubles on the CPU.
 PhaseReport phase_report(const at::Tensor& times_RP);
 
-// Adds `wall_s`, and `phases` with the maximum and the mean of each phase.
+// Adds the keys `wall_s` and `phases` to a row; `phases` has the maximum and the mean of each
+// phase.
 void put_phases(OrderedJson& row, const PhaseReport& report);
 
 }  // namespace roll::train

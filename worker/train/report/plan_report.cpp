@@ -54,7 +54,7 @@ OrderedJson ranks_json(const plan::Mesh& mesh) {
 struct Simulated {
     JobPipeline pipeline;
     plan::ScheduleReport report = {};
-    std::vector<std::int64_t> parameters = {};  // by chunk: number of parameters on one rank
+    std::vector<std::int64_t> parameters = {};  // for each chunk: parameters on one rank
     std::vector<plan::MemoryBytes> memory = {};
     // Largest number of bytes that a rank sends to its tensor-parallel group
     std::int64_t tensor_bytes = 0;
@@ -116,7 +116,7 @@ OrderedJson recompute_json(const spec::TrainSpec& spec, const spec::ModelConfig&
     return json;
 }
 
-// Returns the messages of one step between two stages, one entry per directed link.
+// Returns the messages of one step between stages, with one entry per directed link.
 OrderedJson links_json(const plan::ScheduleReport& report, std::int64_t message_bytes) {
     OrderedJson links = OrderedJson::array();
     for (const plan::LinkUse& link : report.links)
@@ -174,7 +174,7 @@ std::string count_text(const OrderedJson& count) {
     return text;
 }
 
-// Returns "layers 0 to 3", "layer 0" or "no layers". `range` is [begin, end).
+// Returns the range [begin, end) of layers as text: "layers 0 to 3", "layer 0" or "no layers".
 std::string layers_text(const OrderedJson& range) {
     const auto begin = range[0].get<std::int64_t>(), end = range[1].get<std::int64_t>();
     if (begin == end) return "no layers";
@@ -212,8 +212,8 @@ std::string memory_text(const OrderedJson& memory) {
     return text;
 }
 
-// Returns the estimated time of the job. On a GPU it is null unless train.peak_tflops is set,
-// because this machine's processor does not predict a GPU's speed.
+// Returns the estimated duration of the job. On a GPU, it is null unless train.peak_tflops is set,
+// because this machine's processor says nothing about a GPU's speed.
 OrderedJson time_json(const spec::TrainSpec& spec, int ranks, double flop, bool on_gpu) {
     OrderedJson time{{"mfu_assumed", kMfuAssumed}};
     if (spec.steps == 0 || (on_gpu && spec.peak_tflops == 0)) {
@@ -227,7 +227,7 @@ OrderedJson time_json(const spec::TrainSpec& spec, int ranks, double flop, bool 
     return time;
 }
 
-// Returns the line about the whole run.
+// Returns the line of the report about the whole run.
 std::string run_text(const OrderedJson& plan) {
     std::string text = "the run     ";
     const std::string epochs = plan.contains("epochs") ? epochs_text(plan["epochs"]) : "";
@@ -252,7 +252,7 @@ std::string time_text(const OrderedJson& time, const OrderedJson& ranks) {
            " (train.peak_tflops, or a matrix product measured on this machine)";
 }
 
-// Returns one line per chunk. Leaves out the middle of a very long list.
+// Returns one line per chunk. If the list is very long, leaves out its middle.
 std::string stages_text(const OrderedJson& stages, const OrderedJson& tp) {
     constexpr std::size_t kAll = 32, kEnds = 4;
     std::string text;
@@ -278,7 +278,7 @@ std::string table_row(const char* name, std::initializer_list<std::string> cells
     return row + "\n";
 }
 
-// Returns a table of memory with one row per stage.
+// Returns the memory table, with one row per stage.
 std::string memory_table(const OrderedJson& stages) {
     std::string text =
         table_row("memory", {"weights", "gradients", "optimizer", "activations", "other", "total"});
@@ -296,7 +296,7 @@ std::string memory_table(const OrderedJson& stages) {
     return text;
 }
 
-// Returns the links as text. Leaves out the middle of a long list.
+// Returns the links as text. If the list is long, leaves out its middle.
 std::string links_text(const OrderedJson& links) {
     constexpr std::size_t kAll = 16, kEnds = 4;
     std::string text = "links       bytes per replica and step\n";
@@ -313,7 +313,7 @@ std::string links_text(const OrderedJson& links) {
     return text;
 }
 
-// Returns the line about the memory limit; empty without a limit.
+// Returns the line about the memory limit; empty if there is no limit.
 std::string limit_text(const OrderedJson& recompute) {
     if (!recompute.contains("memory_limit")) return {};
     return "limit       " + bytes_text(recompute["memory_limit"]) +
@@ -321,7 +321,8 @@ std::string limit_text(const OrderedJson& recompute) {
            recompute["largest_micro_batch_size"].dump() + "\n";
 }
 
-// Returns the line about recomputation, and what a micro-batch holds on the stage where it is most.
+// Returns the line about recomputation. It also says how much memory a micro-batch's activations
+// take on the stage that needs the most.
 std::string recompute_text(const OrderedJson& plan) {
     const OrderedJson& recompute = plan["recompute"];
     std::int64_t forward = 0, backward = 0;
@@ -340,7 +341,7 @@ std::string recompute_text(const OrderedJson& plan) {
            " after a B without its W, nothing after W\n" + limit_text(recompute);
 }
 
-// Returns the lines of the report that stand before the table of the schedule.
+// Returns the lines of the report before the table of the schedule.
 std::string pipeline_text(const OrderedJson& plan) {
     const OrderedJson& pipeline = plan["pipeline"];
     if (plan["mesh"]["pp"] == 1) return "pipeline\n";
@@ -352,12 +353,12 @@ std::string pipeline_text(const OrderedJson& plan) {
            "            F: forward; B: input half of backward; W: weight half; ': chunk 1\n";
 }
 
-// Returns the bytes that a rank sends to the other replicas in a step. `own`: bytes of the
-// gradients of the elements that it updates.
+// Returns the number of bytes that a rank sends to the other replicas in a step. `own`: size in
+// bytes of the gradients of the elements that the rank updates.
 OrderedJson gradients_sent(const spec::TrainSpec& spec, const Simulated& job, std::int64_t own) {
     const spec::ParallelSpec& p = spec.parallel;
     const double dp = p.dp;
-    // A ring all-reduce sends almost twice the bytes that it sums.
+    // In a ring all-reduce, a rank sends almost twice the bytes that are summed.
     if (p.zero == 0 || p.dp == 1)
         return {{"gradients", std::llround((dp - 1) / dp * 2 * static_cast<double>(own))}};
     // With ZeRO, a rank sends the gradients of the rows that it does not own to their owners, and
@@ -418,7 +419,7 @@ OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu) {
     json["communication_bytes_per_step"] = gradients_sent(spec, job, memory.updated);
     // A stage exchanges activations and their gradients with its neighbours. Stages on the same
     // rank send nothing. Each tensor-parallel rank sends all rows or, with sequence parallelism,
-    // only its own.
+    // only its own rows.
     const std::int64_t message = plan::microbatch_tokens(spec) * model.hidden *
                                  plan::element_bytes(spec.precision) * (p.sequence ? 1 : p.tp);
     if (p.pp > 1) {

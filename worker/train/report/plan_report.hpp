@@ -9,8 +9,9 @@
 
 namespace roll::train {
 
-// Returns the report as JSON (roll.plan/1): model, mesh, stages, pipeline table, memory, FLOPs,
-// checkpoints. Throws RankFailure if the job could not run.
+// Returns the report as JSON (roll.plan/1). It has the model, the mesh, the stages, the table of
+// the pipeline, the memory, the FLOPs and the checkpoints. Throws RankFailure if the job could not
+// run.
 OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu = false);
 
 std::string plan_text(const OrderedJson& plan);

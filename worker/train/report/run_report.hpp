@@ -1,4 +1,5 @@
-// Reports a run at its start: the first line of the metrics, the log's first line and warnings.
+// Reports the start of a run: the first line of the metrics, the first line of the log, and
+// warnings.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +15,8 @@ namespace roll::train {
 
 std::string epochs_text(double epochs);  // returns e.g. "2.5 epochs"
 
-// Returns the first line of the metrics. If the documents were not counted (`learned` is empty), it
-// has no counts of documents.
+// Returns the first line of the metrics. If documents are not counted, `learned` is empty and the
+// line has no counts of documents.
 OrderedJson metrics_head(const spec::TrainSpec& spec, const spec::ModelConfig& model,
                          const data::Corpus& corpus, const data::LearnedDocuments& learned);
 std::string headline(const spec::TrainSpec& spec, const spec::ModelConfig& model,

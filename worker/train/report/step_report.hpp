@@ -19,8 +19,8 @@ struct StepReport {
     StepResult result;
     int ranks = 1;
     double lr = 0;
-    double clipped_share = 0;  // share of the steps so far whose gradient was clipped
-    std::int64_t tokens = 0;   // tokens since the start of training
+    double clipped_share = 0;  // share of the steps so far in which the gradient was clipped
+    std::int64_t tokens = 0;   // number of tokens trained since the start of training
     double seconds = 0;
     PhaseReport phases;
     double eta_seconds = 0;
@@ -29,11 +29,11 @@ struct StepReport {
     ProcessMemory memory;
     std::optional<DeviceMemory> gpu = {};
 
-    // Returns the longest time for which a rank waited for data.
+    // Returns the longest time for which a rank waited for data, in seconds.
     double data_wait_seconds() const { return phases.max[static_cast<std::size_t>(Phase::Data)]; }
     double tokens_per_second() const { return static_cast<double>(result.tokens) / seconds; }
     double tokens_per_second_per_rank() const { return tokens_per_second() / ranks; }
-    // Returns the model's FLOP/s as a share of the peak. `flops_per_token` is one of the two
+    // Returns the model's FLOP/s as a share of the peak FLOP/s. `flops_per_token` is one of the two
     // numbers in plan::FlopsPerToken.
     double mfu(double flops_per_token) const {
         return tokens_per_second() * flops_per_token / peak_flops;

@@ -22,7 +22,8 @@ constexpr const char* kWeightFile = "adapter_model.safetensors";
 constexpr const char* kBase = "base_model_name_or_path";
 constexpr std::string_view kPrefix = "base_model.model.", kWeight = ".weight";
 
-// Translates the names of factors, and of weights that are trained whole, to those of PEFT.
+// Translates the native names of parameters to PEFT's names. The parameters are LoRA factors, or
+// weights that are trained whole.
 class PeftNames {
   public:
     explicit PeftNames(const ModelSetup& model) {
@@ -31,8 +32,8 @@ class PeftNames {
                 sources_[tensor.name].push_back(source.name);
     }
 
-    // Returns the PEFT name of a parameter. A factor's native name is its layer's name with
-    // ".lora_A.MODULE", ".lora_B.MODULE" or ".lora_magnitude.MODULE" before ".weight".
+    // Returns the PEFT name of a parameter. A factor's native name consists of its layer's name,
+    // then ".lora_A.MODULE", ".lora_B.MODULE" or ".lora_magnitude.MODULE", then ".weight".
     std::string of(const ParameterSpec& spec) const {
         const std::string& name = spec.name;
         const auto at = name.find(".lora_");
@@ -71,7 +72,7 @@ Json config_of(const ModelSetup& model) {
             {"modules_to_save", saved},  {"inference_mode", true}};
 }
 
-// The keys of adapter_config.json that a continued job may not change
+// The keys of adapter_config.json that must not change when a job continues
 constexpr std::array kSettings{
     "r",        "lora_alpha",     "use_rslora", "target_modules", "rank_pattern", "alpha_pattern",
     "use_dora", "modules_to_save"};
@@ -126,8 +127,8 @@ std::vector<at::Tensor> joined_factors(TrainStep& step) {
     std::vector<at::Tensor> factors;
     if (groups.dp.rank() > 0 && !first.is_shared) return factors;
     for (const WholeParameter& parameter : saved_parameters(step.whole())) {
-        // Ranks that share optimizer state each add their own rows. The rows are disjoint, so
-        // their sum with zeros is exact.
+        // If ranks share optimizer state, each rank adds its own rows. The rows are disjoint, so
+        // their sum with zeros elsewhere is exact.
         const auto copy = [&](std::span<const at::Tensor> to) {
             const Parameters& p = step.chunks()[parameter.chunk].parameters();
             if (p.is_shared) to[0].zero_();

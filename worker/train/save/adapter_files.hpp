@@ -1,5 +1,5 @@
-// The weights in a checkpoint of a LoRA job: a PEFT adapter directory. The model's own weights are
-// not in it; they are those of model.from.
+// The weights in a checkpoint of a LoRA job, which is a PEFT adapter directory. It does not have
+// the model's own weights; they are in the directory model.from.
 #pragma once
 
 #include <filesystem>
@@ -12,7 +12,7 @@
 
 namespace roll::train {
 
-// The file with the factors of LoRA.
+// The file that stores the LoRA factors.
 struct AdapterImage {
     std::string path;                       // relative to the checkpoint's directory
     std::vector<tensor::TensorInfo> infos;  // sorted by name, as in the file
@@ -20,15 +20,15 @@ struct AdapterImage {
 };
 AdapterImage adapter_image(TrainStep& step, const ModelSetup& model);
 
-// Returns the factors of the whole model on the first rank of the first replica, and no tensors on
-// the others, whose parts are sent to it. All ranks must call it.
+// On the first rank of the first replica, returns the factors of the whole model. The other ranks
+// send their parts to it and get no tensors. All ranks must call it.
 std::vector<at::Tensor> joined_factors(TrainStep& step);
 
 // Writes adapter_config.json, which names the model's directory.
 Result<void> write_adapter_config(const std::filesystem::path& directory, const ModelSetup& model);
 
-// Fills this rank's factors from a checkpoint's adapter. Throws RankFailure if it
-// has other LoRA settings.
+// Fills this rank's factors from the adapter in a checkpoint. Throws RankFailure if the adapter has
+// other LoRA settings than the job.
 void read_adapter(const std::filesystem::path& directory, TrainStep& step, const ModelSetup& model);
 
 // Returns true if the directory is a checkpoint of a LoRA job.

@@ -38,8 +38,8 @@ struct FileIdentity {
     std::string hash;  // empty if unknown
 };
 
-// Returns the indices of the training files whose contents differ between the states; empty if the
-// states do not list the same number of files.
+// Returns the indices of the training files whose contents differ between the two states. Returns
+// an empty list if the states list different numbers of files.
 std::vector<std::size_t> changed_files(const checkpoint::State& a, const checkpoint::State& b) {
     std::vector<std::size_t> changed;
     if (a.data.size() != b.data.size()) return changed;
@@ -101,7 +101,7 @@ std::vector<checkpoint::Kept> recorded_of(const protocol::Launch& launch,
                                           const checkpoint::Choice& choice) {
     const fs::path own = (fs::path(launch.output) / "checkpoints").lexically_normal();
     std::vector<checkpoint::Kept> recorded;
-    std::error_code error;  // ignored, because a file with a stale handle counts as missing
+    std::error_code error;  // ignored, because a file with a stale NFS handle counts as missing
     for (const fs::path& directory : candidates_of(launch)) {
         const auto name = checkpoint::parse_final_name(directory.filename().string());
         if (name && directory.parent_path().lexically_normal() == own)

@@ -8,7 +8,8 @@
 namespace roll::train {
 namespace {
 
-constexpr std::int64_t kMessage = 2048;  // the longest message in bytes, with its code
+// largest number of elements of an encoded error: its code, and the bytes of its message
+constexpr std::int64_t kMessage = 2048;
 
 }  // namespace
 
@@ -17,7 +18,7 @@ std::optional<RankError> first_error(Communicator& world, const Result<void>& ow
     if (!own) failed.fill_(1);
     sum_over(world, failed, {Site::Agreement});
     if (failed.item<double>() == 0) return std::nullopt;
-    // One row for each rank: the code plus 1, then the message, as numbers
+    // One row for each rank: the error code plus 1 (0: no error), then the bytes of the message
     const at::Tensor row = at::zeros({kMessage}, at::kDouble);
     if (!own) {
         const std::string& message = own.error().message;

@@ -1,4 +1,4 @@
-// Shares the outcome of an operation that the ranks of a job make together.
+// Combines the results of an operation that all ranks of a job do together.
 #pragma once
 
 #include <optional>
@@ -14,8 +14,8 @@ struct RankError {
     Error error;
 };
 
-// Returns the error of the first rank whose outcome is one, and nullopt if there is none. A long
-// message is cut. All ranks must call it; all get the same.
+// Returns the error of the first rank whose result is an error; nullopt if there is none. A long
+// message is truncated. All ranks must call it, and all get the same result.
 std::optional<RankError> first_error(Communicator& world, const Result<void>& own);
 
 }  // namespace roll::train

@@ -14,7 +14,7 @@ namespace {
 constexpr const char* kSections[] = {"model",     "tokenizer", "data",
                                      "objective", "parallel",  "train"};
 
-// Returns the record as a flat map: from a path such as "train.optimizer.lr" to its value.
+// Returns the record as a flat map. A key is a path such as "train.optimizer.lr".
 std::map<std::string, Json> flat(const Json& record) {
     std::map<std::string, Json> values;
     for (const char* section : kSections) {
@@ -72,7 +72,7 @@ std::vector<std::string> differences(const std::filesystem::path& checkpoint,
     for (const std::string& line : differences(need(parse_json(*saved)), need(parse_json(record))))
         lines.push_back("another setting: " + line);
     const auto before = spec::train_spec(*saved);
-    // A later version of Roll wrote the saved record, so its learning rates are unknown.
+    // If a later version of Roll wrote the saved record, its learning rates are unknown.
     if (!before) return lines;
     for (std::string& line : changed_rates(*before, need(spec::train_spec(record)), step))
         lines.push_back(std::move(line));

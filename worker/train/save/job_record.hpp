@@ -17,13 +17,13 @@ namespace roll::train {
 // Returns the launch's job document, with the derived parallel axes, as indented JSON.
 std::string job_record(const protocol::Launch& launch, const spec::TrainSpec& spec);
 
-// Returns one line for each key that affects training and differs between the two job records:
-// "train.optimizer.lr was 0.003 and is 0.001". Pure.
+// Returns one line for each key that affects training and differs between the two job records, such
+// as "train.optimizer.lr was 0.003 and is 0.001". Pure.
 std::vector<std::string> differences(const Json& before, const Json& now);
 
 // Compares `record` with the job record in the checkpoint from which the job continues at `step`.
-// Returns the differing keys as lines, like the function above, and the learning-rate curves
-// (lr_curves.hpp); empty if the checkpoint has no record. Throws RankFailure.
+// Returns lines for the differing keys, like the function above, and for the learning-rate curves
+// (lr_curves.hpp). Returns no lines if the checkpoint has no record. Throws RankFailure.
 std::vector<std::string> differences(const std::filesystem::path& checkpoint,
                                      const std::string& record, std::int64_t step);
 

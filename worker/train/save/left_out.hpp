@@ -1,9 +1,9 @@
-// The samples that training leaves out after going back to an earlier checkpoint
-// (train.on_not_finite: rewind), because they produced a step with non-finite values.
+// The samples that training leaves out because they produced a step with non-finite values.
+// Training has then gone back to an earlier checkpoint (train.on_not_finite: rewind).
 //
-// A checkpoint's state lists them. Samples that were found after an attempt's last checkpoint are
-// only in OUTPUT/left_out.json. That file also has the seed and the corpus to which the numbers of
-// the samples refer.
+// A checkpoint's state lists these samples. If samples were found after the last checkpoint of an
+// attempt, only OUTPUT/left_out.json lists them. That file also has the seed and the corpus for
+// which the sample numbers are valid.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@
 
 namespace roll::train {
 
-// Adds `more` to the list `samples`; the result is ascending and without duplicates.
+// Adds `more` to `samples`. The result is ascending and has no duplicates.
 void join(std::vector<std::int64_t>& samples, const std::vector<std::int64_t>& more);
 
-// Returns the samples listed in OUTPUT/left_out.json. Returns no sample if the file does not exist,
-// or if its seed, corpus or seq_length differs from that of `like`, because the numbers then mean
-// other samples. Throws RankFailure if the file is not in Roll's format.
+// Returns the samples that OUTPUT/left_out.json lists. Returns no samples if the file does not
+// exist, or if its seed, corpus or seq_length differs from `like`, because the numbers then mean
+// other samples. Throws RankFailure if the file does not have Roll's format.
 std::vector<std::int64_t> read_left_out(const std::filesystem::path& output,
                                         const checkpoint::State& like);
 

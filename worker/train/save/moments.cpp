@@ -26,7 +26,8 @@ tensor::DType stored_type(at::ScalarType type) {
     return type == at::kDouble ? tensor::DType::F64 : tensor::DType::F32;
 }
 
-// Returns the index of roll/optimizer.safetensors, the one file that earlier versions wrote.
+// Returns an index for roll/optimizer.safetensors, the only optimizer file that earlier versions
+// wrote.
 OptimizerIndex index_of(const tensor::SafetensorsFile& file, const std::string& name) {
     OptimizerIndex index;
     const auto updates = file.metadata().find("updates");
@@ -43,7 +44,8 @@ OptimizerIndex index_of(const tensor::SafetensorsFile& file, const std::string& 
     return index;
 }
 
-// The files with a checkpoint's moments. A file is opened when it is first read.
+// The files with a checkpoint's optimizer state. A file is opened when it is read for the first
+// time.
 class Moments {
   public:
     explicit Moments(const fs::path& checkpoint) {
@@ -72,10 +74,10 @@ class Moments {
     std::map<std::string, tensor::SafetensorsFile> files_;
 };
 
-// The elements that two boxes of a whole parameter share.
+// The elements that are in both of two blocks (StoredBox) of a whole parameter.
 struct Overlap {
     Sizes begin, size;
-    std::int64_t count = 1;  // 0 if there are none
+    std::int64_t count = 1;  // number of elements; 0 if the blocks do not overlap
 };
 
 Overlap overlap_of(const StoredBox& a, const StoredBox& b) {
@@ -89,7 +91,7 @@ Overlap overlap_of(const StoredBox& a, const StoredBox& b) {
     return both;
 }
 
-// Returns the elements of an overlap in a tensor that holds the box `box`.
+// Returns a view of the elements of `overlap`. `tensor` is a tensor that holds the block `box`.
 at::Tensor elements(at::Tensor tensor, const StoredBox& box, const Overlap& overlap) {
     for (std::size_t i = 0; i < box.begin.size(); ++i)
         tensor = tensor.narrow(static_cast<std::int64_t>(i),
@@ -97,7 +99,8 @@ at::Tensor elements(at::Tensor tensor, const StoredBox& box, const Overlap& over
     return tensor;
 }
 
-// Returns the stored tensor of a moment, which has the box.
+// Returns the stored tensor of an optimizer state. Throws RankFailure if the tensor does not hold
+// the block `box`.
 at::Tensor stored_tensor(Moments& moments, const StoredBox& box, const std::string& name,
                          at::ScalarType type) {
     const tensor::TensorView* view = moments.file(box.file).find(name);
@@ -112,7 +115,7 @@ at::Tensor stored_tensor(Moments& moments, const StoredBox& box, const std::stri
                          at::TensorOptions(type));
 }
 
-// Reads the own rows of one kind of state of a parameter.
+// Reads one kind of state for this rank's own rows of a parameter.
 void read_moment(Moments& moments, const StoredParameter& stored, const ParameterSpec& spec,
                  const std::string& name, const layout::Rows& own, const at::Tensor& into) {
     if (stored.shape != whole_sizes(spec))
@@ -137,8 +140,8 @@ void read_moment(Moments& moments, const StoredParameter& stored, const Paramete
     into.copy_(host);
 }
 
-// Throws RankFailure unless the job's optimizer has the same state as the checkpoint's. Adam and
-// AdamW differ in the weight decay only.
+// Throws RankFailure unless the job's optimizer has the same kinds of state as the checkpoint's.
+// Adam and AdamW have the same state and may replace each other.
 void check_kind(const OptimizerIndex& index, spec::OptimizerKind kind, const fs::path& checkpoint) {
     const auto of_adam = [](std::string_view name) { return name == "adam" || name == "adamw"; };
     const std::string_view own = spec::name_of(kind);

@@ -1,4 +1,4 @@
-// Reads the optimizer state of a checkpoint that any layout wrote.
+// Reads the optimizer state of a checkpoint. Any layout may have written the checkpoint.
 #pragma once
 
 #include <filesystem>
@@ -7,10 +7,10 @@
 
 namespace roll::train {
 
-// Fills this rank's state and sets the number of updates. Reads only the stored boxes that meet
-// the rank's rows. Parameters that the checkpoint's job had frozen start with a state of zeros.
-// Throws RankFailure(invalid) if the checkpoint is of another kind of optimizer, if a parameter has
-// another shape or type, or if elements of it are in no box.
+// Fills this rank's optimizer state and sets the number of updates. Reads only the stored blocks
+// (StoredBox) that overlap the rank's rows. Parameters that were frozen in the checkpoint's job
+// start with zero state. Throws RankFailure(invalid) if the checkpoint has another kind of
+// optimizer, if a parameter has another shape or type, or if some of its elements are in no block.
 void read_moments(const std::filesystem::path& checkpoint, TrainStep& step);
 
 }  // namespace roll::train

@@ -27,12 +27,13 @@ tensor::TensorInfo info_of(const Parameters& p, std::size_t i, std::string name,
     return info;
 }
 
-// True for the last stage's copy of a tied embedding.
+// Returns true for the last stage's copy of a tied embedding.
 bool is_tied_copy(const ChunkSpec& part, const ParameterSpec& spec) {
     return spec.name == kEmbedding && part.post && !part.pre;
 }
 
-// Returns the parameter's name in an MCA file, in which layers are counted from the chunk's first.
+// Returns the parameter's name in an MCA file. In this name, layers are counted from the chunk's
+// first layer.
 std::string name_in_chunk(const ChunkSpec& part, const ParameterSpec& spec) {
     if (is_tied_copy(part, spec)) return "output_layer.weight";
     if (!spec.name.starts_with(kLayers)) return spec.name;
@@ -60,11 +61,12 @@ std::int64_t bytes_of(const WeightFile& file) {
     return bytes;
 }
 
-// The rows of a parameter's state, of which each element is written by one rank of the job.
+// The rows of a parameter's state that this rank writes. Each element is written by exactly one
+// rank of the job.
 struct Owned {
     std::size_t chunk = 0, index = 0;
     layout::Rows rows;
-    std::vector<std::string_view> endings;  // of the names of its kinds of state
+    std::vector<std::string_view> endings;  // name endings of the parameter's kinds of state
 };
 
 std::vector<std::string_view> endings_of(const OptimizerState& state, std::size_t index) {
@@ -74,8 +76,8 @@ std::vector<std::string_view> endings_of(const OptimizerState& state, std::size_
     return endings;
 }
 
-// Returns the states at this rank's place in its replica. If several ranks of a replica hold copies
-// of a parameter, one copy is written.
+// Returns the states that the ranks at this rank's position in a replica write. If several ranks of
+// a replica hold copies of a parameter, only one copy is written.
 std::vector<Owned> owned_states(TrainStep& step) {
     const Communicator* tp = step.groups().tp;
     std::vector<Owned> owned;
@@ -93,7 +95,7 @@ std::vector<Owned> owned_states(TrainStep& step) {
     return owned;
 }
 
-// Leaves the own rows of a rank that shares optimizer state.
+// Reduces `owned` to the own rows of this rank. Used if ranks share optimizer state.
 void keep_own_rows(TrainStep& step, std::vector<Owned>& owned) {
     for (Owned& one : owned) {
         const layout::Rows& own = step.chunks()[one.chunk].parameters().own[one.index];
@@ -102,7 +104,7 @@ void keep_own_rows(TrainStep& step, std::vector<Owned>& owned) {
     }
 }
 
-// Leaves this rank's share of rows, if all replicas have all states.
+// Reduces `owned` to this rank's share of the rows. Used if every replica has all states.
 void keep_share(TrainStep& step, std::vector<Owned>& owned,
                 const std::vector<std::int64_t>& weight_bytes) {
     std::int64_t all = 0;
@@ -115,7 +117,7 @@ void keep_share(TrainStep& step, std::vector<Owned>& owned,
     const auto self = shares.begin() + step.groups().dp.rank();
     const std::int64_t begin = std::accumulate(shares.begin(), self, std::int64_t{0});
     const std::int64_t end = begin + *self;
-    std::int64_t before = 0;  // bytes of the parameters before this one
+    std::int64_t before = 0;  // number of bytes of the parameters before this one
     for (Owned& one : owned) {
         const std::int64_t row = bytes_of_row(one);
         const auto row_at = [&](std::int64_t byte) {
@@ -127,14 +129,15 @@ void keep_share(TrainStep& step, std::vector<Owned>& owned,
     }
 }
 
-// Returns the files of weights at this rank's place in its replica, and adds to `bytes`, by
-// replica, the bytes that each replica writes of them.
+// Returns the weight files that contain the weights at this rank's position in a replica. `bytes`:
+// for each replica, increased by the number of bytes of these files that the replica writes.
 std::vector<WeightFile> weight_files(TrainStep& step, const formats::McaLayout& layout,
                                      std::vector<std::int64_t>& bytes) {
     const Groups& groups = step.groups();
     const plan::PipelineSchedule& schedule = step.schedule();
     const int tp_rank = groups.tp == nullptr ? 0 : groups.tp->rank();
-    const bool by_stage = layout.pp != schedule.pp;  // each chunk is a stage of the files
+    // true: each chunk counts as a stage in the files
+    const bool by_stage = layout.pp != schedule.pp;
     std::vector<WeightFile> files;
     for (int chunk = 0; chunk < schedule.vp; ++chunk) {
         const int stage = by_stage ? schedule.stage(groups.pp.rank(), chunk) : groups.pp.rank();
@@ -162,7 +165,7 @@ void add_states(PartPlan& plan, const Parameters& p, const Owned& one) {
     plan.boxes.parameters[spec.name] = {whole_sizes(spec), boxes_of(spec, one.rows, file)};
 }
 
-// Returns the layers of each chunk as a layout string, such as "E,t*3|t*4,L".
+// Returns the layers of all chunks as a layout string, such as "E,t*3|t*4,L".
 std::string layout_string(const std::vector<ChunkSpec>& chunks) {
     std::string text;
     for (const ChunkSpec& chunk : chunks) {
@@ -214,7 +217,7 @@ PartPlan plan_part(TrainStep& step, const formats::McaLayout& layout, int rank) 
         keep_share(step, owned, weight_bytes);
     for (const Owned& one : owned)
         if (one.rows.count > 0) add_states(plan, step.chunks()[one.chunk].parameters(), one);
-    // The order in a safetensors file of one type
+    // the order of tensors in a safetensors file with one element type
     std::ranges::sort(plan.states, {}, [](const Content& content) { return content.info.name; });
     return plan;
 }
@@ -223,7 +226,7 @@ std::vector<std::int64_t> balanced_shares(const std::vector<std::int64_t>& fixed
                                           std::int64_t shared) {
     std::vector<std::int64_t> order = fixed;
     std::ranges::sort(order);
-    // The ranks with the fewest fixed bytes are filled up to a common level.
+    // The ranks with the fewest fixed bytes get shared bytes until they reach a common level.
     std::int64_t sum = shared, level = 0;
     for (std::size_t i = 0; i < order.size(); ++i) {
         sum += order[i];

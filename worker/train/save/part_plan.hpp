@@ -1,9 +1,9 @@
-// Decides which bytes of a checkpoint each rank writes. Each byte has one writer.
+// Decides which bytes of a checkpoint each rank writes. Each byte is written by one rank.
 //
-// The weights are in the files of an MCA checkpoint of the job's layout. All replicas have the
-// weights of such a file; one of them writes it. The optimizer's state is in one file a rank. Ranks
-// that share optimizer state write their own rows; otherwise the replicas divide the state so that
-// all write about as many bytes.
+// The weights are stored in the files of an MCA checkpoint with the job's layout. All replicas have
+// the weights of each file; one replica writes it. The optimizer state is stored in one file per
+// rank. If ranks share optimizer state, each rank writes its own rows. Otherwise, the replicas
+// divide the state so that all ranks write about the same number of bytes.
 #pragma once
 
 #include <cstdint>
@@ -22,19 +22,21 @@
 
 namespace roll::train {
 
-// A tensor of a rank's files.
+// A tensor in a rank's files.
 struct Content {
-    std::size_t chunk = 0, index = 0;  // the parameter: its chunk on this rank, its place there
-    layout::Rows rows;                 // the rows of the rank's parameter
-    tensor::TensorInfo info;           // the tensor in the file
-    std::string_view state = {};       // ending of the optimizer's state; empty: the weight
+    // the parameter: its chunk on this rank, and its index in the chunk
+    std::size_t chunk = 0, index = 0;
+    layout::Rows rows;        // rows of the rank's parameter that the tensor has
+    tensor::TensorInfo info;  // the tensor in the file
+    // name ending of the optimizer state; empty: the tensor is a weight
+    std::string_view state = {};
 };
 
 // The weights of one MCA file, chunk by chunk.
 struct WeightFile {
     std::string path;
-    std::vector<std::string> keys = {};               // the chunks' keys in the file
-    std::vector<std::vector<Content>> contents = {};  // by key
+    std::vector<std::string> keys = {};               // for each chunk, its key in the file
+    std::vector<std::vector<Content>> contents = {};  // for each key, its tensors
     bool own = false;                                 // true: this rank writes the file
 };
 
@@ -42,25 +44,25 @@ struct PartPlan {
     std::vector<WeightFile> weights;  // empty in a LoRA job
     std::vector<Content> states;      // sorted by name
     std::string states_path;
-    checkpoint::OptimizerIndex boxes;  // without the number of updates
+    checkpoint::OptimizerIndex boxes;  // does not include the number of updates
 };
 
-// Returns the layout of the MCA checkpoints of a job. MCA has no name for schedules that place the
-// chunks in a V; in their checkpoints, each chunk is a stage.
+// Returns the layout of a job's MCA checkpoints. MCA has no name for schedules that place chunks in
+// a V. With such a schedule, each chunk is stored as a stage.
 formats::McaLayout mca_layout_of(const spec::ParallelSpec& parallel,
                                  const spec::ModelConfig& config,
                                  const plan::PipelineSchedule& schedule);
 
-// Returns what this rank writes. `rank`: its number in the job.
+// Returns the plan of what this rank writes. `rank`: its number in the job.
 PartPlan plan_part(TrainStep& step, const formats::McaLayout& layout, int rank);
 
-// Returns how many bytes of `shared` each rank gets, so that the largest sum of its share and of
-// its `fixed` bytes is as small as possible. Pure.
+// Divides `shared` bytes among the ranks. Returns the number of bytes for each rank, such that the
+// largest sum of a rank's share and its `fixed` bytes is as small as possible. Pure.
 std::vector<std::int64_t> balanced_shares(const std::vector<std::int64_t>& fixed,
                                           std::int64_t shared);
 
-// Returns the boxes of a parameter's elements in the rows `rows` of a rank's tensor, as a file
-// stores these rows. Pure.
+// Returns the blocks (ranges of elements in each dimension) of a parameter that are in the rows
+// `rows` of a rank's tensor, as `file` stores them. Pure.
 std::vector<checkpoint::StoredBox> boxes_of(const ParameterSpec& spec, const layout::Rows& rows,
                                             const std::string& file);
 

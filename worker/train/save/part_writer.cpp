@@ -14,10 +14,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Elements of a tensor whose checksum is computed at once
+// Number of elements of a tensor that are added to the checksum at a time
 constexpr std::int64_t kCrcElements = 1 << 18;
 
-// Returns true if the main weights of a replica are spread over the replicas.
+// Returns true if each data-parallel rank has only its own rows of the main weights.
 bool is_spread(const TrainStep& step, const Parameters& p) {
     return step.shares_weights() || (p.is_shared && !p.flat_weight.is_same(p.flat_main));
 }
@@ -71,7 +71,7 @@ PartWriter::PartWriter(TrainStep& step, const ModelSetup& model, const formats::
     std::int64_t content = 0;
     for (const StreamedFile& file : files_) content += file.bytes;
     bytes_ = content + std::ssize(checkpoint::encode(plan_.boxes));
-    // A multiple of every element's size
+    // a multiple of every element size
     constexpr std::int64_t kUnit = 64;
     const std::int64_t size = std::clamp(content, kUnit, std::max(buffer, kUnit));
     ring_ = lazy_zeros((size + kUnit - 1) / kUnit * kUnit, at::kByte);
@@ -107,8 +107,8 @@ void PartWriter::produce() {
     for (const Content& content : plan_.states) send_state(content);
 }
 
-// Passes the elements of a tensor to the thread that writes. `copy` copies elements from `begin` on
-// to a CPU tensor.
+// Passes the elements of a tensor to the writing thread. copy(to, begin) copies elements from
+// `begin` on to a CPU tensor.
 void PartWriter::send(const StreamedFile& file, std::int64_t elements,
                       const std::function<void(const at::Tensor& to, std::int64_t begin)>& copy) {
     const at::ScalarType type = main_type(step_.chunks().front().parameters());
@@ -142,15 +142,16 @@ void PartWriter::send(const StreamedFile& file, std::int64_t elements,
     }
 }
 
-// Passes the weights of a file to the thread, or, if `file` is null, only helps another replica to
-// do so.
+// Passes the weights of a file to the writing thread. If `file` is null, another replica writes the
+// file, and this rank only sends it the rows that it lacks.
 void PartWriter::send_weights(const WeightFile& weights, const StreamedFile* file) {
     for (const std::vector<Content>& contents : weights.contents) {
         for (const Content& content : contents) {
             const Parameters& p = step_.chunks()[content.chunk].parameters();
             const std::size_t i = content.index;
             const std::int64_t elements = c10::multiply_integers(p.specs[i].sizes);
-            // Copies from a tensor of all rows, or joins the halves of the main weights.
+            // the whole weight as one tensor; undefined if the weight is stored as halves, which
+            // copy_main() joins
             at::Tensor rows;
             if (is_spread(step_, p))
                 rows = joined_main(p, i, step_.groups().dp).flatten();

@@ -1,6 +1,7 @@
 // Writes a rank's part of each checkpoint in the background. Between two steps, the rank copies its
-// bytes to a ring in host memory; a thread hashes and writes them from there while training goes
-// on. If the bytes do not fit in the ring, training waits until the thread has written the rest.
+// bytes to a ring buffer in host memory. A thread hashes these bytes and writes them to files while
+// training continues. If the bytes do not fit in the ring buffer, training waits until the thread
+// has written enough.
 #pragma once
 
 #include <cstdint>
@@ -21,25 +22,26 @@ namespace roll::train {
 
 class PartWriter {
   public:
-    // `rank`: this rank's number in the job. `buffer`: the largest size of the ring in bytes.
-    // `step` and `model` must outlive this object.
+    // `rank`: this rank's number in the job. `buffer`: the largest size of the ring buffer in
+    // bytes. `step` and `model` must outlive this object.
     PartWriter(TrainStep& step, const ModelSetup& model, const formats::McaLayout& layout, int rank,
                std::int64_t buffer);
 
-    // Returns the size in bytes of the files that this rank writes, with its part of the index.
+    // Returns the size in bytes of the files that this rank writes, including its part of the
+    // index.
     std::int64_t bytes() const { return bytes_; }
 
-    // Starts to write the part to the staged directory. Returns when the model may be changed. All
-    // ranks of the job must call it. Requires !is_running().
+    // Starts to write the part to the staged directory. Returns when training may change the model.
+    // All ranks of the job must call it. Requires !is_running().
     void start(const std::filesystem::path& staged, const checkpoint::Name& name);
 
     bool is_running() const { return running_; }
-    // Returns true once the running part is on disk or has failed.
+    // Returns true if the running part is on disk or has failed.
     bool is_done();
-    void wait();  // waits until is_done()
+    void wait();  // blocks until is_done() is true
     // Requires is_done().
     bool has_failed() const { return !*outcome_; }
-    // Returns the outcome, after which the part no longer runs. Requires is_done().
+    // Returns the result and clears the running part. Requires is_done().
     Result<void> take();
 
   private:
@@ -55,7 +57,7 @@ class PartWriter {
     int rank_;
     PartPlan plan_;
     std::vector<StreamedFile> files_;   // in the order in which they are written
-    std::vector<std::size_t> factors_;  // the adapter's tensors, as indices of its factors
+    std::vector<std::size_t> factors_;  // for each tensor of the adapter, the index of its factor
     std::int64_t bytes_ = 0;
     at::Tensor ring_;
     std::optional<checkpoint::BytePipe> pipe_;

@@ -1,5 +1,5 @@
-// Poisoned checkpoints, from which a job must not continue. They were written between the start of
-// a rise of the loss and the non-finite step to which the rise led (train.on_not_finite: rewind).
+// Poisoned checkpoints: a job must not continue from them. They were written after the loss began
+// to rise and before the non-finite step to which the rise led (train.on_not_finite: rewind).
 // OUTPUT/poisoned.json lists them.
 #pragma once
 
@@ -13,7 +13,7 @@
 namespace roll::train {
 
 // An entry of the list of poisoned checkpoints. It covers all checkpoints of step `from_step` or
-// later that attempt `by` or an earlier attempt wrote.
+// later that were written by attempt `by` or an earlier attempt.
 struct Poisoned {
     std::int64_t from_step = 0;
     Token by;
@@ -23,12 +23,13 @@ struct Poisoned {
 // read or written.
 void add_poisoned(const std::filesystem::path& output, const Poisoned& poisoned);
 
-// Returns true if the list of poisoned checkpoints, in the output directory of the checkpoint's
-// job, covers `checkpoint`. Throws RankFailure if the list is not in Roll's format.
+// Returns true if `checkpoint` is covered by the list of poisoned checkpoints in the output
+// directory of the checkpoint's job. Throws RankFailure if the list does not have Roll's format.
 bool is_poisoned(const std::filesystem::path& checkpoint);
 
-// Returns what choose_newest() chooses with `verify` from the checkpoints that are not poisoned.
-// Adds the poisoned ones to `skipped` and `damaged`, so that retention does not count them as kept.
+// Chooses a checkpoint like choose_newest() with `verify`, but only from checkpoints that are not
+// poisoned. Adds the poisoned checkpoints to `skipped` and `damaged` of the result, so that
+// retention does not count them as kept.
 checkpoint::Choice choose_sound(const std::vector<std::filesystem::path>& newest_first,
                                 const checkpoint::Verify& verify);
 

@@ -1,5 +1,5 @@
-// Loads a checkpoint into a rank's part of the model, and writes the files of a checkpoint that do
-// not hold tensors.
+// Loads a checkpoint into a rank's part of the model. Also writes the files of a checkpoint that
+// have no tensors.
 #pragma once
 
 #include <cstdint>
@@ -13,22 +13,22 @@
 
 namespace roll::train {
 
-// Fills this rank's weights and moments from a checkpoint of the same model and type, which any
-// layout may have written. Parameters that were frozen in the checkpoint's job and are not frozen
-// now start with zero moments. A LoRA job's own weights of the model are not read. Throws
-// RankFailure.
+// Fills this rank's weights and optimizer state from a checkpoint of the same model and type, and
+// returns its state. Any layout may have written the checkpoint. A parameter that was frozen in the
+// checkpoint's job, but is not frozen now, starts with zero optimizer state. In a LoRA job, the
+// model's own weights are not read. Throws RankFailure.
 checkpoint::State restore(const std::filesystem::path& directory, TrainStep& step,
                           const ModelSetup& model);
 
-// Fills this rank's weights like load_weights(), from a directory that may have fewer rows of the
-// vocabulary.
+// Fills this rank's weights like load_weights() of the model. The directory may have fewer rows of
+// the vocabulary than the model.
 std::string load_weights(const std::filesystem::path& directory, TrainStep& step,
                          std::uint64_t seed = 1);
 
-// Writes the files of a checkpoint without tensors, except the manifest (docs/internals.md, "Inside
-// a checkpoint directory"). `layout` is that of the MCA files. float64 weights are stored as
-// float64, but mca_config.json then says float32, because MCA has no name for float64. `job` is the
-// job record (job_record.hpp).
+// Writes the checkpoint files that have no tensors, except the manifest (docs/internals.md, "Inside
+// a checkpoint directory"). `layout` is the layout of the MCA files. `job` is the job record
+// (job_record.hpp). float64 weights are stored as float64, but mca_config.json then says float32,
+// because MCA has no name for float64.
 Result<void> write_head_files(const std::filesystem::path& directory, const ModelSetup& model,
                               const formats::McaLayout& layout, const checkpoint::State& state,
                               const std::string& job);

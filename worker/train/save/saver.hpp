@@ -1,7 +1,7 @@
 // Completes a run's checkpoints in the background, one at a time, and reports each when it is
-// staged (complete under a hidden name). All ranks write their parts first (part_writer.hpp).
-// Deletes old checkpoints, also in the background, when newer ones are recorded. If the disk is
-// full, a checkpoint is put off and training goes on. Exists only on rank 0; used from its training
+// staged (complete under a hidden name). All ranks write their parts first (part_writer.hpp). When
+// newer checkpoints are recorded, deletes old ones, also in the background. If the disk is full, a
+// checkpoint is delayed, and training continues. Exists only on rank 0; used from its training
 // thread.
 #pragma once
 
@@ -24,7 +24,7 @@ struct SaverOptions {
     std::filesystem::path checkpoints;  // directory of the job's checkpoints
     Token writer;
     checkpoint::Retention retention;
-    // this job's checkpoints that are recorded at the start
+    // checkpoints of this job that are recorded when the run starts
     std::vector<checkpoint::Kept> recorded;
     std::uint64_t bytes = 0;  // upper bound of one checkpoint's size in bytes
     int ranks = 1;            // number of ranks that write parts
@@ -35,47 +35,49 @@ struct SaverOptions {
 
 class Saver {
   public:
-    // Removes the staged and trashed directories that crashed attempts left. Checks that a
-    // checkpoint can be written to the directory and that there is space for one. `model` and
-    // `link` must outlive this object. Throws RankFailure, with status refused if the disk is full.
+    // Removes the staged and trashed directories that crashed attempts have left. Checks that the
+    // directory is writable and has space for a checkpoint. `model` and `link` must outlive this
+    // object. Throws RankFailure; if the disk is full, its status is refused.
     Saver(SaverOptions options, const ModelSetup& model, WorkerLink& link);
 
-    // Waits for the save that is running. Returns true if there is space for a checkpoint of this
-    // step. Otherwise puts the checkpoint off, logs that and returns false.
+    // Waits for the running save. Returns true if there is space for a checkpoint of this step.
+    // Otherwise, delays the checkpoint, logs this and returns false.
     bool has_room(std::int64_t step);
-    // Begins the checkpoint of `step`, which answers the newest request for one: returns the staged
-    // directory, to which the ranks write their parts. Puts the checkpoint off and returns nullopt
-    // if the disk is full. Requires that no save is running.
+    // Begins the checkpoint of `step`, which answers the newest request for a checkpoint. Returns
+    // the staged directory, to which the ranks write their parts. If the disk is full, delays the
+    // checkpoint and returns nullopt. Requires that no save is running.
     std::optional<std::filesystem::path> begin(std::int64_t step);
-    // Completes the checkpoint in the background, once all parts are written. `job`: its record.
+    // Completes the checkpoint in the background. Call it when all parts are written. `job`: the
+    // job record.
     void seal(checkpoint::State state, std::string job);
-    // Gives the checkpoint up, because the part of `rank` could not be written: puts it off if the
-    // disk is full. Throws RankFailure otherwise.
+    // Ends the save because the part of `rank` could not be written. If the disk is full, delays
+    // the checkpoint. Otherwise, throws RankFailure.
     void give_up(int rank, const Error& error);
     // Records a request for a checkpoint. The numbers of requests grow within an attempt. A request
     // is pending until a checkpoint that answers it is staged.
     void ask(std::uint64_t request) { asked_ = std::max(asked_, request); }
-    // Returns true if a checkpoint is to be written for a request: one is pending, the running save
-    // does not answer it, and no checkpoint that was put off still waits for its retry.
+    // Returns true if a checkpoint should be written now because of a request. A request must be
+    // pending, the running save must not answer it, and no delayed checkpoint may still be waiting
+    // for its retry.
     bool is_asked() const { return asked_ > answers_ && (put_off_.empty() || is_due_again()); }
     void poll();    // reports staged checkpoints; throws RankFailure unless the disk is full
     void finish();  // waits for the running save and deletion, then reports like poll()
-    // Returns true if a checkpoint was put off because the disk was full and it is time to try
+    // Returns true if a checkpoint was delayed because the disk was full, and it is time to try
     // again.
     bool is_due_again() const;
     bool is_put_off() const { return !put_off_.empty(); }
-    // Throws RankFailure (refused) if the last checkpoint is put off. Requires that finish() was
-    // called.
+    // Throws RankFailure (refused) if the last checkpoint is still delayed. Requires that finish()
+    // was called.
     void need_saved() const;
     void recorded(std::int64_t step);
-    // Marks the checkpoint of this step as the best one so far. This checkpoint replaces the
-    // previous best one once rolld has recorded it.
+    // Marks the checkpoint of this step as the best one so far. It replaces the previous best
+    // checkpoint when rolld has recorded it.
     void best(std::int64_t step) { next_best_step_ = step; }
 
     // step of the last checkpoint that was begun, or -1
     std::int64_t last_step() const { return last_step_; }
-    // Returns true if the last checkpoint is not recorded yet and old checkpoints can only be
-    // deleted after that.
+    // Returns true if the last checkpoint is not recorded yet, and old checkpoints can be deleted
+    // only after that.
     bool pruning_is_due() const;
 
   private:
@@ -96,17 +98,17 @@ class Saver {
     std::uint64_t answers_ = 0;  // number of the request that the running save answers, or 0
     Clock::time_point begun_{};
     bool writing_ = false;  // true from begin() until the checkpoint is staged or given up
-    std::string put_off_;   // reason why a checkpoint is put off; empty if none is put off
+    std::string put_off_;   // reason why a checkpoint is delayed; empty if none is delayed
     Clock::time_point again_{};
     std::chrono::seconds again_after_{1};
     std::int64_t next_best_step_ = -1;
-    // Number of checkpoints that are staged but not recorded in the ledger
+    // Number of checkpoints that are staged, but that rolld has not recorded
     std::int64_t unrecorded_ = 0;
     checkpoint::Background background_;
-    // The checkpoint that is being deleted or stripped of its optimizer state
+    // The checkpoint that is now being deleted or stripped of its optimizer state
     checkpoint::Name pruned_;
     bool deletes_ = false;
-    // Checkpoints that could not be deleted or stripped since a checkpoint was last recorded
+    // Checkpoints whose deletion or stripping has failed since the last checkpoint was recorded
     std::vector<checkpoint::Name> stuck_;
     bool warned_ = false;
     checkpoint::Background pruning_;

@@ -12,11 +12,11 @@
 namespace roll::train {
 namespace {
 
-constexpr std::int64_t kBlock = std::int64_t{4} << 20;  // bytes written at once
+constexpr std::int64_t kBlock = std::int64_t{4} << 20;  // number of bytes written at a time
 
 using Spans = std::array<std::span<const std::byte>, 2>;
 
-// An output file, and the hash of what was written to it.
+// An output file that is hashed while it is written.
 class HashedFile {
   public:
     static Result<HashedFile> create(const std::filesystem::path& path) {
@@ -51,7 +51,8 @@ Result<Spans> taken(checkpoint::BytePipe& pipe, std::int64_t size) {
     return spans;
 }
 
-// Returns the CRC-32 of the next tensor.
+// Takes the next tensor's CRC-32 from the pipe, or computes it from the tensor's bytes. Returns 0
+// if the file needs no CRC-32.
 Result<std::uint32_t> next_crc(const StreamedFile& file, std::int64_t size,
                                checkpoint::BytePipe& pipe) {
     if (!file.has_crc || size == 0) return 0;
@@ -78,7 +79,8 @@ Result<StreamedFile> torch_stream(const std::string& path,
     StreamedFile file{.path = path, .has_crc = true};
     std::vector<formats::ZipMember>& members = image->layout.members();
     members.front().crc = formats::crc32_of(0, tensor::as_bytes(image->pickle));
-    const std::size_t tensors = members.size() - 3;  // without the pickle and the marks
+    // the number of members without the pickle and the marks
+    const std::size_t tensors = members.size() - 3;
     for (std::size_t i = 0; i < tensors; ++i) file.sizes.push_back(members[i + 1].size);
     for (std::size_t i = 0; i < 2; ++i)
         members[tensors + 1 + i].crc = formats::crc32_of(0, tensor::as_bytes(image->marks[i]));

@@ -1,4 +1,4 @@
-// Files that are written from front to back, so that they can be hashed while they are written.
+// Files that are written from beginning to end, so that they can be hashed while they are written.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,13 @@
 
 namespace roll::train {
 
-// A file of tensors. The bytes around the tensors are known before the tensors' own, except for
+// A file of tensors. All bytes between the tensors are known before the tensors are, except for
 // checksums.
 struct StreamedFile {
     std::string path;                      // relative to the checkpoint's directory
     std::vector<std::int64_t> sizes = {};  // bytes of each tensor, in the order of the file
-    // Returns the bytes in front of tensor `i`, whose CRC-32 is `crc`. Called in order.
+    // Returns the bytes before tensor `i`. `crc` is the CRC-32 of the tensor. Called for i = 0, 1,
+    // ... in order.
     std::function<std::string(std::size_t i, std::uint32_t crc)> front = {};
     std::function<std::string()> back = {};  // returns the bytes after the last tensor
     bool has_crc = false;                    // true: `front` uses `crc`
@@ -27,22 +28,23 @@ struct StreamedFile {
     std::int64_t bytes = 0;
 };
 
-// Returns a file in torch.save's format with the sections' tensors in order. Fails like
+// Returns a file in torch.save's format that has the tensors of `sections`, in order. Fails like
 // formats::torch_image().
 Result<StreamedFile> torch_stream(const std::string& path,
                                   const std::vector<formats::TorchSection>& sections);
 
-// Returns a safetensors file. `infos` are reordered to the order of the file. Fails like
+// Returns a safetensors file. Sorts `infos` in the order in which the file stores them. Fails like
 // tensor::layout_safetensors().
 Result<StreamedFile> safetensors_stream(const std::string& path,
                                         std::vector<tensor::TensorInfo>& infos);
 
-// Returns true if the CRC-32 of a tensor of `size` bytes goes through the pipe before the tensor,
-// in 8 bytes. It is needed in front of the tensor, which is too large for the pipe to hold.
+// Returns true if the producer must send the CRC-32 of a tensor of `size` bytes through the pipe,
+// as 8 bytes before the tensor. This is necessary if the file stores the CRC-32 before the tensor
+// and the tensor is too large for the pipe.
 bool sends_crc(const StreamedFile& file, std::int64_t size, const checkpoint::BytePipe& pipe);
 
-// Writes and syncs the file, whose tensors come through the pipe. Fails with Failed if the producer
-// gives up.
+// Writes and syncs the file. Its tensors are read from the pipe. Fails with Failed if the producer
+// stops.
 Result<checkpoint::FileEntry> write_streamed(const std::filesystem::path& directory,
                                              const StreamedFile& file, checkpoint::BytePipe& pipe);
 

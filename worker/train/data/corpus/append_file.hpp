@@ -1,4 +1,5 @@
-// An append-only file. Errors name the path; the error for a full disk is ErrorCode::Refused.
+// An append-only file. Error messages name the path. If the disk is full, the error is
+// ErrorCode::Refused.
 #pragma once
 
 #include <cstdint>

@@ -40,8 +40,9 @@ class TokenFinder {
         return tokenizer_.encode(text, {.add_special = false});
     }
 
-    // Like ranges(), but cuts the text at the ends of the spans and encodes each piece alone.
-    // Returns nullopt if a token of the whole text crosses a cut, so that the tokens differ.
+    // Like ranges(), but cuts the text at the ends of the spans and encodes each piece separately.
+    // Returns nullopt if a token of the whole text crosses a cut, because the tokens of the pieces
+    // then differ from those of the whole text.
     std::optional<std::vector<std::pair<std::size_t, std::size_t>>> by_pieces(
         const std::vector<chat::Span>& spans) const {
         std::vector<std::pair<std::size_t, std::size_t>> found;

@@ -1,5 +1,5 @@
-// Reads conversations in a .jsonl file: finds their form, and encodes them as tokens with or
-// without loss.
+// Reads the conversations in a .jsonl file. Finds their form, and encodes them as tokens; each
+// token counts in the loss or is context only.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@
 
 namespace roll::data {
 
-// Returns the form of the first line that is not blank. Returns nullopt if that line is not a
-// conversation. Also returns nullopt if `names` is empty and the line has a text in both
-// `prompt_field` and `completion_field`, because it is then a prompt-completion pair.
+// Returns the form of conversation on the first line that is not blank. Returns nullopt if that
+// line is not a conversation. Also returns nullopt if `names` is empty and the line has a text in
+// both `prompt_field` and `completion_field`, because the line then is a prompt-completion pair.
 std::optional<chat::Form> conversation_form(std::string_view text, std::string_view prompt_field,
                                             std::string_view completion_field,
                                             const chat::Names& names = {});
 
 // Encodes the conversation in a line with the model's template. Context-only tokens are stored as
-// ~id (tokens.hpp). A token counts in the loss if at least a part of it is learned text. Fails with
-// the reason if the line is not a conversation of this form.
+// ~id (tokens.hpp). A token counts in the loss if at least a part of it is learned text. If the
+// line is not a conversation of this form, fails with the reason.
 Result<void> encode_conversation(std::string_view line, chat::Form form, const chat::Names& names,
                                  const chat::ModelTemplate& model,
                                  const chat::RenderOptions& options,

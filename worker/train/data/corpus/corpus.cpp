@@ -6,18 +6,19 @@
 namespace roll::data {
 namespace {
 
-// Returns the first start of a pair at or after token `at`. Returns the number of tokens if there
-// is none.
+// Returns the first token at or after token `at` that starts a pair. Returns the number of tokens
+// if there is none.
 std::size_t next_pair(const TokenFile& file, std::size_t at) {
     const std::size_t end = file.tokens().size();
-    const std::vector<std::size_t> starts = file.starts_within(0, end);  // without document 0
+    // does not include the start of document 0
+    const std::vector<std::size_t> starts = file.starts_within(0, end);
     for (std::size_t i = 1; at > 0 && i < starts.size(); i += 2)
         if (starts[i] >= at) return starts[i];
     return at == 0 ? 0 : end;
 }
 
-// Returns the first document start at or after token `at`. Returns the number of tokens if there is
-// none.
+// Returns the first token at or after token `at` that starts a document. Returns the number of
+// tokens if there is none.
 std::size_t next_document(const TokenFile& file, std::size_t at) {
     const std::size_t end = file.tokens().size();
     if (at == 0 || at >= end) return at;

@@ -1,4 +1,4 @@
-// The files that a job trains on, as tokens. A part at the end of each file is held out for
+// The training files of a job, as tokens. A part at the end of each file is held out for
 // validation.
 #pragma once
 
@@ -11,9 +11,9 @@
 
 namespace roll::data {
 
-// The places at which windows, and a file's held-out tail, may begin: any token, only the start of
-// a document, or only the start of a document with an even number, because documents 2 k and 2 k +
-// 1 are a pair, or an answer and its label.
+// The places at which a window, or the held-out tail of a file, may begin. Anywhere: any token.
+// BetweenDocuments: only the start of a document. BetweenPairs: only the start of a document with
+// an even number, because documents 2 k and 2 k + 1 are a pair, or an answer and its label.
 enum class Cut { Anywhere, BetweenDocuments, BetweenPairs };
 
 struct CorpusFile {
@@ -31,14 +31,15 @@ struct NamedTokens {
 
 class Corpus {
   public:
-    // Makes a corpus. The held-out tail of each file is round(valid_fraction * its size) tokens;
-    // with another cut than Anywhere it begins at the next document or pair. Fails with
-    // InvalidArgument if a file has no tokens, or if no file has enough left to train on. Enough is
-    // seq_length + 1 tokens, or with such a cut one document. The error message is one sentence.
+    // Makes a corpus. Each file has a held-out tail of round(valid_fraction * its size) tokens.
+    // Unless `cut` is Anywhere, the tail begins at the next document or pair. Fails with
+    // InvalidArgument if a file has no tokens, or if no file has enough tokens left to train on.
+    // With `cut` Anywhere, enough is seq_length + 1 tokens; otherwise, it is one document. The
+    // error message is one sentence.
     static Result<Corpus> make(std::vector<NamedTokens> files, double valid_fraction,
                                std::int64_t seq_length, Cut cut = Cut::Anywhere);
 
-    // Makes a corpus whose files are held out completely. Fails with InvalidArgument if a file has
+    // Makes a corpus whose files are completely held out. Fails with InvalidArgument if a file has
     // no tokens.
     static Result<Corpus> held_out(std::vector<NamedTokens> files, Cut cut = Cut::Anywhere);
 

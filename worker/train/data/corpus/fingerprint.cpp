@@ -8,7 +8,7 @@ namespace roll::data {
 namespace {
 
 constexpr std::size_t kBlocks = 64, kBlock = std::size_t{256} << 10U;
-// Number of bytes hashed between two calls of go_on
+// Number of bytes that are hashed between two calls of go_on
 constexpr std::size_t kPiece = std::size_t{64} << 20U;
 
 }  // namespace

@@ -10,18 +10,19 @@
 
 namespace roll::data {
 
-// Progress of reading or writing a file: bytes done so far by this process, or by the process that
-// it waits for.
+// Progress of reading or writing a file: the number of bytes done by this process or, while this
+// process waits, by the process that it waits for.
 struct PrepareProgress {
     std::uint64_t done = 0;
     std::uint64_t size = 0;
 };
-// Called now and then with the progress. Return false to stop; the work can be resumed later.
+// A function that is called regularly with the progress. If it returns false, the work stops; it
+// can be resumed later.
 using GoOn = std::function<bool(const PrepareProgress&)>;
 
-// Returns the XXH3-64, in hex, of the size and of 64 evenly spaced blocks of 256 KiB, which include
-// the first and the last byte. If there are at most 16 MiB, the blocks cover all bytes; in a larger
-// file a change between the blocks is not detected.
+// Returns the XXH3-64, in hex, of the size and of 64 evenly spaced blocks of 256 KiB. The blocks
+// include the first and the last byte. Up to 16 MiB, the blocks cover all bytes. In a larger file,
+// a change between the blocks is not detected.
 std::string sample_hash(std::span<const std::byte> bytes);
 
 // Returns the XXH3-64 of all bytes, in hex; nullopt if `go_on` returned false.

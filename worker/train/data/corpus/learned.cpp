@@ -7,7 +7,8 @@
 namespace roll::data {
 namespace {
 
-// Number of tokens scanned at a time; bounds the list that starts_within() returns
+// Number of tokens that are scanned at a time; this limits the size of the list that
+// starts_within() returns
 constexpr std::size_t kTokensAtOnce = std::size_t{1} << 26U;
 
 bool has_target(const Tokens& document, const LearnRules& rules) {
@@ -40,8 +41,8 @@ LearnedDocuments count_pairs(const Corpus& corpus, std::int64_t seq_length) {
 
 LearnedDocuments count_learned(const Corpus& corpus, const LearnRules& rules) {
     if (corpus.cut() == Cut::BetweenPairs) return count_pairs(corpus, rules.seq_length);
-    // A document that is longer than a window is truncated only if windows begin at documents.
-    // Otherwise, it continues in the next window.
+    // If windows begin at documents, a document that is longer than a window is truncated.
+    // Otherwise, the document continues in the next window.
     const bool cuts = corpus.cut() == Cut::BetweenDocuments;
     const std::size_t most = static_cast<std::size_t>(rules.seq_length) + 1;
     LearnedDocuments counts;

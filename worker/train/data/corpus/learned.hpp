@@ -14,11 +14,13 @@ struct LearnRules {
 };
 
 // Counts of documents in the training part of a corpus. A target is a token that follows another
-// token of the same document. If the corpus is cut between pairs, a pair counts as one document,
-// which is cut or unlearned if one of its two answers is.
+// token of the same document. If the corpus is cut between pairs, a pair counts as one document.
+// The pair counts as cut (or unlearned) if one of its answers is cut (or has no target in the
+// loss).
 struct LearnedDocuments {
     std::int64_t documents = 0;
-    std::int64_t cut = 0;        // documents longer than a window, whose rest is never trained on
+    // documents longer than a window; training never uses the rest of them
+    std::int64_t cut = 0;
     std::int64_t unlearned = 0;  // documents without a target that counts in the loss
     std::int64_t one_token = 0;  // documents of one token; `unlearned` includes them
     std::int64_t longest = 0;    // number of tokens in the longest document
@@ -26,9 +28,9 @@ struct LearnedDocuments {
     bool nothing() const { return documents > 0 && unlearned == documents; }
 };
 
-// Counts the documents of a corpus that keeps documents apart: no token is predicted from another
-// document. Reads each document up to its first target that counts; takes a few seconds for 10^8
-// documents.
+// Counts the documents of a corpus in which documents are kept apart, so no token is predicted from
+// another document. Reads each document up to its first target that counts. This takes a few
+// seconds for 10^8 documents.
 LearnedDocuments count_learned(const Corpus& corpus, const LearnRules& rules);
 
 }  // namespace roll::data

@@ -6,8 +6,8 @@
 namespace roll::data {
 namespace {
 
-// Returns the Kneser-Ney discount n1 / (n1 + 2 n2). n1 is the number of counts that are 1, n2 the
-// number of counts that are 2. Returns 0.5 if n1 is 0.
+// Returns the Kneser-Ney discount n1 / (n1 + 2 n2), or 0.5 if n1 is 0. n1 is how many of the counts
+// are 1, and n2 is how many are 2.
 double discount_of(const std::vector<std::uint32_t>& counts) {
     double once = 0, twice = 0;
     for (const std::uint32_t count : counts) {

@@ -1,7 +1,8 @@
-// A baseline for trained models: an order-2 byte model, which predicts each byte from the two bytes
-// before it. It is interpolated Kneser-Ney with one absolute discount per order, n1 / (n1 + 2 n2),
-// estimated on the training text. Lower orders count the contexts in which a byte occurred; below
-// the lowest order all 256 bytes are equally likely. Nothing is tuned on the held-out text.
+// A baseline for trained models: a byte trigram model, which predicts each byte from the two bytes
+// before it. It uses interpolated Kneser-Ney smoothing with one absolute discount per order, n1 /
+// (n1 + 2 n2), estimated on the training text. Lower orders count the contexts in which a byte
+// occurred. Below the lowest order, all 256 bytes are equally likely. Nothing is tuned on the
+// held-out text.
 #pragma once
 
 #include <array>
@@ -14,15 +15,15 @@ namespace roll::data {
 
 class NgramModel {
   public:
-    // Counts the bytes of every file's training part. Takes at most 16 bytes * (distinct bytes)^3
-    // of memory.
+    // Counts the bytes in the training part of every file. Uses at most 16 * (number of distinct
+    // bytes)^3 bytes of memory.
     explicit NgramModel(const Corpus& corpus);
 
     // Returns p(byte | the two bytes before it).
     double probability(std::uint8_t before2, std::uint8_t before1, std::uint8_t byte) const;
 
   private:
-    // Sums over the counts of one context.
+    // Sums of the counts in one context.
     struct Row {
         std::uint32_t total = 0;  // sum of the context's counts
         std::uint32_t kinds = 0;  // number of distinct byte values seen in this context
@@ -33,19 +34,20 @@ class NgramModel {
         return (a * size_ + b) * size_ + c;
     }
 
-    // code_[byte]: index of the byte among the distinct bytes; -1 if the training text lacks it
+    // code_[byte]: index of the byte among the distinct bytes; -1 if it is not in the training text
     std::array<int, 256> code_{};
     std::size_t size_ = 0;              // number of distinct bytes
     std::vector<std::uint32_t> three_;  // counts of byte triples
-    std::vector<std::uint32_t> two_;  // for each pair, the number of distinct bytes seen before it
+    std::vector<std::uint32_t> two_;  // for each byte pair, number of distinct bytes seen before it
     std::vector<std::uint32_t> one_;  // for each byte, the number of distinct bytes seen before it
     std::vector<Row> rows3_, rows2_;
     Row row1_;
-    std::array<double, 4> discount_{};  // discount by order, 1 to 3
+    std::array<double, 4> discount_{};  // discounts of orders 1 to 3; the index is the order
 };
 
-// Returns the mean of -log2 p over every byte that the windows predict. The two bytes before a
-// predicted byte come from the file, even from before the window. Requires are_bytes(windows).
+// Returns the mean of -log2 p over all bytes that the windows predict. The two bytes before a
+// predicted byte are taken from the file, even if they are before the window. Requires
+// are_bytes(windows).
 double valid_bits_per_byte(const NgramModel& model, const std::vector<Window>& windows);
 
 bool are_bytes(const std::vector<Window>& windows);

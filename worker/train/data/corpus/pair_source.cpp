@@ -33,7 +33,7 @@ const char* kind_of_answer(const Value& value) {
     return value.is(Kind::List) ? "a list of messages" : "a message";
 }
 
-// Checks that the answers are there and of one kind.
+// Checks that both answers exist and are of the same kind.
 Result<void> check_answers(const Value& record) {
     for (const char* const name : {"chosen", "rejected"}) {
         const std::string its = std::string("its field \"") + name + "\" is ";
@@ -53,21 +53,21 @@ Result<void> check_answers(const Value& record) {
     return {};
 }
 
-// Texts of the prompt, and of the prompt with each answer.
+// Text of the prompt, and texts of the prompt followed by each answer.
 struct Texts {
     std::string prompt = {}, chosen = {}, rejected = {};
     bool conversation = false;
 };
 
-// Returns the texts of a record without a prompt. As in TRL, the prompt is what both texts begin
-// with, up to but not including the space before the first difference.
+// Returns the texts of a record that has no prompt. As in TRL, the prompt is the common beginning
+// of both texts. If the first difference comes after a space, the space is not part of the prompt.
 Texts split_texts(std::string_view chosen, std::string_view rejected) {
     const std::size_t most = std::min(chosen.size(), rejected.size()) - 1;
     auto shared =
         static_cast<std::size_t>(std::ranges::mismatch(chosen, rejected).in1 - chosen.begin());
     if (shared > 0 && shared <= most && chosen[shared - 1] == ' ') --shared;
     shared = std::min(shared, most);
-    // A prompt ends between two characters.
+    // a prompt must not end inside a character
     while (shared > 0 && (static_cast<unsigned char>(chosen[shared]) & 0xC0U) == 0x80U) --shared;
     return {std::string(chosen.substr(0, shared)), std::string(chosen), std::string(rejected)};
 }
@@ -84,11 +84,11 @@ Result<Texts> plain_texts(const Value& record, const std::string& prompt_field) 
                  before + std::string(rejected.text())};
 }
 
-// Returns the record with another value for `name`.
+// Returns a copy of the record in which `name` has another value.
 Value with_field(const Value& record, std::string_view name, const Value& value,
                  chat::Arena& arena) {
     std::vector<chat::Entry> entries(record.dict->entries.begin(), record.dict->entries.end());
-    entries.push_back({name, value});  // the last entry of a name counts
+    entries.push_back({name, value});  // if a name occurs several times, its last entry counts
     return chat::dict(std::move(entries), arena);
 }
 
@@ -102,10 +102,11 @@ Value joined(const Value& list, std::span<const Value> more, chat::Arena& arena)
 struct Whole {
     Value record;
     chat::Form form = chat::Form::Messages;
-    std::size_t answer = 1;  // number of messages of the answer
+    std::size_t answer = 1;  // number of messages in the answer
 };
 
-// Returns the number of messages with which both lists begin, fewer than either has.
+// Returns the number of equal messages at the beginning of both lists; at least one message of each
+// list is not counted.
 std::size_t shared_messages(const Value& chosen, const Value& rejected) {
     const std::size_t most = std::min(chosen.size, rejected.size) - 1;
     std::size_t shared = 0;
@@ -119,7 +120,7 @@ Result<Whole> in_its_form(const Value& record, const chat::Names& names) {
     return Whole{record, *form};
 }
 
-// Returns the record of the conversation that ends with the answer in the field `side`.
+// Returns the record of a conversation that ends with the answer in the field `side`.
 Result<Whole> whole_of(const Value& record, std::string_view side, const PairRules& rules,
                        chat::Arena& arena) {
     const auto name_of = [&](const char* key, const char* usual) {
@@ -156,7 +157,7 @@ Result<void> needs_template(const PairRules& rules) {
                    "chat_template, or that has a chat_template.jinja");
 }
 
-// The text of a prompt, and that of the prompt with its answer.
+// The text of a prompt, and the text of the prompt followed by its answer.
 struct WholeText {
     std::string prompt = {}, all = {};
 };
@@ -207,7 +208,7 @@ Result<Value> record_of(std::string_view line, chat::Arena& arena) {
     return record;
 }
 
-// Stores the first `count` tokens as context only.
+// Marks the first `count` tokens as context only.
 void only_read_first(std::vector<std::uint32_t>& tokens, std::size_t count) {
     for (std::size_t i = 0; i < count; ++i)
         tokens[i] = static_cast<std::uint32_t>(only_read(tokens[i]));
@@ -236,8 +237,9 @@ Result<AnswerPair> encoded_pair(const Value& record, const PairRules& rules, cha
     return pair;
 }
 
-// Returns the texts of a record with one answer. If the record has no field of the answer, the
-// answer is the last message of its conversation.
+// Returns the texts of a record that has one answer. If the record has no field with an answer, the
+// answer is the last message of its conversation. Sets `conversation` if a chat template writes the
+// text.
 Result<WholeText> labelled_text(const Value& record, const PairRules& rules, bool& conversation,
                                 chat::Arena& arena) {
     const Value answer = field(record, rules.completion_field);

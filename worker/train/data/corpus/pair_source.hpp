@@ -25,38 +25,41 @@
 
 namespace roll::data {
 
-// The tokens of the prompt with each answer. Those of the prompt are stored as ~id (tokens.hpp).
+// The tokens of the prompt with each of the two answers. The tokens of the prompt are stored as ~id
+// (tokens.hpp).
 struct AnswerPair {
     std::vector<std::uint32_t> chosen, rejected;
     bool conversation = false;  // true: a chat template has written the text
 };
 
-// The tokens of the prompt with an answer, stored likewise, and the answer's label.
+// The tokens of the prompt with one answer, stored as in AnswerPair, and the label of the answer.
 struct LabelledAnswer {
     std::vector<std::uint32_t> tokens;
     bool chosen = false;
     bool conversation = false;
 };
 
-// The rules for reading a line. All members must outlive the calls that use them.
+// The rules for reading a line. All referenced objects must outlive the calls that use the rules.
 struct PairRules {
     const tokenizer::Tokenizer& tokenizer;
     const chat::ModelTemplate* chat;  // template of conversations; null if there is none
-    const std::string& no_chat;       // why `chat` is null
+    const std::string& no_chat;       // reason why `chat` is null
     const std::string& prompt_field;
-    const std::string& completion_field;  // of single answers
+    const std::string& completion_field;  // field of a single answer
     const std::string& label_field;
     const chat::Names& names;  // names of the fields of ShareGPT's and Alpaca's forms
     const chat::RenderOptions& render;
     bool add_special;  // add the tokenizer's special tokens around texts
 };
 
-// Encodes the pair in a line. As in TRL, the answers begin at the first token at which one of them,
-// with the prompt before it, differs from the tokens of the prompt alone. Fails with the reason if
-// the line is no pair, an answer is missing or empty, or both are equal.
+// Encodes the pair in a line. As in TRL, the answers begin at the first token at which the tokens
+// of one of the texts (prompt and answer) differ from the tokens of the prompt alone. Fails with
+// the reason if the line is not a pair, if an answer is missing or empty, or if both answers are
+// equal.
 Result<AnswerPair> read_pair(std::string_view line, const PairRules& rules);
 
-// Encodes the labelled answers in a line: one, or the two of a pair, the chosen one first.
+// Encodes the labelled answers in a line. There is one answer, or there are the two answers of a
+// pair, first the chosen one.
 Result<std::vector<LabelledAnswer>> read_labelled(std::string_view line, const PairRules& rules);
 
 }  // namespace roll::data

@@ -22,23 +22,24 @@ namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 
 constexpr auto kLockAgain = 50ms;
-constexpr int kLookEvery = 5;  // lock attempts between two looks at the lock holder's progress
-// Number of bytes of text that are encoded at a time; one slice may be larger
+// number of attempts to take the lock between two reads of the lock holder's progress
+constexpr int kLookEvery = 5;
+// Number of bytes of text that are encoded at a time; a single slice may be larger
 constexpr std::size_t kTogetherMax = 16 << 20;
-// Version of the rules that cut text into slices and documents. It is part of the token files'
-// names, because a change of the rules must make new files.
+// Version of the rules that divide text into slices and documents. It is part of the token files'
+// names, because new files must be made when the rules change.
 constexpr int kRules = 1;
-constexpr int kChatRules = 1;  // version of the rules that make tokens of conversations
-// Version of the rules that make tokens of prompt-completion pairs. Earlier versions encoded prompt
-// and completion separately, and their token files record no version.
+constexpr int kChatRules = 1;  // version of the rules that turn conversations into tokens
+// Version of the rules that turn prompt-completion pairs into tokens. Earlier versions encoded
+// prompt and completion separately, and their token files record no version.
 constexpr int kPairRules = 2;
-constexpr int kPreferenceRules = 1;  // version of the rules that make tokens of pairs of answers
+constexpr int kPreferenceRules = 1;  // version of the rules that turn pairs of answers into tokens
 
 // A file lock. It is held until this object is destroyed or the process ends.
 class FileLock {
   public:
-    // Waits for the lock and calls `goes_on` at each try. Returns nullopt if `goes_on` returned
-    // false.
+    // Waits for the lock, and calls `goes_on` at each attempt. Returns nullopt if `goes_on`
+    // returned false.
     static Result<std::optional<FileLock>> take(const fs::path& path,
                                                 const std::function<bool(int)>& goes_on) {
         FileLock lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
@@ -79,7 +80,7 @@ Result<Stamp> stamp_of(const fs::path& source) {
     return Stamp{info.st_size, info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec};
 }
 
-// Returns everything on which the tokens depend, except the text itself.
+// Returns all inputs on which the tokens depend, except the text itself.
 Json rules_of(const PrepareOptions& options) {
     Json key{{"rules", kRules},
              {"tokenizer", options.tokenizer},
@@ -111,8 +112,8 @@ Json rules_of(const PrepareOptions& options) {
     return key;
 }
 
-// Returns the name of the token file. It contains a hash of everything that the tokens depend on,
-// so that two token files of one source can coexist.
+// Returns the name of the token file. It contains a hash of everything on which the tokens depend,
+// so two different token files of one source can coexist.
 std::string name_of(const fs::path& source, const Stamp& stamp, const PrepareOptions& options) {
     Json key = rules_of(options);
     key["source"] = source.string();
@@ -121,14 +122,14 @@ std::string name_of(const fs::path& source, const Stamp& stamp, const PrepareOpt
     return source.stem().string() + "-" + to_hex(hash64(key.dump()));
 }
 
-// Returns the type that Megatron's preprocess_data chooses. For completions it is always Int32,
-// because their context-only tokens are stored as negative numbers.
+// Returns the element type of the token file, as Megatron's preprocess_data chooses it. For
+// completions it is always Int32, because their context-only tokens are stored as negative numbers.
 TokenType type_for(std::uint32_t vocab, const EncodeRules& rules) {
     return vocab < 65500 && !rules.completions ? TokenType::Uint16 : TokenType::Int32;
 }
 
-// Encodes the next slices in parallel, one per thread. Takes fewer slices if lines are very long,
-// because encoding a line takes about thirty times its size in memory.
+// Encodes the next slices in parallel, one per thread. If lines are very long, encodes fewer slices
+// at a time, because encoding a line needs about thirty times the line's size in memory.
 std::vector<Encoded> encode_next(const TextSource& text, std::size_t begin, int threads) {
     std::vector<std::size_t> bounds = {begin};
     while (std::ssize(bounds) <= threads && bounds.back() < text.size() &&
@@ -151,7 +152,7 @@ tl::unexpected<Error> bad_line(const fs::path& source, std::uint64_t line,
             "; correct this line, or set `data.on_bad_line: skip`, which leaves such lines out");
 }
 
-// Encodes the whole text and writes its tokens. Returns false if told to stop.
+// Encodes the whole text and writes its tokens. Returns false if `go_on` returned false.
 Result<bool> write_all(const TextSource& text, const fs::path& source, TokenWriter& writer,
                        const PrepareOptions& options, const GoOn& go_on) {
     auto sync_due = std::chrono::steady_clock::now() + options.sync_every;
@@ -174,8 +175,8 @@ Result<bool> write_all(const TextSource& text, const fs::path& source, TokenWrit
     return true;
 }
 
-// Waits for the rank or job that is tokenizing this source. Reports the progress of that work for
-// this rank, so that this rank does not seem to hang.
+// Waits for the lock while another rank or job tokenizes this source. Reports the progress of that
+// work as this rank's progress, so that this rank does not seem to hang.
 Result<std::optional<FileLock>> take_turn(const fs::path& base, std::int64_t size,
                                           const GoOn& go_on) {
     PrepareProgress others{0, static_cast<std::uint64_t>(size)};
@@ -190,7 +191,7 @@ std::uint64_t lines_in(const fs::path& list) {
     return text ? static_cast<std::uint64_t>(std::count(text->begin(), text->end(), '\n')) : 0;
 }
 
-// A text from which to make a token file.
+// A text for which a token file is to be made.
 struct Work {
     const fs::path& source;
     const tokenizer::Tokenizer& tokenizer;
@@ -210,8 +211,8 @@ struct Work {
 enum class Made { No, Yes, OfAnotherText };
 
 // Returns whether the token file exists and was made from this text. A token file without a record
-// comes from an earlier version. It counts as made from this text, because the size and time in its
-// name match the text.
+// was made by an earlier version. Such a file counts as made from this text, because its name
+// contains the size and time of the text.
 Result<Made> is_made(const Work& work) {
     if (!path_exists(with_suffix(work.base, ".idx"))) return Made::No;
     ROLL_TRY(const auto record, read_record(work.base));
@@ -219,8 +220,8 @@ Result<Made> is_made(const Work& work) {
     return other ? Made::OfAnotherText : Made::Yes;
 }
 
-// Writes the record of a complete token file. Returns false if told to stop. `text_hash` 0 means
-// unknown.
+// Writes the record of a complete token file. Returns false if `go_on` returned false. `text_hash`
+// 0 means unknown.
 Result<bool> record_tokens(const Work& work, std::uint64_t text_hash) {
     ROLL_TRY(const MappedFile bin, MappedFile::open(with_suffix(work.base, ".bin")));
     const auto hash = whole_hash(bin.bytes(), work.go_on);
@@ -231,7 +232,7 @@ Result<bool> record_tokens(const Work& work, std::uint64_t text_hash) {
     return true;
 }
 
-// Makes the token file. Returns false if told to stop.
+// Makes the token file. Returns false if `go_on` returned false.
 Result<bool> make(const Work& work) {
     const EncodeRules rules = work.rules();
     ROLL_TRY(const TextSource text, TextSource::open(work.source, work.tokenizer, rules));
@@ -252,13 +253,13 @@ Result<bool> make(const Work& work) {
     return true;
 }
 
-// Makes the token file, or waits until another process has made it. Returns nullopt if told to
-// stop.
+// Makes the token file, or waits until another process has made it. Returns nullopt if `go_on`
+// returned false.
 Result<std::optional<Prepared>> make_or_wait(const Work& work) {
     ROLL_TRY_VOID(make_directories(work.options.directory));
     ROLL_TRY(const auto lock, take_turn(work.base, work.stamp.size, work.go_on));
     if (!lock) return std::optional<Prepared>();
-    // check again, because the previous holder of the lock may have made it
+    // check again, because the previous holder of the lock may have made the file
     ROLL_TRY(const Made made, is_made(work));
     if (made == Made::OfAnotherText) {
         std::error_code ignored;
@@ -316,7 +317,7 @@ Result<std::optional<Prepared>> find_made(const fs::path& source, const PrepareO
 }
 
 // Returns the form of the conversations in a text; nullopt if it has no conversations. Fails if it
-// has conversations, but the tokenizer has no chat template.
+// has conversations but the tokenizer has no chat template.
 Result<std::optional<chat::Form>> form_of(const fs::path& source, const MappedFile& file,
                                           const EncodeRules& rules) {
     if (!rules.completions || rules.pairs) return std::optional<chat::Form>();

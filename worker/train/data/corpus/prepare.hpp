@@ -1,7 +1,7 @@
-// Tokenizes text files ahead of training, once for each text, tokenizer and set of rules. Token
-// files go to a directory next to the jobs' outputs. Uses only files and threads, no collectives.
-// Every rank may call prepare() at the same time: one rank does the work, the others wait for the
-// lock that it holds.
+// Tokenizes text files before training. Each text is tokenized once for each tokenizer and set of
+// rules. The token files are stored in a directory next to the jobs' outputs. Uses only files and
+// threads, no collectives. All ranks may call prepare() at the same time: one rank does the work,
+// and the other ranks wait for the lock that it holds.
 #pragma once
 
 #include <chrono>
@@ -25,11 +25,13 @@ struct PrepareOptions {
         rules;  // json_lines and form are ignored, because prepare() takes them from the file
     bool skip_bad_lines = false;  // false: the first bad line is an error
     int threads = 1;
-    // maximum duration of work that is lost if the process is killed; 0: sync after each slice
+    // longest time whose work is lost if the process is killed; 0: the file is synced after each
+    // slice
     std::chrono::seconds sync_every{1};
     // further directories to search for token files
     std::vector<std::filesystem::path> elsewhere = {};
-    // If the text no longer exists, prefer a token file whose whole_hash is in this list.
+    // hashes of token files; if the text no longer exists, a token file with such a whole_hash is
+    // preferred
     std::vector<std::string> hashes = {};
 };
 
@@ -37,23 +39,28 @@ struct Prepared {
     std::filesystem::path bin;
     std::uint64_t bad_lines = 0;  // number of skipped lines; the .bad file next to `bin` lists them
     TokenRecord record = {};
-    bool source_is_gone = false;  // true: the text no longer exists; an earlier job made the tokens
-    // true: replaced a token file that was made from another text of the same size and time
+    // true: the text no longer exists; the tokens were made by an earlier job
+    bool source_is_gone = false;
+    // true: prepare() replaced a token file that was made from another text of the same size and
+    // time
     bool was_stale = false;
     std::optional<chat::Form> form = {};  // form of the text's conversations
 };
 
-// Returns the token file of a .txt or .jsonl, making it if necessary; nullopt if told to stop.
-// Fails with InvalidArgument for a bad line; the message names file, line and reason. If the text
-// no longer exists, looks for a token file made from it in `directory` and `elsewhere`: returns the
-// one whose hash is in `hashes`, or the only one. Fails with NotFound if there is none, and with
-// InvalidArgument if there are several.
+// Returns the token file of a .txt or .jsonl file, and makes it if necessary. Returns nullopt if
+// `go_on` returned false. Fails with InvalidArgument for a bad line; the message names the file,
+// the line and the reason.
+//
+// If the text no longer exists, looks for a token file that was made from it, in `directory` and
+// `elsewhere`. Returns the token file whose hash is in `hashes`, or the only token file. Fails with
+// NotFound if there is no such token file, and with InvalidArgument if there are several and none
+// of their hashes is in `hashes`.
 Result<std::optional<Prepared>> prepare(const std::filesystem::path& source,
                                         const tokenizer::Tokenizer& tokenizer,
                                         const PrepareOptions& options, const GoOn& go_on);
 
 // Reads the whole text and compares it with the record. Returns false if the tokens were made from
-// another text; nullopt if told to stop, or if the record has no text hash.
+// another text. Returns nullopt if `go_on` returned false, or if the record has no text hash.
 Result<std::optional<bool>> verify_text(const std::filesystem::path& source,
                                         const tokenizer::Tokenizer& tokenizer,
                                         const PrepareOptions& options, const TokenRecord& record,

@@ -25,7 +25,7 @@ std::uint64_t window_count(const CorpusFile& file, std::int64_t seq_length) {
                               : (file.train.size() - 1) / static_cast<std::uint64_t>(seq_length);
 }
 
-// Packs the whole documents in the tokens [begin, end) into windows, in order.
+// Divides the tokens [begin, end) into windows of consecutive whole documents.
 void pack(const CorpusFile& file, std::size_t begin, std::size_t end, std::int64_t seq_length,
           std::vector<Window>& windows) {
     const std::size_t most = static_cast<std::size_t>(seq_length) + 1;
@@ -43,7 +43,7 @@ void pack(const CorpusFile& file, std::size_t begin, std::size_t end, std::int64
     close();
 }
 
-// Returns the pairs that begin in the tokens [begin, end) and have tokens to learn.
+// Adds a window for each pair that begins in the tokens [begin, end) and has tokens to learn.
 void pack_pairs(const CorpusFile& file, std::size_t begin, std::size_t end, std::int64_t seq_length,
                 std::vector<Window>& windows) {
     const std::size_t most = static_cast<std::size_t>(seq_length) + 1;
@@ -116,7 +116,7 @@ std::uint64_t Permutation::operator()(std::uint64_t index) const {
     ROLL_CHECK(index < size_);
     do {
         index = encrypt(index);
-    } while (index >= size_);  // this ends, because a bijection's cycle returns to [0, size)
+    } while (index >= size_);  // terminates: each cycle of the bijection returns to [0, size)
     return index;
 }
 

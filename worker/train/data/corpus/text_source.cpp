@@ -13,18 +13,19 @@
 namespace roll::data {
 namespace {
 
-// Number of bytes of text before and after a cut that are encoded to check the cut
+// Number of bytes of text before and after a cut that are encoded to check whether the cut is valid
 constexpr std::size_t kContext = 256;
-constexpr int kTriesMax = 16;  // maximum number of cuts that are tried per kind of cut
+constexpr int kTriesMax = 16;  // maximum number of cuts of each kind that are tried
 constexpr std::uint64_t kLineMax = 1ULL << 30;
-constexpr std::size_t kQuoted = 1 << 20;  // maximum number of bytes of a bad line that are kept
+// number of bytes of a bad line that are kept for messages
+constexpr std::size_t kQuoted = 1 << 20;
 
 std::string mib(std::size_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
 
 bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xC0U) == 0x80U; }
 
-// Returns the JSON object in a line. Fails with the reason if there is none.
+// Returns the JSON object in a line. If there is none, fails with the reason.
 Result<Json> object_of(std::string_view line) {
     if (line.size() > kLineMax)
         return fail(ErrorCode::InvalidArgument,
@@ -77,8 +78,8 @@ bool TextSource::is_token_boundary(std::size_t at) const {
     return all.size() > ids.size() && std::equal(ids.begin(), ids.end(), all.begin());
 }
 
-// Returns where to end a slice, at most at `limit`. Prefers the end of a line, then a place before
-// a space between words, then one between two characters.
+// Returns the position at which a slice ends; it is at most `limit`. Prefers the end of a line,
+// then a position before a space between words, then a position between two characters.
 std::size_t TextSource::cut_before(std::size_t limit, std::size_t begin) const {
     const std::size_t low = begin + (limit - begin) / 2;
     const auto word_at = [&](std::size_t i) { return i < text_.size() && !is_space(text_[i]); };
@@ -113,9 +114,10 @@ void TextSource::end_document(std::size_t document_begin, Encoded& encoded) cons
     if (ids.size() > document_begin) encoded.document_ends.push_back(ids.size());
 }
 
-// Encodes prompt and completion joined, as TRL does. The completion begins at the first token of
-// the joined text that differs from the tokens of the prompt alone. A token that spans prompt and
-// completion is therefore learned, and so are the tokens that the tokenizer adds after a text.
+// Encodes the concatenation of prompt and completion, as TRL does. The completion begins at the
+// first token that differs from the tokens of the prompt alone. Therefore, a token that spans
+// prompt and completion counts in the loss, and so do the tokens that the tokenizer adds after a
+// text.
 void TextSource::encode_pair(const std::string& prompt, const std::string& completion,
                              std::vector<std::uint32_t>& ids) const {
     const std::size_t begin = ids.size();
@@ -128,7 +130,7 @@ void TextSource::encode_pair(const std::string& prompt, const std::string& compl
         *id = static_cast<std::uint32_t>(only_read(*id));
 }
 
-// Encodes a document. Returns false if no token of it counts in the loss.
+// Encodes a document. Returns false if none of its tokens counts in the loss.
 Result<bool> TextSource::encode_document(std::string_view line,
                                          std::vector<std::uint32_t>& ids) const {
     if (rules_.form && line.size() <= kLineMax) {
@@ -158,7 +160,8 @@ void TextSource::add_answer(const std::vector<std::uint32_t>& answer, bool conve
     encoded.document_ends.push_back(encoded.ids.size());
 }
 
-// Encodes the answers of a line as documents, with a document for each label.
+// Encodes the answers of a line as documents. After each labelled answer, adds a document with its
+// label.
 Result<void> TextSource::encode_answers(std::string_view line, Encoded& encoded) const {
     if (line.size() > kLineMax)
         return fail(ErrorCode::InvalidArgument,
@@ -199,7 +202,7 @@ void TextSource::encode_line(std::string_view line, Encoded& encoded) const {
         end_document(begin, encoded);
 }
 
-// Encodes a line. Reports a document that does not fit in memory as a bad line.
+// Encodes a line. If a document does not fit in memory, reports it as a bad line.
 void TextSource::encode_line_within_memory(std::string_view line, Encoded& encoded) const {
     const std::uint64_t lines = encoded.lines;
     const std::size_t ids = encoded.ids.size(), documents = encoded.document_ends.size();
@@ -220,10 +223,10 @@ std::uint64_t TextSource::hash_of(std::size_t begin, std::size_t end) const {
     return hash64(text_.substr(begin, end - begin));
 }
 
-// Encodes a slice. A slice that begins inside a .txt is encoded with some text before it, and the
-// tokens of that text are dropped. Without that text, the slice's first word would be encoded as
-// the start of a text. In a .txt, the tokenizer's special tokens (BOS, EOS) are added only at the
-// start and the end of the file.
+// Encodes a slice. If the slice begins inside a .txt, encodes it together with some text before it,
+// and drops the tokens of that text. Otherwise, the slice's first word would be encoded as the
+// start of a text. In a .txt, the tokenizer's special tokens (BOS, EOS) are added only at the start
+// and the end of the file.
 Encoded TextSource::encode(std::size_t begin, std::size_t end) const {
     Encoded encoded;
     encoded.end = end;

@@ -1,6 +1,6 @@
-// A text file, read in slices that are encoded separately. A .txt is one document of any length, a
-// .jsonl has one document per line. The end of a slice depends only on the slice's begin, the text
-// and the tokenizer.
+// A text file that is read in slices, which are encoded separately. A .txt is one document of any
+// length; a .jsonl has one document per line. The end of a slice depends only on its beginning, the
+// text and the tokenizer.
 #pragma once
 
 #include <cstdint>
@@ -24,31 +24,32 @@ struct EncodeRules {
     // true: a document is a prompt (context only) followed by a completion
     bool completions = false;
     std::string prompt_field = "prompt", completion_field = "completion", label_field = "label";
-    // true: a line has two completions, and gives two documents (pair_source.hpp); `form` is unset
+    // true: a line has two answers to a prompt and gives two documents (pair_source.hpp); `form` is
+    // unset
     bool pairs = false;
-    // true: a line has a completion with a label, or two completions, and gives two documents for
-    // each: the completion with its prompt, and the label (sampler.hpp)
+    // true: a line has one answer with a label, or two answers. Each answer gives two documents:
+    // the answer with its prompt, and the label (sampler.hpp)
     bool labels = false;
 
     bool has_answers() const { return pairs || labels; }
-    // Chat template, for conversations in place of prompts and completions. Null if there is none;
-    // `no_chat` then says why.
+    // Chat template for conversations. Null if there is none; `no_chat` then has the reason.
     std::shared_ptr<const chat::ModelTemplate> chat = {};
     std::string no_chat = "the tokenizer has no chat template";
-    std::optional<chat::Form> form = {};  // form of the file's conversations; unset if it has none
-    chat::Names names = {};  // names that the conversations have in place of the usual ones
+    // form of the conversations in the file; unset if it has none
+    std::optional<chat::Form> form = {};
+    chat::Names names = {};  // names of the conversations' fields, if they are not the usual ones
     chat::RenderOptions render = {};
     bool add_special = true;  // true: add the tokens that the tokenizer puts around a text
-    // token appended to a document that does not end with it; -1: none
+    // token that is appended to a document that does not end with it; -1: no token
     std::int64_t end_token = -1;
     std::size_t slice_bytes = 1 << 20;  // approximate size of a slice in bytes
 };
 
 struct BadLine {
-    // number of the line, counted from 1; in an Encoded, relative to the slice
+    // number of the line, counted from 1; in an Encoded, counted from the start of the slice
     std::uint64_t line = 0;
     std::string reason;
-    std::string_view text = {};  // the line's text, cut to 1 MiB; empty if not available
+    std::string_view text = {};  // text of the line, cut to 1 MiB; empty if not available
 };
 
 // The tokens of one slice.
@@ -56,9 +57,10 @@ struct Encoded {
     std::size_t end = 0;          // offset in the file at which the slice ends
     std::uint64_t text_hash = 0;  // hash of the slice's bytes
     std::uint64_t lines = 0;
-    std::vector<std::uint32_t> ids;  // token ids; context-only ones are stored as ~id (tokens.hpp)
-    // position in `ids` behind each document; with EncodeRules::has_answers(), an even number of
-    // positions
+    // token ids; a context-only token is stored as ~id (tokens.hpp)
+    std::vector<std::uint32_t> ids;
+    // for each document, the position in `ids` after its last token; with
+    // EncodeRules::has_answers(), there is an even number of documents
     std::vector<std::size_t> document_ends;
     std::vector<BadLine> bad;
 };

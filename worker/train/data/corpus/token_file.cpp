@@ -54,8 +54,9 @@ Result<TokenFile> TokenFile::open_indexed(const fs::path& bin) {
     return file;
 }
 
-// Reads the .idx: magic 9 bytes, version u64, type u8, S u64, D u64; then S lengths i32, S offsets
-// i64, D document starts i64.
+// Reads the .idx file. It has a magic of 9 bytes, the version (u64), the element type (u8), the
+// number of sequences S (u64) and the number of document starts D (u64); then S lengths (i32), S
+// offsets (i64) and D document starts (i64).
 Result<void> TokenFile::read_index(const fs::path& path) {
     const std::span<const std::byte> index = index_->bytes();
     if (index.size() < kIndexHeader || std::memcmp(index.data(), kIndexMagic, 9) != 0)
@@ -99,8 +100,8 @@ Result<void> TokenFile::read_index(const fs::path& path) {
     return {};
 }
 
-// Returns the index of a document's first token. Returns the number of tokens if the document has
-// no sequence.
+// Returns the index of the document's first token. Returns the number of tokens if the document has
+// no sequences.
 std::size_t TokenFile::document_start(std::size_t document) const {
     const std::span<const std::byte> index = index_->bytes();
     const auto sequence = load<std::uint64_t>(index, kIndexHeader + 12 * sequences_ + 8 * document);

@@ -16,11 +16,12 @@ namespace roll::data {
 
 class TokenFile {
   public:
-    // Opens a file as one document of byte tokens. Fails like MappedFile; errors name the path.
+    // Opens a file as one document of byte tokens. Fails like MappedFile; error messages name the
+    // path.
     static Result<TokenFile> open_bytes(const std::filesystem::path& path);
 
-    // Opens `bin` and the .idx of the same name. Fails with Corrupt if the sizes of the two files
-    // contradict each other or the element type is not an integer.
+    // Opens `bin` and the .idx file of the same name. Fails with Corrupt if the sizes of the two
+    // files do not match, or if the element type is not an integer.
     static Result<TokenFile> open_indexed(const std::filesystem::path& bin);
 
     Tokens tokens() const { return tokens_; }
@@ -50,8 +51,9 @@ class TokenFile {
 // Returns the path of the .idx file that belongs to a .bin file.
 std::filesystem::path index_of(const std::filesystem::path& bin);
 
-// The first bytes of an .idx file's header. The arrays after the header are not aligned.
-constexpr char kIndexMagic[] = "MMIDIDX\0";  // 9 bytes, because the literal's own terminator counts
+// The first 9 bytes of an .idx file; the literal's terminator is the ninth. The arrays after the
+// header are not aligned.
+constexpr char kIndexMagic[] = "MMIDIDX\0";
 constexpr std::size_t kIndexHeader = 34;
 constexpr std::uint64_t kIndexVersion = 1;
 

@@ -1,4 +1,4 @@
-// The record of a token file's origin: BASE.made next to BASE.bin, in JSON (roll.tokens/1). Roll
+// The record of a token file's origin, in BASE.made next to BASE.bin, in JSON (roll.tokens/1). Roll
 // uses it to find a token file whose text no longer exists, and to detect changes of the text or
 // the tokens.
 #pragma once
@@ -24,19 +24,19 @@ struct TokenRecord {
     std::string hash;       // whole_hash of the .bin
 };
 
-// Reads the record of a token file; `base` is its path without ".bin". Returns nullopt if there is
-// no record, as for files of earlier versions.
+// Reads the record of a token file; `base` is the token file's path without ".bin". Returns nullopt
+// if there is no record, as for token files of earlier versions.
 Result<std::optional<TokenRecord>> read_record(const std::filesystem::path& base);
 Result<void> write_record(const std::filesystem::path& base, const TokenRecord& record);
 
-// Returns the finished token files in `directory` that were made from the text at this path with
-// these rules, even if the size or time of the text was different. Each is a path without ".bin";
-// the files are ordered by name.
+// Returns the finished token files in `directory` that were made from the text at path `source`
+// with these rules, even if the text had another size or time. Each result has the token file's
+// path without ".bin". The results are ordered by file name.
 std::vector<std::pair<std::filesystem::path, TokenRecord>> find_records(
     const std::filesystem::path& directory, const std::string& source, const Json& rules);
 
-// Compares a .bin file with its record: the sample hash or, if `all`, the hash of every byte. Fails
-// with Corrupt if they differ. Returns false if `go_on` returned false.
+// Compares a .bin file with its record. Compares the sample hash or, if `all`, the hash of all
+// bytes. Fails with Corrupt if they differ. Returns false if `go_on` returned false.
 Result<bool> check_tokens(const std::filesystem::path& bin, std::span<const std::byte> bytes,
                           const TokenRecord& record, bool all, const GoOn& go_on);
 

@@ -10,11 +10,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Maximum length of a sequence. The .idx stores it as i32, so a longer document has several
+// Maximum length of a sequence. The .idx stores the length as i32, so a longer document has several
 // sequences.
 constexpr std::uint64_t kSequenceMax = 1ULL << 30;
-// An entry of .sequences: the length of a sequence times 2, plus 1 if the sequence ends its
-// document.
+// An entry of the .sequences file: the length of a sequence times 2, plus 1 if the sequence ends
+// its document.
 using SequenceRecord = std::uint32_t;
 
 constexpr const char *kTokens = ".bin", *kIndex = ".idx", *kSequences = ".sequences",
@@ -80,7 +80,7 @@ fs::path TokenWriter::path(const char* suffix) const { return with_suffix(base_,
 Result<TokenWriter> TokenWriter::open(const fs::path& base, TokenType type) {
     auto writer = go_on(base, type);
     if (writer || writer.error().code != ErrorCode::Corrupt) return writer;
-    discard(base);  // start over, because the files contradict each other
+    discard(base);  // start from the beginning, because the files contradict each other
     return go_on(base, type);
 }
 
@@ -139,7 +139,7 @@ Result<void> TokenWriter::sync() {
     return write_file_atomically(path(kState), state_text(progress_));
 }
 
-// Writes the .idx. Reads the sequences three times: for their lengths, their offsets and the
+// Writes the .idx. Reads the sequences three times: for the lengths, for the offsets and for the
 // document starts.
 Result<void> TokenWriter::write_index() {
     ROLL_TRY(const MappedFile mapped, MappedFile::open(path(kSequences)));
@@ -182,7 +182,7 @@ Result<void> TokenWriter::write_index() {
 }
 
 Result<void> TokenWriter::finish() {
-    // end the open document, because the last slice of the text has produced no tokens
+    // end the document that is open, because the last slice of the text has produced no tokens
     if (progress_.open > 0) {
         std::string record;
         end_sequence(progress_.open, true, record);

@@ -1,6 +1,6 @@
-// Writes one token file (.bin and .idx, token_file.hpp) incrementally. After a kill, a new writer
-// continues from the last sync and produces the same bytes. The .idx is written last and
-// atomically, so a token file with an .idx is complete.
+// Writes one token file (.bin and .idx, token_file.hpp) incrementally. After the process was
+// killed, a new writer continues from the last sync and produces the same bytes. The .idx is
+// written last and atomically, so a token file with an .idx is complete.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,9 @@ namespace roll::data {
 // Returns `path` with `suffix` appended to its last name.
 std::filesystem::path with_suffix(std::filesystem::path path, const char* suffix);
 
-// The progress in writing a file, from which another writer can continue.
+// The progress of writing a file. Another writer can continue from it.
 struct WriteProgress {
-    std::uint64_t offset = 0;  // offset in the source up to which the tokens are written
+    std::uint64_t offset = 0;  // offset in the source; all tokens before it are written
     std::uint64_t lines = 0;   // number of lines before `offset`
     std::uint64_t tokens = 0;
     std::uint64_t sequences = 0;
@@ -31,14 +31,14 @@ struct WriteProgress {
     std::uint64_t text_hash = 0;
 };
 
-// Returns the hash of a text from the hashes of its slices, joined in order. `before` is the hash
-// so far, 0 for the first slice.
+// Returns the hash of a text, computed from the hashes of its slices in order. `before` is the hash
+// of the slices before `slice`; 0 for the first slice.
 std::uint64_t join_hashes(std::uint64_t before, std::uint64_t slice);
 
 class TokenWriter {
   public:
-    // Opens a writer; `base` is the token file's path without ".bin". Continues from the last sync
-    // if the files of an earlier writer still exist; if not, starts over.
+    // Opens a writer; `base` is the token file's path without ".bin". If files of an earlier writer
+    // exist, continues from their last sync; otherwise, starts from the beginning.
     static Result<TokenWriter> open(const std::filesystem::path& base, TokenType type);
 
     const WriteProgress& progress() const { return progress_; }
@@ -47,12 +47,12 @@ class TokenWriter {
     Result<void> append(const Encoded& encoded);
     Result<void> sync();
 
-    // Syncs, writes the .idx and removes the writer's temporary files. If there are bad lines,
-    // their list stays: BASE.bad, with lines "line<tab>reason".
+    // Syncs, writes the .idx and removes the writer's temporary files. If there are bad lines, the
+    // file BASE.bad remains, with lines "line<tab>reason".
     Result<void> finish();
 
-    // Returns how many bytes of the source are synced as tokens of an unfinished file. Any process
-    // may call it.
+    // Returns how many bytes of the source are synced as tokens in the unfinished file `base`. Any
+    // process may call this function.
     static std::uint64_t synced(const std::filesystem::path& base);
 
     // Removes all files of an unfinished token file.

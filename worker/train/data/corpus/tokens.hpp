@@ -23,8 +23,8 @@ constexpr std::size_t size_of(TokenType type) {
     return 1;
 }
 
-// Returns the number under which a context-only token (part of a prompt, without loss) is stored in
-// a dataset of prompts and completions: ~id, which is negative. The function is its own inverse.
+// Returns ~id, the number that stands for a context-only token (part of a prompt, without loss) in
+// a dataset of prompts and completions. It is negative. The function is its own inverse.
 constexpr std::int64_t only_read(std::int64_t id) { return ~id; }
 
 class Tokens {
@@ -41,7 +41,7 @@ class Tokens {
     TokenType type() const { return type_; }
 
     // Returns the stored number. The caller must reject numbers that are not ids of the vocabulary,
-    // such as negative ones.
+    // for example negative numbers.
     std::int64_t operator[](std::size_t index) const {
         switch (type_) {
             case TokenType::Uint8: return load<std::uint8_t>(index);

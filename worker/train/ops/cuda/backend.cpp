@@ -33,8 +33,8 @@ std::unique_ptr<Communicator> group_of(GlooFabric& fabric, const std::string& na
     return std::make_unique<NcclCommunicator>(fabric.place(name, ranks));
 }
 
-// Returns the memory of the tensors, without the memory that the allocator only reserves. The plan
-// of a job counts memory in the same way, so the two numbers can be compared.
+// Returns the memory of the tensors. Does not count memory that the allocator only reserves. The
+// plan of a job counts memory in the same way, so the two numbers can be compared.
 DeviceMemory memory_of(at::Device device) {
     namespace allocator = c10::cuda::CUDACachingAllocator;
     constexpr auto kAll = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);

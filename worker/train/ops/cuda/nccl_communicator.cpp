@@ -49,7 +49,7 @@ NcclCommunicator::~NcclCommunicator() {
         if (link.comm != nullptr) ncclCommAbort(link.comm);
 }
 
-// Connects `size` ranks; `rank` is the number of this one. NCCL's call does not block, so that
+// Connects `size` ranks, of which this rank is number `rank`. NCCL's call does not block, so
 // PeerLost can be thrown if a rank never connects.
 NcclCommunicator::Line NcclCommunicator::connect(const std::string& name, int rank, int size) {
     ncclUniqueId id;
@@ -84,9 +84,9 @@ void NcclCommunicator::connect_link(const LinkName& name) {
     links_.emplace(name, connect(key, to == rank() ? 1 : 0, 2));
 }
 
-// Returns the NCCL communicator of an operation; connects links at their first use. Every rank
-// connects the links between neighbours in the same order. Otherwise, two ranks could wait for
-// each other on different links.
+// Returns the NCCL communicator for an operation. Connects links at their first use. Every rank
+// connects the links between neighbours in the same order. Otherwise, two ranks could wait for each
+// other on different links.
 NcclCommunicator::Line& NcclCommunicator::line_of(const Transfer& transfer) {
     if (transfer.is_collective()) return collectives_;
     if (!std::exchange(has_neighbours_, true)) {
@@ -105,8 +105,8 @@ NcclCommunicator::Line& NcclCommunicator::line_of(const Transfer& transfer) {
     return links_.at(name);
 }
 
-// Waits until NCCL has completed the call that returned `result`. A call on a non-blocking
-// communicator may return ncclInProgress; no other call may follow until the first is complete.
+// Waits until the NCCL call that returned `result` is complete. A call on a non-blocking
+// communicator may return ncclInProgress; no other call may follow until the first one is complete.
 void NcclCommunicator::settle(const Line& line, const std::string& what, ncclResult_t result) {
     const auto deadline = Clock::now() + place_.timeout;
     while (result == ncclInProgress) {
@@ -145,7 +145,7 @@ ncclResult_t NcclCommunicator::start(const Transfer& transfer, const Running& ru
         case Transfer::Kind::Broadcast:
             return ncclBroadcast(in.const_data_ptr(), out.data_ptr(), count(in), type,
                                  transfer.peer, line.comm, stream);
-        case Transfer::Kind::Send:  // the receiver is rank 1 of the link
+        case Transfer::Kind::Send:  // the receiver is rank 1 of the link's communicator
             return ncclSend(in.const_data_ptr(), count(in), type, 1, line.comm, stream);
         case Transfer::Kind::Receive:
             return ncclRecv(out.data_ptr(), count(out), type, 0, line.comm, stream);
@@ -153,7 +153,7 @@ ncclResult_t NcclCommunicator::start(const Transfer& transfer, const Running& ru
     return ncclInvalidArgument;
 }
 
-// Starts the transfer after the work that is on the current stream now.
+// Starts the transfer. It runs after the work that is now on the current stream.
 Communicator::Ticket NcclCommunicator::issue(const Transfer& transfer) {
     while (!sent_.empty() && cudaEventQuery(sent_.front().done) == cudaSuccess) {
         C10_CUDA_CHECK(cudaEventDestroy(sent_.front().done));

@@ -1,16 +1,16 @@
 // Connects ranks through NCCL, called directly without c10d.
 //
-// Tensors must be on the thread's current CUDA device, or small and on the CPU; CPU tensors are
-// copied through the device. Collectives run on a stream of their own. They start after the work
-// that was on the current stream when they were issued. To wait, the host polls the work, NCCL's
-// asynchronous error and the clock, so that it notices a lost peer and never blocks in a kernel.
-// Before PeerLost is thrown, all NCCL communicators of this object are aborted.
+// Tensors must be on the thread's current CUDA device, or small and on the CPU. CPU tensors are
+// copied through the device. Collectives run on their own stream. They start after the work that
+// was on the current stream when they were issued. While it waits, the host polls the work, NCCL's
+// asynchronous error and the clock. So it notices a lost peer and never blocks in a kernel. Before
+// PeerLost is thrown, all NCCL communicators of this object are aborted.
 //
-// Each send or receive uses a link: an NCCL communicator of two ranks with its own stream. There
-// is one link per direction and site (activations or gradients), so a send waits only for its
-// receive and never for another message. A rank's first send or receive connects its links to
-// both neighbours in the ring of ranks; every rank of the group must then send or receive. Links
-// between other ranks connect at their first use.
+// Each send or receive uses a link: an NCCL communicator of two ranks with its own stream. There is
+// one link per direction and site (activations or gradients), so a send waits only for its receive
+// and never for another message. A rank's first send or receive connects its links to both
+// neighbours in the ring of ranks; every rank of the group must then send or receive. Links between
+// other ranks connect at their first use.
 #pragma once
 
 #include <chrono>
@@ -29,7 +29,7 @@ namespace roll::train {
 
 class NcclCommunicator final : public Communicator {
   public:
-    // Connects the ranks of the group. Returns once all of them are connected.
+    // Connects the ranks of the group. Returns when all of them are connected.
     explicit NcclCommunicator(GroupPlace place);
     ~NcclCommunicator() override;
     NcclCommunicator(const NcclCommunicator&) = delete;
@@ -41,13 +41,13 @@ class NcclCommunicator final : public Communicator {
     void wait(Ticket ticket) override;
 
   private:
-    struct Line {  // An NCCL communicator and its stream.
+    struct Line {  // an NCCL communicator and its stream
         ncclComm_t comm = nullptr;
         std::optional<c10::cuda::CUDAStream> stream;
     };
     struct Running {
         std::string what;
-        at::Tensor in, out;  // on the device
+        at::Tensor in, out;  // input and output tensors on the device
         at::Tensor given;    // the caller's output tensor
         cudaEvent_t done = nullptr;
     };
@@ -65,7 +65,7 @@ class NcclCommunicator final : public Communicator {
     GroupPlace place_;
     Line collectives_;
     std::map<LinkName, Line> links_;
-    bool has_neighbours_ = false;  // true once the links to both neighbours are connected
+    bool has_neighbours_ = false;  // true: the links to both neighbours are connected
     Ticket issued_ = 0;
     std::map<Ticket, Running> running_;
     std::deque<Running> sent_;

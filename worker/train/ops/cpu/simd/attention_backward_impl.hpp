@@ -9,8 +9,8 @@
 namespace roll::simd {
 namespace {
 
-// The values that backward reads repeatedly: `delta` holds the dot product of out and dout for
-// each position, the others are matrices in the layout of a product's factors.
+// The values that backward reads repeatedly. `delta` holds the dot product of out and dout for each
+// position. The matrices are in the layout of a product's factors.
 template <class T, class E>
 struct BackwardInputs {
     const T* delta;

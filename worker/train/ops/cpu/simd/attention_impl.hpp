@@ -1,6 +1,6 @@
-// Attention of one head, one block of queries times one block of keys at a time, so that scores
-// stay in the L1 cache. The order is FlashAttention's (Dao et al., 2022). Included only by
-// attention_backward_impl.hpp and under kernels_impl.hpp's rules.
+// Attention of one head. Computes the scores of one block of queries and one block of keys at a
+// time, so that they stay in the L1 cache. The order of blocks is as in FlashAttention (Dao et al.,
+// 2022). Included only by attention_backward_impl.hpp and under kernels_impl.hpp's rules.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 namespace roll::simd {
 namespace {
 
-// Number of queries and keys in a block; AttentionHead::scratch uses both
+// Number of queries and number of keys in a block; AttentionHead::scratch uses both
 constexpr std::int64_t kQueries = 32, kKeys = 64;
 
 template <class S>
@@ -19,15 +19,15 @@ std::int64_t first_block(const AttentionHead<S>& head, std::int64_t query) {
     return head.first == nullptr ? 0 : head.first[query] / kKeys * kKeys;
 }
 
-// Computes attention of one head. S is the type of stored numbers, E the type of a product's
-// factors.
+// Computes attention of one head. S is the type in which numbers are stored, and E is the type of a
+// product's factors.
 template <class S, class E>
 void attention_by(const AttentionHead<S>& head, S* out, Wide<S>* logsumexp, std::int64_t stride,
                   Wide<S>* scratch) {
     using T = Wide<S>;
     const std::int64_t dim = head.dim, positions = head.positions, inner = factors<E>(dim);
     T *const scores = scratch, *const gathered = scores + kQueries * kKeys;
-    // Keys, with the layout [block][dim][kKeys]
+    // The keys, in the layout [block][dim][kKeys]
     E* const keys = reinterpret_cast<E*>(gathered + kQueries * dim);
     E* const weights = keys + (positions + kKeys) * inner;
     E* const room = weights + kQueries * kKeys / kNumbers<E>;

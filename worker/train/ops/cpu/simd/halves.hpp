@@ -1,5 +1,6 @@
-// Splits a float32 number losslessly into two 16-bit halves. The first is the nearest bfloat16 (a
-// tie goes to the larger magnitude). The second is the number to add to the bfloat16's bits.
+// Splits a float32 number losslessly into two 16-bit halves. The first half is the nearest bfloat16
+// (a tie goes to the larger magnitude). The second half is an integer; the bits of the float32
+// number are the bits of the first half, shifted left by 16, plus this integer.
 #pragma once
 
 #include <bit>
@@ -8,7 +9,8 @@
 #include <c10/util/BFloat16.h>
 
 namespace roll::simd {
-// each file that includes this has a copy, compiled with its own processor flags (kernels_impl.hpp)
+// each file that includes this header has its own copy, compiled with the file's processor flags
+// (kernels_impl.hpp)
 namespace {
 
 inline c10::BFloat16 nearest(float number) {

@@ -12,8 +12,8 @@
 
 namespace roll::simd {
 
-// The type of the computation for numbers stored as S. bfloat16 is widened when it is loaded and
-// rounded when it is stored.
+// The type in which numbers that are stored as S are computed. bfloat16 is widened to float when it
+// is loaded and rounded when it is stored.
 template <class S>
 using Wide = std::conditional_t<std::is_same_v<S, c10::BFloat16>, float, S>;
 
@@ -26,9 +26,10 @@ struct AdamWFactors {
     double eps;
 };
 
-// One query head of causal attention with its key head; both have `positions` rows of `dim`. Scores
-// are scale * q . k or, with a soft cap (0: none), cap * tanh(scale * q . k / cap). Position t
-// attends to the keys [first[t], t]. `first` must not decrease; null means all 0.
+// One query head of causal attention, and its key and value head. Queries, keys and values have
+// `positions` rows of `dim` numbers. A score is scale * q . k or, with a soft cap (0: none), cap *
+// tanh(scale * q . k / cap). Position t attends to the keys [first[t], t]. `first` must not
+// decrease; null means all 0.
 template <class S>
 struct AttentionHead {
     const S *q, *k, *v;
@@ -43,8 +44,9 @@ struct AttentionHead {
     }
 };
 
-// Further arguments of backward. Input: out and dout, with `stride` between positions, and
-// logsumexp. Output: dq, dk and dv, which are overwritten, in the layout of the head's q, k, v.
+// Further arguments of backward. Input: out and dout, whose positions are `stride` elements apart,
+// and logsumexp. Output: dq, dk and dv, in the layout of the head's q, k and v. The old content of
+// the output is overwritten.
 template <class S>
 struct AttentionGrads {
     const S *out, *dout;
@@ -70,22 +72,23 @@ struct Kernels {
     void (*turn_back)(S* out, const W* in, const W* cos, const W* sin, std::int64_t half);
     void (*round)(S* out, const W* in, std::int64_t size);
 
-    // Computes a = silu(gate) * up. Each row of gate_up holds `size` numbers of gate, then as many
-    // of up.
+    // Computes a = silu(gate) * up. Each row of gate_up holds `size` numbers of gate, then `size`
+    // numbers of up.
     void (*swiglu)(S* a, const S* gate_up, std::int64_t rows, std::int64_t size);
     // Computes dgate_up from da. Also recomputes a.
     void (*swiglu_backward)(S* dgate_up, S* a, const S* da, const S* gate_up, std::int64_t rows,
                             std::int64_t size);
 
-    // Returns -log softmax(logits)[target] and overwrites the logits with scale * (softmax -
-    // onehot(target)). `room` is scratch memory for `size` numbers; if S is not widened, it may be
-    // the logits themselves.
+    // Returns -log softmax(logits)[target], and overwrites the logits with their gradient, scale *
+    // (softmax - onehot(target)). `room` is scratch memory for `size` numbers. If S is not widened,
+    // `room` may be `logits`.
     double (*cross_entropy)(S* logits, W* room, std::int64_t target, double scale,
                             std::int64_t size);
 
     // Makes one AdamW update of `size` elements, with the same rounding as
-    // torch.optim.AdamW(fused=True). If S is bfloat16, the updated weights are float32 numbers in
-    // two halves (halves.hpp), `weight` and `rest`. Other types ignore `rest`.
+    // torch.optim.AdamW(fused=True). If S is bfloat16, `weight` and `rest` hold the two halves
+    // (halves.hpp) of float32 weights, and the float32 weights are updated. Other types ignore
+    // `rest`.
     void (*adamw)(S* weight, std::int16_t* rest, W* average, W* square, const W* grad,
                   const AdamWFactors& factors, std::int64_t size);
 
@@ -96,8 +99,8 @@ struct Kernels {
     void (*attention_backward)(const AttentionHead<S>& head, const AttentionGrads<S>& grads,
                                std::int64_t stride, W* scratch);
 
-    // Copies a matrix, widened to W, into rows of `columns` numbers. `stride` is the distance
-    // between the rows of `from` or, if `turned`, between its columns.
+    // Copies a matrix, widened to W. The rows of `to` have `columns` numbers. `stride` is the
+    // distance between the rows of `from` or, if `turned`, between its columns.
     void (*pack)(W* to, std::int64_t to_stride, const S* from, std::int64_t stride, bool turned,
                  std::int64_t rows, std::int64_t columns);
 };

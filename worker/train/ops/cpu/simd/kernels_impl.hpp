@@ -1,7 +1,7 @@
 // The kernels for the vector width of the including file. Included only by simd/kernels_*.cpp, each
 // with its own compiler flags. Included code must be in a namespace that is specific to the width
-// (as at::vec is), or always be inlined. Otherwise, the linker could use one width's copy of a
-// function for all widths, and that copy may have instructions that the processor lacks.
+// (as at::vec is), or always be inlined. Otherwise, the linker could keep one width's copy of a
+// function for all widths, and the processor may lack the instructions of that copy.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,8 @@ double cross_entropy(S* logits, Wide<S>* room, std::int64_t target, double scale
     const W sum =
         sum_of<W>(size, [&](std::int64_t i, std::int64_t n) { return get(score + i, n); });
     const W factor = static_cast<W>(scale) / sum;
-    // Score / sum is the softmax, so score[target] becomes scale * (softmax - 1) below
+    // score / sum is the softmax, so the subtraction makes score[target] = scale * (softmax - 1)
+    // below
     score[target] -= sum;
     for_lanes<W>(size, [&](std::int64_t i, std::int64_t n) {
         put(logits + i, get(score + i, n) * Vec<W>(factor), n);
@@ -34,8 +35,8 @@ double cross_entropy(S* logits, Wide<S>* room, std::int64_t target, double scale
     return static_cast<double>(max - wanted) + std::log(static_cast<double>(sum));
 }
 
-// Rounds a product to its type at once. Without this, the compiler may fuse the product with a
-// later sum, which rounds differently.
+// Rounds a product to its type immediately. Otherwise, the compiler might fuse the product with a
+// later addition, which rounds differently.
 template <class W>
 inline __attribute__((always_inline)) Vec<W> rounded(Vec<W> product) {
     asm("" : "+m"(product));

@@ -1,5 +1,5 @@
-// Vectors of numbers in the type of the computation, loaded from and stored to memory of any
-// storage type. Included only by the other *_impl.hpp and under kernels_impl.hpp's rules.
+// Vectors of numbers in the type of the computation (Wide). Loads and stores convert from and to
+// the storage type. Included only by the other *_impl.hpp and under kernels_impl.hpp's rules.
 #pragma once
 
 #include <bit>
@@ -34,8 +34,8 @@ struct Larger {
 
 #ifdef __AVX512BF16__
 
-// first_lanes() returns a mask of the first `size` of 16 lanes. halves() loads the masked lanes
-// as bfloat16, or rounds masked floats to bfloat16.
+// first_lanes() returns a mask of the first `size` of 16 lanes. halves() loads the masked lanes as
+// bfloat16, or rounds masked float lanes to bfloat16.
 inline __attribute__((always_inline)) __mmask16 first_lanes(std::int64_t size) {
     return static_cast<__mmask16>(size < 16 ? (1U << size) - 1 : 0xFFFFU);
 }
@@ -48,7 +48,7 @@ inline __attribute__((always_inline)) __m256i halves(const float* from, __mmask1
 
 #endif
 
-// Loads the first n numbers at `from`, widened, and sets the other lanes to 0.
+// Returns the first n numbers at `from`, widened. The other lanes are 0.
 template <class S>
 inline __attribute__((always_inline)) Vec<Wide<S>> get(const S* from, std::int64_t n) {
     const int count = static_cast<int>(n);
@@ -65,7 +65,7 @@ inline __attribute__((always_inline)) Vec<Wide<S>> get(const S* from, std::int64
     }
 }
 
-// Stores the first n lanes to `to`, each rounded to the nearest number of type S.
+// Stores the first n lanes to `to`. Rounds each to the nearest number of type S.
 template <class S>
 inline __attribute__((always_inline)) void put(S* to, Vec<Wide<S>> lanes, std::int64_t n) {
     const int count = static_cast<int>(n);
@@ -84,8 +84,8 @@ inline __attribute__((always_inline)) void put(S* to, Vec<Wide<S>> lanes, std::i
     }
 }
 
-// Calls step(i, n) for `size` numbers, one vector at a time: i is the index of the vector's first
-// number, n the number of its lanes in use.
+// Calls step(i, n) for `size` numbers, one vector at a time. i is the index of the vector's first
+// number, and n is the number of lanes in use.
 template <class W, class Step>
 inline __attribute__((always_inline)) void for_lanes(std::int64_t size, const Step& step) {
     constexpr std::int64_t kWidth = Vec<W>::size();
@@ -99,7 +99,8 @@ void fill(T* out, T value, std::int64_t size) {
     for (std::int64_t i = 0; i < size; ++i) out[i] = value;
 }
 
-// Returns the sum of term(i, n) over all lanes of all vectors. A term must be 0 in unused lanes.
+// Returns the sum of term(i, n) over all lanes of all vectors (for_lanes). A term must be 0 in
+// unused lanes.
 template <class W, class Term>
 inline __attribute__((always_inline)) W sum_of(std::int64_t size, const Term& term) {
     constexpr std::int64_t kWidth = Vec<W>::size();
@@ -113,7 +114,7 @@ inline __attribute__((always_inline)) W sum_of(std::int64_t size, const Term& te
     return at::vec::vec_reduce_all<W>(Plus(), (sums[0] + sums[1]) + (sums[2] + sums[3]));
 }
 
-// Returns `numbers` itself if they need no widening, else a widened copy in `room`.
+// Returns `numbers` if they need no widening, else a widened copy in `room`.
 template <class S>
 auto widened(S* numbers, Wide<std::remove_const_t<S>>* room, std::int64_t size) {
     if constexpr (std::is_same_v<std::remove_const_t<S>, Wide<std::remove_const_t<S>>>) {

@@ -47,8 +47,8 @@ inline Rows<const Pair> pairs_along(Rows<const float> rows, Pair* room, std::int
 
 #endif
 
-// Returns a view of rows as factors for sums over the columns. Pairs require an even number of
-// columns.
+// Returns a view of rows as factors for sums over the columns. If factors are pairs, the number of
+// columns must be even.
 template <class E, class S>
 auto packed(Rows<const S> rows) {
     if constexpr (kNumbers<E> == 1)
@@ -57,7 +57,8 @@ auto packed(Rows<const S> rows) {
         return Rows<const E>{reinterpret_cast<const E*>(rows.data), rows.stride / 2};
 }
 
-// Returns left factors for sums over the columns. Pairs require an even number of columns.
+// Returns left factors for sums over the columns. If factors are pairs, the number of columns must
+// be even.
 template <class E, class S>
 Rows<const E> along(Rows<const S> rows, E* room, std::int64_t count, std::int64_t columns) {
     if constexpr (kNumbers<E> == 2 || std::is_same_v<E, S>) {
@@ -78,8 +79,8 @@ Rows<const E> across(Rows<const S> rows, E* room, std::int64_t count, std::int64
         return along(rows, room, count, columns);
 }
 
-// Return a block of computed numbers in the layout of left factors: over_columns() for products
-// that sum over the block's columns, over_rows() for products that sum over its rows.
+// Both return a block of computed numbers in the layout of left factors: over_columns() for
+// products that sum over the block's columns, over_rows() for products that sum over its rows.
 template <class E, class T>
 Elements<E> over_columns(Rows<const T> block, E* room, std::int64_t rows, std::int64_t columns) {
     if constexpr (kNumbers<E> == 1)

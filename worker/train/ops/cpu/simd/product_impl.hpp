@@ -19,8 +19,8 @@ constexpr int kTileRows = 4;
 template <class T>
 constexpr int kTileVectors = Vec<T>::size() * sizeof(T) == 64 ? 4 : 2;
 
-// Computes one tile of R rows by V vectors and stores the results as X. If V is 1, the vector may
-// be partial, with `size` elements.
+// Computes one tile of R rows and V vectors per row, and stores the results as type X. If V is 1,
+// the vector may be partial, with `size` elements.
 template <class X, class E, int R, int V>
 inline __attribute__((always_inline)) void tile(Rows<X> c, Elements<E> a, Rows<const E> b,
                                                 std::int64_t inner, int size, bool add) {
@@ -62,8 +62,8 @@ void tile_column(Rows<X> c, Elements<E> a, Rows<const E> b, Sizes sizes, int siz
     for (; row < sizes.rows; next(1)) tile<X, E, 1, V>(c, a, b, sizes.inner, size, add);
 }
 
-// Computes c = a @ b, or adds a @ b to c if `add`. Sizes::inner is the number of columns of a,
-// which is the number of rows of b.
+// Computes c = a @ b, or adds a @ b to c if `add`. Sizes::inner is the number of columns of a and
+// of rows of b.
 template <class T, class E>
 void product(Rows<T> c, Elements<E> a, Rows<const E> b, Sizes sizes, bool add) {
     constexpr int kWidth = Vec<T>::size(), kVectors = kTileVectors<T>;

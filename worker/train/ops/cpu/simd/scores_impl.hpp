@@ -1,5 +1,6 @@
-// Converts a query's scores of one block of keys to softmax weights, and back for the gradient.
-// Included only by attention_impl.hpp and under kernels_impl.hpp's rules.
+// Converts a query's scores of one block of keys to softmax weights. For backward, converts the
+// gradient of the weights to the gradient of the scores. Included only by attention_impl.hpp and
+// under kernels_impl.hpp's rules.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,7 @@
 namespace roll::simd {
 namespace {
 
-// The columns [begin, end) of a block of keys to which a query attends.
+// The range [begin, end) of columns in a block of keys to which a query attends.
 struct Seen {
     std::int64_t begin, end;
 };
@@ -26,8 +27,8 @@ Vec<T> capped(Vec<T> score, T scale, T cap) {
     return cap > 0 ? Vec<T>(cap) * (score * Vec<T>(scale / cap)).tanh() : score * Vec<T>(scale);
 }
 
-// Replaces a query's scores by exp(score - max). `max` and `sum` cover all keys so far; updates
-// both. Rescales `out`, which was accumulated with the previous max.
+// Replaces a query's scores by exp(score - max). `max` and `sum` cover all keys so far, and are
+// updated. `out` was accumulated with the previous max, and is rescaled to the new one.
 template <class S, class T = Wide<S>>
 void soften(T* score, Seen range, std::int64_t columns, const AttentionHead<S>& head, T& max,
             T& sum, T* out) {

@@ -1,4 +1,4 @@
-// The kernels of each compiled vector width. kernels() chooses the width for this processor.
+// The kernels of each compiled vector width. kernels() chooses the width for the processor.
 #pragma once
 
 #include "worker/train/ops/cpu/simd/kernels.hpp"
