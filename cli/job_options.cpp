@@ -100,8 +100,8 @@ void add_queue_options(CLI::App& app, JobOptions& options) {
                    "Secret to put into the job's environment (rollctl secret); repeatable")
         ->allow_extra_args(false);
     app.add_option("--env", options.env,
-                   "Environment variable of a command: NAME=VALUE, or NAME for its value here; "
-                   "repeatable")
+                   "Environment variable of a command: NAME=VALUE, or only NAME to copy its value "
+                   "from this shell; repeatable")
         ->allow_extra_args(false);
     app.add_option("--export", options.export_env,
                    "Variables to copy from this environment: default (PATH, VIRTUAL_ENV, CONDA_*), "

@@ -44,10 +44,11 @@ Result<Wanted> wanted_of(const LogsOptions& options) {
     if (!pattern) {
         // Take only the first sentence, because the others quote the expression with a mark in it.
         const std::string& why = pattern.error().message;
-        return fail(ErrorCode::InvalidArgument,
-                    fmt::format("--grep {}: this is not a regular expression: {}", options.grep,
-                                why.substr(0, why.find(".  "))),
-                    "put a backslash before characters such as ( [ * + ? to search for themselves");
+        return fail(
+            ErrorCode::InvalidArgument,
+            fmt::format("--grep {}: this is not a regular expression: {}", options.grep,
+                        why.substr(0, why.find(".  "))),
+            "to search for a character such as ( [ * + ? itself, put a backslash before it");
     }
     wanted.grep = *std::move(pattern);
     return wanted;

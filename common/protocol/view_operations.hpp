@@ -122,7 +122,7 @@ template <class V> void fields(V& v, VersionReply& r) {
     v("version", r.version, "version of rolld");
     v("incarnation", r.incarnation, "number of rolld's starts with this ledger");
     v("pid", r.pid, "process number of rolld");
-    v("uid", r.uid, "user number of rolld");
+    v("uid", r.uid, "id of the Unix user of rolld");
     v("started_at", r.started_at, "start of rolld");
     v("turns", r.turns, "{count, p99_ms, longest_ms} of the turns");
     v("commits", r.commits, "{count, p99_ms, longest_ms} of the writes to the ledger");

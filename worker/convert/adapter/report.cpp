@@ -52,8 +52,9 @@ Json to_json(const std::filesystem::path& directory, const std::vector<OpenedAda
 std::string to_text(const std::vector<OpenedAdapter>& adapters) {
     std::string text;
     for (const auto& [place, adapter] : adapters) {
-        text += fmt::format("{} ({}): LoRA of {} modules, {} saved whole\n", place.name,
-                            format_of(place), adapter.modules.size(), adapter.whole.size());
+        text +=
+            fmt::format("{} ({}): LoRA of {} modules; {} other modules saved whole\n", place.name,
+                        format_of(place), adapter.modules.size(), adapter.whole.size());
         for (const formats::LoraModule& module : adapter.modules)
             text += fmt::format(
                 "{} {} rank {} scale {} A {} B {}{}\n", module.module, name_of(module.a.info.dtype),

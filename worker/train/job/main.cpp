@@ -203,8 +203,9 @@ int main(int argc, char** argv) {
     planning->add_flag("--json", arguments.json, "One JSON object (roll.plan/1)");
     planning->add_option("--svg", arguments.svg, "Write a drawing of the pipeline schedule");
     planning->add_option("--trace", arguments.trace, "Write the pipeline schedule as Chrome trace");
-    CLI::App* proving = app.add_subcommand(
-        "prove", "Compare a train job's layout, at the least sizes, with one rank");
+    CLI::App* proving = app.add_subcommand("prove",
+                                           "Run a job's layout with the smallest possible sizes, "
+                                           "and compare the results with one rank's");
     proving->add_option("--spec", arguments.spec_file, "The job's document, JSON")->required();
     proving->add_flag("--json", arguments.json, "One JSON object (roll.prove/1)");
     CLI::App* previewing =

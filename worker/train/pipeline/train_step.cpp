@@ -342,7 +342,8 @@ std::string TrainStep::doing() const {
     const auto done = static_cast<std::size_t>(
         std::ranges::count(trace_, TraceEvent::Kind::OpDone, &TraceEvent::kind));
     if (done >= ops.size()) return "the optimizer's update";
-    constexpr const char* kNames[] = {"forward", "backward", "the weight half of backward"};
+    constexpr const char* kNames[] = {"forward", "backward",
+                                      "the weight-gradient pass of backward"};
     return std::string(kNames[static_cast<int>(ops[done].kind)]) + " of micro-batch " +
            std::to_string(ops[done].microbatch);
 }

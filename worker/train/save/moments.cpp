@@ -135,8 +135,8 @@ void read_moment(Moments& moments, const StoredParameter& stored, const Paramete
         }
     }
     if (missing != 0)
-        throw RankFailure(
-            2, "the checkpoint's optimizer state does not have every element of " + name + " once");
+        throw RankFailure(2, "the checkpoint's optimizer state must have every element of " + name +
+                                 " exactly once, but does not");
     into.copy_(host);
 }
 
