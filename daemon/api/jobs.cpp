@@ -2,8 +2,6 @@
 #include <algorithm>
 #include <array>
 
-#include <fmt/format.h>
-
 #include "common/protocol/job_operations.hpp"
 #include "daemon/api/operations.hpp"
 
@@ -52,10 +50,6 @@ Plan change(const Caller& who, Selected selected, const Args& args, auto add_inp
 void newest_first(Plan& plan) { std::ranges::reverse(std::get<ChangeJobs>(plan).jobs); }
 
 Result<Plan> cancel(const Context& context, const Caller& who, const protocol::CancelArgs& args) {
-    constexpr std::size_t kReasonMax = 1000;
-    if (args.reason.size() > kReasonMax)
-        return fail(ErrorCode::InvalidArgument, fmt::format("the reason has {} bytes; allowed: {}",
-                                                            args.reason.size(), kReasonMax));
     ROLL_TRY(Selected selected, select_own(context, who, args));
     Plan plan = change<protocol::CancelArgs, protocol::CancelReply>(
         who, std::move(selected), args,

@@ -116,6 +116,7 @@ inline constexpr KeyWith kWith[] = {
     {"use_peft", "true", kTrlDpo},
     {"dataset_text_field", R"("story")", kTrlSft},
     {"lora_target_modules", R"(["o_proj"])", kTrlLora},
+    {"lora_modules_to_save", R"(["lm_head"])", kTrlLora},
     {"assistant_only_loss", "true", kTrlSft},
     {"completion_only_loss", "false", kTrlSft},
     {"recompute_method", R"("block")", R"({"recompute_granularity": "full"})"},

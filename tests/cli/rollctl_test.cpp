@@ -9,6 +9,7 @@
 #include <regex>
 #include <sstream>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
@@ -125,20 +126,24 @@ TEST_F(Rollctl, InvalidJobFilesAreRefusedWithEveryProblemBeforeADaemonIsAsked) {
         << "name: x\nkind: train\ntrain: {precision: fp8}\nparallel: {cp: 2}\n";
     const Ended ended = run("submit bad.yaml --set name=.x");
     EXPECT_EQ(ended.status, 2);
-    EXPECT_EQ(ended.output,
-              "rollctl: bad.yaml cannot be queued:\n"
-              "  --set name is \".x\"; allowed: 1 to 64 letters, digits, dots, dashes and "
-              "underscores, starting with a letter or digit\n"
-              "  line 3: objective kto is not supported yet; supported: pretrain, sft, dpo, simpo, "
-              "orpo, cpo\n"
-              "  line 4: parallel.cp 2 is not supported yet; supported: 1\n"
-              "  model is missing; allowed: a mapping\n"
-              "  data is missing; allowed: a mapping\n"
-              "  train is missing; allowed: a mapping\n"
-              "  line 4: parallel tp 1 x pp 1 x cp 2 = 2 does not divide the ranks; resources give "
-              "1 nodes x "
-              "1 slots "
-              "= 1 ranks\n");
+    const auto missing = [](const char* key) {
+        return fmt::format("  line 3: train.{} is missing; allowed: an integer, 1 to 1000000000\n",
+                           key);
+    };
+    EXPECT_EQ(
+        ended.output,
+        "rollctl: bad.yaml cannot be queued:\n"
+        "  --set name is \".x\"; allowed: 1 to 64 letters, digits, dots, dashes and underscores, "
+        "starting with a letter or digit\n"
+        "  line 4: parallel.cp 2 is not supported yet; supported: 1\n" +
+            missing("seq_length") + missing("global_batch_size") + missing("micro_batch_size") +
+            "  line 3: train.precision fp8 is not supported yet; supported: fp32, fp64, bf16\n"
+            "  model is missing; allowed: a mapping\n"
+            "  data is missing; allowed: a mapping\n"
+            "  line 4: parallel tp 1 x pp 1 x cp 2 = 2 does not divide the ranks; resources give 1 "
+            "nodes x 1 slots = 1 ranks\n"
+            "  line 3: train.steps is missing; allowed: an integer, 1 to 1000000000, or "
+            "train.epochs\n");
     EXPECT_EQ(run("submit missing.yaml").status, 3);
 }
 
@@ -158,7 +163,7 @@ TEST_F(Rollctl, AConfigurationOfLlamaFactoryIsReadAndItsProblemsHaveLines) {
     std::filesystem::create_directory(base + "/model");
     std::ofstream(base + "/text.txt") << "text";
     std::ofstream(base + "/pt.yaml")
-        << "model_name_or_path: model\nstage: pt\ndo_train: true\nfinetuning_type: lora\n"
+        << "model_name_or_path: model\nstage: pt\ndo_train: true\nfinetuning_type: freeze\n"
            "train_file: text.txt\ncutoff_len: 64\noutput_dir: saves\nlearnin_rate: 1\n"
            "per_device_train_batch_size: 1\nlearning_rate: 1.0e-4\nnum_train_epochs: 3.0\n";
     const Ended ended = run("submit pt.yaml");
@@ -168,12 +173,11 @@ TEST_F(Rollctl, AConfigurationOfLlamaFactoryIsReadAndItsProblemsHaveLines) {
     const std::string told = ended.output.substr(0, ended.output.find(refused));
     EXPECT_NE(told.find("  cutoff_len: train.seq_length 64\n"), std::string::npos) << told;
     EXPECT_NE(told.find("  no effect: do_train: is what Roll does\n"), std::string::npos) << told;
-    EXPECT_TRUE(
-        ended.output.substr(told.size() + refused.size())
-            .starts_with(
-                "  line 8: learnin_rate is not a key of the HuggingFace Trainer, LLaMA-Factory "
-                "or mcore_adapter; did you mean `learning_rate`?\n"
-                "  line 4: finetuning_type is lora; supported: full\n"))
+    EXPECT_TRUE(ended.output.substr(told.size() + refused.size())
+                    .starts_with("  line 8: learnin_rate is not a key of the HuggingFace Trainer, "
+                                 "TRL, LLaMA-Factory "
+                                 "or mcore_adapter; did you mean `learning_rate`?\n"
+                                 "  line 4: finetuning_type is freeze; supported: full, lora\n"))
         << ended.output;
 }
 

@@ -44,8 +44,8 @@ class LoraJob(RollTest):
         self.base = self.run_to_export(self.train_job('base', steps=6))[1]
         for lora, text in (({'targets': ['q_proj', 'wq']}, 'train.lora.targets has wq, which matches no linear layer'),
                            ({'targets': []}, 'train.lora.targets is empty'),
-                           ({'dropout': 0.1}, 'train.lora.dropout is 0.1, which is not supported yet; set it to 0'),
-                           ({'dora': True}, 'train.lora.dora is true, which is not supported yet'),
+                           ({'dropout': 1.5}, 'train.lora.dropout is 1.5; allowed: a number, at least 0, below 1'),
+                           ({'modules_to_save': ['q_proj']}, 'train.lora.modules_to_save has q_proj, which cannot be'),
                            ({'rank_pattern': {'x': 2}}, 'train.lora.rank_pattern.x is not one of the targets'),
                            ({'r': 0}, 'train.lora.r')):
             done = self.ctl('submit', self.train_job('bad', model={'from': self.base}, train__lora=lora), check=False)

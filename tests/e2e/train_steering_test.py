@@ -37,7 +37,8 @@ class TrainSteering(RollTest):
         self.corpus()
         self.up()
         say = 'echo "$ROLL_HOOK $ROLL_STEP/$ROLL_STEPS ${ROLL_LOSS:-none} $ROLL_CHECKPOINT" >> $ROLL_OUTPUT/said'
-        hooks = {name: {'command': ['sh', '-c', say]} for name in ('start', 'save', 'evaluation', 'end')}
+        hooks = {name: {'command': ['sh', '-c', say], 'wait': name in ('save', 'evaluation')}
+                 for name in ('start', 'save', 'evaluation', 'end')}
         hooks['step'] = {'every': 5, 'command': ['sh', '-c', say + '; exit 3'], 'wait': True}
         calm = self.submit(self.train_job('calm', steps=20, train__valid_every=10, export='none'))
         job = self.submit(self.train_job(steps=20, train__valid_every=10, train__hooks=hooks, export='none'))

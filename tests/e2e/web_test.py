@@ -124,7 +124,8 @@ class Web(RollTest):
             status, body = self.ask('/api/v1/submit', token=operator, method='POST', body=json.dumps(asked))
             self.assertEqual((status, json.loads(body)['repeated']), (200, repeated), body)
         self.assertEqual(json.loads(body)['output'], os.path.join(self.state, 'out'))
-        for change, words in (({'base': 'here'}, 'give the absolute directory'), ({'job': None}, 'either `job` or `spec`'),
+        for change, words in (({'base': 'here'}, 'give the absolute directory'),
+                              ({'job': None}, 'either `job` or `spec`'),
                               ({'job': {**job_file, 'comand': []}}, 'comand')):
             status, body = self.ask('/api/v1/submit', token=operator, method='POST', body=json.dumps(asked | change))
             self.assertEqual(status, 400, body)

@@ -74,8 +74,7 @@ TEST(StepReport, SaysEveryNumberWithItsConvention) {
     EXPECT_EQ(row["wall_s"], 2);
     EXPECT_EQ(row["phases"]["forward"], OrderedJson({{"max", 0.5}, {"mean", 0.25}}));
     EXPECT_EQ(row["phases"].size(), kPhases);
-    EXPECT_NE(CsvTable({}, {}, {}).line(row).find(",0.00025,0.0002,0.5,0.25,"),
-              std::string::npos);
+    EXPECT_NE(CsvTable({}, {}, {}).line(row).find(",0.00025,0.0002,0.5,0.25,"), std::string::npos);
     EXPECT_FALSE(row.contains("reduced_early"));
     EXPECT_EQ(row["clipped_share"], 0.25);
     EXPECT_EQ(row["tokens_per_second_per_rank"], 250);
