@@ -58,7 +58,7 @@ struct WorkerJoined {
     std::string segment{}; std::vector<int> gpu_numa{};
     std::int64_t memory = 0; int cpus = 0;
 };
-struct DispatchStopped { bool stopped = true; std::string why; std::string by{}; };  // if `stopped`, no job starts and no allocation is requested
+struct DispatchStopped { bool stopped = true; std::string why; std::string by{}; };  // stopped: no job starts, no allocation is requested
 struct WorkerDrained { WorkerId worker; bool draining = true; std::string by{}; };
 struct WorkerQuiet { WorkerId worker; bool quiet = true; };                // false: rolld hears from the worker again
 struct AdoptingSet { bool adopting = true; };  // while set, no job starts, because an older rolld may have started the same job

@@ -64,7 +64,7 @@ struct OrderSeen {                                                      // a row
     std::optional<Time> began{}; std::optional<Time> ends{};
 };
 struct OrderMissing { AllocationId allocation; std::string reason; };   // Slurm no longer knows the job of the allocation request
-struct Tick { std::chrono::milliseconds stepped{}; };                   // time has passed; `stepped`: amount by which the wall clock was moved
+struct Tick { std::chrono::milliseconds stepped{}; };                   // time has passed; `stepped`: change of the wall clock
 // clang-format on
 
 using Input =
