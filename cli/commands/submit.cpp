@@ -216,7 +216,7 @@ Result<int> run_submit(const Context& context, const SubmitOptions& options) {
     for (const std::string& file : options.files) {
         ROLL_TRY(const std::string text, read_job_text(file));
         if (sources.empty() && text.starts_with("#!") && has_directives(text)) {
-            // As with sbatch, the words after the script are the script's arguments
+            // The words after the script are the script's arguments, as in sbatch.
             std::vector<std::string> arguments(options.files.begin() + 1, options.files.end());
             arguments.insert(arguments.end(), options.program.begin(), options.program.end());
             ROLL_TRY(SbatchJob job, read_batch_script(text, file, {}, arguments));
