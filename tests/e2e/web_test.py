@@ -118,11 +118,11 @@ class Web(RollTest):
         status, body = self.ask('/api/v1/cancel', token=operator, **cancel)
         self.assertEqual((status, json.loads(body)['cancelled']), (200, [int(job)]), body)
         self.assertEqual(self.api('openapi.json')['openapi'], '3.1.0')
-        job_file = {'name': 'over-http', 'command': ['true'], 'output': 'out'}
+        job_file = {'name': 'over-http', 'kind': 'command', 'command': ['true'], 'output': 'out'}
         asked = {'key': 'once', 'base': self.state, 'job': job_file}
         for repeated in (False, True):
             status, body = self.ask('/api/v1/submit', token=operator, method='POST', body=json.dumps(asked))
-            self.assertEqual((status, json.loads(body)['repeated']), (200, repeated), body)
+            self.assertEqual((status, json.loads(body).get('repeated')), (200, repeated), body)
         self.assertEqual(json.loads(body)['output'], os.path.join(self.state, 'out'))
         for change, words in (({'base': 'here'}, 'give the absolute directory'),
                               ({'job': None}, 'either `job` or `spec`'),
