@@ -38,6 +38,15 @@ class Faults(RankCase):
                 self.assertLessEqual({at for at, _ in attempt.published}, {2})
                 self.assertLess(attempt.metrics()[-1]['step'], step + (phase == 'save'))
 
+    def test_a_rank_that_hangs_is_named_by_the_others(self):
+        attempt = Attempt(self, 9, 1, self.faulty((1, 3, 'backward', 'hang'), parallel__collective_timeout='8s'),
+                          allow_faults=True)
+        self.assertEqual([attempt.ranks[other].wait(120) for other in (0, 2)], [76, 76], attempt.log())
+        self.assertIsNone(attempt.ranks[1].poll())
+        self.assertIn('fault: hang at step 3 in backward\n', attempt.log(1))
+        for other in (0, 2):
+            self.assertRegex(attempt.log(other), r'of group (dp|world), .* has waited \d+ s; rank 1 never issued it')
+
 
 if __name__ == '__main__':
     unittest.main()
