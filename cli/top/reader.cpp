@@ -142,6 +142,7 @@ Result<void> Reading::read_open(const Wanted& wanted) {
         whole_.emplace(metrics_file(data_.open.job));
         data_.open.loss.clear();
         data_.open.speed.clear();
+        data_.open.phases = {};
     }
     for (const Json& row : metric_rows(*whole_)) {
         const Json step = row.value("step", Json());
@@ -151,6 +152,7 @@ Result<void> Reading::read_open(const Wanted& wanted) {
         };
         put("loss", data_.open.loss);
         put("tokens_per_second", data_.open.speed);
+        add_step(data_.open.phases, row);
     }
     return {};
 }
