@@ -114,7 +114,7 @@ TEST(TopView, TheNodesPageShowsNodes) {
 
 TEST(TopView, AJobHasItsCurvesOverTheWholeRun) {
     const Ui ui{.job = 7};
-    const std::string narrow = shown(with_open_job(), ui, canvas(80, 42));
+    const std::string narrow = shown(with_open_job(), ui, canvas(80, 50));
     EXPECT_NE(narrow.find("\nloss from step 1 to 120: 5.958 to 1\n"), std::string::npos) << narrow;
     EXPECT_NE(narrow.find("\ntokens/s from step 1 to 120: 1001 to 1120\n"), std::string::npos);
     EXPECT_NE(narrow.find("        1  1-1    running  1m 05s  n1\n"), std::string::npos);
