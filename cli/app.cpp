@@ -155,7 +155,7 @@ class Parser {
         sub->add_flag("--dry-run", submit_.dry_run, "Check the job and print it; queue nothing");
         sub->add_flag("--no-git", submit_.no_git, "Do not record commit and diff of the work tree");
         sub->add_flag("--strict", submit_.strict,
-                      "Reject a job that no connected node or ordered allocation can ever run");
+                      "Reject a job that no connected node or requested allocation can ever run");
     }
 
     void add_local() {

@@ -49,8 +49,9 @@ std::vector<Result<Json>> send(Daemon& daemon, const std::vector<spec::JobSpec>&
 void warn_of_never(const Json& reply) {
     const Json hold = reply.value("cannot_run", Json());
     if (!hold.is_object()) return;
-    say(fmt::format("job {}: no connected node or ordered allocation can run it: {}; {}",
-                    field_text(reply, "id"), field_text(hold, "why"), field_text(hold, "remedy")));
+    say(fmt::format(
+        "job {}: neither a connected node nor a requested allocation can run it: {}; {}",
+        field_text(reply, "id"), field_text(hold, "why"), field_text(hold, "remedy")));
 }
 
 void print_queued(const Context& context, const SubmitOptions& options, const Json& reply,

@@ -98,10 +98,10 @@ class Sessions {
     // placed on such a worker (rule 8). Checks at most once per second.
     std::vector<core::Input> quiet(const core::State& state, Instant now);
 
-    // Returns the workers with Worker::quiet that have been silent for silent_after_beats. A worker
-    // whose heartbeats do not renew its lease counts as silent. A worker that has not been heard
-    // from since rolld's start counts as silent after silent_after_start_beats. Call it in each
-    // turn, because a worker that is heard from leaves the set at once.
+    // Returns those workers with Worker::quiet that have been silent for silent_after_beats. A
+    // worker whose heartbeats do not renew its lease counts as silent. A worker that has sent
+    // nothing since rolld's start counts as silent after silent_after_start_beats. Must be called
+    // in each turn: a worker that sends a heartbeat is removed from the set at once.
     const std::set<WorkerId>& silent(const core::State& state, std::uint64_t published);
 
     // Returns whether some worker reports that it hears rolld. Only then may a beat be published,
@@ -137,8 +137,9 @@ class Sessions {
     std::map<WorkerId, std::uint64_t> unheard_since_;  // beacon counter when the silence began
     std::vector<std::string> owing_;
     std::string companion_;  // session for which has_company() was last true
-    // quiet() checks no worker before `listen_at_`. lost() checks no worker before the beacon's
-    // counter is `judge_at_`. A heartbeat may make `listen_at_` earlier, but not `judge_at_`.
+    // quiet() checks no worker before the time `listen_at_`. lost() checks no worker until the
+    // beacon's counter reaches `judge_at_`. A heartbeat may lower `listen_at_`, but not
+    // `judge_at_`.
     Instant listen_at_{};
     std::uint64_t judge_at_ = 0;
     std::set<WorkerId> silent_;

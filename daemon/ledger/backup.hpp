@@ -26,9 +26,9 @@ struct Restored {
 // Replaces the ledger of the directory `state` by a backup, or by an empty ledger if `backup` is
 // empty.
 //
-// The new incarnation is `incarnation`, or the incarnation after the backup's if that is higher.
-// Tokens issued after the backup are then stale, and no job is started for a while (leases rule
-// 19). Job numbers issued after the backup are not reused, because they name directories.
+// The new incarnation is the larger of `incarnation` and the backup's incarnation + 1. Tokens
+// issued after the backup are then stale, and no job is started for a while (leases rule 19). Job
+// numbers issued after the backup are not reused, because they name directories.
 //
 // Fails with NotFound if there is no backup, with Refused if a rolld serves `state`, and with
 // Corrupt if the backup is damaged. After such an error, nothing has changed.

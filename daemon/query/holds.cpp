@@ -75,8 +75,9 @@ std::string limits_text(const core::State& state, const spec::Resources& wanted)
             return fmt::format("{} of {} connected nodes {} {}", enough, state.workers.size(),
                                enough == 1 ? "offers" : "offer", text(amount));
         if (largest == 0)
-            return fmt::format("no connected node reports its {}; install this release there",
-                               what);
+            return fmt::format(
+                "no connected node reports its {}; install this release of Roll on the nodes",
+                what);
         return fmt::format("the largest connected node offers {}{}", text(largest),
                            silent ? "; a roll-worker of an older release does not report it" : "");
     };
