@@ -56,7 +56,7 @@ void read_reference(const Config& config) {
 // Adds a problem if the key is set, is neither 0 nor false, and Roll does not have it with `what`.
 void refuse_set(const Config& config, const char* key, const std::string& what) {
     if (config.has(key) && config.keys[key] != 0 && config.keys[key] != false)
-        config.refuse(key, fmt::format("is {}, which Roll does not have with {}; remove the key",
+        config.refuse(key, fmt::format("is {}; Roll does not support this key with {}; remove it",
                                        dump(config.keys[key]), what));
 }
 
@@ -166,7 +166,7 @@ void read_trl_stage(const Config& config) {
         read_trl_preferences(config);
     }
     config.foreign.remarks.push_back(fmt::format(
-        "TRL names the objective on its command line, and not in this file; {} fits its keys",
+        "TRL names the objective on its command line, not in this file; the keys fit objective {}",
         config.objective()));
 }
 

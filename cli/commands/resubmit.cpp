@@ -23,7 +23,8 @@ Result<Source> again(const Json& job) {
     for (const Json& value : env) {
         if (value.is_null())
             return fail(ErrorCode::Refused,
-                        fmt::format("job {} is {}'s, who alone sees the values of its environment",
+                        fmt::format("job {} belongs to {}, and only this user may read the values "
+                                    "of its environment",
                                     id, field_text(job, "user")),
                         "ask its owner to submit it again");
     }

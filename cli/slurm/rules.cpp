@@ -114,7 +114,8 @@ std::optional<int> Translation::gres_gpus() {
         const auto number = bare ? std::optional(1) : slurm_number(words.back());
         if (option->value == "none") return std::nullopt;
         if (words[0] != "gpu" || !number || words.size() > 3) {
-            refuse(*option, "gpu, gpu:N or gpu:TYPE:N, because GPUs are Roll's only such resource");
+            refuse(*option,
+                   "gpu, gpu:N or gpu:TYPE:N, because GPUs are Roll's only generic resource");
             return std::nullopt;
         }
         total = total.value_or(0) + *number;

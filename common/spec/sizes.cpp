@@ -250,7 +250,7 @@ void check_run_length(const Json& document, std::vector<Problem>& problems) {
             {"train.steps", "is missing; allowed: an integer, 1 to 1000000000, or train.epochs"});
     if (steps && epochs)
         problems.push_back(
-            {"train.epochs", fmt::format("is {}, but train.steps is {}; allowed: one of both",
+            {"train.epochs", fmt::format("is {}, but train.steps is {}; set only one of the two",
                                          train["epochs"].dump(), train["steps"].dump())});
 }
 

@@ -75,7 +75,7 @@ Result<Snapshot> read_snapshot(const std::filesystem::path& path) {
         3)
         return damaged();
     if (made_by != layout())
-        return fail(ErrorCode::Refused, path.string() + " is another program's");
+        return fail(ErrorCode::Refused, path.string() + " was written by another release of rolld");
     const std::string_view body = bytes.substr(kHeaderBytes);
     Snapshot snapshot{{seq, hash}, {}};
     if (header_of(snapshot.at, body) != header) return damaged();

@@ -37,8 +37,10 @@ Result<void> Courier::open() {
         if (*kept <= newest)
             position_ = *kept;
         else
-            spdlog::warn("{}: the ledger ends at event {}, before the position {}; starts there",
-                         target_.name, newest, *kept);
+            spdlog::warn(
+                "{}: the ledger ends at event {}, before the saved position {}; roll-notify "
+                "continues after the ledger's newest event",
+                target_.name, newest, *kept);
     }
     saved_ = position_ - kUnsavedMax;
     advance(position_);
@@ -97,7 +99,8 @@ bool Courier::take(const Json& event, Clock::time_point now) {
                          done.error().message);
             return false;
         }
-        spdlog::error("{}: event {} is given up: {}", target_.name, seq, done.error().message);
+        spdlog::error("{}: roll-notify stops trying to deliver event {}: {}", target_.name, seq,
+                      done.error().message);
     }
     failures_ = 0;
     advance(seq);

@@ -141,7 +141,7 @@ Result<std::vector<QueueRow>> parse_queue(std::string_view text) {
 // before it.
 Result<std::string> parse_submitted(std::string_view text) {
     ROLL_TRY(const auto lines, lines_of(text, "sbatch"));
-    if (lines.empty()) return fail(ErrorCode::Corrupt, "sbatch named no job");
+    if (lines.empty()) return fail(ErrorCode::Corrupt, "sbatch printed no job id");
     const std::string_view id = lines.back().substr(0, lines.back().find(';'));
     if (!parse_number<std::uint64_t>(id)) return odd("sbatch", lines.back());
     return std::string(id);

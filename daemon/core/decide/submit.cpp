@@ -125,7 +125,7 @@ Result<void> check_into(const State& s, const Submit& in) {
     if (job == nullptr) return no_such_job(*spec.into);
     if (job->user != in.user)
         return fail(ErrorCode::Refused,
-                    "job " + number + " is " + job->user + "'s, not " + in.user + "'s");
+                    "job " + number + " belongs to " + job->user + ", not to " + in.user);
     // Check `cancel_requested`, too, because a group that was cancelled in this turn has not ended
     // yet.
     if (!job->spec.open || job->closed || job->cancel_requested || is_over(job->phase))

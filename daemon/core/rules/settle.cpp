@@ -103,8 +103,8 @@ std::string no_progress(const Job& job, Outcome outcome) {
     const std::string step =
         std::to_string(job.checkpoints.empty() ? 0 : job.checkpoints.back().step);
     const std::string& last = job.attempt->reason;
-    return "no checkpoint beyond step " + step + " in " + std::to_string(most) +
-           " attempts that ended badly" + (last.empty() ? "" : ", the last: " + last);
+    return "no checkpoint after step " + step + " in " + std::to_string(most) + " failed attempts" +
+           (last.empty() ? "" : "; the last one failed with: " + last);
 }
 
 Event aftermath_of_failure(JobId id, const Job& job, Outcome outcome, Time now) {
@@ -114,7 +114,7 @@ Event aftermath_of_failure(JobId id, const Job& job, Outcome outcome, Time now) 
     };
     JobRequeued tries{id, now, job.infra_failures, job.app_failures, job.timeouts, job.preemptions};
     if (const std::string pattern = stopping_pattern(job, outcome); !pattern.empty())
-        return failed(attempt.reason + "; its log has: " + pattern);
+        return failed(attempt.reason + "; the log contains: " + pattern);
     const Class what = class_of(job, outcome, now);
     const std::string late = time_is_up(job, now);
     const bool timed =
