@@ -23,7 +23,8 @@ model = LlamaForCausalLM(LlamaConfig(vocab_size=256, hidden_size=64, intermediat
                                      num_attention_heads=4, num_key_value_heads=4, max_position_embeddings=64))
 trainer = Trainer(model=model, train_dataset=rows, args=TrainingArguments(
     output_dir=options.out, max_steps=options.steps, per_device_train_batch_size=8, learning_rate=3e-3,
-    logging_steps=10, save_steps=20, seed=1, report_to='none', disable_tqdm=True, use_cpu=not torch.cuda.is_available()))
+    logging_steps=10, save_steps=20, seed=1, report_to='none', disable_tqdm=True,
+    use_cpu=not torch.cuda.is_available()))
 newest = get_last_checkpoint(options.out) if os.path.isdir(options.out) else None
 if trainer.is_world_process_zero():
     print(f'starting from {newest or "random weights"} on {trainer.args.world_size} processes', flush=True)
