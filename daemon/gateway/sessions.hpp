@@ -138,8 +138,7 @@ class Sessions {
     std::vector<std::string> owing_;
     std::string companion_;  // session for which has_company() was last true
     // quiet() checks no worker before the time `listen_at_`. lost() checks no worker until the
-    // beacon's counter reaches `judge_at_`. A heartbeat may lower `listen_at_`, but not
-    // `judge_at_`.
+    // beacon's counter reaches `judge_at_`. A heartbeat may make only `listen_at_` earlier.
     Instant listen_at_{};
     std::uint64_t judge_at_ = 0;
     std::set<WorkerId> silent_;
