@@ -125,7 +125,7 @@ struct Recorded {
 struct Answer {
     int version = kVersion;  // the worker's protocol version
     std::uint64_t incarnation = 0;
-    std::uint64_t sequence = 0;  // sequence number of the heartbeat to which this is the answer
+    std::uint64_t sequence = 0;  // sequence number of the heartbeat that this message answers
     std::int64_t counted = 0;    // worker's silence in ticks when heartbeat `sequence` arrived
     std::uint64_t counter = 0;   // beacon's counter from which rolld counts the worker's silence
     std::string beacon{};        // path of the beacon file; empty: no beacon

@@ -33,7 +33,7 @@ struct DataSpec {
     std::map<std::string, std::string> columns, tags;
     bool completions = false;  // lines are prompts with completions (objective sft)
     bool pairs = false;        // lines are pairs of completions; `completions` is then true
-    // lines are completions with labels, or pairs of completions, each of which becomes two
+    // true if each line is a completion with a label, or a pair of completions, which becomes two
     // completions with labels; `completions` is then true
     bool labels = false;
     bool skip_bad_lines = false;   // if false, the first bad line fails the job

@@ -31,9 +31,10 @@ inline constexpr std::array<std::pair<std::string_view, OptimizerKind>, 5> kOpti
      {"lion", OptimizerKind::Lion},
      {"muon", OptimizerKind::Muon}}};
 
-// The factor by which Muon multiplies the learning rate of a matrix with `rows` x `columns`
-// elements, under torch.optim.Muon's names. Original: sqrt(max(1, rows / columns)). MatchRmsAdamW:
-// 0.2 * sqrt(max(rows, columns)); with this factor, AdamW's learning rates are suitable for Muon.
+// Selects the factor by which Muon multiplies the learning rate of a matrix with `rows` x `columns`
+// elements. The names are those of torch.optim.Muon. Original: sqrt(max(1, rows / columns)).
+// MatchRmsAdamW: 0.2 * sqrt(max(rows, columns)); with this factor, AdamW's learning rates are
+// suitable for Muon.
 enum class UpdateScale { Original, MatchRmsAdamW };
 
 // Settings of the parameters whose native names match a glob.

@@ -54,7 +54,7 @@ struct BadNodes {
 
 struct Policy {
     bool backfill = true;
-    // a job that has waited for this time goes to the front
+    // a job that has waited for this time goes to the front of the queue
     std::chrono::seconds starve_after{48 * 3600};
     std::chrono::seconds half_life{0};  // half-life of past use in fair share; 0: no decay
     bool preempt = false;

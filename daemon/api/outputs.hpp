@@ -23,7 +23,7 @@ class Outputs {
     Result<void> check(const core::State& state, const spec::JobSpec& spec,
                        const std::string& submission);
 
-    // Records the output of a queued job. Costs nothing before the first check().
+    // Records the output of a queued job. Does nothing before the first check().
     void note(JobId id, const core::Job& job);
     // Forgets the outputs that were checked in this turn. The outputs of accepted jobs were
     // recorded by note().

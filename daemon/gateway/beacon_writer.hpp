@@ -35,7 +35,7 @@ class BeaconWriter {
     void beat();
 
     // Returns the time until the next beat is due. If a beat is due now or is being written,
-    // returns `spacing`, the time until the beat after it.
+    // returns `spacing`, the time between this beat and the following one.
     std::chrono::milliseconds until_due() const;
 
     // Reads the beacon file if the last read is older than three seconds. Call it before a turn

@@ -278,8 +278,8 @@ std::vector<core::Input> Sessions::quiet(const core::State& state, Instant now) 
     for (const auto& [id, worker] : state.workers) {
         if (worker.quiet) continue;
         const auto session = sessions_.find(worker.session);
-        // Skip a worker that was not heard from since rolld's start, because it is already quiet in
-        // State.
+        // Skip a worker that has sent no heartbeat since rolld's start, because it is already quiet
+        // in State.
         if (session == sessions_.end()) continue;
         const Instant quiet_at = due(session->second);
         soonest = std::min(soonest, quiet_at);
@@ -317,8 +317,8 @@ bool Sessions::is_company(const Session& session, Instant now) const {
     return session.last.heard_recently && now - session.heard_at <= rules_.company;
 }
 
-// Returns whether a worker reports that it hears rolld. First checks the worker that was found last
-// time. Searches all sessions only if that worker no longer reports it.
+// Returns whether a worker reports that it has received an answer of rolld lately. First checks the
+// worker that was found last time. Searches all sessions only if that worker no longer reports it.
 bool Sessions::has_company(Instant now) {
     const auto last = sessions_.find(companion_);
     if (last != sessions_.end() && is_company(last->second, now)) return true;

@@ -22,9 +22,9 @@ class Cursor {
     // the end of the file was reached; a missing file has no lines.
     bool read_on();
 
-    // Returns the value of each rung. It is the last value at or before the rung's step, or the
-    // first value after that step if there is no earlier one. It is nullopt until a later step, or
-    // a value at exactly the rung's step, was read.
+    // Returns the value of each rung: the last value at or before the rung's step, or the first
+    // value after that step if there is no earlier value. A rung has no value (nullopt) until the
+    // metric at the rung's step or at a later step was read.
     const spec::RungValues& values() const { return values_; }
 
   private:

@@ -78,8 +78,8 @@ struct Worker {
     int slots = 0;
     int gpus = 0;
     bool draining = false;  // true if the worker gets no new work
-    // true if rolld has not heard from the worker lately or since its own start; such a worker gets
-    // no new work
+    // true if no heartbeat of the worker has arrived lately, or since rolld's start; a quiet worker
+    // gets no new work
     bool quiet = false;
     Time joined_at{};
     AllocationId allocation{};    // allocation that the worker runs in; 0: none
