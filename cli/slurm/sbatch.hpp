@@ -30,7 +30,7 @@ Result<SbatchJob> read_batch_script(const std::string& text, const std::string& 
                                     const std::vector<std::string>& arguments);
 
 // Reads a command line of sbatch: the options, the script and the script's arguments. Reads the
-// script from stdin if the command line names none.
+// script from stdin if the command line names no script.
 Result<SbatchJob> read_sbatch_command(const std::vector<std::string>& words);
 
 }  // namespace roll::cli

@@ -1,6 +1,6 @@
 // Training on preferences (`objective` in a job file). Some objectives compare a chosen answer with
-// a rejected answer. Kto learns from single answers that are labelled as chosen or rejected. An
-// option that TRL also has has the same name and meaning in TRL.
+// a rejected answer. Kto learns from single answers that are labelled as chosen or rejected.
+// Options that also exist in TRL have the names and meanings of TRL.
 #pragma once
 
 #include <array>
