@@ -48,7 +48,7 @@ class Daemon {
 
     // Calls `visit` with each page of the reply to `jobs`.
     Result<void> each_page(protocol::JobsArgs args, const std::function<void(Json& page)>& visit);
-    // Returns the reply to `jobs`. It contains the jobs of all pages.
+    // Returns the reply to `jobs`, with the jobs of all pages.
     Result<Json> jobs(protocol::JobsArgs args);
 
     // Like ask(), but while rolld restarts, connects again and retries for up to `patience`.

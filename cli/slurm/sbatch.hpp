@@ -22,9 +22,9 @@ struct SbatchJob {
     bool version = false;
 };
 
-// Makes a job from a script's text. `given` are the options of a command line. They override the
-// options in SBATCH_* variables, which override #SBATCH lines. `arguments` are the script's
-// arguments. Fails with one InvalidArgument that lists all problems.
+// Makes a job from a script's text. `given` are the options of a command line. These options
+// override the options in SBATCH_* variables, which override #SBATCH lines. `arguments` are the
+// script's arguments. Fails with one InvalidArgument that lists all problems.
 Result<SbatchJob> read_batch_script(const std::string& text, const std::string& file,
                                     const std::vector<SbatchOption>& given,
                                     const std::vector<std::string>& arguments);

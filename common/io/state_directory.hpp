@@ -51,8 +51,8 @@ class StateDirectory {
     // roll or roll-UID.
     Result<std::string> default_endpoint() const;
 
-    // Returns the path of the socket for clients on this machine (local_stream.hpp). It is next to
-    // the socket of default_endpoint().
+    // Returns the path of the socket for clients on this machine (local_stream.hpp). This socket is
+    // next to the socket of default_endpoint().
     Result<std::string> local_socket() const;
 
     // Returns the endpoint that rolld wrote here at its start. Fails with Unavailable and the hint

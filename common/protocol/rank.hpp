@@ -75,7 +75,7 @@ struct CheckpointStaged {
     std::int64_t step = 0;
     std::string directory;
     std::uint64_t asked = 0;  // number of the SaveNow that this checkpoint answers; 0: none
-    // Duration of the save in ms, from the step boundary at which the save began until this message
+    // Duration of the save in ms, from the start of the save at a step boundary until this message
     // is sent; 0: unknown.
     std::int64_t save_ms = 0;
 };

@@ -51,7 +51,7 @@ struct ConvertSpec {
     // model_max_length of the target; 0: the value of the source
     std::int64_t model_max_length = 0;
     // Directory of an earlier target; empty if none is given. If a new file would be byte for byte
-    // equal to a file in that directory, it becomes a hard link to that file.
+    // equal to a file in that directory, the new file becomes a hard link to that file.
     std::string reuse;
     bool overwrite = false;
     friend bool operator==(const ConvertSpec&, const ConvertSpec&) = default;

@@ -50,7 +50,7 @@ Result<std::vector<int>> array_indices(std::string_view text);
 // Parses a text such as "0-15%4" (at most 4 tasks run at once).
 Result<Array> parse_array(std::string_view text);
 struct JobSpec;
-// Returns the spec of the task `index` of `array`: a copy in which "{index}" is replaced.
+// Returns the spec of the task `index` of `array`: a copy with each "{index}" replaced.
 JobSpec array_task(const JobSpec& array, int index);
 // Returns the specs of the tasks `indices`. The tasks of a sweep have the documents of the sweep's
 // trials (sweep.hpp).

@@ -55,7 +55,7 @@ struct OptimizerSpec {
     double warmup_ratio = 0;       // warm-up as a share of all steps; 0: warmup_steps applies
     std::int64_t decay_steps = 0;  // step at which the decay ends; 0: train.steps
     LrSchedule schedule = LrSchedule::Cosine;
-    // wsd: number of steps in which the rate decays; they end at decay_steps
+    // wsd: number of steps in which the rate decays; the decay ends at decay_steps
     std::int64_t wsd_decay_steps = 0;
     WsdDecay wsd_decay = WsdDecay::Exponential;
     double weight_decay = 0.1;

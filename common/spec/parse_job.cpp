@@ -378,7 +378,7 @@ ParsedJob parse_job(std::string_view json_document, const std::string& base_dire
     }
     parsed.problems = undeliverable(*json);
     // The document is too large. Skip the other checks, because their messages could quote
-    // megabytes of it.
+    // megabytes of the document.
     if (!parsed.ok()) return parsed;
     if (json->is_object() && json->contains("sweep")) return parse_sweep(*json, base_directory);
     const OrderedJson& schema = job_schema();

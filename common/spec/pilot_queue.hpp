@@ -37,7 +37,8 @@ struct PilotQueue {
     // An allocation that has not ended counts with its full time limit.
     int max_gpu_hours = 0;
     int backlog = 4;  // maximum number of requests that Slurm has not granted yet
-    // An allocation is requested only if the waiting jobs would use at least this percentage of it.
+    // An allocation is requested only if the waiting jobs would use at least this percentage of the
+    // allocation.
     int min_percent = 0;
     std::chrono::seconds idle{300};      // an allocation is released after this time without jobs
     std::chrono::seconds handover{120};  // time before the end at which jobs stop; at most time / 4

@@ -1,6 +1,6 @@
 // Tracks which job writes to which output directory. Two jobs that write to the same directory at
-// once would mix their logs and checkpoints. rolld therefore refuses the second job unless it waits
-// for the first job.
+// once would mix their logs and checkpoints. rolld therefore refuses the second job unless the
+// second job waits for the first job.
 #pragma once
 
 #include <cstdint>

@@ -27,7 +27,7 @@ class BeaconWriter {
 
     // Stops writing and waits up to `patience` for the thread's end. Returns false if the thread
     // still hangs in a call on its volume. Do not destroy the object then, because the destructor
-    // would hang, too.
+    // would also hang.
     bool end(std::chrono::milliseconds patience);
 
     // Requests one more beat. Ignored if the last beat was less than `spacing` ago or is still

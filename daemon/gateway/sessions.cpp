@@ -150,7 +150,7 @@ void note_missing(const core::State& state, WorkerId worker, const LeaseRules& r
 }
 
 // Adds a StaleClaim for each attempt that the worker runs but that is not current. Adds only one
-// per attempt, not one per heartbeat.
+// input per attempt, not one per heartbeat.
 void add_stale(const core::State& state, WorkerId worker, Session& session, Inputs& inputs) {
     std::set<AttemptKey> stale;
     for (const protocol::RunningAttempt& entry : session.last.running) {

@@ -79,8 +79,8 @@ class Sessions {
         : rules_(rules),
           cluster_(std::move(cluster)) {}
 
-    // Records a heartbeat and returns the inputs for the core that follow from it. `published` is
-    // the current counter of the beacon, `frame` the text of the heartbeat.
+    // Records a heartbeat and returns the resulting inputs for the core. `published` is the current
+    // counter of the beacon, `frame` the text of the heartbeat.
     std::vector<core::Input> hear(const core::State& state, const Peer& peer,
                                   protocol::Heartbeat heartbeat, std::uint64_t published,
                                   Instant now, std::string_view frame = {});

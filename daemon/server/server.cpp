@@ -25,8 +25,8 @@ constexpr auto kHousekeeping = 10s;  // maximum time between turns
 constexpr auto kFullPause = 1s;      // pause before the next try while the ledger's volume is full
 constexpr const char* kZapDomain = "roll";
 constexpr int kMessagesMax = 1024;  // maximum number of messages per turn
-// Maximum size of an answer. It is below kFrameBytesMax because a worker drops the connection at a
-// larger frame, and encryption makes the frame larger.
+// Maximum size of an answer. The maximum is below kFrameBytesMax, because a worker drops the
+// connection at a larger frame, and encryption makes the frame larger.
 constexpr std::size_t kAnswerBytesMax = protocol::kFrameBytesMax / 4 * 3;
 
 Instant steady_now() { return std::chrono::steady_clock::now(); }
@@ -136,7 +136,7 @@ void Server::stop() {
     authenticator_->stop();
     timer_.cancel();
     sweeps_.cancel();
-    // End the other handlers, too, such as the handler for signals.
+    // Also end the other handlers, such as the handler for signals.
     asio::post(io_, [this] { io_.stop(); });
 }
 
@@ -178,8 +178,8 @@ std::chrono::milliseconds Server::until_next() const {
     return std::max<std::chrono::milliseconds>(next, full_ ? kFullPause : 1ms);
 }
 
-// Reads the messages that have arrived. Returns false if it stopped at kMessagesMax; a worker's
-// heartbeat may then still be unread.
+// Reads the messages that have arrived. Returns false if reading stopped at kMessagesMax; a
+// worker's heartbeat may then still be unread.
 bool Server::drain() {
     bool drained = false;
     for (int i = 0; i < kMessagesMax && !drained; ++i) {

@@ -18,7 +18,7 @@ class Cursor {
     // `rungs` are ascending numbers of steps.
     Cursor(std::filesystem::path file, std::string metric, std::vector<std::int64_t> rungs);
 
-    // Reads the next lines, at most 4 MiB of them. Blocks while the volume hangs. Returns whether
+    // Reads the next lines, at most 4 MiB in total. Blocks while the volume hangs. Returns whether
     // the end of the file was reached; a missing file has no lines.
     bool read_on();
 

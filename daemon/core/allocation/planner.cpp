@@ -38,7 +38,7 @@ void Planner::add_workers() {
     }
 }
 
-// Returns a node of the queue on which nothing runs.
+// Returns a node of the queue whose whole capacity is free.
 Planner::Node Planner::whole(AllocationId id, const spec::PilotQueue& spec, Time leaves) {
     return {.allocation = id,
             .slots = spec.slots,

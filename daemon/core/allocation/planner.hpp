@@ -54,7 +54,7 @@ class Planner {
     bool needs(AllocationId id) const { return needed_.contains(id); }
     Events orders() { return std::move(orders_); }
     // Returns whether the nodes of all requests to queues with `min_utilization` would be used
-    // enough. If not, limits such requests in `quotas` to the number whose nodes would be used
+    // enough. Otherwise, limits such requests in `quotas` to the number whose nodes would be used
     // enough.
     bool worthwhile(OrderQuota& quotas) const;
 
@@ -71,8 +71,8 @@ class Planner {
         bool live = false;  // true if the node's worker has joined; the segment is known only then
     };
     static Node whole(AllocationId id, const spec::PilotQueue& spec, Time leaves);
-    // The allocations requested together for one job. Their nodes have the indices from `first` up
-    // to, but not including, `last`.
+    // The allocations requested together for one job. The nodes of these allocations have the
+    // indices from `first` up to, but not including, `last`.
     struct Batch {
         std::string queue;
         spec::Resources wanted;

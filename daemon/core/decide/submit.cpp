@@ -63,8 +63,8 @@ Result<void> check_after(const State& s, std::vector<spec::After>& afters) {
     return {};
 }
 
-// Returns the dependencies in the form in which an older rolld stored them: each dependency on an
-// array is replaced by one dependency per job of the array.
+// Returns the dependencies in the form of an older rolld: each dependency on an array is replaced
+// by one dependency per job of the array.
 std::vector<spec::After> each_by_itself(const State& s, const std::vector<spec::After>& afters) {
     std::vector<spec::After> all;
     for (const spec::After& after : afters) {
@@ -126,7 +126,7 @@ Result<void> check_into(const State& s, const Submit& in) {
     if (job->user != in.user)
         return fail(ErrorCode::Refused,
                     "job " + number + " is " + job->user + "'s, not " + in.user + "'s");
-    // Check `cancel_requested`, too, because a group that was cancelled in this turn has not ended
+    // Also check `cancel_requested`, because a group that was cancelled in this turn has not ended
     // yet.
     if (!job->spec.open || job->closed || job->cancel_requested || is_over(job->phase))
         return fail(ErrorCode::Refused,

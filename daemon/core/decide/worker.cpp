@@ -35,7 +35,7 @@ Result<Events> on(const State& s, const Drain& in, Time) {
 
 // Registers a worker. A hello with a new session means that the node's roll-worker was restarted.
 // The new process killed the processes of the old one before it registered. The old worker is
-// therefore lost, and a late message from it must not bring it back.
+// therefore lost, and a late message must not revive the old worker.
 Result<Events> on(const State& s, const WorkerHello& in, Time now) {
     if (in.slots < 0 || in.gpus < 0 || in.memory < 0 || in.cpus < 0)
         return fail(ErrorCode::InvalidArgument, "a worker's resources cannot be negative");

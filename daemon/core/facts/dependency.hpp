@@ -34,7 +34,7 @@ bool is_open(const State& state, JobId id);
 Held dependencies(const State& state, const Job& job, const Index& index);
 
 // Returns whether one of the dependencies leads to `wanted`, directly or through other jobs. An
-// open group counts as waiting for the jobs in it.
+// open group counts as waiting for the jobs in the group.
 bool lead_to(const State& state, const std::vector<spec::After>& afters, JobId wanted);
 
 // Returns the first dependency of the job that can no longer be met; nullptr if there is none.

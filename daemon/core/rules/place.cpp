@@ -18,7 +18,7 @@ class Placer {
           free_(free_capacity(state, now)),
           limits_(state, now) {}
 
-    // Starts jobs until a pass over the queue starts none. Repeats the pass because each start
+    // Starts jobs until a pass over the queue starts no job. Repeats the pass because each start
     // changes shares and quotas. Returns the reservation of the first job that must wait.
     std::optional<Promise> promise() {
         run();

@@ -36,7 +36,7 @@ std::string node_to_avoid(const Job& job, Outcome outcome) {
 }
 
 // Returns whether the job ended because its output could not be written: disk full, quota,
-// read-only volume, no permission. A retry would fail, too. False for a command, whose exit code
+// read-only volume, no permission. A retry would also fail. False for a command, whose exit code
 // may be equal to kExitRefused by chance.
 bool is_output_refused(const Job& job) {
     return job.attempt->exit_code == kExitRefused && job.spec.kind != spec::JobKind::Command;
