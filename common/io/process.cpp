@@ -32,7 +32,7 @@ struct Failure {
     int number = 0;
 };
 
-// Everything that the child needs, prepared before clone(). The child shares our memory until it
+// The data that the child needs, prepared before clone(). The child shares our memory until it
 // calls exec and may therefore only make system calls.
 struct Prepared {
     const Spawn& spawn;

@@ -15,7 +15,7 @@ enum class TrainOn { Assistant, All, Last };
 // A validation set that consists of whole files.
 struct ValidFiles {
     std::string name;
-    std::vector<std::string> paths;  // absolute paths; the file types are those of DataSpec::train
+    std::vector<std::string> paths;  // absolute paths; the same file types as in DataSpec::train
 };
 
 struct DataSpec {
@@ -39,7 +39,7 @@ struct DataSpec {
     bool skip_bad_lines = false;   // if false, the first bad line fails the job
     bool add_special = true;       // add the tokenizer's special tokens around each text
     bool documents_apart = false;  // tokens do not attend to other documents in the same sequence
-    bool append_eos = true;        // append EOS to documents that do not end with it
+    bool append_eos = true;        // append EOS to documents that do not end with EOS
     bool verify = false;           // read and check each file whole before training
 
     bool has_answers() const { return pairs || labels; }

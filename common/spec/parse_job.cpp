@@ -318,8 +318,8 @@ JobSpec read_spec(Json& document) {
     return spec;
 }
 
-// Fails if convert.of is "best" and the source is a directory, because a directory has no recorded
-// losses.
+// Returns a problem if convert.of is "best" and the source is a directory, because a directory has
+// no recorded losses.
 std::vector<Problem> check_best(const Json& document) {
     const Json convert = document.value("convert", Json::object());
     if (convert.value("of", "last") != "best" || !convert.contains("source")) return {};

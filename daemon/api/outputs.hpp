@@ -19,7 +19,7 @@ class Outputs {
     // Fails with Refused if another job that has not ended uses an output of `spec`, unless `spec`
     // waits for that job. Also fails with Refused if tasks of the array of `spec` share an output.
     // An output with "{id}" is not checked, because it is unique. `submission` identifies the
-    // submission: one that arrives twice in a turn must not conflict with itself.
+    // submission: a submission that arrives twice in a turn must not conflict with itself.
     Result<void> check(const core::State& state, const spec::JobSpec& spec,
                        const std::string& submission);
 

@@ -30,10 +30,10 @@ constexpr std::size_t kPruneShare = 10;
 constexpr std::int64_t kSnapshotEvery = 20'000;
 constexpr std::int64_t kSnapshotShare = 4;
 
-// Makes the kernel read the whole file in order. Without this read-ahead, the checks of open()
-// would wait for the disk at each page if the cache is cold, because they read the pages in the
-// order of SQLite's trees. Requires that SQLite has not opened the file, because close() here would
-// drop SQLite's locks.
+// Makes the kernel read the whole file in order. The checks of open() read the pages in the order
+// of SQLite's trees. With a cold cache and without this read-ahead, the checks would wait for the
+// disk at each page. Requires that SQLite has not opened the file, because close() here would drop
+// SQLite's locks.
 void read_ahead(const std::filesystem::path& path) {
     // maximum number of bytes that the kernel reads ahead per request
     constexpr off_t kAtOnce = 128 << 10;

@@ -134,7 +134,7 @@ class Desk {
     std::optional<Instant> asked_before_{};  // start of the second-newest squeue
     std::optional<Instant> answered_{};      // start of the newest squeue that succeeded
     Instant hurry_until_{0};
-    Instant doubt_until_;  // until then squeue is polled even if State has no allocation
+    Instant doubt_until_;  // until this time, squeue is polled even if State has no allocation
     // time at which each request was last sent, or may last have been sent
     std::map<AllocationId, Instant> sent_{};
     std::map<AllocationId, Absence> absent_{};

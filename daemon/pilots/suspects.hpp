@@ -23,8 +23,8 @@ using Instant = std::chrono::milliseconds;  // time of a steady clock
 
 class Suspects {
   public:
-    // `spacing` is the time between two questions to scontrol. After `patience`, no more questions
-    // about the same silence of a worker are asked.
+    // `spacing` is the time between two questions to scontrol. Once a worker has been a suspect for
+    // `patience`, no more questions about the worker are asked.
     Suspects(std::chrono::milliseconds spacing, std::chrono::milliseconds patience)
         : spacing_(spacing),
           patience_(patience) {}

@@ -20,8 +20,9 @@ std::string resolve(std::string text, JobId id) {
     return text;
 }
 
-// Returns the account to charge for a submission. Fails with NotFound if there is no such account,
-// and with Refused if the user may not use the account or a limit on the number of jobs is reached.
+// Returns the account to charge for a submission. Fails with NotFound if there is no such account.
+// Fails with Refused if the user may not use the account, or if a limit on the number of jobs is
+// reached.
 Result<std::string> admit(const State& s, const Submit& in, int count) {
     const spec::Policy& policy = s.policy;
     std::string account = in.spec.account;

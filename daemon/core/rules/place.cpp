@@ -68,7 +68,7 @@ class Placer {
             if (!state_.policy.backfill) break;
             first_.emplace(job.spec.shape(*wanted), without(free_, forbidden), all, held());
             first_id_ = *id;
-            limits.add(job, job.spec.shape(*wanted));  // reserve the job's quota, too
+            limits.add(job, job.spec.shape(*wanted));  // also reserve the job's quota
         }
         return events_.size() > before;
     }

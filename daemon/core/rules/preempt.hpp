@@ -1,5 +1,5 @@
-// Preemption: the first waiting job may take the resources of attempts that have lower priority and
-// have run for the policy's `min_run`, or of attempts that borrow the job's quota. These attempts
+// Preemption: the first waiting job may take the resources of other attempts. These attempts have
+// lower priority and have run for the policy's `min_run`, or borrow the job's quota. These attempts
 // stop after a checkpoint, as at a time limit, and their jobs are requeued. A job is therefore
 // preempted at most once per `min_run` of running.
 #pragma once

@@ -10,12 +10,12 @@
 
 namespace roll::core {
 
-// In every event, `by` is the user who requested it; empty if no user requested it, or if an older
-// rolld did not record the user.
+// In every event, `by` is the user who requested the event. It is empty if no user requested the
+// event, or if an older rolld did not record the user.
 // clang-format off
 struct IncarnationRaised {                                              // rolld started, or a backup was restored
     std::uint64_t incarnation = 0; Time at{};
-    // no job ever had this number or a higher one, not even a job missing in the restored backup
+    // no job ever had this number or a higher number, not even a job missing in the restored backup
     std::uint64_t next_job = 0;
 };
 struct JobSubmitted { JobId job; std::string key; std::string user; spec::JobSpec spec; Time at{}; JobId array{};

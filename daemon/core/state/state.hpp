@@ -43,7 +43,7 @@ struct Job {
     std::string cancel_reason{};
     Time not_before{};    // end of the back-off: no placement before this time
     bool due = true;      // true once the begin time and the back-off have passed
-    JobId array{};        // first job of its array; 0: not in an array
+    JobId array{};        // first job of the job's array; 0: no array
     bool closed = false;  // true if this group takes no more jobs
     JobId cron_last{};    // newest job that this cron job queued; 0: none
     int infra_failures = 0;
