@@ -27,8 +27,8 @@ Result<Plan> create(const Context& context, const Caller& who,
         return fail(ErrorCode::InvalidArgument,
                     fmt::format("the scope is {}; allowed: read, submit or operate",
                                 args.scope.substr(0, 60)));
-    // A user who has an operator's key may also have a key without the operator's rights. A token
-    // made with the second key must not have these rights.
+    // A key without the operator's rights may have the operator's user name. A token made with such
+    // a key must not have these rights.
     if (*access == protocol::Access::Operate && who.role != Role::Operator &&
         context.role_of(who.user) == Role::Operator)
         return fail(ErrorCode::Refused,

@@ -1,5 +1,5 @@
-// Keeps the sessions of the workers that send heartbeats, and counts how long each is silent. The
-// functions are pure: time is an argument.
+// Keeps the sessions of the workers that send heartbeats, and counts how long each is silent (how
+// long no heartbeat renews its lease). The functions are pure: time is an argument.
 //
 // Silence is counted in published beats (increments of the beacon's counter), not in time (leases
 // rule 4). A rolld that was frozen, stalled or dead therefore counts no silence.

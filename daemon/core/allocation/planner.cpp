@@ -38,7 +38,7 @@ void Planner::add_workers() {
     }
 }
 
-// Returns a node of the queue whose whole capacity is free.
+// Returns a new node of the queue. The whole capacity of the node is free.
 Planner::Node Planner::whole(AllocationId id, const spec::PilotQueue& spec, Time leaves) {
     return {.allocation = id,
             .slots = spec.slots,
