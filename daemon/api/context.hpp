@@ -43,7 +43,8 @@ struct Context {
     Time now{};
 };
 
-// Returns the user of a request: `said` if an operator names another user, else the caller.
+// Returns the user that a request acts for: `said` if an operator names another user, else the
+// caller.
 inline std::string acting_user(const Caller& who, const std::string& said) {
     return who.role == Role::Operator && !said.empty() ? said : who.user;
 }

@@ -52,8 +52,8 @@ class Ledger {
     // Like load(), but without the snapshot.
     Result<core::State> fold() const;
 
-    // Writes a snapshot of `state` next to the ledger if replaying the events since the last
-    // snapshot would be slow, because there are many. `state` must be current. A child process
+    // Writes a snapshot of `state` next to the ledger if many events were appended since the last
+    // snapshot, so that replaying them would be slow. `state` must be current. A child process
     // writes the snapshot. If `now` is true, this process writes the snapshot, whatever the number
     // of events.
     void keep_snapshot(const core::State& state, bool now = false);

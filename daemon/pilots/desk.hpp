@@ -24,11 +24,11 @@ namespace roll::pilots {
 
 struct DeskRules {
     std::chrono::milliseconds poll{20'000};  // time between two polls (squeue)
-    // Time between two polls while polling is fast, which it is after a worker fell silent.
+    // Time between two fast polls. Polling is fast for a while after a worker fell silent.
     std::chrono::milliseconds hurried{5'000};
     // Time for which polling stays fast. By then the worker is lost or has sent heartbeats again.
     std::chrono::milliseconds hurry{60'000};
-    // Time between two calls of scontrol that ask for the nodes of silent workers.
+    // Time between two calls of scontrol that ask about the nodes of silent workers.
     std::chrono::milliseconds nodes{3'000};
     std::chrono::milliseconds again{30'000};  // time between two calls of scancel for the same job
     // Time after which a request that may have been sent is sent again if squeue does not show it.

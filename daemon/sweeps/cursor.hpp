@@ -23,8 +23,8 @@ class Cursor {
     bool read_on();
 
     // Returns the value of each rung: the last value at or before the rung's step, or the first
-    // value after that step if there is no earlier value. A rung has no value (nullopt) until the
-    // metric at the rung's step or at a later step was read.
+    // value after that step if there is no earlier value. A rung has no value (nullopt) until a
+    // later step, or a value at exactly the rung's step, was read.
     const spec::RungValues& values() const { return values_; }
 
   private:

@@ -5,7 +5,7 @@
 
 namespace roll::core {
 
-// Ends queued jobs that were cancelled, whose dependencies can no longer be met, or that cannot end
+// Ends queued jobs that were cancelled, that have an impossible dependency, or that cannot end
 // before their deadline.
 Events end_hopeless_jobs(const State& state, Time now);
 
