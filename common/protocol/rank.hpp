@@ -57,7 +57,7 @@ std::string encode(const Launch& launch);
 Result<Launch> decode_launch(std::string_view json);
 
 // The structs from here to Report are the messages that the program sends.
-struct Ready {};  // this rank has started; the attempt starts once all ranks are ready
+struct Ready {};  // this rank has started; the attempt is running once all ranks are ready
 // A progress report for people: a JSON object with step, steps, loss, tokens_per_second, eta_s, ...
 struct Progress {
     std::string json;

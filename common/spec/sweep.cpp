@@ -32,8 +32,8 @@ Json value_at(const Json& document, std::string_view path) {
     }
 }
 
-// Returns the settings in `sweep`, whose types were checked before. A metric or a mode
-// that `halving` lacks is taken from the sweep.
+// Returns the settings in `sweep`, whose types were checked before. A metric or a mode that
+// `halving` lacks is taken from the sweep.
 Json settings_of(Json sweep) {
     Json settings = {{"metric", sweep["metric"]}, {"mode", sweep["mode"]}};
     if (!sweep.contains("halving")) return settings;

@@ -1,4 +1,4 @@
-// The plan that a handler returns for a request. The server (daemon/server) carries it out.
+// The plan that a handler returns for a request. The server (daemon/server) executes the plan.
 #pragma once
 
 #include <cstdint>

@@ -3,7 +3,7 @@
 // The position is the number of the last event that needs no further delivery: it was delivered,
 // left out by a filter, or given up. A file stores the position, so that a restarted roll-notify
 // continues after this event. A notification that was delivered just before a crash is delivered
-// again; its number is the same. A slow target delays only its own courier.
+// again with the same number. A slow target delays only its own courier.
 #pragma once
 
 #include <chrono>

@@ -33,7 +33,8 @@ const Worker* blamed_worker(const State& state, const Attempt& attempt) {
 }
 
 // Finds the faults of `machine` that count as simultaneous with `fault` and have the same kind
-// (lost worker or failed attempt). Appends them to `beside`. Returns whether it has found any.
+// (lost worker or failed attempt). Appends these faults to `beside`. Returns whether any fault was
+// found.
 bool add_beside(Machine& machine, const Fault& fault, std::vector<Fault*>& beside) {
     const std::size_t before = beside.size();
     for (Fault& other : machine.faults | std::views::reverse) {
