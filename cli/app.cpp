@@ -107,7 +107,7 @@ class Parser {
 
     CLI::App* command(const std::string& name, const std::string& what, Action action) {
         CLI::App* sub = app_.add_subcommand(name, what);
-        sub->fallthrough();  // accept --json after the command, too
+        sub->fallthrough();  // accept --json also after the command
         sub->callback([this, action = std::move(action)] { chosen_ = action; });
         return sub;
     }

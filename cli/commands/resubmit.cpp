@@ -9,7 +9,7 @@ namespace roll::cli {
 namespace {
 
 // Returns the job's document for a new submission. The new document has no schedule and no
-// dependencies. A task of an array becomes a single job. The output directory is new. It is next to
+// dependencies. A task of an array becomes a single job. The output directory is new and is next to
 // the original output directory.
 Result<Source> again(const Json& job) {
     const std::string id = field_text(job, "id");

@@ -273,8 +273,8 @@ Result<int> run_resume(const Context& context, const std::string& selector,
     document["hold"] = false;
     for (const char* key : {"begin", "deadline", "array", "sweep", "cron"}) document.erase(key);
     document["after"] = Json::array();
-    // The new job writes to a new directory. It is next to the directory of the job that the new
-    // job continues.
+    // The new job writes to a new directory, next to the directory of the job that the new job
+    // continues.
     std::string output = document.value("output", "");
     if (output.find("{id}") == std::string::npos) output += "-resumed-{id}";
     document["output"] = output;

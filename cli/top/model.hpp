@@ -52,7 +52,7 @@ struct Data {
     std::deque<std::string> events;         // newest events, one line each, newest last
     OpenJob open;
     OpenLog log;
-    std::string trouble;        // reason why rolld does not answer; empty if it does
+    std::string trouble;        // reason why rolld does not answer; empty if rolld answers
     std::string answer;         // the result of the last change
     std::uint64_t answers = 0;  // number of changes that have a result
 };

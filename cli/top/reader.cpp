@@ -24,7 +24,7 @@ constexpr std::size_t kLinesKept = 10'000;  // maximum number of lines of the op
 constexpr std::size_t kCurvesRead = 100;    // maximum number of running jobs with curves
 // maximum number of bytes of metrics that are read for a job in a list
 constexpr std::uint64_t kRecentBytes = 64u << 10;
-// Interval between two samples of GPU use. A roll-worker measures it at the same interval.
+// Interval between two samples of GPU use. A roll-worker measures GPU use at the same interval.
 constexpr auto kGpuLooks = std::chrono::seconds(2);
 constexpr std::size_t kSamplesKept = 100;
 

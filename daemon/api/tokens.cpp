@@ -27,7 +27,8 @@ Result<Plan> create(const Context& context, const Caller& who,
         return fail(ErrorCode::InvalidArgument,
                     fmt::format("the scope is {}; allowed: read, submit or operate",
                                 args.scope.substr(0, 60)));
-    // A user's key may have the operator's name. Its token must not have the operator's rights.
+    // A key without the operator's rights may have the operator's user name. A token made with such
+    // a key must not have these rights.
     if (*access == protocol::Access::Operate && who.role != Role::Operator &&
         context.role_of(who.user) == Role::Operator)
         return fail(ErrorCode::Refused,

@@ -92,8 +92,8 @@ SnapshotWriter& SnapshotWriter::operator=(SnapshotWriter&& other) noexcept {
 SnapshotWriter::~SnapshotWriter() { stop(); }
 
 // Starts the child that writes the snapshot. The child blocks all signals, closes the files that it
-// inherits, such as the ledger's lock, and is killed if this process ends. It runs at low priority:
-// a late snapshot only makes the next start of rolld slower.
+// inherits, such as the ledger's lock, and is killed if this process ends. The child runs at low
+// priority: a late snapshot only makes the next start of rolld slower.
 bool SnapshotWriter::start(const std::filesystem::path& path, const Mark& at,
                            const core::State& state) {
     sigset_t all;

@@ -11,8 +11,10 @@ namespace roll::notify {
 namespace {
 
 constexpr int kEventsRead = 200;
-constexpr std::chrono::seconds kWorkMax{1};  // then other targets have their turn
-constexpr std::int64_t kUnsavedMax = 1'000;  // events without a delivery between two writes
+// time after which work() returns, so that other targets are served
+constexpr std::chrono::seconds kWorkMax{1};
+// maximum number of events that are passed without a delivery between two writes of the position
+constexpr std::int64_t kUnsavedMax = 1'000;
 
 }  // namespace
 

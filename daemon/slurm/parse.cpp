@@ -120,9 +120,9 @@ std::string_view word_after(std::string_view line, std::string_view key) {
 
 }  // namespace
 
-// Parses squeue's output. The comment of another user's job may contain newlines, so lines after
-// such a row that cannot be parsed are skipped. Roll's own comments contain no newlines, so the
-// line after a row of Roll must be a valid row.
+// Parses squeue's output. The comment of another user's job may contain newlines, so the parser
+// skips malformed lines after such a row. Roll's own comments contain no newlines, so the line
+// after a row of Roll must be a valid row.
 Result<std::vector<QueueRow>> parse_queue(std::string_view text) {
     ROLL_TRY(const auto lines, lines_of(text, "squeue"));
     std::vector<QueueRow> rows;

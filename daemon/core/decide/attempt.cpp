@@ -55,8 +55,8 @@ Result<Events> on(const State& s, const MemberUnknown& in, Time) {
 }
 
 // Records a checkpoint. Ignores a checkpoint at or before the newest step of the same attempt.
-// Checkpoints of older attempts at the new checkpoint's step or later are replaced. They must be
-// unusable, because the current attempt would otherwise have started from one of them.
+// Checkpoints of older attempts at the new checkpoint's step or later are replaced. Such older
+// checkpoints must be unusable: otherwise the current attempt would have started from one of them.
 Result<Events> on(const State& s, const CheckpointWritten& in, Time now) {
     if (member(s, in.attempt, in.worker) == nullptr) return Events{};
     for (const Checkpoint& c : s.jobs.at(in.attempt.job).checkpoints) {
