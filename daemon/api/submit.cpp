@@ -19,7 +19,7 @@ Result<spec::JobSpec> read_job(const auto& args) {
     const std::string hint = "docs/web.md, section Operations";
     if (args.spec.is_null() == args.job.is_null())
         return fail(ErrorCode::InvalidArgument, "submit needs either `job` or `spec`", hint);
-    if (args.job.is_null()) return spec::job_spec_of(args.spec);
+    if (args.job.is_null()) return from_request(spec::job_spec_of(args.spec));
     if (!args.base.starts_with('/'))
         return fail(ErrorCode::InvalidArgument,
                     fmt::format("base is \"{}\"; give the absolute directory from which relative "
