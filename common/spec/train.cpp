@@ -121,10 +121,25 @@ Result<void> read_valid(const Json& json, DataSpec& data) {
     return {};
 }
 
+// Reads how samples are drawn from the training files.
+void read_blend(JsonReader& reader, DataSpec& data) {
+    using Weights = std::vector<double>;
+    const Json &weights = reader.raw("weights"), &split = reader.raw("split");
+    if (!weights.is_null()) data.phases.push_back({0, weights.get<Weights>()});
+    for (const Json& phase : reader.raw("curriculum"))
+        data.phases.push_back(
+            {phase.at("step").get<std::int64_t>(), phase.at("weights").get<Weights>()});
+    data.weigh_tokens = reader.get_or<std::string>("weigh", "samples") == "tokens";
+    if (reader.get_or<std::string>("order", "roll") == "megatron")
+        data.order = SampleOrder::Megatron;
+    if (!split.is_null()) data.split = split.get<std::array<double, 3>>();
+}
+
 Result<DataSpec> read_data(const Json& json) {
     JsonReader reader(json, "data");
     DataSpec data;
     data.train = reader.get<std::vector<std::string>>("train");
+    read_blend(reader, data);
     data.track = reader.get_or("track", data.track);
     ROLL_TRY_VOID(read_valid(reader.raw("valid"), data));
     data.field = reader.get_or("field", data.field);

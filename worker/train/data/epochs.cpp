@@ -9,6 +9,7 @@
 
 #include "worker/train/data/corpus/prepare.hpp"
 #include "worker/train/data/corpus/sampler.hpp"
+#include "worker/train/data/sample_order.hpp"
 #include "worker/train/data/text_options.hpp"
 #include "worker/train/model/model_setup.hpp"
 #include "worker/train/process/failure.hpp"
@@ -96,8 +97,7 @@ void plan_epochs(spec::TrainSpec& spec) {
     std::vector<data::NamedTokens> files;
     for (const std::string& path : spec.data.train)
         files.push_back({path, open_tokens(path, *tokenizer, options)});
-    const data::Corpus corpus = need(data::Corpus::make(std::move(files), spec.data.valid_fraction,
-                                                        spec.seq_length, cut_of(spec.data)));
+    const data::Corpus corpus = training_corpus(std::move(files), spec);
     set_steps_of_epochs(spec, corpus, {});
 }
 

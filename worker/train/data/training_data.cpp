@@ -9,6 +9,7 @@
 #include "worker/checkpoint/state.hpp"
 #include "worker/train/data/corpus/prepare.hpp"
 #include "worker/train/data/epochs.hpp"
+#include "worker/train/data/sample_order.hpp"
 #include "worker/train/data/text_options.hpp"
 #include "worker/train/process/failure.hpp"
 #include "worker/train/process/launch.hpp"
@@ -232,8 +233,7 @@ std::optional<TrainingData> prepare_training(const protocol::Launch& launch, int
     const std::vector<std::string> trained = rank == 0 ? identity : std::vector<std::string>();
     if (!files) return std::nullopt;
     const data::Cut cut = cut_of(spec.data);
-    data::Corpus corpus =
-        need(data::Corpus::make(*std::move(files), spec.data.valid_fraction, spec.seq_length, cut));
+    data::Corpus corpus = training_corpus(*std::move(files), spec);
     std::vector<data::Corpus> valid;
     for (const spec::ValidFiles& set : spec.data.valid_files) {
         auto held_out = open_all(set.paths);
