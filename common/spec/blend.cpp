@@ -89,6 +89,11 @@ std::vector<Problem> blend_problems(const Json& document) {
                                                              : "data.weights")});
     if (!split.is_null() && !megatron)
         problems.push_back({"data.split", "needs data.order megatron"});
+    if (split.is_array() && split.size() > 3)
+        problems.push_back(
+            {"data.split", fmt::format("has {} shares; allowed: 3, for training, validation and "
+                                       "test",
+                                       split.size())});
     if (split.is_array() && !split.empty() && split[0] == 0)
         problems.push_back({"data.split", "gives 0 to training; allowed: more than 0"});
     return problems;
