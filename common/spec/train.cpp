@@ -340,6 +340,15 @@ Result<EarlyStopSpec> read_early_stop(const Json& json) {
     return stop;
 }
 
+Result<EvaluationSpec> read_evaluation(const Json& json) {
+    JsonReader reader(json, "train.evaluation");
+    EvaluationSpec evaluation;
+    evaluation.tasks = reader.get_or("tasks", evaluation.tasks);
+    evaluation.every = reader.get_or("every", evaluation.every);
+    ROLL_TRY_VOID(reader.finish_lenient());
+    return evaluation;
+}
+
 Result<FaultSpec> read_fault(const Json& json) {
     JsonReader reader(json, "faults");
     FaultSpec fault;
@@ -384,6 +393,7 @@ Result<void> read_training(const Json& json, TrainSpec& spec) {
     ROLL_TRY(spec.sample, read_sample(section(reader, "sample")));
     ROLL_TRY(spec.metrics, read_metrics(section(reader, "metrics")));
     ROLL_TRY(spec.early_stop, read_early_stop(section(reader, "early_stop")));
+    ROLL_TRY(spec.evaluation, read_evaluation(section(reader, "evaluation")));
     ROLL_TRY_VOID(reader.finish_lenient());
     ROLL_TRY(spec.precision, pick("train.precision", precision, kPrecisions));
     ROLL_TRY(spec.normalize, pick("train.normalize", normalize, kNormalizes));

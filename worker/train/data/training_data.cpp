@@ -212,6 +212,8 @@ data::LearnedDocuments learned_of(const data::Corpus& corpus, const spec::TrainS
 std::optional<TrainingData> prepare_training(const protocol::Launch& launch, int rank,
                                              WorkerLink& link) {
     spec::TrainSpec spec = checked_spec(launch);
+    std::vector<Task> tasks;
+    for (const std::string& file : spec.evaluation.tasks) tasks.push_back(need(read_task(file)));
     ModelSetup model = setup_model(spec, candidates_of(launch));
     data::PrepareOptions options =
         options_of(launch, spec, *model.tokenizer, candidates_of(launch));
@@ -243,8 +245,9 @@ std::optional<TrainingData> prepare_training(const protocol::Launch& launch, int
     if (spec.epochs > 0) set_steps_of_epochs(spec, corpus, {});
     data::LearnedDocuments learned;
     if (rank == 0) learned = learned_of(corpus, spec);
-    return TrainingData{std::move(spec), std::move(model), std::move(corpus),   std::move(valid),
-                        learned,         trained,          std::move(identity), options.directory};
+    return TrainingData{std::move(spec),     std::move(model),  std::move(corpus),
+                        std::move(valid),    learned,           trained,
+                        std::move(identity), options.directory, std::move(tasks)};
 }
 
 int tokenize_ahead(const protocol::Launch& launch, WorkerLink& link) {

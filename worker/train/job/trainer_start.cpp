@@ -98,6 +98,7 @@ Trainer::Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, Tra
       model_(std::move(data.model)),
       corpus_(std::move(data.corpus)),
       valid_(std::move(data.valid)),
+      tasks_(std::move(data.tasks)),
       learned_(data.learned),
       sampler_(job_sampler(corpus_, spec_)),
       validation_(spec_, corpus_, valid_),
