@@ -388,8 +388,8 @@ class Parser {
         pass("remove", "Copy a checkpoint without some tensors: SRC DST NAME ...", "roll-convert");
         pass("families", "List model families, or check a family file: [check FILE]",
              "roll-convert");
-        pass("generate", "Generate text with a checkpoint or HF directory: DIR \"prompt\" ...",
-             "roll-rank");
+        pass("eval", "Measure a model: DIR [--task FILE] ... [--data FILE] ...", "roll-rank");
+        pass("generate", "Generate text with a model: DIR \"prompt\" ...", "roll-rank");
     }
 
     // Adds `convert` or `merge`. Both take the arguments of roll-convert. With --submit, they

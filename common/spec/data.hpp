@@ -1,7 +1,10 @@
 // The specification of the data of a train job.
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,9 +21,25 @@ struct ValidFiles {
     std::vector<std::string> paths;  // absolute paths; the same file types as in DataSpec::train
 };
 
+// The order of samples. Roll: an order of Roll's own. Megatron: the order of Megatron-core's
+// GPTDataset and BlendedDataset.
+enum class SampleOrder { Roll, Megatron };
+
+// Weights of the training files from a step on.
+struct DataPhase {
+    std::int64_t step = 0;  // number of steps before the phase begins
+    std::vector<double> weights;
+};
+
 struct DataSpec {
     std::vector<std::string> train;  // absolute paths of .txt, .jsonl and .bin files to train on
-    double valid_fraction = 0.01;    // share of tokens that is held out at the end of each file
+    // Blends of the files, ascending by step, the first at step 0; empty: no blend
+    std::vector<DataPhase> phases;
+    bool weigh_tokens = false;  // weights are shares of the tokens, not of the samples
+    SampleOrder order = SampleOrder::Roll;
+    // Shares of the training, validation and test part of each file; only with order Megatron
+    std::optional<std::array<double, 3>> split;
+    double valid_fraction = 0.01;  // share of tokens that is held out at the end of each file
     std::string valid_name;  // name of the set of held-out tokens; empty if the user gave no name
     std::vector<ValidFiles> valid_files;
     std::string track;  // name of the set whose loss decides which checkpoint is best

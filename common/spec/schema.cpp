@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "common/spec/chain.hpp"
+#include "common/spec/instead.hpp"
 #include "common/spec/nearest.hpp"
 #include "common/spec/string_format.hpp"
 
@@ -260,6 +261,8 @@ class Checker {
             !has_format(schema.contains("format") ? schema["format"].get<std::string>() : "", text);
         if (too_short) {
             note(path, "is empty");
+        } else if (const auto instead = instead_of(schema, text); other_pattern && instead) {
+            note(path, fmt::format("is {}, {}", show(value), *instead));
         } else if (other_pattern || other_format) {
             note(path, fmt::format("is {}; allowed: {}", show(value), allowed(schema)));
         }

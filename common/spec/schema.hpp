@@ -8,7 +8,9 @@
 // Extensions: "format"s of string_format.hpp; x-allowed, the description of a pattern; x-built, the
 // implemented values of an enum (false if none); x-built-suffixes, the same for file names; x-path,
 // a string that is a path; x-exists, a path that must exist; x-also, other programs' names for a
-// key, used in "did you mean"; x-foreign, top-level keys that identify other programs' files.
+// key, used in "did you mean"; x-instead, by the ending of a file's name, what to do about a file
+// that is not allowed (FILE stands for its name without the ending); x-foreign, top-level keys that
+// identify other programs' files.
 #pragma once
 
 #include <optional>

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "common/spec/blend.hpp"
 #include "common/spec/lora.hpp"
 #include "common/spec/optimizer.hpp"
 #include "common/spec/pipeline.hpp"
@@ -430,6 +431,7 @@ std::vector<Problem> impossible_sizes(const Json& document) {
     check_validations(document, problems);
     check_retention(document, problems);
     check_valid_sets(document, problems);
+    for (Problem& problem : blend_problems(document)) problems.push_back(std::move(problem));
     for (Problem& problem : optimizer_problems(document)) problems.push_back(std::move(problem));
     for (Problem& problem : lora_problems(document)) problems.push_back(std::move(problem));
     for (Problem& problem : preference_problems(document)) problems.push_back(std::move(problem));

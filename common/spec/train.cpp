@@ -121,10 +121,25 @@ Result<void> read_valid(const Json& json, DataSpec& data) {
     return {};
 }
 
+// Reads how samples are drawn from the training files.
+void read_blend(JsonReader& reader, DataSpec& data) {
+    using Weights = std::vector<double>;
+    const Json &weights = reader.raw("weights"), &split = reader.raw("split");
+    if (!weights.is_null()) data.phases.push_back({0, weights.get<Weights>()});
+    for (const Json& phase : reader.raw("curriculum"))
+        data.phases.push_back(
+            {phase.at("step").get<std::int64_t>(), phase.at("weights").get<Weights>()});
+    data.weigh_tokens = reader.get_or<std::string>("weigh", "samples") == "tokens";
+    if (reader.get_or<std::string>("order", "roll") == "megatron")
+        data.order = SampleOrder::Megatron;
+    if (!split.is_null()) data.split = split.get<std::array<double, 3>>();
+}
+
 Result<DataSpec> read_data(const Json& json) {
     JsonReader reader(json, "data");
     DataSpec data;
     data.train = reader.get<std::vector<std::string>>("train");
+    read_blend(reader, data);
     data.track = reader.get_or("track", data.track);
     ROLL_TRY_VOID(read_valid(reader.raw("valid"), data));
     data.field = reader.get_or("field", data.field);
@@ -325,6 +340,15 @@ Result<EarlyStopSpec> read_early_stop(const Json& json) {
     return stop;
 }
 
+Result<EvaluationSpec> read_evaluation(const Json& json) {
+    JsonReader reader(json, "train.evaluation");
+    EvaluationSpec evaluation;
+    evaluation.tasks = reader.get_or("tasks", evaluation.tasks);
+    evaluation.every = reader.get_or("every", evaluation.every);
+    ROLL_TRY_VOID(reader.finish_lenient());
+    return evaluation;
+}
+
 Result<FaultSpec> read_fault(const Json& json) {
     JsonReader reader(json, "faults");
     FaultSpec fault;
@@ -369,6 +393,7 @@ Result<void> read_training(const Json& json, TrainSpec& spec) {
     ROLL_TRY(spec.sample, read_sample(section(reader, "sample")));
     ROLL_TRY(spec.metrics, read_metrics(section(reader, "metrics")));
     ROLL_TRY(spec.early_stop, read_early_stop(section(reader, "early_stop")));
+    ROLL_TRY(spec.evaluation, read_evaluation(section(reader, "evaluation")));
     ROLL_TRY_VOID(reader.finish_lenient());
     ROLL_TRY(spec.precision, pick("train.precision", precision, kPrecisions));
     ROLL_TRY(spec.normalize, pick("train.normalize", normalize, kNormalizes));

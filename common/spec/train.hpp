@@ -63,6 +63,12 @@ struct EarlyStopSpec {
     double min_delta = 0;       // least improvement that counts, in nats per token
 };
 
+// Multiple-choice tasks on which the model is measured during training.
+struct EvaluationSpec {
+    std::vector<std::string> tasks;  // absolute paths of task files
+    std::int64_t every = 0;          // interval in steps; 0: only at the end
+};
+
 struct TrainSpec {
     std::string name;
     ModelSource model;
@@ -92,6 +98,7 @@ struct TrainSpec {
     SampleSpec sample;
     MetricsSpec metrics;
     EarlyStopSpec early_stop;
+    EvaluationSpec evaluation;
     double peak_tflops = 0;  // peak TFLOP/s of a rank, for the MFU; 0: the trainer measures it
     OnNotFinite on_not_finite = OnNotFinite::Stop;
     std::int64_t check_replicas = 0;  // interval in steps; 0: replicas are not compared

@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import pickle
+import struct
 import subprocess
 import sys
 import tempfile
@@ -131,8 +132,17 @@ def words_seeds(_program, _top):
         yield line.replace(' ', '\n').encode()
 
 
+def token_index_seeds(_program, _top):
+    for code, size in ((1, 1), (4, 4), (8, 2)):
+        lengths, starts = (3, 0, 2), (0, 1, 1, 3)
+        offsets = (0, 3 * size, 3 * size)
+        header = struct.pack('<9sQBQQ', b'MMIDIDX\0\0', 1, code, len(lengths), len(starts))
+        yield bytes([5 * size]) + header + struct.pack('<3i3q4q', *lengths, *offsets, *starts)
+
+
 SEEDS = {'pickle': pickle_seeds, 'zip': zip_seeds, 'safetensors': safetensors_seeds,
-         'metadata': metadata_seeds, 'json': json_seeds, 'words': words_seeds}
+         'metadata': metadata_seeds, 'json': json_seeds, 'words': words_seeds,
+         'token_index': token_index_seeds}
 
 
 def main():

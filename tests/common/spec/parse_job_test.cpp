@@ -416,6 +416,7 @@ TEST(JobSchema, EveryKeyIsDescribedAndNamesOnlyWhatTheCheckerReads) {
                                         "x-path",
                                         "x-words",
                                         "x-also",
+                                        "x-instead",
                                         "x-foreign",
                                         "x-exists"};
     const std::function<void(const OrderedJson&, const std::string&)> walk =

@@ -30,6 +30,14 @@ TEST(UnknownKeys, ThatOtherProgramsHaveAreToldWithOurNames) {
     EXPECT_EQ(path_of_key(job_schema(), "flash_attn"), std::nullopt);
 }
 
+TEST(Files, OfAKindThatIsNotReadAreToldHowToConvert) {
+    EXPECT_EQ(problems({{"data", {{"train", {"set/a.parquet", "b.csv"}}}}}),
+              "data.train[0] is \"set/a.parquet\", which Roll does not read; convert it with: "
+              "python3 -c 'import pandas; pandas.read_parquet(\"set/a.parquet\").to_json("
+              "\"set/a.jsonl\", orient=\"records\", lines=True, force_ascii=False)'\n"
+              "data.train[1] is \"b.csv\"; allowed: a file .txt, .jsonl or .bin\n");
+}
+
 TEST(UnknownKeys, OfOneMappingHaveWhatIsAllowedOnce) {
     EXPECT_EQ(problems({{"parallel", {{"fsdp", 1}, {"sharding", 2}}}}),
               "parallel.fsdp is an unknown key; allowed: dp, tp, sequence, pp, vpp, schedule, "

@@ -167,6 +167,49 @@ TEST(TrainSpec, ATrainingHasOneLength) {
     EXPECT_EQ(impossible_sizes(smallest()).size(), 0);
 }
 
+TEST(TrainSpec, BlendsAndOrdersFitTheFiles) {
+    const auto problem = [](const Json& data, const Json& train = Json::object()) {
+        Json json = smallest();
+        json["data"] = {{"train", {"/a.bin", "/b.bin"}}};
+        json["data"].merge_patch(data);
+        json["train"].merge_patch(train);
+        const std::vector<Problem> problems = impossible_sizes(json);
+        return problems.size() == 1 ? problems[0].path + " " + problems[0].message : "";
+    };
+    const auto phases = [](int first, int second) {
+        return Json{
+            {"curriculum",
+             {{{"step", first}, {"weights", {1, 0}}}, {{"step", second}, {"weights", {1, 1}}}}}};
+    };
+    EXPECT_EQ(problem({{"weights", {1}}}),
+              "data.weights has 1 weights; allowed: 2, one for each file of data.train");
+    EXPECT_EQ(problem({{"weights", {0, 0}}}),
+              "data.weights has no weight above 0; allowed: at least one");
+    EXPECT_EQ(problem(phases(1, 2)),
+              "data.curriculum[0].step is 1; allowed: 0, because the first "
+              "phase begins training");
+    EXPECT_EQ(problem(phases(0, 0)), "data.curriculum[1].step is 0; allowed: more than 0");
+    EXPECT_EQ(problem({{"weights", {1, 2}}}, {{"epochs", 2}, {"steps", nullptr}}),
+              "train.epochs is 2, but data.weights has no passes over all files; allowed: "
+              "train.steps");
+    EXPECT_EQ(problem({{"split", {9, 1, 0}}}), "data.split needs data.order megatron");
+    EXPECT_EQ(problem({{"order", "megatron"}, {"split", {0, 1, 0}}}),
+              "data.split gives 0 to training; allowed: more than 0");
+    EXPECT_EQ(problem({{"order", "megatron"}}, {{"seed", 4294967296}}),
+              "train.seed is 4294967296; allowed with data.order megatron: at most 4294967295");
+    Json json = smallest();
+    json["data"] = {{"train", {"/a.bin", "/b.bin"}}, {"order", "megatron"}, {"split", {8, 1, 1}}};
+    json["data"].merge_patch(phases(0, 7));
+    EXPECT_EQ(impossible_sizes(json).size(), 1);  // the curriculum
+    json["data"].erase("order");
+    json["data"].erase("split");
+    EXPECT_EQ(impossible_sizes(json).size(), 0);
+    const DataSpec data = train_spec(json.dump()).value().data;
+    ASSERT_EQ(data.phases.size(), 2);
+    EXPECT_EQ(std::tuple(data.phases[1].step, data.phases[1].weights),
+              std::tuple(7, std::vector<double>{1, 1}));
+}
+
 TEST(TrainSpec, WhatIsLearnedBelongsToSft) {
     Json json = smallest();
     json["data"] = {{"train", {"/a.jsonl"}},

@@ -5,10 +5,11 @@
 #include <string>
 
 #include <ATen/Parallel.h>
-#include <unistd.h>
 
 #include "worker/train/data/corpus/prepare.hpp"
 #include "worker/train/data/corpus/sampler.hpp"
+#include "worker/train/data/sample_order.hpp"
+#include "worker/train/data/scratch_tokens.hpp"
 #include "worker/train/data/text_options.hpp"
 #include "worker/train/model/model_setup.hpp"
 #include "worker/train/process/failure.hpp"
@@ -21,20 +22,6 @@ namespace fs = std::filesystem;
 // largest size in bytes of the texts that are tokenized for a plan
 constexpr std::uintmax_t kPlannedBytes = 64 << 20;
 
-// A directory that is removed, with its files, when this object is destroyed.
-struct Scratch {
-    Scratch() : path(fs::temp_directory_path() / ("roll-plan-" + std::to_string(::getpid()))) {
-        fs::create_directory(path);
-    }
-    ~Scratch() {
-        std::error_code error;
-        fs::remove_all(path, error);
-    }
-    Scratch(const Scratch&) = delete;
-    Scratch& operator=(const Scratch&) = delete;
-    fs::path path;
-};
-
 // Returns the number of bytes of text that must be tokenized. A .bin file does not count, because
 // it already has tokens.
 std::uintmax_t text_bytes(const spec::DataSpec& data) {
@@ -45,16 +32,6 @@ std::uintmax_t text_bytes(const spec::DataSpec& data) {
         if (path.extension() != ".bin" && !error) bytes += size;
     }
     return bytes;
-}
-
-data::TokenFile open_tokens(const fs::path& path, const tokenizer::TextTokenizer& tokenizer,
-                            const data::PrepareOptions& options) {
-    if (path.extension() == ".bin") return of_disk(data::TokenFile::open_indexed(path));
-    const bool bytes = tokenizer.identity == tokenizer::bytes_tokenizer().identity;
-    if (bytes && path.extension() == ".txt") return of_disk(data::TokenFile::open_bytes(path));
-    const auto all = [](const data::PrepareProgress&) { return true; };
-    const auto prepared = of_disk(data::prepare(path, tokenizer.tokenizer, options, all));
-    return of_disk(data::TokenFile::open_indexed(prepared->bin));
 }
 
 void check_schedule(const spec::TrainSpec& spec) {
@@ -96,8 +73,7 @@ void plan_epochs(spec::TrainSpec& spec) {
     std::vector<data::NamedTokens> files;
     for (const std::string& path : spec.data.train)
         files.push_back({path, open_tokens(path, *tokenizer, options)});
-    const data::Corpus corpus = need(data::Corpus::make(std::move(files), spec.data.valid_fraction,
-                                                        spec.seq_length, cut_of(spec.data)));
+    const data::Corpus corpus = training_corpus(std::move(files), spec);
     set_steps_of_epochs(spec, corpus, {});
 }
 

@@ -96,6 +96,14 @@ PairRows pair_rows(const spec::TrainSpec& spec, std::int64_t vocab,
             spec.data.labels && spec.preference.estimates_kl()};
 }
 
+Microbatch answer_batch(std::span<const data::Tokens> answers, const PairRows& rules) {
+    Rows rows;
+    Microbatch batch;
+    for (const data::Tokens& answer : answers) add_segment(answer, rules, rows, batch);
+    finish(std::move(rows), batch);
+    return batch;
+}
+
 Microbatch pair_batch(std::span<const data::Window> pairs, const PairRows& rules) {
     if (rules.labels) return labelled_batch(pairs, rules);
     Rows rows;

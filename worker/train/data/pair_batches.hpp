@@ -33,4 +33,9 @@ PairRows pair_rows(const spec::TrainSpec& spec, std::int64_t vocab,
 // RankFailure(invalid) if a token is not below `vocab`.
 Microbatch pair_batch(std::span<const data::Window> pairs, const PairRows& rules);
 
+// Returns a micro-batch with one segment for each answer, which follows its prompt. Tokens of the
+// prompt are stored as ~id. Without answers, the micro-batch has one position with an ignored
+// target.
+Microbatch answer_batch(std::span<const data::Tokens> answers, const PairRows& rules);
+
 }  // namespace roll::train

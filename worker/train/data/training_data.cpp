@@ -9,6 +9,7 @@
 #include "worker/checkpoint/state.hpp"
 #include "worker/train/data/corpus/prepare.hpp"
 #include "worker/train/data/epochs.hpp"
+#include "worker/train/data/sample_order.hpp"
 #include "worker/train/data/text_options.hpp"
 #include "worker/train/process/failure.hpp"
 #include "worker/train/process/launch.hpp"
@@ -211,6 +212,8 @@ data::LearnedDocuments learned_of(const data::Corpus& corpus, const spec::TrainS
 std::optional<TrainingData> prepare_training(const protocol::Launch& launch, int rank,
                                              WorkerLink& link) {
     spec::TrainSpec spec = checked_spec(launch);
+    std::vector<Task> tasks;
+    for (const std::string& file : spec.evaluation.tasks) tasks.push_back(need(read_task(file)));
     ModelSetup model = setup_model(spec, candidates_of(launch));
     data::PrepareOptions options =
         options_of(launch, spec, *model.tokenizer, candidates_of(launch));
@@ -232,8 +235,7 @@ std::optional<TrainingData> prepare_training(const protocol::Launch& launch, int
     const std::vector<std::string> trained = rank == 0 ? identity : std::vector<std::string>();
     if (!files) return std::nullopt;
     const data::Cut cut = cut_of(spec.data);
-    data::Corpus corpus =
-        need(data::Corpus::make(*std::move(files), spec.data.valid_fraction, spec.seq_length, cut));
+    data::Corpus corpus = training_corpus(*std::move(files), spec);
     std::vector<data::Corpus> valid;
     for (const spec::ValidFiles& set : spec.data.valid_files) {
         auto held_out = open_all(set.paths);
@@ -243,8 +245,9 @@ std::optional<TrainingData> prepare_training(const protocol::Launch& launch, int
     if (spec.epochs > 0) set_steps_of_epochs(spec, corpus, {});
     data::LearnedDocuments learned;
     if (rank == 0) learned = learned_of(corpus, spec);
-    return TrainingData{std::move(spec), std::move(model), std::move(corpus),   std::move(valid),
-                        learned,         trained,          std::move(identity), options.directory};
+    return TrainingData{std::move(spec),     std::move(model),  std::move(corpus),
+                        std::move(valid),    learned,           trained,
+                        std::move(identity), options.directory, std::move(tasks)};
 }
 
 int tokenize_ahead(const protocol::Launch& launch, WorkerLink& link) {

@@ -11,6 +11,7 @@
 
 #include "common/protocol/rank.hpp"
 #include "worker/train/data/corpus/learned.hpp"
+#include "worker/train/data/task.hpp"
 #include "worker/train/model/model_setup.hpp"
 #include "worker/train/process/worker_link.hpp"
 
@@ -27,6 +28,7 @@ struct TrainingData {
     // Hashes of the tokens of each file: first the files of `corpus`, then the files in `valid`
     std::vector<std::string> hashes = {};
     std::filesystem::path tokens = {};  // directory of the token files
+    std::vector<Task> tasks = {};       // tasks of spec.evaluation
 };
 
 // Prepares a rank. Returns nullopt if told to stop. Throws RankFailure. On rank 0, throws

@@ -12,6 +12,7 @@
 #include "common/processor.hpp"
 #include "worker/train/data/epochs.hpp"
 #include "worker/train/data/preview.hpp"
+#include "worker/train/job/evaluate_model.hpp"
 #include "worker/train/job/trainer.hpp"
 #include "worker/train/model/generate_text.hpp"
 #include "worker/train/model/model_setup.hpp"
@@ -36,6 +37,7 @@ struct Arguments {
     bool json = false;
     std::int64_t documents = 3;
     PreviewStyle style;
+    EvaluationOptions evaluation;
 };
 
 // Sets the number of threads to OMP_NUM_THREADS if it is set, else to this rank's share of the
@@ -89,6 +91,17 @@ int generate(const Arguments& arguments) {
                                 ? json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace)
                                 : arguments.prompt + text;
     std::printf("%s\n", out.c_str());
+    return 0;
+}
+
+// Measures a model on tasks and texts.
+int evaluate(const Arguments& arguments) {
+    set_threads(1);
+    const OrderedJson json = evaluate_model(arguments.evaluation);
+    const std::string text =
+        arguments.json ? json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + "\n"
+                       : evaluation_text(json);
+    std::printf("%s", text.c_str());
     return 0;
 }
 
@@ -174,6 +187,43 @@ int run(const std::function<int()>& command, const std::function<void(const std:
     }
 }
 
+void add_generate_options(CLI::App& command, Arguments& arguments) {
+    command.add_option("DIR", arguments.directory, "Directory of a model with its tokenizer")
+        ->required();
+    command.add_option("PROMPT", arguments.prompt, "Text to continue")->required();
+    command
+        .add_option("--max-tokens", arguments.text.max_tokens, "Maximum number of tokens to add")
+        ->check(CLI::PositiveNumber);
+    command
+        .add_option("--temperature", arguments.text.temperature,
+                    "Sampling temperature; 0 always takes the most likely token")
+        ->check(CLI::NonNegativeNumber);
+    command
+        .add_option("--top-p", arguments.text.top_p,
+                    "Sample from the most likely tokens up to this total probability")
+        ->check(CLI::Range(0.0, 1.0));
+    command.add_option("--seed", arguments.text.seed, "The same seed gives the same text");
+    command.add_flag("--json", arguments.json, "One JSON object (roll.generate/1)");
+}
+
+void add_evaluation_options(CLI::App& command, Arguments& arguments) {
+    EvaluationOptions& options = arguments.evaluation;
+    command.add_option("DIR", options.directory, "Directory of a model with its tokenizer")
+        ->required();
+    command.add_option("--task", options.tasks,
+                       "File of a multiple-choice task of lm-evaluation-harness; repeatable");
+    command.add_option("--data", options.texts,
+                       "A .txt, .jsonl or .bin file, for the perplexity; repeatable");
+    command.add_option("--field", options.field, "Key of the text in a line of a .jsonl [text]");
+    command
+        .add_option("--seq-length", options.seq_length,
+                    "Tokens that the model sees at once [its positions, at most 2048]")
+        ->check(CLI::PositiveNumber);
+    command.add_flag("--log-probs", options.log_probs,
+                     "Report the log-probability of each choice, too");
+    command.add_flag("--json", arguments.json, "One JSON object (roll.eval/1)");
+}
+
 int main(int argc, char** argv) {
     if (const Result<Processor> found = find_processor()) limit_libraries(*found);
     Arguments arguments;
@@ -181,22 +231,7 @@ int main(int argc, char** argv) {
     app.add_option("--launch", arguments.launch, "Launch file that roll-worker wrote");
     app.add_option("--rank", arguments.rank, "Number of this rank in the job, from 0");
     CLI::App* sampling = app.add_subcommand("generate", "Sample from an HF or MCA directory");
-    sampling->add_option("DIR", arguments.directory, "Directory of a model with its tokenizer")
-        ->required();
-    sampling->add_option("PROMPT", arguments.prompt, "Text to continue")->required();
-    sampling
-        ->add_option("--max-tokens", arguments.text.max_tokens, "Maximum number of tokens to add")
-        ->check(CLI::PositiveNumber);
-    sampling
-        ->add_option("--temperature", arguments.text.temperature,
-                     "Sampling temperature; 0 always takes the most likely token")
-        ->check(CLI::NonNegativeNumber);
-    sampling
-        ->add_option("--top-p", arguments.text.top_p,
-                     "Sample from the most likely tokens up to this total probability")
-        ->check(CLI::Range(0.0, 1.0));
-    sampling->add_option("--seed", arguments.text.seed, "The same seed gives the same text");
-    sampling->add_flag("--json", arguments.json, "One JSON object (roll.generate/1)");
+    add_generate_options(*sampling, arguments);
     CLI::App* planning =
         app.add_subcommand("plan", "Report what a train job would do, without running it");
     planning->add_option("--spec", arguments.spec_file, "The job's document, JSON")->required();
@@ -216,6 +251,9 @@ int main(int argc, char** argv) {
         ->check(CLI::Range(20, 1000));
     previewing->add_flag("--color", arguments.style.color, "Colour what is learned");
     previewing->add_flag("--json", arguments.json, "One JSON object (roll.data_preview/1)");
+    CLI::App* evaluating =
+        app.add_subcommand("eval", "Measure an HF or MCA directory on tasks and texts");
+    add_evaluation_options(*evaluating, arguments);
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& e) {
@@ -227,13 +265,14 @@ int main(int argc, char** argv) {
         std::fprintf(stderr, "error: %s\n", sentence.c_str());
     };
     if (*sampling) return run([&] { return generate(arguments); }, on_stderr);
+    if (*evaluating) return run([&] { return evaluate(arguments); }, on_stderr);
     if (*previewing) return run([&] { return preview_data(arguments); }, on_stderr);
     if (*planning) return run([&] { return plan(arguments); }, on_stderr);
     if (*proving) return run([&] { return prove_layout(arguments); }, on_stderr);
     if (arguments.launch.empty()) {
-        std::fprintf(
-            stderr,
-            "error: give --launch FILE --rank R, or a command: generate, plan, prove, preview\n");
+        std::fprintf(stderr,
+                     "error: give --launch FILE --rank R, or a command: generate, eval, plan, "
+                     "prove, preview\n");
         return 2;
     }
     dump_stacks_on_signal();

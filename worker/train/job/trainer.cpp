@@ -133,7 +133,8 @@ int Trainer::run() {
 
 // Returns what this rank is doing, for a message.
 std::string Trainer::doing() const {
-    if (task_ != Task::Step) return task_ == Task::Validation ? "validation" : "the checkpoint";
+    if (activity_ != Activity::Step)
+        return activity_ == Activity::Validation ? "validation" : "the checkpoint";
     return "step " + std::to_string(state_.step + 1) + ", " + step_->doing();
 }
 
@@ -160,6 +161,8 @@ int Trainer::run_steps() {
         const std::vector<ValidResult> valid = measure(moment());
         const bool best = validate(valid);
         ends = whole || stops_early();
+        const bool evaluates = due(spec_.evaluation.every) || ends;
+        if (evaluates) evaluate_tasks();
         const bool sampled = (due(spec_.sample.every) || ends) && sample();
         const bool proves = spec_.checkpoint_first_step && state_.step == 1;
         const bool saves = due(spec_.checkpoint_every) || ends ||
@@ -167,7 +170,7 @@ int Trainer::run_steps() {
         if (saves) save();
         agreed.save = false;
         // These take time, so a request may have arrived meanwhile.
-        if (!ends && (!valid.empty() || sampled || saves)) agreed.add(agree());
+        if (!ends && (!valid.empty() || evaluates || sampled || saves)) agreed.add(agree());
     }
     if (stops_early() && writes())
         std::printf(
@@ -244,7 +247,7 @@ Agreed Trainer::train_step() {
     const double lr = plan::learning_rate(spec_.optimizer, spec_.steps, state_.step);
     const double decay = plan::weight_decay(spec_.optimizer, spec_.steps, state_.step);
     for (Optimizer& optimizer : step_->optimizers()) optimizer.set_weight_decay(decay);
-    task_ = Task::Step;
+    activity_ = Activity::Step;
     const StepResult result = step_->run(batch, lr);
     if (result.updated)
         skipped_in_a_row_ = 0;
@@ -420,57 +423,6 @@ std::string Trainer::prepare_rewind(const BadStep& bad) {
 
 Moment Trainer::moment() const {
     return {state_.step, tokens_before_, state_.tokens, state_.step == spec_.steps};
-}
-
-std::vector<ValidResult> Trainer::measure(const Moment& moment) {
-    const std::vector<const ValidSet*> sets = validation_.due(moment);
-    if (sets.empty()) return {};
-    task_ = Task::Validation;
-    if (writes()) validation_.measure_text(model_.tokenizer->tokenizer, corpus_);
-    std::vector<ValidResult> results =
-        validation_.run(sets, *step_, spec_, batch_rules(), dp_->rank());
-    if (!writes()) return results;
-    metrics_->append(valid_row(state_.step, results));
-    std::printf("%s\n", valid_text(state_.step, results).c_str());
-    HookFacts of_set = facts();
-    of_set.valid_loss = results.front().loss;
-    hooks_.run("evaluation", of_set);
-    return results;
-}
-
-bool Trainer::validate(std::span<const ValidResult> results) {
-    if (results.empty() || !results.front().tracked) return false;
-    const double loss = results.front().loss;
-    state_.valid_loss = loss;
-    const bool best = note_validation(state_, loss, spec_.early_stop.min_delta);
-    if (best && spec_.checkpoint_keep_best && saver_) saver_->best(state_.step);
-    return best;
-}
-
-// Measures the validation loss with the weights rounded as in the export, and then restores the
-// weights. Runs after the last checkpoint, because nothing is trained after it.
-void Trainer::measure_export() {
-    const std::vector<const ValidSet*> sets = validation_.due({.last = true});
-    const std::optional<at::ScalarType> dtype = export_rounds_to(spec_);
-    const bool exports_other = spec_.export_best && state_.best_step != state_.step;
-    if (sets.empty() || !dtype || exports_other) return;
-    std::vector<at::Tensor> kept;
-    for (Chunk& chunk : step_->chunks()) {
-        const at::Tensor& weight = chunk.parameters().flat_weight;
-        kept.push_back(weight.clone());
-        weight.copy_(weight.to(*dtype));
-    }
-    const ValidResult result =
-        validation_.run({sets.front()}, *step_, spec_, batch_rules(), dp_->rank()).front();
-    for (std::size_t i = 0; i < kept.size(); ++i)
-        step_->chunks()[i].parameters().flat_weight.copy_(kept[i]);
-    if (!writes()) return;
-    metrics_->append({{"step", state_.step}, {"export_valid_loss", result.loss}});
-    std::printf(
-        "step %lld  held-out, weights rounded as in the export: loss %.6f (%+.2g compared with "
-        "unrounded weights)\n",
-        static_cast<long long>(state_.step), result.loss,
-        result.loss - state_.valid_loss.value_or(result.loss));
 }
 
 // Samples texts if the job asks for samples. Returns true, on all ranks, if it does.

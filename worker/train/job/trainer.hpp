@@ -73,8 +73,7 @@ class Trainer {
     void find_peak();
     void check_replicas();
     void not_finite(const StepResult& result, std::span<const Microbatch> batch);
-    // prepares a rewind after a bad step; returns what the step's error message says about the
-    // rewind
+    // prepares a rewind after a bad step; returns what the step's error message says about it
     std::string prepare_rewind(const BadStep& bad);
     // measures the validation sets that are due at this moment
     std::vector<ValidResult> measure(const Moment& moment);
@@ -82,6 +81,7 @@ class Trainer {
     bool validate(std::span<const ValidResult> results);
     Moment moment() const;
     void measure_export();  // measures the validation loss with weights rounded as in the export
+    void evaluate_tasks();  // measures the model on the tasks of train.evaluation
     bool stops_early() const;
     bool sample();
     // UnlessSaved: unless the last saved checkpoint is of this step
@@ -106,6 +106,7 @@ class Trainer {
     ModelSetup model_;
     data::Corpus corpus_;
     std::vector<data::Corpus> valid_;
+    std::vector<Task> tasks_;
     data::LearnedDocuments learned_;  // set on rank 0 only
     data::Sampler sampler_;
     Validation validation_;
@@ -136,13 +137,12 @@ class Trainer {
     double own_seconds_ = 0;     // smoothed duration of a step without waiting
     Clock::time_point told_{};
     std::int64_t frozen_factors_ = 0;
-    double peak_flops_ = 0;  // peak FLOP/s, summed over all ranks; 0 until measured
-    // true: a step was faster than the measured peak; set only on the rank that writes
-    bool peak_beaten_ = false;
+    double peak_flops_ = 0;     // peak FLOP/s, summed over all ranks; 0 until measured
+    bool peak_beaten_ = false;  // a step beat the measured peak; set on the rank that writes
     int skipped_in_a_row_ = 0;
-    enum class Task { Step, Validation, Checkpoint };
-    Task task_ = Task::Step;  // the last thing that the rank did, for messages
-    LossHistory history_;     // filled only on the rank that writes
+    // the last thing that the rank did, for messages
+    enum class Activity { Step, Validation, Checkpoint } activity_ = Activity::Step;
+    LossHistory history_;  // filled only on the rank that writes
     Hooks hooks_;
     std::int64_t said_saved_ = 0;  // step of the newest checkpoint that rolld has recorded
 };

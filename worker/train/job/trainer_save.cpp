@@ -27,7 +27,7 @@ void Trainer::save(Save when) {
     }
     broadcast_from(0, *world_, saves, {Site::Agreement});
     if (saves.item<double>() == 0) return;
-    task_ = Task::Checkpoint;
+    activity_ = Activity::Checkpoint;
     inject_faults(spec_.faults, rank_, state_.step, spec::FaultPhase::Save, *step_);
     saving_ = state_;
     const checkpoint::Name name{state_.step, launch_.attempt.token};

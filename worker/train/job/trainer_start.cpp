@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <map>
+#include <set>
 
 #include <ATen/ATen.h>
 #include <net/if.h>
@@ -13,6 +14,7 @@
 #include "worker/train/comm/timed_communicator.hpp"
 #include "worker/train/comm/watched_communicator.hpp"
 #include "worker/train/data/epochs.hpp"
+#include "worker/train/data/sample_order.hpp"
 #include "worker/train/job/bad_step.hpp"
 #include "worker/train/job/faults.hpp"
 #include "worker/train/job/trainer.hpp"
@@ -96,8 +98,9 @@ Trainer::Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, Tra
       model_(std::move(data.model)),
       corpus_(std::move(data.corpus)),
       valid_(std::move(data.valid)),
+      tasks_(std::move(data.tasks)),
       learned_(data.learned),
-      sampler_(corpus_, spec_.seq_length, spec_.seed),
+      sampler_(job_sampler(corpus_, spec_)),
       validation_(spec_, corpus_, valid_),
       pipeline_(job_pipeline(spec_, model_.config, !launch.gpus.empty())),
       hooks_(launch, rank) {
@@ -147,8 +150,12 @@ std::vector<ReferenceFile> Trainer::reference_files(const std::vector<std::strin
     // One batch more than the steps need. A job that continues with another batch size may end with
     // a part of an additional batch.
     const auto samples = static_cast<std::uint64_t>((spec_.steps + 1) * spec_.global_batch_size);
-    for (std::uint64_t i = 0; i < std::min(samples, sampler_.windows()); ++i) {
+    // With weights, a pair may come again before others have come.
+    std::set<std::pair<const data::CorpusFile*, std::size_t>> seen;
+    const bool blends = !spec_.data.phases.empty();
+    for (std::uint64_t i = 0; i < (blends ? samples : std::min(samples, sampler_.windows())); ++i) {
         const data::Window window = sampler_.sample(i);
+        if (blends && !seen.emplace(window.file, window.pair).second) continue;
         files[index.at(window.file)].windows.push_back(window);
     }
     for (const data::Window& window : validation_.windows())

@@ -129,11 +129,16 @@ std::vector<LossRule> TrainStep::pair_rules(std::span<const Microbatch> batch,
     return rules;
 }
 
-// Returns the largest number of sequences in a micro-batch; 0 without a preference.
-std::int64_t TrainStep::sequences_of(std::span<const Microbatch> batch) const {
+// Returns the largest number of sequences in a micro-batch.
+static std::int64_t most_sequences(std::span<const Microbatch> batch) {
     std::int64_t most = 0;
     for (const Microbatch& data : batch) most = std::max(most, std::ssize(data.segments));
-    return options_.preference ? most : 0;
+    return most;
+}
+
+// Like most_sequences(); 0 without a preference.
+std::int64_t TrainStep::sequences_of(std::span<const Microbatch> batch) const {
+    return options_.preference ? most_sequences(batch) : 0;
 }
 
 PairSums TrainStep::sums_over_replicas(PairSums sums) {
@@ -295,7 +300,7 @@ at::Tensor TrainStep::log_probs(std::span<const Microbatch> batch) {
     const at::Tensor log_probs_KS =
         execute(plan::forward_only(schedule_.pp, schedule_.vp, static_cast<int>(batch.size()),
                                    schedule_.placing),
-                chunks, {batch, {}, sequences_of(batch)}, groups_.pp, dropped);
+                chunks, {batch, {}, most_sequences(batch)}, groups_.pp, dropped);
     sum_over(groups_.pp, log_probs_KS, {Site::Evaluation});
     return log_probs_KS;
 }

@@ -76,8 +76,8 @@ class TrainStep {
     KlSum kl_sum(std::span<const Microbatch> batch);
 
     // Returns the log-probabilities of the sequences in this replica's micro-batches of answers,
-    // [K, S], with zeros after a micro-batch's last sequence. All ranks of the replica get the
-    // result.
+    // with any objective, [K, S], with zeros after a micro-batch's last sequence. All ranks of the
+    // replica get the result.
     at::Tensor log_probs(std::span<const Microbatch> batch);
 
     // Runs forward and backward of one micro-batch. Leaves its gradients in the chunks, without

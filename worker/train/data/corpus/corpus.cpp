@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "worker/train/data/corpus/blend.hpp"
+
 namespace roll::data {
 namespace {
 
@@ -26,7 +28,7 @@ std::size_t next_document(const TokenFile& file, std::size_t at) {
     return starts.empty() ? end : starts.front();
 }
 
-Result<CorpusFile> split(NamedTokens named, double valid_fraction, Cut where) {
+Result<CorpusFile> cut_tail(NamedTokens named, double valid_fraction, Cut where) {
     const Tokens tokens = named.file.tokens();
     if (tokens.empty())
         return fail(ErrorCode::InvalidArgument, "data.train: " + named.name + " is empty");
@@ -48,7 +50,7 @@ Result<Corpus> Corpus::make(std::vector<NamedTokens> files, double valid_fractio
     const std::size_t enough = cut == Cut::Anywhere ? static_cast<std::size_t>(seq_length) + 1 : 1;
     std::size_t longest = 0;
     for (NamedTokens& named : files) {
-        ROLL_TRY(CorpusFile file, split(std::move(named), valid_fraction, cut));
+        ROLL_TRY(CorpusFile file, cut_tail(std::move(named), valid_fraction, cut));
         longest = std::max(longest, file.train.size());
         corpus.files_.push_back(std::move(file));
     }
@@ -58,6 +60,36 @@ Result<Corpus> Corpus::make(std::vector<NamedTokens> files, double valid_fractio
                         " tokens that train.seq_length " + std::to_string(seq_length) +
                         " needs; the longest has " + std::to_string(longest) +
                         " without its held-out tail");
+    }
+    return corpus;
+}
+
+Result<Corpus> Corpus::split(std::vector<NamedTokens> files, const std::array<double, 3>& shares) {
+    const std::vector<double> parts = normalized(shares);
+    Corpus corpus;
+    for (NamedTokens& named : files) {
+        const TokenFile& file = named.file;
+        const auto count = static_cast<double>(file.sequences());
+        // rounds half to even, as Python's round() does
+        const auto bound = [&](double share) {
+            return std::min(static_cast<std::size_t>(std::nearbyint(share * count)),
+                            file.sequences());
+        };
+        const std::size_t train = bound(parts[0]);
+        const std::size_t valid = parts[1] > 0 ? bound(parts[0] + parts[1]) : train;
+        const auto start = [&](std::size_t sequence) {
+            if (sequence == file.sequences()) return file.tokens().size();
+            return static_cast<std::size_t>(file.sequence(sequence).data() - file.tokens().data()) /
+                   size_of(file.tokens().type());
+        };
+        if (train == 0)
+            return fail(ErrorCode::InvalidArgument,
+                        "data.split: " + named.name + " has " + std::to_string(file.sequences()) +
+                            " sequences, and none of them falls into the training part");
+        const std::size_t end = start(train), valid_end = start(valid);
+        const Tokens tokens = file.tokens();
+        corpus.files_.push_back({std::move(named.name), std::move(named.file), tokens.first(end),
+                                 tokens.subspan(end, valid_end - end), train});
     }
     return corpus;
 }

@@ -2,6 +2,7 @@
 // validation.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -20,7 +21,8 @@ struct CorpusFile {
     std::string name;  // name in the job file, for messages
     TokenFile file;
     Tokens train;
-    Tokens valid;  // the held-out tail of the file; may be empty
+    Tokens valid;                     // the held-out part after `train`; may be empty
+    std::size_t train_sequences = 0;  // number of sequences in `train`; set only by split()
 };
 
 // A token file and its name for messages.
@@ -38,6 +40,12 @@ class Corpus {
     // error message is one sentence.
     static Result<Corpus> make(std::vector<NamedTokens> files, double valid_fraction,
                                std::int64_t seq_length, Cut cut = Cut::Anywhere);
+
+    // Makes a corpus as Megatron-core's `split` does: the shares of training, validation and test
+    // sequences divide each file in this order. The test sequences are not used. Requires shares of
+    // at least 0, the first above 0. Fails with InvalidArgument if a file has no training sequence.
+    static Result<Corpus> split(std::vector<NamedTokens> files,
+                                const std::array<double, 3>& shares);
 
     // Makes a corpus whose files are completely held out. Fails with InvalidArgument if a file has
     // no tokens.

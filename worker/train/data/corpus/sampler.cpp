@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
 
 #include "common/check.hpp"
 
@@ -120,28 +124,137 @@ std::uint64_t Permutation::operator()(std::uint64_t index) const {
     return index;
 }
 
-Sampler::Sampler(const Corpus& corpus, std::int64_t seq_length, std::uint64_t seed)
+Sampler::Sampler(const Corpus& corpus, const SampleRules& rules)
     : corpus_(corpus),
-      seq_length_(seq_length),
-      seed_(seed),
-      starts_{0} {
-    for (const CorpusFile& file : corpus.files()) {
-        const bool packs = corpus.cut() != Cut::Anywhere;
-        if (packs) pack_by(corpus.cut(), file, 0, file.train.size(), seq_length, packed_);
-        starts_.push_back(packs ? packed_.size() : starts_.back() + window_count(file, seq_length));
+      seq_length_(rules.seq_length),
+      seed_(rules.seed),
+      starts_{0} {}
+
+Sampler::Sampler(const Corpus& corpus, std::int64_t seq_length, std::uint64_t seed)
+    : Sampler(corpus, SampleRules{.seq_length = seq_length, .seed = seed}) {
+    add_windows();
+}
+
+void Sampler::add_windows() {
+    for (const CorpusFile& file : corpus_.files()) {
+        const bool packs = corpus_.cut() != Cut::Anywhere;
+        if (packs) pack_by(corpus_.cut(), file, 0, file.train.size(), seq_length_, packed_);
+        starts_.push_back(packs ? packed_.size()
+                                : starts_.back() + window_count(file, seq_length_));
     }
     ROLL_CHECK(windows() > 0);
 }
 
+Tokens Window::tokens() const {
+    if (gathered.tokens.empty()) return file->file.tokens().subspan(begin, size);
+    const auto bytes = std::as_bytes(std::span(gathered.tokens));
+    return {bytes.data(), size, TokenType::Int64};
+}
+
 std::vector<std::size_t> Window::document_starts() const {
+    if (!gathered.tokens.empty()) return gathered.starts;
     std::vector<std::size_t> starts = file->file.starts_within(begin, begin + size);
     for (std::size_t& start : starts) start -= begin;
     return starts;
 }
 
-Window Sampler::sample(std::uint64_t index) const {
-    const std::uint64_t key = mix(seed_, index / windows());
-    const std::uint64_t window = Permutation(windows(), key)(index % windows());
+namespace {
+
+// Megatron's default of mid_level_dataset_surplus: a set of a blend gets this share more samples
+// than its weight gives.
+constexpr double kSurplus = 0.005;
+
+// Returns the least integer that is not below the value.
+std::uint64_t ceiling(double value) { return static_cast<std::uint64_t>(std::ceil(value)); }
+
+tl::unexpected<Error> refuse(const std::string& what) {
+    return fail(ErrorCode::InvalidArgument, what);
+}
+
+}  // namespace
+
+Result<Sampler> Sampler::make(const Corpus& corpus, const SampleRules& rules) {
+    Sampler sampler(corpus, rules);
+    if (rules.megatron) {
+        ROLL_TRY_VOID(sampler.add_megatron(rules));
+        return sampler;
+    }
+    sampler.add_windows();
+    if (!rules.phases.empty()) ROLL_TRY_VOID(sampler.add_blend(rules));
+    return sampler;
+}
+
+// Follows BlendedMegatronDatasetBuilder: with weights, each file has as many samples as its weight
+// gives; a single file has all samples; several files without weights have one epoch each, and
+// are drawn in proportion to their numbers of samples.
+Result<void> Sampler::add_megatron(const SampleRules& rules) {
+    const std::vector<CorpusFile>& files = corpus_.files();
+    const std::uint64_t samples = *rules.megatron;
+    ROLL_CHECK(rules.phases.size() <= 1 && rules.seed <= std::numeric_limits<std::uint32_t>::max());
+    std::vector<double> weights;
+    if (!rules.phases.empty()) weights = normalized(rules.phases.front().weights);
+    std::uint64_t total = weights.empty() ? samples : 0;
+    for (std::size_t i = 0; i < files.size(); ++i) {
+        MegatronSampling sampling{rules.seq_length, static_cast<std::uint32_t>(rules.seed), {}};
+        if (files.size() == 1 && weights.empty()) sampling.samples = samples;
+        if (!weights.empty()) {
+            const std::uint64_t target = ceiling(static_cast<double>(samples) * weights[i]);
+            sampling.samples = ceiling(static_cast<double>(target) * (1 + kSurplus));
+            total += target;
+        }
+        auto index = MegatronIndex::make(files[i].file, 0, files[i].train_sequences, sampling);
+        if (!index) return refuse("data.train: " + files[i].name + " " + index.error().message);
+        starts_.push_back(starts_.back() + index->size());
+        indexes_.push_back(*std::move(index));
+    }
+    if (files.size() == 1 && weights.empty()) return {};
+    if (weights.empty()) {
+        if (samples > windows())
+            return refuse(fmt::format(
+                "data.order megatron without data.weights gives one epoch of {} samples, but "
+                "train.steps x train.global_batch_size needs {}; set data.weights or fewer steps",
+                windows(), samples));
+        for (const MegatronIndex& index : indexes_)
+            weights.push_back(static_cast<double>(index.size()));
+    }
+    blend_.emplace(std::vector<BlendPhase>{{0, normalized(weights)}});
+    const std::vector<std::uint64_t> counts = blend_->counts(total);
+    for (std::size_t i = 0; i < files.size(); ++i)
+        if (counts[i] > indexes_[i].size())
+            return refuse(
+                fmt::format("data.weights: {} samples are drawn from {}, which has {} in "
+                            "Megatron's order; set other weights",
+                            counts[i], files[i].name, indexes_[i].size()));
+    return {};
+}
+
+double Sampler::mean_size(std::size_t file) const {
+    if (packed_.empty()) return static_cast<double>(seq_length_ + 1);
+    double tokens = 0;
+    for (std::uint64_t i = starts_[file]; i < starts_[file + 1]; ++i)
+        tokens += static_cast<double>(packed_[i].size);
+    return tokens / static_cast<double>(windows_of(file));
+}
+
+Result<void> Sampler::add_blend(const SampleRules& rules) {
+    std::vector<BlendPhase> phases = rules.phases;
+    for (BlendPhase& phase : phases) {
+        for (std::size_t i = 0; i < phase.weights.size(); ++i) {
+            if (phase.weights[i] == 0) continue;
+            if (windows_of(i) == 0)
+                return refuse(fmt::format(
+                    "data.weights: {} has the weight {}, but too few tokens for a sample",
+                    corpus_.files()[i].name, phase.weights[i]));
+            if (rules.by_tokens) phase.weights[i] /= mean_size(i);
+        }
+        phase.weights = normalized(phase.weights);
+    }
+    blend_.emplace(std::move(phases));
+    return {};
+}
+
+// Returns a window by its number. `key` selects the shifts of an epoch.
+Window Sampler::window_of(std::uint64_t window, std::uint64_t key) const {
     if (!packed_.empty()) return packed_[window];
     const auto after = std::upper_bound(starts_.begin(), starts_.end(), window);
     const auto file = static_cast<std::size_t>(after - starts_.begin()) - 1;
@@ -150,6 +263,23 @@ Window Sampler::sample(std::uint64_t index) const {
     const std::uint64_t spare = (source.train.size() - 1) % length;
     const std::uint64_t offset = mix(key, file) % (spare + 1);
     return {&source, offset + (window - starts_[file]) * length, length + 1};
+}
+
+Window Sampler::sample(std::uint64_t index) const {
+    const Blend::Draw draw = blend_ ? blend_->at(index) : Blend::Draw{0, index};
+    if (!indexes_.empty()) {
+        const CorpusFile& file = corpus_.files()[draw.set];
+        GatheredTokens gathered = indexes_[draw.set].gather(draw.sample);
+        const std::size_t size = gathered.tokens.size();
+        return {&file, 0, size, 0, std::move(gathered)};
+    }
+    if (!blend_) {
+        const std::uint64_t key = mix(seed_, index / windows());
+        return window_of(Permutation(windows(), key)(index % windows()), key);
+    }
+    const std::uint64_t count = windows_of(draw.set);
+    const std::uint64_t key = mix(mix(seed_, draw.sample / count), draw.set);
+    return window_of(starts_[draw.set] + Permutation(count, key)(draw.sample % count), key);
 }
 
 std::vector<Window> valid_windows(const Corpus& corpus, std::int64_t seq_length) {

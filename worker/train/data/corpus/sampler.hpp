@@ -14,13 +14,20 @@
 // If the corpus is cut between pairs, a window holds the two documents of one pair. A pair is left
 // out if one of its documents has no token to learn among its first seq_length + 1 tokens. A
 // labelled answer is also stored as a pair: its second document has the two tokens of a Label.
+//
+// If the files have weights, a Blend draws the file of each sample, and each file goes through
+// epochs of its own windows. In Megatron's order, the samples of a file are those of a
+// MegatronIndex.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
+#include "worker/train/data/corpus/blend.hpp"
 #include "worker/train/data/corpus/corpus.hpp"
+#include "worker/train/data/corpus/megatron_index.hpp"
 
 namespace roll::data {
 
@@ -45,8 +52,11 @@ struct Window {
     std::size_t begin = 0;             // index of the window's first token in the whole file
     std::size_t size = 0;
     std::size_t pair = 0;  // index of the pair in its file, if the corpus is cut between pairs
+    // tokens of Megatron's order, which come from several places; `begin` is then not used
+    GatheredTokens gathered = {};
 
-    Tokens tokens() const { return file->file.tokens().subspan(begin, size); }
+    // The tokens are those of the file, or belong to this window.
+    Tokens tokens() const;
 
     // Returns the offsets within the window at which documents begin, ascending. Offset 0 is not
     // included.
@@ -76,10 +86,26 @@ Tokens mismatched_document(const Window& window);
 // negative.
 bool has_target(const Tokens& document);
 
+// The order of a job's samples.
+struct SampleRules {
+    std::int64_t seq_length = 0;
+    std::uint64_t seed = 0;
+    // Weights of the files, with any positive sum. Empty: an epoch visits all files.
+    std::vector<BlendPhase> phases = {};
+    bool by_tokens = false;  // the weights are shares of the tokens, not of the samples
+    // Number of the job's samples, if they have Megatron's order. The order depends on it. Requires
+    // at most one phase, a corpus that is made by Corpus::split(), and a seed below 2^32.
+    std::optional<std::uint64_t> megatron = {};
+};
+
 class Sampler {
   public:
     // Requires that `corpus` outlives this sampler and holds at least one window.
     Sampler(const Corpus& corpus, std::int64_t seq_length, std::uint64_t seed);
+
+    // Like the constructor. Fails with InvalidArgument if the rules do not fit the corpus; the
+    // message is one sentence.
+    static Result<Sampler> make(const Corpus& corpus, const SampleRules& rules);
 
     std::uint64_t windows() const { return starts_.back(); }  // number of windows per data epoch
 
@@ -88,12 +114,22 @@ class Sampler {
     Window sample(std::uint64_t index) const;
 
   private:
+    Sampler(const Corpus& corpus, const SampleRules& rules);
+    void add_windows();
+    Result<void> add_megatron(const SampleRules& rules);
+    Result<void> add_blend(const SampleRules& rules);
+    Window window_of(std::uint64_t window, std::uint64_t key) const;
+    std::uint64_t windows_of(std::size_t file) const { return starts_[file + 1] - starts_[file]; }
+    double mean_size(std::size_t file) const;
+
     const Corpus& corpus_;
     std::int64_t seq_length_;
     std::uint64_t seed_;
     // For each file the index of its first window; at the end, the number of windows
     std::vector<std::uint64_t> starts_;
-    std::vector<Window> packed_;  // all windows; used unless the corpus is cut anywhere
+    std::vector<Window> packed_;          // all windows; used unless the corpus is cut anywhere
+    std::optional<Blend> blend_;          // set if the files have weights
+    std::vector<MegatronIndex> indexes_;  // for each file, in Megatron's order; else empty
 };
 
 // Returns the held-out tails as windows, in order. Each window has one token more than inputs. If

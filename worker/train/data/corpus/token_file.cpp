@@ -74,30 +74,79 @@ Result<void> TokenFile::read_index(const fs::path& path) {
     if (sequences > room / 12 || entries > room / 8 || 12 * sequences + 8 * entries > room)
         return corrupt(path, fmt::format("is too short for {} sequences and {} documents",
                                          sequences, entries));
+    if (entries == 0)
+        return corrupt(path, "has no entry in its document starts; expected: 1 or more");
     sequences_ = sequences;
-    documents_ = entries > 0 ? entries - 1 : 0;
+    documents_ = entries - 1;
     const std::span<const std::byte> bytes = data_.bytes();
     if (bytes.size() % element_ != 0)
         return corrupt(
             path, fmt::format(
                       "has {} bytes per token, but its .bin has {} bytes, which is not a multiple",
                       element_, bytes.size()));
-    if (sequences_ > 0) {
-        const std::size_t last = sequences_ - 1;
-        const auto length = load<std::int32_t>(index, kIndexHeader + 4 * last);
-        const auto offset = load<std::int64_t>(index, kIndexHeader + 4 * sequences_ + 8 * last);
-        if (length < 0 || offset < 0 ||
-            static_cast<std::size_t>(offset) + static_cast<std::size_t>(length) * element_ !=
-                bytes.size())
-            return corrupt(path,
-                           fmt::format("has a last sequence that does not end at the end of its "
-                                       ".bin ({} bytes): one of the two files is truncated",
-                                       bytes.size()));
-    } else if (!bytes.empty()) {
-        return corrupt(path, "lists no sequence, but its .bin is not empty");
-    }
+    ROLL_TRY_VOID(check_sequences(path));
+    ROLL_TRY_VOID(check_documents(path));
     tokens_ = {bytes.data(), bytes.size() / element_, type};
     return {};
+}
+
+std::int32_t TokenFile::sequence_length(std::size_t sequence) const {
+    return load<std::int32_t>(index_->bytes(), kIndexHeader + 4 * sequence);
+}
+
+std::int64_t TokenFile::sequence_offset(std::size_t sequence) const {
+    return load<std::int64_t>(index_->bytes(), kIndexHeader + 4 * sequences_ + 8 * sequence);
+}
+
+// Checks that the sequences follow each other without gaps, from the first byte of the .bin to its
+// last.
+Result<void> TokenFile::check_sequences(const fs::path& path) const {
+    const std::size_t size = data_.bytes().size();
+    std::size_t end = 0;
+    for (std::size_t i = 0; i < sequences_; ++i) {
+        const std::int64_t offset = sequence_offset(i);
+        if (offset < 0 || static_cast<std::size_t>(offset) != end)
+            return corrupt(path, fmt::format("has sequence {} at byte {} of its .bin; expected: {}",
+                                             i, offset, end));
+        const std::int32_t length = sequence_length(i);
+        if (length < 0 || static_cast<std::size_t>(length) > (size - end) / element_)
+            return corrupt(path, fmt::format("has a sequence {} of {} tokens at byte {}, but its "
+                                             ".bin has {} bytes: one of the two files is truncated",
+                                             i, length, offset, size));
+        end += static_cast<std::size_t>(length) * element_;
+    }
+    if (end != size)
+        return corrupt(path, fmt::format("has a last sequence that does not end at the end of its "
+                                         ".bin ({} bytes): one of the two files is truncated",
+                                         size));
+    return {};
+}
+
+// Checks that document starts ascend from sequence 0 to the number of sequences.
+Result<void> TokenFile::check_documents(const fs::path& path) const {
+    const std::size_t at = kIndexHeader + 12 * sequences_;
+    std::uint64_t before = 0;
+    for (std::size_t i = 0; i <= documents_; ++i) {
+        const auto start = load<std::uint64_t>(index_->bytes(), at + 8 * i);
+        const bool last = i == documents_;
+        if (start < before || start > sequences_ || (i == 0 && start != 0) ||
+            (last && start != sequences_))
+            return corrupt(path,
+                           fmt::format("has entry {} of the document starts at sequence {}; "
+                                       "expected: {}",
+                                       i, start,
+                                       last     ? std::to_string(sequences_)
+                                       : i == 0 ? "0"
+                                                : fmt::format("{} to {}", before, sequences_)));
+        before = start;
+    }
+    return {};
+}
+
+Tokens TokenFile::sequence(std::size_t sequence) const {
+    if (!index_) return tokens_;
+    return tokens_.subspan(static_cast<std::size_t>(sequence_offset(sequence)) / element_,
+                           static_cast<std::size_t>(sequence_length(sequence)));
 }
 
 // Returns the index of the document's first token. Returns the number of tokens if the document has
@@ -106,7 +155,7 @@ std::size_t TokenFile::document_start(std::size_t document) const {
     const std::span<const std::byte> index = index_->bytes();
     const auto sequence = load<std::uint64_t>(index, kIndexHeader + 12 * sequences_ + 8 * document);
     if (sequence >= sequences_) return tokens_.size();
-    return load<std::uint64_t>(index, kIndexHeader + 4 * sequences_ + 8 * sequence) / element_;
+    return static_cast<std::size_t>(sequence_offset(sequence)) / element_;
 }
 
 Tokens TokenFile::document(std::size_t document) const {

@@ -20,8 +20,9 @@ class TokenFile {
     // path.
     static Result<TokenFile> open_bytes(const std::filesystem::path& path);
 
-    // Opens `bin` and the .idx file of the same name. Fails with Corrupt if the sizes of the two
-    // files do not match, or if the element type is not an integer.
+    // Opens `bin` and the .idx file of the same name, and reads the .idx once. Fails with Corrupt
+    // if the two files do not match, if the sequences do not follow each other in the .bin, if a
+    // document does not begin at a sequence, or if the element type is not an integer.
     static Result<TokenFile> open_indexed(const std::filesystem::path& bin);
 
     Tokens tokens() const { return tokens_; }
@@ -29,6 +30,11 @@ class TokenFile {
 
     // Returns the tokens of a document. Requires document < documents().
     Tokens document(std::size_t document) const;
+
+    // A sequence is the unit of the .idx. A document consists of whole sequences. A file of bytes
+    // has one sequence. Requires sequence < sequences().
+    std::size_t sequences() const { return sequences_; }
+    Tokens sequence(std::size_t sequence) const;
 
     // Returns the token indices in (begin, end) at which documents start, ascending.
     std::vector<std::size_t> starts_within(std::size_t begin, std::size_t end) const;
@@ -38,13 +44,17 @@ class TokenFile {
         : data_(std::move(data)),
           index_(std::move(index)) {}
     Result<void> read_index(const std::filesystem::path& path);
+    Result<void> check_sequences(const std::filesystem::path& path) const;
+    Result<void> check_documents(const std::filesystem::path& path) const;
+    std::int32_t sequence_length(std::size_t sequence) const;
+    std::int64_t sequence_offset(std::size_t sequence) const;
     std::size_t document_start(std::size_t document) const;
 
     MappedFile data_;
     std::optional<MappedFile> index_;
     Tokens tokens_;
     std::size_t documents_ = 1;
-    std::size_t sequences_ = 0;
+    std::size_t sequences_ = 1;
     std::size_t element_ = 1;  // number of bytes per token
 };
 

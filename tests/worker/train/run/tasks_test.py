@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""Tasks in lm-evaluation-harness' format: scores as by transformers, at layouts, at the end of a job; refusals."""
+import json
+import os
+import random
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+from pipeline_test import SHORT
+from ranks import ORACLE, ORACLES, RANK, RankCase, write_corpus
+
+TASK = '''task: words
+dataset_path: json
+dataset_kwargs: {data_files: {test: words.jsonl}}
+test_split: test
+output_type: multiple_choice
+description: "Choose for {{kind}}. "
+doc_to_text: "Q: {{question}}\\nA:"
+doc_to_choice: "{{[right] + wrong}}"
+doc_to_target: 0
+metric_list: [{metric: acc}, {metric: acc_norm}]
+'''
+
+
+class TasksTest(RankCase):
+
+    @classmethod
+    def setUpClass(cls):
+        cls.made = tempfile.mkdtemp(prefix='roll-tasks-')
+        cls.addClassCleanup(shutil.rmtree, cls.made, ignore_errors=True)
+        corpus = write_corpus(os.path.join(cls.made, 'corpus.txt'))
+        if ORACLE:
+            script, model = os.path.join(ORACLES, 'hf_text.py'), os.path.join(cls.made, 'model')
+            subprocess.run([ORACLE, script, 'make', model, corpus, 'bos=1'], check=True, capture_output=True)
+        with open(corpus, encoding='utf-8') as file:
+            words = file.read().split(' ')
+        draw = random.Random(5)
+        with open(os.path.join(cls.made, 'words.jsonl'), 'w', encoding='utf-8') as file:
+            for _ in range(12):
+                some = [' '.join(draw.choices(words, k=draw.randrange(1, 5))) for _ in range(5)]
+                file.write(json.dumps({'question': some[0], 'right': some[1], 'wrong': some[2:], 'kind': 'é ✓',
+                                       'target': some[1]}) + '\n')
+        cls.task = cls.written('words.yaml', TASK)
+        cls.field = cls.written('field.yaml', TASK.replace('words\n', 'fields\n', 1).replace(
+            'doc_to_target: 0', 'doc_to_target: target').replace('description', 'doc_to_decontamination_query'))
+
+    @classmethod
+    def written(cls, name, text):
+        with open(os.path.join(cls.made, name), 'w', encoding='utf-8') as file:
+            file.write(text)
+        return file.name
+
+    def eval(self, *words):
+        return subprocess.run([RANK, 'eval', os.path.join(self.made, 'model'), *words], capture_output=True, text=True,
+                              check=False)
+
+    @unittest.skipUnless(ORACLE, 'needs a Python with transformers')
+    def test_scores_are_those_of_transformers(self):
+        done = self.eval('--task', self.task, '--data', self.corpus, '--log-probs', '--json')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        ours = json.loads(done.stdout)
+        self.assertEqual(ours['schema'], 'roll.eval/1')
+        theirs = json.loads(self.oracle('task_scores.py', os.path.join(self.made, 'model'), self.task))
+        mine = ours['tasks']['words']
+        for one, other in zip(mine['log_probs'], theirs['log_probs'], strict=True):
+            for a, b in zip(one, other, strict=True):
+                self.assertAlmostEqual(a, b, delta=1e-5 * abs(b))
+        self.assertEqual((mine['acc'], mine['acc_norm']), (theirs['acc'], theirs['acc_norm']))
+        self.assertGreater(ours['data'][self.corpus]['perplexity'], 1)
+        self.assertIn('words: 12 questions, acc ', self.eval('--task', self.task).stdout)
+
+    def test_a_job_measures_at_every_layout(self):
+        found = []
+        for job, layout in enumerate(({}, {'dp': 2, 'zero': 3}, {'tp': 2, 'sequence': True}, {'pp': 2})):
+            dp = layout.get('dp', 1)
+            document = self.document(4, dp=dp, **SHORT, train__precision='fp64',
+                                     train__evaluation={'tasks': [self.task, self.field], 'every': 2},
+                                     resources__slots_per_node=dp * layout.get('tp', 1) * layout.get('pp', 1))
+            document['parallel'] = {'dp': dp, **layout}
+            run = self.run_whole(job, 1, document)
+            found.append([row for row in run.metrics() if 'task_acc/words' in row])
+            self.assertEqual([row['step'] for row in found[-1]], [2, 4])
+            self.assertEqual(found[-1], found[0])
+            with open(os.path.join(run.output, 'eval.json'), encoding='utf-8') as file:
+                written = json.load(file)
+            self.assertEqual((written['schema'], written['step']), ('roll.eval/1', 4))
+            self.assertEqual(written['tasks']['fields']['acc'], found[-1][-1]['task_acc/fields'])
+
+    def test_refuses_in_one_sentence(self):
+        for change, wanted in ((('output_type: multiple_choice', 'output_type: generate_until'),
+                                'output_type is "generate_until"; allowed: multiple_choice'),
+                               (('doc_to_target: 0', 'process_docs: f\ndoc_to_target: 0'),
+                                'process_docs is not supported'),
+                               (('doc_to_target: 0', 'doc_to_target: !function a.b'), '!function needs Python'),
+                               (('[right] + wrong', '[right]'), 'words.jsonl:1: it has 1 choices; needed: 2 or more'),
+                               (('{metric: acc}', '{metric: f1}'), 'metric_list has "f1"; allowed: acc, acc_norm')):
+            done = self.eval('--task', self.written('bad.yaml', TASK.replace(*change)))
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(wanted, done.stderr)
+            self.assertEqual(done.stderr.count('\n'), 1)
+        self.assertIn('nothing to measure', self.eval().stderr)
+
+
+if __name__ == '__main__':
+    unittest.main()

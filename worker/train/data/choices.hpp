@@ -1,0 +1,50 @@
+// Scores a model on multiple-choice tasks: the choice with the highest log-probability is the
+// model's answer, as in lm-evaluation-harness.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "common/json.hpp"
+#include "worker/tokenizer/directory.hpp"
+#include "worker/train/data/task.hpp"
+#include "worker/train/model/chunk_spec.hpp"
+
+namespace roll::train {
+
+// How a model computes log-probabilities. Every replica must make the same calls.
+struct AnswerPass {
+    std::int64_t vocab = 0;
+    std::int64_t length_most = 0;   // tokens of a context with its choice; the start is cut off
+    std::int64_t batch_tokens = 0;  // tokens of a micro-batch, unless one choice has more
+    int replicas = 1, replica = 0;
+    // Returns the log-probabilities of the segments of this replica's micro-batches, [K, S].
+    std::function<at::Tensor(std::span<const Microbatch>)> log_probs = {};
+    // Adds a tensor over all replicas; empty if there is one replica
+    std::function<void(const at::Tensor&)> sum = {};
+};
+
+struct TaskScore {
+    std::string name;
+    std::int64_t questions = 0;
+    double acc = 0, acc_stderr = 0;  // share of the questions that are answered right
+    // The same, with the log-probability divided by the number of characters of the choice
+    double acc_norm = 0, acc_norm_stderr = 0;
+    // Log-probabilities of the choices, one list for each question
+    std::vector<std::vector<double>> log_probs;
+};
+
+// Scores a task. Throws RankFailure(invalid) if a question has no context, and the tokenizer has no
+// BOS or EOS token that could take its place.
+TaskScore score_task(const Task& task, const tokenizer::TextTokenizer& tokenizer,
+                     const AnswerPass& pass);
+
+// Returns the scores as an object {NAME: {acc, ...}}, with or without the log-probabilities.
+OrderedJson scores_json(const std::vector<TaskScore>& scores, bool log_probs);
+
+}  // namespace roll::train

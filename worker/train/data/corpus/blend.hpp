@@ -1,0 +1,61 @@
+// Draws samples from several sets by weight, as Megatron-core's BlendedDataset does. Pure.
+//
+// Sample i comes from the set whose share is farthest behind: the set with the largest
+// weight x max(i, 1) - (samples drawn from the set so far); among equals, the first set. A set of
+// weight 0 is never drawn. If the weights change at a sample, the counts of this rule start again
+// there, while each set goes on with its next sample. The draws do not depend on the number of
+// samples that a job needs.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace roll::data {
+
+// Weights of the sets from sample `first` on, until the next phase begins.
+struct BlendPhase {
+    std::uint64_t first = 0;
+    std::vector<double> weights;  // not negative, with the sum 1; one weight for each set
+};
+
+// Returns the weights divided by their sum. The sum is added up in numpy's order, so that the
+// result equals Megatron's to the last bit. Requires a positive sum.
+std::vector<double> normalized(std::span<const double> weights);
+
+class Blend {
+  public:
+    // The first phase must begin at sample 0, and phases must ascend. All phases must have the same
+    // number of weights.
+    explicit Blend(std::vector<BlendPhase> phases);
+
+    struct Draw {
+        std::size_t set = 0;
+        std::uint64_t sample = 0;  // number of samples that were drawn from the set before
+    };
+
+    // Returns the draw of a sample. The first call for a late sample makes all draws before it,
+    // which takes about a nanosecond for each sample and set. Later calls are fast. Not
+    // thread-safe.
+    Draw at(std::uint64_t index) const;
+
+    // Returns how many of the first `samples` samples are drawn from each set.
+    std::vector<std::uint64_t> counts(std::uint64_t samples) const;
+
+  private:
+    // The state of the rule before a sample.
+    struct State {
+        std::uint64_t next = 0;
+        std::vector<std::uint64_t> before;  // samples drawn from each set in earlier phases
+        std::vector<std::uint64_t> drawn;   // samples drawn from each set in the present phase
+    };
+    Draw step(State& state) const;
+    State& move_to(std::uint64_t index) const;
+
+    std::vector<BlendPhase> phases_;
+    // States before each multiple of kKeptEvery samples, as far as draws have been made
+    mutable std::vector<State> states_;
+    mutable State cursor_;  // state after the latest draw, because the next draw often follows it
+};
+
+}  // namespace roll::data

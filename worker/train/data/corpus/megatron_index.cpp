@@ -1,0 +1,138 @@
+#include "worker/train/data/corpus/megatron_index.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "common/check.hpp"
+
+namespace roll::data {
+namespace {
+
+constexpr std::size_t kEntries = 64;
+// The last epoch is shuffled apart if less than this share of its samples is needed.
+constexpr double kSeparateBelow = 0.80;
+// Megatron stores a larger shuffle_index as 64-bit numbers, and shuffles these in another way.
+constexpr std::uint64_t kSamplesMost = std::numeric_limits<std::uint32_t>::max() - 2;
+constexpr std::uint64_t kSequencesMost = std::numeric_limits<std::int32_t>::max();
+
+// Draws a number of [0, most] like numpy's random_interval(): the low bits of a word, again and
+// again until they are at most `most`.
+std::uint32_t draw(std::mt19937& random, std::uint32_t most) {
+    std::uint32_t mask = most;
+    for (const unsigned shift : {1U, 2U, 4U, 8U, 16U}) mask |= mask >> shift;
+    std::uint32_t value = 0;
+    do value = static_cast<std::uint32_t>(random()) & mask;
+    while (value > most);
+    return value;
+}
+
+// Returns how often the sequences are repeated: the least number of epochs with enough tokens.
+std::uint64_t epochs_of(std::uint64_t tokens, const MegatronSampling& sampling) {
+    if (!sampling.samples) return 1;
+    const std::uint64_t needed =
+        *sampling.samples * static_cast<std::uint64_t>(sampling.seq_length) + 1;
+    return std::max<std::uint64_t>((needed + tokens - 1) / tokens, 1);
+}
+
+}  // namespace
+
+template <class T>
+void numpy_shuffle(std::mt19937& random, std::span<T> values) {
+    for (std::size_t i = values.size(); i-- > 1;)
+        std::swap(values[i], values[draw(random, static_cast<std::uint32_t>(i))]);
+}
+
+template void numpy_shuffle(std::mt19937&, std::span<std::int32_t>);
+template void numpy_shuffle(std::mt19937&, std::span<std::uint32_t>);
+
+Result<MegatronIndex> MegatronIndex::make(const TokenFile& file, std::size_t begin, std::size_t end,
+                                          const MegatronSampling& sampling) {
+    MegatronIndex index(file);
+    index.length_ = static_cast<std::uint64_t>(sampling.seq_length);
+    std::uint64_t tokens = 0;
+    for (std::size_t i = begin; i < end; ++i) tokens += file.sequence(i).size();
+    if (tokens <= index.length_ && !sampling.samples)
+        return fail(
+            ErrorCode::InvalidArgument,
+            fmt::format("has {} tokens to train on; a sample needs {}", tokens, index.length_ + 1));
+    if (tokens < 2)
+        return fail(ErrorCode::InvalidArgument,
+                    fmt::format("has {} tokens to train on; needed: 2 or more", tokens));
+    const std::uint64_t epochs = epochs_of(tokens, sampling);
+    const std::uint64_t samples = (epochs * tokens - 1) / index.length_;
+    const std::uint64_t an_epoch = (tokens - 1) / index.length_;
+    if (samples > kSamplesMost || epochs > kSequencesMost / std::max<std::size_t>(end - begin, 1))
+        return fail(ErrorCode::InvalidArgument,
+                    fmt::format("gives {} samples of {} sequences in Megatron's order; allowed: "
+                                "{} samples and {} sequences",
+                                samples, epochs * (end - begin), kSamplesMost, kSequencesMost));
+    const std::uint64_t first = ((epochs - 1) * tokens - (epochs > 1 ? 1 : 0)) / index.length_;
+    const bool apart = epochs > 1 && *sampling.samples - first <
+                                         static_cast<std::uint64_t>(kSeparateBelow *
+                                                                    static_cast<double>(an_epoch));
+    std::mt19937 random(sampling.seed);
+    index.shuffle_documents(random, begin, end, apart ? epochs - 1 : epochs);
+    if (apart) index.shuffle_documents(random, begin, end, 1);
+    index.shuffle_samples(random, 0, apart ? first : samples);
+    if (apart) index.shuffle_samples(random, first, samples);
+    index.add_up();
+    return index;
+}
+
+void MegatronIndex::shuffle_documents(std::mt19937& random, std::size_t begin, std::size_t end,
+                                      std::uint64_t epochs) {
+    const std::size_t at = documents_.size();
+    for (std::uint64_t epoch = 0; epoch < epochs; ++epoch)
+        for (std::size_t i = begin; i < end; ++i)
+            documents_.push_back(static_cast<std::int32_t>(i));
+    numpy_shuffle(random, std::span(documents_).subspan(at));
+}
+
+void MegatronIndex::shuffle_samples(std::mt19937& random, std::uint64_t begin, std::uint64_t end) {
+    shuffle_.resize(end);
+    const std::span<std::uint32_t> added = std::span(shuffle_).subspan(begin);
+    std::iota(added.begin(), added.end(), static_cast<std::uint32_t>(begin));
+    numpy_shuffle(random, added);
+}
+
+void MegatronIndex::add_up() {
+    std::uint64_t tokens = 0;
+    for (std::size_t i = 0; i < documents_.size(); ++i) {
+        if (i % kEntries == 0) before_.push_back(tokens);
+        tokens += file_->sequence(static_cast<std::size_t>(documents_[i])).size();
+    }
+}
+
+MegatronIndex::Place MegatronIndex::begin_of(std::uint64_t unshuffled) const {
+    const std::uint64_t token = unshuffled * length_;
+    const auto after = std::upper_bound(before_.begin(), before_.end(), token);
+    const auto block = static_cast<std::size_t>(after - before_.begin()) - 1;
+    std::uint64_t left = token - before_[block];
+    for (std::size_t position = block * kEntries;; ++position) {
+        ROLL_CHECK(position < documents_.size());
+        const std::size_t size =
+            file_->sequence(static_cast<std::size_t>(documents_[position])).size();
+        if (left < size) return {position, static_cast<std::size_t>(left)};
+        left -= size;
+    }
+}
+
+GatheredTokens MegatronIndex::gather(std::uint64_t sample) const {
+    const std::size_t wanted = length_ + 1;
+    auto [position, offset] = begin_of(shuffle_[sample]);
+    GatheredTokens gathered;
+    gathered.tokens.reserve(wanted);
+    for (; gathered.tokens.size() < wanted; ++position, offset = 0) {
+        const Tokens all = file_->sequence(static_cast<std::size_t>(documents_[position]));
+        if (offset == 0 && !gathered.tokens.empty() && !all.empty())
+            gathered.starts.push_back(gathered.tokens.size());
+        const std::size_t end = std::min(all.size(), offset + wanted - gathered.tokens.size());
+        for (std::size_t i = offset; i < end; ++i) gathered.tokens.push_back(all[i]);
+    }
+    return gathered;
+}
+
+}  // namespace roll::data

@@ -1,0 +1,19 @@
+// Turns the keys of a job about files, weights and order into a corpus and the order of its
+// samples.
+#pragma once
+
+#include <vector>
+
+#include "common/spec/train.hpp"
+#include "worker/train/data/corpus/sampler.hpp"
+
+namespace roll::train {
+
+// Makes the corpus of the training files. Throws RankFailure(invalid) if a file has too few tokens.
+data::Corpus training_corpus(std::vector<data::NamedTokens> files, const spec::TrainSpec& spec);
+
+// Makes the sampler of a job. `corpus` must outlive the sampler. Requires spec.steps. Throws
+// RankFailure(invalid) if the weights or the order do not fit the files.
+data::Sampler job_sampler(const data::Corpus& corpus, const spec::TrainSpec& spec);
+
+}  // namespace roll::train

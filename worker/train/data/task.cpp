@@ -1,0 +1,302 @@
+#include "worker/train/data/task.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <optional>
+
+#include "common/files.hpp"
+#include "common/json.hpp"
+#include "common/yaml/yaml.hpp"
+#include "worker/chat/json_value.hpp"
+#include "worker/chat/template.hpp"
+
+namespace roll::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Keys of a task file that do not change the results of a task without examples.
+constexpr std::array kNoEffect{"tag",          "metadata",
+                               "dataset_name", "training_split",
+                               "group",        "fewshot_split",
+                               "task_alias",   "should_decontaminate",
+                               "num_fewshot",  "doc_to_decontamination_query"};
+constexpr std::array kRead{"task",          "dataset_path", "dataset_kwargs", "test_split",
+                           "doc_to_choice", "doc_to_text",  "doc_to_target",  "validation_split",
+                           "output_type",   "description",  "metric_list",    "target_delimiter"};
+constexpr std::size_t kMemory = std::size_t{64} << 20U;  // of one record
+// Separates the choices that a template writes. It does not occur in text.
+constexpr char kBetween = '\x1e';
+
+bool is_in(const auto& names, const std::string& name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+tl::unexpected<Error> refused(const fs::path& file, const std::string& what) {
+    return fail(ErrorCode::InvalidArgument, file.string() + ": " + what);
+}
+
+// A record of the dataset.
+struct Record {
+    explicit Record(std::size_t memory) : arena(memory) {}
+    const chat::Value* find(const std::string& key) const {
+        for (const chat::Entry& entry : entries)
+            if (entry.key == key) return &entry.value;
+        return nullptr;
+    }
+    chat::Arena arena;
+    std::vector<chat::Entry> entries;
+};
+
+// A template over the fields of a record.
+struct Writing {
+    static Result<Writing> make(const std::string& source) {
+        ROLL_TRY(chat::Template parsed, chat::Template::parse(source));
+        return Writing{std::move(parsed), source.ends_with('\n')};
+    }
+    Result<std::string> write(Record& record) const {
+        ROLL_TRY(chat::Rendered rendered, what.render(record.entries, record.arena, 0));
+        // jinja2's option keep_trailing_newline, which chat templates do not have
+        if (ends_line) rendered.text += '\n';
+        return std::move(rendered.text);
+    }
+    chat::Template what;
+    bool ends_line = false;
+};
+
+// A key such as doc_to_text: the name of a field, a template, or a fixed value.
+struct Source {
+    std::string field;
+    std::optional<Writing> writing;
+    std::vector<std::string> texts;  // fixed choices
+    std::optional<std::int64_t> number;
+};
+
+// Returns the expression of a template that consists of `{{ expression }}` alone.
+std::optional<std::string> expression_of(const std::string& source) {
+    const std::size_t begin = source.find_first_not_of(" \n"), end = source.find_last_not_of(" \n");
+    if (begin == std::string::npos || end - begin < 4) return std::nullopt;
+    const std::string text = source.substr(begin, end - begin + 1);
+    const bool whole =
+        text.starts_with("{{") && text.ends_with("}}") && text.find("{{", 2) == std::string::npos;
+    return whole ? std::optional(text.substr(2, text.size() - 4)) : std::nullopt;
+}
+
+Result<Source> choice_source(const Json& given, const Record& first, const fs::path& file) {
+    Source source;
+    if (holds<std::vector<std::string>>(given)) {
+        source.texts = given.get<std::vector<std::string>>();
+        return source;
+    }
+    if (!given.is_string())
+        return refused(file,
+                       "doc_to_choice is missing; allowed: a list of texts, a field, or a "
+                       "template");
+    const auto text = given.get<std::string>();
+    if (first.find(text) != nullptr) {
+        source.field = text;
+        return source;
+    }
+    const auto expression = expression_of(text);
+    if (!expression)
+        return refused(file, "doc_to_choice is " + Json(text).dump() +
+                                 "; allowed: a list of texts, a field, or a template "
+                                 "{{ expression }} that gives a list");
+    ROLL_TRY(source.writing, Writing::make("{% for choice in (" + *expression + ") %}{{ choice }}" +
+                                           kBetween + "{% endfor %}"));
+    return source;
+}
+
+Result<Source> text_source(const char* key, const Json& given, const Record& first,
+                           const fs::path& file) {
+    Source source;
+    if (given.is_number_integer()) {
+        source.number = given.get<std::int64_t>();
+        return source;
+    }
+    if (!given.is_string())
+        return refused(file, std::string(key) + " is missing; allowed: a field or a template");
+    source.field = given.get<std::string>();
+    if (first.find(source.field) != nullptr) return source;
+    auto writing = Writing::make(std::exchange(source.field, ""));
+    if (!writing) return refused(file, std::string(key) + ": " + writing.error().message);
+    source.writing = *std::move(writing);
+    return source;
+}
+
+Result<std::vector<std::string>> choices_of(const Source& source, Record& record) {
+    if (!source.texts.empty()) return source.texts;
+    std::vector<std::string> choices;
+    if (source.writing) {
+        ROLL_TRY(const std::string text, source.writing->write(record));
+        for (std::size_t begin = 0, end; (end = text.find(kBetween, begin)) != std::string::npos;
+             begin = end + 1)
+            choices.push_back(text.substr(begin, end - begin));
+        return choices;
+    }
+    const chat::Value* value = record.find(source.field);
+    if (value == nullptr || !value->is(chat::Kind::List))
+        return fail(ErrorCode::InvalidArgument, "its " + source.field + " is not a list");
+    for (const chat::Value& one : value->list()) choices.emplace_back(chat::str(one, record.arena));
+    return choices;
+}
+
+// Returns the index of a choice; -1 if there is none.
+std::int64_t index_of(const std::vector<std::string>& choices, std::string_view text) {
+    const auto found = std::find(choices.begin(), choices.end(), text);
+    return found == choices.end() ? -1 : found - choices.begin();
+}
+
+// Returns the right choice. A number is an index, a text is the choice itself. A template's text
+// counts as a number if it consists of digits.
+Result<std::int64_t> answer_of(const Source& source, Record& record,
+                               const std::vector<std::string>& choices) {
+    std::int64_t number = -1;
+    if (source.number) {
+        number = *source.number;
+    } else if (source.writing) {
+        ROLL_TRY(const std::string text, source.writing->write(record));
+        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+        if (error != std::errc() || end != text.data() + text.size() || text.front() == '-')
+            number = index_of(choices, text);
+    } else {
+        const chat::Value* value = record.find(source.field);
+        if (value == nullptr || value->is(chat::Kind::List) || value->is(chat::Kind::Dict))
+            return fail(ErrorCode::InvalidArgument,
+                        "its " + source.field + " is neither a number nor a text");
+        number = value->is(chat::Kind::Int) || value->is(chat::Kind::Bool)
+                     ? value->integer
+                     : index_of(choices, chat::str(*value, record.arena));
+    }
+    return number < std::ssize(choices) ? std::max<std::int64_t>(number, -1) : -1;
+}
+
+Result<std::string> text_of(const Source& source, Record& record) {
+    if (source.writing) return source.writing->write(record);
+    const chat::Value* value = record.find(source.field);
+    if (value == nullptr)
+        return fail(ErrorCode::InvalidArgument, "it has no field " + source.field);
+    return std::string(chat::str(*value, record.arena));
+}
+
+// Returns the dataset's file. A path that is not absolute starts at the directory of the task.
+Result<fs::path> dataset_of(const Json& task, const fs::path& file) {
+    if (task.value("dataset_path", Json()) != "json")
+        return refused(file, "dataset_path is " + task.value("dataset_path", Json()).dump() +
+                                 "; allowed: json, with the file in dataset_kwargs.data_files");
+    const Json::json_pointer at("/dataset_kwargs/data_files");
+    Json files = task.contains(at) ? task[at] : Json();
+    const std::string split = task.value("test_split", task.value("validation_split", "train"));
+    if (files.is_object()) files = files.value(split, Json());
+    if (files.is_array() && files.size() == 1) files = files[0];
+    if (!files.is_string())
+        return refused(file, "dataset_kwargs.data_files gives no file for the split " + split +
+                                 "; allowed: the path of a .jsonl file");
+    return fs::absolute(file).parent_path() / files.get<std::string>();
+}
+
+Result<void> check_keys(const Json& task, const std::string& text, const fs::path& file) {
+    if (!task.is_object() || !holds<std::string>(task.value("task", Json())))
+        return refused(file, "has no key task; this key names the task");
+    for (const auto& [key, value] : task.items())
+        if (!is_in(kRead, key) && !is_in(kNoEffect, key))
+            return refused(file, key + " is not supported");
+    if (text.find("!function") != std::string::npos)
+        return refused(file, "!function needs Python and is not supported");
+    if (task.value("output_type", Json("generate_until")) != "multiple_choice")
+        return refused(file, "output_type is " + task.value("output_type", Json()).dump() +
+                                 "; allowed: multiple_choice");
+    if (task.value("num_fewshot", Json(0)) != 0)
+        return refused(file, "num_fewshot is " + task["num_fewshot"].dump() + "; allowed: 0");
+    for (const Json& one : task.value("metric_list", Json::array())) {
+        const Json metric = one.is_object() ? one.value("metric", Json()) : Json();
+        if (metric != "acc" && metric != "acc_norm")
+            return refused(file, "metric_list has " + metric.dump() + "; allowed: acc, acc_norm");
+    }
+    return {};
+}
+
+Result<void> read_record(std::string_view line, Record& record) {
+    ROLL_TRY(const chat::Value value, chat::read_json(line, record.arena));
+    if (!value.is(chat::Kind::Dict)) return fail(ErrorCode::Corrupt, "is not an object");
+    record.entries.assign(value.dict->entries.begin(), value.dict->entries.end());
+    return {};
+}
+
+// The sources of a question's parts.
+struct Sources {
+    std::optional<Writing> description;
+    Source text, choices, target;
+};
+
+Result<Sources> sources_of(const Json& task, const Record& first, const fs::path& file) {
+    Sources sources;
+    const auto description = task.value("description", std::string());
+    if (!description.empty()) {
+        ROLL_TRY(sources.description, Writing::make(description));
+    }
+    ROLL_TRY(sources.text,
+             text_source("doc_to_text", task.value("doc_to_text", Json()), first, file));
+    ROLL_TRY(sources.choices, choice_source(task.value("doc_to_choice", Json()), first, file));
+    ROLL_TRY(sources.target,
+             text_source("doc_to_target", task.value("doc_to_target", Json()), first, file));
+    if (sources.text.number)
+        return refused(file, "doc_to_text is a number; allowed: a field or a template");
+    return sources;
+}
+
+Result<Question> question_of(const Sources& sources, Record& record) {
+    Question question;
+    if (sources.description) {
+        ROLL_TRY(question.context, sources.description->write(record));
+    }
+    ROLL_TRY(const std::string text, text_of(sources.text, record));
+    question.context += text;
+    ROLL_TRY(question.choices, choices_of(sources.choices, record));
+    if (question.choices.size() < 2)
+        return fail(
+            ErrorCode::InvalidArgument,
+            "it has " + std::to_string(question.choices.size()) + " choices; needed: 2 or more");
+    ROLL_TRY(question.answer, answer_of(sources.target, record, question.choices));
+    return question;
+}
+
+}  // namespace
+
+Result<Task> read_task(const fs::path& file) {
+    ROLL_TRY(const std::string text, read_file(file));
+    ROLL_TRY(const std::vector<Json> documents, yaml::read(text, file.string()));
+    const Json given = documents.empty() ? Json() : documents.front();
+    ROLL_TRY_VOID(check_keys(given, text, file));
+    Task task{.name = given["task"].get<std::string>(),
+              .delimiter = given.value("target_delimiter", std::string(" ")),
+              .questions = {}};
+    ROLL_TRY(const fs::path dataset, dataset_of(given, file));
+    ROLL_TRY(const std::string lines, read_file(dataset));
+    std::optional<Sources> sources;
+    std::size_t number = 0;
+    for (std::size_t begin = 0; begin < lines.size();) {
+        const std::size_t end = std::min(lines.find('\n', begin), lines.size());
+        const std::string_view line = std::string_view(lines).substr(begin, end - begin);
+        begin = end + 1;
+        ++number;
+        if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+        Record record(kMemory);
+        const auto wrong = [&](const Error& error) {
+            return fail(error.code,
+                        dataset.string() + ":" + std::to_string(number) + ": " + error.message);
+        };
+        if (auto read = read_record(line, record); !read) return wrong(read.error());
+        if (!sources) {
+            ROLL_TRY(sources, sources_of(given, record, file));
+        }
+        auto question = question_of(*sources, record);
+        if (!question) return wrong(question.error());
+        task.questions.push_back(*std::move(question));
+    }
+    if (task.questions.empty()) return refused(dataset, "has no record");
+    return task;
+}
+
+}  // namespace roll::train

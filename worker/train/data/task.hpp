@@ -1,0 +1,32 @@
+// Multiple-choice tasks in the format of lm-evaluation-harness: a YAML file with the dataset's file
+// and the templates that make a question's context, choices and answer of a record.
+//
+// Roll reads the part of the format that needs no Python. It refuses other keys by name.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "common/error.hpp"
+
+namespace roll::train {
+
+struct Question {
+    std::string context;
+    std::vector<std::string> choices;
+    std::int64_t answer = -1;  // index of the right choice; -1: no choice is right
+};
+
+struct Task {
+    std::string name;
+    std::string delimiter = " ";  // text between the context and a choice
+    std::vector<Question> questions;
+};
+
+// Reads a task and its dataset. Fails with NotFound, InvalidArgument or Corrupt; the message names
+// the file and, for a record, its line.
+Result<Task> read_task(const std::filesystem::path& file);
+
+}  // namespace roll::train

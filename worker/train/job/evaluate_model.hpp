@@ -1,0 +1,27 @@
+// `rollctl eval`: measures a model directory on tasks and on texts, in one process.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/json.hpp"
+
+namespace roll::train {
+
+struct EvaluationOptions {
+    std::string directory;           // a HuggingFace or MCA directory with its tokenizer
+    std::vector<std::string> tasks;  // files of multiple-choice tasks (task.hpp)
+    std::vector<std::string> texts;  // .txt, .jsonl and .bin files, for the perplexity
+    std::string field = "text";      // key of the text in a line of a .jsonl
+    std::int64_t seq_length = 0;     // inputs of a window; 0: the model's positions, at most 2048
+    bool log_probs = false;          // also report the log-probability of each choice
+};
+
+// Returns the results as roll.eval/1. Throws RankFailure.
+OrderedJson evaluate_model(const EvaluationOptions& options);
+
+// Returns the results as text, one line for each task and file.
+std::string evaluation_text(const OrderedJson& json);
+
+}  // namespace roll::train

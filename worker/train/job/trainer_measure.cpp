@@ -1,0 +1,92 @@
+// The measurements of the trainer: validation sets, tasks, and the weights as they are exported.
+#include <cstdio>
+
+#include "common/files.hpp"
+#include "worker/train/data/choices.hpp"
+#include "worker/train/job/trainer.hpp"
+#include "worker/train/model/model_setup.hpp"
+#include "worker/train/process/failure.hpp"
+
+namespace roll::train {
+
+namespace fs = std::filesystem;
+
+std::vector<ValidResult> Trainer::measure(const Moment& moment) {
+    const std::vector<const ValidSet*> sets = validation_.due(moment);
+    if (sets.empty()) return {};
+    activity_ = Activity::Validation;
+    if (writes()) validation_.measure_text(model_.tokenizer->tokenizer, corpus_);
+    std::vector<ValidResult> results =
+        validation_.run(sets, *step_, spec_, batch_rules(), dp_->rank());
+    if (!writes()) return results;
+    metrics_->append(valid_row(state_.step, results));
+    std::printf("%s\n", valid_text(state_.step, results).c_str());
+    HookFacts of_set = facts();
+    of_set.valid_loss = results.front().loss;
+    hooks_.run("evaluation", of_set);
+    return results;
+}
+
+bool Trainer::validate(std::span<const ValidResult> results) {
+    if (results.empty() || !results.front().tracked) return false;
+    const double loss = results.front().loss;
+    state_.valid_loss = loss;
+    const bool best = note_validation(state_, loss, spec_.early_stop.min_delta);
+    if (best && spec_.checkpoint_keep_best && saver_) saver_->best(state_.step);
+    return best;
+}
+
+void Trainer::evaluate_tasks() {
+    if (tasks_.empty()) return;
+    activity_ = Activity::Validation;
+    AnswerPass pass{.vocab = model_.config.vocab,
+                    .length_most = spec_.seq_length,
+                    .batch_tokens = spec_.micro_batch_size * spec_.seq_length,
+                    .replicas = dp_->size(),
+                    .replica = dp_->rank()};
+    pass.log_probs = [this](std::span<const Microbatch> batch) { return step_->log_probs(batch); };
+    pass.sum = [this](const at::Tensor& values) { sum_over(*dp_, values, {Site::Evaluation}); };
+    std::vector<TaskScore> scores;
+    for (const Task& task : tasks_) scores.push_back(score_task(task, *model_.tokenizer, pass));
+    if (!writes()) return;
+    OrderedJson row = {{"step", state_.step}};
+    for (const TaskScore& score : scores) {
+        row["task_acc/" + score.name] = score.acc;
+        row["task_acc_norm/" + score.name] = score.acc_norm;
+        std::printf("step %lld  task %s: acc %.4f, acc_norm %.4f, %lld questions\n",
+                    static_cast<long long>(state_.step), score.name.c_str(), score.acc,
+                    score.acc_norm, static_cast<long long>(score.questions));
+    }
+    metrics_->append(row);
+    const OrderedJson json = {
+        {"schema", "roll.eval/1"}, {"step", state_.step}, {"tasks", scores_json(scores, false)}};
+    need(write_file_atomically(fs::path(launch_.output) / "eval.json", json.dump(1) + "\n"));
+}
+
+// Measures the validation loss with the weights rounded as in the export, and then restores the
+// weights. Runs after the last checkpoint, because nothing is trained after it.
+void Trainer::measure_export() {
+    const std::vector<const ValidSet*> sets = validation_.due({.last = true});
+    const std::optional<at::ScalarType> dtype = export_rounds_to(spec_);
+    const bool exports_other = spec_.export_best && state_.best_step != state_.step;
+    if (sets.empty() || !dtype || exports_other) return;
+    std::vector<at::Tensor> kept;
+    for (Chunk& chunk : step_->chunks()) {
+        const at::Tensor& weight = chunk.parameters().flat_weight;
+        kept.push_back(weight.clone());
+        weight.copy_(weight.to(*dtype));
+    }
+    const ValidResult result =
+        validation_.run({sets.front()}, *step_, spec_, batch_rules(), dp_->rank()).front();
+    for (std::size_t i = 0; i < kept.size(); ++i)
+        step_->chunks()[i].parameters().flat_weight.copy_(kept[i]);
+    if (!writes()) return;
+    metrics_->append({{"step", state_.step}, {"export_valid_loss", result.loss}});
+    std::printf(
+        "step %lld  held-out, weights rounded as in the export: loss %.6f (%+.2g compared with "
+        "unrounded weights)\n",
+        static_cast<long long>(state_.step), result.loss,
+        result.loss - state_.valid_loss.value_or(result.loss));
+}
+
+}  // namespace roll::train
