@@ -22,6 +22,9 @@ Result<Json> complete_hf_config(const Family& family, const Json& sizes);
 // depend on these keys. Fails with InvalidArgument if the family does not know a key.
 Result<void> set_keys(const Family& family, const Json& keys, Json& hf_config, Json& native);
 
+// Gives a native config a score with `labels` rows in place of the output layer.
+void set_scores(Json& native, std::int64_t labels);
+
 // Returns the native config of a HuggingFace config. The native config has only the family's
 // fields. Fails with InvalidArgument if a key is missing or has a value that the family does not
 // cover; the message names the key.
@@ -62,8 +65,9 @@ struct CopiedTensor {
 Result<std::vector<CopiedTensor>> copied_tensors(const Family& family, const Json& native);
 
 // Returns every tensor of a model in forward order: embedding, layers, final norm, output layer,
-// multi-token prediction layers. Omits a tied output layer. `hf_config` determines the kind of each
-// layer; it is not needed for families with only one kind of layer.
+// multi-token prediction layers. Omits a tied output layer. A model whose architecture is
+// ...ForSequenceClassification has a score (kScore) in place of the output layer. `hf_config`
+// determines the kind of each layer; it is not needed for families with only one kind of layer.
 Result<std::vector<NativeTensor>> native_tensors(const Family& family, const Json& native,
                                                  const Json& hf_config = Json::object());
 
