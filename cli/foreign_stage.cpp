@@ -113,8 +113,8 @@ void read_labelled(const Config& config) {
 void read_scored(const Config& config) {
     set_kind(config, "reward");
     config.foreign.remarks.push_back(
-        "stage rm trains a model for sequence classification with one label, as TRL does; "
-        "LLaMA-Factory stores a value head with a bias beside the language model");
+        "stage rm trains a model for sequence classification with one label, as TRL does; the "
+        "other program stores a value head with a bias beside the language model");
 }
 
 // Reads the options of the loss per token, which the HuggingFace Trainer has in all stages.

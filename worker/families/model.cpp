@@ -4,6 +4,7 @@
 
 #include "common/replace.hpp"
 #include "worker/families/expression.hpp"
+#include "worker/families/score.hpp"
 #include "worker/families/strands.hpp"
 
 namespace roll::families {
@@ -15,8 +16,6 @@ constexpr std::int64_t kLayersMax = 10'000;
 constexpr std::int64_t kExpertsMax = 100'000;
 constexpr std::int64_t kTensorsMax = 10'000'000;
 constexpr std::int64_t kDimMax = std::int64_t{1} << 40U;
-
-constexpr const char* kOutput = "output_layer.weight";
 
 const Json* first_of(const Json& config, const std::vector<std::string>& paths) {
     for (const std::string& path : paths)
@@ -293,25 +292,7 @@ Result<void> set_defaults(const SilentFields& fields, const Json& hf_config, Jso
     return {};
 }
 
-// Returns the number of labels of a model that classifies sequences, as transformers determines it;
-// 0 for other models.
-std::int64_t score_labels(const Json& hf_config) {
-    const Json* names = value_at(hf_config, "architectures");
-    if (names == nullptr || !names->is_array() || names->empty() || !names->front().is_string() ||
-        !names->front().get<std::string>().ends_with("ForSequenceClassification"))
-        return 0;
-    const Json* labels = value_at(hf_config, "id2label");
-    if (labels != nullptr && labels->is_object()) return std::ssize(*labels);
-    const Json* count = value_at(hf_config, "num_labels");
-    return count != nullptr && count->is_number_integer() ? count->get<std::int64_t>() : 2;
-}
-
 }  // namespace
-
-void set_scores(Json& native, std::int64_t labels) {
-    native["score_labels"] = labels;
-    native["tie_embeddings_and_output_weights"] = false;
-}
 
 Result<Json> native_config(const Family& family, const Json& hf_config) {
     if (!hf_config.is_object())
@@ -382,21 +363,10 @@ class Lister {
     Result<void> add_stage(Stage stage) {
         for (const WeightRule& rule : family_.weights) {
             if (rule.stage != stage || !holds(rule.condition, native_)) continue;
-            if (rule.native == kOutput && holds("score_labels", native_)) continue;
+            if (rule.native == kOutput && has_score(native_)) continue;
             ROLL_TRY_VOID(add_repeated(rule, rule.repeat.begin(), {}));
         }
         return {};
-    }
-
-    // Adds the score of a reward model, which all families name alike.
-    Result<void> add_score() {
-        if (!holds("score_labels", native_)) return {};
-        WeightRule rule;
-        rule.native = kScore;
-        rule.hf = {kScore};
-        rule.shapes = {{"score_labels", "hidden_size"}};
-        rule.stage = Stage::Last;
-        return add(rule, {});
     }
 
     Result<void> add_layer(std::int64_t layer, std::optional<std::int64_t> mtp) {
@@ -417,6 +387,8 @@ class Lister {
         }
         return {};
     }
+
+    Result<void> add_score() { return add(score_rule(), {}); }
 
     std::vector<NativeTensor> take() && { return std::move(tensors_); }
 
@@ -472,7 +444,7 @@ Result<std::vector<NativeTensor>> native_tensors(const Family& family, const Jso
     for (std::int64_t layer = 0; layer < layers; ++layer)
         ROLL_TRY_VOID(lister.add_layer(layer, std::nullopt));
     ROLL_TRY_VOID(lister.add_stage(Stage::Last));
-    ROLL_TRY_VOID(lister.add_score());
+    if (has_score(native)) ROLL_TRY_VOID(lister.add_score());
     for (std::int64_t mtp = 0; mtp < mtp_layers; ++mtp)
         ROLL_TRY_VOID(lister.add_layer(layers + mtp, mtp));
     return std::move(lister).take();

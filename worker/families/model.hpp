@@ -22,9 +22,6 @@ Result<Json> complete_hf_config(const Family& family, const Json& sizes);
 // depend on these keys. Fails with InvalidArgument if the family does not know a key.
 Result<void> set_keys(const Family& family, const Json& keys, Json& hf_config, Json& native);
 
-// Gives a native config a score with `labels` rows in place of the output layer.
-void set_scores(Json& native, std::int64_t labels);
-
 // Returns the native config of a HuggingFace config. The native config has only the family's
 // fields. Fails with InvalidArgument if a key is missing or has a value that the family does not
 // cover; the message names the key.

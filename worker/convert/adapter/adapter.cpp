@@ -6,7 +6,7 @@
 #include "worker/convert/adapter/experts.hpp"
 #include "worker/convert/adapter/native.hpp"
 #include "worker/convert/checkpoint/config.hpp"
-#include "worker/families/model.hpp"
+#include "worker/families/score.hpp"
 
 namespace roll::convert {
 namespace {
@@ -258,7 +258,7 @@ Result<Source> open_base(const fs::path& base_directory, const fs::path& config,
     ROLL_TRY_VOID(find_config(base, families, places, given));
     // The adapter of a reward model holds a score, which its base model may lack.
     const bool scores = adapter && adapter->value("task_type", Json()) == "SEQ_CLS";
-    if (scores && !base.config.native.contains("score_labels"))
+    if (scores && !families::has_score(base.config.native))
         families::set_scores(base.config.native, 1);
     ROLL_TRY_VOID(use_tensors(base, false));
     return base;

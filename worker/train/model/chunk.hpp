@@ -56,15 +56,13 @@ class Chunk {
     // Computes the remaining weight gradients, and frees everything that the micro-batch holds.
     void backward_weight(int microbatch, const GradReady& ready);
 
-    // Like forward(), but returns the summed loss without the factor `scale`, and saves nothing for
-    // backward.
+    // Like forward(), but returns the summed loss without `scale` and saves nothing for backward.
     at::Tensor evaluate(const Microbatch& data, const at::Tensor& hidden_MC);
 
-    // Like evaluate(), but the last stage returns the log-probabilities of the sequences, or the
-    // scores of a reward model, doubles on the CPU.
+    // Like evaluate(), but the last stage returns what it returns in forward() with a preference.
     at::Tensor log_probs(const Microbatch& data, const at::Tensor& hidden_MC);
 
-    // Returns logits [B, T, V]. Requires one chunk with the whole model, which has an output layer.
+    // Returns logits [B, T, V]. Requires one chunk with the whole model.
     at::Tensor logits(const at::Tensor& tokens_BT);
 
     // Returns the weights that the ranks share; null if each rank has all weights.

@@ -6,6 +6,7 @@
 #include "worker/convert/read/open.hpp"
 #include "worker/families/families.hpp"
 #include "worker/families/model.hpp"
+#include "worker/families/score.hpp"
 #include "worker/formats/bytes_tokenizer.hpp"
 #include "worker/formats/hf.hpp"
 #include "worker/tokenizer/same_ids.hpp"
