@@ -107,7 +107,7 @@ void read_answers(const Config& config, const std::string& key, const std::strin
     const bool labelled = objective == "kto", paired = spec::is_preference(objective) && !labelled;
     if (pairs && !paired)
         return config.refuse(key, fmt::format("names {}, whose lines are pairs of answers; set "
-                                              "stage: dpo",
+                                              "stage: dpo or rm",
                                               name));
     if (label && !labelled)
         return config.refuse(

@@ -14,6 +14,7 @@ constexpr std::array kOfTrl{"beta",
                             "desirable_weight",
                             "undesirable_weight",
                             "cpo_alpha",
+                            "center_rewards_coefficient",
                             "precompute_ref_log_probs",
                             "use_weighting",
                             "f_divergence_type",
@@ -24,10 +25,16 @@ constexpr std::array kOfTrl{"beta",
                             "dataset_train_split"};
 
 // A configuration of TRL with one of these keys trains on preferences.
-constexpr std::array kOfTrlPreferences{
-    "beta",          "desirable_weight", "undesirable_weight",
-    "cpo_alpha",     "simpo_gamma",      "f_divergence_type",
-    "use_weighting", "label_smoothing",  "precompute_ref_log_probs"};
+constexpr std::array kOfTrlPreferences{"beta",
+                                       "desirable_weight",
+                                       "undesirable_weight",
+                                       "cpo_alpha",
+                                       "simpo_gamma",
+                                       "f_divergence_type",
+                                       "use_weighting",
+                                       "label_smoothing",
+                                       "precompute_ref_log_probs",
+                                       "center_rewards_coefficient"};
 
 template <std::size_t N>
 bool has_any(const Config& config, const std::array<const char*, N>& keys) {
@@ -103,6 +110,14 @@ void read_labelled(const Config& config) {
     read_reference(config);
 }
 
+// Reads the stage rm of LLaMA-Factory.
+void read_scored(const Config& config) {
+    set_kind(config, "reward");
+    config.foreign.remarks.push_back(
+        "stage rm trains a model for sequence classification with one label, as TRL does; the "
+        "other program stores a value head with a bias beside the language model");
+}
+
 // Reads the options of the loss per token, which the HuggingFace Trainer has in all stages.
 void read_token_loss(const Config& config) {
     constexpr std::array<std::pair<const char*, const char*>, 2> kOptions{
@@ -133,6 +148,10 @@ void read_trl_preferences(const Config& config) {
     const std::string loss = trl_loss(config);
     const bool labelled = loss == "kto" || loss == "apo_zero_unpaired" ||
                           config.has("desirable_weight") || config.has("undesirable_weight");
+    if (config.has("center_rewards_coefficient")) {
+        set_kind(config, "reward");
+        return copy(config, "center_rewards_coefficient", "center_rewards_coefficient");
+    }
     const bool of_cpo = config.has("cpo_alpha") || config.has("simpo_gamma") || loss == "simpo";
     copy_or(config, "beta", "beta", 0.1);
     if (labelled) {
@@ -172,7 +191,7 @@ void read_trl_stage(const Config& config) {
 }
 
 void refuse_stage(const Config& config, const std::string& stage) {
-    config.refuse("stage", fmt::format("is {}; supported: pt, sft, dpo, kto", stage));
+    config.refuse("stage", fmt::format("is {}; supported: pt, sft, rm, dpo, kto", stage));
 }
 
 // Returns the names of the linear layers that get LoRA, or "all-linear".
@@ -216,6 +235,8 @@ void read_stage(const Config& config) {
         read_pairs(config);
     else if (stage == "kto")
         read_labelled(config);
+    else if (stage == "rm")
+        read_scored(config);
     else
         refuse_stage(config, stage);
     if (config.document.contains("objective")) read_token_loss(config);

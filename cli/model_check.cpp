@@ -9,6 +9,7 @@
 #include "common/files.hpp"
 #include "common/spec/lora.hpp"
 #include "common/spec/optimizer.hpp"
+#include "common/spec/preference.hpp"
 #include "common/spec/sizes.hpp"
 #include "worker/convert/checkpoint/config.hpp"
 #include "worker/convert/read/open.hpp"
@@ -270,9 +271,13 @@ void ModelCheck::check(const CheckedJob& job) {
     if (model == nullptr) return;
     check_freeze(job, model->parameters);
     check_groups(job, model->parameters);
+    std::vector<std::string> modules = model->modules;
+    const bool scores = spec::objective_name(job.document.value("objective", Json())) == "reward";
+    if (scores) std::ranges::replace(modules, std::string("lm_head"), std::string("score"));
+    if (scores) modules.emplace_back("score");
     if (!model->modules.empty())
-        for (const spec::Problem& problem : spec::lora_target_problems(
-                 spec::lora_spec(job.train.value("lora", Json())), model->modules))
+        for (const spec::Problem& problem :
+             spec::lora_target_problems(spec::lora_spec(job.train.value("lora", Json())), modules))
             job.note(problem.path, problem.message);
     if (!model->config) return;
     // If the sizes are in the job file, the schema's checks have already checked the layers

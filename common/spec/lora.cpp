@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "common/spec/preference.hpp"
+
 namespace roll::spec {
 namespace {
 
@@ -129,6 +131,11 @@ std::vector<Problem> lora_problems(const Json& document) {
                  "is true, but there is no adapter to merge; allowed: false, or set train.lora"});
         return problems;
     }
+    if (given.value("merge", Json()) == true &&
+        objective_name(document.value("objective", Json())) == "reward")
+        problems.push_back({"export.merge",
+                            "is true, but the base model has no score that the adapter's could be "
+                            "merged into; allowed: false with objective reward and train.lora"});
     check_targets(lora, problems);
     check_saved_modules(lora, problems);
     const Json model = object_of(document, "model");
@@ -166,12 +173,18 @@ std::vector<Problem> lora_target_problems(const LoraSpec& lora,
                                  "allowed: {}",
                                  name_of(module.place),
                                  allowed.empty() ? "no target" : "a list of " + allowed)}};
-    for (const std::string& name : lora.modules_to_save)
-        if (!exists("lm_head"))
+    for (const std::string& name : lora.modules_to_save) {
+        if (name != "embed_tokens" && (exists("score") ? name == "lm_head" : name == "score"))
+            return {{"train.lora.modules_to_save",
+                     fmt::format("has {}, but {}; remove it", name,
+                                 name == "score" ? "only a reward model has a score"
+                                                 : "a reward model has no output layer")}};
+        if (!exists("lm_head") && !exists("score"))
             return {{"train.lora.modules_to_save",
                      fmt::format("has {}, but this model ties its embedding and its output layer, "
                                  "and a PEFT adapter cannot hold a tied weight; remove it",
                                  name)}};
+    }
     return {};
 }
 

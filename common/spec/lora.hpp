@@ -28,9 +28,12 @@ inline constexpr std::array<std::pair<std::string_view, LoraPlace>, 7> kLoraPlac
      {"up_proj", LoraPlace::Up},
      {"down_proj", LoraPlace::Down}}};
 
-// The modules that train.lora.modules_to_save can name, with the native names of their parameters
-inline constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kSavedModules{
-    {{"embed_tokens", "embedding.word_embeddings.weight"}, {"lm_head", "output_layer.weight"}}};
+// The modules that train.lora.modules_to_save can name, with the native names of their parameters.
+// The trainer adds the score of a reward model by itself.
+inline constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kSavedModules{
+    {{"embed_tokens", "embedding.word_embeddings.weight"},
+     {"lm_head", "output_layer.weight"},
+     {"score", "score.weight"}}};
 
 // LoRA of one linear layer of every decoder layer: y += scale * x A^T B^T.
 struct LoraModule {

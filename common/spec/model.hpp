@@ -55,6 +55,8 @@ struct ModelConfig {
     std::int64_t vocab = 0;
     std::int64_t positions_max = 0;
     bool tied = false;  // the output layer uses the embedding's weight
+    // A reward model: a score, one number for each sequence, takes the place of the output layer
+    bool scores = false;
     double rope_theta = 10000;
     double norm_eps = 1e-5;
     double init_std = 0.02;

@@ -45,6 +45,7 @@ Keys keys_of(PreferenceKind kind) {
         case PreferenceKind::Kto:
             return {{"loss", "beta", "desirable_weight", "undesirable_weight", "reference"},
                     {"kto", "apo_zero_unpaired"}};
+        case PreferenceKind::Reward: return {{"center_rewards_coefficient"}};
         case PreferenceKind::Cpo: break;
     }
     return {{"loss", "beta", "label_smoothing", "nll_weight"}, {"sigmoid", "ipo", "hinge"}};
@@ -56,6 +57,7 @@ PreferenceSpec usual(PreferenceKind kind) {
     if (kind == PreferenceKind::SimPo) spec.beta = 2, spec.gamma = 1;
     if (kind == PreferenceKind::Orpo || kind == PreferenceKind::Cpo) spec.nll_weight = 1;
     if (kind == PreferenceKind::Kto) spec.loss = PairLoss::Kto;
+    if (kind == PreferenceKind::Reward) spec.beta = 1;
     return spec;
 }
 
@@ -118,6 +120,8 @@ PreferenceSpec preference_spec(const Json& json) {
     spec.nll_weight = json.value("nll_weight", spec.nll_weight);
     spec.desirable_weight = json.value("desirable_weight", spec.desirable_weight);
     spec.undesirable_weight = json.value("undesirable_weight", spec.undesirable_weight);
+    spec.center_rewards_coefficient =
+        json.value("center_rewards_coefficient", spec.center_rewards_coefficient);
     spec.reference = json.value("reference", spec.reference);
     return spec;
 }
@@ -137,6 +141,14 @@ std::vector<Problem> preference_problems(const Json& document) {
         return problems;
     }
     if (objective.is_object()) check_keys(objective, *kind, problems);
+    const bool samples =
+        document.value(Json::json_pointer("/train/sample/every"), Json()).is_number_integer() &&
+        document[Json::json_pointer("/train/sample/every")] > 0;
+    if (*kind == PreferenceKind::Reward && samples)
+        problems.push_back(
+            {"train.sample.every",
+             "cannot be used with objective reward, because a reward model writes no "
+             "text; allowed: 0"});
     const bool given = objective.is_object() && objective.contains("reference");
     if (usual(*kind).has_reference() && document.contains("train") && !given &&
         !has_key(document, "model", "from"))

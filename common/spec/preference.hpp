@@ -1,6 +1,7 @@
 // Training on preferences (`objective` in a job file). Some objectives compare a chosen answer with
-// a rejected answer. Kto learns from single answers that are labelled as chosen or rejected.
-// Options that also exist in TRL have the names and meanings of TRL.
+// a rejected answer. Kto learns from single answers that are labelled as chosen or rejected. Reward
+// trains a reward model, which gives each answer a score. Options that also exist in TRL have the
+// names and meanings of TRL.
 #pragma once
 
 #include <array>
@@ -17,14 +18,15 @@ namespace roll::spec {
 // Dpo and Kto compare the log-probabilities of the answers under the trained model and under a
 // reference model. The other kinds need no reference model. A sample of Kto is a single labelled
 // answer. A sample of the other kinds is a pair of answers.
-enum class PreferenceKind { Dpo, SimPo, Orpo, Cpo, Kto };
+enum class PreferenceKind { Dpo, SimPo, Orpo, Cpo, Kto, Reward };
 
-inline constexpr std::array<std::pair<std::string_view, PreferenceKind>, 5> kPreferenceKinds{
+inline constexpr std::array<std::pair<std::string_view, PreferenceKind>, 6> kPreferenceKinds{
     {{"dpo", PreferenceKind::Dpo},
      {"simpo", PreferenceKind::SimPo},
      {"orpo", PreferenceKind::Orpo},
      {"cpo", PreferenceKind::Cpo},
-     {"kto", PreferenceKind::Kto}}};
+     {"kto", PreferenceKind::Kto},
+     {"reward", PreferenceKind::Reward}}};
 
 // The losses. worker/train/objective/preference.hpp has their formulas.
 enum class PairLoss { Sigmoid, Robust, Ipo, Hinge, SigmoidNorm, Kto, ApoZero };
@@ -38,6 +40,7 @@ struct PreferenceSpec {
     double nll_weight = 0;       // factor of the mean -log p of the tokens of the chosen answers
     // Kto: factors of the losses of the chosen and of the rejected answers
     double desirable_weight = 1, undesirable_weight = 1;
+    double center_rewards_coefficient = 0;  // Reward: factor of the squared sum of a pair's scores
     // Dpo and Kto: directory of the reference model; empty: the starting weights
     std::string reference = {};
 
@@ -46,6 +49,8 @@ struct PreferenceSpec {
     }
     // Returns true if a sample is one labelled answer, and not a pair of answers.
     bool is_unpaired() const { return kind == PreferenceKind::Kto; }
+    // Returns true if the loss compares scores of a reward model, and not log-probabilities.
+    bool compares_scores() const { return kind == PreferenceKind::Reward; }
     // Returns true if the loss needs an estimate of the divergence from the reference.
     bool estimates_kl() const { return loss == PairLoss::Kto; }
     friend bool operator==(const PreferenceSpec&, const PreferenceSpec&) = default;

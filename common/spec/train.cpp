@@ -16,13 +16,14 @@ namespace {
 template <class E, std::size_t N>
 using Names = std::array<std::pair<const char*, E>, N>;
 
-constexpr Names<Objective, 7> kObjectives{{{"pretrain", Objective::Pretrain},
+constexpr Names<Objective, 8> kObjectives{{{"pretrain", Objective::Pretrain},
                                            {"sft", Objective::Sft},
                                            {"dpo", Objective::Preference},
                                            {"simpo", Objective::Preference},
                                            {"orpo", Objective::Preference},
                                            {"cpo", Objective::Preference},
-                                           {"kto", Objective::Preference}}};
+                                           {"kto", Objective::Preference},
+                                           {"reward", Objective::Preference}}};
 constexpr Names<TrainOn, 3> kTrainOn{
     {{"assistant", TrainOn::Assistant}, {"all", TrainOn::All}, {"last", TrainOn::Last}}};
 constexpr Names<Precision, 3> kPrecisions{

@@ -111,6 +111,7 @@ inline constexpr KeyWith kWith[] = {
     {"cpo_alpha", "0.5", kTrlDpo},
     {"desirable_weight", "1.5", kTrlDpo},
     {"undesirable_weight", "0.5", kTrlDpo},
+    {"center_rewards_coefficient", "0.01", kTrlSft},
     {"bf16", "false", kTrlDpo},
     {"lora_r", "4", kTrlLora},
     {"use_peft", "true", kTrlDpo},

@@ -35,6 +35,8 @@ TEST_F(ForeignFile, ThePreferencesOfLlamaFactoryAreAnObjective) {
               Json::parse(R"({"kind": "kto", "beta": 0.1, "desirable_weight": 2})"));
     EXPECT_EQ(objective(R"({"stage": "sft", "dataset": "books", "neftune_noise_alpha": 5})"),
               Json::parse(R"({"kind": "sft", "neftune_alpha": 5})"));
+    EXPECT_EQ(objective(R"({"stage": "rm", "dataset": "pairs"})"),
+              Json::parse(R"({"kind": "reward"})"));
     EXPECT_EQ(objective(kTrlDpo), Json::parse(R"({"kind": "dpo", "beta": 0.3})"));
     Json kto = config();
     kto.update(Json::parse(kKto));
@@ -57,7 +59,7 @@ TEST_F(ForeignFile, DataOfAnotherStageAreRefused) {
         return problems(with);
     };
     EXPECT_EQ(told(R"({"stage": "sft", "dataset": "pairs"})"),
-              "dataset names pairs, whose lines are pairs of answers; set stage: dpo\n");
+              "dataset names pairs, whose lines are pairs of answers; set stage: dpo or rm\n");
     EXPECT_EQ(told(R"({"stage": "sft", "dataset": "labelled"})"),
               "dataset names labelled, whose lines are labelled answers; set stage: kto\n");
     EXPECT_EQ(told(R"({"stage": "dpo", "dataset": "books"})"),

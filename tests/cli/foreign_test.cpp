@@ -171,7 +171,7 @@ TEST_F(ForeignFile, EachProblemIsNamed) {
          "is not a key of the HuggingFace Trainer, TRL, LLaMA-Factory or mcore_adapter; did "
          "you mean `learning_rate`?"},
         {"model_name_or_path", R"("org/name")", "is org/name, which is not a directory"},
-        {"stage", R"("ppo")", "is ppo; supported: pt, sft, dpo, kto"},
+        {"stage", R"("ppo")", "is ppo; supported: pt, sft, rm, dpo, kto"},
         {"finetuning_type", R"("oft")", "is oft; supported: full, lora"},
         {"dataset", R"("news")", "names news, which dataset_info.json does not have"},
         {"dataset", R"("hub")", "names hub, which is not a local file"},

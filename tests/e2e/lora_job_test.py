@@ -2,6 +2,7 @@
 """train.lora as users have it: submitted, trained, exported by itself as a PEFT adapter or merged, and used."""
 import json
 import os
+import random
 import unittest
 
 from harness import RollTest
@@ -38,6 +39,53 @@ class LoraJob(RollTest):
         self.wait_done(again)
         self.assertEqual([row['step'] for row in self.metrics(again) if 'loss' in row][-4:], [13, 14, 15, 16])
 
+    def write_answers(self):
+        """Writes prompts with completions, and pairs, of which the chosen answers have other letters."""
+        rng = random.Random(3)
+        word = lambda letters: ''.join(rng.choice(letters) for _ in range(rng.randint(3, 9)))
+        rows = [(word('abcd ') + ':', word('aeiou'), word('xyzuv')) for _ in range(80)]
+        self.write('answers.jsonl', ''.join(json.dumps({'prompt': prompt, 'completion': good}) + '\n'
+                                            for prompt, good, _ in rows))
+        self.write('pairs.jsonl', ''.join(json.dumps({'prompt': prompt, 'chosen': good, 'rejected': bad}) + '\n'
+                                          for prompt, good, bad in rows))
+
+    def stage(self, name, base, data, objective, **changes):
+        """Returns a job of the chain, whose rank is killed after step 12 of its first attempt."""
+        with open(self.lora_job(name, train__valid_every=10, train__valid_at_start=True,
+                                train__optimizer__lr=1e-2, **changes), encoding='utf-8') as file:
+            document = json.load(file)
+        document['train']['steps'] = 30
+        kill = 'test -e "$ROLL_OUTPUT/killed" || { touch "$ROLL_OUTPUT/killed"; kill -9 $PPID; }'
+        document['train']['hooks'] = {'step': {'every': 12, 'command': ['sh', '-c', kill], 'wait': True}}
+        return {**document, 'model': {'from': base}, 'data': {'train': [data], 'valid': 0.25}, 'objective': objective}
+
+    def test_a_queued_chain_tunes_prefers_scores_and_speaks_although_ranks_die(self):
+        self.corpus()
+        self.write_answers()
+        self.up(slots=1)
+        self.base = '{base.result}'
+        with open(self.train_job('base', steps=10, parallel={'dp': 1}, resources={'nodes': 1, 'slots_per_node': 1}),
+                  encoding='utf-8') as file:
+            chain = json.load(file)
+        merged = {'merge': True, 'dtype': 'fp32'}
+        chain['then'] = [
+            self.stage('tuned', '{base.result}', 'answers.jsonl', 'sft', export=merged),
+            self.stage('prefers', '{tuned.result}', 'pairs.jsonl', 'dpo', export=merged),
+            self.stage('scores', '{prefers.result}', 'pairs.jsonl', 'reward', export={}),
+            {'name': 'speaks', 'kind': 'command',
+             'command': ['rollctl', 'generate', '{prefers.result}', 'abc:', '--max-tokens', '8']}]
+        ids = self.ctl('submit', '--parsable', self.write('chain.yaml', json.dumps(chain))).stdout.split()
+        self.assertEqual(self.ctl('wait', f'{ids[0]}-{ids[-1]}').returncode, 0)
+        for job, key, falls in ((ids[1], 'valid_loss', True), (ids[2], 'valid_rewards/accuracies', False),
+                                (ids[3], 'valid_rewards/accuracies', False)):
+            self.assertEqual(self.show(job)['attempt'], 2)
+            valid = [row[key] for row in self.metrics(job) if key in row]
+            self.assertTrue(valid[-1] < valid[0] if falls else valid[-1] > max(valid[0], 0.9), valid)
+        adapter = os.path.join(self.output(ids[3]), 'export', 'hf', 'adapter_config.json')
+        with open(adapter, encoding='utf-8') as file:
+            self.assertEqual(json.load(file)['task_type'], 'SEQ_CLS')
+        self.assertIn('abc:', self.ctl('logs', ids[4]).stdout)
+
     def test_what_cannot_be_trained_is_refused_at_submit(self):
         self.corpus()
         self.up()
@@ -53,6 +101,8 @@ class LoraJob(RollTest):
             self.assertIn(text, ' '.join((done.stdout + done.stderr).split()))
         done = self.ctl('submit', self.train_job('bad', train__lora={}), check=False)
         self.assertIn('train.lora needs a trained model; set model.from', done.stdout + done.stderr)
+        done = self.ctl('submit', self.lora_job('bad', objective='reward', export={'merge': True}), check=False)
+        self.assertIn('export.merge is true, but the base model has no score', ' '.join(done.stderr.split()))
         done = self.ctl('submit', self.train_job('bad', export={'merge': True}), check=False)
         self.assertIn('export.merge is true, but there is no adapter to merge', done.stdout + done.stderr)
 

@@ -6,12 +6,14 @@ chosen and the rejected answer of pair k. Of kto, sequence k has the label `labe
 `kl_length` are the mismatched sequences: each prompt with the answer of the sequence before. For each of CASES,
 OUT/NAME/objective.json is the `objective` of a job, and OUT/NAME/told.safetensors has `loss` and `norm` of each step,
 `references` and the means `rewards` [step, 2] of the chosen and the rejected answers; of kto also `kl_references` and
-`kl` of each step. OUT/NAME/grad has the gradients of the first step, OUT/NAME/trained the weights after the last.
+`kl` of each step. A reward model starts from OUT/NAME/weight. OUT/NAME/grad has the gradients of the first step,
+OUT/NAME/trained the weights after the last.
 
 The loss is TRL's source text: its trainers need pyarrow to be imported, and the loss of its DPOTrainer is part of a
 longer function.
 """
 import ast
+import collections
 import copy
 import importlib.util
 import json
@@ -24,11 +26,13 @@ from pathlib import Path
 import numpy
 import torch
 import torch.nn.functional as F
+import transformers
 from family_steps import CLIP, VOCAB, make_model, make_optimizer, save
 from in_type import Lift
 from safetensors.torch import save_file
 
 STEPS, PAIRS, LONGEST = 4, 4, 21
+PAD = VOCAB - 1  # in no answer
 CASES = {
     "sigmoid": {"kind": "dpo"},
     "smoothed": {"kind": "cpo", "label_smoothing": 0.2, "nll_weight": 0, "beta": 0.3},
@@ -43,6 +47,8 @@ CASES = {
     "cpo-hinge": {"kind": "cpo", "loss": "hinge", "beta": 0.1},
     "kto": {"kind": "kto", "desirable_weight": 1.3, "undesirable_weight": 0.7},
     "kto-clamped": {"kind": "kto", "beta": 0.3},
+    "reward": {"kind": "reward"},
+    "reward-centered": {"kind": "reward", "center_rewards_coefficient": 0.3},
     "apo": {"kind": "kto", "loss": "apo_zero_unpaired", "beta": 0.2},
 }
 
@@ -90,6 +96,7 @@ KTO = kto_part()
 ON_CPU = types.SimpleNamespace(device="cpu")
 CPO = function_of("experimental/cpo/cpo_trainer.py", "cpo_loss")
 LOG1MEXP = function_of("experimental/orpo/orpo_trainer.py", "log1mexp")
+REWARD = function_of("trainer/reward_trainer.py", "compute_loss", nn=torch.nn)
 ORPO = function_of("experimental/orpo/orpo_trainer.py", "odds_ratio_loss", log1mexp=LOG1MEXP)
 
 
@@ -132,6 +139,30 @@ def kto_loss(case, logps, references, labels, kl_logps, kl_references):
     return space["losses"].nanmean(), space["chosen_rewards"], space["rejected_rewards"], space["kl"]
 
 
+def reward_loss(case, model, ids, length):
+    """Returns (mean loss of the pairs, scores of the chosen and of the rejected answers)."""
+    same = lambda value: value
+    trainer = types.SimpleNamespace(
+        model=model, accelerator=types.SimpleNamespace(gather=same, gather_for_metrics=same), _tp_size=1,
+        args=types.SimpleNamespace(center_rewards_coefficient=case.get("center_rewards_coefficient")),
+        _total_train_tokens=0, _metrics=collections.defaultdict(lambda: collections.defaultdict(list)))
+    mask = torch.arange(ids.shape[1]) < length[:, None]
+    rows = torch.cat([torch.arange(0, len(ids), 2), torch.arange(1, len(ids), 2)])  # all chosen answers first
+    padded = ids.masked_fill(~mask, PAD)
+    loss, outputs = REWARD(trainer, model, {"input_ids": padded[rows], "attention_mask": mask[rows].long()}, True)
+    return loss, *outputs.logits.squeeze(-1).chunk(2)
+
+
+def reward_model(start):
+    """Returns a reward model with the weights of a language model."""
+    config = transformers.LlamaConfig.from_dict(start.config.to_dict() | {
+        "pad_token_id": PAD, "id2label": {0: "LABEL_0"}, "label2id": {"LABEL_0": 0}, "architectures": None})
+    torch.manual_seed(11)
+    model = transformers.LlamaForSequenceClassification(config)
+    model.model.load_state_dict(start.model.state_dict())
+    return model
+
+
 def sums(model, ids, begin, length):
     """Returns (log-probabilities, numbers) of the answers' tokens, summed over each sequence, and their mask."""
     logp = model(ids[:, :-1], use_cache=False).logits.log_softmax(-1).gather(-1, ids[:, 1:, None]).squeeze(-1)
@@ -140,11 +171,27 @@ def sums(model, ids, begin, length):
     return (logp * mask[:, 1:]).sum(-1), mask.sum(-1), mask
 
 
+def take_step(model, optimizer, loss, good, bad, told, out):
+    """Updates the model and adds the step to `told`. Saves the gradients if `out` is given."""
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    if out is not None:
+        save(model, out / "grad", {name: weight.grad.clone() for name, weight in model.named_parameters()})
+    told["norm"].append(torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP, foreach=False))
+    optimizer.step()
+    told["loss"].append(loss.detach())
+    told["rewards"].append(torch.stack([good.detach().mean(), bad.detach().mean()]))
+
+
 def train(case, model, data, references, labelled, kl_references, out):
     optimizer = make_optimizer(model)
     weight = case.get("nll_weight", 1.0 if case["kind"] in ("orpo", "cpo") else 0.0)
     told = {"loss": [], "norm": [], "rewards": [], "kl": []}
     for step in range(STEPS):
+        if case["kind"] == "reward":
+            loss, good, bad = reward_loss(case, model, data[0][step], data[2][step])
+            take_step(model, optimizer, loss, good, bad, told, out if step == 0 else None)
+            continue
         logps, tokens, mask = sums(model, *(part[step] for part in data))
         if case["kind"] == "kto":
             labels, *mismatched = (part[step] for part in labelled)
@@ -155,21 +202,14 @@ def train(case, model, data, references, labelled, kl_references, out):
         else:
             loss, good, bad = loss_of(case, logps, tokens, references[step], mask)
             loss = loss - weight * logps[0::2].sum() / tokens[0::2].sum()
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        if step == 0:
-            save(model, out / "grad", {name: weight.grad.clone() for name, weight in model.named_parameters()})
-        told["norm"].append(torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP, foreach=False))
-        optimizer.step()
-        told["loss"].append(loss.detach())
-        told["rewards"].append(torch.stack([good.detach().mean(), bad.detach().mean()]))
+        take_step(model, optimizer, loss, good, bad, told, out if step == 0 else None)
     save(model, out / "trained")
     return {name: torch.stack(values) for name, values in told.items() if values}
 
 
 def make_data():
     random = numpy.random.default_rng(5)
-    ids = torch.from_numpy(random.integers(0, VOCAB, (STEPS, 2 * PAIRS, LONGEST)))
+    ids = torch.from_numpy(random.integers(0, PAD, (STEPS, 2 * PAIRS, LONGEST)))
     begin = torch.from_numpy(random.integers(1, 9, (STEPS, PAIRS)).repeat(2, axis=1))
     length = begin + torch.from_numpy(random.integers(1, LONGEST - 9, (STEPS, 2 * PAIRS)))
     prompts = torch.arange(LONGEST) < begin[:, :, None]
@@ -214,7 +254,10 @@ def main():
             (out / name / "objective.json").write_text(json.dumps(case))
             # The estimate of the divergence is above 0, except in the case that is clamped.
             kl_moved = kl_references + (3 if name == "kto-clamped" else -3)
-            told = train(case, copy.deepcopy(start), data, references + noise, labelled, kl_moved, out / name)
+            model = reward_model(start) if case["kind"] == "reward" else copy.deepcopy(start)
+            if case["kind"] == "reward":
+                save(model, out / name / "weight")
+            told = train(case, model, data, references + noise, labelled, kl_moved, out / name)
             told |= {"references": references + noise, "kl_references": kl_moved}
             save_file({key: tensor.double().contiguous() for key, tensor in told.items()},
                       out / name / "told.safetensors")

@@ -7,7 +7,7 @@ namespace {
 
 bool is_counted(const NativeTensor& tensor) {
     return tensor.name.starts_with("decoder.") || tensor.name.starts_with("embedding.") ||
-           tensor.name.starts_with("output_layer.");
+           tensor.name.starts_with("output_layer.") || tensor.name == kScore;
 }
 
 // Returns the number of routed experts that a token uses in a layer with `experts` routed experts.
@@ -30,7 +30,7 @@ Result<Active> active_parameters(const Json& native, const std::vector<NativeTen
         if (!is_counted(tensor)) continue;
         ROLL_TRY(const std::int64_t size, tensor::element_count(tensor.shape));
         active.parameters += size;
-        has_output |= tensor.name.starts_with("output_layer.");
+        has_output |= tensor.name.starts_with("output_layer.") || tensor.name == kScore;
         const bool is_embedding = tensor.name.starts_with("embedding.");
         const std::int64_t product = tensor.shape.size() == 2 && !is_embedding ? size : 0;
         if (is_embedding) embedding += size;

@@ -4,6 +4,7 @@
 
 #include "common/replace.hpp"
 #include "worker/families/expression.hpp"
+#include "worker/families/score.hpp"
 #include "worker/families/strands.hpp"
 
 namespace roll::families {
@@ -342,6 +343,7 @@ Result<Json> native_config(const Family& family, const Json& hf_config) {
         return fail(ErrorCode::InvalidArgument, "num_attention_heads " + std::to_string(heads) +
                                                     " is not divisible by num_key_value_heads " +
                                                     std::to_string(groups));
+    if (const std::int64_t labels = score_labels(hf_config); labels > 0) set_scores(native, labels);
     return native;
 }
 
@@ -361,6 +363,7 @@ class Lister {
     Result<void> add_stage(Stage stage) {
         for (const WeightRule& rule : family_.weights) {
             if (rule.stage != stage || !holds(rule.condition, native_)) continue;
+            if (rule.native == kOutput && has_score(native_)) continue;
             ROLL_TRY_VOID(add_repeated(rule, rule.repeat.begin(), {}));
         }
         return {};
@@ -384,6 +387,8 @@ class Lister {
         }
         return {};
     }
+
+    Result<void> add_score() { return add(score_rule(), {}); }
 
     std::vector<NativeTensor> take() && { return std::move(tensors_); }
 
@@ -439,6 +444,7 @@ Result<std::vector<NativeTensor>> native_tensors(const Family& family, const Jso
     for (std::int64_t layer = 0; layer < layers; ++layer)
         ROLL_TRY_VOID(lister.add_layer(layer, std::nullopt));
     ROLL_TRY_VOID(lister.add_stage(Stage::Last));
+    if (has_score(native)) ROLL_TRY_VOID(lister.add_score());
     for (std::int64_t mtp = 0; mtp < mtp_layers; ++mtp)
         ROLL_TRY_VOID(lister.add_layer(layers + mtp, mtp));
     return std::move(lister).take();

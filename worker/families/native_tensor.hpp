@@ -11,6 +11,10 @@
 
 namespace roll::families {
 
+// Native and HuggingFace name of a reward model's score, [labels, hidden], which takes the place of
+// the output layer.
+inline constexpr const char* kScore = "score.weight";
+
 struct HfTensor {
     std::string name;
     tensor::Shape shape;

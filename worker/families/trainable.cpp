@@ -96,9 +96,10 @@ Result<void> read_layer(const Family& family, const Json& native, spec::ModelCon
     ROLL_TRY(const auto tensors, native_tensors(family, native));
     for (const NativeTensor& tensor : tensors) {
         if (tensor.layer.value_or(0) != 0) continue;
-        bool found = !tensor.layer && (tensor.name == "embedding.word_embeddings.weight" ||
-                                       tensor.name == "decoder.final_layernorm.weight" ||
-                                       tensor.name == "output_layer.weight");
+        bool found =
+            !tensor.layer && (tensor.name == "embedding.word_embeddings.weight" ||
+                              tensor.name == "decoder.final_layernorm.weight" ||
+                              tensor.name == "output_layer.weight" || tensor.name == kScore);
         for (const auto& [name, has] : of_a_layer) {
             if (tensor.name != std::string("decoder.layers.0.") + name) continue;
             found = true;
@@ -262,6 +263,13 @@ Result<spec::ModelConfig> model_config(const Family& family, const Json& native)
                                                     std::to_string(config.head_dim) +
                                                     "; rotary embeddings need an even number");
     config.tied = is_set(native, "tie_embeddings_and_output_weights");
+    if (const Json* labels = field(native, "score_labels")) {
+        if (*labels != 1)
+            return fail(ErrorCode::InvalidArgument,
+                        "the model classifies sequences with " + labels->dump() +
+                            " labels; the trainer builds reward models, which have 1 label");
+        config.scores = true;
+    }
     ROLL_TRY(config.rope_theta, number(native, "rotary_base", config.rope_theta, 0));
     ROLL_TRY(config.norm_eps, number(native, "layernorm_epsilon", config.norm_eps));
     ROLL_TRY(config.init_std, number(native, "init_method_std", config.init_std));

@@ -260,7 +260,7 @@ class Holder {
         for (std::size_t i = 0; i < native_.size(); ++i) {
             const NativeTensor& tensor = native_[i];
             if (tensor.name == kEmbedding) embedding = i;
-            if (tensor.name == kOutput) has_output = true;
+            if (tensor.name == kOutput || tensor.name == families::kScore) has_output = true;
             if (tensor.name.starts_with("mtp.")) has_mtp = true;
             if (tensor.stage == Stage::Layer) {
                 if (*tensor.layer < layers.begin || *tensor.layer >= layers.end) continue;

@@ -163,6 +163,9 @@ struct LayerFlops {
     }
 };
 
+// Returns the number of outputs of the output layer, or of the score that takes its place.
+std::int64_t head_outputs(const spec::ModelConfig& m) { return m.scores ? 1 : m.vocab; }
+
 // Returns `m` with the sizes on one rank, if `tp` ranks share each layer.
 spec::ModelConfig part_of(spec::ModelConfig m, int tp) {
     m.heads /= tp;
@@ -231,8 +234,8 @@ std::int64_t element_bytes(spec::Precision precision) {
 }
 
 std::int64_t parameter_count(const spec::ModelConfig& m) {
-    const std::int64_t embeddings = (m.tied ? 1 : 2) * m.vocab * m.hidden;
-    return embeddings + m.layers * layer_parameters(m) + m.hidden;
+    const std::int64_t outputs = m.tied ? 0 : head_outputs(m);
+    return (m.vocab + outputs) * m.hidden + m.layers * layer_parameters(m) + m.hidden;
 }
 
 FlopsPerToken flops_per_token(const spec::ModelConfig& m, std::int64_t seq_length,
@@ -242,7 +245,8 @@ FlopsPerToken flops_per_token(const spec::ModelConfig& m, std::int64_t seq_lengt
 
 FlopsPerToken flops_per_token(const spec::ModelConfig& m, std::span<const std::int64_t> lengths,
                               std::int64_t frozen) {
-    const double products = static_cast<double>(m.layers * layer_products(m) + m.vocab * m.hidden);
+    const double products =
+        static_cast<double>(m.layers * layer_products(m) + head_outputs(m) * m.hidden);
     // `causal` and `full`: number of attention scores, summed over all tokens and layers
     double tokens = 0, causal = 0, full = 0;
     for (const std::int64_t length : lengths) {
@@ -264,10 +268,9 @@ FlopsPerToken flops_per_token(const spec::ModelConfig& m, std::span<const std::i
 
 std::int64_t part_parameters(const spec::ModelConfig& model, const StagePart& part) {
     const spec::ModelConfig m = part_of(model, part.tp);
-    const std::int64_t vocabulary = m.vocab * m.hidden;
     std::int64_t count = part.layers * layer_parameters(m);
-    if (part.first) count += vocabulary;
-    if (part.last) count += m.hidden + (m.tied && part.first ? 0 : vocabulary);
+    if (part.first) count += m.vocab * m.hidden;
+    if (part.last) count += m.hidden + (m.tied && part.first ? 0 : head_outputs(m) * m.hidden);
     return count;
 }
 
@@ -315,7 +318,7 @@ MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& 
         bytes.activations += live * own * element;
     }
     if (held.activations && !spare) bytes.activations = *held.activations;
-    const std::int64_t logits = tokens * m.vocab * element;
+    const std::int64_t logits = tokens * head_outputs(m) * element;
     const std::int64_t block = logits / ((logits + kLogitsBlockBytes - 1) / kLogitsBlockBytes);
     const bool fits = spare && room.take(layers, block).has_value();
     const std::int64_t head = (fits ? 0 : block) + 2 * tokens * m.hidden * element;
@@ -375,7 +378,8 @@ std::vector<Costs> stage_costs(const spec::ModelConfig& model, const spec::Train
             again += layer_flops(m, spec, layer).again(kind, m.post_norms);
             saved += layer_held(m, rows, segments, kind);
         }
-        const double head = part.last ? 2 * tokens * static_cast<double>(m.vocab * m.hidden) : 0;
+        const double head =
+            part.last ? 2 * tokens * static_cast<double>(head_outputs(m) * m.hidden) : 0;
         layers_flop += products + attention;
         costs.push_back({.forward = products + attention + head_products * head,
                          .backward_input = products + 2 * attention + again,

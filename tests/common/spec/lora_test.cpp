@@ -86,6 +86,17 @@ TEST(LoraSpec, ATargetThatTheModelLacksIsRefusedWithTheNamesThatItHas) {
         tied[0].message,
         "has embed_tokens, but this model ties its embedding and its output layer, and a PEFT "
         "adapter cannot hold a tied weight; remove it");
+    const auto message_of = [](const char* saved, const char* head) {
+        const auto problems = lora_target_problems(
+            lora_spec({{"targets", "o_proj"}, {"modules_to_save", saved}}), {"o_proj", head});
+        return problems.empty() ? "" : problems[0].message;
+    };
+    EXPECT_EQ(message_of("score", "score"), "");
+    EXPECT_EQ(message_of("embed_tokens", "score"), "");
+    EXPECT_EQ(message_of("score", "lm_head"),
+              "has score, but only a reward model has a score; remove it");
+    EXPECT_EQ(message_of("lm_head", "score"),
+              "has lm_head, but a reward model has no output layer; remove it");
 }
 
 }  // namespace

@@ -288,6 +288,10 @@ TEST(TrainSpec, RefusesKeysThatAnObjectiveDoesNotHave) {
     EXPECT_EQ(problems_of({{"kind", "kto"}, {"reference", "/model"}, {"nll_weight", 1}}),
               "objective.nll_weight is not a key of objective kto; allowed: loss, beta, "
               "desirable_weight, undesirable_weight, reference\n");
+    EXPECT_EQ(problems_of({{"kind", "reward"}, {"center_rewards_coefficient", 0.01}}), "");
+    EXPECT_EQ(problems_of({{"kind", "reward"}, {"beta", 1}}),
+              "objective.beta is not a key of objective reward; allowed: "
+              "center_rewards_coefficient\n");
 }
 
 TEST(TrainSpec, RefusesWhatIsNoTrainJob) {

@@ -1,6 +1,8 @@
 // Compares training on preferences with tests/oracle/preference_steps.py, whose losses are TRL's,
 // in float64 to 1e-10: loss, gradient norm, rewards and divergence of each step, the gradients of
-// the first, and the weights after the last. The answers are packed here and padded there.
+// the first, and the weights after the last. A reward model is transformers' model for sequence
+// classification, so that its files are read and compared, too. The answers are packed here and
+// padded there.
 #include <cstdlib>
 #include <filesystem>
 
@@ -38,21 +40,22 @@ struct Answers {
           begin(tensor_of(file, prefix + "begin").to(at::kLong)),
           length(tensor_of(file, prefix + "length").to(at::kLong)) {}
 
-    // Packs the sequences [first, last) of a step.
+    // Packs the sequences [first, last) of a step. A reward model also reads the last tokens.
     Microbatch packed(std::int64_t step, std::int64_t first, std::int64_t last,
-                      const at::Tensor& references) const {
+                      const at::Tensor& references, bool scores) const {
         std::vector<at::Tensor> inputs, targets;
         Microbatch batch;
         std::int64_t rows = 0;
         for (std::int64_t i = first; i < last; ++i) {
             const auto size = length[step][i].item<std::int64_t>();
             const auto prompt = begin[step][i].item<std::int64_t>();
-            inputs.push_back(ids[step][i].narrow(0, 0, size - 1));
+            inputs.push_back(ids[step][i].narrow(0, 0, scores ? size : size - 1));
             targets.push_back(ids[step][i].narrow(0, 1, size - 1).clone());
             targets.back().narrow(0, 0, prompt - 1).fill_(ops::kIgnored);
+            if (scores) targets.push_back(at::full({1}, ops::kIgnored, at::kLong));
             batch.segments.push_back(rows);
             batch.references.push_back(references[step][i].item<double>());
-            rows += size - 1;
+            rows += inputs.back().numel();
         }
         batch.tokens_BT = at::cat(inputs).unsqueeze(0);
         batch.targets_BT = at::cat(targets).unsqueeze(0);
@@ -81,14 +84,14 @@ double expect_parameters(const std::vector<at::Tensor>& tensors, const Parameter
 struct Steps {
     Answers answers, mismatched;
     at::Tensor labels, references, kl_references;
-    bool labelled = false;
+    bool labelled = false, scores = false;
 
     Microbatch packed(std::int64_t step, std::int64_t first, std::int64_t last) const {
-        Microbatch batch = answers.packed(step, first, last, references);
+        Microbatch batch = answers.packed(step, first, last, references, scores);
         for (std::int64_t i = first; labelled && i < last; ++i)
             batch.labels.push_back(labels[step][i].item<double>() != 0 ? 1 : 0);
         if (labelled)
-            batch.mismatched.push_back(mismatched.packed(step, first, last, kl_references));
+            batch.mismatched.push_back(mismatched.packed(step, first, last, kl_references, false));
         return batch;
     }
 };
@@ -106,16 +109,19 @@ void expect_steps(const fs::path& top, const fs::path& path) {
                 tensor_of(file, "label"),
                 tensor_of(told, "references"),
                 tensor_of(told, "kl_references"),
-                preference.is_unpaired()};
+                preference.is_unpaired(),
+                preference.compares_scores()};
     if (!preference.has_reference()) steps.references.zero_();
-    const spec::ModelConfig config = setup_model(top / "weight").config;
+    const fs::path start = (preference.compares_scores() ? path : top) / "weight";
+    const spec::ModelConfig config = setup_model(start).config;
+    EXPECT_EQ(config.scores, preference.compares_scores());
     LocalGroup alone(1);
     LocalCommunicator self(alone, 0);
     const plan::PipelineSchedule schedule = plan::one_forward_one_backward(1, 2);
     TrainStep trainer(config, schedule, {self, self},
                       {.init = {.dtype = at::kDouble}, .clip_grad = 1.0, .preference = preference});
     Chunk& chunk = trainer.chunks()[0];
-    load_weights(top / "weight", chunk.parameters());
+    load_weights(start, chunk.parameters());
     const std::int64_t sequences = steps.answers.ids.size(1);
     double worst_grad = 0, worst_loss = 0;
     for (std::int64_t step = 0; step < steps.answers.ids.size(0); ++step) {
@@ -163,7 +169,7 @@ TEST(PreferenceOracle, StepsHaveTheLossesGradientsAndWeightsOfTrl) {
         expect_steps(folder, entry.path());
         ++cases;
     }
-    EXPECT_EQ(cases, 14);
+    EXPECT_EQ(cases, 16);
 }
 
 }  // namespace

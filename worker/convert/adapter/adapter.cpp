@@ -6,6 +6,7 @@
 #include "worker/convert/adapter/experts.hpp"
 #include "worker/convert/adapter/native.hpp"
 #include "worker/convert/checkpoint/config.hpp"
+#include "worker/families/score.hpp"
 
 namespace roll::convert {
 namespace {
@@ -247,13 +248,18 @@ Result<Source> open_base(const fs::path& base_directory, const fs::path& config,
     Source base;
     base.directory = adapters;
     std::vector<fs::path> places{adapters};
-    if (const auto adapter = formats::read_adapter_config(adapters)) {
+    const auto adapter = formats::read_adapter_config(adapters);
+    if (adapter) {
         const auto name = adapter->find("base_model_name_or_path");
         if (name != adapter->end() && name->is_string())
             places.emplace_back(name->get<std::string>());
     }
     const fs::path& given = base_directory.empty() ? config : base_directory;
     ROLL_TRY_VOID(find_config(base, families, places, given));
+    // The adapter of a reward model holds a score, which its base model may lack.
+    const bool scores = adapter && adapter->value("task_type", Json()) == "SEQ_CLS";
+    if (scores && !families::has_score(base.config.native))
+        families::set_scores(base.config.native, 1);
     ROLL_TRY_VOID(use_tensors(base, false));
     return base;
 }

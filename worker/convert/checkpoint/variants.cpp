@@ -87,7 +87,8 @@ std::optional<TiedOutput> tied_output(const Source& source) {
         std::find_if(source.family->weights.begin(), source.family->weights.end(),
                      [](const auto& rule) { return rule.native == "output_layer.weight"; });
     if (embedding == source.native.end() || output == source.family->weights.end() ||
-        source.model.number.contains(output->hf[0]))
+        source.model.number.contains(output->hf[0]) ||
+        source.model.number.contains(families::kScore))
         return std::nullopt;
     return TiedOutput{output->hf[0], source.model.number.at(embedding->sources[0].name)};
 }

@@ -80,7 +80,8 @@ std::vector<Microbatch> pair_step(const data::Sampler& sampler, const StepPlace&
         for (std::int64_t pair = 0; pair < spec.micro_batch_size; ++pair, ++sample)
             if (!std::binary_search(rules.left_out.begin(), rules.left_out.end(), sample))
                 pairs.push_back(sampler.sample(static_cast<std::uint64_t>(sample)));
-        batches.push_back(pair_batch(pairs, pair_rows(spec, rules.vocab, rules.references)));
+        batches.push_back(
+            pair_batch(pairs, pair_rows(spec, rules.vocab, rules.references, rules.pad)));
         batches.back().first_row =
             (sample - spec.micro_batch_size) * spec.sequences_per_sample() * spec.seq_length;
     }
@@ -122,7 +123,7 @@ std::vector<Microbatch> valid_batches(std::span<const data::Window> windows,
             const auto count = std::min(spec.micro_batch_size, std::ssize(windows) - first);
             batches.push_back(pair_batch(
                 windows.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)),
-                pair_rows(spec, given.vocab, given.references)));
+                pair_rows(spec, given.vocab, given.references, given.pad)));
             continue;
         }
         batches.push_back(empty_batch(spec));

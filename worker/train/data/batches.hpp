@@ -33,6 +33,7 @@ struct BatchRules {
     std::span<const std::int64_t> left_out = {};  // samples to leave out, ascending
     // reference values of pairs; null: there is no reference model
     const PairReferences* references = nullptr;
+    std::int64_t pad = -1;  // the padding token of a reward model (PairRows::pad)
 };
 
 // Returns one rank's micro-batches of a step. If a sample is left out, all targets in its rows are

@@ -40,8 +40,22 @@ void finish(Rows rows, Microbatch& batch) {
     batch.targets_BT = row_of(rows.targets);
 }
 
+// Appends all tokens that a reward model reads.
+void append_scored(const data::Tokens& answer, const PairRows& rules, Rows& rows) {
+    std::size_t size = std::min(answer.size(), static_cast<std::size_t>(rules.seq_length));
+    while (size > 1 && answer[size - 1] == rules.pad) --size;
+    append(answer.first(size), rules.vocab, rows);
+    const std::int64_t last = answer[size - 1];
+    rows.inputs.push_back(checked_token(last < 0 ? data::only_read(last) : last, rules.vocab));
+    rows.targets.push_back(ops::kIgnored);
+}
+
 // Adds an answer with its prompt as one segment.
 void add_segment(const data::Tokens& answer, const PairRows& rules, Rows& rows, Microbatch& batch) {
+    if (rules.scores) {
+        batch.segments.push_back(std::ssize(rows.inputs));
+        return append_scored(answer, rules, rows);
+    }
     const std::size_t most = static_cast<std::size_t>(rules.seq_length) + 1;
     batch.segments.push_back(std::ssize(rows.inputs));
     append(answer.first(std::min(answer.size(), most)), rules.vocab, rows);
@@ -91,9 +105,14 @@ Microbatch labelled_batch(std::span<const data::Window> windows, const PairRows&
 }  // namespace
 
 PairRows pair_rows(const spec::TrainSpec& spec, std::int64_t vocab,
-                   const PairReferences* references) {
-    return {spec.seq_length, vocab, references, spec.data.labels,
-            spec.data.labels && spec.preference.estimates_kl()};
+                   const PairReferences* references, std::int64_t pad) {
+    return {.seq_length = spec.seq_length,
+            .vocab = vocab,
+            .references = references,
+            .labels = spec.data.labels,
+            .mismatched = spec.data.labels && spec.preference.estimates_kl(),
+            .scores = spec.preference.compares_scores(),
+            .pad = pad};
 }
 
 Microbatch answer_batch(std::span<const data::Tokens> answers, const PairRows& rules) {

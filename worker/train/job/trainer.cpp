@@ -88,7 +88,8 @@ bool Trainer::stops_early() const {
 }
 
 BatchRules Trainer::batch_rules() const {
-    return {model_.config.vocab, state_.left_out, references_ ? &*references_ : nullptr};
+    return {model_.config.vocab, state_.left_out, references_ ? &*references_ : nullptr,
+            padding_of(model_)};
 }
 
 // Returns the values that are passed to hooks.

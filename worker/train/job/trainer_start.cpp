@@ -387,7 +387,7 @@ void Trainer::open_outputs(std::uint64_t checkpoint_bytes) {
     saver_.emplace(std::move(options), model_, link_);
     metrics_.emplace(MetricsOptions{output, earlier, state_.step,
                                     metrics_head(spec_, model_.config, corpus_, learned_),
-                                    spec_.metrics, validation_.names(), pair_keys(spec_.data)});
+                                    spec_.metrics, validation_.names(), pair_keys(spec_)});
     for (const auto& [step, loss] : metrics_->losses()) history_.add(step, loss);
     std::printf("%s\n", headline(spec_, model_.config, corpus_).c_str());
     if (!pipeline_.recompute.empty())

@@ -6,6 +6,7 @@
 
 #include "common/check.hpp"
 #include "worker/train/model/noise.hpp"
+#include "worker/train/model/score.hpp"
 #include "worker/train/ops/rope.hpp"
 
 namespace roll::train {
@@ -181,9 +182,21 @@ at::Tensor Chunk::normed(const at::Tensor& x_MC, ops::RmsNormSaved& saved) const
 
 std::vector<double> Chunk::sequence_log_probs(const at::Tensor& h_MC,
                                               const Microbatch& data) const {
+    if (config_.scores) return score_values(h_MC, parameters_.weight[head()], data);
     const at::Tensor loss_M =
         ops::linear_cross_entropy_rows(h_MC, output(), here(data.targets_BT).flatten());
     return sequence_sums(data, loss_M.cpu().neg_());
+}
+
+// Returns the result of forward() of a reward model.
+at::Tensor Chunk::score_of(int microbatch, const at::Tensor& h_MC, const Microbatch& data,
+                           const LossRule& rule, const GradReady& ready) {
+    const at::Tensor& w_1C = parameters_.weight[head()];
+    const std::vector<double> scores = score_values(h_MC, w_1C, data);
+    ScoreGrads grads = score_backward(h_MC, w_1C, data, sequence_coefficients(data, rule, scores));
+    saved_.at(microbatch).loss.dx_MC = std::move(grads.dh_MC);
+    grads_.add(head(), microbatch, 0, add_norm_grad(grads.dw_1C), ready);
+    return at::tensor(scores, at::kDouble);
 }
 
 // Returns the result of forward(). If this micro-batch is the next to contribute to the gradient of
@@ -195,6 +208,7 @@ at::Tensor Chunk::loss_of(int microbatch, const at::Tensor& x_MC, const Microbat
     const at::Tensor targets_M = here(data.targets_BT).flatten();
     const at::Tensor h_MC = head_rows(normed(x_MC, saved.norm), saved.sequences.rows);
     const HeldUnit held = hold(head_unit(config_, part_), -1);
+    if (config_.scores) return score_of(microbatch, h_MC, data, rule, ready);
     // With a preference, the factor of each row depends on the log-probabilities of all rows.
     // Therefore, the logits of pairs are computed twice.
     at::Tensor log_probs_S, scale_M;
@@ -298,8 +312,12 @@ at::Tensor Chunk::logits(const at::Tensor& tokens_BT) {
 }
 
 at::Tensor Chunk::loss_backward(Saved& saved, const Contribute& contribute) {
-    const at::Tensor dy_MC =
-        vocabulary_.sum_input_grad(std::exchange(saved.loss.dx_MC, {}), saved.sequences.rows);
+    const at::Tensor dh_MC = std::exchange(saved.loss.dx_MC, {});
+    const RowSplit& rows = saved.sequences.rows;
+    // Each rank has the whole gradient of a score's input, but a part of an output layer's.
+    const at::Tensor dy_MC = !config_.scores   ? vocabulary_.sum_input_grad(dh_MC, rows)
+                             : rows.is_split() ? take_rows(rows, dh_MC)
+                                               : dh_MC;
     const at::Tensor w_C = norm_weight(config_, parameters_.weight[norm()]);
     const at::Tensor part_C = grad_like(parameters_, norm());
     at::Tensor dx_MC = ops::rms_norm_backward(dy_MC, w_C, std::exchange(saved.norm, {}),

@@ -43,7 +43,7 @@ class Chunk {
     // Computes a micro-batch's forward pass. Takes `hidden_MC` from the previous stage; the first
     // stage (`pre`) does not use it. Returns hidden_MC for the next stage. The last stage (`post`)
     // returns the summed loss times `rule.scale`, a 0-dim double. With a preference, it returns the
-    // log-probabilities of the sequences, doubles on the CPU.
+    // log-probabilities of the sequences, or the scores of a reward model, doubles on the CPU.
     at::Tensor forward(int microbatch, const Microbatch& data, const at::Tensor& hidden_MC,
                        const LossRule& rule, const GradReady& ready);
 
@@ -56,12 +56,10 @@ class Chunk {
     // Computes the remaining weight gradients, and frees everything that the micro-batch holds.
     void backward_weight(int microbatch, const GradReady& ready);
 
-    // Like forward(), but returns the summed loss without the factor `scale`, and saves nothing for
-    // backward.
+    // Like forward(), but returns the summed loss without `scale` and saves nothing for backward.
     at::Tensor evaluate(const Microbatch& data, const at::Tensor& hidden_MC);
 
-    // Like evaluate(), but the last stage returns the log-probabilities of the sequences, doubles
-    // on the CPU.
+    // Like evaluate(), but the last stage returns what it returns in forward() with a preference.
     at::Tensor log_probs(const Microbatch& data, const at::Tensor& hidden_MC);
 
     // Returns logits [B, T, V]. Requires one chunk with the whole model.
@@ -129,6 +127,8 @@ class Chunk {
     at::Tensor loss_of(int microbatch, const at::Tensor& x_MC, const Microbatch& data,
                        const LossRule& rule, const GradReady& ready);
     std::vector<double> sequence_log_probs(const at::Tensor& h_MC, const Microbatch& data) const;
+    at::Tensor score_of(int microbatch, const at::Tensor& h_MC, const Microbatch& data,
+                        const LossRule& rule, const GradReady& ready);
     at::Tensor embed(const Microbatch& data, const at::Tensor& hidden_MC, const RowSplit& rows);
     at::Tensor loss_backward(Saved& saved, const Contribute& contribute);
 

@@ -40,6 +40,11 @@ std::string continue_text(Chunk& model, const tokenizer::TextTokenizer& tokenize
 std::string generate_text(const std::filesystem::path& directory, const std::string& prompt,
                           const TextOptions& options) {
     const ModelSetup setup = setup_model(directory);
+    if (setup.config.scores)
+        throw RankFailure(2,
+                          directory.string() +
+                              " is a reward model, which has no output layer and writes no text; "
+                              "name a model for text");
     if (!setup.tokenizer)
         throw RankFailure(
             2, directory.string() + " has no tokenizer.json; copy the model's tokenizer into it");

@@ -161,10 +161,16 @@ std::string load_weights(const fs::path& directory, std::span<Parameters* const>
     std::set<std::string> missing;
     for (const ParameterSpec& spec : whole)
         if (spec.lora != LoraRole::Factor) missing.insert(spec.name);
+    // A score takes the place of the output layer. A model without a score leaves it as it was
+    // drawn.
+    const bool gets_score =
+        missing.contains(families::kScore) && !source.model.number.contains(families::kScore);
+    if (gets_score) missing.erase(families::kScore);
     const std::multimap<std::string, Held> held = by_name(chunks);
     std::int64_t grown = 0;
     for (const convert::TargetTensor& target : plan.tensors) {
         const std::string& name = target.info.name;
+        if (gets_score && name == "output_layer.weight") continue;
         if (missing.erase(name) == 0)
             throw RankFailure(2, directory.string() + ": the job's model has no tensor " + name);
         const auto [begin, end] = held.equal_range(name);
@@ -175,7 +181,7 @@ std::string load_weights(const fs::path& directory, std::span<Parameters* const>
     }
     if (!missing.empty())
         throw RankFailure(2, directory.string() + " has no tensor " + *missing.begin());
-    return decision(source, grown);
+    return decision(source, grown) + (gets_score ? "; the score is new" : "");
 }
 
 std::string load_weights(const fs::path& directory, Parameters& parameters) {

@@ -6,6 +6,7 @@
 #include "worker/convert/read/open.hpp"
 #include "worker/families/families.hpp"
 #include "worker/families/model.hpp"
+#include "worker/families/score.hpp"
 #include "worker/formats/bytes_tokenizer.hpp"
 #include "worker/formats/hf.hpp"
 #include "worker/tokenizer/same_ids.hpp"
@@ -154,9 +155,44 @@ void resize_vocabulary(ModelSetup& setup, std::int64_t rows, const families::Fam
                 families::set_keys(family, {{paths.front(), rows}}, setup.hf_config, setup.native));
 }
 
-// Adds to the model the adapter that the job trains.
+bool trains_scores(const spec::TrainSpec& spec) {
+    return spec.objective == spec::Objective::Preference && spec.preference.compares_scores();
+}
+
+// Makes a reward model: a score takes the place of the output layer. The HuggingFace config becomes
+// that of the family's model for sequence classification.
+void add_score(ModelSetup& setup) {
+    if (setup.config.scores) return;
+    constexpr std::string_view kOfText = "ForCausalLM";
+    const Json names = setup.hf_config.value("architectures", Json::array());
+    std::string name = !names.empty() && names.front().is_string() ? names.front() : Json("");
+    if (!name.ends_with(kOfText))
+        refuse(
+            "objective: reward needs a model whose config.json has an architecture that ends in "
+            "ForCausalLM or ForSequenceClassification, but `architectures` is " +
+            names.dump());
+    name.replace(name.size() - kOfText.size(), kOfText.size(), "ForSequenceClassification");
+    setup.hf_config["architectures"] = {name};
+    setup.hf_config["id2label"] = {{"0", "LABEL_0"}};
+    setup.hf_config["label2id"] = {{"LABEL_0", 0}};
+    families::set_scores(setup.native, 1);
+    setup.config.scores = true;
+    setup.config.tied = false;
+}
+
+// Names a padding token in the config of a reward model, because transformers needs one to find the
+// end of each answer in a batch.
+void name_padding(ModelSetup& setup) {
+    if (setup.hf_config.value("pad_token_id", Json()).is_number_integer()) return;
+    if (setup.tokenizer->eos) setup.hf_config["pad_token_id"] = *setup.tokenizer->eos;
+}
+
+// Adds to the model the adapter that the job trains. The score of a reward model is trained whole.
 void add_lora(ModelSetup& setup, const spec::TrainSpec& spec) {
     setup.config.lora = spec.lora;
+    std::vector<std::string>& whole = setup.config.lora.modules_to_save;
+    if (setup.config.scores && std::ranges::find(whole, "score") == whole.end())
+        whole.emplace_back("score");
     setup.base = spec.model.from;
     const auto modules = families::modules_of(native_tensors(setup));
     const auto problems = spec::lora_target_problems(spec.lora, modules);
@@ -199,6 +235,7 @@ ModelSetup setup_model(const spec::TrainSpec& spec, const std::vector<fs::path>&
         const bool whole = !spec.lora.is_set();  // true: checkpoints hold the whole model
         setup = of_disk(given_model(spec.model, whole ? checkpoints : std::vector<fs::path>(),
                                     families, {.config_suffices = config_suffices}));
+        if (trains_scores(spec)) add_score(setup);
         if (!whole) add_lora(setup, spec);
         if (spec.model.vocab > 0) resize_vocabulary(setup, spec.model.vocab, families);
         give_tokenizer(setup, spec, checkpoints);
@@ -209,7 +246,14 @@ ModelSetup setup_model(const spec::TrainSpec& spec, const std::vector<fs::path>&
             complete(*family, need(parse_json(spec.model.hf_config)), *setup.tokenizer));
         setup.native = need(families::native_config(*family, setup.hf_config));
         setup.config = need(families::model_config(*family, setup.native));
+        if (trains_scores(spec)) add_score(setup);
     }
+    if (setup.config.scores && !trains_scores(spec))
+        refuse(
+            "model.from: " + spec.model.from +
+            " is a reward model, which has a score and no output layer; set objective to reward, "
+            "or start from another model");
+    if (setup.config.scores) name_padding(setup);
     check_sizes(spec, setup);
     return setup;
 }
@@ -240,6 +284,11 @@ std::string check_same_model(const fs::path& checkpoint, const ModelSetup& job,
     }
     refuse(checkpoint.string() + " is a checkpoint of another model: " +
            (keys.empty() ? "its family is " + saved.config.family : keys));
+}
+
+std::int64_t padding_of(const ModelSetup& model) {
+    const Json pad = model.hf_config.value("pad_token_id", Json());
+    return model.config.scores && pad.is_number_integer() ? pad.get<std::int64_t>() : -1;
 }
 
 ModelSetup setup_model(const fs::path& directory) {

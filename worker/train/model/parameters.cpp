@@ -8,6 +8,7 @@
 #include <ATen/Parallel.h>
 #include <fnmatch.h>
 
+#include "worker/families/native_tensor.hpp"
 #include "worker/train/model/lazy_zeros.hpp"
 #include "worker/train/model/random.hpp"
 #include "worker/train/model/tensor_shard.hpp"
@@ -264,7 +265,9 @@ std::vector<ParameterSpec> parameter_specs(const spec::ModelConfig& config,
         add_layer(specs, config, layer);
     if (chunk.post)
         specs.push_back({"decoder.final_layernorm.weight", {config.hidden}, 1, norm_start(config)});
-    if (chunk.post && !both_ends)
+    if (chunk.post && config.scores)
+        specs.push_back({families::kScore, {1, config.hidden}});
+    else if (chunk.post && !both_ends)
         specs.push_back(
             {config.tied ? kEmbedding : "output_layer.weight", {config.vocab, config.hidden}});
     if (config.lora.is_set()) freeze_base(specs, config.lora);
@@ -345,7 +348,10 @@ Parameters make_parameters(std::vector<ParameterSpec> specs, const InitOptions& 
     }
     allocate(p, options);
     for (std::size_t i = 0; i < p.specs.size(); ++i) {
-        if (!options.draw && p.specs[i].lora != LoraRole::Factor) continue;
+        // A model that gets an adapter or a score starts without weights for them
+        const bool is_new =
+            p.specs[i].lora == LoraRole::Factor || p.specs[i].name == families::kScore;
+        if (!options.draw && !is_new) continue;
         const at::Tensor drawn = main_to_write(p, i);
         draw(drawn, p.specs[i], options);
         set_main(p, i, drawn);

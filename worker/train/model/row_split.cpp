@@ -9,6 +9,13 @@ at::Tensor PendingRows::finish() {
     return rows;
 }
 
+at::Tensor take_rows(const RowSplit& split, const at::Tensor& whole_MX) {
+    const std::int64_t each = split.rows_per_rank();
+    const at::Tensor padded =
+        at::constant_pad_nd(whole_MX, {0, 0, 0, each * split.tp->size() - split.rows});
+    return padded.narrow(0, each * split.tp->rank(), each).clone();
+}
+
 PendingRows start_gather(const RowSplit& split, const at::Tensor& own_SX, Tag tag) {
     const at::Tensor own = own_SX.contiguous();
     const at::Tensor all = at::empty({own.size(0) * split.tp->size(), own.size(1)}, own.options());

@@ -22,6 +22,10 @@ struct RowSplit {
     }
 };
 
+// Returns a rank's rows [S, X] of a tensor [M, X] that each rank has whole. Rows after the last one
+// are zeros.
+at::Tensor take_rows(const RowSplit& split, const at::Tensor& whole_MX);
+
 // A tensor that the ranks are exchanging. finish() waits for the exchange and returns the result.
 // It may be called only once.
 struct PendingRows {

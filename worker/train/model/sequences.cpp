@@ -42,11 +42,16 @@ std::vector<double> sequence_tokens(const Microbatch& data) {
     return sequence_sums(data, counts_M);
 }
 
+std::vector<double> sequence_coefficients(const Microbatch& data, const LossRule& rule,
+                                          std::span<const double> values) {
+    const std::vector<double> tokens = sequence_tokens(data);
+    return pair_coefficients(*rule.preference,
+                             batch_of(*rule.preference, data, values, tokens, rule.kl), rule.pairs);
+}
+
 at::Tensor row_scales(const Microbatch& data, const LossRule& rule,
                       std::span<const double> log_probs) {
-    const std::vector<double> tokens = sequence_tokens(data);
-    const std::vector<double> coefficients = pair_coefficients(
-        *rule.preference, batch_of(*rule.preference, data, log_probs, tokens, rule.kl), rule.pairs);
+    const std::vector<double> coefficients = sequence_coefficients(data, rule, log_probs);
     const at::Tensor scale_M = at::empty({data.tokens_BT.numel()}, at::TensorOptions(at::kDouble));
     auto* scales = scale_M.data_ptr<double>();
     for_sequences(data, [&](std::size_t i, std::int64_t begin, std::int64_t end) {

@@ -36,6 +36,11 @@ std::vector<double> sequence_sums(const Microbatch& data, const at::Tensor& row_
 // Returns, for each sequence, the number of its targets that are not ignored.
 std::vector<double> sequence_tokens(const Microbatch& data);
 
+// Returns, for each sequence, the derivative of the loss of the pairs with respect to the
+// sequence's value. `values`: the log-probabilities or the scores of the sequences.
+std::vector<double> sequence_coefficients(const Microbatch& data, const LossRule& rule,
+                                          std::span<const double> values);
+
 // Returns, for each row, the derivative of the loss of the pairs with respect to the row's loss, as
 // a tensor [M] of doubles on the CPU. `log_probs`: the log-probabilities of the sequences.
 at::Tensor row_scales(const Microbatch& data, const LossRule& rule,

@@ -66,7 +66,9 @@ TensorShard tensor_shard(const spec::ModelConfig& config, const std::string& nam
     // With sequence parallelism, linear_proj.bias is not partial, because each rank gets the
     // gradient of all rows.
     const bool of_lora = name.find(".lora_") != std::string::npos;
-    const bool partial = of_heads || of_lora || (chunk.sequence && !is("linear_proj.bias"));
+    // A score is not partial for the same reason.
+    const bool partial = of_heads || of_lora ||
+                         (chunk.sequence && !is("linear_proj.bias") && name != families::kScore);
     if (tensor.split == Split::None) return {sizes, {}, partial};
     const bool vocabulary = is("word_embeddings.weight") || is("output_layer.weight");
     const std::int64_t padded = vocabulary ? vocabulary_rows(config, chunk.tp) * chunk.tp : 0;

@@ -75,7 +75,8 @@ bool reports_means(const spec::PreferenceSpec& spec) {
         case PreferenceKind::Orpo: return true;
         case PreferenceKind::Cpo: return compares_means(spec);
         case PreferenceKind::Dpo:
-        case PreferenceKind::Kto: break;
+        case PreferenceKind::Kto:
+        case PreferenceKind::Reward: break;
     }
     return false;
 }
@@ -108,8 +109,17 @@ Slope loss_of(const spec::PreferenceSpec& spec, double margin) {
     return {off * off, 2 * off / spec.beta};
 }
 
+PairValue scored(const spec::PreferenceSpec& spec, const Answer& chosen, const Answer& rejected) {
+    const Slope loss = smoothed(chosen.log_prob - rejected.log_prob, 0);
+    const double sum = chosen.log_prob + rejected.log_prob;
+    const double center = spec.center_rewards_coefficient;
+    return {loss.value + center * sum * sum, loss.derivative + 2 * center * sum,
+            -loss.derivative + 2 * center * sum};
+}
+
 PairValue value_of(const spec::PreferenceSpec& spec, const Answer& chosen, const Answer& rejected) {
     if (spec.kind == PreferenceKind::Orpo) return orpo(spec, chosen, rejected);
+    if (spec.kind == PreferenceKind::Reward) return scored(spec, chosen, rejected);
     const double margin = spec.beta * (chosen.score() - rejected.score()) - spec.gamma;
     const Slope loss = loss_of(spec, margin);
     return {loss.value, spec.beta * loss.derivative, -spec.beta * loss.derivative};
@@ -159,12 +169,13 @@ PairSums pair_sums(const spec::PreferenceSpec& spec, const PairBatch& batch) {
             sums[count] += 1;
         sums[PairSums::Loss] +=
             value_of(spec, answer_of(batch, i, mean), answer_of(batch, i + 1, mean)).loss;
-        sums[PairSums::Nll] -= batch.log_probs[i];
-        sums[PairSums::Tokens] += batch.tokens[i];
         const Answer chosen = answer_of(batch, i, told), rejected = answer_of(batch, i + 1, told);
         sums[PairSums::RewardChosen] += spec.beta * chosen.score();
         sums[PairSums::RewardRejected] += spec.beta * rejected.score();
         sums[PairSums::Accuracy] += chosen.score() > rejected.score() ? 1 : 0;
+        if (spec.compares_scores()) continue;
+        sums[PairSums::Nll] -= batch.log_probs[i];
+        sums[PairSums::Tokens] += batch.tokens[i];
         sums[PairSums::LogpChosen] += chosen.log_prob;
         sums[PairSums::LogpRejected] += rejected.log_prob;
     }

@@ -15,9 +15,12 @@
 //   simpo             as dpo sigmoid with d = beta (c / n - r / m) - gamma   arXiv:2405.14734
 //   orpo              -beta log s(log odds(c / n) - log odds(r / m))         arXiv:2403.07691
 //
-// where log odds(x) = x - log(1 - exp(x)). Let y be the log-probability of a labelled answer, y0
-// its log-probability under the reference model, and z the divergence from the reference model. A
-// labelled answer has the loss
+//   reward            -log s(c - r) + center_rewards_coefficient (c + r)^2
+//
+// where log odds(x) = x - log(1 - exp(x)). For reward (Bradley-Terry; the second term is from
+// arXiv:2312.09244), c and r are the scores that a reward model gives the answers. Let y be the
+// log-probability of a labelled answer, y0 its log-probability under the reference model, and z the
+// divergence from the reference model. A labelled answer has the loss
 //
 //   kto, chosen       desirable_weight (1 - s(beta (y - y0 - z)))            arXiv:2402.01306
 //   kto, rejected     undesirable_weight (1 - s(beta (z - y + y0)))
@@ -43,7 +46,7 @@ namespace roll::train {
 // For an unpaired objective, sequence k has the label labels[k]; a sequence without a label does
 // not count.
 struct PairBatch {
-    std::span<const double> log_probs;   // sum over the tokens of each sequence
+    std::span<const double> log_probs;   // sum over the tokens of each sequence; reward: its score
     std::span<const double> references;  // sums under the reference model; empty: all 0
     std::span<const double> tokens;      // number of tokens of each sequence; more than 0 in a pair
     std::span<const std::uint8_t> labels = {};  // unpaired: 1 if the answer was chosen, else 0
@@ -67,12 +70,12 @@ struct PairSums {
         Chosen,    // number of chosen answers
         Rejected,  // number of rejected answers
         Loss,
-        Nll,     // -log p of the chosen answers
-        Tokens,  // number of tokens of the chosen answers
+        Nll,     // -log p of the chosen answers; 0 for scores
+        Tokens,  // number of tokens of the chosen answers; 0 for scores
         RewardChosen,
         RewardRejected,
-        Accuracy,  // number of pairs whose chosen answer has the higher reward
-        LogpChosen,
+        Accuracy,    // number of pairs whose chosen answer has the higher reward
+        LogpChosen,  // 0 for scores, as LogpRejected
         LogpRejected,
         Kl,  // for labelled answers: the divergence z times the number of answers
         kCount

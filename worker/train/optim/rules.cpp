@@ -9,7 +9,8 @@ namespace roll::train {
 namespace {
 
 bool is_vocabulary(const std::string& name) {
-    return name.starts_with("embedding.") || name.starts_with("output_layer.");
+    return name.starts_with("embedding.") || name.starts_with("output_layer.") ||
+           name == "score.weight";
 }
 
 bool does_decay(const spec::OptimizerSpec& options, const ParameterSpec& parameter) {

@@ -29,9 +29,11 @@ void put_labelled(OrderedJson& row, const std::string& prefix, const std::string
 
 }  // namespace
 
-std::span<const char* const> pair_keys(const spec::DataSpec& data) {
-    if (data.labels) return kLabelledKeys;
-    return data.pairs ? std::span<const char* const>(kPairKeys) : std::span<const char* const>();
+std::span<const char* const> pair_keys(const spec::TrainSpec& spec) {
+    if (spec.data.labels) return kLabelledKeys;
+    if (spec.data.pairs && spec.preference.compares_scores()) return kScoredKeys;
+    return spec.data.pairs ? std::span<const char* const>(kPairKeys)
+                           : std::span<const char* const>();
 }
 
 void put_pairs(OrderedJson& row, const std::string& prefix, const std::string& suffix,
@@ -44,8 +46,9 @@ void put_pairs(OrderedJson& row, const std::string& prefix, const std::string& s
                              sums.mean(PairSums::LogpChosen),
                              sums.mean(PairSums::LogpRejected),
                              sums[PairSums::Nll] / sums[PairSums::Tokens]};
-    for (std::size_t i = 0; i < std::size(values); ++i)
-        row[prefix + kPairKeys[i] + suffix] = values[i];
+    const bool has_scores = sums[PairSums::Tokens] == 0;
+    const std::size_t told = has_scores ? std::size(kScoredKeys) - 1 : std::size(values);
+    for (std::size_t i = 0; i < told; ++i) row[prefix + kPairKeys[i] + suffix] = values[i];
     row[prefix + kPairKeys[std::size(values)] + suffix] = std::llround(sums[PairSums::Pairs]);
 }
 

@@ -10,16 +10,19 @@
 
 namespace roll::train {
 
-// The keys that put_pairs() writes, without prefix and suffix: for pairs, and for labelled answers.
+// The keys that put_pairs() writes, without prefix and suffix: for pairs, for pairs with scores of
+// a reward model, and for labelled answers.
 inline constexpr const char* kPairKeys[] = {
     "rewards/chosen", "rewards/rejected", "rewards/margins", "rewards/accuracies",
     "logps/chosen",   "logps/rejected",   "nll_loss",        "pairs"};
+inline constexpr const char* kScoredKeys[] = {"rewards/chosen", "rewards/rejected",
+                                              "rewards/margins", "rewards/accuracies", "pairs"};
 inline constexpr const char* kLabelledKeys[] = {
     "rewards/chosen", "rewards/rejected", "rewards/margins", "logps/chosen", "logps/rejected", "kl",
     "answers"};
 
 // Returns the keys that put_pairs() writes in a job's rows; empty if the job has no preference.
-std::span<const char* const> pair_keys(const spec::DataSpec& data);
+std::span<const char* const> pair_keys(const spec::TrainSpec& spec);
 
 // Adds to a row of the metrics the means over the pairs or labelled answers, and the number of
 // these. Leaves out a mean over zero answers.

@@ -98,8 +98,8 @@ std::string documents_line(const data::LearnedDocuments& learned, const spec::Tr
                              : spec.data.labels ? " answers: "
                                                 : " documents: ";
     return std::to_string(learned.documents) + kind + std::to_string(learned.cut) + " cut to " +
-           std::to_string(spec.seq_length + 1) + " tokens, " + std::to_string(learned.unlearned) +
-           " without a token to learn";
+           std::to_string(spec.seq_length + (spec.preference.compares_scores() ? 0 : 1)) +
+           " tokens, " + std::to_string(learned.unlearned) + " without a token to learn";
 }
 
 std::vector<std::string> warnings_of(const spec::TrainSpec& spec, const data::Corpus& corpus,

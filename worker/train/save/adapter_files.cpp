@@ -62,14 +62,15 @@ Json config_of(const ModelSetup& model) {
         if (module.alpha != lora.alpha) alphas[name] = module.alpha;
     }
     const Json saved = lora.modules_to_save.empty() ? Json() : Json(lora.modules_to_save);
-    return {{"peft_type", "LORA"},       {"task_type", "CAUSAL_LM"},
-            {kBase, model.base},         {"r", lora.r},
-            {"lora_alpha", lora.alpha},  {"use_rslora", lora.rslora},
-            {"target_modules", targets}, {"rank_pattern", ranks},
-            {"alpha_pattern", alphas},   {"lora_dropout", lora.dropout},
-            {"use_dora", lora.dora},     {"bias", "none"},
-            {"fan_in_fan_out", false},   {"init_lora_weights", true},
-            {"modules_to_save", saved},  {"inference_mode", true}};
+    return {
+        {"peft_type", "LORA"},       {"task_type", model.config.scores ? "SEQ_CLS" : "CAUSAL_LM"},
+        {kBase, model.base},         {"r", lora.r},
+        {"lora_alpha", lora.alpha},  {"use_rslora", lora.rslora},
+        {"target_modules", targets}, {"rank_pattern", ranks},
+        {"alpha_pattern", alphas},   {"lora_dropout", lora.dropout},
+        {"use_dora", lora.dora},     {"bias", "none"},
+        {"fan_in_fan_out", false},   {"init_lora_weights", true},
+        {"modules_to_save", saved},  {"inference_mode", true}};
 }
 
 // The keys of adapter_config.json that must not change when a job continues

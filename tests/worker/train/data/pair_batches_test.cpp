@@ -86,6 +86,23 @@ TEST_F(PairBatches, HoldWholePairsAndLearnTheAnswersOnly) {
     EXPECT_EQ(samples_in(spec_.preference, batch[1]), 1);
 }
 
+TEST_F(PairBatches, OfARewardModelEndAtTheLastTokenThatIsNoPadding) {
+    spec_.preference = spec::preference_spec("reward");
+    const auto padded = valid_batches(windows_, spec_, {.vocab = 256, .pad = '.'}, 0);
+    EXPECT_EQ(padded[0].segments, (Row{0, 3, 5, 8}));
+    EXPECT_EQ(numbers(padded[0].tokens_BT), (Row{'p', 'a', 'b',  //
+                                                 'p', 'c',       //
+                                                 'q', 'q', 'd',  //
+                                                 'q', 'q', 'e', 'f', 'g'}));
+    EXPECT_EQ(numbers(padded[0].targets_BT), (Row{'a', 'b', kNo,  //
+                                                  'c', kNo,       //
+                                                  kNo, 'd', kNo,  //
+                                                  kNo, 'e', 'f', 'g', kNo}));
+    const auto whole = valid_batches(windows_, spec_, {.vocab = 256}, 0);
+    EXPECT_EQ(whole[0].segments, (Row{0, 4, 7, 11}));
+    EXPECT_EQ(numbers(whole[0].tokens_BT).at(3), '.');
+}
+
 TEST_F(PairBatches, OfTwoReplicasShareThePairsAndMayHaveNone) {
     spec_.parallel.dp = 2;
     for (const int rank : {0, 1}) {

@@ -26,6 +26,7 @@ const std::vector<PreferenceSpec> kSpecs = {
      .desirable_weight = 1.3,
      .undesirable_weight = 0.6},
     {.kind = PreferenceKind::Kto, .loss = PairLoss::ApoZero, .beta = 0.2},
+    {.kind = PreferenceKind::Reward, .beta = 1, .center_rewards_coefficient = 0.01},
 };
 
 // Three pairs and a sequence that belongs to none.

@@ -16,6 +16,8 @@ const spec::PreferenceSpec kKto{.kind = spec::PreferenceKind::Kto,
                                 .beta = 0.05,
                                 .desirable_weight = 1.5,
                                 .undesirable_weight = 0.7};
+const spec::PreferenceSpec kReward{
+    .kind = spec::PreferenceKind::Reward, .beta = 1, .center_rewards_coefficient = 0.2};
 
 // Trains pairs or labelled answers. The gradients of LoRA and of labelled answers are small, and
 // not clipped.
@@ -37,9 +39,11 @@ Named train_pairs(const spec::ModelConfig& config, const plan::PipelineSchedule&
 
 TEST(Preference, EveryLayoutTrainsAsOneRankDoes) {
     const int m = kMicrobatches;
-    for (const auto& [preference, adapts] : {std::pair(kDpo, false), std::pair(kOrpo, true),
-                                             std::pair(kKto, false), std::pair(kKto, true)}) {
-        spec::ModelConfig config = split_model(/*tied=*/true);
+    for (const auto& [preference, adapts] :
+         {std::pair(kDpo, false), std::pair(kOrpo, true), std::pair(kKto, false),
+          std::pair(kKto, true), std::pair(kReward, false)}) {
+        spec::ModelConfig config = split_model(/*tied=*/!preference.compares_scores());
+        config.scores = preference.compares_scores();
         if (adapts) config.lora = spec::lora_spec({{"r", 3}, {"alpha", 12}});
         const auto run = [&](const plan::PipelineSchedule& schedule, const Cell& cell) {
             return train_pairs(config, schedule, preference, cell);

@@ -6,13 +6,28 @@ import math
 import os
 import random
 import signal
+import subprocess
 import unittest
 
-from ranks import CONVERT, Attempt, RankCase
+from ranks import CONVERT, ORACLE, Attempt, RankCase
 
 REWARDS = ('rewards/chosen', 'rewards/rejected', 'rewards/margins', 'rewards/accuracies', 'logps/chosen',
            'logps/rejected', 'nll_loss', 'pairs')
 LORA = {'r': 4, 'alpha': 8}
+# The means of the scores that transformers, and PEFT if there is an adapter, give the answers of the last pairs.
+SCORES = '''
+import json, sys, torch
+from transformers import AutoModelForSequenceClassification
+base, adapter, path, count = sys.argv[1:]
+model = AutoModelForSequenceClassification.from_pretrained(base, num_labels=1, dtype=torch.float64)
+if adapter:
+    from peft import PeftModel
+    model = PeftModel.from_pretrained(model, adapter)
+pairs = [json.loads(line) for line in open(path, encoding='utf-8')][-int(count):]
+with torch.no_grad():
+    print([sum(model.eval()(torch.tensor([list((pair['prompt'] + pair[side]).encode())])).logits.item()
+               for pair in pairs) / len(pairs) for side in ('chosen', 'rejected')])
+'''
 
 
 def write_pairs(path, count, seed=3):
@@ -161,6 +176,53 @@ class PreferenceTest(RankCase):
         pairs = self.run_whole(4, 1, self.pairs(2, objective={'kind': 'kto', 'loss': 'apo_zero_unpaired'}))
         self.assertIn('pairs.jsonl: 240 documents', pairs.log())  # two answers of each pair, with their labels
         self.assertEqual((pairs.metrics()[1]['answers'], pairs.metrics()[1]['kl']), (4, 0))
+
+    def test_a_reward_model_trains_in_every_layout_and_goes_on(self):
+        """A checkpoint continues bitwise. A job with another objective refuses a reward model."""
+        reward = lambda job, **changes: self.run_whole(job, 1, self.pairs(
+            6, objective={'kind': 'reward', 'center_rewards_coefficient': 0.01}, **changes))
+        one = reward(1)
+        self.assertIn('the score is new', one.log())
+        rows = one.metrics()
+        self.assertEqual((rows[1]['pairs'], 'nll_loss' in rows[1], 'logps/chosen' in rows[1]), (4, False, False))
+        valid = [row for row in rows if 'valid_loss' in row]
+        self.assertLess(valid[-1]['valid_loss'], valid[0]['valid_loss'])
+        self.assertGreater(valid[-1]['valid_rewards/accuracies'], 0.9)
+        for job, slots, parallel in ((2, 2, {'dp': 2, 'zero': 3}), (3, 2, {'dp': 1, 'tp': 2, 'sequence': True}),
+                                     (4, 4, {'dp': 2, 'pp': 2, 'zero': 1})):
+            run = reward(job, resources={'nodes': 1, 'slots_per_node': slots}, parallel=parallel)
+            self.expect_close(run.metrics(), rows)
+            if job == 2:
+                self.expect_close_tensors(run.doubles(6), one.doubles(6))
+        again = self.run_whole(5, 1, self.pairs(6, objective={'kind': 'reward', 'center_rewards_coefficient': 0.01}),
+                               checkpoints=one.published[:1])
+        self.assertIn('resumed at step 3', again.log())
+        self.assertEqual(again.metrics(), rows)
+        export = self.exported(one, 'reward')
+        self.refused(self.pairs(1, model={'from': export}), 2, 'is a reward model')
+        if ORACLE:
+            self.expect_scores(valid[-1], export)
+
+    def expect_scores(self, row, base, adapter=''):
+        told = subprocess.run([ORACLE, '-c', SCORES, base, adapter, self.path, str(row['valid_pairs'])], check=True,
+                              capture_output=True, text=True)
+        for side, score in zip(('chosen', 'rejected'), json.loads(told.stdout)):
+            self.assertAlmostEqual(score, row['valid_rewards/' + side], delta=2e-6)
+
+    def test_a_reward_model_with_an_adapter_trains_its_score_whole(self):
+        document = self.pairs(6, objective='reward', train__lora=LORA)
+        one = self.run_whole(1, 1, document)
+        rows = one.metrics()
+        with open(os.path.join(one.published[-1][1], 'adapter_config.json'), encoding='utf-8') as file:
+            config = json.load(file)
+        self.assertEqual((config['task_type'], config['modules_to_save']), ('SEQ_CLS', ['score']))
+        run = self.run_whole(2, 1, dict(document, resources={'nodes': 1, 'slots_per_node': 2},
+                                        parallel={'dp': 1, 'tp': 2}))
+        self.expect_close(run.metrics(), rows)
+        again = self.run_whole(3, 1, document, checkpoints=one.published[:1])
+        self.assertEqual(again.metrics(), rows)
+        if ORACLE:
+            self.expect_scores(rows[-1], self.start, one.published[-1][1])
 
     def test_pairs_that_are_cut_or_teach_nothing_are_counted(self):
         with open(self.path, 'a', encoding='utf-8') as file:
