@@ -107,7 +107,7 @@ class Parser {
 
     CLI::App* command(const std::string& name, const std::string& what, Action action) {
         CLI::App* sub = app_.add_subcommand(name, what);
-        sub->fallthrough();  // accept --json after the command, too
+        sub->fallthrough();  // accept --json also after the command
         sub->callback([this, action = std::move(action)] { chosen_ = action; });
         return sub;
     }
@@ -155,7 +155,7 @@ class Parser {
         sub->add_flag("--dry-run", submit_.dry_run, "Check the job and print it; queue nothing");
         sub->add_flag("--no-git", submit_.no_git, "Do not record commit and diff of the work tree");
         sub->add_flag("--strict", submit_.strict,
-                      "Reject a job that no connected node or ordered allocation can ever run");
+                      "Reject a job that no connected node or requested allocation can ever run");
     }
 
     void add_local() {
@@ -334,7 +334,7 @@ class Parser {
             one->add_flag("--all", all_, "All nodes, also ones that join later")->excludes(node);
             one->require_option(1, 0);
         }
-        drain->add_option("-m,--message", reason_, "Reason; every waiting job shows it")
+        drain->add_option("-m,--message", reason_, "Reason, which is shown with every waiting job")
             ->needs("--all");
     }
 
@@ -347,12 +347,12 @@ class Parser {
                        [this] { return run_alloc_list(context_, word_); }),
                    word_, "ROLL_ALLOC_FORMAT");
         add_alloc_options(
-            *sub("add", "Add a queue; rolld orders allocations for it when jobs need nodes",
+            *sub("add", "Add a queue; rolld requests allocations for it when jobs need nodes",
                  [this] { return run_alloc_add(context_, alloc_); }),
             alloc_);
         for (const auto& [verb, what] :
-             {std::pair{"pause", "Stop ordering allocations for a queue"},
-              {"resume", "Order allocations for a queue again; clear its failure count"},
+             {std::pair{"pause", "Stop requesting allocations for a queue"},
+              {"resume", "Request allocations for a queue again; clear its failure count"},
               {"remove", "Cancel a queue's allocations and delete the queue"},
               {"dry-run", "Print the sbatch command and script for a queue's next allocation"}}) {
             sub(verb, what,

@@ -40,7 +40,7 @@ class Daemon {
     static Result<Daemon> connect_for_change(const Context& context);
 
     // Sends one request, for example ask(protocol::NodesArgs{}), and returns the reply. If `args`
-    // has a selector of jobs, adds the name of the user for whom "@me" in the selector stands.
+    // has a selector of jobs, adds the name of the user that "@me" in the selector means.
     template <class Args>
     Result<Json> ask(Args args) {
         return send(Args::kOperation.name, to_json(std::move(args)));
@@ -48,7 +48,7 @@ class Daemon {
 
     // Calls `visit` with each page of the reply to `jobs`.
     Result<void> each_page(protocol::JobsArgs args, const std::function<void(Json& page)>& visit);
-    // Returns the reply to `jobs`. It contains the jobs of all pages.
+    // Returns the reply to `jobs`, with the jobs of all pages.
     Result<Json> jobs(protocol::JobsArgs args);
 
     // Like ask(), but while rolld restarts, connects again and retries for up to `patience`.
@@ -115,8 +115,8 @@ Result<Json> change(const Context& context, Args args) {
     return await_change(daemon, Args::kOperation.name, repeat(), repeat);
 }
 
-// Returns the ids of the jobs that `selector` selects, ascending. Fails with NotFound if it selects
-// no job.
+// Returns the ids of the jobs that `selector` selects, ascending. Fails with NotFound if `selector`
+// selects no job.
 Result<std::vector<std::uint64_t>> jobs_of(Daemon& daemon, const std::string& selector);
 
 // Returns the id of the one job that `selector` selects. Fails with NotFound if `selector` selects

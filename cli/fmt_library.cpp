@@ -1,7 +1,7 @@
 // Compiles the parts of {fmt} that rollctl uses into rollctl. Debian has {fmt} only as a shared
 // library, which also loads the shared libstdc++. Loading these two libraries would take a quarter
 // of the time of `rollctl submit`. If a symbol is missing here, the linker takes it from the shared
-// library, so other versions of {fmt} work, too.
+// library, so that other versions of {fmt} also work.
 #include <fmt/format-inl.h>
 
 FMT_BEGIN_NAMESPACE

@@ -75,7 +75,7 @@ std::int64_t size_at(const Json& document, const char* pointer) {
     return std::clamp<std::int64_t>(document[at].get<std::int64_t>(), 1, 1'000'000);
 }
 
-// Returns "PATH VALUE, PATH VALUE" for those of the paths that exist in the document.
+// Returns "PATH VALUE, PATH VALUE" for the paths that exist in the document.
 std::string values_of(const std::vector<std::string>& paths, const Json& document) {
     std::string text;
     for (std::string path : paths) {

@@ -224,7 +224,8 @@ void read_template(const Config& config) {
     if (config.objective() != "sft") return;
     const bool last = config.flag("mask_history"), all = config.flag("train_on_prompt");
     if (last && all)
-        config.refuse("mask_history", "is true, and so is train_on_prompt; allowed: one of both");
+        config.refuse("mask_history",
+                      "cannot be combined with train_on_prompt; allowed: only one of the two");
     if (last || all) config.set("data.train_on", last ? "last" : "all");
 }
 

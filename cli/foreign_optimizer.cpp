@@ -9,7 +9,7 @@ namespace roll::cli {
 namespace {
 
 // Maps each value of `optim` that Roll supports to the kind of the optimizer. Paged and fused
-// optimizers differ from the plain ones only in memory and speed.
+// optimizers differ from the plain optimizers only in memory and speed.
 constexpr std::array<std::pair<const char*, const char*>, 8> kOptimizers{
     {{"adamw_torch", "adamw"},
      {"adamw_torch_fused", "adamw"},

@@ -53,15 +53,16 @@ void read_reference(const Config& config) {
             config.set("objective.reference", config.absolute(*model));
 }
 
-// Adds a problem if the key is set, is neither 0 nor false, and Roll does not have it with `what`.
+// Adds a problem if the key is set, is neither 0 nor false, and Roll does not support the key's
+// option together with `what`.
 void refuse_set(const Config& config, const char* key, const std::string& what) {
     if (config.has(key) && config.keys[key] != 0 && config.keys[key] != false)
-        config.refuse(key, fmt::format("is {}, which Roll does not have with {}; remove the key",
+        config.refuse(key, fmt::format("is {}; Roll does not support this key with {}; remove it",
                                        dump(config.keys[key]), what));
 }
 
 // Adds the negative log-likelihood of the chosen answers to the loss. Adds a remark, because Roll
-// computes its mean in a slightly different way.
+// computes the mean of the negative log-likelihood in a slightly different way.
 void add_nll(const Config& config, const char* key, double always) {
     const double weight = config.number(key).value_or(0);
     if (weight == 0 && always == 0) return;
@@ -166,7 +167,7 @@ void read_trl_stage(const Config& config) {
         read_trl_preferences(config);
     }
     config.foreign.remarks.push_back(fmt::format(
-        "TRL names the objective on its command line, and not in this file; {} fits its keys",
+        "TRL names the objective on its command line, not in this file; the keys fit objective {}",
         config.objective()));
 }
 
@@ -226,7 +227,7 @@ void read_lora(const Config& config) {
         set_lora(config, "lora_r", config.number("lora_r").value_or(16));
         if (const auto names = config.names("lora_modules_to_save"); !names.empty())
             config.set("train.lora.modules_to_save", names);
-        // PEFT's targets of a llama
+        // PEFT's default targets for a Llama model
         return config.set("train.lora.targets",
                           lora_targets(config, "lora_target_modules", Json{"q_proj", "v_proj"}));
     }

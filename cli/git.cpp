@@ -41,9 +41,9 @@ std::vector<std::string> git_environment(const std::vector<std::string>& off) {
     return environment;
 }
 
-// Runs git in `directory`, without the settings `off`. Returns at most `most` bytes of its output,
-// and one more if there are more. Returns nullopt if git fails, is missing or does not end before
-// `deadline`.
+// Runs git in `directory`, without the settings `off`. Returns git's output. If the output is
+// longer than `most` bytes, returns only the first `most` + 1 bytes. Returns nullopt if git fails,
+// is missing or does not end before `deadline`.
 std::optional<std::string> git(const std::filesystem::path& directory,
                                std::vector<std::string> arguments, std::size_t most,
                                Clock::time_point deadline,
@@ -83,7 +83,7 @@ std::optional<std::string> git(const std::filesystem::path& directory,
 std::string without_newline(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 // Returns the keys of the filters that the configuration has. Git would run their commands to
-// compare files, and a repository from elsewhere may name any command.
+// compare files, and the repository of another person may name any command.
 std::vector<std::string> filter_keys(const std::filesystem::path& top, Clock::time_point deadline) {
     const auto listed = git(
         top, {"config", "--name-only", "--get-regexp", "^filter\\..*\\.(clean|process|required)$"},
@@ -134,7 +134,7 @@ void add_git(spec::JobSpec& spec, const std::string& base, std::size_t jobs) {
     const std::size_t copies = jobs * (indices ? std::max<std::size_t>(indices->size(), 1) : 1);
     const std::string directory = document->value("workdir", base);
     const std::size_t most = std::min(kDiffBytesMax, kAllCopies / copies);
-    // Many jobs of one submission usually have the same work tree.
+    // Cache the states, because the jobs of one submission usually have the same work tree.
     static std::map<std::pair<std::string, std::size_t>, std::optional<Json>> known;
     const auto [state, is_new] = known.try_emplace({directory, most});
     if (is_new) state->second = git_state(directory, most);

@@ -24,7 +24,7 @@ std::string jobs_text(const Json& jobs, const Format& format, const Look& look);
 std::string job_text(const Json& job, const Look& look);
 std::string nodes_text(const Json& nodes, const Format& format = {}, const Look& look = {});
 std::string node_state(const Json& node);  // returns "up", "draining", "silent" ...
-std::string node_heard(const Json& node);  // returns "2s ago", or "" if it is unknown
+std::string node_heard(const Json& node);  // returns "2s ago", or "" if the time is unknown
 std::string event_text(const Json& event, bool local = false);
 
 // Returns the id of a row of `jobs`: "7", or "17[1-100]" for the tasks of an array.

@@ -47,8 +47,8 @@ bool has_acl(const fs::path& path) {
 }
 
 // Returns whether the user may write to the directory. If the user is not the caller, the
-// directory's mode bits decide. They do not decide for root and for directories with an ACL, so the
-// function returns true in these cases.
+// directory's mode bits decide. For root and for directories with an ACL, the mode bits do not
+// decide, so the function returns true.
 bool may_write(const fs::path& directory, const struct stat& status, uid_t uid) {
     if (uid == ::geteuid())
         return ::faccessat(AT_FDCWD, directory.c_str(), W_OK | X_OK, AT_EACCESS) == 0;

@@ -21,7 +21,7 @@ Result<std::string> read_regular_file(const std::filesystem::path& path);
 // Writes a temporary file, fsyncs it, renames it to `path` and fsyncs the directory.
 Result<void> write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
-// Write or read a private file (mode 0600). Writing fails with Refused if the file exists. It
+// Write or read a private file (mode 0600). Writing fails with Refused if the file exists. Writing
 // fsyncs the file, but not the directory. Reading fails with Refused if other users have access.
 Result<void> write_private_file(const std::filesystem::path& path, std::string_view content);
 Result<std::string> read_private_file(const std::filesystem::path& path);

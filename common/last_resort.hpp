@@ -1,5 +1,5 @@
-// Runs a program. If it throws an unexpected exception, prints one line on stderr and returns 1, so
-// that no core is dumped.
+// Runs a program. If the program throws an unexpected exception, prints one line on stderr and
+// returns 1, so that no core is dumped.
 #pragma once
 
 #include <cstdio>

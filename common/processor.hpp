@@ -18,7 +18,8 @@ struct Processor {
 
     Vectors vectors = Vectors::Default;
     bool intel = false;
-    // The environment variable that selected the level, as "NAME=VALUE"; empty if no variable did.
+    // The environment variable that selected the level, as "NAME=VALUE"; empty if no variable
+    // selected the level.
     std::string forced = {};
 
     // Returns whether this processor has the instructions that oneDNN's kernels for blocks of

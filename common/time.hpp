@@ -1,5 +1,5 @@
-// Wall-clock times, as used in State, events and messages. Leases do not use them: they count on a
-// steady clock (CLOCK_BOOTTIME in the worker, CLOCK_MONOTONIC in rolld).
+// Wall-clock times, as used in State, events and messages. Leases use steady clocks instead
+// (CLOCK_BOOTTIME in the worker, CLOCK_MONOTONIC in rolld).
 #pragma once
 
 #include <chrono>

@@ -394,7 +394,7 @@ int run(int argc, char** argv) {
                    "Maximum number of connected clients; further clients are refused [20000]");
     app.add_option("--keep-ended", options.keep_ended,
                    "At each start forget jobs that ended longer ago than this, e.g. 90d [never]");
-    auto* house = app.add_option_group("house", "Instead of serving");
+    auto* house = app.add_option_group("house", "Actions instead of serving");
     house->add_flag("--check", options.check, "Look for damage in the ledger");
     house->add_option("--backup", options.backup,
                       "Copy the ledger to DIR; works while rolld is running");
@@ -406,7 +406,8 @@ int run(int argc, char** argv) {
                    "pilots [--dir]");
     app.add_option("--slurm-poll", options.slurm_poll, "Seconds between two squeue calls")
         ->check(CLI::Range(0.2, 3600.0));
-    app.add_option("--log-level", options.log_level, "debug, info, warn or error")
+    app.add_option("--log-level", options.log_level,
+                   "Least severe messages to log: debug, info, warn or error")
         ->check(CLI::IsMember({"debug", "info", "warn", "error"}));
     try {
         app.parse(argc, argv);

@@ -95,7 +95,7 @@ Result<int> run_metrics(const Context& context, const MetricsOptions& options);
 Result<int> run_wait(const Context& context, const std::vector<std::string>& selectors,
                      bool follow);
 
-// Opens a job group. `submit --into` adds jobs to it until run_close() closes it.
+// Opens a job group. `submit --into` adds jobs to the group until run_close() closes the group.
 Result<int> run_open(const Context& context, const SubmitOptions& options, const std::string& name);
 Result<int> run_close(const Context& context, const std::string& selector);
 

@@ -34,7 +34,8 @@ Result<int> run_submit_conversion(const Context& context, const std::vector<std:
     }
     const auto* command = std::get_if<convert::ConvertCommand>(&line);
     if (command == nullptr)
-        return fail(ErrorCode::InvalidArgument, "--submit needs a conversion or a merge");
+        return fail(ErrorCode::InvalidArgument,
+                    "--submit works only with `rollctl convert` and `rollctl merge`");
     if (!command->request.part.alone())
         return fail(ErrorCode::InvalidArgument, "--part cannot be used with --submit",
                     "use --nodes N to let N nodes write the target together");

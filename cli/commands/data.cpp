@@ -47,8 +47,9 @@ void add_preview_options(CLI::App& command, PreviewOptions& options) {
         .add_option("FILE", options.file,
                     "A data file (.jsonl or .txt), or the file of a train job")
         ->required();
-    command.add_option("--model", options.model,
-                       "Directory of the tokenizer with its chat template [of the job, or bytes]");
+    command.add_option(
+        "--model", options.model,
+        "Directory of a tokenizer with its chat template [the job's tokenizer, or bytes]");
     command.add_option("-n,--documents", options.documents, "Documents to show of each file [3]")
         ->check(CLI::NonNegativeNumber);
     command.add_option("--set", options.job.sets,

@@ -139,7 +139,7 @@ std::vector<Finding> check_programs() {
 }
 
 // Reports how each node's worker isolates the processes of its jobs. Workers of older versions do
-// not report this.
+// not report their isolation.
 Finding check_walls(const Context& context) {
     auto daemon = Daemon::connect(context);
     if (!daemon) return {"wall", true, "unknown, because rolld does not run", ""};

@@ -1,5 +1,5 @@
-// `rollctl keys`: manages the authorized keys, which are files in the state directory. It does not
-// contact rolld, because rolld sees changes of the files at once.
+// `rollctl keys`: manages the authorized keys, which are files in the state directory. The command
+// does not contact rolld, because rolld sees changes of the files at once.
 #include "cli/commands/keys.hpp"
 
 #include <memory>

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <array>
-#include <functional>
 
 #include <fmt/format.h>
 
@@ -9,6 +8,7 @@
 #include "cli/files_of_job.hpp"
 #include "cli/follow.hpp"
 #include "cli/job_view.hpp"
+#include "cli/phases.hpp"
 #include "cli/render.hpp"
 
 namespace roll::cli {
@@ -66,40 +66,21 @@ std::string plot_text(const std::vector<Json>& rows, const std::string& key) {
                 std::min(kPlotRows, terminal.rows - std::min<std::size_t>(terminal.rows, 3)));
 }
 
-// The times of one phase in seconds, summed over the steps.
-struct PhaseSum {
-    std::string name;
-    double mean = 0, max = 0;  // sums of each step's mean and maximum over the ranks
-};
-
-// Returns a table of the phases. Phases that took no time are left out. The first step does not
-// count, because in this step the program also touches memory for the first time.
+// Returns a table of the phases. Phases that took no time are left out.
 std::string phases_text(const std::vector<Json>& rows) {
-    std::vector<PhaseSum> sums;
-    int steps = 0;
-    double wall = 0;
-    for (const Json& row : rows) {
-        if (!row.contains("phases") || row.value("step", 0) == 1) continue;
-        ++steps;
-        wall += row.value("wall_s", 0.0);
-        for (const auto& [name, times] : row["phases"].items()) {
-            auto sum = std::ranges::find(sums, name, &PhaseSum::name);
-            if (sum == sums.end()) sum = sums.insert(sums.end(), {name});
-            sum->mean += times.value("mean", 0.0);
-            sum->max += times.value("max", 0.0);
-        }
-    }
-    if (steps == 0) return "no phases in the metrics yet; the first step does not count\n";
-    std::erase_if(sums, [](const PhaseSum& sum) { return sum.max == 0; });
-    std::ranges::stable_sort(sums, std::greater(), &PhaseSum::mean);
+    PhaseTimes times;
+    for (const Json& row : rows) add_step(times, row);
+    if (times.steps == 0) return "no phases in the metrics yet; the first step does not count\n";
+    const std::vector<PhaseTime> phases = longest_first(times);
     double all = 0;
-    for (const PhaseSum& sum : sums) all += sum.mean;
+    for (const PhaseTime& phase : phases) all += phase.mean;
     std::vector<std::vector<std::string>> cells;
-    for (const PhaseSum& sum : sums)
-        cells.push_back({sum.name, fmt::format("{:.3f}", 1e3 * sum.mean / steps),
-                         fmt::format("{:.3f}", 1e3 * sum.max / steps),
-                         fmt::format("{:.1f} %", 100 * sum.mean / all)});
-    return fmt::format("{} steps of {:.3f} ms each\n", steps, 1e3 * wall / steps) +
+    for (const PhaseTime& phase : phases)
+        cells.push_back({phase.name, fmt::format("{:.3f}", 1e3 * phase.mean / times.steps),
+                         fmt::format("{:.3f}", 1e3 * phase.longest / times.steps),
+                         fmt::format("{:.1f} %", 100 * phase.mean / all)});
+    return fmt::format("{} steps of {:.3f} ms each\n", times.steps,
+                       1e3 * times.wall / times.steps) +
            table({{"PHASE"}, {"MEAN MS", true}, {"LONGEST MS", true}, {"SHARE", true}}, cells,
                  false);
 }

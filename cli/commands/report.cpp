@@ -134,7 +134,7 @@ void add_report_options(CLI::App& command, ReportOptions& options) {
                     "What a row of the report sums up: user, account, kind or week [user]")
         ->check(CLI::IsMember({"user", "account", "kind", "week"}));
     command.add_option("--since", options.since,
-                       "Count only what was held since this time: 7d, or 2026-11-22T08:00:00Z");
+                       "Count only usage since this time: 7d, or 2026-11-22T08:00:00Z");
     command.add_flag("--csv", options.csv, "Print comma-separated values");
 }
 

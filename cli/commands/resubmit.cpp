@@ -9,7 +9,7 @@ namespace roll::cli {
 namespace {
 
 // Returns the job's document for a new submission. The new document has no schedule and no
-// dependencies. A task of an array becomes a single job. The output directory is new. It is next to
+// dependencies. A task of an array becomes a single job. The output directory is new and is next to
 // the original output directory.
 Result<Source> again(const Json& job) {
     const std::string id = field_text(job, "id");
@@ -23,7 +23,8 @@ Result<Source> again(const Json& job) {
     for (const Json& value : env) {
         if (value.is_null())
             return fail(ErrorCode::Refused,
-                        fmt::format("job {} is {}'s, who alone sees the values of its environment",
+                        fmt::format("job {} belongs to {}, and only this user may read the values "
+                                    "of its environment",
                                     id, field_text(job, "user")),
                         "ask its owner to submit it again");
     }

@@ -49,8 +49,9 @@ std::vector<Result<Json>> send(Daemon& daemon, const std::vector<spec::JobSpec>&
 void warn_of_never(const Json& reply) {
     const Json hold = reply.value("cannot_run", Json());
     if (!hold.is_object()) return;
-    say(fmt::format("job {}: no connected node or ordered allocation can run it: {}; {}",
-                    field_text(reply, "id"), field_text(hold, "why"), field_text(hold, "remedy")));
+    say(fmt::format(
+        "job {}: neither a connected node nor a requested allocation can run it: {}; {}",
+        field_text(reply, "id"), field_text(hold, "why"), field_text(hold, "remedy")));
 }
 
 void print_queued(const Context& context, const SubmitOptions& options, const Json& reply,
@@ -272,8 +273,8 @@ Result<int> run_resume(const Context& context, const std::string& selector,
     document["hold"] = false;
     for (const char* key : {"begin", "deadline", "array", "sweep", "cron"}) document.erase(key);
     document["after"] = Json::array();
-    // The new job writes to a new directory. It is next to the directory of the job that the new
-    // job continues.
+    // The new job writes to a new directory, next to the directory of the job that the new job
+    // continues.
     std::string output = document.value("output", "");
     if (output.find("{id}") == std::string::npos) output += "-resumed-{id}";
     document["output"] = output;

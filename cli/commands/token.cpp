@@ -71,11 +71,14 @@ void add_token_commands(CLI::App& token, const AddCommand& command, const Contex
     CLI::App* create = command(token, "create", "Make a token that acts for you; print it once",
                                [=, &context] { return run_token_create(context, *options); });
     create
-        ->add_option("--scope", options->scope,
-                     "read: look; submit: also queue jobs; operate: all that you may do [read]")
+        ->add_option(
+            "--scope", options->scope,
+            "read: only look; submit: also queue jobs; operate: everything that you may do [read]")
         ->check(CLI::IsMember({"read", "submit", "operate"}));
-    create->add_option("--expires", options->expires, "Time until it expires, 1m to 400d [30d]");
-    create->add_option("--note", options->note, "What the token is for, shown by list");
+    create->add_option("--expires", options->expires,
+                       "Time until the token expires, 1m to 400d [30d]");
+    create->add_option("--note", options->note,
+                       "Purpose of the token; `rollctl token list` shows it");
     command(token, "list", "List tokens, without their secrets",
             [&context] { return run_token_list(context); });
     const auto id = std::make_shared<std::string>();

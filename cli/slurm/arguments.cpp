@@ -11,7 +11,7 @@ namespace {
 
 Error unknown_argument(const std::string& program, const std::string& option) {
     return {ErrorCode::InvalidArgument,
-            fmt::format("{}: {} is not an option that Roll's {} has", program, option, program),
+            fmt::format("{}: Roll's {} has no option {}", program, program, option),
             "docs/from-slurm.md lists the options"};
 }
 

@@ -15,8 +15,8 @@ namespace roll::cli {
 // Returns the id of the job in Slurm's form: "12", or "12_3" for a task of an array.
 std::string slurm_job_id(const Json& job);
 
-// Returns whether `id`, from a command line, names the job. It may be the job's own id, "ARRAY" or
-// "ARRAY_INDEX".
+// Returns whether `id` names the job. `id` comes from a command line: it is the job's own id,
+// "ARRAY" or "ARRAY_INDEX".
 bool is_meant(const Json& job, const std::string& id);
 
 struct SlurmState {

@@ -114,7 +114,8 @@ std::optional<int> Translation::gres_gpus() {
         const auto number = bare ? std::optional(1) : slurm_number(words.back());
         if (option->value == "none") return std::nullopt;
         if (words[0] != "gpu" || !number || words.size() > 3) {
-            refuse(*option, "gpu, gpu:N or gpu:TYPE:N, because GPUs are Roll's only such resource");
+            refuse(*option,
+                   "gpu, gpu:N or gpu:TYPE:N, because GPUs are Roll's only generic resource");
             return std::nullopt;
         }
         total = total.value_or(0) + *number;
@@ -184,8 +185,8 @@ void Translation::read_sizes() {
 }
 
 // Reads the memory of a node. If several options are given, the first one in the list applies. In
-// Slurm, 0 means the whole memory of the node. Roll cannot express this, so the job then has no
-// limit.
+// Slurm, 0 means the whole memory of the node. Roll cannot express this value, so the job then has
+// no limit.
 void Translation::read_memory() {
     const std::int64_t slots = resources()["slots_per_node"];
     const std::int64_t gpus = resources().value("gpus_per_node", 0);

@@ -22,15 +22,15 @@ struct SbatchJob {
     bool version = false;
 };
 
-// Makes a job from a script's text. `given` are the options of a command line. They override the
-// options in SBATCH_* variables, which override #SBATCH lines. `arguments` are the script's
-// arguments. Fails with one InvalidArgument that lists all problems.
+// Makes a job from a script's text. `given` are the options of a command line. These options
+// override the options in SBATCH_* variables, which override #SBATCH lines. `arguments` are the
+// script's arguments. Fails with one InvalidArgument that lists all problems.
 Result<SbatchJob> read_batch_script(const std::string& text, const std::string& file,
                                     const std::vector<SbatchOption>& given,
                                     const std::vector<std::string>& arguments);
 
 // Reads a command line of sbatch: the options, the script and the script's arguments. Reads the
-// script from stdin if the command line names none.
+// script from stdin if the command line names no script.
 Result<SbatchJob> read_sbatch_command(const std::vector<std::string>& words);
 
 }  // namespace roll::cli

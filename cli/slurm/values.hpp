@@ -25,8 +25,8 @@ std::optional<int> slurm_count(std::string_view text);
 // or T, which may be followed by B. Kibibytes are rounded up to MiB.
 std::optional<std::int64_t> slurm_mebibytes(std::string_view text);
 
-// Parses a time limit: "M", "M:S", "H:M:S", "D-H", "D-H:M" or "D-H:M:S". Rounds it up to minutes as
-// Slurm does. "0", "-1", "UNLIMITED" and "INFINITE" give 0, which means no limit.
+// Parses a time limit: "M", "M:S", "H:M:S", "D-H", "D-H:M" or "D-H:M:S". Rounds the limit up to
+// minutes, as Slurm does. "0", "-1", "UNLIMITED" and "INFINITE" give 0, which means no limit.
 std::optional<std::chrono::seconds> slurm_duration(const std::string& text);
 
 // Parses a point in time in the local time zone: "now+1hour", "tomorrow", "16:00",

@@ -85,6 +85,8 @@ std::vector<Line> job_lines(const Data& data, const Ui& ui, const Canvas& canvas
     const auto details = lines_in(job_text(job, look));
     const auto table_at = std::ranges::find(details, "");
     for (auto line = details.begin() + 1; line < table_at; ++line) put(*line);
+    const std::string shares = phase_shares(data.open.phases);
+    if (!shares.empty()) put("  time of a step  " + shares);
     const std::vector<std::string> plots = curves(data.open, canvas);
     if (!plots.empty()) put("");
     for (const std::string& line : plots) put(line);

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/phases.hpp"
 #include "cli/render.hpp"
 #include "common/json.hpp"
 
@@ -28,6 +29,7 @@ struct OpenJob {
     Json job;                  // `job` of the reply to `show`; null until the reply has come
     std::vector<Point> loss;   // loss at each step of the whole run
     std::vector<Point> speed;  // tokens/s at each step of the whole run
+    PhaseTimes phases{};       // times of the phases of the whole run's steps
 };
 
 // The last lines of the log that is followed.
@@ -50,7 +52,7 @@ struct Data {
     std::deque<std::string> events;         // newest events, one line each, newest last
     OpenJob open;
     OpenLog log;
-    std::string trouble;        // reason why rolld does not answer; empty if it does
+    std::string trouble;        // reason why rolld does not answer; empty if rolld answers
     std::string answer;         // the result of the last change
     std::uint64_t answers = 0;  // number of changes that have a result
 };

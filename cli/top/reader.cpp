@@ -24,7 +24,7 @@ constexpr std::size_t kLinesKept = 10'000;  // maximum number of lines of the op
 constexpr std::size_t kCurvesRead = 100;    // maximum number of running jobs with curves
 // maximum number of bytes of metrics that are read for a job in a list
 constexpr std::uint64_t kRecentBytes = 64u << 10;
-// Interval between two samples of GPU use. A roll-worker measures it at the same interval.
+// Interval between two samples of GPU use. A roll-worker measures GPU use at the same interval.
 constexpr auto kGpuLooks = std::chrono::seconds(2);
 constexpr std::size_t kSamplesKept = 100;
 
@@ -142,6 +142,7 @@ Result<void> Reading::read_open(const Wanted& wanted) {
         whole_.emplace(metrics_file(data_.open.job));
         data_.open.loss.clear();
         data_.open.speed.clear();
+        data_.open.phases = {};
     }
     for (const Json& row : metric_rows(*whole_)) {
         const Json step = row.value("step", Json());
@@ -151,6 +152,7 @@ Result<void> Reading::read_open(const Wanted& wanted) {
         };
         put("loss", data_.open.loss);
         put("tokens_per_second", data_.open.speed);
+        add_step(data_.open.phases, row);
     }
     return {};
 }

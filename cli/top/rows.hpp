@@ -34,9 +34,9 @@ List list_of(const Data& data, const Ui& ui, const Canvas& canvas);
 // first row. Requires that the list has rows.
 std::size_t selected_index(const List& list, const Ui& ui);
 
-// Draws the newest `width` values as characters of 8 heights. The heights cover the range `bounds`,
-// or the range from the smallest to the largest value. Returns an empty text if there are no
-// values.
+// Draws the newest `width` values as characters of 8 heights. The heights cover the range `bounds`.
+// Without `bounds`, they cover the range from the smallest to the largest value. Returns an empty
+// text if there are no values.
 std::string sparkline(const std::vector<double>& values, std::size_t width, bool utf8,
                       std::optional<std::pair<double, double>> bounds = std::nullopt);
 

@@ -1,4 +1,5 @@
-// Owns a file descriptor and closes it on destruction. The value -1 means that it owns none.
+// Owns a file descriptor and closes it on destruction. The value -1 means that the object owns no
+// descriptor.
 #pragma once
 
 #include <utility>

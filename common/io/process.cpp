@@ -32,7 +32,7 @@ struct Failure {
     int number = 0;
 };
 
-// Everything that the child needs, prepared before clone(). The child shares our memory until it
+// The data that the child needs, prepared before clone(). The child shares our memory until it
 // calls exec and may therefore only make system calls.
 struct Prepared {
     const Spawn& spawn;
@@ -91,8 +91,8 @@ bool write_to(const char* path, const std::string& text) {
     return file >= 0 && ::write(file, text.data(), text.size()) == std::ssize(text);
 }
 
-// Sets up the id maps and a private /proc. Mounts that the host adds later become visible in the
-// namespace, too.
+// Sets up the id maps and a private /proc. Mounts that the host adds later also become visible in
+// the namespace.
 void enter_namespaces(Prepared& prepared) {
     if ((prepared.namespaces & CLONE_NEWUSER) != 0) {
         const bool mapped = write_to("/proc/self/setgroups", "deny") &&

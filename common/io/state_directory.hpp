@@ -14,8 +14,8 @@ class StateDirectory {
     // `root` must be an absolute path. Does not access the file system.
     explicit StateDirectory(std::filesystem::path root) : root_(std::move(root)) {}
 
-    // Returns the directory that the first of these names: `flag` (--dir), ROLL_DIR, XDG_STATE_HOME
-    // (its subdirectory roll). If none is set, returns ~/.local/state/roll.
+    // Returns the first of these directories that is set: `flag` (--dir), ROLL_DIR, and the
+    // subdirectory roll of XDG_STATE_HOME. If none is set, returns ~/.local/state/roll.
     static Result<StateDirectory> find(const std::string& flag);
 
     const std::filesystem::path& root() const { return root_; }
@@ -51,8 +51,8 @@ class StateDirectory {
     // roll or roll-UID.
     Result<std::string> default_endpoint() const;
 
-    // Returns the path of the socket for clients on this machine (local_stream.hpp). It is next to
-    // the socket of default_endpoint().
+    // Returns the path of the socket for clients on this machine (local_stream.hpp). This socket is
+    // next to the socket of default_endpoint().
     Result<std::string> local_socket() const;
 
     // Returns the endpoint that rolld wrote here at its start. Fails with Unavailable and the hint

@@ -10,7 +10,7 @@ namespace roll::protocol {
 
 struct DrainArgs {
     static constexpr Operation kOperation{"drain", Access::Operate, Answering::AfterTurn,
-                                          "roll.node/1", "Starts no more jobs on nodes."};
+                                          "roll.node/1", "Stops starting jobs on nodes."};
     std::string node{};
     std::optional<std::string> message{};
 };
@@ -36,12 +36,14 @@ struct AllocAddArgs {
 };
 struct AllocPauseArgs {
     static constexpr Operation kOperation{"alloc_pause", Access::Operate, Answering::AfterTurn,
-                                          "roll.queue/1", "Orders no more allocations of a queue."};
+                                          "roll.queue/1",
+                                          "Stops requesting allocations for a queue."};
     std::string queue{};
 };
 struct AllocResumeArgs {
     static constexpr Operation kOperation{"alloc_resume", Access::Operate, Answering::AfterTurn,
-                                          "roll.queue/1", "Orders allocations of a queue again."};
+                                          "roll.queue/1",
+                                          "Requests allocations for a queue again."};
     std::string queue{};
 };
 struct AllocRemoveArgs {
@@ -56,7 +58,7 @@ struct QueueReply {
 struct AllocDryRunArgs {
     static constexpr Operation kOperation{"alloc_dry_run", Access::Read, Answering::AtOnce,
                                           "roll.alloc_dry_run/1",
-                                          "Shows the command that would order an allocation."};
+                                          "Shows the command that would request an allocation."};
     std::optional<std::string> queue{};
     Json spec{};
 };
@@ -88,7 +90,7 @@ struct SecretListArgs {
 // clang-format off
 template <class V> void fields(V& v, DrainArgs& a) {
     v("node", a.node, "name of the node; left out: all nodes");
-    v("message", a.message, "why, shown with the queue");
+    v("message", a.message, "reason, shown with the queue");
 }
 template <class V> void fields(V& v, UndrainArgs& a) { v("node", a.node, "name of the node; left out: all nodes"); }
 template <class V> void fields(V& v, NodeReply& r) {
@@ -120,7 +122,7 @@ template <class V> void fields(V& v, SecretRemoveArgs& a) {
 template <class V> void fields(V& v, SecretReply& r) {
     v("user", r.user, "owner of the secret");
     v("name", r.name, "name of the secret");
-    v("set", r.set, "the secret was stored, not removed");
+    v("set", r.set, "true: the secret was stored; false: it was removed");
     v("replaced", r.replaced, "there was a secret with this name");
 }
 template <class V> void fields(V&, SecretListArgs&) {}

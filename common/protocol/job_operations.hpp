@@ -97,7 +97,7 @@ template <class V> void fields(V& v, ProgressArgs& a) {
     v("wait_ms", a.wait_ms, "time after which the progress is reported again");
 }
 template <class V> void fields(V& v, ProgressReply& r) {
-    v("ticket", r.ticket, "number of the change"); v("done", r.done, "jobs changed so far"); v("jobs", r.jobs, "all jobs");
+    v("ticket", r.ticket, "id of the change"); v("done", r.done, "jobs changed so far"); v("jobs", r.jobs, "all jobs");
 }
 template <class V> void fields(V& v, CheckpointArgs& a) { v.needs("id", a.id, "number of the job"); }
 template <class V> void fields(V& v, CheckpointReply& r) {

@@ -9,7 +9,7 @@ namespace roll::protocol {
 enum class Access {
     Read,    // changes nothing
     Submit,  // queues jobs
-    Change,  // changes jobs and secrets; only the operator may change those of other users
+    Change,  // changes own jobs and secrets; the operator may change all jobs and secrets
     Operate  // changes nodes, allocation queues or rolld; only for the operator
 };
 

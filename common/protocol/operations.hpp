@@ -1,4 +1,5 @@
-// The table of all operations, for programs that show or check it. daemon/api serves them.
+// The table of all operations, for programs that display or check the operations. daemon/api serves
+// them.
 #pragma once
 
 #include <span>

@@ -57,7 +57,7 @@ std::string encode(const Launch& launch);
 Result<Launch> decode_launch(std::string_view json);
 
 // The structs from here to Report are the messages that the program sends.
-struct Ready {};  // this rank has started; the attempt counts as started once all ranks have
+struct Ready {};  // this rank has started; the attempt is running once all ranks are ready
 // A progress report for people: a JSON object with step, steps, loss, tokens_per_second, eta_s, ...
 struct Progress {
     std::string json;
@@ -75,7 +75,7 @@ struct CheckpointStaged {
     std::int64_t step = 0;
     std::string directory;
     std::uint64_t asked = 0;  // number of the SaveNow that this checkpoint answers; 0: none
-    // Duration of the save in ms, from the step boundary at which the save began until this message
+    // Duration of the save in ms, from the start of the save at a step boundary until this message
     // is sent; 0: unknown.
     std::int64_t save_ms = 0;
 };

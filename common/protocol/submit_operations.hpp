@@ -1,4 +1,4 @@
-// The operations that queue a job, or tell what would happen to a job.
+// The operations that queue a job, or predict what would happen to a job.
 #pragma once
 
 #include <cstdint>

@@ -44,7 +44,7 @@ struct WithTokenArgs {
 };
 struct WhoamiArgs {
     static constexpr Operation kOperation{"whoami", Access::Read, Answering::AtOnce,
-                                          "roll.whoami/1", "Tells for whom a request acts."};
+                                          "roll.whoami/1", "Tells for which user a request acts."};
 };
 struct WhoamiReply {
     std::string user{};

@@ -1,4 +1,4 @@
-// The versions of the protocol that this program speaks.
+// The versions of the protocol that this program supports.
 #pragma once
 
 namespace roll::protocol {

@@ -114,7 +114,7 @@ template <class V> void fields(V&, TotalsArgs&) {}
 template <class V> void fields(V& v, UsageArgs& a) { v("user", a.user, "name of the user"); }
 template <class V> void fields(V& v, ReportArgs& a) {
     v("by", a.by, "user, account, kind or week");
-    v("since", a.since, "count only what was held after this time, in ms since 1970");
+    v("since", a.since, "count only usage after this time, in ms since 1970");
     v("from", a.from, "visit jobs from this number on");
 }
 template <class V> void fields(V&, VersionArgs&) {}

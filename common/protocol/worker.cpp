@@ -314,7 +314,7 @@ Result<Heartbeat> decode_heartbeat(std::string_view frame) {
 }
 
 // Requires that `before` is a valid heartbeat. Every heartbeat has the key "sequence". If the text
-// `"sequence":` occurs only once, it is therefore this key and not a part of some string.
+// `"sequence":` occurs only once, the text is therefore this key, and not a part of some string.
 std::optional<std::uint64_t> repeated(std::string_view before, std::string_view frame) {
     constexpr std::string_view kName = "\"sequence\":";
     constexpr std::string_view kDigits = "0123456789";

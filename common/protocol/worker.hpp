@@ -53,7 +53,7 @@ struct Heartbeat {
     int gpus = 0;
     std::uint64_t sequence = 0;
     bool bound_below_lease = true;  // this heartbeat renews the lease (leases rule 5)
-    bool draining = false;          // the worker was told to stop and takes no new attempts
+    bool draining = false;          // the worker is stopping and takes no new attempts
     bool heard_recently = false;  // an answer of rolld arrived in the last seconds (leases rule 7)
     int beat_ms = 1000;           // maximum time between heartbeats in ms
     std::string segment{};        // network segment of the node; empty if unknown
@@ -125,7 +125,7 @@ struct Recorded {
 struct Answer {
     int version = kVersion;  // the worker's protocol version
     std::uint64_t incarnation = 0;
-    std::uint64_t sequence = 0;  // sequence number of the heartbeat to which this is the answer
+    std::uint64_t sequence = 0;  // sequence number of the heartbeat that this message answers
     std::int64_t counted = 0;    // worker's silence in ticks when heartbeat `sequence` arrived
     std::uint64_t counter = 0;   // beacon's counter from which rolld counts the worker's silence
     std::string beacon{};        // path of the beacon file; empty: no beacon

@@ -43,7 +43,7 @@ struct ConvertSpec {
     std::string transformer_impl;  // transformer_engine or local; empty: the value of the source
     // the vocabulary is padded to a multiple of this number; 0: no padding
     std::int64_t vocab_divisor = 0;
-    // prefix of the names of MTP layers: "mtp_model_layer"; empty: "transformer_layer"
+    // prefix of the names of MTP layers, such as "mtp_model_layer"; empty: "transformer_layer"
     std::string mtp_layer_name = "";
     // Megatron's checkpoint_version; versions below 3 come from releases before Megatron Core
     int megatron_version = 3;
@@ -51,7 +51,7 @@ struct ConvertSpec {
     // model_max_length of the target; 0: the value of the source
     std::int64_t model_max_length = 0;
     // Directory of an earlier target; empty if none is given. If a new file would be byte for byte
-    // equal to a file in that directory, it becomes a hard link to that file.
+    // equal to a file in that directory, the new file becomes a hard link to that file.
     std::string reuse;
     bool overwrite = false;
     friend bool operator==(const ConvertSpec&, const ConvertSpec&) = default;

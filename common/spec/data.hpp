@@ -15,7 +15,7 @@ enum class TrainOn { Assistant, All, Last };
 // A validation set that consists of whole files.
 struct ValidFiles {
     std::string name;
-    std::vector<std::string> paths;  // absolute paths; the file types are those of DataSpec::train
+    std::vector<std::string> paths;  // absolute paths; the same file types as in DataSpec::train
 };
 
 struct DataSpec {
@@ -33,13 +33,13 @@ struct DataSpec {
     std::map<std::string, std::string> columns, tags;
     bool completions = false;  // lines are prompts with completions (objective sft)
     bool pairs = false;        // lines are pairs of completions; `completions` is then true
-    // lines are completions with labels, or pairs of completions, each of which becomes two
+    // true if each line is a completion with a label, or a pair of completions, which becomes two
     // completions with labels; `completions` is then true
     bool labels = false;
     bool skip_bad_lines = false;   // if false, the first bad line fails the job
     bool add_special = true;       // add the tokenizer's special tokens around each text
     bool documents_apart = false;  // tokens do not attend to other documents in the same sequence
-    bool append_eos = true;        // append EOS to documents that do not end with it
+    bool append_eos = true;        // append EOS to documents that do not end with EOS
     bool verify = false;           // read and check each file whole before training
 
     bool has_answers() const { return pairs || labels; }

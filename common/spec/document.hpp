@@ -29,8 +29,8 @@ constexpr std::size_t kArgumentBytesMax = (128u << 10) - 1;
 // left for the variables that the worker adds.
 constexpr std::size_t kArgumentsBytesMax = 3u << 19;
 
-// Returns the problem of a document that is too large: it has `total` bytes, and the largest
-// value, at `path`, has `bytes` bytes.
+// Returns the problem of a document that is too large. The document has `total` bytes. Its largest
+// value is at `path` and has `bytes` bytes.
 Problem too_large(const std::string& path, std::size_t bytes, std::size_t total);
 
 // Returns a problem for each field that is too large for a start order or for execve, and for a

@@ -12,7 +12,8 @@ namespace {
 
 constexpr std::size_t kRungsMax = 40;
 
-// Returns the number of trials that go on from rung number `rung`. `trials` is the total number.
+// Returns the number of trials that continue after rung number `rung`. `trials` is the total
+// number.
 std::size_t kept(std::size_t trials, int reduction, std::size_t rung) {
     const auto divisor = static_cast<std::size_t>(reduction);
     std::size_t left = trials;

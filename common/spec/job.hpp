@@ -24,7 +24,7 @@ enum class JobKind { Train, Resume, Tokenize, Convert, Merge, Command };
 // A dependency on the job `job`. A job starts once the conditions of all its dependencies are met:
 //
 // Ok: `job` succeeded. Failed: `job` ended without success. Any: `job` ended. Exported: `job`
-// succeeded, and so did its automatic export if it has one.
+// succeeded, and its automatic export succeeded if there is one.
 struct After {
     enum class Condition { Ok, Any, Failed, Exported };
     static constexpr std::size_t kConditions = 4;
@@ -50,7 +50,7 @@ Result<std::vector<int>> array_indices(std::string_view text);
 // Parses a text such as "0-15%4" (at most 4 tasks run at once).
 Result<Array> parse_array(std::string_view text);
 struct JobSpec;
-// Returns the spec of the task `index` of `array`: a copy in which "{index}" is replaced.
+// Returns the spec of the task `index` of `array`: a copy with each "{index}" replaced.
 JobSpec array_task(const JobSpec& array, int index);
 // Returns the specs of the tasks `indices`. The tasks of a sweep have the documents of the sweep's
 // trials (sweep.hpp).
@@ -74,7 +74,8 @@ struct JobSpec {
     // learns a limit from the earlier steps.
     std::optional<std::chrono::seconds> hang_after{};
     std::string account{};  // account to charge; empty: the user's default account
-    // Absolute path of the directory to which the job writes. "{id}" in it becomes the job's id.
+    // Absolute path of the directory to which the job writes. "{id}" in the path becomes the job's
+    // id.
     std::string output;
     // This job starts from the newest recorded checkpoint of the source job. Set for resume jobs
     // and for automatic exports.

@@ -15,7 +15,8 @@ using LogNameValues = std::map<char, std::string>;
 // Replaces each specifier whose letter is in `values`. If `last`, also replaces %% by %.
 std::string expand_log_name(std::string_view name, const LogNameValues& values, bool last);
 
-// Returns the first specifier that Roll does not know, such as "%z"; nullopt if it knows all.
+// Returns the first specifier that Roll does not know, such as "%z"; nullopt if Roll knows all
+// specifiers.
 std::optional<std::string> unknown_specifier(std::string_view name);
 inline constexpr std::string_view kLogNameSpecifiers =
     "%% %A %a %J %j %N %n %r %s %t %u %x, with a width such as %4j";

@@ -1,5 +1,6 @@
 // LoRA training (train.lora): trains a product of two small matrices for each adapted linear layer,
-// while the model's own weights stay frozen. Names and meanings are those of PEFT's LoraConfig.
+// while the model's own weights stay frozen. The options have the same names and meanings as in
+// PEFT's LoraConfig.
 #pragma once
 
 #include <array>

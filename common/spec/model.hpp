@@ -12,16 +12,15 @@
 
 namespace roll::spec {
 
-// How rotary frequencies are scaled for texts longer than original_positions.
-// Linear divides all frequencies by `factor`.
-// Wavelength divides frequencies with fewer than low_factor rotations in original_positions. It
-// keeps frequencies with more than high_factor rotations, and interpolates the others.
-// Yarn is like Wavelength, but interpolates by the index of a frequency. If `whole` is set, the
-// first interpolated index is rounded down, and the last one is rounded up. Yarn also multiplies
-// queries and keys by `attention_factor`.
-// Long divides each frequency by its own factor. The factors are `short_factors` in sequences of up
-// to original_positions, and `long_factors` in longer sequences. Long also multiplies queries and
-// keys by `attention_factor`.
+// How rotary frequencies are scaled for texts longer than original_positions. Linear divides all
+// frequencies by `factor`. Wavelength divides frequencies with fewer than low_factor rotations in
+// original_positions. Wavelength keeps frequencies with more than high_factor rotations, and
+// interpolates the other frequencies. Yarn is like Wavelength, but interpolates by the index of a
+// frequency. If `whole` is set, the first interpolated index is rounded down, and the last one is
+// rounded up. Yarn also multiplies queries and keys by `attention_factor`. Long divides each
+// frequency by its own factor. The factors are `short_factors` in sequences of up to
+// original_positions, and `long_factors` in longer sequences. Long also multiplies queries and keys
+// by `attention_factor`.
 struct RopeScaling {
     enum class Kind { Plain, Linear, Wavelength, Yarn, Long };
     Kind kind = Kind::Plain;

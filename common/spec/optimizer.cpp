@@ -51,7 +51,8 @@ std::vector<std::string> globs_of(const std::string& match) {
 void check_group(const Json& group, const std::string& path, std::vector<Problem>& problems) {
     const auto says = [&](const char* key) { return group.contains(key); };
     if (says("lr") && says("lr_scale"))
-        problems.push_back({path + ".lr_scale", "is given, but lr, too; allowed: one of both"});
+        problems.push_back(
+            {path + ".lr_scale", "cannot be combined with lr; allowed: only one of the two"});
     if (!says("lr") && !says("lr_scale") && !says("weight_decay"))
         problems.push_back(
             {path, "sets nothing; allowed: match, and at least one of lr, lr_scale, weight_decay"});

@@ -31,9 +31,10 @@ inline constexpr std::array<std::pair<std::string_view, OptimizerKind>, 5> kOpti
      {"lion", OptimizerKind::Lion},
      {"muon", OptimizerKind::Muon}}};
 
-// The factor by which Muon multiplies the learning rate of a matrix with `rows` x `columns`
-// elements, under torch.optim.Muon's names. Original: sqrt(max(1, rows / columns)). MatchRmsAdamW:
-// 0.2 * sqrt(max(rows, columns)); with this factor, AdamW's learning rates are suitable for Muon.
+// Selects the factor by which Muon multiplies the learning rate of a matrix with `rows` x `columns`
+// elements. The names are those of torch.optim.Muon. Original: sqrt(max(1, rows / columns)).
+// MatchRmsAdamW: 0.2 * sqrt(max(rows, columns)); with this factor, AdamW's learning rates are
+// suitable for Muon.
 enum class UpdateScale { Original, MatchRmsAdamW };
 
 // Settings of the parameters whose native names match a glob.
@@ -54,7 +55,7 @@ struct OptimizerSpec {
     double warmup_ratio = 0;       // warm-up as a share of all steps; 0: warmup_steps applies
     std::int64_t decay_steps = 0;  // step at which the decay ends; 0: train.steps
     LrSchedule schedule = LrSchedule::Cosine;
-    // wsd: number of steps in which the rate decays; they end at decay_steps
+    // wsd: number of steps in which the rate decays; the decay ends at decay_steps
     std::int64_t wsd_decay_steps = 0;
     WsdDecay wsd_decay = WsdDecay::Exponential;
     double weight_decay = 0.1;

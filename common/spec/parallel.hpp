@@ -29,9 +29,9 @@ std::optional<Schedule> schedule_named(std::string_view name);
 // ParallelSpec::memory_limit.
 enum class Recompute { None, Attention, Mlp, AttentionMlp, Full, Auto };
 
-// Selects the layers to which Recompute::Full applies, as in Megatron. Uniform: all layers. They
-// form units of `recompute_layers` layers, and only the input of a unit's first layer is kept.
-// Block: the first `recompute_layers` layers of each chunk.
+// Selects the layers to which Recompute::Full applies, as in Megatron. Uniform: all layers. The
+// layers form units of `recompute_layers` layers, and only the input of a unit's first layer is
+// kept. Block: the first `recompute_layers` layers of each chunk.
 enum class RecomputeMethod { Uniform, Block };
 
 // Convert between a kind and its name in a job file. recompute_named() returns nullopt if no kind

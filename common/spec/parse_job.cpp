@@ -330,8 +330,8 @@ JobSpec read_spec(Json& document) {
     return spec;
 }
 
-// Fails if convert.of is "best" and the source is a directory, because a directory has no recorded
-// losses.
+// Returns a problem if convert.of is "best" and the source is a directory, because a directory has
+// no recorded losses.
 std::vector<Problem> check_best(const Json& document) {
     const Json convert = document.value("convert", Json::object());
     if (convert.value("of", "last") != "best" || !convert.contains("source")) return {};
@@ -390,7 +390,7 @@ ParsedJob parse_job(std::string_view json_document, const std::string& base_dire
     }
     parsed.problems = undeliverable(*json);
     // The document is too large. Skip the other checks, because their messages could quote
-    // megabytes of it.
+    // megabytes of the document.
     if (!parsed.ok()) return parsed;
     if (json->is_object() && json->contains("sweep")) return parse_sweep(*json, base_directory);
     const OrderedJson& schema = job_schema();

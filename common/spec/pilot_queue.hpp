@@ -33,17 +33,19 @@ struct PilotQueue {
     // Limits of requested and running allocations together; 0: no limit.
     int max_nodes = 0;
     int max_jobs = 10;
-    // Maximum GPU-hours of all allocations of the queue, including ended ones; 0: no limit. An
-    // allocation that has not ended counts with its full time limit.
+    // Maximum GPU-hours of all allocations of the queue, including ended allocations; 0: no limit.
+    // An allocation that has not ended counts with its full time limit.
     int max_gpu_hours = 0;
     int backlog = 4;  // maximum number of requests that Slurm has not granted yet
-    // An allocation is requested only if the waiting jobs would use at least this percentage of it.
+    // An allocation is requested only if the waiting jobs would use at least this percentage of the
+    // allocation.
     int min_percent = 0;
     std::chrono::seconds idle{300};      // an allocation is released after this time without jobs
     std::chrono::seconds handover{120};  // time before the end at which jobs stop; at most time / 4
     friend bool operator==(const PilotQueue&, const PilotQueue&) = default;
 
-    // Returns how long before the end of their allocation jobs are told to save and stop.
+    // Returns the time before the end of an allocation at which the allocation's jobs must begin to
+    // save and stop.
     std::chrono::seconds margin() const { return std::min(handover, time / 4); }
 };
 

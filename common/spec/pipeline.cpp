@@ -9,7 +9,8 @@ namespace roll::spec {
 namespace {
 
 // Returns true if Megatron can divide the layers. All stages whose number of layers is not given
-// must get the same number of layers. All chunks of a stage must get the same number, too.
+// must get the same number of layers. All chunks of a stage must also get the same number of
+// layers.
 bool divide(std::int64_t layers, const ParallelSpec& p) {
     if (p.first_layers == 0 && p.last_layers == 0) {
         const std::int64_t all = layers + p.account_for_embedding + p.account_for_loss;
@@ -29,9 +30,9 @@ std::string joined(const std::vector<std::string>& words) {
     return text;
 }
 
-// Returns the settings nearest to `p` that divide the layers. They change the numbers of chunks and
-// stages, count the embedding or the output layer as layers, or set the numbers of layers of the
-// first and the last stage.
+// Returns the settings nearest to `p` that divide the layers. Such settings change the numbers of
+// chunks and stages, count the embedding or the output layer as layers, or set the numbers of
+// layers of the first and the last stage.
 std::vector<std::string> nearest_layouts(std::int64_t layers, const ParallelSpec& p) {
     std::vector<std::string> found;
     const auto divides = [&](std::int64_t pp, std::int64_t vpp) {
@@ -98,8 +99,8 @@ bool has_groups(const ParallelSpec& p) {
            (p.schedule == Schedule::Auto || p.schedule == Schedule::Interleaved);
 }
 
-// Reports the problems of the schedule: numbers of chunks or micro-batches that it does not
-// support.
+// Reports the problems of the schedule: numbers of chunks or micro-batches that the schedule does
+// not support.
 void check_schedule(const ParallelSpec& p, const PipelineSizes& sizes,
                     const std::function<void(const char*, std::string)>& refuse) {
     const Schedule schedule = p.schedule;

@@ -18,7 +18,7 @@ namespace roll::spec {
 struct Quota {
     std::optional<int> slots{};  // maximum number of slots of running jobs
     std::optional<int> gpus{};   // maximum number of GPUs of running jobs
-    // maximum of GPU-hours in total; a running job counts with its whole time limit
+    // maximum number of GPU-hours in total; a running job counts with its whole time limit
     std::optional<int> gpu_hours{};
     std::optional<int> jobs{};  // maximum number of queued and running jobs
     // slots that may be used beyond `slots` while no other account needs them
@@ -54,7 +54,7 @@ struct BadNodes {
 
 struct Policy {
     bool backfill = true;
-    // a job that has waited for this time goes to the front
+    // a job that has waited for this time goes to the front of the queue
     std::chrono::seconds starve_after{48 * 3600};
     std::chrono::seconds half_life{0};  // half-life of past use in fair share; 0: no decay
     bool preempt = false;

@@ -28,7 +28,8 @@ std::optional<E> value_named(const std::array<std::pair<std::string_view, E>, N>
     return std::nullopt;
 }
 
-// The keys that an objective may have beside `kind`, and its possible losses.
+// The keys that an objective may have in addition to `kind`, and the losses that the objective may
+// have.
 struct Keys {
     std::vector<std::string_view> keys;
     std::vector<std::string_view> losses = {};

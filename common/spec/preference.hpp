@@ -1,6 +1,6 @@
 // Training on preferences (`objective` in a job file). Some objectives compare a chosen answer with
-// a rejected answer. Kto learns from single answers that are labelled as chosen or rejected. Names
-// and meanings are those of TRL if TRL has them.
+// a rejected answer. Kto learns from single answers that are labelled as chosen or rejected.
+// Options that also exist in TRL have the names and meanings of TRL.
 #pragma once
 
 #include <array>

@@ -31,7 +31,8 @@ struct Resources {
     // number of processes of a command on each node, which form a gang (process/gang.hpp); 0: one
     // process, which does not get the variables of a gang
     int tasks_per_node = 0;
-    // Limits of the attempt's processes on each node; 0: none is requested, and nothing is reserved
+    // Limits of the attempt's processes on each node; 0: no limit is requested, and nothing is
+    // reserved
     std::int64_t memory = 0;  // in bytes
     int cpus = 0;
     int slots_per_rank = 1;  // slots of a rank of a training job without GPUs

@@ -353,7 +353,7 @@ class Checker {
 };
 
 // Calls visit(key, schema, path) for every key of the schema. Visits a section before the keys in
-// it. Stops and returns true once visit() returns true.
+// the section. Stops and returns true once visit() returns true.
 template <class Visit>
 bool any_key(const OrderedJson& schema, const std::string& path, const Visit& visit) {
     if (!schema.is_object()) return false;

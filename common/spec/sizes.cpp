@@ -37,7 +37,7 @@ std::optional<double> real(const Json& document, const char* pointer) {
 std::optional<std::int64_t> check_mesh(const Json& document, std::vector<Problem>& problems) {
     const auto nodes = positive(document, "/resources/nodes");
     const auto part = real(document, "/resources/gpus_per_node");
-    // True if the job requests a fraction of a GPU. It then has one rank per node.
+    // True if the job requests a fraction of a GPU. Such a job has one rank per node.
     const bool shares = part && *part > 0 && *part < 1;
     const auto gpus =
         shares ? std::optional<std::int64_t>(1) : positive(document, "/resources/gpus_per_node");
@@ -240,7 +240,7 @@ void check_train_on(const Json& document, std::vector<Problem>& problems) {
                          is_preference(objective) ? "the answers" : "all tokens")});
 }
 
-// Checks that a training has one length: steps or epochs.
+// Checks that a training has exactly one length, in steps or in epochs.
 void check_run_length(const Json& document, std::vector<Problem>& problems) {
     const Json train = document.value("train", Json());
     if (!train.is_object()) return;
@@ -250,7 +250,7 @@ void check_run_length(const Json& document, std::vector<Problem>& problems) {
             {"train.steps", "is missing; allowed: an integer, 1 to 1000000000, or train.epochs"});
     if (steps && epochs)
         problems.push_back(
-            {"train.epochs", fmt::format("is {}, but train.steps is {}; allowed: one of both",
+            {"train.epochs", fmt::format("is {}, but train.steps is {}; set only one of the two",
                                          train["epochs"].dump(), train["steps"].dump())});
 }
 

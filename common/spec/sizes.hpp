@@ -11,7 +11,7 @@
 namespace roll::spec {
 
 // Returns a problem for each pair of sizes that do not agree. Ignores missing keys and wrong types,
-// because the schema's checker reports these.
+// because the schema's checker reports them.
 std::vector<Problem> impossible_sizes(const Json& document);
 
 // Returns a problem if a model with this number of layers cannot be divided into the job's pipeline

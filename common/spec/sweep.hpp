@@ -86,11 +86,12 @@ struct Stop {
     friend bool operator==(const Stop&, const Stop&) = default;
 };
 
-// Returns the trials that cannot be among the best. At rung k, max(1, ceil(n / reduction^(k+1))) of
-// the n trials go on. A trial is returned if, at some rung, that many other trials already have a
-// better value. Values that arrive later cannot change this. The result therefore does not depend
-// on the order of arrival, and the same values always yield the same stops. Values that are not
-// finite are the worst. If two values are equal, the value of the earlier trial is better.
+// Returns the trials that cannot be among the best. At rung k, m = max(1, ceil(n /
+// reduction^(k+1))) of the n trials go on. A trial is returned if, at some rung, m other trials
+// already have a better value. Values that arrive later cannot change this fact. The result
+// therefore does not depend on the order of arrival, and the same values always yield the same
+// stops. Values that are not finite are the worst. If two values are equal, the value of the
+// earlier trial is better.
 std::vector<Stop> losers(const Halving& halving, const std::vector<std::int64_t>& rungs,
                          const std::vector<RungValues>& trials);
 

@@ -25,9 +25,9 @@ class EarlierFile {
     EarlierFile& operator=(const EarlierFile&) = delete;
     ~EarlierFile();
 
-    // Compares `bytes` with the file at `offset`. Returns true if they are equal and all earlier
-    // calls returned true. On the first difference, calls `differs` once and then passes all bytes
-    // that were equal so far to `write`.
+    // Compares `bytes` with the file at `offset`. Returns true if `bytes` equals the file's bytes
+    // there and all earlier calls returned true. On the first difference, calls `differs` once and
+    // then passes all bytes that were equal so far to `write`.
     Result<bool> holds(std::int64_t offset, std::span<const std::byte> bytes,
                        const std::function<Result<void>()>& differs, const Write& write);
 

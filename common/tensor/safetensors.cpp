@@ -21,7 +21,7 @@ tl::unexpected<Error> corrupt(std::string what) {
 
 // Counts the keys of a JSON text and limits its depth. If the text has more keys than the parsed
 // objects, a key occurs twice, which the JSON library does not report. (The library's parser
-// callback could find duplicates, too, but takes time quadratic in an object's size.)
+// callback could also find duplicates, but takes time quadratic in an object's size.)
 class KeyCounter : public nlohmann::json_sax<Json> {
   public:
     std::size_t keys() const { return keys_; }

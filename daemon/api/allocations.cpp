@@ -30,7 +30,7 @@ Result<Plan> add(const Context& context, const Caller& who, const protocol::Allo
                     "rolld listens on this machine only (" + context.endpoint +
                         "), but pilots run on other machines",
                     "rollctl down; rollctl up --endpoint tcp://0.0.0.0:7070");
-    ROLL_TRY(spec::PilotQueue queue, spec::pilot_queue_from_json(dump(args.queue)));
+    ROLL_TRY(spec::PilotQueue queue, from_request(spec::pilot_queue_from_json(dump(args.queue))));
     const std::string name = queue.name;
     return change_queue(core::AddQueue{std::move(queue), who.user}, name,
                         protocol::AllocAddArgs::kOperation.reply);
@@ -58,7 +58,7 @@ Result<Plan> show_order(const Context& context, const Caller&,
 }
 
 Result<spec::PilotQueue> queue_of(const Context& context, const protocol::AllocDryRunArgs& args) {
-    if (!args.spec.is_null()) return spec::pilot_queue_from_json(dump(args.spec));
+    if (!args.spec.is_null()) return from_request(spec::pilot_queue_from_json(dump(args.spec)));
     if (!args.queue)
         return fail(ErrorCode::InvalidArgument, "alloc_dry_run: needs a field queue or spec");
     const auto found = context.state.queues.find(*args.queue);

@@ -1,8 +1,9 @@
 // Bulk requests (cancel, close, hold, release or update many jobs). Each turn processes a part of
 // the jobs, so that turns stay short and workers and other clients are served in between. The
 // answer is sent once all changes are committed. A client that waits only for a limited time gets
-// the progress and a ticket with which it can ask again. If rolld ends before all jobs are changed,
-// no answer is sent. If the client repeats the request, rolld changes the remaining jobs.
+// the progress and a ticket, with which the client can ask for the answer later. If rolld ends
+// before all jobs are changed, no answer is sent. If the client repeats the request, rolld changes
+// the remaining jobs.
 #pragma once
 
 #include <chrono>
@@ -53,8 +54,8 @@ class BulkQueue {
 
     void ask(BulkRequest many);
     // Lets `waiter` wait for the request with this ticket. Fails with NotFound if no request of
-    // this user has the ticket, its result was already sent, or nobody has asked for the result for
-    // a minute.
+    // this user has the ticket, if the result of the request was already sent, or if no client has
+    // asked for the result for a minute.
     Result<void> ask_again(std::uint64_t ticket, Waiter waiter);
     // Returns whether no job is left to process.
     bool empty() const;

@@ -43,7 +43,7 @@ struct Context {
     Time now{};
 };
 
-// Returns the user for whom a request acts: `said` if an operator names another user, else the
+// Returns the user that a request acts for: `said` if an operator names another user, else the
 // caller.
 inline std::string acting_user(const Caller& who, const std::string& said) {
     return who.role == Role::Operator && !said.empty() ? said : who.user;

@@ -14,7 +14,8 @@ protocol::JobNumbers numbers(const std::vector<JobId>& ids) {
     return all;
 }
 
-// The selected jobs. Each job in `all` is also in `open` (it has not ended) or in `over` (it has).
+// The selected jobs: `all` of them, the `open` jobs (they have not ended), and the `over` jobs
+// (they have ended).
 struct Selected {
     std::vector<JobId> all;
     std::vector<JobId> open;
@@ -33,7 +34,7 @@ Result<Selected> select_own(const Context& context, const Caller& who,
     return selected;
 }
 
-// Returns the plan of an operation that changes those selected jobs that are open. `add_inputs`
+// Returns the plan of an operation that changes the open jobs among `selected`. `add_inputs`
 // appends the inputs for one job.
 template <class Args, class Reply = protocol::ChangedReply>
 Plan change(const Caller& who, Selected selected, const Args& args, auto add_inputs) {

@@ -52,7 +52,7 @@ Result<void> owns(const Context& context, const Caller& who, const std::vector<J
         const core::Job& job = context.state.jobs.at(id);
         if (job.user == who.user) continue;
         return fail(ErrorCode::Refused,
-                    fmt::format("job {} is {}'s, not {}'s", id.value, job.user, who.user),
+                    fmt::format("job {} belongs to {}, not to {}", id.value, job.user, who.user),
                     "rollctl jobs -a @me");
     }
     return {};

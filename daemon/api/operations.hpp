@@ -37,6 +37,15 @@ std::span<const ServedOperation> token_operations();
 
 std::span<const ServedOperation> operations();
 
+// Returns a value that was read from a request. Replaces the error Corrupt, which readers of stored
+// data use, by InvalidArgument: the request is at fault, not rolld.
+template <class T>
+Result<T> from_request(Result<T> read) {
+    if (!read && read.error().code == ErrorCode::Corrupt)
+        read.error().code = ErrorCode::InvalidArgument;
+    return read;
+}
+
 // Returns the operation `name`. Fails with InvalidArgument if there is no such operation. Fails
 // with Refused if the operation is only for operators and `who` is not an operator, or if the token
 // of `who` does not allow the operation.

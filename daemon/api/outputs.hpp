@@ -1,6 +1,6 @@
 // Tracks which job writes to which output directory. Two jobs that write to the same directory at
-// once would mix their logs and checkpoints. rolld therefore refuses the second job unless it waits
-// for the first job.
+// once would mix their logs and checkpoints. rolld therefore refuses the second job unless the
+// second job waits for the first job.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,11 @@ class Outputs {
     // Fails with Refused if another job that has not ended uses an output of `spec`, unless `spec`
     // waits for that job. Also fails with Refused if tasks of the array of `spec` share an output.
     // An output with "{id}" is not checked, because it is unique. `submission` identifies the
-    // submission: one that arrives twice in a turn must not conflict with itself.
+    // submission: a submission that arrives twice in a turn must not conflict with itself.
     Result<void> check(const core::State& state, const spec::JobSpec& spec,
                        const std::string& submission);
 
-    // Records the output of a queued job. Costs nothing before the first check().
+    // Records the output of a queued job. Does nothing before the first check().
     void note(JobId id, const core::Job& job);
     // Forgets the outputs that were checked in this turn. The outputs of accepted jobs were
     // recorded by note().

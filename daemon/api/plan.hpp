@@ -1,4 +1,4 @@
-// The plan that a handler returns for a request. The server (daemon/server) carries it out.
+// The plan that a handler returns for a request. The server (daemon/server) executes the plan.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +28,8 @@ struct RunTurn {
     std::vector<core::Input> inputs;
     std::function<Json(const core::State& state, bool changed)> reply;
 };
-// Changes the jobs in the given order, a part of them in each turn. Only `user` may wait for the
-// change.
+// Changes the jobs in the given order. Each turn changes a part of the jobs. Only `user` may wait
+// for the change.
 struct ChangeJobs {
     std::string user{};
     std::vector<JobId> jobs{};

@@ -19,7 +19,7 @@ Result<spec::JobSpec> read_job(const auto& args) {
     const std::string hint = "docs/web.md, section Operations";
     if (args.spec.is_null() == args.job.is_null())
         return fail(ErrorCode::InvalidArgument, "submit needs either `job` or `spec`", hint);
-    if (args.job.is_null()) return spec::job_spec_of(args.spec);
+    if (args.job.is_null()) return from_request(spec::job_spec_of(args.spec));
     if (!args.base.starts_with('/'))
         return fail(ErrorCode::InvalidArgument,
                     fmt::format("base is \"{}\"; give the absolute directory from which relative "
@@ -36,7 +36,8 @@ Result<spec::JobSpec> read_job(const auto& args) {
     return fail(ErrorCode::InvalidArgument, "job: " + problems, "docs/job-file.md");
 }
 
-// Reads a submission. The user is that of the client's key, unless an operator names another.
+// Reads a submission. The user is the owner of the client's key, unless an operator names another
+// user.
 Result<core::Submit> read_submit(const Caller& who, const auto& args) {
     core::Submit submit;
     submit.key = args.key;
@@ -98,8 +99,8 @@ Result<Plan> submit(const Context& context, const Caller& who, const protocol::S
 Result<Plan> forecast(const Context& context, const Caller& who,
                       const protocol::ForecastArgs& args) {
     ROLL_TRY(core::Submit submit, read_submit(who, args));
-    // A key that the ledger already knows would make this a repeated submission, which changes
-    // nothing.
+    // Clear the key. A submission with a key that the ledger already has would count as a repeated
+    // submission, which changes nothing.
     submit.key.clear();
     ROLL_TRY(Json told, query::forecast(context.state, submit, context.now));
     if (told["orders"].is_string()) {

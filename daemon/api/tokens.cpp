@@ -27,12 +27,13 @@ Result<Plan> create(const Context& context, const Caller& who,
         return fail(ErrorCode::InvalidArgument,
                     fmt::format("the scope is {}; allowed: read, submit or operate",
                                 args.scope.substr(0, 60)));
-    // A user's key may have the operator's name. Its token must not have the operator's rights.
+    // A key without the operator's rights may have the operator's user name. A token made with such
+    // a key must not have these rights.
     if (*access == protocol::Access::Operate && who.role != Role::Operator &&
         context.role_of(who.user) == Role::Operator)
         return fail(ErrorCode::Refused,
                     fmt::format("{} is also the name of the operator; only the operator's key "
-                                "makes such a token",
+                                "may make such a token",
                                 who.user),
                     "use scope read or submit, or the operator's key");
     constexpr std::int64_t kSecondsMax = 1'000'000'000;  // the store has the real limit
@@ -74,7 +75,7 @@ Result<Plan> revoke(const Context& context, const Caller& who,
         found->second.user != who.user)
         return fail(
             ErrorCode::Refused,
-            fmt::format("token {} is {}'s, not {}'s", args.id, found->second.user, who.user),
+            fmt::format("token {} belongs to {}, not to {}", args.id, found->second.user, who.user),
             "rollctl token list");
     ROLL_TRY_VOID(context.tokens.revoke(args.id));
     return ReplyNow{protocol::reply_json(protocol::TokenRevokeReply{args.id},

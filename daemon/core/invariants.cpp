@@ -22,8 +22,8 @@ struct InUse {
 };
 using Taken = std::map<WorkerId, InUse>;
 
-// Checks that each slot and GPU of the place exists, that none is assigned twice, and that the
-// worker has the memory and the CPUs of all its places.
+// Checks that each slot and GPU of the place exists, that no slot is assigned twice, that at most
+// 100 % of a GPU are assigned, and that the worker has the memory and the CPUs of all its places.
 void check_place(const State& state, const Job& job, const Place& place, Taken& taken) {
     ROLL_CHECK(std::ssize(place.slots) == job.resources().slots_per_node);
     ROLL_CHECK(std::ssize(place.gpus) == job.resources().gpus_per_node);

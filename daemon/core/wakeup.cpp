@@ -17,8 +17,8 @@ void earliest(std::optional<Time>& wakeup, Time at, Time now) {
     if (at > now && (!wakeup || at < *wakeup)) wakeup = at;
 }
 
-// Moves `wakeup` to the next time at which a queued job no longer fits into an allocation's
-// remaining time, because the job then no longer needs a reservation there.
+// Moves `wakeup` to the next time at which a queued job no longer fits into the remaining time of
+// an allocation. From then on, the job needs no reservation in that allocation.
 void add_last_starts(const State& state, Time now, std::optional<Time>& wakeup) {
     std::set<std::chrono::seconds> times;
     for (const auto& [group, line] : state.index.ready) {

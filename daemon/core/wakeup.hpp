@@ -7,8 +7,8 @@
 
 namespace roll::core {
 
-// Returns the next time at which a rule may return events even if no input arrives, for example
-// because a back-off ends or a time limit is reached; nullopt if there is none.
+// Returns the next time at which a rule may return events even if no input arrives; nullopt if
+// there is none. For example, a back-off may end then, or an attempt may reach its time limit.
 std::optional<Time> next_wakeup(const State& state, Time now);
 
 }  // namespace roll::core

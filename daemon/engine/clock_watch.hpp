@@ -1,8 +1,8 @@
 // Detects steps of the system clock by comparing the wall clock with the monotonic clock.
 //
 // State stores wall clock times, and durations (time limits, back-offs, exclusions) are differences
-// of them. Each step is reported to the core (Tick). The core shifts all stored times by the step,
-// so that durations follow the monotonic clock.
+// of these times. Each step is reported to the core (Tick). The core shifts all stored times by the
+// step, so that durations follow the monotonic clock.
 #pragma once
 
 #include <algorithm>

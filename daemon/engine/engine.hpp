@@ -34,7 +34,7 @@ struct Turn {
     bool restless = false;
 };
 
-// Maximum number of rounds of the rules in a turn. Two or three are usual.
+// Maximum number of rounds of the rules in a turn. Most turns need two or three rounds.
 inline constexpr int kRoundsMax = 32;
 
 class Engine {

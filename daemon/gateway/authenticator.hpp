@@ -44,7 +44,7 @@ std::optional<uid_t> uid_of(const std::string& address);
 
 class Authenticator {
   public:
-    // `server` is the socket whose peers are authenticated. It must not be bound yet.
+    // `server` is the socket whose peers are authenticated. `server` must not be bound yet.
     Authenticator(boost::asio::io_context& io, const io::ZmqContext& context,
                   const io::ZmqSocket& server, std::filesystem::path authorized,
                   std::size_t connections_max);

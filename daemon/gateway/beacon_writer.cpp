@@ -90,7 +90,8 @@ void BeaconWriter::look() {
 }
 
 // Writes a beat. If the write fails, the beat is not published: workers see an unchanged beacon,
-// and rolld counts no silence. The counter advances only after a whole record is written.
+// and rolld does not count the time as silence of the workers. The counter advances only after a
+// whole record is written.
 void BeaconWriter::write(const io::Beacon& record) {
     look();
     if (superseded_ || !io::write_beacon(path_, record)) return;

@@ -27,7 +27,7 @@ class BeaconWriter {
 
     // Stops writing and waits up to `patience` for the thread's end. Returns false if the thread
     // still hangs in a call on its volume. Do not destroy the object then, because the destructor
-    // would hang, too.
+    // would also hang.
     bool end(std::chrono::milliseconds patience);
 
     // Requests one more beat. Ignored if the last beat was less than `spacing` ago or is still
@@ -35,7 +35,7 @@ class BeaconWriter {
     void beat();
 
     // Returns the time until the next beat is due. If a beat is due now or is being written,
-    // returns `spacing`, the time until the beat after it.
+    // returns `spacing`, the time between this beat and the following one.
     std::chrono::milliseconds until_due() const;
 
     // Reads the beacon file if the last read is older than three seconds. Call it before a turn

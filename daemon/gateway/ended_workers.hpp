@@ -7,7 +7,7 @@
 
 namespace roll::gateway {
 
-// Returns whether State has workers and none of them is a running process. `workers` is the
+// Returns whether State has workers and no worker of State is a running process. `workers` is the
 // directory DIR/worker, in which each worker of this machine has a run directory NODE with a lock.
 // A worker has ended if its lock is free. A worker without a run directory, for example one started
 // by Slurm, may be running.

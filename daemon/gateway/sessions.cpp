@@ -68,7 +68,7 @@ std::optional<core::Pilot> pilot_of(const protocol::Heartbeat& heartbeat,
 
 // Adds the inputs that follow from the worker's report about one attempt. The inputs for
 // checkpoints and the export come before the input for the attempt's end, because the core accepts
-// them only while the attempt is current.
+// these inputs only while the attempt is current.
 void add_claims(WorkerId worker, const protocol::RunningAttempt& entry, Inputs& inputs) {
     if (entry.phase == "running" || entry.phase == "ended")
         inputs.push_back(core::MemberStarted{worker, entry.attempt});
@@ -116,11 +116,11 @@ std::vector<Held> held_by(const core::State& state, WorkerId worker) {
 // Returns how long the heartbeats may leave out an attempt that should run on the worker. After
 // this time the attempt counts as missing.
 //
-// The time is missing_grace if this rolld placed the attempt, and either saw it run or has not sent
-// its start order. It is start_on_its_way if this rolld has sent a start order that may not have
-// arrived yet. If the attempt counted as missing sooner, it could still start and run at the same
-// time as its successor. The time is also start_on_its_way if an earlier rolld placed the attempt,
-// because the first heartbeat that arrives may be an old one.
+// The time is missing_grace if this rolld placed the attempt, and either knows that the attempt has
+// started or has not sent its start order. The time is start_on_its_way if this rolld has sent a
+// start order that may not have arrived yet. If the attempt counted as missing sooner, the attempt
+// could still start and run at the same time as its successor. The time is also start_on_its_way if
+// an earlier rolld placed the attempt, because the first heartbeat that arrives may be an old one.
 std::chrono::milliseconds grace(const core::State& state, const Held& held, const Session& session,
                                 const LeaseRules& rules) {
     const bool ours = held.key.token.incarnation == state.incarnation;
@@ -150,7 +150,7 @@ void note_missing(const core::State& state, WorkerId worker, const LeaseRules& r
 }
 
 // Adds a StaleClaim for each attempt that the worker runs but that is not current. Adds only one
-// per attempt, not one per heartbeat.
+// input per attempt, not one per heartbeat.
 void add_stale(const core::State& state, WorkerId worker, Session& session, Inputs& inputs) {
     std::set<AttemptKey> stale;
     for (const protocol::RunningAttempt& entry : session.last.running) {
@@ -278,8 +278,8 @@ std::vector<core::Input> Sessions::quiet(const core::State& state, Instant now) 
     for (const auto& [id, worker] : state.workers) {
         if (worker.quiet) continue;
         const auto session = sessions_.find(worker.session);
-        // Skip a worker that was not heard from since rolld's start, because it is already quiet in
-        // State.
+        // Skip a worker that has sent no heartbeat since rolld's start, because it is already quiet
+        // in State.
         if (session == sessions_.end()) continue;
         const Instant quiet_at = due(session->second);
         soonest = std::min(soonest, quiet_at);
@@ -317,8 +317,8 @@ bool Sessions::is_company(const Session& session, Instant now) const {
     return session.last.heard_recently && now - session.heard_at <= rules_.company;
 }
 
-// Returns whether a worker reports that it hears rolld. First checks the worker that was found last
-// time. Searches all sessions only if that worker no longer reports it.
+// Returns whether a worker reports that it has received an answer of rolld lately. First checks the
+// worker that was found last time. Searches all sessions only if that worker no longer reports it.
 bool Sessions::has_company(Instant now) {
     const auto last = sessions_.find(companion_);
     if (last != sessions_.end() && is_company(last->second, now)) return true;

@@ -1,5 +1,5 @@
-// Keeps the sessions of the workers that rolld hears from, and counts how long each is silent. The
-// functions are pure: time is an argument.
+// Keeps the sessions of the workers that send heartbeats, and counts how long each is silent (how
+// long no heartbeat renews its lease). The functions are pure: time is an argument.
 //
 // Silence is counted in published beats (increments of the beacon's counter), not in time (leases
 // rule 4). A rolld that was frozen, stalled or dead therefore counts no silence.
@@ -28,7 +28,7 @@ using Instant = std::chrono::steady_clock::time_point;
 struct LeaseRules {
     int lost_after_beats = 35;  // silence after which a worker is lost: lease + fence + slack
     int silent_after_beats = 3;
-    int silent_after_start_beats = 15;  // if not heard from since rolld's start; equals the lease
+    int silent_after_start_beats = 15;  // without a heartbeat since rolld's start; equals the lease
     std::chrono::milliseconds company = std::chrono::seconds(2);
     std::chrono::milliseconds missing_grace = std::chrono::seconds(3);
     // Time for which a start order may still take effect after it was sent. A worker drops orders
@@ -79,8 +79,8 @@ class Sessions {
         : rules_(rules),
           cluster_(std::move(cluster)) {}
 
-    // Records a heartbeat and returns the inputs for the core that follow from it. `published` is
-    // the current counter of the beacon, `frame` the text of the heartbeat.
+    // Records a heartbeat and returns the resulting inputs for the core. `published` is the current
+    // counter of the beacon, `frame` the text of the heartbeat.
     std::vector<core::Input> hear(const core::State& state, const Peer& peer,
                                   protocol::Heartbeat heartbeat, std::uint64_t published,
                                   Instant now, std::string_view frame = {});
@@ -99,17 +99,17 @@ class Sessions {
     std::vector<core::Input> quiet(const core::State& state, Instant now);
 
     // Returns the workers with Worker::quiet that have been silent for silent_after_beats. A worker
-    // whose heartbeats do not renew its lease counts as silent. A worker that has not been heard
-    // from since rolld's start counts as silent after silent_after_start_beats. Call it in each
-    // turn, because a worker that is heard from leaves the set at once.
+    // whose heartbeats do not renew its lease counts as silent. A worker without a heartbeat since
+    // rolld's start counts as silent after silent_after_start_beats. Must be called in each turn:
+    // a heartbeat removes its worker from the set at once.
     const std::set<WorkerId>& silent(const core::State& state, std::uint64_t published);
 
-    // Returns whether some worker reports that it hears rolld. Only then may a beat be published,
-    // because otherwise rolld may be cut off from all workers (rule 7).
+    // Returns whether some worker reports that it has received an answer of rolld lately. Otherwise
+    // no beat may be published, because rolld may be cut off from all workers (rule 7).
     bool has_company(Instant now);
 
-    // Keyed by session name. A worker that is in State but has no entry here has not been heard
-    // from since rolld started.
+    // Keyed by session name. A worker that is in State but has no entry here has sent no heartbeat
+    // since rolld started.
     using ByName = std::unordered_map<std::string, Session, TextHash, std::equal_to<>>;
     ByName& all() { return sessions_; }
     const ByName& all() const { return sessions_; }
@@ -120,8 +120,8 @@ class Sessions {
     // Returns the worker in State that has this session; nullopt if there is none.
     std::optional<WorkerId> worker_of(const core::State& state, std::string_view session);
 
-    // Returns the names of the sessions that sent a heartbeat since the last call. Each must be
-    // answered. A name may occur several times.
+    // Returns the names of the sessions that sent a heartbeat since the last call. The caller must
+    // answer each session. A name may occur several times.
     std::vector<std::string> take_owing() { return std::exchange(owing_, {}); }
 
   private:
@@ -137,8 +137,8 @@ class Sessions {
     std::map<WorkerId, std::uint64_t> unheard_since_;  // beacon counter when the silence began
     std::vector<std::string> owing_;
     std::string companion_;  // session for which has_company() was last true
-    // quiet() checks no worker before `listen_at_`. lost() checks no worker before the beacon's
-    // counter is `judge_at_`. A heartbeat may make `listen_at_` earlier, but not `judge_at_`.
+    // quiet() checks no worker before the time `listen_at_`. lost() checks no worker until the
+    // beacon's counter reaches `judge_at_`. A heartbeat may make only `listen_at_` earlier.
     Instant listen_at_{};
     std::uint64_t judge_at_ = 0;
     std::set<WorkerId> silent_;

@@ -77,10 +77,10 @@ void add_users(Exposition& out, const Json& users) {
         const char* key;
     };
     static constexpr Family kFamilies[] = {
-        {"roll_user_jobs_queued", "Queued jobs by user.", "queued"},
-        {"roll_user_jobs_running", "Running jobs by user.", "running"},
-        {"roll_user_slots", "CPU slots in use by user.", "slots"},
-        {"roll_user_gpus", "GPUs in use by user.", "gpus"}};
+        {"roll_user_jobs_queued", "Queued jobs of each user.", "queued"},
+        {"roll_user_jobs_running", "Running jobs of each user.", "running"},
+        {"roll_user_slots", "CPU slots in use, per user.", "slots"},
+        {"roll_user_gpus", "GPUs in use, per user.", "gpus"}};
     if (!users.is_array()) return;
     for (const Family& family : kFamilies) {
         out.family(family.name, "gauge", family.help);

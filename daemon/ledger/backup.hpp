@@ -12,7 +12,7 @@ namespace roll::ledger {
 // Copies the ledger of the directory `state`, as of one moment, to the new directory `target`
 // (ledger.db and ledger.mark). The copy is checked and durable before `target` appears. Returns the
 // number of its newest event. Fails with Refused if `target` exists, and with Corrupt if the ledger
-// or the copy is damaged; then no copy is left.
+// or the copy is damaged. After a failure, no copy is left.
 Result<std::int64_t> back_up(const std::filesystem::path& state,
                              const std::filesystem::path& target);
 
@@ -26,9 +26,9 @@ struct Restored {
 // Replaces the ledger of the directory `state` by a backup, or by an empty ledger if `backup` is
 // empty.
 //
-// The new incarnation is `incarnation`, or the incarnation after the backup's if that is higher.
-// Tokens issued after the backup are then stale, and no job is started for a while (leases rule
-// 19). Job numbers issued after the backup are not reused, because they name directories.
+// The new incarnation is the larger of `incarnation` and the backup's incarnation + 1. Tokens
+// issued after the backup are then stale, and no job is started for a while (leases rule 19). Job
+// numbers issued after the backup are not reused, because they name directories.
 //
 // Fails with NotFound if there is no backup, with Refused if a rolld serves `state`, and with
 // Corrupt if the backup is damaged. After such an error, nothing has changed.

@@ -30,10 +30,10 @@ constexpr std::size_t kPruneShare = 10;
 constexpr std::int64_t kSnapshotEvery = 20'000;
 constexpr std::int64_t kSnapshotShare = 4;
 
-// Makes the kernel read the whole file in order. Without this read-ahead, the checks of open()
-// would wait for the disk at each page if the cache is cold, because they read the pages in the
-// order of SQLite's trees. Requires that SQLite has not opened the file, because close() here would
-// drop SQLite's locks.
+// Makes the kernel read the whole file in order. The checks of open() read the pages in the order
+// of SQLite's trees. With a cold cache and without this read-ahead, the checks would wait for the
+// disk at each page. Requires that SQLite has not opened the file, because close() here would drop
+// SQLite's locks.
 void read_ahead(const std::filesystem::path& path) {
     // maximum number of bytes that the kernel reads ahead per request
     constexpr off_t kAtOnce = 128 << 10;
@@ -188,8 +188,8 @@ Result<core::State> Ledger::Impl::fold(core::State state, std::int64_t since) co
         const Row row = row_of(all.get());
         const auto event = event_from(row.kind, row.body);
         if (!event) return damaged(path, event.error().message);
-        // The column `job` is not in the hash chain. It must match the event, which is in the hash
-        // chain.
+        // The column `job` is not in the hash chain. The column must match the event, which is in
+        // the hash chain.
         const JobId filed{static_cast<std::uint64_t>(sqlite3_column_int64(all.get(), 4))};
         if (job_of(*event).value_or(JobId{}) != filed)
             return damaged(

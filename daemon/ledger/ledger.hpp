@@ -52,8 +52,8 @@ class Ledger {
     // Like load(), but without the snapshot.
     Result<core::State> fold() const;
 
-    // Writes a snapshot of `state` next to the ledger if so many events were appended since the
-    // last snapshot that replaying them would be slow. `state` must be current. A child process
+    // Writes a snapshot of `state` next to the ledger if many events were appended since the last
+    // snapshot, so that replaying them would be slow. `state` must be current. A child process
     // writes the snapshot. If `now` is true, this process writes the snapshot, whatever the number
     // of events.
     void keep_snapshot(const core::State& state, bool now = false);
@@ -65,8 +65,9 @@ class Ledger {
     // Removes all events of the jobs that ended before `cutoff` and that no other job needs. Does
     // nothing if these jobs are less than a tenth of all jobs. Returns the number of removed jobs.
     //
-    // `state` is the result of load(). Call it before State is served. load() then returns State
-    // without these jobs, but with their resource use. The other events keep their numbers.
+    // `state` is the result of load(). Call this function before State is served. After the call,
+    // load() returns State without these jobs, but with their resource use. The other events keep
+    // their numbers.
     Result<std::size_t> prune(const core::State& state, Time cutoff, Time now);
 
     std::int64_t newest() const;

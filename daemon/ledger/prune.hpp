@@ -7,9 +7,9 @@
 
 namespace roll::ledger {
 
-// Returns the jobs that ended before `cutoff` and that no kept job refers to as a dependency, as a
-// source, or as the training or export job of an automatic export. Never returns the newest job, so
-// that no number is reused.
+// Returns the jobs that ended before `cutoff` and that no kept job needs. A kept job needs, for
+// example, its dependencies, its source job, and the training or export job of its automatic
+// export. Never returns the newest job, so that no number is reused.
 std::set<JobId> forgettable(const core::State& state, Time cutoff);
 
 // Returns the events that keep the resource use of removed jobs, for fair share and quotas of

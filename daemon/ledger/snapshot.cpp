@@ -75,7 +75,7 @@ Result<Snapshot> read_snapshot(const std::filesystem::path& path) {
         3)
         return damaged();
     if (made_by != layout())
-        return fail(ErrorCode::Refused, path.string() + " is another program's");
+        return fail(ErrorCode::Refused, path.string() + " was written by another release of rolld");
     const std::string_view body = bytes.substr(kHeaderBytes);
     Snapshot snapshot{{seq, hash}, {}};
     if (header_of(snapshot.at, body) != header) return damaged();
@@ -92,8 +92,8 @@ SnapshotWriter& SnapshotWriter::operator=(SnapshotWriter&& other) noexcept {
 SnapshotWriter::~SnapshotWriter() { stop(); }
 
 // Starts the child that writes the snapshot. The child blocks all signals, closes the files that it
-// inherits, such as the ledger's lock, and is killed if this process ends. It runs at low priority:
-// a late snapshot only makes the next start of rolld slower.
+// inherits, such as the ledger's lock, and is killed if this process ends. The child runs at low
+// priority: a late snapshot only makes the next start of rolld slower.
 bool SnapshotWriter::start(const std::filesystem::path& path, const Mark& at,
                            const core::State& state) {
     sigset_t all;

@@ -98,7 +98,7 @@ struct ByteReader {
     bool whole = true;  // true if no read has failed yet
     SharedText last{};  // the text that was read last
 
-    // Returns whether `count` bytes are left. After a failure, all later reads fail, too.
+    // Returns whether `count` bytes are left. After a failure, all later reads also fail.
     bool has(std::size_t count) {
         whole = whole && count <= bytes.size();
         return whole;

@@ -11,8 +11,10 @@ namespace roll::notify {
 namespace {
 
 constexpr int kEventsRead = 200;
-constexpr std::chrono::seconds kWorkMax{1};  // then other targets have their turn
-constexpr std::int64_t kUnsavedMax = 1'000;  // events without a delivery between two writes
+// time after which work() returns, so that other targets are served
+constexpr std::chrono::seconds kWorkMax{1};
+// maximum number of events that are passed without a delivery between two writes of the position
+constexpr std::int64_t kUnsavedMax = 1'000;
 
 }  // namespace
 
@@ -37,8 +39,10 @@ Result<void> Courier::open() {
         if (*kept <= newest)
             position_ = *kept;
         else
-            spdlog::warn("{}: the ledger ends at event {}, before the position {}; starts there",
-                         target_.name, newest, *kept);
+            spdlog::warn(
+                "{}: the ledger ends at event {}, before the saved position {}; roll-notify "
+                "continues after the ledger's newest event",
+                target_.name, newest, *kept);
     }
     saved_ = position_ - kUnsavedMax;
     advance(position_);
@@ -97,7 +101,8 @@ bool Courier::take(const Json& event, Clock::time_point now) {
                          done.error().message);
             return false;
         }
-        spdlog::error("{}: event {} is given up: {}", target_.name, seq, done.error().message);
+        spdlog::error("{}: roll-notify stops trying to deliver event {}: {}", target_.name, seq,
+                      done.error().message);
     }
     failures_ = 0;
     advance(seq);

@@ -1,9 +1,9 @@
 // Reads rolld's events and delivers them to one target, in order, at least once.
 //
-// The position is the number of the last event that was delivered, left out by a filter, or given
-// up. It is kept in a file, so that a restarted roll-notify continues after this event. A
-// notification that was delivered just before a crash is delivered again; its number is the same. A
-// slow target delays only its own courier.
+// The position is the number of the last event that needs no further delivery: it was delivered,
+// left out by a filter, or given up. A file stores the position, so that a restarted roll-notify
+// continues after this event. A notification that was delivered just before a crash is delivered
+// again with the same number. A slow target delays only its own courier.
 #pragma once
 
 #include <chrono>

@@ -103,7 +103,7 @@ Result<void> post(const Target& target, const Delivery& delivery) {
 }
 
 Result<void> run(const Target& target, const Delivery& delivery) {
-    // A file in memory, because a command that does not read would block a pipe.
+    // Pass the body in a file in memory. A write to a pipe would block if the command did not read.
     const io::Descriptor body(::memfd_create("notification", MFD_CLOEXEC));
     const auto size = static_cast<ssize_t>(delivery.body.size());
     if (!body || ::write(body.get(), delivery.body.data(), delivery.body.size()) != size ||

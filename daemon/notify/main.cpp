@@ -1,4 +1,4 @@
-// roll-notify tells other programs about the events of jobs. It sends an HTTP POST or runs a
+// roll-notify notifies other programs of the events of jobs. It sends an HTTP POST or runs a
 // command, with signatures and retries (docs/notify.md).
 #include <csignal>
 #include <thread>

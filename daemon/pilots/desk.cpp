@@ -114,7 +114,7 @@ std::optional<Errand> Desk::cancel(const std::string& job, const std::string& ke
 
 std::optional<Errand> Desk::give_back(const core::State& state, AllocationId id, Instant now) {
     const std::string& job = state.allocations.at(id).slurm_job;
-    // there is nothing to cancel, because no Slurm job of the request is known
+    // cancel nothing, because no Slurm job of the request is known
     if (job.empty()) return std::nullopt;
     return cancel(job, key_of(state, id), now);
 }
@@ -237,7 +237,7 @@ bool Desk::only_gone_are_left(const core::State& state) const {
 }
 
 // Records that squeue does not show the job. The job counts as gone only after several polls,
-// because the next poll may show it.
+// because the next poll may show the job.
 void Desk::note_absent(AllocationId id, Instant now, std::vector<core::Input>& inputs) {
     Absence& absence = absent_.try_emplace(id, Absence{*answered_, 0}).first->second;
     ++absence.polls;

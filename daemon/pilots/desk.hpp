@@ -5,7 +5,7 @@
 // A request's job in Slurm is identified by the request's key, never by Slurm's id alone. Slurm may
 // have queued a request even if sbatch failed. rolld therefore looks for its job before sending the
 // request again. A job that squeue does not show counts as gone only after a while, and only if no
-// worker in it is heard from.
+// worker in that job sends heartbeats.
 #pragma once
 
 #include <chrono>
@@ -24,11 +24,11 @@ namespace roll::pilots {
 
 struct DeskRules {
     std::chrono::milliseconds poll{20'000};  // time between two polls (squeue)
-    // Time between two polls while polling is fast, after a worker fell silent.
+    // Time between two fast polls. Polling is fast for a while after a worker fell silent.
     std::chrono::milliseconds hurried{5'000};
-    // Time for which polling stays fast. After this time the worker is lost or heard from again.
+    // Time for which polling stays fast. By then the worker is lost or has sent heartbeats again.
     std::chrono::milliseconds hurry{60'000};
-    // Time between two questions (scontrol) about the nodes of silent workers.
+    // Time between two calls of scontrol that ask about the nodes of silent workers.
     std::chrono::milliseconds nodes{3'000};
     std::chrono::milliseconds again{30'000};  // time between two calls of scancel for the same job
     // Time after which a request that may have been sent is sent again if squeue does not show it.
@@ -74,7 +74,7 @@ class Desk {
     // counts as running until take() gets its outcome.
     std::optional<Errand> next(const core::State& state, Instant now);
 
-    // Processes the outcome of an errand. Returns the inputs for the core that follow from it.
+    // Processes the outcome of an errand. Returns the inputs for the core that the outcome causes.
     std::vector<core::Input> take(const Outcome& outcome, const core::State& state, Instant now);
 
     // Makes polling faster for a while. Call it after a worker fell silent, because Slurm may
@@ -83,8 +83,8 @@ class Desk {
     // (only_gone_are_left).
     void hurry(Instant now) { hurry_until_ = now + rules_.hurry; }
 
-    // Returns a NodeDown for each silent worker whose node Slurm reports as down. Call it in each
-    // turn after all input is read.
+    // Returns a NodeDown input for each silent worker whose node is down according to Slurm. Call
+    // it in each turn after all input is read.
     std::vector<core::Input> gone(const core::State& state, const std::set<WorkerId>& silent,
                                   Instant now);
 
@@ -97,8 +97,8 @@ class Desk {
     std::optional<Instant> wakeup(const core::State& state) const;
 
     // Returns whether every worker of State belongs to an allocation that Slurm reports as ended.
-    // No worker can then report that it hears rolld, so the workers' silence must be counted
-    // without such a report.
+    // No worker can then report an answer of rolld, so the workers' silence must be counted without
+    // such a report.
     bool only_gone_are_left(const core::State& state) const;
 
     // Returns the state that Slurm last reported for an allocation, for display: "PENDING
@@ -134,8 +134,8 @@ class Desk {
     std::optional<Instant> asked_before_{};  // start of the second-newest squeue
     std::optional<Instant> answered_{};      // start of the newest squeue that succeeded
     Instant hurry_until_{0};
-    Instant doubt_until_;  // until then squeue is polled even if State has no allocation
-    // when each request was last sent, or may have been sent
+    Instant doubt_until_;  // until this time, squeue is polled even if State has no allocation
+    // time at which each request was last sent, or may last have been sent
     std::map<AllocationId, Instant> sent_{};
     std::map<AllocationId, Absence> absent_{};
     std::set<AllocationId> over_{};  // allocations that Slurm last reported as ended

@@ -85,7 +85,8 @@ Outcome run_errand(const Errand& errand, const slurm::Site& site) {
     return std::visit([&](const auto& e) { return run_one(e, site); }, errand);
 }
 
-// Collects the outcomes of the threads. The threads share it, so it may outlive the runner.
+// Collects the outcomes of the threads. The threads share this object, so the object may outlive
+// the runner.
 struct Runner::Home {
     std::mutex mutex;
     boost::asio::io_context* io = nullptr;  // nullptr once the runner is destroyed

@@ -17,7 +17,7 @@ Outcome run_errand(const Errand& errand, const slurm::Site& site);
 
 class Runner {
   public:
-    // `done` gets the outcome of each errand. It is called on the context's thread.
+    // `done` is called on the context's thread with the outcome of each errand.
     Runner(boost::asio::io_context& io, slurm::Site site, std::function<void(Outcome)> done);
     // An errand that still runs continues, but its outcome is dropped.
     ~Runner();

@@ -3,7 +3,7 @@
 //
 // Such a worker counts as gone before its silence limit only if two sources agree since it fell
 // silent: scontrol reports its node down, and squeue reports that its allocation lost a node. Once
-// a worker is heard from again, everything noted about the worker is dropped. Errors, truncated
+// the worker sends a heartbeat again, all records about the worker are dropped. Errors, truncated
 // answers and nodes that Slurm does not know are ignored.
 #pragma once
 
@@ -23,8 +23,8 @@ using Instant = std::chrono::milliseconds;  // time of a steady clock
 
 class Suspects {
   public:
-    // `spacing` is the time between two questions to scontrol. After `patience`, no more questions
-    // about the same silence of a worker are asked.
+    // `spacing` is the time between two questions to scontrol. Once a worker has been a suspect for
+    // `patience`, no more questions about the worker are asked.
     Suspects(std::chrono::milliseconds spacing, std::chrono::milliseconds patience)
         : spacing_(spacing),
           patience_(patience) {}
@@ -33,8 +33,8 @@ class Suspects {
     // after all input is read.
     void watch(const core::State& state, const std::set<WorkerId>& silent, Instant now);
 
-    // Returns the nodes to ask scontrol about now, all in one question; empty if no question is
-    // due.
+    // Returns the nodes about which scontrol must be asked now, all in one question; empty if no
+    // question is due.
     std::vector<std::string> question(Instant now);
     std::optional<Instant> next_question() const;
 

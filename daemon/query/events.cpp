@@ -120,8 +120,8 @@ std::string describe(const std::string& kind, const Json& body) {
         return text_of(body, "quiet") == "true" ? "worker is silent" : "worker is reachable again";
     if (kind == "dispatch_stopped")
         return text_of(body, "stopped") == "false"
-                   ? "starting of jobs was allowed again" + by_whom(body)
-                   : "starting of jobs was stopped" + by_whom(body) + ": " + text_of(body, "why");
+                   ? "jobs may start again" + by_whom(body)
+                   : "no jobs may start" + by_whom(body) + ": " + text_of(body, "why");
     if (kind == "adopting_set")
         return text_of(body, "adopting") == "true" ? "rolld took over: it starts no jobs for 35 s"
                                                    : "rolld starts jobs again";

@@ -75,8 +75,9 @@ std::string limits_text(const core::State& state, const spec::Resources& wanted)
             return fmt::format("{} of {} connected nodes {} {}", enough, state.workers.size(),
                                enough == 1 ? "offers" : "offer", text(amount));
         if (largest == 0)
-            return fmt::format("no connected node reports its {}; install this release there",
-                               what);
+            return fmt::format(
+                "no connected node reports its {}; install this release of Roll on the nodes",
+                what);
         return fmt::format("the largest connected node offers {}{}", text(largest),
                            silent ? "; a roll-worker of an older release does not report it" : "");
     };
@@ -116,7 +117,7 @@ std::string shortage_text(const core::State& state, const spec::Resources& wante
     int count = both;
     if (both >= needed) {
         count = long_enough;
-        what = "that until the job's end";
+        what = "that for the whole time of the job";
     } else if (slots >= needed && (!one_part || gpus == 0)) {
         count = gpus;
         what = gpu_text(wanted) == "1 GPU" ? "a GPU" : gpu_text(wanted);
@@ -455,8 +456,10 @@ Result<void> refuse_never(core::State state, const core::Submit& submit, Time no
     for (const core::Event& event : events) {
         const auto hold = never(state, std::get<core::JobSubmitted>(event).job, now);
         if (!hold) continue;
-        return fail(ErrorCode::Refused,
-                    "no connected or ordered node can run the job: " + hold->why, hold->remedy);
+        return fail(
+            ErrorCode::Refused,
+            "neither a connected node nor a requested allocation can run the job: " + hold->why,
+            hold->remedy);
     }
     return {};
 }

@@ -258,8 +258,8 @@ Result<Json> jobs(const core::State& state, const protocol::JobsArgs& args, cons
     if (!asked.args.selector.empty() && asked.args.selector != "all") {
         ROLL_TRY(selected, select(state, asked.args.selector, asked.args.me));
     }
-    // Look only at jobs that have not ended if the page lists only such jobs, because there are few
-    // of them.
+    // Look only at jobs that have not ended if the page lists only such jobs, because few jobs have
+    // not ended.
     const core::Index& index = state.index;
     const bool chosen = !asked.args.selector.empty() && asked.args.selector != "all";
     const bool live = asked.args.selector.empty() && asked.live();

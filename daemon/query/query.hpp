@@ -20,8 +20,8 @@
 
 namespace roll::query {
 
-// Information outside State, for display: the progress of running jobs, and when a worker was last
-// heard from.
+// Information outside State, for display: the progress of running jobs, and the time since each
+// worker's last heartbeat.
 struct Told {
     std::string node;
     std::string progress;  // progress of the job's member on the node; not parsed yet
@@ -86,15 +86,15 @@ Json usage(const core::State& state, const protocol::UsageArgs& args, Time now);
 Result<Json> report(const core::State& state, const protocol::ReportArgs& args, Time now);
 Json events(std::span<const core::Row> rows, std::int64_t since);
 
-// All rules that can hold a queued job. For each rule there is a test that creates such a hold,
-// applies the remedy and sees the job start.
+// All rules that can hold a queued job. For each rule, a test creates such a hold, applies the
+// remedy and checks that the job starts.
 inline constexpr std::array kHoldRules = {"stopped", "hold",   "after",   "cron",     "begin",
                                           "retry",   "array",  "quota",   "adopting", "allocation",
                                           "workers", "silent", "segment", "room",     "reservation",
                                           "open",    "secret"};
 
-// A rule that holds a queued job, and the remedy. A running job can have a hold, too, if one of its
-// nodes is silent.
+// A rule that holds a queued job, and the remedy. A running job has a hold if one of its nodes is
+// silent.
 struct Hold {
     std::string rule;  // one of kHoldRules
     std::string why;
@@ -108,14 +108,14 @@ std::vector<Hold> holds(const core::State& state, JobId id, Time now);
 Json holds_json(const std::vector<Hold>& holds);
 std::string condition_text(const spec::After& after);  // returns for example "ok:12"
 
-// Predicts the result of a submission, for its first job. Returns the nodes on which the job would
+// Predicts the result of a submission for its first job. Returns the nodes on which the job would
 // start in this turn, its holds if it would not start, and the queue from which rolld would request
-// an allocation for it. If the submission would fail, fails with the same error.
+// an allocation for the job. If the submission would fail, returns the error of the submission.
 Result<Json> forecast(core::State state, const core::Submit& submit, Time now);
 
-// Returns a Hold (a reason why a queued job waits) if neither a connected worker nor an allocation
-// that may be requested could ever run the job, else nullopt. Ignores other reasons to wait. Takes
-// little time if one of the first workers could run the job.
+// Returns a hold if the job could never run, neither on a connected worker nor in an allocation
+// that may be requested. Otherwise returns nullopt. Ignores other reasons to wait. Takes little
+// time if one of the first workers could run the job.
 std::optional<Hold> never(const core::State& state, JobId id, Time now);
 
 // Fails if the submission would fail. Also fails with Refused if never() returns a hold for one of
@@ -129,8 +129,9 @@ std::string waiting(const core::State& state, JobId id, Time now);
 // if there are no queues.
 std::optional<Hold> supply_hold(const core::State& state, const spec::Resources& wanted, Time now);
 
-// Returns a text such as "allocation 3 of queue gpu" if an allocation that could hold a job with
-// these resources was requested but is not granted yet. Otherwise returns an empty text.
+// Looks for an allocation that could hold a job with these resources and was requested, but is not
+// granted yet. Returns a text such as "allocation 3 of queue gpu"; empty if there is no such
+// allocation.
 std::string on_order(const core::State& state, const spec::Resources& wanted);
 
 // Returns the name of each worker, and why it cannot take a member of the job now. Returns at most

@@ -1,5 +1,5 @@
 // Builds the reply to `report`: the resources that attempts held, and the part of them that was
-// wasted. The client adds the rows of all pages (cli/commands/report.cpp).
+// wasted. The client adds up the rows of all pages (cli/commands/report.cpp).
 #include <algorithm>
 #include <array>
 #include <limits>

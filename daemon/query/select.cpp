@@ -13,7 +13,7 @@ namespace roll::query {
 namespace {
 
 // Maximum number of jobs that one selector may look at, because a selector is evaluated within one
-// turn. A name is compared with every job. A range looks at each job in it.
+// turn. A name is compared with every job. A range selector looks at each job in the range.
 constexpr std::size_t kLooksMax = 1'000'000;
 
 // Adds the existing jobs from `first` to `last`. Fails with NotFound if there is none.

@@ -47,8 +47,8 @@ Json jobs_json(const core::State& state) {
     return json;
 }
 
-// Returns the longest time, in seconds, for which a job has lacked only capacity; 0 if there is no
-// such job.
+// Returns the longest time, in seconds, for which a job has waited only for capacity; 0 if there is
+// no such job.
 double longest_wait(const core::State& state, Time now) {
     Time oldest = now;
     for (const auto& [group, ready] : state.index.ready)

@@ -22,7 +22,7 @@ void Server::withdraw() {
     turn();
 }
 
-// Adds the inputs about silent workers whose nodes Slurm reports as down. Costs nothing if no
+// Adds the inputs about silent workers whose nodes Slurm reports as down. Returns at once if no
 // worker runs in an allocation.
 void Server::hear_of_silence(bool fell_silent) {
     const core::State& state = engine_.state();

@@ -11,7 +11,7 @@ namespace roll::server {
 
 namespace {
 
-// Returns why the worker's release is too old to run the job; empty if it is not.
+// Returns why the worker's release is too old to run the job; empty if the release is new enough.
 std::string lacks(const protocol::Heartbeat& worker, const spec::JobSpec& spec) {
     const auto older = [&](const std::string& what) {
         return fmt::format("the roll-worker of {} is of an older release, which {}", worker.node,

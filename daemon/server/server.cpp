@@ -25,8 +25,8 @@ constexpr auto kHousekeeping = 10s;  // maximum time between turns
 constexpr auto kFullPause = 1s;      // pause before the next try while the ledger's volume is full
 constexpr const char* kZapDomain = "roll";
 constexpr int kMessagesMax = 1024;  // maximum number of messages per turn
-// Maximum size of an answer. It is below kFrameBytesMax because a worker drops the connection at a
-// larger frame, and encryption makes the frame larger.
+// Maximum size of an answer. The maximum is below kFrameBytesMax, because a worker drops the
+// connection at a larger frame, and encryption makes the frame larger.
 constexpr std::size_t kAnswerBytesMax = protocol::kFrameBytesMax / 4 * 3;
 
 Instant steady_now() { return std::chrono::steady_clock::now(); }
@@ -72,8 +72,8 @@ Result<std::unique_ptr<Server>> Server::make(asio::io_context& io, ServerOptions
                                            core::SetSecrets{secrets.names()}};
     ROLL_TRY(const engine::Turn turn, engine.step(first, now));
     if (!turn.replies[1]) return tl::unexpected(turn.replies[1].error());
-    // Create the authenticator before the socket is bound, because it must answer for the first
-    // peer.
+    // Create the authenticator before the socket is bound, because the authenticator must answer
+    // libzmq's request about the first peer.
     auto server = std::unique_ptr<Server>(
         new Server(io, std::move(options), std::move(socket), std::move(context), std::move(ledger),
                    std::move(times), std::move(engine), std::move(secrets), std::move(tokens)));
@@ -136,7 +136,7 @@ void Server::stop() {
     authenticator_->stop();
     timer_.cancel();
     sweeps_.cancel();
-    // End the other handlers, too, such as the handler for signals.
+    // Also end the other handlers, such as the handler for signals.
     asio::post(io_, [this] { io_.stop(); });
 }
 
@@ -178,8 +178,8 @@ std::chrono::milliseconds Server::until_next() const {
     return std::max<std::chrono::milliseconds>(next, full_ ? kFullPause : 1ms);
 }
 
-// Reads the messages that have arrived. Returns false if it stopped at kMessagesMax; a worker's
-// heartbeat may then still be unread.
+// Reads the messages that have arrived. Returns false if reading stopped at kMessagesMax; a
+// worker's heartbeat may then still be unread.
 bool Server::drain() {
     bool drained = false;
     for (int i = 0; i < kMessagesMax && !drained; ++i) {
@@ -297,9 +297,9 @@ void Server::turn() {
     outputs_.end_turn();
     full_ = turned->full;
     if (!full_) run_errands();
-    // Publish a beat only if some worker reports that it hears rolld, because otherwise this rolld
-    // may be cut off by a network partition. No report is required if all workers that could send
-    // one have ended.
+    // Publish a beat only if some worker reports that it has received an answer lately. Otherwise a
+    // network partition may separate this rolld from its workers. No report is required if all
+    // workers that could send one have ended.
     const bool company = sessions_.has_company(steady_now()) ||
                          desk_.only_gone_are_left(engine_.state()) ||
                          gateway::all_have_ended(engine_.state(), options_.workers);
@@ -355,8 +355,8 @@ void Server::answer_requests(const engine::Turn& turn) {
     }
 }
 
-// Answers each worker that was heard from in this turn or whose orders have changed. The cost of a
-// turn therefore does not depend on the number of workers.
+// Answers each worker that sent a heartbeat in this turn, and each worker whose orders have
+// changed. The cost of a turn therefore does not depend on the number of workers.
 void Server::answer_workers(const engine::Turn& turn) {
     const core::State& state = engine_.state();
     const auto before =

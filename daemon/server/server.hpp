@@ -58,7 +58,7 @@ class Server {
     Result<void> run();
     void stop();
     // Ends the beacon's thread after run(). Returns false if the thread hangs. The destructor would
-    // then hang, too.
+    // then also hang.
     bool let_go() { return beacon_.end(std::chrono::seconds(2)); }
     void set_policy(spec::Policy policy);  // called after rolld.yaml was read again
     std::string endpoint() const { return reader_.bound_endpoint(); }
@@ -128,7 +128,8 @@ class Server {
     api::BulkQueue bulk_;
     api::Outputs outputs_{};
     std::list<WaitingForEvents> waiting_{};
-    // Orders for each worker in the last turn. They show which workers' orders have changed.
+    // Orders for each worker in the last turn. These orders show which workers' orders have
+    // changed.
     std::map<WorkerId, protocol::Answer> orders_{};
     Time started_at_{};
     bool stopping_ = false;

@@ -73,8 +73,8 @@ Result<core::Started> claim_beacon(ServerOptions& options, const core::State& st
     if (!seen || seen->cluster != options.cluster) return core::Started{};
     const bool interrupted = is_interrupted_claim(*seen, options, state);
     const bool old = !interrupted && seen->incarnation > state.incarnation;
-    // Compare state directories and hosts, because the lock does not keep out a rolld that uses a
-    // copy of the state directory, or that runs on another machine of the same name.
+    // Compare state directories and hosts, because the lock does not exclude every other rolld: one
+    // may use a copy of the state directory, or run on another machine of the same name.
     const bool copied = !seen->home.empty() && seen->home != options.home;
     const bool foreign = seen->host != host_name();
     const bool elsewhere = foreign || copied || interrupted;

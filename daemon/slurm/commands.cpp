@@ -141,7 +141,7 @@ exit $status
 std::string pilot_script(const spec::PilotQueue& queue, const std::string& key, const Site& site) {
     std::string text = queue.setup.empty() ? "#!/bin/bash\n" : "#!/bin/bash -l\n";
     text += "# Pilot " + key + " of Roll's allocation queue " + queue.name +
-            ": one roll-worker a node.\n";
+            ": one roll-worker per node.\n";
     text += exports(site);
     text += "printf -v now '%(%s)T' -1\n";
     text += "ends=${SLURM_JOB_END_TIME:-$((now + " + std::to_string(queue.time.count()) + "))}\n";

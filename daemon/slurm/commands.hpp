@@ -36,7 +36,7 @@ struct Site {
 std::vector<std::string> scrub(const std::vector<std::string>& environment);
 
 // Return the comment and the name of the Slurm job of an allocation request: "roll:alloc=KEY" and
-// "roll-KEY". They identify the job, because KEY contains the ledger's id and is therefore unique
+// "roll-KEY". Both identify the job, because KEY contains the ledger's id and is therefore unique
 // among all rollds and across restarts.
 std::string comment_of(std::string_view key);
 std::string job_name_of(std::string_view key);

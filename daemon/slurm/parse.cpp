@@ -120,9 +120,9 @@ std::string_view word_after(std::string_view line, std::string_view key) {
 
 }  // namespace
 
-// Parses squeue's output. The comment of another user's job may contain newlines, so lines after
-// such a row that cannot be parsed are skipped. Roll's own comments contain no newlines, so the
-// line after a row of Roll must be a valid row.
+// Parses squeue's output. The comment of another user's job may contain newlines, so the parser
+// skips malformed lines after such a row. Roll's own comments contain no newlines, so the line
+// after a row of Roll must be a valid row.
 Result<std::vector<QueueRow>> parse_queue(std::string_view text) {
     ROLL_TRY(const auto lines, lines_of(text, "squeue"));
     std::vector<QueueRow> rows;
@@ -141,7 +141,7 @@ Result<std::vector<QueueRow>> parse_queue(std::string_view text) {
 // before it.
 Result<std::string> parse_submitted(std::string_view text) {
     ROLL_TRY(const auto lines, lines_of(text, "sbatch"));
-    if (lines.empty()) return fail(ErrorCode::Corrupt, "sbatch named no job");
+    if (lines.empty()) return fail(ErrorCode::Corrupt, "sbatch printed no job id");
     const std::string_view id = lines.back().substr(0, lines.back().find(';'));
     if (!parse_number<std::uint64_t>(id)) return odd("sbatch", lines.back());
     return std::string(id);

@@ -56,8 +56,8 @@ struct NodeRow {
 };
 Result<std::vector<NodeRow>> parse_nodes(std::string_view text);
 
-// The outcome of a submission, judged by the result of sbatch. Unknown means that the job may have
-// been queued.
+// The outcome of a submission, derived from the result of sbatch. Unknown means that the job may
+// have been queued.
 enum class Submission { Accepted, Refused, Unknown };
 Submission judge_submission(bool timed_out, int exit_code, std::string_view errors);
 

@@ -1,4 +1,4 @@
-// Runs one Slurm command until it ends or a deadline passes. Any command may hang, and all of them
+// Runs one Slurm command until it ends or a deadline passes. Any command may hang, and all commands
 // block for seconds while slurmctld cannot be reached.
 #pragma once
 

@@ -18,13 +18,13 @@ class Cursor {
     // `rungs` are ascending numbers of steps.
     Cursor(std::filesystem::path file, std::string metric, std::vector<std::int64_t> rungs);
 
-    // Reads the next lines, at most 4 MiB of them. Blocks while the volume hangs. Returns whether
+    // Reads the next lines, at most 4 MiB in total. Blocks while the volume hangs. Returns whether
     // the end of the file was reached; a missing file has no lines.
     bool read_on();
 
-    // Returns the value of each rung. It is the last value at or before the rung's step, or the
-    // first value after that step if there is no earlier one. It is nullopt until a later step, or
-    // a value at exactly the rung's step, was read.
+    // Returns the value of each rung: the last value at or before the rung's step, or the first
+    // value after that step if there is no earlier value. A rung has no value (nullopt) until a
+    // later step, or a value at exactly the rung's step, was read.
     const spec::RungValues& values() const { return values_; }
 
   private:

@@ -90,7 +90,7 @@ def run_step(context, name, function, limit, end, missing):
             bad = [one for one in result['cases'] if not one['good']]
             if bad:
                 result['status'] = 'differs'
-                result['sentence'] = (f"{len(bad)} of {len(result['cases'])} values are off; the first: "
+                result['sentence'] = (f"{len(bad)} of {len(result['cases'])} values are wrong; the first: "
                                       f"{bad[0]['name']} is {bad[0]['figure']}, limit {bad[0]['limit']}"
                                       + (f" ({bad[0]['note']})" if 'note' in bad[0] else ''))
             elif not result['cases']:
@@ -113,13 +113,13 @@ def arguments():
     parser.add_argument('--minutes', type=float, default=USUAL_MINUTES, help='time for all steps together (8)')
     parser.add_argument('--only', metavar='NAME', action='append', default=[], help='run only this step: '
                         + ', '.join(NAMES))
-    parser.add_argument('--device', choices=['cuda', 'cpu'], default='cuda', help='cpu: prove the script itself')
+    parser.add_argument('--device', choices=['cuda', 'cpu'], default='cuda', help='cpu: test the script itself')
     parser.add_argument('--out', default='.', help='folder of gpu-check.json and gpu-check.txt')
     parser.add_argument('--keep', action='store_true', help="keep the steps' files")
     args = parser.parse_args()
     unknown = [name for name in args.only if name not in NAMES]
     if unknown:
-        parser.error(f"--only {unknown[0]} is no step; the steps are: {', '.join(NAMES)}")
+        parser.error(f"--only {unknown[0]} is not a step; the steps are: {', '.join(NAMES)}")
     if not args.minutes > 0:
         parser.error(f'--minutes {args.minutes:g} is not positive')
     return args

@@ -67,8 +67,8 @@ TEST_F(ForeignFile, DataOfAnotherStageAreRefused) {
               "dataset names books, whose lines have no labels; name a data set with the column "
               "kto_tag\n");
     EXPECT_EQ(told(R"({"stage": "kto", "dataset": "labelled", "neftune_noise_alpha": 5})"),
-              "neftune_noise_alpha is 5, which Roll does not have with objective kto; remove the "
-              "key\n");
+              "neftune_noise_alpha is 5; Roll does not support this key with objective kto; remove "
+              "it\n");
     EXPECT_EQ(told(R"({"stage": "dpo", "dataset": "pairs", "pref_loss": "kto_pair"})"),
               "pref_loss is kto_pair; supported: sigmoid, hinge, ipo, orpo, simpo\n");
 }

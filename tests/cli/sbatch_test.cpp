@@ -231,7 +231,7 @@ TEST(SbatchRules, NameWhatIsWrongAndWhatIsAllowed) {
               "equally many GPUs");
     EXPECT_EQ(problem({"--gres=license:1"}),
               "--gres is \"license:1\"; allowed: gpu, gpu:N or gpu:TYPE:N, because GPUs are Roll's "
-              "only such resource");
+              "only generic resource");
     for (const char* list : {"singleton", "after:3", "afterok:1?afterok:2", "afterok:x", "afterok"})
         EXPECT_EQ(problem({"-d", list}),
                   "--dependency is \"" + std::string(list) +

@@ -51,6 +51,10 @@ Data with_open_job() {
     for (int step = 1; step <= 120; ++step) {
         data.open.loss.push_back({double(step), 6.0 - step / 24.0});
         data.open.speed.push_back({double(step), 1000.0 + step});
+        add_step(data.open.phases, Json::parse(R"({"step": )" + std::to_string(step) +
+                                               R"(, "wall_s": 0.5, "phases": {
+            "forward": {"mean": 0.2, "max": 0.3}, "backward": {"mean": 0.299, "max": 0.31},
+            "data": {"mean": 0.001, "max": 0.002}, "save": {"mean": 0, "max": 0}}})"));
     }
     for (int i = 0; i < 100; ++i) data.log.lines.push_back("line " + std::to_string(i));
     data.log.before = 1000;
@@ -110,10 +114,11 @@ TEST(TopView, TheNodesPageShowsNodes) {
 
 TEST(TopView, AJobHasItsCurvesOverTheWholeRun) {
     const Ui ui{.job = 7};
-    const std::string narrow = shown(with_open_job(), ui, canvas(80, 40));
+    const std::string narrow = shown(with_open_job(), ui, canvas(80, 50));
     EXPECT_NE(narrow.find("\nloss from step 1 to 120: 5.958 to 1\n"), std::string::npos) << narrow;
     EXPECT_NE(narrow.find("\ntokens/s from step 1 to 120: 1001 to 1120\n"), std::string::npos);
     EXPECT_NE(narrow.find("        1  1-1    running  1m 05s  n1\n"), std::string::npos);
+    EXPECT_NE(narrow.find("\n  time of a step  backward 60 %, forward 40 %\n"), std::string::npos);
     const std::string wide = shown(with_open_job(), ui, canvas(200, 60));
     const std::size_t loss = wide.find("loss from"), speed = wide.find("tokens/s from");
     EXPECT_EQ(wide.substr(loss, speed - loss).find('\n'), std::string::npos) << "side by side";

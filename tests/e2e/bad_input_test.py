@@ -152,7 +152,7 @@ class BadInput(RollTest):
         rows = self.metrics(job)
         self.assertEqual(rows[-1]['step'], 45)
         self.assertIn(older['step'] + 1, [row['step'] for row in rows])
-        self.assertRegex(self.ctl('logs', job).stdout, r'skipped.*other bytes than its manifest')
+        self.assertRegex(self.ctl('logs', job).stdout, r'skipped.*does not match its checksum')
 
     @unittest.skipUnless(os.geteuid() == 0, 'mounting a small disk needs root')
     def test_a_full_disk_in_a_checkpoint_keeps_the_last_good_one(self):

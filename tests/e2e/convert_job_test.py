@@ -44,7 +44,7 @@ class ConvertJobs(RollTest):
         self.ctl('diff', 'mca', 'back', '--cast')
         again = self.ctl('convert', 'hf', 'back', '--to', 'hf', '--submit', '--wait', check=False)
         self.assertEqual(again.returncode, 2)  # the target exists and --overwrite was not given
-        self.assertIn('is there already', self.show('last')['reason'])
+        self.assertIn('already exists', self.show('last')['reason'])
         self.ctl('convert', 'hf', 'back', '--to', 'hf', '--overwrite', '--submit', '--wait')
         self.ctl('diff', 'hf', 'back')
 

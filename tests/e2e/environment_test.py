@@ -47,7 +47,7 @@ class Environment(RollTest):
             self.assertEqual(self.json('show', job, env=env)['job']['spec']['env']['PATH'], value)
         denied = self.ctl('resubmit', mine, env=as_bob, check=False)
         self.assertEqual(denied.returncode, 4)
-        self.assertIn('who alone sees the values of its environment', denied.stderr)
+        self.assertIn('only this user may read the values of its environment', denied.stderr)
 
     def test_bad_options_are_refused_with_what_is_allowed(self):
         for words, says in (

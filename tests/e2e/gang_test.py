@@ -1,10 +1,11 @@
 """Gangs of programs on two workers of one host: torchrun, and ranks that Roll starts itself."""
 import os
 import shutil
+import signal
 import socket
 import unittest
 
-from harness import TwoWorkers
+from harness import TwoWorkers, wait_until
 
 EXAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..', 'examples')
 SHOW = ('echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $MASTER_ADDR $MASTER_PORT $ROLL_NODELIST; '
@@ -26,6 +27,24 @@ class Gang(TwoWorkers):
                     for rank in range(4)]
         self.assertEqual(self.run_example('torchrun.yaml'), expected)
         self.assertEqual(self.run_example('gang.yaml'), expected)
+
+    def test_a_program_of_the_trainer_continues_on_two_nodes_after_a_kill(self):
+        shutil.copytree(EXAMPLES, os.path.join(self.work, 'examples'), dirs_exist_ok=True)
+        os.makedirs(os.path.join(self.work, 'examples', 'data'), exist_ok=True)
+        shutil.copy(self.corpus(), os.path.join(self.work, 'examples', 'data', 'kjv.txt'))
+        job = self.submit(os.path.join('examples', 'trainer.yaml'))
+        model = os.path.join(self.output(job), 'model')
+        wait_until(lambda: os.path.exists(os.path.join(model, 'checkpoint-20', 'trainer_state.json')), 'a checkpoint')
+        for pid in self.processes():
+            with open(f'/proc/{pid}/cmdline', 'rb') as file:
+                if b'train.py' in file.read():
+                    os.kill(pid, signal.SIGKILL)
+                    break
+        ended = self.wait_done(job)
+        self.assertEqual([attempt['outcome'] for attempt in ended['attempts']], ['app', 'done'])
+        log = self.ctl('logs', job, '--rank', 'all').stdout
+        self.assertRegex(log, r'starting from \S+/model/checkpoint-[24]0 on 2 processes')
+        self.assertIn('trained 60 steps', log)
 
     def test_each_process_of_a_gang_knows_its_rank_and_one_meeting_point(self):
         job = self.submit('--nodes', 2, '--tasks-per-node', 2, '--', 'sh', '-c', SHOW)

@@ -108,6 +108,25 @@ class Sweep(RollTest):
         self.assertEqual(large['diff_left_out'], 'the diff is longer than 1048576 bytes')
         self.assertNotIn('diff', large)
 
+    def test_a_work_tree_runs_none_of_its_commands_at_submit(self):
+        self.up()
+        mark = os.path.join(self.top, 'ran')
+        self.git('init', '-q', '-b', 'main')
+        self.write('code.py', 'one\n')
+        self.write('.gitattributes', 'code.py filter=evil diff=evil\n')
+        self.git('add', '.')
+        self.git('commit', '-qm', 'first')
+        for key in ('filter.evil.clean', 'diff.evil.textconv', 'core.fsmonitor'):
+            self.git('config', key, f'touch {mark}; cat')
+        self.git('config', 'diff.external', f'touch {mark}; true')
+        self.write('code.py', 'two\n')
+        state = self.show(self.submit('--', 'true'))['spec']['git']
+        self.assertTrue(state['dirty'])
+        self.assertIn('-one\n+two\n', state['diff'])
+        self.assertFalse(os.path.exists(mark))
+        self.git('diff', 'HEAD')
+        self.assertTrue(os.path.exists(mark), 'git itself runs them')
+
 
 if __name__ == '__main__':
     unittest.main()

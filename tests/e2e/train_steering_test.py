@@ -117,7 +117,7 @@ class TrainSteering(RollTest):
         ended = self.wait(self.submit(path))
         self.assertEqual((ended['state'], ended['attempt'], ended['exit_code']), ('failed', 1, 3))
         self.assertEqual(ended['labels'], ['ecc'])
-        self.assertIn('its log has: ^FATAL', ended['reason'])
+        self.assertIn('the log contains: ^FATAL', ended['reason'])
 
     def test_ranks_that_hang_leave_their_stacks_and_are_tried_again(self):
         self.corpus()

@@ -14,6 +14,8 @@ import unittest
 
 from harness import RollTest, BIN, wait_until
 
+SCHEMATHESIS = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..', '.deps', 'schemathesis', 'bin',
+                            'schemathesis')
 SAMPLE = re.compile(r'[a-z0-9_]+(\{[a-z]+="[^"]*"(,[a-z]+="[^"]*")*\})? -?[0-9.e+-]+')
 
 
@@ -140,6 +142,29 @@ class Web(RollTest):
         self.ctl('token', 'revoke', made['operate']['id'])
         wait_until(lambda: self.ask('/api/v1/jobs', token=operator)[0] == 401, 'a revoked token')
         self.assertEqual(self.ask('/api/v1/jobs', token=reader)[0], 200)
+
+    def test_promtool_finds_nothing_wrong_with_the_metrics(self):
+        self.up()
+        self.serve()
+        self.wait_done(self.submit('--', 'true'))
+        self.submit('--hold', '--', 'true')
+        done = subprocess.run(['promtool', 'check', 'metrics'], input=self.ask('/metrics')[1], capture_output=True,
+                              text=True, check=False)
+        self.assertEqual((done.returncode, done.stdout + done.stderr), (0, ''))
+
+    def test_schemathesis_gets_no_server_error_from_any_operation(self):
+        self.up()
+        self.serve()
+        token = self.json('token', 'create', '--scope', 'operate', '--expires', '1h', '--note', 'ci')['token']
+        address = f'http://127.0.0.1:{self.port}'
+        done = subprocess.run(
+            [SCHEMATHESIS, 'run', f'{address}/api/v1/openapi.json', '--url', address, '--seed', '1', '-n', '3',
+             '--header', f'Authorization: Bearer {token}', '--header', 'X-Roll-Action: 1', '--no-color',
+             '--phases', 'coverage,fuzzing', '--checks', 'not_a_server_error'],
+            capture_output=True, text=True, check=False, cwd=self.top, env={**self.env, 'HOME': self.top})
+        self.assertEqual(done.returncode, 0, done.stdout[-4000:] + done.stderr[-2000:])
+        self.assertRegex(done.stdout, r'Tested: (3\d|[4-9]\d)\n')
+        self.assertEqual(self.ask('/api/v1/whoami', token=token)[0], 200)
 
     def test_bad_clients_are_told_so_and_delay_nobody(self):
         self.up()

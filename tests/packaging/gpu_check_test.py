@@ -223,7 +223,7 @@ class GpuCheck(unittest.TestCase):
     def test_an_unknown_step_lists_the_steps(self):
         done, _ = self.check('--only', 'speed')
         self.assertEqual(done.returncode, 2)
-        self.assertIn('speed is no step; the steps are: programs, operators, sanitizer, communicator', done.stderr)
+        self.assertIn('speed is not a step; the steps are: programs, operators, sanitizer, communicator', done.stderr)
 
     def test_another_pytorch_is_refused_by_name(self):
         done, path = self.check('--device', 'cpu', torch=self.imitation('older', '2.10.0+cu128'), out='refused')

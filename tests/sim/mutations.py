@@ -271,14 +271,21 @@ def build(options, header, file_name, mutation, folder):
     return program
 
 
+# The first worlds in which the mutants that survive longest fail. Every mutant starts with them: that saves a third
+# of the time. They may be out of date without harm, because all other worlds follow.
+RARE = [114, 174, 188, 204, 227, 486, 750, 1360, 1666]
+
+
 def killed(program, worlds):
-    """A hundred worlds at a time, which take a few seconds."""
-    for first in range(1, worlds + 1, 100):
+    """Returns how a world of `program` failed, or None. A process runs one rare world or a hundred others."""
+    ranges = [(world, world) for world in RARE if world <= worlds]
+    ranges += [(first, min(first + 99, worlds)) for first in range(1, worlds + 1, 100)]
+    for first, last in ranges:
         try:
-            done = subprocess.run([program, f'--worlds={first}-{min(first + 99, worlds)}'], capture_output=True,
-                                  text=True, timeout=120, check=False)
+            done = subprocess.run([program, f'--worlds={first}-{last}'], capture_output=True, text=True, timeout=120,
+                                  check=False)
         except subprocess.TimeoutExpired:
-            return f'it hangs between {first} and {first + 99}'
+            return f'it hangs between {first} and {last}'
         if done.returncode != 0:
             return done.stderr.strip().replace('\n', '; ') or f'it ends with {done.returncode}'
     return None

@@ -185,7 +185,7 @@ void World::submit(const std::string& key, const spec::JobSpec& spec) {
                                   const std::string& why = reply.error().message;
                                   ROLL_CHECK(full_ || why.find("jobs") != why.npos ||
                                              why.find("cannot contain this job") != why.npos ||
-                                             (reign_ > 0 && why.find("'s, not ") != why.npos) ||
+                                             (reign_ > 0 && why.find(" belongs to ") != why.npos) ||
                                              why.ends_with("no job can be added to it"));
                                   return;
                               }

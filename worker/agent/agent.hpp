@@ -71,7 +71,7 @@ class Agent {
     std::optional<Instant> heartbeat_at_{};  // send time of the last heartbeat
     std::optional<Instant> change_due_{};    // deadline for telling rolld of a change
     int end_signals_ = 0;
-    // deadline of the wait for rolld to acknowledge the last ends
+    // time until which the agent waits for rolld to acknowledge the last reports of ended attempts
     std::optional<Instant> give_up_at_{};
     std::optional<Instant> answered_at_{};
     std::string last_trouble_{};

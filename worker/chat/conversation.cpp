@@ -130,7 +130,7 @@ Result<Messages> from_sharegpt(const Value& record, const Names& names, Arena& a
         const std::string_view role = role_of(from, names);
         if (role.empty())
             return bad(where + "is from " + shown(from) +
-                       "; known are human, gpt, system, function_call and observation");
+                       "; allowed: human, gpt, system, function_call and observation");
         if (role == "call") {
             ROLL_TRY(const Value call, call_message(value, arena));
             messages.push_back(call);
@@ -207,7 +207,7 @@ Result<Conversation> read(const Value& record, Form form, const Names& names, Ar
     });
     if (!answered)
         return bad("has " + std::to_string(messages.size()) +
-                   " messages and none of the role assistant, so that nothing is learned from it");
+                   " messages, none with the role assistant, so there is nothing to learn");
     Conversation conversation;
     conversation.messages = list(messages, arena);
     ROLL_TRY(conversation.tools, tools_of(record, names, arena));

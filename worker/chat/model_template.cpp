@@ -192,8 +192,8 @@ Result<std::vector<Span>> turns_of(const ModelTemplate& model, const Conversatio
         if (last != i)
             return fail(ErrorCode::InvalidArgument,
                         "messages " + std::to_string(i + 1) + " and " + std::to_string(i + 2) +
-                            " are both of the assistant, and the template " + model.path +
-                            " has no {% generation %} that tells them apart");
+                            " both have the role assistant, and the template " + model.path +
+                            " has no {% generation %} that separates them");
         ROLL_TRY(const Span span, finder.find(i));
         if (!spans.empty() && span.end > spans.front().begin)
             return fail(ErrorCode::InvalidArgument, "the turn of message " + std::to_string(i + 1) +

@@ -92,7 +92,7 @@ Result<void> check_file(const fs::path& directory, const FileEntry& wanted) {
                                                     found->size_bytes, wanted.size_bytes));
     }
     if (found->hash != wanted.hash)
-        return fail(ErrorCode::Corrupt, where + " has other bytes than its manifest says");
+        return fail(ErrorCode::Corrupt, where + " does not match its checksum in the manifest");
     return {};
 }
 

@@ -26,7 +26,7 @@ Result<StoredParameter> decode_parameter(const Json& json, const std::string& na
     StoredParameter parameter{reader.get<Sizes>("shape"), {}};
     const Json& boxes = reader.raw("boxes");
     ROLL_TRY_VOID(reader.finish());
-    if (!boxes.is_array()) return fail(ErrorCode::Corrupt, name + ": its boxes are no list");
+    if (!boxes.is_array()) return fail(ErrorCode::Corrupt, name + ": its boxes are not a list");
     for (const Json& box : boxes) {
         JsonReader one(box, name);
         StoredBox stored{one.get<std::string>("file"), one.get<Sizes>("begin"),

@@ -188,7 +188,7 @@ Result<Report> convert(const Request& request, const families::Families& familie
     ROLL_TRY_VOID(check_apart(request.source, request.target));
     ROLL_TRY(const Format from, detect_format(request.source));
     if (!request.reuse.empty() && !fs::is_directory(request.reuse))
-        return fail(ErrorCode::NotFound, request.reuse.string() + " is not there");
+        return fail(ErrorCode::NotFound, request.reuse.string() + " does not exist");
     const bool has_config = from == Format::Hf || from == Format::Mca;
     if (has_config && request.adapter_source.empty() && !request.config.empty())
         return fail(ErrorCode::InvalidArgument,

@@ -148,7 +148,8 @@ Result<Raw> open_distributed(const fs::path& root, const fs::path& found) {
 
 Result<Raw> open_raw(const fs::path& root) {
     std::error_code error;
-    if (!fs::exists(root, error)) return fail(ErrorCode::NotFound, root.string() + " is not there");
+    if (!fs::exists(root, error))
+        return fail(ErrorCode::NotFound, root.string() + " does not exist");
     if (const auto distributed = dist_directory(root)) return open_distributed(root, *distributed);
     if (formats::find_hf_weights(root)) return open_hf(root);
     return fail(ErrorCode::InvalidArgument,

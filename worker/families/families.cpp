@@ -62,7 +62,7 @@ Result<const Family*> Families::find(const std::string& model_type) const {
     if (found != families_.end()) return &found->second;
     std::string known;
     for (const auto& [name, family] : families_) known += (known.empty() ? "" : ", ") + name;
-    return fail(ErrorCode::NotFound, "no family file covers " + model_type + "; there are " + known,
+    return fail(ErrorCode::NotFound, "no family file covers " + model_type + "; known: " + known,
                 "add a file to a directory of ROLL_FAMILIES (docs/families.md)");
 }
 

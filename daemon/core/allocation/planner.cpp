@@ -38,7 +38,7 @@ void Planner::add_workers() {
     }
 }
 
-// Returns a node of the queue on which nothing runs.
+// Returns a new node of the queue. The whole capacity of the node is free.
 Planner::Node Planner::whole(AllocationId id, const spec::PilotQueue& spec, Time leaves) {
     return {.allocation = id,
             .slots = spec.slots,
@@ -150,8 +150,8 @@ bool Planner::refused(const std::string& name, const spec::Resources& wanted) co
 }
 
 // Returns whether the nodes of a batch would be used enough. It suffices that the GPUs, the CPU
-// slots, the CPUs or the memory are used enough, because jobs that use all of one of these may
-// leave the others unusable.
+// slots, the CPUs or the memory are used enough, because jobs that use all of one resource may
+// leave the other resources unusable.
 bool Planner::pays(const Batch& batch) const {
     const spec::PilotQueue& spec = *budgets_.at(batch.queue).spec;
     const auto count = static_cast<int>(batch.last - batch.first);

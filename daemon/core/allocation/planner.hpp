@@ -42,9 +42,9 @@ class Planner {
         std::vector<std::size_t> found = fitting(wanted);
         const int missing = wanted.workers() - static_cast<int>(found.size());
         const bool comes = missing == 0 || (orders && order(wanted, missing, found));
-        // The gang cannot be completed now. If the live workers could hold it once they are free,
-        // it keeps the free ones among them in use and waits for the busy ones. It takes no
-        // requested nodes, because other jobs need them and would otherwise request more.
+        // The gang cannot be completed now. If the live workers could hold the gang once they are
+        // free, the gang keeps the free workers in use and waits for the busy ones. The gang takes
+        // no requested nodes: other jobs need these nodes and would otherwise request more.
         if (!comes && find_places(wanted, all_).empty()) return false;
         if (!comes) std::erase_if(found, [&](std::size_t i) { return !nodes_[i].live; });
         take(wanted, found);
@@ -54,7 +54,7 @@ class Planner {
     bool needs(AllocationId id) const { return needed_.contains(id); }
     Events orders() { return std::move(orders_); }
     // Returns whether the nodes of all requests to queues with `min_utilization` would be used
-    // enough. If not, limits such requests in `quotas` to the number whose nodes would be used
+    // enough. Otherwise, limits such requests in `quotas` to the number whose nodes would be used
     // enough.
     bool worthwhile(OrderQuota& quotas) const;
 
@@ -71,8 +71,8 @@ class Planner {
         bool live = false;  // true if the node's worker has joined; the segment is known only then
     };
     static Node whole(AllocationId id, const spec::PilotQueue& spec, Time leaves);
-    // The allocations requested together for one job. Their nodes have the indices from `first` up
-    // to, but not including, `last`.
+    // The allocations requested together for one job. The nodes of these allocations have the
+    // indices from `first` up to, but not including, `last`.
     struct Batch {
         std::string queue;
         spec::Resources wanted;

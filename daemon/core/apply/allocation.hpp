@@ -18,7 +18,7 @@ void on(State& s, const AllocationEnded& e);
 void on(State& s, const PilotJoined& e);
 
 // Records that work on the worker has ended. The worker's allocation counts as idle from `at` on,
-// unless other work runs in it.
+// unless other work runs in the allocation.
 void note_used(State& s, WorkerId worker, Time at);
 
 }  // namespace roll::core

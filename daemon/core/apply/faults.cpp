@@ -33,7 +33,8 @@ const Worker* blamed_worker(const State& state, const Attempt& attempt) {
 }
 
 // Finds the faults of `machine` that count as simultaneous with `fault` and have the same kind
-// (lost worker or failed attempt). Appends them to `beside`. Returns whether it has found any.
+// (lost worker or failed attempt). Appends these faults to `beside`. Returns whether any fault was
+// found.
 bool add_beside(Machine& machine, const Fault& fault, std::vector<Fault*>& beside) {
     const std::size_t before = beside.size();
     for (Fault& other : machine.faults | std::views::reverse) {
@@ -46,7 +47,8 @@ bool add_beside(Machine& machine, const Fault& fault, std::vector<Fault*>& besid
 // Marks simultaneous faults of one kind as common if they seem to have one cause, such as a power
 // cut, a network failure or jobs that fail everywhere. Lost workers have a common cause if two
 // machines are affected at once. Failed attempts have a common cause only if at least three
-// machines, and more than half of all, are affected, because two bad machines may fail at once.
+// machines, and more than half of all machines, are affected. Two machines may fail at once because
+// both are bad.
 void mark_common(State& state, const Fault& fault) {
     std::vector<Fault*> beside;
     std::ptrdiff_t hit = 0;

@@ -5,14 +5,15 @@
 
 namespace roll::core {
 
-// unfile() removes a job from the index, file() adds it. Call unfile() before a job changes and
-// file() afterwards.
+// unfile() removes a job from the index, and file() adds the job. Call unfile() before a job
+// changes and file() afterwards.
 void unfile(State& state, JobId id);
 void file(State& state, JobId id);
 
 // unfile_places() removes the job from the index of each worker that its attempt uses (by_worker),
-// file_places() adds it. Call them when the attempt gets or gives up its workers. Other changes to
-// an attempt's Place need neither call, and are therefore cheap in a wide gang.
+// and file_places() adds the job. Call these functions when the attempt gets or gives up its
+// workers. Other changes to an attempt's Place need neither call, and are therefore cheap in a wide
+// gang.
 void unfile_places(State& state, JobId id);
 void file_places(State& state, JobId id);
 

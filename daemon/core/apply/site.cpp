@@ -24,7 +24,7 @@ void on(State& s, const PolicySet& e) {
     }
     s.policy = e.policy;
 }
-// Sets the names of the existing secrets, and updates the index of jobs that use one of them.
+// Sets the names of the existing secrets, and updates the index of jobs that use a secret.
 void on(State& s, const SecretsKnown& e) {
     s.secrets = e.names;
     const std::set<JobId> open = s.index.open;

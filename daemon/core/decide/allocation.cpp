@@ -81,8 +81,8 @@ Result<Events> on(const State& s, const OrderAnswered& in, Time now) {
     return Events{ended(in.allocation, *a, in.reason, now)};
 }
 
-// Handles squeue's report about an allocation request. While a worker of the allocation is heard
-// from, ignores reports that the allocation has ended or was requeued.
+// Handles squeue's report about an allocation request. While a worker of the allocation may still
+// run jobs, ignores reports that the allocation has ended or was requeued.
 Result<Events> on(const State& s, const OrderSeen& in, Time now) {
     const Allocation* a = find(s, in.allocation);
     if (a == nullptr || (!a->slurm_job.empty() && a->slurm_job != in.slurm_job)) return Events{};

@@ -34,7 +34,8 @@ Result<Events> on(const State& s, const MemberStarted& in, Time now) {
 
 Result<Events> on(const State& s, const MemberExited& in, Time) {
     if (std::min({in.usage.cpu_ms, in.usage.memory_peak, in.usage.wall_ms, in.usage.gpu_ms}) < 0)
-        return fail(ErrorCode::InvalidArgument, "an attempt cannot have used less than nothing");
+        return fail(ErrorCode::InvalidArgument,
+                    "the usage of an attempt is negative; allowed: 0 or more");
     return end_member(
         s, {in.attempt, in.worker, in.outcome, in.exit_code, in.reason, in.matched, in.usage});
 }
@@ -54,8 +55,8 @@ Result<Events> on(const State& s, const MemberUnknown& in, Time) {
 }
 
 // Records a checkpoint. Ignores a checkpoint at or before the newest step of the same attempt.
-// Checkpoints of older attempts at the new checkpoint's step or later are replaced. They must be
-// unusable, because the current attempt would otherwise have started from one of them.
+// Checkpoints of older attempts at the new checkpoint's step or later are replaced. Such older
+// checkpoints must be unusable: otherwise the current attempt would have started from one of them.
 Result<Events> on(const State& s, const CheckpointWritten& in, Time now) {
     if (member(s, in.attempt, in.worker) == nullptr) return Events{};
     for (const Checkpoint& c : s.jobs.at(in.attempt.job).checkpoints) {

@@ -13,9 +13,9 @@ Result<Events> on(const State& s, const CheckpointWritten& in, Time now);
 Result<Events> on(const State& s, const CheckpointDeleted& in, Time now);
 Result<Events> on(const State& s, const ExportWritten& in, Time now);
 
-// Returns whether the worker has a member of the job's current attempt that has not ended. If not,
-// the worker's statements about the attempt are out of date, and the answer to the worker reports
-// the attempt as FENCED, which tells the worker to kill it.
+// Returns whether the worker has a member of the job's current attempt that has not ended. If the
+// worker has no such member, its statements about the attempt are out of date. The answer to the
+// worker then reports the attempt as FENCED, and the worker kills the attempt.
 bool is_current(const State& state, WorkerId worker, const AttemptKey& key);
 
 }  // namespace roll::core

@@ -9,7 +9,7 @@ namespace roll::core {
 // Checks one input and returns the events that it causes. The result is empty if the input changes
 // nothing. An Error means that the input is refused. An input about an attempt that is not current
 // causes neither events nor an error: the next answer to the worker reports that attempt as FENCED,
-// which tells the worker to kill it.
+// and the worker kills the attempt.
 Result<Events> decide(const State& state, const Input& input, Time now);
 
 }  // namespace roll::core

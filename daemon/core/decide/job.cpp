@@ -13,7 +13,7 @@ std::string cannot_save(const Job& job) {
     if (!job.spec.trains())
         return std::string("is a ") + spec::name_of(job.spec.kind) +
                " job; only train and resume jobs write checkpoints";
-    if (is_over(job.phase)) return "is over; rollctl show lists its checkpoints";
+    if (is_over(job.phase)) return "has ended; rollctl show lists its checkpoints";
     if (!job.attempt) return "is queued; only running jobs save checkpoints";
     if (job.attempt->phase == AttemptPhase::Stopping)
         return "is already stopping and saves a checkpoint as it stops";

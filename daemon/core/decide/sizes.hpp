@@ -11,7 +11,7 @@ namespace roll::core {
 // too large.
 Result<void> check_sizes(const spec::JobSpec& spec);
 
-// Fails if `jobs` jobs made from `spec` would be too large together, because each of these jobs
+// Fails if the total size of `jobs` jobs made from `spec` would be too large. Each of these jobs
 // holds the whole document.
 Result<void> check_copies(const spec::JobSpec& spec, std::size_t jobs);
 

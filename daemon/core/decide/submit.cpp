@@ -20,8 +20,9 @@ std::string resolve(std::string text, JobId id) {
     return text;
 }
 
-// Returns the account to charge for a submission. Fails with NotFound if there is no such account,
-// and with Refused if the user may not use the account or a limit on the number of jobs is reached.
+// Returns the account to charge for a submission. Fails with NotFound if there is no such account.
+// Fails with Refused if the user may not use the account, or if a limit on the number of jobs is
+// reached.
 Result<std::string> admit(const State& s, const Submit& in, int count) {
     const spec::Policy& policy = s.policy;
     std::string account = in.spec.account;
@@ -63,8 +64,8 @@ Result<void> check_after(const State& s, std::vector<spec::After>& afters) {
     return {};
 }
 
-// Returns the dependencies in the form in which an older rolld stored them: each dependency on an
-// array is replaced by one dependency per job of the array.
+// Returns the dependencies in the form of an older rolld: each dependency on an array is replaced
+// by one dependency per job of the array.
 std::vector<spec::After> each_by_itself(const State& s, const std::vector<spec::After>& afters) {
     std::vector<spec::After> all;
     for (const spec::After& after : afters) {
@@ -125,7 +126,7 @@ Result<void> check_into(const State& s, const Submit& in) {
     if (job == nullptr) return no_such_job(*spec.into);
     if (job->user != in.user)
         return fail(ErrorCode::Refused,
-                    "job " + number + " is " + job->user + "'s, not " + in.user + "'s");
+                    "job " + number + " belongs to " + job->user + ", not to " + in.user);
     // Check `cancel_requested`, too, because a group that was cancelled in this turn has not ended
     // yet.
     if (!job->spec.open || job->closed || job->cancel_requested || is_over(job->phase))

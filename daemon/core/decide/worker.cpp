@@ -35,7 +35,7 @@ Result<Events> on(const State& s, const Drain& in, Time) {
 
 // Registers a worker. A hello with a new session means that the node's roll-worker was restarted.
 // The new process killed the processes of the old one before it registered. The old worker is
-// therefore lost, and a late message from it must not bring it back.
+// therefore lost, and a late message must not revive the old worker.
 Result<Events> on(const State& s, const WorkerHello& in, Time now) {
     if (in.slots < 0 || in.gpus < 0 || in.memory < 0 || in.cpus < 0)
         return fail(ErrorCode::InvalidArgument, "a worker's resources cannot be negative");
@@ -74,8 +74,8 @@ Result<Events> on(const State& s, const WorkerGone& in, Time now) {
 // The report may be wrong: the node's processes may run until their lease and fence end. Members of
 // training jobs on the node end at once. Two attempts of a training job at the same time do no
 // harm, because each names its output by its token, and only the output of the current attempt
-// counts. Other jobs wait until the worker is lost. The worker gets no new work if it is heard from
-// again.
+// counts. Other jobs wait until the worker is lost. The worker is drained, so that it gets no new
+// work even if its heartbeats arrive again.
 Result<Events> on(const State& s, const NodeDown& in, Time) {
     const Worker* worker = find(s.workers, in.worker);
     if (worker == nullptr || !worker->quiet) return Events{};

@@ -11,7 +11,7 @@ namespace roll::core {
 // worker's machine.
 bool takes_work(const State& state, const Worker& worker, bool excluded = false);
 
-// Returns the time by which all jobs must have left the worker; nullopt if it runs in no
+// Returns the time by which all jobs must have left the worker; nullopt if the worker runs in no
 // allocation.
 std::optional<Time> leaves_at(const State& state, const Worker& worker);
 

@@ -9,8 +9,8 @@ namespace roll::core {
 
 enum class Held { Not, Yes, Never };
 
-// Evaluates one dependency. `index` has the counts for arrays. It is the index of `state`, or an
-// index that is being built.
+// Evaluates one dependency. `index` has the counts for arrays. `index` is the index of `state`, or
+// an index that is being built.
 Held holds(const State& state, const spec::After& after, const Index& index);
 
 // Returns the counts for a dependency on all jobs of an array; nullptr if the array was removed.
@@ -34,7 +34,7 @@ bool is_open(const State& state, JobId id);
 Held dependencies(const State& state, const Job& job, const Index& index);
 
 // Returns whether one of the dependencies leads to `wanted`, directly or through other jobs. An
-// open group counts as waiting for the jobs in it.
+// open group counts as waiting for the jobs in the group.
 bool lead_to(const State& state, const std::vector<spec::After>& afters, JobId wanted);
 
 // Returns the first dependency of the job that can no longer be met; nullptr if there is none.

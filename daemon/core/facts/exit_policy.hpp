@@ -1,4 +1,4 @@
-// Judges the end of an attempt by the user's rules: retry.on_exit, retry.on_log and
+// Decides how the end of an attempt is treated, by the user's rules retry.on_exit, retry.on_log and
 // retry.no_progress.
 #pragma once
 

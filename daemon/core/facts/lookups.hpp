@@ -18,8 +18,8 @@ Time ended_at(const State& state, JobId id);
 // Returns when a queued job may start: the later of its begin time and the end of its back-off.
 Time due_at(const Job& job);
 
-// Returns the time since which a ready job lacks only capacity: the latest of its submission, its
-// due time, its requeueing and the end of its dependencies.
+// Returns the time since which a ready job has waited only for capacity: the latest of its
+// submission, its due time, its requeueing and the end of its dependencies.
 Time ready_since(const State& state, const Job& job, const Index& index);
 
 // Returns the jobs with an attempt that holds resources of the worker. A job counts until its

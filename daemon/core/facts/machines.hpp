@@ -1,4 +1,4 @@
-// Judges machines by their faults.
+// Decides from the faults of a machine whether to exclude the machine.
 #pragma once
 
 #include <string>

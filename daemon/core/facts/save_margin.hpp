@@ -1,5 +1,5 @@
 // Estimates how long a training job takes to save, from its past checkpoints. If a job must have
-// ended by a certain time, rolld tells it to stop this much earlier.
+// ended by a certain time, rolld stops the job earlier by this estimate.
 #pragma once
 
 #include <chrono>
@@ -17,9 +17,9 @@ inline constexpr auto kSaveSlack = std::chrono::seconds(60);
 // the first save.
 std::chrono::milliseconds save_margin(const std::vector<std::int64_t>& save_ms);
 
-// Returns how long an attempt with the time limit `limit` runs before it is told to stop: the limit
-// minus the save margin, which is at most a quarter of the limit. Returns 0 if `limit` is 0 (no
-// limit).
+// Returns how long an attempt with the time limit `limit` runs before rolld stops it: the limit
+// minus the save margin. The margin counts as at most a quarter of the limit. Returns 0 if `limit`
+// is 0 (no limit).
 std::chrono::milliseconds run_limit(std::chrono::milliseconds limit,
                                     const std::vector<std::int64_t>& save_ms);
 

@@ -31,15 +31,16 @@ using Capacity = std::map<WorkerId, FreeSlots>;
 
 bool fits(const spec::Resources& wanted, const FreeSlots& free);
 
-// Returns the whole capacity of the workers that take jobs and are heard from now.
+// Returns the whole capacity of the workers that take jobs and are not quiet (their heartbeats
+// arrive).
 Capacity all_capacity(const State& state, Time now);
-// Returns the whole capacity of the workers that take jobs, even if they are not heard from now. If
-// `excluded` is true, includes the workers of excluded machines.
+// Returns the whole capacity of the workers that take jobs, even if they are quiet. If `excluded`
+// is true, includes the workers of excluded machines.
 Capacity known_capacity(const State& state, Time now, bool excluded = false);
 
-// Returns the capacity that no attempt holds. An attempt holds a place until all of its members
-// have ended, because the gang's next attempt must not start while members of this attempt still
-// run.
+// Returns the capacity that no attempt holds. An attempt holds all of its places until its last
+// member has ended. Otherwise the gang's next attempt could start while members of this attempt
+// still run.
 Capacity free_capacity(const State& state, Time now);
 
 void take(Capacity& capacity, const std::vector<Place>& places);

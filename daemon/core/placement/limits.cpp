@@ -29,7 +29,7 @@ std::vector<std::string> account_path(const spec::Policy& policy, const std::str
     std::vector<std::string> path;
     for (auto at = policy.accounts.find(account); at != policy.accounts.end();
          at = policy.accounts.find(at->second.parent)) {
-        // Stop if the parents form a cycle. rolld.yaml must not contain one.
+        // Stop if the parents form a cycle. rolld.yaml must not contain such a cycle.
         if (path.size() > policy.accounts.size()) break;
         path.push_back(at->first);
     }

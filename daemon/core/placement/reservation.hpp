@@ -21,8 +21,8 @@ namespace roll::core {
 // stop.
 inline constexpr auto kBackfillSlack = std::chrono::seconds(30);
 
-// The places that an attempt holds, and the time until which it holds them; nullopt if that time is
-// unknown.
+// The places that an attempt holds. `until` is the time at which the attempt releases the places;
+// nullopt if that time is unknown.
 struct Holder {
     std::optional<Time> until;
     std::vector<Place> places;
@@ -31,12 +31,12 @@ struct Holder {
 class Reservation {
   public:
     // `free` is the capacity that is free now, and `all` is the whole capacity of the workers that
-    // the job may use. `held` lists the attempts that hold the difference. It may also list places
-    // on other workers.
+    // the job may use. `held` lists the attempts that hold the rest of `all`. `held` may also
+    // contain places on other workers.
     Reservation(const spec::Resources& wanted, const Capacity& free, const Capacity& all,
                 std::vector<Holder> held);
 
-    // Returns the latest time at which the first job starts; nullopt if unknown.
+    // Returns the latest time at which the first job starts; nullopt if that time is unknown.
     std::optional<Time> at() const { return at_; }
 
     // Returns places in `free` for a later job that starts now; empty if the later job does not fit

@@ -83,7 +83,8 @@ Workers within(const std::vector<Candidate>& candidates, std::size_t count, std:
     return best == nullptr ? Workers{} : blocks(by_segment(*best, false), count, 1);
 }
 
-// Adds spares after the members: from the members' segments if possible, else from any segment.
+// Adds spares after the members. Takes the spares from the members' segments if possible, else from
+// any segment.
 Workers with_spares(Workers members, const std::vector<Candidate>& candidates, int spares) {
     if (members.empty() || spares == 0) return members;
     const std::set<WorkerId> taken(members.begin(), members.end());

@@ -9,8 +9,8 @@
 namespace roll::core {
 namespace {
 
-// Returns the resources that the attempt holds on its workers, without the blamed node and the
-// workers that take no jobs or are not heard from.
+// Returns the resources that the attempt holds on its workers, without the blamed node and without
+// the workers that take no jobs or are quiet.
 Capacity held_capacity(const State& state, const Attempt& attempt, Time now) {
     const Capacity all = all_capacity(state, now);
     Capacity held;

@@ -5,8 +5,8 @@
 
 namespace roll::core {
 
-// Queues a copy of each `cron` job at each of its times, unless the cron job is held, the previous
-// copy has not ended, or a quota blocks the copy.
+// Queues a copy of each `cron` job at each of its times. Skips a time if the cron job is held, if
+// the previous copy has not ended, or if a quota blocks the copy.
 Events send_cron_jobs(const State& state, Time now);
 
 }  // namespace roll::core

@@ -18,7 +18,7 @@ class Placer {
           free_(free_capacity(state, now)),
           limits_(state, now) {}
 
-    // Starts jobs until a pass over the queue starts none. Repeats the pass because each start
+    // Starts jobs until a pass over the queue starts no job. Repeats the pass because each start
     // changes shares and quotas. Returns the reservation of the first job that must wait.
     std::optional<Promise> promise() {
         run();
@@ -68,7 +68,7 @@ class Placer {
             if (!state_.policy.backfill) break;
             first_.emplace(job.spec.shape(*wanted), without(free_, forbidden), all, held());
             first_id_ = *id;
-            limits.add(job, job.spec.shape(*wanted));  // reserve the job's quota, too
+            limits.add(job, job.spec.shape(*wanted));  // also reserve the job's quota
         }
         return events_.size() > before;
     }

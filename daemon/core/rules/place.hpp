@@ -11,7 +11,7 @@ namespace roll::core {
 // wait, places only gangs that cannot delay this first gang (reservation.hpp).
 Events place_jobs(const State& state, Time now);
 
-// The first job that must wait, and the latest time of its start; nullopt if unknown.
+// The first job that must wait. `at` is the latest time of its start; nullopt if unknown.
 struct Promise {
     JobId job;
     std::optional<Time> at;

@@ -11,7 +11,7 @@
 namespace roll::core {
 namespace {
 
-// Maximum number of attempts that are tried as victims. It bounds the time of a turn.
+// Maximum number of attempts that are tried as victims. This maximum bounds the time of a turn.
 constexpr std::size_t kVictimsMax = 256;
 
 // Returns the first job that is blocked only by missing capacity, or by other accounts that borrow

@@ -22,8 +22,8 @@ Time after_backoff(Time now, const spec::Retry& retry, int failures) {
 }
 
 // Returns the node that the job must avoid from now on; empty if there is none. The job must avoid
-// the blamed node if a rule of on_exit or on_log says so, if an earlier attempt also ended there
-// with an infra failure, or if a check of the node failed.
+// the blamed node in three cases: a rule of on_exit or on_log requires it, an earlier attempt also
+// ended there with an infra failure, or a check of the node failed.
 std::string node_to_avoid(const Job& job, Outcome outcome) {
     const std::string& node = job.attempt->blamed;
     if (exit_policy_of(job, outcome) == spec::OnExit::AvoidNode) return node;
@@ -36,7 +36,7 @@ std::string node_to_avoid(const Job& job, Outcome outcome) {
 }
 
 // Returns whether the job ended because its output could not be written: disk full, quota,
-// read-only volume, no permission. A retry would fail, too. False for a command, whose exit code
+// read-only volume, no permission. A retry would also fail. False for a command, whose exit code
 // may be equal to kExitRefused by chance.
 bool is_output_refused(const Job& job) {
     return job.attempt->exit_code == kExitRefused && job.spec.kind != spec::JobKind::Command;
@@ -103,8 +103,8 @@ std::string no_progress(const Job& job, Outcome outcome) {
     const std::string step =
         std::to_string(job.checkpoints.empty() ? 0 : job.checkpoints.back().step);
     const std::string& last = job.attempt->reason;
-    return "no checkpoint beyond step " + step + " in " + std::to_string(most) +
-           " attempts that ended badly" + (last.empty() ? "" : ", the last: " + last);
+    return "no checkpoint after step " + step + " in " + std::to_string(most) + " failed attempts" +
+           (last.empty() ? "" : "; the last one failed with: " + last);
 }
 
 Event aftermath_of_failure(JobId id, const Job& job, Outcome outcome, Time now) {
@@ -114,7 +114,7 @@ Event aftermath_of_failure(JobId id, const Job& job, Outcome outcome, Time now) 
     };
     JobRequeued tries{id, now, job.infra_failures, job.app_failures, job.timeouts, job.preemptions};
     if (const std::string pattern = stopping_pattern(job, outcome); !pattern.empty())
-        return failed(attempt.reason + "; its log has: " + pattern);
+        return failed(attempt.reason + "; the log contains: " + pattern);
     const Class what = class_of(job, outcome, now);
     const std::string late = time_is_up(job, now);
     const bool timed =

@@ -14,8 +14,8 @@ inline constexpr const char* kDeadline = "reached its deadline";
 // gang runs as a whole or not at all.
 Events stop_broken_attempts(const State& state, Time now);
 
-// If the job's attempt has reached its time limit or its deadline, returns a sentence about it;
-// else returns an empty text.
+// Returns a sentence that says that the job's attempt has reached its time limit or its deadline;
+// empty if the attempt has reached neither.
 std::string time_is_up(const Job& job, Time now);
 
 }  // namespace roll::core

@@ -31,7 +31,7 @@ struct AllocationQueue {
 
 // Phases: Ordered (requested) -> Pending -> Granted -> erased. An allocation that Slurm requeues
 // becomes Pending again. rolld then releases it, because Slurm lets a requeued job start only after
-// two minutes. A new request would not have to wait.
+// two minutes. A new request has no such delay.
 enum class AllocationPhase { Ordered, Pending, Granted };
 
 struct Allocation {
@@ -49,7 +49,7 @@ struct Allocation {
     int joined = 0;                    // number of workers that joined
     bool releasing = false;
     bool failed = false;   // true if released because none of its workers could be used
-    std::string reason{};  // why the allocation is released
+    std::string reason{};  // why rolld releases the allocation
     friend bool operator==(const Allocation&, const Allocation&) = default;
 };
 

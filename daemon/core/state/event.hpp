@@ -10,12 +10,12 @@
 
 namespace roll::core {
 
-// In every event, `by` is the user who requested it; empty if no user requested it, or if an older
-// rolld did not record the user.
+// In every event, `by` is the user who requested the event. It is empty if no user requested the
+// event, or if an older rolld did not record the user.
 // clang-format off
 struct IncarnationRaised {                                              // rolld started, or a backup was restored
     std::uint64_t incarnation = 0; Time at{};
-    // no job ever had this number or a higher one, not even a job missing in the restored backup
+    // no job ever had this number or a higher number, not even a job missing in the restored backup
     std::uint64_t next_job = 0;
 };
 struct JobSubmitted { JobId job; std::string key; std::string user; spec::JobSpec spec; Time at{}; JobId array{};
@@ -60,7 +60,7 @@ struct WorkerJoined {
 };
 struct DispatchStopped { bool stopped = true; std::string why; std::string by{}; };  // stopped: no job starts, no allocation is requested
 struct WorkerDrained { WorkerId worker; bool draining = true; std::string by{}; };
-struct WorkerQuiet { WorkerId worker; bool quiet = true; };                // false: rolld hears from the worker again
+struct WorkerQuiet { WorkerId worker; bool quiet = true; };                // false: heartbeats arrive again
 struct AdoptingSet { bool adopting = true; };  // while set, no job starts, because an older rolld may have started the same job
 struct WorkerLost { WorkerId worker; std::string reason; Time at{}; };
 struct MachineExcluded { std::string machine; Time until{}; std::string reason; Time at{}; };

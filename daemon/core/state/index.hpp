@@ -44,7 +44,7 @@ struct QueueKey {
 // The ready jobs of one group, in the two orders in which placement visits them.
 struct ReadyJobs {
     std::set<QueueKey> by_priority;
-    // jobs by the time since which they lack only capacity
+    // jobs by the time since which they have waited only for capacity
     std::set<std::pair<Time, JobId>> by_age;
     friend bool operator==(const ReadyJobs&, const ReadyJobs&) = default;
 };
@@ -67,7 +67,7 @@ struct Tasks {
 struct Index {
     std::set<JobId> open;                       // jobs that have not ended
     std::set<JobId> running;                    // jobs that have an attempt
-    std::map<Group, ReadyJobs> ready;           // jobs for which only capacity is missing
+    std::map<Group, ReadyJobs> ready;           // jobs that wait only for capacity
     std::set<std::pair<Time, JobId>> sleeping;  // jobs that are queued and not due, by due time
     // Jobs that have not ended, by the time of their deadline.
     std::set<std::pair<Time, JobId>> deadlines;

@@ -13,7 +13,7 @@
 
 namespace roll::core {
 
-// In every input, `by` is the user who requests it.
+// In every input, `by` is the user who requests the change.
 // clang-format off
 struct Started { std::uint64_t at_least = 0; bool adopting = false; };  // rolld has started; raises the incarnation
 struct Submit { std::string key; std::string user; spec::JobSpec spec; };

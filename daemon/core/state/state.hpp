@@ -43,7 +43,7 @@ struct Job {
     std::string cancel_reason{};
     Time not_before{};    // end of the back-off: no placement before this time
     bool due = true;      // true once the begin time and the back-off have passed
-    JobId array{};        // first job of its array; 0: not in an array
+    JobId array{};        // first job of the job's array; 0: no array
     bool closed = false;  // true if this group takes no more jobs
     JobId cron_last{};    // newest job that this cron job queued; 0: none
     int infra_failures = 0;
@@ -78,8 +78,8 @@ struct Worker {
     int slots = 0;
     int gpus = 0;
     bool draining = false;  // true if the worker gets no new work
-    // true if rolld has not heard from the worker lately or since its own start; such a worker gets
-    // no new work
+    // true if no heartbeat of the worker has arrived lately, or since rolld's start; a quiet worker
+    // gets no new work
     bool quiet = false;
     Time joined_at{};
     AllocationId allocation{};    // allocation that the worker runs in; 0: none

@@ -159,7 +159,7 @@ TEST(TrainSpec, ATrainingHasOneLength) {
         return problems.size() == 1 ? problems[0].path + " " + problems[0].message : "";
     };
     EXPECT_EQ(problem({{"epochs", 2.5}}),
-              "train.epochs is 2.5, but train.steps is 5; allowed: one of both");
+              "train.epochs is 2.5, but train.steps is 5; set only one of the two");
     EXPECT_EQ(problem({{"steps", nullptr}}),
               "train.steps is missing; allowed: an integer, 1 to 1000000000, or train.epochs");
     EXPECT_EQ(problem({{"optimizer", {{"warmup_steps", 3}, {"warmup_ratio", 0.5}}}}),

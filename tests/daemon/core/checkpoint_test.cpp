@@ -60,7 +60,7 @@ TEST_F(AskedFor, IsRefusedInOneSentenceWhereThereIsNothingToSave) {
     desk.tell(Cancel{id, ""});
     EXPECT_EQ(why(id), "job 2 is already stopping and saves a checkpoint as it stops");
     desk.exit(id, Outcome::Stopped);
-    EXPECT_EQ(why(id), "job 2 is over; rollctl show lists its checkpoints");
+    EXPECT_EQ(why(id), "job 2 has ended; rollctl show lists its checkpoints");
     EXPECT_EQ(why(JobId{9}), "there is no job 9");
 }
 

@@ -111,7 +111,7 @@ TEST_F(Open, TakesNothingThatDoesNotBelong) {
     spec::JobSpec spec = wants(1, 1);
     spec.output = "/runs/x-{id}";
     spec.into = group;
-    EXPECT_EQ(refused(spec, "bob").message, "job 1 is ann's, not bob's");
+    EXPECT_EQ(refused(spec, "bob").message, "job 1 belongs to ann, not to bob");
     const JobId plain = desk.submit(wants(1, 1));
     spec.into = plain;
     EXPECT_EQ(refused(spec).message, "job 2 is not a job group: no job can be added to it");

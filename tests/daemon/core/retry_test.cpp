@@ -137,7 +137,7 @@ TEST_F(Classes, ALineOfTheLogHasAMeaningToo) {
     EXPECT_EQ(desk.job(id).attempt->nodes, std::vector<std::string>{"other"});
     matched(id, Outcome::Infra, {0, 1});
     EXPECT_EQ(desk.job(id).phase, JobPhase::Failed) << "the strictest counts";
-    EXPECT_EQ(desk.job(id).reason, "it broke; its log has: no such file");
+    EXPECT_EQ(desk.job(id).reason, "it broke; the log contains: no such file");
     const JobId fine = desk.submit(spec);
     desk.exit(fine, Outcome::Done);
     EXPECT_TRUE(desk.job(fine).labels.empty());
@@ -187,8 +187,9 @@ TEST_F(Classes, NoProgressStopsAJobThatTrains) {
     ASSERT_EQ(desk.job(id).phase, JobPhase::Running);
     fail(id, Outcome::Infra, 137);
     EXPECT_EQ(desk.job(id).phase, JobPhase::Failed);
-    EXPECT_EQ(desk.job(id).reason,
-              "no checkpoint beyond step 20 in 3 attempts that ended badly, the last: it broke");
+    EXPECT_EQ(
+        desk.job(id).reason,
+        "no checkpoint after step 20 in 3 failed attempts; the last one failed with: it broke");
 }
 
 TEST_F(Classes, YieldsAndCommandsNeedNoProgress) {

@@ -9,7 +9,7 @@ TEST_F(Explain, AnOrderThatWouldNotPay) {
     queue.min_percent = 50;
     desk.tell(core::AddQueue{queue});
     EXPECT_EQ(cure_step_by_step(desk.submit(wants(1, 3))),
-              "allocation queue gpu orders only allocations that jobs fill to at least 50 %; the "
+              "allocation queue gpu requests only allocations that jobs fill to at least 50 %; the "
               "waiting jobs would fill less");
 }
 

@@ -385,7 +385,7 @@ TEST_F(Explain, NamesTheMemoryAndTheCpusThatTheNodesLack) {
     EXPECT_EQ(
         why(1, 64, 0),
         "needs 1 node with 1 slot and 64 GiB of memory; no connected node reports its memory; "
-        "install this release there");
+        "install this release of Roll on the nodes");
     core::WorkerHello hello{"n", "n", 8, 0};
     hello.memory = 23 * kGibibyte;
     hello.cpus = 2;

@@ -149,7 +149,7 @@ TEST(Rolld, AUserActsOnOwnJobsOnly) {
         const auto refused = bob.ask(op, {{"selector", "1-2"}, {"me", "ann"}}, 30s);
         ASSERT_FALSE(refused) << op;
         EXPECT_EQ(refused.error().code, ErrorCode::Refused);
-        EXPECT_EQ(refused.error().message, "job 1 is ann's, not bob's");
+        EXPECT_EQ(refused.error().message, "job 1 belongs to ann, not to bob");
     }
     for (const char* op : {"drain", "shutdown"})
         EXPECT_EQ(bob.ask(op, {{"node", "n"}}, 30s).error().code, ErrorCode::Refused) << op;

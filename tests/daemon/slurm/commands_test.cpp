@@ -62,7 +62,7 @@ TEST(Submit, NamesEveryLimit) {
 
 TEST(Submit, TheScriptStartsAWorkerANode) {
     EXPECT_EQ(submit_command(queue(), "5f3c.1.2", kSite).input, R"(#!/bin/bash -l
-# Pilot 5f3c.1.2 of Roll's allocation queue gpu: one roll-worker a node.
+# Pilot 5f3c.1.2 of Roll's allocation queue gpu: one roll-worker per node.
 unset LC_ALL
 export HOME='/home/u'
 export LC_ALL='de_DE'

@@ -139,7 +139,7 @@ TEST_F(Turns, ThatCannotBeToldApartAreRefused) {
 
 TEST_F(Turns, AConversationWithoutAnAnswerIsRefused) {
     EXPECT_EQ(learned(plain_, R"({"messages": [{"role": "user", "content": "a"}]})"),
-              "has 1 messages and none of the role assistant, so that nothing is learned from it");
+              "has 1 messages, none with the role assistant, so there is nothing to learn");
     EXPECT_EQ(learned("{{ raise_exception('roles must alternate') }}", two_),
               "t.jinja, line 1: the template refuses the conversation: roles must alternate");
 }

@@ -207,7 +207,7 @@ class DeepSpeed(FolderCase):
         parameters = self.make()
         step = self.write(2, parameters, 3)
         os.remove(step / 'bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt')
-        self.refused('2 optim_states are there; 3 ranks wrote them')
+        self.refused('2 optim_states files were found, but 3 ranks wrote the checkpoint')
         for stage in (2, 3):
             step = self.write(stage, parameters, 2)
             path = step / 'bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt'

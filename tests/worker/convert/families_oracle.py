@@ -130,7 +130,7 @@ class Families(FolderCase):
             state = torch.load(mca / 'iter_0000001/mp_rank_00/model_optim_rng.pt', weights_only=False)
             self.assertFalse([key for key in state['model'] if 'shared_head' in key or 'embed_tokens' in key])
             (mca / 'roll/kept.safetensors').unlink()
-            self.assertIn('roll/kept.safetensors is not there',
+            self.assertIn('roll/kept.safetensors does not exist',
                           run('convert', mca, self.root / 'out', code=1).stderr)
 
     def test_inspect_counts_the_experts_that_a_token_uses(self):

@@ -118,8 +118,8 @@ void AgentCore::on_answer(const protocol::Answer& answer, Instant now) {
 
 void AgentCore::renew(const protocol::Answer& answer, const std::set<AttemptKey>& named) {
     const auto sent = sent_.find(answer.sequence);
-    // Only the first answer to a heartbeat may lower the attempts' bounds, because rolld also sends
-    // answers without a heartbeat, which repeat an old sequence number.
+    // Only the first answer to a heartbeat may lower the attempts' bounds. rolld also sends answers
+    // that no heartbeat asked for; these repeat an old sequence number.
     const bool first = answer.sequence != renewed_ || answer.incarnation != renewed_by_;
     if (sent != sent_.end() && first) {
         renewed_ = answer.sequence;

@@ -205,7 +205,7 @@ std::string gpu_fault(const std::string& name) {
         nvml.ask<int(Device, int, int, unsigned long long*)>(
             "nvmlDeviceGetTotalEccErrors", device, kUncorrected, kSinceLoaded, &errors) == 0;
     if (!counted || errors == 0) return "";
-    return "has met " + std::to_string(errors) +
+    return "has had " + std::to_string(errors) +
            " uncorrected memory errors since its driver was loaded";
 }
 

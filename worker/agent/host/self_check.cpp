@@ -53,7 +53,7 @@ Result<void> check_node(const NodeNeeds& needs) {
     for (const std::string& link : needs.links) {
         if (std::ranges::find(up, link) == up.end())
             return fail(ErrorCode::Failed,
-                        "network link " + link + " is down; it was up when roll-worker began");
+                        "network link " + link + " is down; it was up when roll-worker started");
     }
     return {};
 }

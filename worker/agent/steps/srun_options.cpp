@@ -123,11 +123,11 @@ Result<std::vector<std::string>> split(const std::vector<std::string>& arguments
         const std::size_t equals = is_long ? word.find('=') : std::string::npos;
         const Option* const option =
             is_long ? find_long(word.substr(2, equals - 2)) : find_letter(word[1]);
-        if (option == nullptr) return wrong(word + " is not an option that Roll's srun has");
+        if (option == nullptr) return wrong("Roll's srun has no option " + word);
         std::string value = equals != std::string::npos ? word.substr(equals + 1) : "";
         if (!is_long && option->form != Form::Flag) value = word.substr(2);
         if (!is_long && option->form == Form::Flag && word.size() > 2)
-            return wrong(word + ": write the options apart");
+            return wrong(word + ": write each option as a separate word");
         if (option->form == Form::Value && value.empty() && equals == std::string::npos) {
             if (++at == arguments.size()) return wrong(word + " needs a value");
             value = arguments[at];

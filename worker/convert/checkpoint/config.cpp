@@ -79,7 +79,7 @@ Result<void> find_config(Source& source, const families::Families& families,
             return use_file(source, file, families);
         }
     if (!given.empty() && !path_exists(given))
-        return fail(ErrorCode::NotFound, given.string() + " is not there");
+        return fail(ErrorCode::NotFound, given.string() + " does not exist");
     return fail(ErrorCode::NotFound,
                 (given.empty() ? source.directory : given).string() +
                     " has no config.json, so the model of the weights is unknown",

@@ -251,7 +251,8 @@ class Parser {
         size(sub, "--pp,--pipeline-model-parallel-size", layout.pp, "Pipeline stages");
         size(sub, "--vpp,--virtual-pipeline-model-parallel-size", layout.vpp, "Chunks per stage");
         size(sub, "--ep,--expert-model-parallel-size", layout.ep, "Expert-parallel size");
-        size(sub, "--etp,--expert-tensor-parallel-size", layout.etp, "--tp of experts");
+        size(sub, "--etp,--expert-tensor-parallel-size", layout.etp,
+             "Tensor-parallel size of experts");
         sub.add_option("--layout,--pipeline-model-parallel-layout", layout.pipeline,
                        "For example E,t*3|t,L");
         size(sub, "--decoder-first-pipeline-num-layers,--num-layers-in-first-pipeline-stage",
@@ -270,7 +271,8 @@ class Parser {
         sub.add_option("--checkpoint-version", request_.megatron_version,
                        "Version of a Megatron target; 0 to 2 precede Megatron Core [3]")
             ->check(CLI::IsMember({0, 1, 2, 3}));
-        sub.add_option("--mtp-layer-name", mtp_name_, "The second is of Megatron 0.17 and later")
+        sub.add_option("--mtp-layer-name", mtp_name_,
+                       "Layer in an MTP module; Megatron 0.17 and later use mtp_model_layer")
             ->check(CLI::IsMember({"transformer_layer", "mtp_model_layer"}));
     }
 

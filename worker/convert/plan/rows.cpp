@@ -142,8 +142,7 @@ bool clip(Copy& copy, std::int64_t begin, std::int64_t end) {
     const std::int64_t place = copy.target_begin[0];
     std::size_t dim = 0;
     while (dim < copy.size.size() && copy.target_placing.axis(dim) != 0) ++dim;
-    if (dim == copy.size.size()) {  // no dim runs along the target's rows, so the copy is in a
-                                    // single row
+    if (dim == copy.size.size()) {  // no dim runs along the target's rows: the copy is in one row
         copy.target_begin[0] -= begin;
         return place >= begin && place < end;
     }

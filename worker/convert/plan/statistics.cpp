@@ -52,7 +52,7 @@ Result<Statistics> statistics_of(const Source& source, const std::string& name) 
     const std::vector<Stored> one{
         hf_layout(source.model)[static_cast<std::size_t>(number->second)]};
     ROLL_TRY(const Plan plan, make_plan(source, one, std::nullopt));
-    if (plan.tensors.empty()) return fail(ErrorCode::Corrupt, name + " is not there");
+    if (plan.tensors.empty()) return fail(ErrorCode::Corrupt, name + " does not exist");
     const TargetTensor& target = plan.tensors.front();
     if (!tensor::is_castable(target.info.dtype))
         return fail(ErrorCode::InvalidArgument, name + " is of type " + name_of(target.info.dtype) +

@@ -210,7 +210,7 @@ class Opener {
         if (pickle.is(*node, formats::PickleKind::List)) dicts = pickle.at(*node).items;
         for (const PickleId dict : dicts) {
             const std::vector<PickleId>* entries = pickle.entries_of(dict);
-            if (entries == nullptr) return corrupt(path, std::string(key) + " is no dict");
+            if (entries == nullptr) return corrupt(path, std::string(key) + " is not a dict");
             groups.emplace_back();
             for (std::size_t i = 0; i + 1 < entries->size(); i += 2) {
                 const auto shape = formats::integers_of(pickle, (*entries)[i + 1]);
@@ -247,8 +247,9 @@ class Opener {
             if (optimizers[i].dp != static_cast<int>(i) || world_ != ranks.size() ||
                 ranks[i].groups.size() != ranks[0].groups.size())
                 return corrupt(directory_, std::to_string(ranks.size()) +
-                                               " optim_states are there; " +
-                                               std::to_string(world_) + " ranks wrote them");
+                                               " optim_states files were found, but " +
+                                               std::to_string(world_) +
+                                               " ranks wrote the checkpoint");
         ROLL_TRY(const TorchPointer model, torch_file(models.front().path));
         ROLL_TRY(const auto shapes, shapes_of(*model, models.front().path, "param_shapes"));
         ROLL_TRY_VOID(stage_ == 3 ? take_stage3(ranks, shapes) : take_stage2(ranks, shapes));
@@ -267,7 +268,7 @@ class Opener {
         if (!stage || count == nullptr) return corrupt(path, "does not hold a ZeRO state");
         stage_ = *stage;
         if (stage_ < 1 || stage_ > 3)
-            return corrupt(path, "zero_stage is " + std::to_string(stage_) + "; 1 to 3 are known");
+            return corrupt(path, "zero_stage is " + std::to_string(stage_) + "; allowed: 1 to 3");
         std::int64_t world = pickle.at(*count).integer;
         for (const PickleId one : pickle.at(*count).items)
             world = std::max(world, pickle.at(one).integer);

@@ -80,7 +80,7 @@ Result<void> check_rank_files(const fs::path& iteration, const formats::McaLayou
             for (rank.tp = 0; rank.tp < layout.tp; ++rank.tp) {
                 const fs::path path = rank_path(iteration, formats::mca_rank_file(layout, rank));
                 if (formats::mca_has_rank(layout, rank) && !path_exists(path))
-                    return fail(ErrorCode::NotFound, path.string() + " is not there");
+                    return fail(ErrorCode::NotFound, path.string() + " does not exist");
             }
     return {};
 }

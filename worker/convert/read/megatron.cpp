@@ -128,7 +128,8 @@ Result<void> read_ranks(Source& source, const fs::path& directory, std::vector<S
     for (const auto& [label, names] : sections) {
         const fs::path rank = directory / fs::path(label).parent_path().filename();
         const auto path = weights_in(rank);
-        if (!path) return fail(ErrorCode::NotFound, (rank / kFiles[0]).string() + " is not there");
+        if (!path)
+            return fail(ErrorCode::NotFound, (rank / kFiles[0]).string() + " does not exist");
         ROLL_TRY(auto file, TorchFile::open(*path));
         ROLL_TRY_VOID(reader.read(std::make_shared<TorchFile>(std::move(file)), label, names));
     }

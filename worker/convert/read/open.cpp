@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 Result<Format> detect_format(const fs::path& directory) {
     if (!path_exists(directory))
-        return fail(ErrorCode::NotFound, directory.string() + " is not there");
+        return fail(ErrorCode::NotFound, directory.string() + " does not exist");
     const auto distributed = dist_directory(directory);
     const bool has_weights = distributed || megatron_directory(directory) ||
                              formats::find_hf_weights(directory).has_value();

@@ -45,7 +45,7 @@ Result<void> check_target(const fs::path& target, bool overwrite) {
         return fail(ErrorCode::Refused, target.string() + " exists and is not a directory");
     if (!archive && fs::is_empty(target, error)) return {};
     if (!overwrite)
-        return fail(ErrorCode::Refused, target.string() + " is there already",
+        return fail(ErrorCode::Refused, target.string() + " already exists",
                     "--overwrite replaces it");
     if (archive) return {};
     if (!fs::exists(target / "config.json", error) &&

@@ -50,8 +50,8 @@ class PhaseClock {
         return std::exchange(current_, phase);
     }
 
-    // Like enter(), for a phase that is a wait. Waits during a save, or outside of the steps, count
-    // as a part of that phase.
+    // Like enter(), for a phase in which the thread waits. During a save, or outside of the steps,
+    // the wait counts as Phase::Save or Phase::Outside, not as `phase`.
     Phase enter_wait(Phase phase) {
         const bool is_whole = current_ == Phase::Save || current_ == Phase::Outside;
         return enter(is_whole ? current_ : phase);

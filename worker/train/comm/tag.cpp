@@ -27,7 +27,7 @@ const char* site_name(Site site) {
         case Site::Evaluation: return "evaluation";
         case Site::NotFinite: return "search for a non-finite value";
         case Site::Weights: return "weights";
-        case Site::Matrices: return "matrices of the update";
+        case Site::Matrices: return "matrices of the optimizer update";
         case Site::Replicas: return "hashes of replicas";
         case Site::Agreement: return "agreement";
         case Site::Barrier: return "barrier";

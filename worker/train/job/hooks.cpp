@@ -138,7 +138,7 @@ void Hooks::run(std::string_view name, const HookFacts& facts) {
     check();
     const Hook& hook = found->second;
     if (running_.contains(name)) {
-        std::printf("hook %s at step %lld is left out, because the previous one still runs\n",
+        std::printf("hook %s at step %lld is skipped, because its previous run has not ended\n",
                     found->first.c_str(), static_cast<long long>(facts.step));
         return;
     }

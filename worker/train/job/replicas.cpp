@@ -97,9 +97,9 @@ std::optional<std::string> replica_difference(TrainStep& step, const std::vector
         const auto row = static_cast<std::int64_t>(i);
         const auto sets = by_hash(hash_CR[row].const_data_ptr<std::int64_t>(), ranks);
         if (sets.size() == 1) continue;
-        std::string text = copies[i].name + " differs between replicas: that of " +
-                           ranks_text(sets[1]) + " is not that of " + ranks_text(sets[0]);
-        if (sets.size() > 2) text += ", and others differ, too";
+        std::string text = copies[i].name + " differs between replicas: the copy of " +
+                           ranks_text(sets[1]) + " is not the copy of " + ranks_text(sets[0]);
+        if (sets.size() > 2) text += ", and further copies differ, too";
         return text;
     }
     return std::nullopt;

@@ -197,7 +197,7 @@ void Trainer::connect_recorder() {
     fabric_.emplace(fabric_options(launch_, rank_, timeout));
     const auto on_stuck = [this](const std::string& why) {
         link_.report(protocol::Failed{why});
-        if (why.empty()) return std::fprintf(stderr, "the transfer that waited is done\n");
+        if (why.empty()) return std::fprintf(stderr, "the waiting transfer has finished\n");
         return std::fprintf(stderr, "stuck: %s; the latest transfers:\n%s", why.c_str(),
                             recorder_->latest().c_str());
     };

@@ -102,8 +102,8 @@ void choose(Stage stage, plan::Recomputed& all) {
         throw RankFailure(2, "parallel.memory_limit is " + bytes_of(limit) +
                                  ", but a rank of stage " + std::to_string(stage.number) +
                                  " needs at least " + bytes_of(least) +
-                                 ", whatever its layers compute again; set memory_limit to that, "
-                                 "or a smaller train.micro_batch_size, or more tp, pp or zero");
+                                 " even with full recomputation; raise memory_limit to that "
+                                 "value, lower train.micro_batch_size, or raise tp, pp or zero");
     stage.set(all, *best);
 }
 

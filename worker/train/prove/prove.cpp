@@ -68,7 +68,7 @@ Record reference_of(const SmallJob& small, double& clip) {
         if (!(least > 0)) break;
         clip = least / 4;
     }
-    throw RankFailure(1, "the job at the least sizes has no finite gradient on one rank");
+    throw RankFailure(1, "on one rank, the gradient of the reduced job is 0 or not finite");
 }
 
 std::vector<std::string> parameter_names(const spec::ModelConfig& config) {

@@ -62,9 +62,9 @@ std::vector<std::string> changed_rates(const spec::TrainSpec& before, const spec
         };
     };
     std::vector<std::string> lines = {
-        "learning rate: this job has a different rate from step " + std::to_string(step) +
-            " onwards than the job that wrote the checkpoint (train.steps or train.optimizer "
-            "changed):",
+        "learning rate: starting at step " + std::to_string(step) +
+            ", the rate differs from the rate of the job that wrote the checkpoint (train.steps "
+            "or train.optimizer changed):",
         row_of("  step", steps, number), row_of("  job before", steps, rates(before)),
         row_of("  this job", steps, rates(now))};
     if (now.optimizer.warmup_steps > step)

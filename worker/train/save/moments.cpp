@@ -32,7 +32,7 @@ OptimizerIndex index_of(const tensor::SafetensorsFile& file, const std::string& 
     OptimizerIndex index;
     const auto updates = file.metadata().find("updates");
     if (updates == file.metadata().end())
-        throw RankFailure(2, "the checkpoint's optimizer state has no number of updates");
+        throw RankFailure(2, "the checkpoint's optimizer state lacks the number of updates");
     index.updates = std::stoll(updates->second);
     for (const tensor::TensorView& view : file.tensors()) {
         if (!view.info.name.ends_with(kAverage)) continue;

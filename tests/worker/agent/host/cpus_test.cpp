@@ -116,7 +116,7 @@ TEST(Nvml, TellsWhoHoldsAGpuAndWhatIsWrongWithOne) {
     EXPECT_TRUE(held_gpus({{"7", 0}}).empty()) << "none that it can tell of";
     ::unsetenv("FAKE_NVML_HELD");
     EXPECT_EQ(gpu_fault("GPU-0"), "");
-    const std::string fault = "has met 2 uncorrected memory errors since its driver was loaded";
+    const std::string fault = "has had 2 uncorrected memory errors since its driver was loaded";
     EXPECT_EQ(gpu_fault("GPU-1"), fault);
     EXPECT_EQ(gpu_fault("MIG-1"), fault) << "of the GPU that it is a part of";
 }
@@ -143,10 +143,10 @@ TEST(NodeCheck, NamesTheFirstThingThatIsWrong) {
     const auto fit = check_node(needs);
     EXPECT_TRUE(fit) << fit.error().message;
     needs.names.emplace_back("1");
-    EXPECT_NE(check_node(needs).error().message.find("GPU 1 has met 2"), std::string::npos);
+    EXPECT_NE(check_node(needs).error().message.find("GPU 1 has had 2"), std::string::npos);
     needs = {.directory = "/tmp", .links = {"no-such-link"}};
     EXPECT_EQ(check_node(needs).error().message,
-              "network link no-such-link is down; it was up when roll-worker began");
+              "network link no-such-link is down; it was up when roll-worker started");
     needs = {.directory = "/tmp", .gpus = 3};
     EXPECT_EQ(check_node(needs).error().message, "NVML shows 2 GPUs; this worker offers 3");
     EXPECT_FALSE(check_node({.directory = "/dev/null/x"}));

@@ -79,7 +79,7 @@ TEST(Srun, ReadsOptionsUpToTheProgram) {
     EXPECT_EQ(options->words, (Texts{"prog", "-n", "9"}));
     EXPECT_TRUE(options->label && options->unequal_exit_kills);
     EXPECT_EQ(options->output, "out");
-    EXPECT_EQ(plan({"--foo", "true"}), "srun: --foo is not an option that Roll's srun has");
+    EXPECT_EQ(plan({"--foo", "true"}), "srun: Roll's srun has no option --foo");
     EXPECT_EQ(plan({"-n0", "true"}), "srun: --ntasks is \"0\"; allowed: a whole number from 1 on");
     EXPECT_EQ(plan({"--pty", "bash"}), "srun: --pty: a batch script has no terminal");
     EXPECT_EQ(plan({"--mpi=pmix", "a"}),

@@ -7,8 +7,10 @@
 // The cells are a covering array of at most 8 ranks: each pair of values of two axes, and each
 // triple on tp, pp, vpp, zero, dp and recomputation, is in a cell. If a rule of the job file
 // refuses all cells with a pair or a triple, one of them is counted as refused, and its nearest
-// neighbor is run.
+// neighbor is run. With ROLL_GRID=full in the environment (`tests/run grid-full`), each triple of
+// all axes is in a cell, and recomputation is compared bit by bit in every cell that has it.
 #include <atomic>
+#include <cstdlib>
 #include <functional>
 #include <mutex>
 #include <thread>
@@ -27,14 +29,20 @@ namespace {
 
 constexpr int kBatch = 12;  // micro-batches of a step
 constexpr int kRanksMax = 8;
-constexpr std::size_t kCells = 380;
 
 enum class Ends { Even, Uneven, Accounted };
 
-// The axes; all triples of the first kThrice are covered. No rule refuses a kind of recomputation,
-// so Again is left out of the table of rows, and chosen for each cell afterwards.
+bool is_full() {
+    const char* grid = std::getenv("ROLL_GRID");
+    return grid != nullptr && std::string(grid) == "full";
+}
+
+// The axes. No rule refuses a kind of recomputation, so Again is left out of the table of rows, and
+// chosen for each cell afterwards.
 enum Axis { Again, Tp, Pp, Vpp, Zero, Dp, Order, Sequence, Split, Family, Batch, kAxes };
-constexpr int kThrice = 6;
+// Number of axes, counted from the first, whose triples are all covered.
+int thrice() { return is_full() ? kAxes : 6; }
+std::size_t cells_min() { return is_full() ? 2000 : 400; }
 constexpr int kKinds = 7;  // values of Again
 const std::vector<std::vector<int>> kValues = {
     {0},    {1, 2, 4}, {1, 2, 4},    {1, 2, 4}, {0, 1, 2, 3}, {1, 2, 3, 4}, {0, 1, 2, 3, 4, 5, 6},
@@ -162,9 +170,10 @@ void choose_kinds(std::vector<Row>& cells) {
     Tuples missing;
     for (const Row& cell : cells)
         for (int kind = 0; kind < kKinds; ++kind)
-            for (const int tuple : tuples_of(with_kind(cell, kind), kThrice)) missing.insert(tuple);
+            for (const int tuple : tuples_of(with_kind(cell, kind), thrice()))
+                missing.insert(tuple);
     const auto gain = [&](const Row& row) {
-        return std::ranges::count_if(tuples_of(row, kThrice),
+        return std::ranges::count_if(tuples_of(row, thrice()),
                                      [&](int tuple) { return missing.contains(tuple); });
     };
     const auto choose = [&](Row& cell) {
@@ -172,7 +181,7 @@ void choose_kinds(std::vector<Row>& cells) {
         for (int kind = 0; kind < kKinds; ++kind)
             if (const Row other = with_kind(cell, kind); gain(other) > gain(best)) best = other;
         cell = best;
-        for (const int tuple : tuples_of(cell, kThrice)) missing.erase(tuple);
+        for (const int tuple : tuples_of(cell, thrice())) missing.erase(tuple);
     };
     for (Row& cell : cells) choose(cell);
     for (std::size_t i = 0, first = cells.size(); i < first && !missing.empty(); ++i)
@@ -191,12 +200,13 @@ Grid make_grid() {
     std::vector<Row> legal, illegal;
     for (const Row& row : all_rows()) (problems(row).empty() ? legal : illegal).push_back(row);
     std::mt19937_64 random(1);
-    const Tuples possible = tuples_of(legal, kThrice);
-    Tuples impossible = tuples_of(illegal, kThrice);
+    const Tuples possible = tuples_of(legal, thrice());
+    Tuples impossible = tuples_of(illegal, thrice());
     for (const int tuple : possible) impossible.erase(tuple);
-    Grid grid{cover(legal, possible, kThrice, random), cover(illegal, impossible, kThrice, random)};
+    Grid grid{cover(legal, possible, thrice(), random),
+              cover(illegal, impossible, thrice(), random)};
     for (const Row& row : grid.refused) grid.cells.push_back(nearest(legal, row));
-    while (grid.cells.size() < kCells) grid.cells.push_back(legal[random() % legal.size()]);
+    while (grid.cells.size() < cells_min()) grid.cells.push_back(legal[random() % legal.size()]);
     choose_kinds(grid.cells);
     return grid;
 }
@@ -250,13 +260,13 @@ TEST(Grid, EveryCellTrainsAsOneRankDoes) {
 
 // Whatever backward computes again has the bits that it had in forward, in every type.
 TEST(Grid, RecomputationChangesNoBit) {
-    constexpr std::size_t kEvery = 40;  // a cell in so many
+    const std::size_t every = is_full() ? 1 : 40;  // one cell of this many is run
     constexpr at::ScalarType kTypes[] = {at::kDouble, at::kFloat, at::kBFloat16};
     std::vector<Row> cells;
     for (const Row& row : grid().cells)
         if (row[Again] != 0) cells.push_back(row);
-    in_parallel(cells.size() / kEvery, [&](std::size_t i) {
-        const Row& row = cells[kEvery * i];
+    in_parallel(cells.size() / every, [&](std::size_t i) {
+        const Row& row = cells[every * i];
         const at::ScalarType dtype = kTypes[i % std::size(kTypes)];
         const Named saved = train_cell(with_kind(row, 0), i + 1, dtype);
         const Named again = train_cell(row, i + 1, dtype);
@@ -269,7 +279,7 @@ TEST(Grid, RecomputationChangesNoBit) {
 
 // The rules are named by the key of the job file that they refuse.
 TEST(Grid, RulesRefuseFewOfItsCells) {
-    EXPECT_GE(grid().cells.size(), kCells);
+    EXPECT_GE(grid().cells.size(), cells_min());
     EXPECT_LE(20 * grid().refused.size(), grid().cells.size());
     for (const Row& row : grid().refused) {
         const std::vector<spec::Problem> all = problems(row);

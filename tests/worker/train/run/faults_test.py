@@ -15,8 +15,8 @@ class Faults(RankCase):
     def test_a_flipped_bit_ends_the_attempt_before_a_checkpoint_has_it(self):
         attempt = Attempt(self, 1, 1, self.faulty((2, 3, 'optimizer', 'flip')), allow_faults=True)
         self.assertEqual(attempt.wait(), [1, 76, 76], attempt.log())
-        self.assertIn('after step 4, output_layer.weight differs between replicas: that of rank 2 is not that of ranks '
-                      '0 and 1; memory or a processor of one of them may be damaged',
+        self.assertIn('after step 4, output_layer.weight differs between replicas: the copy of rank 2 is not the '
+                      'copy of ranks 0 and 1; memory or a processor of one of them may be damaged',
                       [report['message'] for report in attempt.said('failed')])
         self.assertIn('fault: flip at step 3 in optimizer\n', attempt.log(2))
         self.assertEqual([step for step, _ in attempt.published], [2])
@@ -37,6 +37,15 @@ class Faults(RankCase):
                 self.assertIn(f'fault: {kind} at step {step} in {phase}\n', attempt.log(1))
                 self.assertLessEqual({at for at, _ in attempt.published}, {2})
                 self.assertLess(attempt.metrics()[-1]['step'], step + (phase == 'save'))
+
+    def test_a_rank_that_hangs_is_named_by_the_others(self):
+        attempt = Attempt(self, 9, 1, self.faulty((1, 3, 'backward', 'hang'), parallel__collective_timeout='8s'),
+                          allow_faults=True)
+        self.assertEqual([attempt.ranks[other].wait(120) for other in (0, 2)], [76, 76], attempt.log())
+        self.assertIsNone(attempt.ranks[1].poll())
+        self.assertIn('fault: hang at step 3 in backward\n', attempt.log(1))
+        for other in (0, 2):
+            self.assertRegex(attempt.log(other), r'of group (dp|world), .* has waited \d+ s; rank 1 never issued it')
 
 
 if __name__ == '__main__':

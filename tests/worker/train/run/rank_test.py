@@ -202,7 +202,7 @@ class RankTest(RankCase):
         document = self.document(4, model={'from': start}, train__optimizer__schedule='constant')
         second = self.run_whole(1, 2, document, first.published)
         self.assertIn('resumed at step 2 ', second.log())
-        self.refused(document, 2, start + ' is not there')
+        self.refused(document, 2, start + ' does not exist')
 
     @unittest.skipUnless(ORACLE, 'needs a Python with transformers')
     def test_a_directory_that_disagrees_with_its_config_is_refused_by_name(self):

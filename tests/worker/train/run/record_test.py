@@ -56,7 +56,7 @@ class Record(RankCase):
             'another setting: train.optimizer.lr was 0.003 and is 0.001',
             'another setting: train.optimizer.min_lr was 0.0003 and is not set',
             'another setting: train.steps was 4 and is 6'])
-        self.assertIn('\nlearning rate: this job has a different rate from step 4 onwards than the job that '
+        self.assertIn('\nlearning rate: starting at step 4, the rate differs from the rate of the job that '
                       'wrote the checkpoint (train.steps or train.optimizer changed):\n', more.log())
         table = [line.split() for line in more.log().splitlines() if line.startswith('  ')][:3]
         rates = [row['lr'] for row in first.metrics() + more.metrics() if row['step'] in (4, 5, 6) and 'lr' in row]

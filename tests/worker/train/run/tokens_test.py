@@ -275,7 +275,7 @@ class TokensTest(RankCase):
         third = self.run_whole(3, 1, {**self.text_document(14), 'kind': 'resume'}, second.published[-1:],
                                kind='resume', output=os.path.join(self.top, 'elsewhere', 'job-3'))
         self.assertEqual(third.metrics()[-1]['step'], 14)
-        self.refused(self.text_document(12), 2, f'{self.model} is not there')
+        self.refused(self.text_document(12), 2, f'{self.model} does not exist')
 
     def test_text_changed_at_the_same_size_and_time_is_noticed(self):
         document = self.text_document(2, dp=1, data__train=[self.lines])

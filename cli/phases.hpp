@@ -1,0 +1,35 @@
+// Adds up where the time of training steps went, from the `phases` of metrics.jsonl.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/json.hpp"
+
+namespace roll::cli {
+
+// The time of one phase in seconds, summed over the steps.
+struct PhaseTime {
+    std::string name;
+    double mean = 0;     // sum of each step's mean over the ranks
+    double longest = 0;  // sum of each step's maximum over the ranks
+};
+
+struct PhaseTimes {
+    int steps = 0;
+    double wall = 0;  // seconds of all steps
+    std::vector<PhaseTime> phases{};
+};
+
+// Adds a row of metrics. Rows without phases do not count. The first step does not count, because
+// in this step the program also touches memory for the first time.
+void add_step(PhaseTimes& times, const Json& row);
+
+// Returns the phases that took time, the longest first.
+std::vector<PhaseTime> longest_first(const PhaseTimes& times);
+
+// Returns the share of each phase in one line: "forward 31 %, backward 58 %, optimizer 11 %".
+// Phases below 1 % are left out. Returns an empty text if there are no steps.
+std::string phase_shares(const PhaseTimes& times);
+
+}  // namespace roll::cli
