@@ -35,7 +35,9 @@ bool is_text(const std::string& value) {
 
 void capture_one(Json& document, const std::vector<std::string>& environment,
                  std::set<std::string>& left_out) {
-    const Json how = document.value("export_env", Json("default"));
+    // The programs of a container are in its own PATH.
+    const Json how =
+        document.value("export_env", Json(document.contains("container") ? "none" : "default"));
     if (how != "default" && how != "all" && how != "none")
         return;  // the schema's check reports this value
     Json env = document.value("env", Json::object());

@@ -107,6 +107,8 @@ void add_queue_options(CLI::App& app, JobOptions& options) {
                    "Variables to copy from this environment: default (PATH, VIRTUAL_ENV, CONDA_*), "
                    "all (without names that look like secrets) or none");
     app.add_option("--workdir", options.workdir, "Working directory of the command");
+    app.add_option("--container", options.container,
+                   "Image of the container in which the command runs (key `container.image`)");
     app.add_option("--output", options.output,
                    "File for the command's output, such as %x-%j-%r.log (key `stdout`)");
     app.add_option("--error", options.error,
@@ -189,6 +191,10 @@ Result<void> apply_options(const JobOptions& options, Json& document) {
                         fmt::format("--workdir is {}, and the working directory cannot be read: {}",
                                     options.workdir, error.message()));
         document["workdir"] = absolute.lexically_normal();
+    }
+    if (!options.container.empty()) {
+        if (!document.contains("container")) document["container"] = Json::object();
+        if (document["container"].is_object()) document["container"]["image"] = options.container;
     }
     if (!options.output.empty()) document["stdout"] = options.output;
     if (!options.error.empty()) document["stderr"] = options.error;

@@ -11,10 +11,11 @@ constexpr const char* kGangs = "gangs";         // for jobs with the key resourc
 constexpr const char* kScripts = "scripts";     // for jobs with a key setup, cleanup or modules
 constexpr const char* kLogNames = "log_names";  // for jobs with a key stdout or stderr
 constexpr const char* kSlotsPerRank = "slots_per_rank";
-constexpr const char* kBatch = "sbatch";  // for jobs with the key sbatch
+constexpr const char* kBatch = "sbatch";         // for jobs with the key sbatch
+constexpr const char* kContainer = "container";  // for jobs with the key container
 
 inline std::vector<std::string> features() {
-    return {kGangs, kScripts, kLogNames, kSlotsPerRank, kBatch};
+    return {kGangs, kScripts, kLogNames, kSlotsPerRank, kBatch, kContainer};
 }
 
 }  // namespace roll::spec

@@ -250,7 +250,19 @@ std::vector<std::string> needs_of(const JobSpec& spec, const Json& document) {
     if (has("stdout") || has("stderr")) needs.emplace_back(kLogNames);
     if (threads) needs.emplace_back(kSlotsPerRank);
     if (has("sbatch")) needs.emplace_back(kBatch);
+    if (has("container")) needs.emplace_back(kContainer);
     return needs;
+}
+
+// Checks that no key needs programs of the node inside the container.
+std::vector<Problem> check_container(const Json& document) {
+    std::vector<Problem> problems;
+    for (const char* key : {"modules", "sbatch"})
+        if (document.contains("container") && document.contains(key))
+            problems.push_back({key,
+                                "cannot be used with `container`, because a container has no "
+                                "programs of the node; remove one of these keys"});
+    return problems;
 }
 
 // Checks that no secret has the name of a key of `env`.
@@ -397,6 +409,7 @@ ParsedJob parse_job(std::string_view json_document, const std::string& base_dire
     fill_tokenizer(*json);
     if (parsed.ok()) append(parsed.problems, check_exit_codes(*json));
     if (parsed.ok()) append(parsed.problems, check_secrets(*json));
+    if (parsed.ok()) append(parsed.problems, check_container(*json));
     if (parsed.ok()) append(parsed.problems, check_resources((*json)["resources"]));
     if (parsed.ok()) append(parsed.problems, check_processes(*json));
     if (parsed.ok()) append(parsed.problems, check_log_names(*json));

@@ -23,6 +23,7 @@
 #include "worker/agent/host/pilot.hpp"
 #include "worker/agent/host/self_check.hpp"
 #include "worker/agent/process/clock.hpp"
+#include "worker/agent/process/container.hpp"
 #include "worker/agent/process/guard.hpp"
 #include "worker/agent/process/limits.hpp"
 #include "worker/agent/process/reaper.hpp"
@@ -231,6 +232,8 @@ LaunchSite site_of(const Flags& flags, const protocol::Heartbeat& self) {
     site.check_seconds = flags.check_timeout;
     site.allow_faults = flags.allow_faults;
     site.links = links_up("/sys");
+    site.container_runtimes = find_runtimes(value_of(site.environment, "PATH"));
+    site.is_root = ::geteuid() == 0;
     site.gpu_wait_seconds = flags.gpu_wait;
     return site;
 }
@@ -296,6 +299,7 @@ Result<void> work(const Flags& flags, const std::vector<std::string>& words) {
              self.gpus, site.cores, site.slot_cpus.empty() ? "shared" : "own");
     const auto tell = [&](const std::string& text) { log.warn("waits: {}", text); };
     auto leftovers = run_directory.end_leftovers(tell);
+    remove_containers(site.container_runtimes, run_directory.sessions());
     ROLL_TRY(Wall wall, build_wall(flags, self.session, log));
     Limiter limiter = Limiter::choose(wall.directory(), self.session);
     log.info("limits of memory and CPUs: {}", limiter.text());
@@ -361,6 +365,8 @@ Result<void> reap(const Flags& flags) {
     ROLL_TRY(RunDirectory run_directory, RunDirectory::watch(path));
     const LastWords words = await_last_words(STDIN_FILENO);
     auto leftovers = run_directory.end_leftovers();
+    remove_containers(find_runtimes(value_of(io::current_environment(), "PATH")),
+                      run_directory.sessions());
     if (words.dismissed || !std::filesystem::exists(path)) return {};
     const std::string program = flags.pilot.empty() ? "worker" : "worker-" + node;
     ROLL_TRY(const Log log, Log::open(directory.log(program), "roll-reaper@" + node));

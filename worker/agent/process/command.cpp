@@ -95,12 +95,16 @@ Result<CommandDocument> read_command(const Json& document) {
     result.array = r.get_or("array", std::string{});
     result.secrets = r.get_or("secrets", std::vector<std::string>{});
     const Json batch = r.raw("sbatch");
+    const Json container = r.raw("container");
     const Json& environment = r.raw("env");
     ROLL_TRY_VOID(r.finish_lenient());
     for (const auto& [name, value] : environment.items())
         result.environment[name] = value.is_string() ? value.get<std::string>() : value.dump();
     if (batch.is_object()) {
         ROLL_TRY(result.batch, read_batch(batch));
+    }
+    if (container.is_object()) {
+        ROLL_TRY(result.container, read_container(container));
     }
     if (result.command.empty() || result.command[0].empty())
         return fail(ErrorCode::InvalidArgument, "the job's command is empty");

@@ -11,6 +11,7 @@
 #include "common/error.hpp"
 #include "common/json.hpp"
 #include "common/protocol/worker.hpp"
+#include "worker/agent/process/container.hpp"
 #include "worker/agent/process/guard_plan.hpp"
 
 namespace roll::agent {
@@ -49,6 +50,7 @@ struct CommandDocument {
     std::string array;  // key `array` of a job of an array, e.g. "0-15%4"
     std::optional<BatchScript> batch{};
     std::vector<std::string> secrets{};  // names of the job's secrets
+    std::optional<Container> container{};
 };
 
 // Returns the name of the job as the submitter wrote it.

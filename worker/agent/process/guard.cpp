@@ -73,6 +73,7 @@ class Guard {
     void watch_memory();
     void tell_usage();
     bool programs_ended() const;
+    void run_after(const Program& program);
     void finish_logs();
     void look_into_logs(const GuardPlan& plan);
     void wait();
@@ -374,6 +375,15 @@ void Guard::tell_usage() {
               std::to_string((boot_now() - *started_at_).count()));
 }
 
+// Runs a program that removes what the attempt left outside of its processes, for at most 20 s.
+void Guard::run_after(const Program& program) {
+    const auto pid = io::spawn(spawn_of(program, 0, {}));
+    const Instant until = boot_now() + std::chrono::seconds(20);
+    while (pid && ::waitpid(*pid, nullptr, WNOHANG) == 0 && boot_now() < until)
+        ::poll(nullptr, 0, kSoonMillis);
+    for (nothing_left_ = false, reap(); !nothing_left_; reap()) kill_round();
+}
+
 // Finishes copying the logs. If the copying failed and the program failed too, the error of the
 // copying becomes the reason, because the program may have failed only because it could not write
 // its log.
@@ -440,6 +450,7 @@ void Guard::run(const GuardPlan& plan) {
         talk_.flush();
         wait();
     }
+    for (const Program& program : plan.after) run_after(program);
     finish_logs();
     check_output(plan);
     look_into_logs(plan);

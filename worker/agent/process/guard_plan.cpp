@@ -68,6 +68,8 @@ Result<Gang> read_gang(const Json& json) {
 std::string encode(const GuardPlan& plan) {
     Json programs = Json::array();
     for (const Program& program : plan.programs) programs.push_back(put_program(program));
+    Json after = Json::array();
+    for (const Program& program : plan.after) after.push_back(put_program(program));
     Json checks = Json::array();
     for (const NodeCheck& check : plan.checks) {
         checks.push_back({{"program", put_program(check.program)},
@@ -83,6 +85,7 @@ std::string encode(const GuardPlan& plan) {
                     {"own_programs", plan.own_programs},
                     {"checks", checks},
                     {"programs", programs},
+                    {"after", after},
                     {"log_bytes_max", plan.log_bytes_max},
                     {"patterns", plan.patterns},
                     {"gpus", gpus},
@@ -111,6 +114,7 @@ Result<GuardPlan> decode_guard_plan(std::string_view line) {
     plan.cpu_cgroup = r.get<std::string>("cpu_cgroup");
     const Json& checks = r.raw("checks");
     const Json& programs = r.raw("programs");
+    const Json& after = r.raw("after");
     const Json& gpus = r.raw("gpus");
     const Json& gang = r.raw("gang");
     ROLL_TRY_VOID(r.finish());
@@ -124,6 +128,10 @@ Result<GuardPlan> decode_guard_plan(std::string_view line) {
     for (const Json& item : programs) {
         ROLL_TRY(Program program, read_program(item));
         plan.programs.push_back(std::move(program));
+    }
+    for (const Json& item : after) {
+        ROLL_TRY(Program program, read_program(item));
+        plan.after.push_back(std::move(program));
     }
     for (const Json& item : gpus) {
         JsonReader gpu(item, "gpu");

@@ -67,6 +67,8 @@ struct GuardPlan {
     // Longest wait for the GPUs' memory to become free; after this time the attempt fails
     int gpu_wait_seconds = 50;
     std::optional<Gang> gang{};
+    // Programs that run after the last process of the attempt has ended, however it ended
+    std::vector<Program> after{};
     std::string cgroup{};      // the cgroup for all programs; empty: the guard's own cgroup
     MemoryLimit memory{};      // memory limit; the programs also enter its cgroup
     std::string cpu_cgroup{};  // another cgroup for all programs, which limits their CPUs

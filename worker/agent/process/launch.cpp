@@ -9,6 +9,7 @@
 #include "worker/agent/core/attempt.hpp"
 #include "worker/agent/process/batch.hpp"
 #include "worker/agent/process/command.hpp"
+#include "worker/agent/process/container.hpp"
 
 namespace roll::agent {
 namespace {
@@ -186,8 +187,8 @@ Gang gang_of(const protocol::StartOrder& order, const LaunchSite& site) {
     return gang;
 }
 
-void plan_command(const protocol::StartOrder& order, const LaunchSite& site,
-                  CommandDocument document, Environment environment, GuardPlan& plan) {
+Result<void> plan_command(const protocol::StartOrder& order, const LaunchSite& site,
+                          CommandDocument document, Environment environment, GuardPlan& plan) {
     plan.own_programs = false;
     if (!document.script.empty()) {
         plan.directories.push_back(logs_of(order));
@@ -213,7 +214,16 @@ void plan_command(const protocol::StartOrder& order, const LaunchSite& site,
                                  cpus_of(order, site, i)});
         name_logs(order, document, {directory, site.node, i}, plan);
         if (document.batch) plan_batch(order, document, site, logs_of(order), plan.programs.back());
+        if (document.container) {
+            const std::string name = "roll-" + std::to_string(order.attempt.job.value) + "-" +
+                                     to_string(order.attempt.token) + "-" +
+                                     std::to_string(order.node_rank * programs_of(order) + i) +
+                                     "-" + site.session;
+            const ContainerPlace place = {name, order.output, directory, !order.gpus.empty()};
+            ROLL_TRY_VOID(enclose(*document.container, place, own, site, plan));
+        }
     }
+    return {};
 }
 
 void plan_programs(const protocol::StartOrder& order, const LaunchSite& site, const Json& document,
@@ -319,7 +329,7 @@ Result<GuardPlan> plan_of(const protocol::StartOrder& order, const LaunchSite& s
     for (const auto& [name, value] : order.secrets) environment[name] = value;
     if (order.kind == "command") {
         ROLL_TRY(CommandDocument command, read_command(document));
-        plan_command(order, site, std::move(command), environment, plan);
+        ROLL_TRY_VOID(plan_command(order, site, std::move(command), environment, plan));
     } else {
         plan_programs(order, site, document, environment, plan);
     }

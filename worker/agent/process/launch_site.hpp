@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,9 @@ struct LaunchSite {
     int check_seconds = 60;
     std::vector<std::string> links{};  // network links that were up when this worker started
     bool allow_faults = false;         // jobs may have train.faults
+    // Path of each container runtime of this node, by the runtime's name
+    std::map<std::string, std::string> container_runtimes{};
+    bool is_root = false;       // roll-worker runs as root
     int gpu_wait_seconds = 50;  // longest wait for the GPUs' memory to become free; 0: do not wait
 };
 

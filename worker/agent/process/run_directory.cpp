@@ -275,6 +275,12 @@ std::vector<protocol::RunningAttempt> RunDirectory::end_leftovers(const Tell& te
     return entries;
 }
 
+std::set<std::string> RunDirectory::sessions() const {
+    std::set<std::string> sessions;
+    for (const auto& [key, record] : records_) sessions.insert(record.session);
+    return sessions;
+}
+
 bool RunDirectory::nothing_left(const std::set<ProcessName>& clean) const {
     return std::ranges::all_of(records_, [&](const auto& item) {
         const Record& record = item.second;

@@ -58,6 +58,9 @@ class RunDirectory {
     using Tell = std::function<void(const std::string&)>;
     std::vector<protocol::RunningAttempt> end_leftovers(const Tell& tell = {});
 
+    // Returns the sessions of the roll-workers that started the recorded attempts.
+    std::set<std::string> sessions() const;
+
     // Returns true if no process of any attempt can be left. `clean` has the guards that reported
     // that no process is left below them. Requires that end_leftovers() was called.
     bool nothing_left(const std::set<ProcessName>& clean) const;

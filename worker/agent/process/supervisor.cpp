@@ -123,7 +123,8 @@ Result<void> Supervisor::launch(const Start& start) {
     auto told = run_directory_.set_guard(key, guard.pid, guard.started);
     if (told) told = send_plan(guard.socket, encode(plan) + '\n', passed.numbers, guard.unsent);
     if (told)
-        guarded_.emplace(key, Guarded{std::move(guard), std::move(channels)});
+        guarded_.emplace(key,
+                         Guarded{std::move(guard), std::move(channels), std::move(plan.after)});
     else
         retire(std::move(guard));
     return told;
@@ -327,6 +328,14 @@ void Supervisor::end_orphans() {
     }
 }
 
+// Starts a program that the attempt's killed guard cannot run any more. Does not wait for its end.
+void Supervisor::run_after(const Program& program) {
+    io::Spawn spawn;
+    spawn.arguments = program.arguments;
+    spawn.environment = site_.environment;
+    if (const auto pid = io::spawn(spawn)) leaving_.push_back(*pid);
+}
+
 // Handles the end of a guard. A guard that exits normally leaves no process. A killed guard may
 // leave descendants, which are ended here.
 void Supervisor::bury(const AttemptKey& key, Guarded& guarded) {
@@ -336,6 +345,7 @@ void Supervisor::bury(const AttemptKey& key, Guarded& guarded) {
         wall_.end(key);
         run_directory_.end_strays(key);
         end_orphans();
+        for (const Program& program : guarded.after) run_after(program);
     }
     guarded.guard.socket.reset();
     guarded.gone = true;

@@ -85,7 +85,8 @@ class Supervisor {
     struct Guarded {
         GuardProcess guard;
         std::vector<Channel> channels{};
-        bool gone = false;  // no process of the attempt is left
+        std::vector<Program> after{};  // programs to run if the guard is killed
+        bool gone = false;             // no process of the attempt is left
     };
 
     Result<void> launch(const Start& start);
@@ -94,6 +95,7 @@ class Supervisor {
     void collect_idle();
     void retire(GuardProcess guard);
     void order(const AttemptKey& key, const std::string& line);
+    void run_after(const Program& program);
     void collect_guard(const AttemptKey& key, Guarded& guarded);
     void collect_channel(const AttemptKey& key, int rank, Channel& channel);
     void take_line(const AttemptKey& key, const std::string& line);

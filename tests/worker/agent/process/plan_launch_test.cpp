@@ -391,6 +391,73 @@ TEST(PlanLaunch, SetupAndModulesRunInTheShellThatBecomesTheProgram) {
                   "roll", "a"}));
 }
 
+// Returns the arguments of a command in a container; the attempt has GPU 0 and the secret S.
+std::vector<std::string> in_container(const std::string& container, const std::string& runtime) {
+    protocol::StartOrder command = order("command");
+    command.gpus = {0};
+    command.secrets = {{"S", "hidden"}};
+    command.document = R"({"command": ["a", "b c"], "workdir": "/w", "env": {"X": "1"},
+                           "container": )" +
+                       container + "}";
+    LaunchSite here = site();
+    here.node = "n1";
+    here.container_runtimes = {{runtime, "/bin/" + runtime}};
+    const auto plan = plan_launch(command, here);
+    if (!plan) return {plan.error().message};
+    EXPECT_EQ(plan->after.size(), runtime == "podman" ? 1 : 0);
+    EXPECT_TRUE(has(plan->programs[0], "S=hidden"));
+    auto words = plan->programs[0].arguments;
+    std::erase_if(words, [](const std::string& word) {
+        return word.starts_with("--env=ROLL_") || word == "--env=OMP_NUM_THREADS" ||
+               word == "--env=CUDA_VISIBLE_DEVICES";
+    });
+    return words;
+}
+
+TEST(PlanLaunch, EachRuntimeOfContainersHasItsCommandLine) {
+    using Words = std::vector<std::string>;
+    EXPECT_EQ(in_container(R"({"image": "i", "binds": ["/d:/e:ro"]})", "podman"),
+              (Words{"/bin/podman",
+                     "run",
+                     "--rm",
+                     "--name=roll-7-3-2-1-s1",
+                     "--init",
+                     "--interactive",
+                     "--network=host",
+                     "--ipc=host",
+                     "--entrypoint=",
+                     "--cgroups=disabled",
+                     "--no-healthcheck",
+                     "--log-driver=none",
+                     "--security-opt=label=disable",
+                     "--label=roll.worker=s1",
+                     "--userns=keep-id",
+                     "--device=nvidia.com/gpu=all",
+                     "--volume=/d:/e:ro",
+                     "--volume=/runs/a-7:/runs/a-7",
+                     "--volume=/w:/w",
+                     "--workdir=/w",
+                     "--env=MASTER_ADDR",
+                     "--env=MASTER_PORT",
+                     "--env=S",
+                     "--env=X",
+                     "i",
+                     "a",
+                     "b c"}));
+    EXPECT_EQ(in_container(R"({"image": "i", "workdir": "/v"})", "apptainer"),
+              (Words{"/bin/apptainer", "exec", "--nv", "--bind=/runs/a-7:/runs/a-7", "--bind=/w:/w",
+                     "--pwd=/v", "docker://i", "a", "b c"}));
+    EXPECT_EQ(in_container(R"({"image": "i.sqsh", "binds": ["/d"]})", "enroot"),
+              (Words{"/bin/enroot", "start", "--rw", "--mount=/d:/d:none:x-create=auto,rbind",
+                     "--mount=/runs/a-7:/runs/a-7:none:x-create=auto,rbind",
+                     "--mount=/w:/w:none:x-create=auto,rbind", "--env=MASTER_ADDR",
+                     "--env=MASTER_PORT", "--env=S", "--env=X", "--env=NVIDIA_VISIBLE_DEVICES=all",
+                     "i.sqsh", "/bin/sh", "-c", "cd \"$0\" && exec \"$@\"", "/w", "a", "b c"}));
+    EXPECT_EQ(in_container(R"({"image": "i", "runtime": "enroot"})", "podman"),
+              (Words{"node n1 cannot run the container i: the PATH of its roll-worker has no "
+                     "enroot; install it there or submit to another node"}));
+}
+
 TEST(PlanLaunch, ACommandWithoutACommandIsRefused) {
     protocol::StartOrder command = order("command");
     EXPECT_FALSE(plan_launch(command, site()));
@@ -401,6 +468,7 @@ TEST(PlanLaunch, ACommandWithoutACommandIsRefused) {
 TEST(GuardPlan, ComesBackAsItWasSent) {
     GuardPlan plan = plan_launch(order("train"), site()).value();
     plan.programs[1].cpus = {4, 5};
+    plan.after = {plan.programs[0]};
     EXPECT_EQ(decode_guard_plan(encode(plan)).value(), plan);
     EXPECT_EQ(encode(plan).find('\n'), std::string::npos);
     const Verdict verdict{"invalid", 127, "cannot run \"x\"\n"};

@@ -1,0 +1,144 @@
+"""Commands in containers of Podman, with an image that is made here from a root tree, without a registry."""
+import ctypes
+import json
+import os
+import shutil
+import signal
+import subprocess
+import unittest
+
+from harness import RollTest, wait_until
+
+CLONE_NEWNS = 0x20000
+HYBRID = '/sys/fs/cgroup/unified'
+APPLETS = ('sh', 'sleep', 'cat', 'id', 'env', 'pwd', 'touch', 'true')
+
+
+def hide_hybrid_cgroups():
+    """crun refuses hosts that have both kinds of cgroups; the processes of this test see only the first kind."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if not os.path.isdir(HYBRID):
+        return
+    for done in (libc.unshare(CLONE_NEWNS), libc.mount(b'none', b'/', None, 0x44000, None),
+                 libc.umount2(HYBRID.encode(), 2)):
+        if done != 0:
+            raise OSError(ctypes.get_errno(), 'cannot hide ' + HYBRID)
+
+
+class InContainers(RollTest):
+    def setUp(self):
+        super().setUp()
+        storage = os.path.join(self.top, 'storage.conf')
+        with open(storage, 'w', encoding='ascii') as file:
+            file.write(f'[storage]\ndriver = "vfs"\ngraphroot = "{self.top}/graph"\nrunroot = "{self.top}/run"\n')
+        limits = os.path.join(self.top, 'containers.conf')
+        with open(limits, 'w', encoding='ascii') as file:  # root here may not raise its limits
+            file.write('[containers]\ndefault_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]\n'
+                       f'[engine]\ntmp_dir = "{self.top}/libpod"\n')
+        self.env.update(CONTAINERS_STORAGE_CONF=storage, CONTAINERS_CONF=limits)
+        tree = os.path.join(self.top, 'tree')
+        for directory in ('bin', 'tmp', 'proc', 'dev', 'sys', 'etc'):
+            os.makedirs(os.path.join(tree, directory))
+        shutil.copy('/bin/busybox', os.path.join(tree, 'bin'))
+        for name in APPLETS:
+            os.symlink('busybox', os.path.join(tree, 'bin', name))
+        self.write('../tree/etc/image', 'made here\n')
+        tar = subprocess.run(['tar', '-C', tree, '-c', '.'], check=True, stdout=subprocess.PIPE).stdout
+        subprocess.run(['podman', 'import', '-', 'roll-test'], input=tar, env=self.env, check=True,
+                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def containers(self):
+        listed = subprocess.run(['podman', 'ps', '--all', '--format', 'json'], env=self.env, check=True,
+                                stdout=subprocess.PIPE).stdout
+        return [row['Names'][0] for row in json.loads(listed)]
+
+    def run_in(self, *words, options=()):
+        return self.submit('--container', 'roll-test', *options, '--', 'sh', '-c', *words)
+
+    def test_a_gang_runs_in_containers_with_its_variables_files_and_exit_code(self):
+        self.up()
+        show = ('echo $RANK/$WORLD_SIZE $MASTER_ADDR [$COLOUR] [$VIRTUAL_ENV] $(cat /etc/image) $(id -u) $(pwd); '
+                'touch $ROLL_OUTPUT/from-$RANK; echo bad >&2; exit $((RANK * 7))')
+        self.env['VIRTUAL_ENV'] = '/venv'
+        job = self.run_in(show, options=['--tasks-per-node', 2, '--env', 'COLOUR=a b'])
+        ended = self.wait(job)
+        self.assertEqual((ended['state'], ended['exit_code']), ('failed', 7), ended)
+        for rank in range(2):
+            self.assertEqual(self.ctl('logs', job, '--rank', rank).stdout.splitlines(),
+                             [f'{rank}/2 127.0.0.1 [a b] [] made here {os.getuid()} {self.work}', 'bad'])
+            self.assertTrue(os.path.exists(os.path.join(self.output(job), f'from-{rank}')))
+        self.assertEqual(self.containers(), [])
+
+    def test_binds_and_setup_and_a_script_work_and_a_read_only_bind_is_read_only(self):
+        self.up()
+        inputs = os.path.join(self.top, 'inputs')
+        os.makedirs(inputs)
+        self.write('../inputs/a.txt', 'an input\n')
+        self.write('job.yaml', f'''kind: command
+name: binds
+command: [s]
+script: "#!/bin/sh\\ncat /data/a.txt; pwd; echo $FROM; touch /data/b 2>/dev/null || echo read-only\\n"
+setup: export FROM=setup
+container: {{image: roll-test, runtime: podman, binds: ["{inputs}:/data:ro"], workdir: /tmp}}
+''')
+        job = self.submit('job.yaml')
+        self.wait_done(job)
+        self.assertEqual(self.ctl('logs', job).stdout, 'an input\n/tmp\nsetup\nread-only\n')
+
+    def test_no_container_is_left_after_a_cancel_and_a_time_limit(self):
+        self.up()
+        trap = 'trap "echo got it; exit 0" TERM; echo on; while :; do sleep 0.1; done'
+        job = self.run_in(trap)
+        wait_until(lambda: 'on' in self.ctl('logs', job, check=False).stdout, 'the container')
+        self.assertEqual(len(self.containers()), 1)
+        self.ctl('cancel', job)
+        self.assertEqual(self.wait(job)['state'], 'cancelled')
+        self.assertEqual(self.ctl('logs', job).stdout, 'on\ngot it\n')
+        self.assertEqual(self.containers(), [])
+        stubborn = self.run_in('trap "" TERM; while :; do sleep 1; done', options=['--time', '2s'])
+        ended = self.wait(stubborn)
+        self.assertEqual((ended['state'], 'time limit' in ended['reason']), ('failed', True), ended)
+        self.assertEqual(self.containers(), [])
+
+    def guard(self):
+        """Returns the pid of the guard that runs a container: the parent of podman."""
+        def parent():
+            for pid in self.pids_of('podman'):
+                with open(f'/proc/{pid}/stat', encoding='ascii') as file:
+                    return int(file.read().split()[3])
+        return wait_until(parent, 'podman')
+
+    def test_no_container_is_left_after_the_death_of_the_guard_and_of_the_worker(self):
+        self.up()
+        for kill_worker in (False, True):
+            job = self.run_in('echo on; sleep 1000', options=['--set', 'retry.infra=0'])
+            wait_until(lambda: 'on' in self.ctl('logs', job, check=False).stdout, 'the container')
+            guard = self.guard()
+            if kill_worker:
+                os.kill(self.pid_file('worker'), signal.SIGKILL)
+            self.kill(guard)
+            self.assertEqual(self.wait(job)['state'], 'failed')
+            wait_until(lambda: not self.containers(), f'the removal of the container; worker killed: {kill_worker}')
+
+    def test_an_image_that_is_missing_and_a_node_without_the_runtime_are_told(self):
+        self.up()
+        job = self.submit('--container', 'localhost/none', '--', 'true')
+        ended = self.wait(job)
+        self.assertEqual((ended['state'], ended['exit_code']), ('failed', 125))
+        self.assertIn('localhost/none', self.ctl('logs', job).stdout)
+        other = self.submit('--container', 'x.sqsh', '--', 'true')
+        ended = self.wait(other)
+        self.assertEqual(ended['state'], 'failed')
+        self.assertIn('cannot run the container x.sqsh: the PATH of its roll-worker has no podman, apptainer or '
+                      'enroot that fits', ended['reason'])
+        for option, says in (('container.runtime=docker', 'podman, apptainer or enroot'),
+                             ('container.binds=["a:/b"]', 'absolute paths'),
+                             ('modules=["gcc"]', 'cannot be used with `container`')):
+            refused = self.ctl('submit', '--container', 'a', '--set', option, '--', 'true', check=False)
+            self.assertNotEqual(refused.returncode, 0)
+            self.assertIn(says, refused.stderr)
+
+
+if __name__ == '__main__':
+    hide_hybrid_cgroups()
+    unittest.main()

@@ -1,0 +1,223 @@
+#include "worker/agent/process/container.hpp"
+
+#include <array>
+#include <csignal>
+#include <filesystem>
+#include <set>
+#include <sstream>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/io/process.hpp"
+#include "worker/agent/process/clock.hpp"
+
+namespace roll::agent {
+namespace {
+
+using Words = std::vector<std::string>;
+
+// in the order in which `auto` chooses
+constexpr std::array<const char*, 3> kRuntimes = {"podman", "apptainer", "enroot"};
+
+constexpr Millis kRemoveTime{20000};
+
+// A path of the node that is visible in the container
+struct Bind {
+    std::string source;
+    std::string target;
+    bool read_only = false;
+};
+
+Bind bind_of(const std::string& text) {
+    std::istringstream parts(text);
+    Bind bind;
+    std::string mode;
+    std::getline(parts, bind.source, ':');
+    std::getline(parts, bind.target, ':');
+    std::getline(parts, mode);
+    if (bind.target.empty()) bind.target = bind.source;
+    bind.read_only = mode == "ro";
+    return bind;
+}
+
+// Returns all binds. A bind of the job file replaces the default bind at the same target.
+std::vector<Bind> binds_of(const Container& container, const ContainerPlace& place) {
+    std::map<std::string, Bind> binds;  // by target: a directory comes before what is inside
+    for (const std::string& directory : {place.output, place.directory})
+        binds[directory] = {directory, directory};
+    for (const std::string& text : container.binds) {
+        Bind bind = bind_of(text);
+        binds[bind.target] = bind;
+    }
+    std::vector<Bind> result;
+    for (auto& [target, bind] : binds) result.push_back(std::move(bind));
+    return result;
+}
+
+const std::string& workdir_of(const Container& container, const ContainerPlace& place) {
+    return container.workdir.empty() ? place.directory : container.workdir;
+}
+
+// Returns the names of the variables that a container gets. The guard sets MASTER_ADDR and
+// MASTER_PORT only when the gang has met.
+std::set<std::string> names_of(const std::map<std::string, std::string>& environment) {
+    std::set<std::string> names = {"MASTER_ADDR", "MASTER_PORT"};
+    for (const auto& [name, value] : environment) names.insert(name);
+    return names;
+}
+
+// Returns the label that marks the containers of a roll-worker.
+std::string label_of(const std::string& session) { return "roll.worker=" + session; }
+
+// Returns a command that removes containers by running `words`, repeatedly if it fails: while
+// Podman has not noticed that the processes of a container were killed, it refuses to remove the
+// container.
+Words removal(const Words& words) {
+    constexpr const char* kRepeat = "for i in 1 2 3 4 5 6; do \"$@\" && exit; sleep 1; done";
+    Words result = {"/bin/sh", "-c", kRepeat, "roll"};
+    result.insert(result.end(), words.begin(), words.end());
+    return result;
+}
+
+// Only the names of variables are on the command line, because values may be secrets. Without
+// --cgroups=disabled the container would leave the cgroups that limit the attempt. Podman requires
+// a PID namespace then, and process 1 of such a namespace ignores SIGTERM by default; --init makes
+// the command another process.
+Words podman(const Container& container, const ContainerPlace& place,
+             const std::map<std::string, std::string>& environment, const LaunchSite& site) {
+    Words words = {"run",
+                   "--rm",
+                   "--name=" + place.name,
+                   "--init",
+                   "--interactive",
+                   "--network=host",
+                   "--ipc=host",
+                   "--entrypoint=",
+                   "--cgroups=disabled",
+                   "--no-healthcheck",
+                   "--log-driver=none",
+                   "--security-opt=label=disable"};
+    words.push_back("--label=" + label_of(site.session));
+    words.push_back(site.is_root ? "--user=0:0" : "--userns=keep-id");
+    if (place.gpus) words.emplace_back("--device=nvidia.com/gpu=all");
+    for (const Bind& bind : binds_of(container, place))
+        words.push_back("--volume=" + bind.source + ":" + bind.target +
+                        (bind.read_only ? ":ro" : ""));
+    words.push_back("--workdir=" + workdir_of(container, place));
+    for (const std::string& name : names_of(environment)) words.push_back("--env=" + name);
+    words.push_back(container.image);
+    return words;
+}
+
+// Apptainer hands on the whole environment except PATH and LD_LIBRARY_PATH.
+Words apptainer(const Container& container, const ContainerPlace& place) {
+    Words words = {"exec"};
+    if (place.gpus) words.emplace_back("--nv");
+    for (const Bind& bind : binds_of(container, place))
+        words.push_back("--bind=" + bind.source + ":" + bind.target +
+                        (bind.read_only ? ":ro" : ""));
+    words.push_back("--pwd=" + workdir_of(container, place));
+    const std::string& image = container.image;
+    const bool has_scheme = image.find("://") != std::string::npos;
+    const bool is_file = image.starts_with("/") || image.ends_with(".sif");
+    words.push_back(has_scheme || is_file ? image : "docker://" + image);
+    return words;
+}
+
+// Enroot has no option for the working directory.
+Words enroot(const Container& container, const ContainerPlace& place,
+             const std::map<std::string, std::string>& environment) {
+    Words words = {"start", "--rw"};
+    for (const Bind& bind : binds_of(container, place))
+        words.push_back("--mount=" + bind.source + ":" + bind.target + ":none:x-create=auto,rbind" +
+                        (bind.read_only ? ",ro" : ""));
+    for (const std::string& name : names_of(environment)) words.push_back("--env=" + name);
+    if (place.gpus) words.emplace_back("--env=NVIDIA_VISIBLE_DEVICES=all");
+    words.insert(words.end(), {container.image, "/bin/sh", "-c", "cd \"$0\" && exec \"$@\"",
+                               workdir_of(container, place)});
+    return words;
+}
+
+// Returns the name of the runtime; empty if this node has none that is possible.
+std::string runtime_of(const Container& container, const LaunchSite& site) {
+    std::string wanted = container.runtime;
+    if (wanted == "auto" && container.image.ends_with(".sif")) wanted = "apptainer";
+    if (wanted == "auto" && container.image.ends_with(".sqsh")) wanted = "enroot";
+    for (const char* name : kRuntimes)
+        if ((wanted == "auto" || wanted == name) && site.container_runtimes.contains(name))
+            return name;
+    return "";
+}
+
+}  // namespace
+
+Result<Container> read_container(const Json& json) {
+    JsonReader r(json, "job.container");
+    Container container;
+    container.image = r.get<std::string>("image");
+    container.runtime = r.get_or("runtime", std::string{"auto"});
+    container.binds = r.get_or("binds", std::vector<std::string>{});
+    container.workdir = r.get_or("workdir", std::string{});
+    ROLL_TRY_VOID(r.finish_lenient());
+    return container;
+}
+
+std::map<std::string, std::string> find_runtimes(const std::string& path) {
+    std::map<std::string, std::string> found;
+    std::istringstream directories(path);
+    for (std::string directory; std::getline(directories, directory, ':');) {
+        for (const char* name : kRuntimes) {
+            const std::filesystem::path file = std::filesystem::path(directory) / name;
+            if (file.is_absolute() && ::access(file.c_str(), X_OK) == 0)
+                found.emplace(name, file.string());
+        }
+    }
+    return found;
+}
+
+Result<void> enclose(const Container& container, const ContainerPlace& place,
+                     const std::map<std::string, std::string>& environment, const LaunchSite& site,
+                     GuardPlan& plan) {
+    const std::string runtime = runtime_of(container, site);
+    if (runtime.empty())
+        return fail(ErrorCode::InvalidArgument,
+                    "node " + site.node + " cannot run the container " + container.image +
+                        ": the PATH of its roll-worker has no " +
+                        (container.runtime == "auto" ? "podman, apptainer or enroot that fits"
+                                                     : container.runtime) +
+                        "; install it there or submit to another node");
+    const std::string& path = site.container_runtimes.at(runtime);
+    Program& program = plan.programs.back();
+    Words words = runtime == "podman"      ? podman(container, place, environment, site)
+                  : runtime == "apptainer" ? apptainer(container, place)
+                                           : enroot(container, place, environment);
+    words.insert(words.begin(), path);
+    words.insert(words.end(), program.arguments.begin(), program.arguments.end());
+    program.arguments = std::move(words);
+    if (runtime == "podman")
+        plan.after.push_back({removal({path, "rm", "--force", "--ignore", "--time=0", place.name}),
+                              program.environment, "/", ""});
+    return {};
+}
+
+void remove_containers(const std::map<std::string, std::string>& runtimes,
+                       const std::set<std::string>& sessions) {
+    const auto podman = runtimes.find("podman");
+    if (podman == runtimes.end()) return;
+    for (const std::string& session : sessions) {
+        io::Spawn spawn;
+        spawn.arguments = removal(
+            {podman->second, "rm", "--force", "--time=0", "--filter=label=" + label_of(session)});
+        spawn.environment = io::current_environment();
+        const auto pid = io::spawn(spawn);
+        if (!pid) return;
+        for (const Instant until = boot_now() + kRemoveTime;
+             ::waitpid(*pid, nullptr, WNOHANG) == 0;) {
+            if (boot_now() >= until) ::kill(*pid, SIGKILL);
+            ::usleep(20000);
+        }
+    }
+}
+
+}  // namespace roll::agent

@@ -1,0 +1,49 @@
+// The command lines of container runtimes: Podman, Apptainer and Enroot.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/error.hpp"
+#include "common/json.hpp"
+#include "worker/agent/process/guard_plan.hpp"
+#include "worker/agent/process/launch_site.hpp"
+
+namespace roll::agent {
+
+// The key `container` of a job file
+struct Container {
+    std::string image;
+    std::string runtime = "auto";
+    std::vector<std::string> binds{};  // "SRC", "SRC:DST" or "SRC:DST:ro"
+    std::string workdir{};             // empty: the job's working directory
+};
+Result<Container> read_container(const Json& json);
+
+// Returns the path of each container runtime in the directories of `path`, a value of PATH.
+std::map<std::string, std::string> find_runtimes(const std::string& path);
+
+// One process of an attempt that runs in a container
+struct ContainerPlace {
+    std::string name;       // name of the container, unique on the node
+    std::string output;     // output directory of the job
+    std::string directory;  // working directory of the job
+    bool gpus = false;      // the attempt has GPUs
+};
+
+// Makes the program that was added to the plan last run in the container, with the variables
+// `environment` and those of the gang's meeting. For Podman, adds to the plan a program that
+// removes the container after the attempt. Fails with InvalidArgument if this node lacks the
+// runtime.
+Result<void> enclose(const Container& container, const ContainerPlace& place,
+                     const std::map<std::string, std::string>& environment, const LaunchSite& site,
+                     GuardPlan& plan);
+
+// Removes the containers of attempts that roll-workers with these sessions started. Call it after
+// the processes of these attempts have ended. Blocks for at most 20 seconds per session.
+void remove_containers(const std::map<std::string, std::string>& runtimes,
+                       const std::set<std::string>& sessions);
+
+}  // namespace roll::agent
