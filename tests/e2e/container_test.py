@@ -22,7 +22,8 @@ def hide_hybrid_cgroups():
     for done in (libc.unshare(CLONE_NEWNS), libc.mount(b'none', b'/', None, 0x44000, None),
                  libc.umount2(HYBRID.encode(), 2)):
         if done != 0:
-            raise OSError(ctypes.get_errno(), 'cannot hide ' + HYBRID)
+            print(f'cannot hide {HYBRID}: {os.strerror(ctypes.get_errno())}')
+            return
 
 
 class InContainers(RollTest):
@@ -46,6 +47,10 @@ class InContainers(RollTest):
         tar = subprocess.run(['tar', '-C', tree, '-c', '.'], check=True, stdout=subprocess.PIPE).stdout
         subprocess.run(['podman', 'import', '-', 'roll-test'], input=tar, env=self.env, check=True,
                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        done = subprocess.run(['podman', 'run', '--rm', '--cgroups=disabled', '--network=host', 'roll-test', 'true'],
+                              env=self.env, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            self.skipTest(f'this host runs no container, with or without Roll: {done.stderr.strip()}')
 
     def containers(self):
         listed = subprocess.run(['podman', 'ps', '--all', '--format', 'json'], env=self.env, check=True,
