@@ -35,8 +35,8 @@ struct AgentParts {
     PilotRules pilot{};
     Millis heartbeat{1000};
     GpuWatch gpus{};
-    // True in the reaper, which only reports attempts: run() returns once rolld has answered, or
-    // after a timeout.
+    // true in the reaper, which only reports attempts; run() then returns once rolld has answered,
+    // or after a timeout
     bool last_word = false;
 };
 
@@ -44,9 +44,10 @@ class Agent {
   public:
     explicit Agent(AgentParts parts) : parts_(std::move(parts)) {}
 
-    // Runs the loop until a signal has asked roll-worker to end and the end of every attempt is
-    // reported. A second signal makes run() return at once, unless this roll-worker is a pilot
-    // (runs in a Slurm allocation). When roll-worker then ends, no process that it started is left.
+    // Runs the loop until a signal has asked roll-worker to end and the end of every attempt has
+    // been reported to rolld. A second signal makes run() return at once, unless this roll-worker
+    // is a pilot (runs in a Slurm allocation). When roll-worker then ends, no process that it
+    // started is left.
     void run();
 
   private:
@@ -71,7 +72,7 @@ class Agent {
     std::optional<Instant> heartbeat_at_{};  // send time of the last heartbeat
     std::optional<Instant> change_due_{};    // deadline for telling rolld of a change
     int end_signals_ = 0;
-    // deadline of the wait for rolld to acknowledge the last ends
+    // time until which the agent waits for rolld to acknowledge the ends of the last attempts
     std::optional<Instant> give_up_at_{};
     std::optional<Instant> answered_at_{};
     std::string last_trouble_{};

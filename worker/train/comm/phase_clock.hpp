@@ -1,8 +1,8 @@
 // Divides the wall time of a rank into the phases of its steps. At each moment, exactly one phase
 // runs, so the sum of the phases is the elapsed time.
 //
-// The times are those of the host. On a GPU, work continues after the host has issued it. There, a
-// phase is the time in which the host issues its work or waits for it.
+// The times are measured on the host. On a GPU, work continues after the host has issued it. A
+// phase is then the time in which the host issues the phase's work or waits for this work.
 #pragma once
 
 #include <algorithm>
@@ -50,8 +50,8 @@ class PhaseClock {
         return std::exchange(current_, phase);
     }
 
-    // Like enter(), for a phase that is a wait. Waits during a save, or outside of the steps, count
-    // as a part of that phase.
+    // Like enter(), for a phase in which the thread waits. During a save or outside of the steps,
+    // the wait counts as a part of Save or Outside, and not of `phase`.
     Phase enter_wait(Phase phase) {
         const bool is_whole = current_ == Phase::Save || current_ == Phase::Outside;
         return enter(is_whole ? current_ : phase);

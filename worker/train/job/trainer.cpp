@@ -131,7 +131,7 @@ int Trainer::run() {
     }
 }
 
-// Returns what this rank is doing, for a message.
+// Returns a description of what this rank is doing, for a message.
 std::string Trainer::doing() const {
     if (task_ != Task::Step) return task_ == Task::Validation ? "validation" : "the checkpoint";
     return "step " + std::to_string(state_.step + 1) + ", " + step_->doing();
@@ -166,7 +166,7 @@ int Trainer::run_steps() {
                            (best && spec_.checkpoint_keep_best) || proves || agreed.save;
         if (saves) save();
         agreed.save = false;
-        // These take time, so a request may have arrived meanwhile.
+        // Validation, samples and saves take time, so another request may have arrived meanwhile.
         if (!ends && (!valid.empty() || sampled || saves)) agreed.add(agree());
     }
     if (stops_early() && writes())
@@ -188,7 +188,7 @@ int Trainer::run_steps() {
     return 0;
 }
 
-// Ends the run because a hook has failed. What was saved before stays.
+// Ends the run because a hook has failed. Keeps the checkpoints that were saved before.
 void Trainer::end_after_hook() {
     finish_part();
     if (saver_) saver_->finish();
@@ -235,7 +235,7 @@ bool Trainer::await_space() {
     }
 }
 
-// Trains one step. Returns the requests that the ranks have agreed on after it.
+// Trains one step. Returns the requests that the ranks have agreed on after the step.
 Agreed Trainer::train_step() {
     const auto start = Clock::now();
     clock_.enter(Phase::Data);
@@ -473,7 +473,8 @@ void Trainer::measure_export() {
         result.loss - state_.valid_loss.value_or(result.loss));
 }
 
-// Samples texts if the job asks for samples. Returns true, on all ranks, if it does.
+// Samples texts if the job asks for samples. Returns true, on all ranks, if the job asks for
+// samples.
 bool Trainer::sample() {
     if (spec_.sample.prompts.empty()) return false;
     if (dp_->rank() > 0 && !step_->shares_weights()) return true;

@@ -141,7 +141,7 @@ class Trainer {
     bool peak_beaten_ = false;
     int skipped_in_a_row_ = 0;
     enum class Task { Step, Validation, Checkpoint };
-    Task task_ = Task::Step;  // the last thing that the rank did, for messages
+    Task task_ = Task::Step;  // the newest task of the rank, for messages
     LossHistory history_;     // filled only on the rank that writes
     Hooks hooks_;
     std::int64_t said_saved_ = 0;  // step of the newest checkpoint that rolld has recorded

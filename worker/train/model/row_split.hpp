@@ -23,7 +23,7 @@ struct RowSplit {
 };
 
 // A tensor that the ranks are exchanging. finish() waits for the exchange and returns the result.
-// It may be called only once.
+// finish() may be called only once.
 struct PendingRows {
     Communicator& tp;
     Communicator::Ticket ticket;

@@ -13,10 +13,11 @@
 
 namespace roll::train {
 
-// How the last stage turns the rows of a micro-batch into a loss.
+// Describes how the last stage computes a loss from the rows of a micro-batch.
 struct LossRule {
     double scale = 0;  // factor of the sum of the rows' losses; used if `preference` is null
-    // terms of the rows' losses, and the noise that the first stage adds
+    // options of the loss per token: extra loss terms, and the noise that the first stage adds to
+    // the embeddings
     spec::TokenLossSpec tokens = {};
     std::uint64_t seed = 0;  // seed of the noise
     const spec::PreferenceSpec* preference = nullptr;

@@ -26,12 +26,14 @@ struct SmallJob {
 };
 
 // Reduces the widths of the model, its layers, the sequences and the micro-batches. If an axis
-// divides a size exactly, it also divides the reduced size exactly; otherwise, it does not. A stage
-// that has more layers than another stage still has more. The small model has a layer of each kind
-// (sliding window, frozen or decayed parameters) that the model has, if it has enough layers. If
-// the job has more than kRanksMax ranks, dp becomes 2. If that does not suffice, tp becomes 2, and
-// then pp is reduced. `schedule` is the job's schedule; the small job requests the same schedule by
-// name.
+// divides a size exactly, the axis also divides the reduced size exactly; otherwise, it does not. A
+// stage that has more layers than another stage still has more. If the small model has enough
+// layers, it keeps a layer of each kind in the large model (sliding window, frozen or decayed
+// parameters).
+//
+// If the job has more than kRanksMax ranks, dp becomes 2. If that does not suffice, tp becomes 2,
+// and then pp is reduced. `schedule` is the job's schedule; the small job requests the same
+// schedule by name.
 SmallJob cut_job(const spec::TrainSpec& spec, const spec::ModelConfig& config,
                  const plan::PipelineSchedule& schedule);
 

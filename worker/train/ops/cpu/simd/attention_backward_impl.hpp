@@ -1,5 +1,5 @@
-// The backward pass of attention_impl.hpp, in blocks of the same size. Included only by
-// kernels_impl.hpp and under its rules.
+// The backward pass of attention_impl.hpp, in blocks of the same size. Only kernels_impl.hpp
+// includes this file. The rules of kernels_impl.hpp apply.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ namespace {
 template <class T, class E>
 struct BackwardInputs {
     const T* delta;
-    Rows<const E> q, dout;                          // arranged as left factors of products
-    Rows<const E> q_across, k_across, dout_across;  // arranged as right factors of products
+    Rows<const E> q, dout;                          // packed as left operands of products
+    Rows<const E> q_across, k_across, dout_across;  // packed as right operands of products
 };
 template <class E, class S, class T = Wide<S>>
 BackwardInputs<T, E> backward_inputs(const AttentionHead<S>& head, const AttentionGrads<S>& grads,
