@@ -35,8 +35,8 @@ struct AgentParts {
     PilotRules pilot{};
     Millis heartbeat{1000};
     GpuWatch gpus{};
-    // True in the reaper, which only reports attempts: run() returns once rolld has answered, or
-    // after a timeout.
+    // true in the reaper, which only reports attempts; run() then returns once rolld has answered,
+    // or after a timeout
     bool last_word = false;
 };
 
@@ -44,9 +44,10 @@ class Agent {
   public:
     explicit Agent(AgentParts parts) : parts_(std::move(parts)) {}
 
-    // Runs the loop until a signal has asked roll-worker to end and the end of every attempt is
-    // reported. A second signal makes run() return at once, unless this roll-worker is a pilot
-    // (runs in a Slurm allocation). When roll-worker then ends, no process that it started is left.
+    // Runs the loop until a signal has asked roll-worker to end and the end of every attempt has
+    // been reported to rolld. A second signal makes run() return at once, unless this roll-worker
+    // is a pilot (runs in a Slurm allocation). When roll-worker then ends, no process that it
+    // started is left.
     void run();
 
   private:

@@ -71,7 +71,7 @@ std::string known_end(std::string text) {
     return number ? text : "0";
 }
 
-// Adds the options that say what this worker offers to jobs.
+// Adds the options for the resources that this worker offers to jobs.
 void add_offer_flags(CLI::App& app, Flags& flags) {
     app.add_option("--slots", flags.slots, "CPU slots to offer (default: cores)")
         ->check(CLI::Range(1, 4096));
@@ -192,7 +192,7 @@ protocol::Heartbeat describe(const Flags& flags) {
     self.gpus = flags.gpus >= 0 ? flags.gpus : count_gpus();
     self.memory = memory_of(flags);
     self.cpus = flags.cpus > 0 ? flags.cpus : self.pilot ? self.slots : cores();
-    // A pilot offers at most the GPUs that Slurm granted, whatever --gpus says.
+    // A pilot offers at most the GPUs that Slurm granted, regardless of --gpus.
     const auto given = given_gpus(io::current_environment());
     if (given && (!flags.pilot.empty() || flags.gpus < 0))
         self.gpus = std::min(self.gpus, static_cast<int>(given->size()));
@@ -329,8 +329,8 @@ Result<void> work(const Flags& flags, const std::vector<std::string>& words) {
     ::_exit(0);
 }
 
-// Reports the attempts that a killed roll-worker left. Called by the reaper, because it may happen
-// that no roll-worker starts after the killed one.
+// Reports the attempts that a killed roll-worker left. The reaper calls this function, because
+// possibly no roll-worker starts after the killed one.
 [[noreturn]] void tell_last_word(const Flags& flags, RunDirectory& run_directory,
                                  const io::StateDirectory& directory, const Log& log,
                                  std::vector<protocol::RunningAttempt> leftovers) {

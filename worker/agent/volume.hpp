@@ -1,6 +1,5 @@
 // Runs operations that may hang with a volume in separate threads, so that roll-worker's loop
-// continues. The operations are looks at the beacon, and renames of checkpoints to their final
-// names.
+// continues. The operations read the beacon, and rename checkpoints to their final names.
 #pragma once
 
 #include <condition_variable>
@@ -26,12 +25,12 @@ struct Looked {
 struct Published {
     AttemptKey attempt;
     std::int64_t step = 0;
-    Result<void> done;  // result of the rename; Unavailable if the lease expired before it
+    Result<void> done;  // result of the rename; Unavailable if the lease expired first
 };
 using VolumeEvent = std::variant<Looked, Published>;
 
-// Runs the operations. The destructor waits for operations that still run, forever if the volume
-// hangs.
+// Runs the operations. The destructor waits for the operations that still run. If the volume hangs,
+// the destructor waits forever.
 class Volume {
   public:
     Volume();

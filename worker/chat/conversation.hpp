@@ -46,7 +46,7 @@ struct Conversation {
 
 // Reads a conversation from a record. Fails with InvalidArgument if the record does not have the
 // format `form`, or has no message of the assistant. The error message begins with a verb; the
-// caller adds the line's place in front.
+// caller puts the position of the record in front of the message.
 Result<Conversation> conversation_of(const Value& record, Form form, Arena& arena,
                                      const Names& names = {});
 

@@ -1,4 +1,4 @@
-// Converts between JSON and values in the way of Python's json.loads and json.dumps.
+// Converts between JSON and values, like Python's json.loads and json.dumps.
 #pragma once
 
 #include <string>

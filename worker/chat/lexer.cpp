@@ -54,8 +54,8 @@ class Lexer {
     }
     void skip_spaces() { skip(rest_.size() - strip(rest_, Side::Left).size()); }
 
-    // Returns the text before a tag, without the spaces that the tag removes. If `sign` is '-',
-    // these are all spaces at the end of the text. A `block` tag at the beginning of a line also
+    // Returns the text before a tag, without the spaces that the tag removes. If `sign` is '-', the
+    // tag removes all spaces at the end of the text. A `block` tag at the beginning of a line also
     // removes its indentation.
     std::string_view before_tag(std::string_view text, char sign, bool block) const {
         if (sign == '-') return strip(text, Side::Right);

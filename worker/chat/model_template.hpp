@@ -48,8 +48,8 @@ struct RenderOptions {
 
 // Renders a conversation and finds the spans that the loss covers. If the template has the tag
 // `generation`, the spans are the texts inside this tag. Otherwise each message of the assistant is
-// a span. Such a span is the text that the message adds to the preceding messages; these are
-// rendered with add_generation_prompt. Fails with InvalidArgument if the template refuses the
+// a span. To find this span, renders the preceding messages with add_generation_prompt; the span is
+// the text that the message adds. Fails with InvalidArgument if the template refuses the
 // conversation, or if the spans cannot be determined.
 Result<ChatText> chat_text(const ModelTemplate& model, const Conversation& conversation,
                            Arena& arena, const RenderOptions& options);

@@ -1,5 +1,4 @@
-// A chat template in the jinja2 language. It is rendered in the way of transformers'
-// apply_chat_template.
+// A chat template in the jinja2 language. Roll renders it like apply_chat_template of transformers.
 //
 // Roll supports the part of the language that chat templates use. A parsed template is immutable,
 // so several threads may render it at the same time.

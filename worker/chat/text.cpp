@@ -9,7 +9,8 @@ namespace {
 
 bool continues(char c) { return (static_cast<unsigned char>(c) & 0xC0U) == 0x80U; }
 
-// Calls `visit` with each character until `visit` returns false. Returns false if it did.
+// Calls `visit` with each character until `visit` returns false. Returns false if `visit` returned
+// false.
 template <class Visit>
 bool each(std::string_view text, const Visit& visit) {
     while (!text.empty()) {

@@ -81,7 +81,7 @@ std::vector<Name> to_delete(std::vector<Kept> recorded, const Retention& rule) {
     std::vector<Name> doomed;
     std::int64_t usable_seen = 0;
     // Step of the usable checkpoint that the loop visited last. The loop starts with the newest
-    // checkpoint, so that checkpoint is newer than this one.
+    // checkpoint, so this step is from a newer checkpoint than `kept`.
     std::optional<std::int64_t> step_before;
     const bool any_usable =
         std::any_of(recorded.begin(), recorded.end(), [](const Kept& k) { return k.usable; });

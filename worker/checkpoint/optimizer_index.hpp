@@ -1,5 +1,6 @@
-// roll/optimizer/index.json tells which part of each parameter's optimizer state is in which file
-// of roll/optimizer/. Each element of the state is in exactly one file.
+// roll/optimizer/index.json lists, for each parameter, the blocks of its optimizer state and the
+// files in roll/optimizer/ that store these blocks. Each element of the state is in exactly one
+// file.
 #pragma once
 
 #include <cstdint>

@@ -155,7 +155,7 @@ Result<void> fill_staging(const Source& source, const Plan& plan, const Request&
 }
 
 // Produces the target completely or not at all. If there are several processes, the first process
-// stages and publishes the target. Each process stops if another one fails.
+// stages and publishes the target. Each process stops if another process fails.
 Result<void> produce(const Source& source, const Plan& plan, const Request& request, Format to,
                      const families::Families& families, const Hooks& hooks, Report& report) {
     const std::string archive = archive_of(request, to);

@@ -20,7 +20,7 @@ class Families {
     // ROLL_FAMILIES and fails as load() does.
     static Result<Families> load_for(const std::string& model_type);
 
-    // Returns the family that covers a model type; it belongs to this object. Fails with NotFound
+    // Returns the family that covers a model type. This object owns the family. Fails with NotFound
     // if there is no such family; the message lists the families.
     Result<const Family*> find(const std::string& model_type) const;
     const std::map<std::string, Family>& all() const { return families_; }

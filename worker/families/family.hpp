@@ -51,8 +51,8 @@ struct LayerKind {
 };
 
 // A strand selects rows of one source tensor, which has one block of rows for each group of the
-// rule. In block g, it selects `times` ranges of `rows` rows each. Range t (from 0) begins at row
-// begin + g * block + t * step. All fields except `of` are arithmetic expressions (expression.hpp).
+// rule. In block g, the strand selects `times` ranges of `rows` rows each. Range t (from 0) begins
+// at row begin + g * block + t * step. All fields except `of` are expressions (expression.hpp).
 struct StrandRule {
     std::size_t of = 0;  // index of the source tensor
     std::string begin = "0";

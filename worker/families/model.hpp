@@ -29,7 +29,7 @@ Result<Json> native_config(const Family& family, const Json& hf_config);
 
 // Returns the trainer's config of a model. `native` is the model's native config, or the whole
 // content of mca_config.json. Fails with InvalidArgument if the trainer does not support a field or
-// tensor; the message names it.
+// tensor; the message names the field or tensor.
 Result<spec::ModelConfig> model_config(const Family& family, const Json& native);
 
 // Returns the tensor that a rule describes for layer 0 and expert 0. `scope` is the native config

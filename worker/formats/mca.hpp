@@ -92,8 +92,8 @@ std::string mca_rank_file(const McaLayout& layout, const McaRank& rank);
 std::string mca_chunk_key(const McaLayout& layout, int chunk);
 
 // Returns the directory of the iteration that the tracker file names (a number or "release").
-// Without a tracker file, returns iter_0000001. Fails with Corrupt if the content of the tracker
-// file is neither.
+// Without a tracker file, returns iter_0000001. Fails with Corrupt if the tracker file contains
+// neither a number nor "release".
 Result<std::filesystem::path> mca_iteration_directory(const std::filesystem::path& directory);
 
 }  // namespace roll::formats

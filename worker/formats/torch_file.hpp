@@ -123,7 +123,7 @@ class TorchFileWriter {
 };
 
 // Writes a whole file from tensors in memory. The file's content is the dict {key: {name: tensor,
-// ...}}; if `key` is empty, it is only the inner dict.
+// ...}}. If `key` is empty, the content is only the inner dict.
 Result<void> write_torch_file(const std::filesystem::path& path, const std::string& key,
                               const std::vector<tensor::TensorView>& tensors);
 

@@ -106,9 +106,9 @@ struct Owned {
     std::int64_t states = 0;    // elements of the optimizer's state
     std::int64_t exchange = 0;  // elements in the buffers for exchanging gradients
     bool gradients = false;     // true: the rank stores gradients only for its own elements
-    // The next fields are for ranks that share weights, too. `weights`: weights on the rank at the
-    // peak; `gathered` of them are received from other ranks. `gathers` (per micro-batch) and
-    // `updates` (after the update): own weights that the rank sends to each other rank.
+    // The next fields are set if the ranks also share weights. `weights`: weights on the rank at
+    // the peak. `gathered`: weights in `weights` that other ranks send. `gathers` (per micro-batch)
+    // and `updates` (after the update): own weights that the rank sends to each other rank.
     std::int64_t weights = 0, gathered = 0, gathers = 0, updates = 0;
 };
 
@@ -118,16 +118,16 @@ struct Held {
     int live = 1;
     // Number of frozen weights. They have no optimizer state and, on a CPU, no gradients.
     std::int64_t frozen = 0;
-    std::optional<std::int64_t> states = std::nullopt;  // of the optimizer; nullopt: as AdamW's
+    std::optional<std::int64_t> states = std::nullopt;  // state elements; nullopt: as for AdamW
     std::int64_t matrices = 0;       // elements of the buffers in which Muon computes one matrix
-    std::int64_t copied_states = 0;  // elements in `states` that another stage has as well
+    std::int64_t copied_states = 0;  // elements in `states` that another stage also has
     bool on_gpu = false;
     std::optional<StagePart> part = std::nullopt;  // nullopt: the whole model
     // Bytes of activations at the peak of a simulated schedule; nullopt: count the activations of
     // `live` micro-batches.
     std::optional<std::int64_t> activations = std::nullopt;
     std::optional<Owned> owned = std::nullopt;  // rank's optimizer state; nullopt: the whole state
-    Recomputed recompute = {};  // of the part's layers, chunk by chunk; empty: all is saved
+    Recomputed recompute = {};  // for the part's layers, chunk by chunk; empty: all is saved
 };
 // Returns the memory of a stage's first rank. No other rank of the stage needs more.
 MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& spec,

@@ -3,7 +3,7 @@
 //
 // Ranks are numbered along tp first, then along cp, dp and pp (Megatron's order). The ranks of a tp
 // group therefore have adjacent numbers and are usually on one node. ep is not an axis of the mesh,
-// because it divides dp.
+// because the ep groups are parts of the dp groups.
 #pragma once
 
 #include <vector>

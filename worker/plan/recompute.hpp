@@ -1,4 +1,4 @@
-// Tells, for each layer, which values backward recomputes, so that forward need not save them.
+// Determines, for each layer, which values backward recomputes. Forward need not save these values.
 // Pure.
 #pragma once
 

@@ -20,9 +20,9 @@ class Precompiled {
     // Parses the base64 text in tokenizer.json. Fails with Corrupt if the text is damaged.
     static Result<Precompiled> parse(std::string_view base64);
 
-    // Returns the text with its characters replaced in the way of the tokenizers package. A
-    // grapheme cluster of less than six bytes is looked up as a whole. If the cluster is longer, or
-    // if it is not found, each of its characters is looked up. Requires valid UTF-8.
+    // Returns the text with its characters replaced as in the tokenizers package. A grapheme
+    // cluster of less than six bytes is looked up as a whole. If the cluster is longer, or if it is
+    // not found, each of its characters is looked up. Requires valid UTF-8.
     std::string apply(std::string_view text) const;
 
     // Returns the number of bytes at the beginning of apply(text) that come from the first

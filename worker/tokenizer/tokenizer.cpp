@@ -51,11 +51,12 @@ class Tokenizer::Impl {
           decoder_(std::move(decoder)) {}
     void index_ids();
 
-    // Encodes text without added tokens of the first pass. `first` is true if the text is at the
-    // start of the input.
+    // Encodes text that contains no added token of the first pass. `first` is true if the text is
+    // at the start of the input.
     void encode_raw(std::string_view text, bool first, Workspace& work,
                     std::vector<std::uint32_t>& ids) const;
-    // Encodes normalized text without added tokens. `head` is passed to PreTokenizer::split().
+    // Encodes normalized text that contains no added tokens. `head` is passed to
+    // PreTokenizer::split().
     void encode_plain(std::string_view text, std::size_t head, Workspace& work,
                       std::vector<std::uint32_t>& ids) const;
 

@@ -8,7 +8,7 @@
 namespace roll::agent {
 namespace {
 
-// The beacon is read less often while the bounds (lease.hpp) of all attempts are at most this.
+// The beacon is read less often while the bounds (lease.hpp) of all attempts are at most kCalm.
 constexpr Millis kCalm{3000};
 constexpr Millis kCalmLooks{5000};
 constexpr std::size_t kReasonBytesMax = 1000;
@@ -138,7 +138,7 @@ void AgentCore::renew(const protocol::Answer& answer, const std::set<AttemptKey>
 }
 
 // Drops the attempt's reports of deleted checkpoints up to heartbeat `sequence`. rolld has answered
-// that heartbeat, so it knows of the deletions.
+// this heartbeat, so rolld knows of the deletions.
 void AgentCore::drop_said(Attempt& attempt, std::uint64_t sequence) {
     std::erase_if(attempt.unrecorded, [&](const Unrecorded& written) {
         return written.checkpoint.deleted && written.said && *written.said <= sequence;
@@ -260,8 +260,8 @@ void AgentCore::check_clock(Attempt& attempt, Instant now) {
     if (graceless || settled) kill_processes(attempt);
 }
 
-// Stops an attempt that hangs. This counts as an infrastructure failure, because the cause is not
-// known yet.
+// Stops an attempt that hangs. The stop counts as an infrastructure failure, because the cause of
+// the hang is not known yet.
 void AgentCore::check_steps(Attempt& attempt, Instant now) {
     if (attempt.stop || attempt.verdict || attempt.kill_sent || attempt.gone) return;
     // Before the first step only rank 0 reports activity. So only the first node can tell whether
@@ -451,7 +451,7 @@ void AgentCore::leash(const Attempt& attempt) {
 }
 
 // Returns true if the bound of every attempt is below the lease. Ignores attempts that are not
-// current any more (fenced or superseded), so that they do not affect the others.
+// current any more (fenced or superseded), so that these attempts do not affect the other attempts.
 bool AgentCore::renewing(Instant now) const {
     return std::ranges::all_of(attempts_, [&](const auto& item) {
         const Attempt& attempt = item.second;

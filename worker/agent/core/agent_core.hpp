@@ -63,8 +63,8 @@ class AgentCore {
     void on_gpu_use(const std::vector<int>& use) {
         for (auto& [key, attempt] : attempts_) note_gpu_use(attempt, use);
     }
-    // Call it when the guard (the parent process of the programs) has killed the attempt at its
-    // deadline.
+    // Must be called when the guard (the parent process of the programs) has killed the attempt at
+    // its deadline.
     void on_leash(const AttemptKey& key, Instant now);
     // Records the indices of the job's log patterns that match a line of the logs.
     void on_matched(const AttemptKey& key, std::vector<int> patterns);
@@ -72,16 +72,16 @@ class AgentCore {
         if (Attempt* const attempt = find(key)) note_usage(*attempt, usage);
     }
     void on_start_failed(const AttemptKey& key, Verdict verdict);
-    // Call it when no process of the attempt is left.
+    // Must be called when no process of the attempt is left.
     void on_gone(const AttemptKey& key, Instant now);
     void on_published(const AttemptKey& key, std::int64_t step, const Result<void>& done,
                       Instant now);
     // Asks every attempt to save a checkpoint and stop. Starts no more attempts.
     void on_drain(Instant now);
 
-    // Builds the next heartbeat. Call it only when sending, because `now` must be the send time:
-    // the bounds of the attempts are computed from the send time of the heartbeat that rolld
-    // answers.
+    // Builds the next heartbeat, which the caller must send at once. `now` must be the send time,
+    // because the bounds of the attempts are computed from the send time of the heartbeat that
+    // rolld answers.
     protocol::Heartbeat heartbeat(Instant now);
 
     // Returns the path of the beacon if it must be read now, else an empty text. Returns the path
@@ -128,8 +128,8 @@ class AgentCore {
     // newest incarnation (start of rolld) seen in an answer or in the beacon
     std::uint64_t incarnation_ = 0;
     std::uint64_t echoed_ = 0;  // newest sequence number of an answered heartbeat
-    // sequence number of the heartbeat whose answer was the last one to lower the bounds of
-    // attempts (lease.hpp)
+    // sequence number of the newest heartbeat whose answer could lower the attempts' bounds
+    // (lease.hpp)
     std::uint64_t renewed_ = 0;
     // incarnation (start of rolld) that sent the answer to `renewed_`
     std::uint64_t renewed_by_ = 0;

@@ -26,7 +26,7 @@ struct LeaseRules {
     Millis orphan_after{0};  // attempts end if rolld has not answered for this time; 0: never
 };
 
-// One look at the beacon: what it showed, and when the reading began and ended.
+// One read of the beacon: the values in the file, and the times when the read began and ended.
 struct Look {
     std::uint64_t incarnation = 0;
     std::uint64_t counter = 0;

@@ -26,8 +26,8 @@ enum class StopCause {
 };
 
 struct Ending {
-    // True if the program is the job's own. Roll then only distinguishes exit status 0 from any
-    // other exit
+    // true if the program is the job's own command; Roll then distinguishes only exit status 0 from
+    // every other exit
     bool command = false;
     // exit of each local rank; nullopt: the exit was not seen
     std::vector<std::optional<ExitStatus>> exits;

@@ -73,7 +73,7 @@ Grant granted_cpus(int usable, const std::vector<std::string>& environment) {
     const std::string binding = value_of(environment, "ROLL_CPU_BINDING");
     if (on_node < 1) return {usable, binding == "slots"};
     // The process is also bound if it has all CPUs of the node: with --exclusive, Slurm gives all
-    // CPUs to the allocation, whatever number one task was granted.
+    // CPUs to the allocation, regardless of the number that was granted to one task.
     const bool bound = usable == on_node || usable == of_task;
     const bool own = bound && binding != "none";
     return {own ? usable : std::clamp(of_task, 1, usable), own};

@@ -39,8 +39,8 @@ struct Grant {
     friend bool operator==(const Grant&, const Grant&) = default;
 };
 // Returns the CPUs that SLURM_CPUS_ON_NODE and SLURM_CPUS_PER_TASK grant to a Slurm step. Outside
-// Slurm returns all usable CPUs, with `own` false unless ROLL_CPU_BINDING=slots. With
-// ROLL_CPU_BINDING=none `own` is always false.
+// Slurm, returns all usable CPUs; `own` is then true only with ROLL_CPU_BINDING=slots. With
+// ROLL_CPU_BINDING=none, `own` is always false.
 Grant granted_cpus(int usable, const std::vector<std::string>& environment);
 
 // Returns the NUMA node of each GPU, which is the node of the first CPU near that GPU. Empty if the
@@ -50,8 +50,8 @@ std::vector<int> numa_of_gpus(const std::vector<Cpu>& cpus,
 
 // Divides `cpus` into equal shares, one per slot. Keeps the threads of a core, and CPUs of one NUMA
 // node, in one share, and prefers CPUs near the slot's GPU. Slot s of S slots uses GPU s * G / S of
-// G GPUs. `near_gpus` holds the CPUs near each GPU (empty if unknown). Returns empty if there are
-// fewer CPUs than slots.
+// G GPUs. `near_gpus` holds the CPUs near each GPU (empty if unknown). Returns an empty list if
+// there are fewer CPUs than slots.
 std::vector<std::vector<int>> share_cpus(std::vector<Cpu> cpus, int slots,
                                          const std::vector<std::vector<int>>& near_gpus);
 

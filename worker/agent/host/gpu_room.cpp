@@ -9,8 +9,9 @@ namespace {
 
 std::string mib(std::int64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
 
-// Returns a process's name. Empty if the process has ended or runs in another PID namespace: inside
-// a namespace the driver's process ids differ from those in /proc.
+// Returns a process's name. Returns an empty string if the process has ended, or if this process
+// runs in another PID namespace. Inside a namespace, the driver's process ids are not the ids in
+// /proc.
 std::string program_of(std::int64_t pid) {
     if (::getpid() == 1) return {};
     std::string name = read_file("/proc/" + std::to_string(pid) + "/comm").value_or("");

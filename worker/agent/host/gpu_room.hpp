@@ -18,14 +18,14 @@ struct GpuRoom {
     friend bool operator==(const GpuRoom&, const GpuRoom&) = default;
 };
 
-// A GPU with more memory in use than allowed before a program starts.
+// A GPU whose memory in use exceeds GpuRoom::most_used_bytes before a program starts.
 struct HeldGpu {
     GpuRoom room;
     std::int64_t used_bytes = 0;
     std::vector<GpuProcess> processes{};  // processes that use the GPU, as NVML reports them
 };
 
-// Returns the GPUs with more memory in use than allowed.
+// Returns the GPUs whose memory in use exceeds GpuRoom::most_used_bytes.
 std::vector<HeldGpu> held_gpus(const std::vector<GpuRoom>& gpus);
 
 // Returns a description such as "GPU 0 has 20480 MiB in use (512 MiB at most): process 4711

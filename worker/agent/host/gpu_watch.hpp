@@ -15,8 +15,8 @@ class GpuWatch {
     // empty.
     explicit GpuWatch(std::function<std::vector<int>()> meter = {});
 
-    // Returns the utilization of each GPU in percent, at most a few seconds old; -1 for a GPU if
-    // unknown. Empty before the first measurement.
+    // Returns the utilization of each GPU in percent, at most a few seconds old. The entry of a GPU
+    // is -1 if its utilization is unknown. Returns an empty list before the first measurement.
     std::vector<int> use() const;
 
   private:

@@ -8,8 +8,9 @@ namespace roll::agent {
 
 std::string host_name();
 
-// Returns this machine's address on the way to `endpoint` ("tcp://HOST:PORT"); empty if it is
-// unknown or a loopback address, which other machines cannot use.
+// Returns the source address with which this machine connects to `endpoint` ("tcp://HOST:PORT").
+// Returns an empty string if the address is unknown, or if it is a loopback address, which other
+// machines cannot use.
 std::string address_towards(const std::string& endpoint);
 
 // Returns an id of this machine's network, which is the same only for processes that share its

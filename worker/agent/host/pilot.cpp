@@ -18,7 +18,7 @@ std::vector<std::string> split(std::string_view text) {
 }
 
 // Returns whether CUDA accepts this entry of CUDA_VISIBLE_DEVICES: "3", "GPU-5a..." or "MIG-...".
-// CUDA ignores the list from the first other entry on ("-1", "NoDevFiles").
+// CUDA ignores the first entry that has another form ("-1", "NoDevFiles") and all entries after it.
 bool is_device(const std::string& name) {
     if (name.starts_with("GPU-") || name.starts_with("MIG-")) return name.size() > 4;
     return !name.empty() &&

@@ -36,15 +36,15 @@ class LogPipe {
     LogPipe(const LogPipe&) = delete;
     LogPipe& operator=(const LogPipe&) = delete;
 
-    // Returns the end of the pipe that the program writes to. Call it once.
+    // Returns the write end of the pipe, which the program writes to. May be called only once.
     io::Descriptor take_input() { return std::move(input_); }
     // Returns the descriptor to poll for POLLIN; -1 if there is nothing to wait for. Call begin()
     // when the descriptor is readable.
     int waited() const { return waited_; }
     void begin(short revents);
-    // Waits until all output is in the log; returns the write error if there was one. Call it when
-    // no program writes any more. After a write error, the program's own writes fail as on a full
-    // disk.
+    // Waits until all output is in the log. Returns the write error if there was one. Call finish()
+    // when no program writes to the pipe any more. After a write error, the program's own writes
+    // fail as on a full disk.
     Result<void> finish();
 
   private:

@@ -139,7 +139,7 @@ int run_script(const BatchFlags& flags) {
     return script ? end_as(status) : tell_error(script.error());
 }
 
-// Starts the tasks that steps have on one node.
+// Starts the tasks of all steps on one node.
 class StepServer {
   public:
     StepServer(std::string folder, int node)
@@ -162,8 +162,8 @@ class StepServer {
     }
 
   private:
-    // Starts the tasks of the steps that are new. A new step has no file until its srun has written
-    // one. If the srun was killed before that, the step never gets a file.
+    // Starts the tasks of the new steps. A step has no file until its srun has written the file. If
+    // the srun was killed before it wrote the file, the step never gets one.
     void start_new() {
         for (int number = next_; path_exists(step_folder(folder_, number)); ++number) {
             if (started_.contains(number)) continue;

@@ -96,8 +96,8 @@ Result<int> take_number(const std::string& folder) {
     return fail(ErrorCode::Failed, "srun: cannot write to " + folder);
 }
 
-// Copies the content of a growing file. If `label` is not empty, copies whole lines, each after the
-// label.
+// Copies the content of a growing file. If `label` is not empty, copies only whole lines and writes
+// the label before each line.
 class Relay {
   public:
     Relay(std::string file, int target, std::string label)

@@ -9,8 +9,8 @@
 namespace roll::agent {
 namespace {
 
-// Syntax of an option. Value: it has a value. Flag: it has no value. Either: its value may be left
-// out (--option=value only).
+// Syntax of an option. Flag: the option has no value. Value: the option must have a value. Either:
+// the value may be omitted; if it is given, an = or nothing separates it from the option.
 enum class Form { Flag, Value, Either };
 enum class Use { Read, Ignored, Refused };
 struct Option {
@@ -110,7 +110,7 @@ Result<void> add(const Option& option, std::string value, Given& given) {
     return {};
 }
 
-// Splits arguments into options, in `given`, and the program with its arguments.
+// Splits the arguments. Stores the options in `given`. Returns the program with its arguments.
 Result<std::vector<std::string>> split(const std::vector<std::string>& arguments, Given& given) {
     std::size_t at = 0;
     for (; at < arguments.size() && arguments[at].size() > 1 && arguments[at][0] == '-'; ++at) {

@@ -88,8 +88,8 @@ Result<void> find_config(Source& source, const families::Families& families,
 
 namespace {
 
-// Returns a source for each family that fits the run's arguments. If families do not fit, sets
-// `reason` to the error of the last of them.
+// Returns a source for each family that fits the run's arguments. If some families do not fit, sets
+// `reason` to the error of the last family that does not fit.
 std::vector<Source> sources_by_arguments(const Source& source, const families::Families& families,
                                          const std::string& given, const Json& args,
                                          std::string& reason) {

@@ -35,8 +35,8 @@ Result<void> find_config(Source& source, const families::Families& families,
 
 // Calls find_config(), then `read`. If there is no config, or if `given` is the name of a family,
 // derives the config from `args`, the arguments of the run that wrote the checkpoint. If `given` is
-// empty, tries all families; exactly one must agree with the arguments, and `read` must find its
-// tensors.
+// empty, tries all families. Exactly one family must agree with the arguments, and `read` must find
+// the tensors of this family.
 Result<void> open_with_config(Source& source, const families::Families& families,
                               const std::vector<std::filesystem::path>& places,
                               const std::filesystem::path& given, const Json& args,

@@ -1,5 +1,5 @@
-// An opened checkpoint. Its tensors are checked against the model's config. Each of them is matched
-// with its parts of the model.
+// An opened checkpoint. Its tensors are checked against the model's config. Each tensor is matched
+// with the parts of the model that the tensor holds.
 #pragma once
 
 #include <filesystem>

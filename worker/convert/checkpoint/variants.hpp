@@ -60,8 +60,8 @@ Result<void> settle_copies(Source& source, const std::set<std::string>& found);
 void carry_hf(Source& source, const Shapes& found);
 void carry_native(Source& source, const Shapes& found);
 
-// Adds the family's carried tensors that are in `file`. This is the file of the first rank of
-// pipeline stage `pp`.
+// Adds the family's carried tensors that are in `file`, the file of the first rank of pipeline
+// stage `pp`.
 Result<void> carry_rank(Source& source, const formats::TorchFile& file, int pp);
 
 }  // namespace roll::convert

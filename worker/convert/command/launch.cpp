@@ -24,9 +24,10 @@ Result<fs::path> source_of(const spec::ConvertSpec& spec, const protocol::Launch
     return environment.choose(newest_first, spec.best);
 }
 
-// Returns true if the target may be overwritten. This is so if the job allows it, and also from the
-// second attempt on: an earlier attempt may have finished the target and died before this was
-// recorded. A target that exists before the first attempt belongs to the user.
+// Returns true if the target may be overwritten. The target may be overwritten if the job allows
+// it. It may also be overwritten from the second attempt on, because an earlier attempt may have
+// finished the target and died before rolld recorded the success. A target that exists before the
+// first attempt belongs to the user.
 Result<bool> may_overwrite(const spec::ConvertSpec& spec, const protocol::Launch& launch) {
     if (spec.overwrite || launch.node_rank > 0 || launch.attempt.token.attempt > 1) return true;
     std::error_code error;

@@ -16,7 +16,8 @@ struct Difference {
     std::int64_t elements = 0;  // number of elements that differ in at least one bit
     double max_abs = 0;
     double max_rel = 0;  // max_abs divided by the largest |b|; 0 if all b are 0
-    // distance in units in the last place; INT64_MAX for a NaN or if type or shape differs
+    // distance in units in the last place; INT64_MAX if a value is NaN, or if the type or shape
+    // differs
     std::int64_t max_ulp = 0;
 };
 

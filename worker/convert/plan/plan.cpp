@@ -197,9 +197,9 @@ std::string place_of(const Stored& stored) {
            (stored.file.empty() ? "" : " ") + stored.name;
 }
 
-// Finds the target tensors that need a tensor which the checkpoint lacks. Lists them in the plan as
-// left out. Returns their places (place_of()). If one chunk of a tensor is left out, all its chunks
-// are, because a part of a tensor is useless.
+// Finds the target tensors that need a tensor which the checkpoint lacks. Lists these target
+// tensors in the plan as left out, and returns their places (place_of()). If one chunk of a tensor
+// is left out, all chunks of the tensor are left out, because a part of a tensor is useless.
 std::set<std::string> incomplete(const Source& source, const std::vector<Stored>& layout,
                                  Plan& plan) {
     std::set<std::string> places;

@@ -1,7 +1,8 @@
-// A conversion as data: for each target tensor, the blocks of source tensors from which it is made.
-// Pure and printable. make_plan() checks that each element of the target is covered exactly once.
-// It also checks that no source tensor is ignored: each must be used or be a replica. A replica
-// holds the same part of the model as a used tensor, and is compared with the used tensor.
+// Describes a conversion as data. For each target tensor, a plan lists the blocks of source tensors
+// that are copied into the target tensor. Pure and printable. make_plan() checks that each element
+// of the target is covered exactly once. It also checks that no source tensor is ignored: each must
+// be used or be a replica. A replica holds the same part of the model as a used tensor, and is
+// compared with the used tensor.
 #pragma once
 
 #include <cstdint>
@@ -78,7 +79,7 @@ struct Plan {
 Result<Plan> make_plan(const Source& source, std::vector<Stored> layout,
                        std::optional<tensor::DType> dtype);
 
-// Returns the differences between the checkpoint and its model that the source's strictness mode
+// Compares the checkpoint with its model. Returns the differences that the source's strictness mode
 // warns about or reports.
 Disagreement disagreement_of(const Source& source, const Plan& plan);
 

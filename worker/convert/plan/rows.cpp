@@ -248,8 +248,8 @@ std::int64_t cached_rows(const TargetTensor& target) {
     return std::max(kCached / tensor::row_major(target.info.shape)[0], kRowsMin);
 }
 
-// Like fill(), but for a tensor that block scales or an adapter change. Computes in fp32 and rounds
-// once.
+// Like fill(), but for a tensor whose values are changed by block scales or by an adapter. Computes
+// in fp32 and rounds once.
 void fill_changed(const Source& source, const TargetTensor& target, std::int64_t begin,
                   std::int64_t end, std::byte* buffer) {
     const std::int64_t row = tensor::row_major(target.info.shape)[0];

@@ -23,8 +23,8 @@ using TorchPointer = std::shared_ptr<const TorchFile>;
 // directory of the parameters in a universal checkpoint
 constexpr const char* kUniversal = "zero";
 
-// A rank's file. The numbers of its data-parallel and model-parallel ranks are in its name, such as
-// "zero_pp_rank_3_mp_rank_00_optim_states.pt".
+// The file of a rank. The file's name has the numbers of the data-parallel rank and of the
+// model-parallel rank, such as "zero_pp_rank_3_mp_rank_00_optim_states.pt".
 struct RankFile {
     int dp = 0;
     int mp = 0;
@@ -140,8 +140,8 @@ class Opener {
     }
 
     // Opens a universal checkpoint. For each parameter, zero/NAME/fp32.pt holds {"param": tensor};
-    // with ZeRO 3, it holds only the flattened tensor. The model-state files hold the buffers. With
-    // ZeRO 3, they also hold the frozen parameters.
+    // with ZeRO 3, the file holds only the flattened tensor. The model-state files hold the
+    // buffers. With ZeRO 3, the model-state files also hold the frozen parameters.
     Result<void> open_universal() {
         std::error_code error;
         const std::vector<RankFile> models = files_of(directory_, "model_states");
@@ -360,8 +360,8 @@ class Opener {
                                       source_.model.tensors[static_cast<std::size_t>(number)].name);
     }
 
-    // Takes the frozen parameters, which have no master weights. With ZeRO 3, they are split over
-    // the ranks. Otherwise, each of them is stored whole.
+    // Takes the frozen parameters, which have no master weights. With ZeRO 3, each frozen parameter
+    // is split over the ranks. Otherwise, each frozen parameter is stored whole.
     Result<void> take_frozen(const TorchFile& first, const std::vector<RankFile>& models) {
         ROLL_TRY(const auto shapes, shapes_of(first, models.front().path, "frozen_param_shapes"));
         if (shapes.empty() || shapes[0].empty()) return {};

@@ -73,8 +73,8 @@ std::optional<std::string> name_in_state(const std::string& key, const std::stri
     return name;
 }
 
-// Some writers add a prefix, such as "model." or "module.", to all keys. Returns the prefix that
-// most keys of the model's tensors have.
+// Some writers add a prefix, such as "model." or "module.", to all keys. Returns the most frequent
+// prefix among the keys of the model's tensors.
 std::string common_prefix(const formats::DcpMetadata& metadata, const DistKeys& keys) {
     std::map<std::string, int> found;
     for (const formats::DcpTensor& tensor : metadata.tensors) {
@@ -184,8 +184,8 @@ class DistOpener {
         return {};
     }
 
-    // Returns true if `shape` differs from `whole` only by additional rows, with which Megatron
-    // pads the vocabulary.
+    // Returns true if `shape` differs from `whole` only by additional rows. Megatron pads the
+    // vocabulary with such rows.
     static bool is_padded(const Shape& shape, const Shape& whole, const std::string& name) {
         return (name == "embedding.word_embeddings.weight" || name == "output_layer.weight") &&
                shape.size() == 2 && shape[1] == whole[1] && shape[0] > whole[0];
@@ -335,9 +335,9 @@ Result<Format> dist_format(const fs::path& directory) {
 
 namespace {
 
-// Returns the run's arguments from common.pt. If this file is missing (newer writers), returns them
-// from an object of the checkpoint. Returns null if there are no arguments, or if their form is
-// unknown.
+// Returns the run's arguments from common.pt. Newer writers do not write this file. If it is
+// missing, returns the arguments from an object of the checkpoint. Returns null if there are no
+// arguments, or if their form is unknown.
 Result<Json> run_arguments(const fs::path& directory, const formats::DcpMetadata& metadata) {
     const auto args_of = [](const Result<formats::TorchFile>& file) -> Result<Json> {
         if (!file) return Json();

@@ -40,7 +40,7 @@ class Workers {
     }
 
     // Fails if a hook requests a stop, or if a mapped file became unreadable. Call check_stop()
-    // before each window, and progress() after it.
+    // before each window, and progress() after each window.
     Result<void> check_stop() {
         const std::lock_guard lock(mutex_);
         return hooks_.stopped() ? stopped() : check_mapped_reads();

@@ -13,10 +13,10 @@ namespace roll::convert {
 // loads neither optimizer state nor random states.
 constexpr const char* kMegatronRelease = "release";
 
-// Returns the target's tensors. If `version` is below 3, the tensors are in nested dicts, and they
-// have the names and the order of attention rows of that version. Fails with InvalidArgument if
-// models before Megatron core have no name for a tensor, or if the model has query groups and
-// `version` is below 2.
+// Returns the target's tensors. If `version` is below 3, the tensors are in nested dicts. Their
+// names and the order of their attention rows are then as in Megatron's checkpoints of that
+// version. Fails with InvalidArgument if models before Megatron core have no name for a tensor.
+// Also fails with InvalidArgument if the model has query groups and `version` is below 2.
 Result<std::vector<Stored>> megatron_layout(const Source& source, formats::McaConfig config,
                                             int version);
 

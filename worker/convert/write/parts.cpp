@@ -174,7 +174,7 @@ class Meeting::Speaker {
         return note_;
     }
 
-    // Writes the note. Does not hold `mutex_` meanwhile, so that a slow disk never blocks the
+    // Writes the note. Does not hold `mutex_` while writing, so that a slow disk never blocks the
     // working threads. Returns true if this note is the last one; process 0 may then remove the
     // files.
     bool speak() {

@@ -60,8 +60,8 @@ class Meeting {
     // ended (the message has its reason), or if an awaited process sends nothing for a minute.
     Result<void> wait_for(Phase phase, const Stopped& stopped);
 
-    // Fails with Unavailable if another process ended before the target was complete, or sends
-    // nothing.
+    // Fails with Unavailable if another process ended before the target was complete, or if another
+    // process has stopped responding.
     Result<void> trouble() const;
     // Returns the bytes written by all other processes. Only process 0 may call this function.
     std::int64_t bytes() const;

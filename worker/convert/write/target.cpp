@@ -36,8 +36,8 @@ formats::McaConfig mca_config_of(const Source& source, const Output& output) {
     return config;
 }
 
-// Returns the config of an fsdp_dtensor target. As in the output of Megatron's own tool, it has no
-// layout. The experts are grouped, unless `output` requests otherwise.
+// Returns the config of an fsdp_dtensor target. The config has no layout, like the config that
+// Megatron's own tool writes. The experts are grouped, unless `output` requests otherwise.
 formats::McaConfig fsdp_config(const Source& source, const Output& output) {
     formats::McaConfig config = mca_config_of(source, output);
     config.layout = {};

@@ -31,7 +31,7 @@ std::vector<Baton::Thread*> Baton::ready() {
     return found;
 }
 
-// Only the thread that has the baton calls this, so no lock is needed.
+// Only the thread that has the baton calls give_on(), so no lock is needed.
 void Baton::give_on() {
     std::vector<Thread*> next = ready();
     if (next.empty()) {

@@ -66,8 +66,9 @@ class FlightRecorder {
     void waits(Id id);  // records that the rank begins to wait for the transfer
     void done(Id id);
 
-    // Returns the explanation of the transfer for which the rank waits. Blocks until it is known,
-    // but returns "" if the rank has waited for less than RecorderOptions::patience.
+    // Returns the explanation of the transfer for which the rank waits. Blocks until the
+    // explanation is known, but returns "" if the rank has waited for less than
+    // RecorderOptions::patience.
     std::string explain();
 
     // Returns the latest transfers, one per line; the newest is last.
@@ -108,7 +109,7 @@ class FlightRecorder {
     std::deque<Flight> flights_;                     // the last kKept transfers
     Id first_ = 0;                                   // id of flights_.front()
     std::optional<Id> waits_;                        // id of the transfer for which the rank waits
-    std::chrono::steady_clock::time_point since_{};  // time at which the rank began to wait for it
+    std::chrono::steady_clock::time_point since_{};  // time at which this wait began
     std::int64_t beat_ = 0;                          // number of publications so far
     std::optional<Look> look_;
     std::optional<std::pair<Id, std::string>> explained_;

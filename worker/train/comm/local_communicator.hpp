@@ -80,8 +80,8 @@ class LocalGroup {
     std::map<std::pair<Site, std::int64_t>, at::Tensor> last_;  // results by site and size
 };
 
-// The communicator of one rank. On destruction, the rank leaves the group. If another rank waits
-// for this rank afterwards, it gets PeerLost.
+// The communicator of one rank. The destructor removes the rank from the group. A rank that waits
+// for this rank afterwards gets PeerLost.
 class LocalCommunicator final : public Communicator {
   public:
     LocalCommunicator(LocalGroup& group, int rank) : group_(group), rank_(rank) {}

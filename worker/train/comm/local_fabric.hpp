@@ -1,5 +1,5 @@
 // Runs the ranks of a job as threads of one process, one at a time. A seed decides the order in
-// which they run. Its groups are strict, as local_communicator.hpp describes.
+// which the ranks run. The groups are strict, as local_communicator.hpp describes.
 #pragma once
 
 #include <cstdint>
@@ -25,12 +25,13 @@ class LocalFabric {
     explicit LocalFabric(int ranks, LocalOptions options = {});
 
     // Returns the communicator of rank `rank` for the group `name`. `ranks` are the members of the
-    // group, and `rank` is one of them. Call it on that rank's thread.
+    // group, and `rank` is one of them. Must be called on the thread of `rank`.
     std::unique_ptr<Communicator> group(const std::string& name, const std::vector<int>& ranks,
                                         int rank);
 
     // Runs rank_main(rank) for every rank, and returns when all have ended. If a rank throws,
-    // rethrows the first exception. Throws Deadlock if no rank can continue. Call it only once.
+    // rethrows the first exception. Throws Deadlock if no rank can continue. May be called only
+    // once.
     void run(const std::function<void(int rank)>& rank_main);
 
   private:

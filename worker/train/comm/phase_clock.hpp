@@ -1,8 +1,8 @@
 // Divides the wall time of a rank into the phases of its steps. At each moment, exactly one phase
 // runs, so the sum of the phases is the elapsed time.
 //
-// The times are those of the host. On a GPU, work continues after the host has issued it. There, a
-// phase is the time in which the host issues its work or waits for it.
+// The times are measured on the host. On a GPU, work continues after the host has issued it. A
+// phase is then the time in which the host issues the phase's work or waits for this work.
 #pragma once
 
 #include <algorithm>

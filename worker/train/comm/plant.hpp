@@ -1,5 +1,5 @@
-// A bug that an in-process group deliberately makes in its transfers. A test uses it to prove that
-// it would find such a bug.
+// A bug that an in-process group deliberately makes in its transfers. A test plants a bug to prove
+// that the test would find such a bug.
 #pragma once
 
 #include <cstdint>

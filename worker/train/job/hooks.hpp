@@ -54,7 +54,7 @@ class Hooks {
     void run(std::string_view name, const HookFacts& facts);
     // Runs the hook `step` if the step is a multiple of its `every`.
     void step_done(const HookFacts& facts);
-    // Takes note of hooks that have ended. Never blocks.
+    // Records the hooks that have ended. Never blocks.
     void check();
     // Returns a sentence if a hook with `on_fail: stop` has failed, else an empty text. All ranks
     // must then end at the same step.
@@ -69,7 +69,7 @@ class Hooks {
     std::map<std::string, Hook, std::less<>> hooks_;
     std::map<std::string, std::unique_ptr<Running>, std::less<>> running_;
     std::string failure_;
-    std::vector<std::string> environment_;  // of this process, with the job and its directories
+    std::vector<std::string> environment_;  // this process's environment, plus the job's variables
 };
 
 }  // namespace roll::train

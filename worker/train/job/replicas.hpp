@@ -13,7 +13,7 @@ namespace roll::train {
 // Compares the weights and, unless the ranks share them, the optimizer state of all replicas.
 // Returns a sentence that names the first tensor whose copies differ, and the ranks; nullopt if all
 // copies are bitwise equal. `ranks`: for each rank of the dp group, its number in the job. All
-// ranks of the dp group must call it, and all get the same result.
+// ranks of the dp group must call this function, and all get the same result.
 std::optional<std::string> replica_difference(TrainStep& step, const std::vector<int>& ranks);
 
 }  // namespace roll::train

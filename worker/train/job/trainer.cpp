@@ -132,7 +132,7 @@ int Trainer::run() {
     }
 }
 
-// Returns what this rank is doing, for a message.
+// Returns a description of what this rank is doing, for a message.
 std::string Trainer::doing() const {
     if (activity_ != Activity::Step)
         return activity_ == Activity::Validation ? "validation" : "the checkpoint";
@@ -192,7 +192,7 @@ int Trainer::run_steps() {
     return 0;
 }
 
-// Ends the run because a hook has failed. What was saved before stays.
+// Ends the run because a hook has failed. Keeps the checkpoints that were saved before.
 void Trainer::end_after_hook() {
     finish_part();
     if (saver_) saver_->finish();
@@ -239,7 +239,7 @@ bool Trainer::await_space() {
     }
 }
 
-// Trains one step. Returns the requests that the ranks have agreed on after it.
+// Trains one step. Returns the requests that the ranks have agreed on after the step.
 Agreed Trainer::train_step() {
     const auto start = Clock::now();
     clock_.enter(Phase::Data);

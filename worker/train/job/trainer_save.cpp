@@ -44,8 +44,8 @@ void Trainer::finish_part() {
     conclude_parts(failed.item<double>() > 0);
 }
 
-// Ends the save for which all ranks have written their parts, or have failed. If one has failed,
-// its reason is sent to rank 0.
+// Ends a save after every rank has written its part or has failed to write it. If a rank has
+// failed, the reason is sent to rank 0.
 void Trainer::conclude_parts(bool failed) {
     const Result<void> own = part_->take();
     if (!failed) {

@@ -147,8 +147,8 @@ std::vector<ReferenceFile> Trainer::reference_files(const std::vector<std::strin
     };
     add(corpus_);
     for (const data::Corpus& corpus : valid_) add(corpus);
-    // One batch more than the steps need. A job that continues with another batch size may end with
-    // a part of an additional batch.
+    // Count one batch more than the steps need. A job that continues with another batch size may
+    // end with a part of an additional batch.
     const auto samples = static_cast<std::uint64_t>((spec_.steps + 1) * spec_.global_batch_size);
     // With weights, a pair may come again before others have come.
     std::set<std::pair<const data::CorpusFile*, std::size_t>> seen;
@@ -196,9 +196,9 @@ void Trainer::load_model(const std::string& directory) {
 }
 
 // Connects to the store that all ranks share, and starts to record transfers. If a transfer does
-// not end, it is explained before its timeout, so that every rank has read the other ranks' numbers
-// before the first rank ends. If roll-worker stops the attempt as hung, roll-worker has the
-// explanation.
+// not end, each rank explains it before the transfer's timeout. So every rank has read the other
+// ranks' numbers before the first rank ends, and roll-worker has the explanation if it stops the
+// attempt as hung.
 void Trainer::connect_recorder() {
     const std::chrono::milliseconds timeout = spec_.parallel.collective_timeout;
     fabric_.emplace(fabric_options(launch_, rank_, timeout));
@@ -215,8 +215,8 @@ void Trainer::connect_recorder() {
                                           .on_stuck = on_stuck});
 }
 
-// Connects the groups of the mesh. All ranks create them in this order, so no two ranks wait for
-// each other in different groups.
+// Connects the groups of the mesh. All ranks create the groups in the same order, so no two ranks
+// wait for each other in different groups.
 void Trainer::connect() {
     const int world = launch_.world_size();
     const plan::Mesh mesh = need(plan::Mesh::make(spec_.parallel, world));
@@ -320,8 +320,8 @@ void Trainer::restore_newest() {
                                  " from which the job continues; set more steps, or resume from "
                                  "an earlier checkpoint");
     state_ = continued(restored, state_);
-    // If the checkpoint is of another job, start the count again: if a user resumes a job that
-    // stopped early, training should continue.
+    // If the checkpoint is of another job, restart the count of stale validations. If a user
+    // resumes a job that stopped early, training should continue.
     if (output_of(directory).lexically_normal() != fs::path(launch_.output).lexically_normal())
         state_.stale_validations = 0;
     if (writes())

@@ -67,8 +67,8 @@ class Validation {
                                  int dp_rank) const;
 
     // Computes, for each set, the number of predicted text bytes and the n-gram baseline. Only the
-    // rank that reports needs these. Call it before run(). Reads all held-out tokens once. If there
-    // is a baseline, also reads the training text.
+    // rank that reports needs these numbers. Must be called before run(). Reads all held-out tokens
+    // once. If there is a baseline, also reads the training text.
     void measure_text(const tokenizer::Tokenizer& tokenizer, const data::Corpus& train);
 
   private:

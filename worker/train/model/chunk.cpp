@@ -342,8 +342,8 @@ at::Tensor Chunk::backward_input(int microbatch, const at::Tensor& dhidden_MC, W
         const int next = i > 0 ? layer_unit(first_used(part_, saved.layers, i - 1)) : -1;
         const HeldUnit held = hold(layer_unit(i), next, true);
         restore(saved, i);
-        // Copies o_MA, because the weight gradients are computed later, when its memory may already
-        // hold gradients. A recomputed o_MA is not in that memory and needs no copy.
+        // Copies o_MA, because the weight gradients are computed later. The memory of o_MA may then
+        // already hold gradients. A recomputed o_MA is not in that memory and needs no copy.
         if (when == WeightHalves::Later && microbatch == 0 && !part_.recompute_of(i).attention())
             of_layer.o_MA = of_layer.o_MA.clone();
         dx_MC = trained_layer(i, saved.sequences)
@@ -362,7 +362,8 @@ void Chunk::backward_weight(int microbatch, const GradReady& ready) {
     for (Owed& half : saved.owed)
         grads_.add(half.parameter, microbatch, 0, std::exchange(half.add, {}), ready);
     if (!part_.pre) return;
-    // A tied embedding gets two contributions per micro-batch. The output layer's is number 0.
+    // A tied embedding gets two contributions per micro-batch. Number 0 is the contribution of the
+    // output layer.
     const int use = parameters_.specs[0].uses - 1;
     const auto add = [this, dy_MC = saved.dembedded_MC, tokens_M = saved.tokens_M](
                          const at::Tensor& dw_VC, ops::Sum sum) {

@@ -21,8 +21,8 @@
 
 namespace roll::train {
 
-// When backward computes the gradients of weights. Now: in backward_input, layer by layer; this
-// holds less memory but delays the result. Later: in backward_weight.
+// The function that computes the gradients of weights. Now: backward_input does so, layer by layer;
+// this needs less memory but delays its result. Later: backward_weight does so.
 enum class WeightHalves { Now, Later };
 
 class Chunk {
@@ -37,7 +37,7 @@ class Chunk {
 
     void begin_step();  // starts a step, whose micro-batches are numbered from 0 again
 
-    // Sets DoRA's magnitudes to the row lengths. All ranks that share the chunk must call it.
+    // Sets DoRA's magnitudes to the weights' row lengths. All ranks of the chunk must call this.
     void start_magnitudes();
 
     // Computes a micro-batch's forward pass. Takes `hidden_MC` from the previous stage; the first
@@ -89,8 +89,8 @@ class Chunk {
         int parameter;
         AddGrad add;
     };
-    // How a micro-batch's rows form sequences. If there are segments, all rows form one sequence,
-    // and the positions restart at each segment.
+    // Describes how a micro-batch's rows form sequences. If there are segments, all rows form one
+    // sequence, and the positions restart at each segment.
     struct Sequences {
         std::int64_t positions = 0;
         ops::RopeTable rope;

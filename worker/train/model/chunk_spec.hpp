@@ -34,7 +34,7 @@ struct ChunkSpec {
 
 inline ChunkSpec whole_chunk(const spec::ModelConfig& config) { return {0, config.layers}; }
 
-// How a pipeline divides the layers of a model among `pp` stages, each with `vpp` chunks.
+// Describes how a pipeline divides the layers of a model among `pp` stages, each with `vpp` chunks.
 struct StageSplit {
     int pp = 1;
     int vpp = 1;
@@ -50,7 +50,7 @@ StageSplit stage_split(const spec::ParallelSpec& parallel);
 
 // Returns the chunks in the order of forward: entry c * pp + p is chunk c of stage p. The chunks
 // are divided as in layout::split_layers(). Throws RankFailure(invalid) if the layers cannot be
-// divided so.
+// divided in this way.
 std::vector<ChunkSpec> stage_chunks(const spec::ModelConfig& config, const StageSplit& split);
 
 // The input of one forward pass: B sequences of T positions. The tensors are int64 and contiguous.

@@ -1,4 +1,4 @@
-// How backward adds its contributions to the gradients of parameters.
+// Types for adding the contributions of backward to the gradients of parameters.
 #pragma once
 
 #include <functional>

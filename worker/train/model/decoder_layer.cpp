@@ -173,7 +173,7 @@ at::Tensor Layer::add_mlp(const at::Tensor& x1_MC, LayerSaved& s) const {
                        kept_unless(is_dropped));
 }
 
-// Recomputes the output of the norm that forward computed.
+// Recomputes a norm's output, which forward computed but did not save.
 at::Tensor Layer::norm_again(int place, const ops::RmsNormSaved& saved) const {
     ops::RmsNormSaved same;
     return norm(place, saved.x_MC, same);

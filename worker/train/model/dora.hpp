@@ -7,7 +7,7 @@ namespace roll::train {
 
 // Returns the length of each row of W + s B A, in the type of the main weights. `tp`: the group of
 // the ranks that each hold some columns of the layer; null: this rank holds all columns. With `tp`,
-// sums the squares over the ranks, so all of them must call this function.
+// sums the squares over the ranks, so all ranks of the group must call this function.
 at::Tensor row_lengths(const Parameters& parameters, const Adapter& adapter, const at::Tensor& w_OI,
                        Communicator* tp, Tag tag);
 

@@ -64,8 +64,8 @@ class Decoder {
         return layer.finish(x_MC, attention(caches_[index], heads, layer.rule()), dropped);
     }
 
-    // Returns the attention output o_MA of the new positions. They attend to all cached positions
-    // and to the new positions up to their own.
+    // Returns the attention output o_MA of the new positions. Each new position attends to all
+    // cached positions, and to the new positions up to itself.
     at::Tensor attention(const LayerCache& cache, const ops::Heads& heads,
                          const ops::AttentionRule& rule) const {
         const std::int64_t groups = config_.kv_heads, dim = config_.head_dim;
@@ -92,11 +92,11 @@ class Decoder {
     ops::RopeTable table_;
     std::vector<LayerCache> caches_;
     std::int64_t position_ = 0;
-    RowLengths lengths_{};  // of DoRA; the weights do not change
+    RowLengths lengths_{};  // row lengths of the weights for DoRA; the weights do not change
 };
 
-// Returns a copy of `share_V` that keeps the most likely tokens, enough of them to reach top_p in
-// total. The probabilities of all other tokens are 0.
+// Returns a copy of `share_V` that keeps the fewest most likely tokens whose probabilities sum to
+// at least top_p. The probabilities of all other tokens are 0.
 at::Tensor likeliest(const at::Tensor& share_V, double top_p) {
     auto [sorted_V, token_V] = share_V.sort(/*stable=*/true, /*dim=*/0, /*descending=*/true);
     const at::Tensor before_V = sorted_V.cumsum(0) - sorted_V;

@@ -127,8 +127,8 @@ Json complete(const families::Family& family, Json sizes,
     return config;
 }
 
-// Reads the model of a directory. `changes` lists HuggingFace config keys with values that override
-// the directory's.
+// Reads the model of a directory. `changes` has HuggingFace config keys with values. These values
+// override the values in the directory's config.
 Result<ModelSetup> read_model(const fs::path& directory, const families::Families& families,
                               const Json& changes = Json::object(),
                               const convert::OpenOptions& open = {}) {

@@ -34,10 +34,11 @@ struct ModelSetup {
 // Returns the model of a job. If the model starts from a directory, reads it from the first of the
 // job's own checkpoints that opens, or else from that directory. If the tokenizer's directory no
 // longer exists, reads the tokenizer from a checkpoint. So a job can continue after its start
-// directory is gone. A LoRA job cannot, because its checkpoints hold only the adapter.
+// directory is gone. A LoRA job cannot continue then, because its checkpoints hold only the
+// adapter.
 //
 // If `config_suffices`, a HuggingFace directory needs no weights. Throws RankFailure(invalid) if
-// the job's sizes are wrong, or if the tokenizer's ids differ from those of the tokenizer in the
+// the job's sizes are wrong, or if the tokenizer's ids differ from the ids of the tokenizer in the
 // model's directory.
 ModelSetup setup_model(const spec::TrainSpec& spec,
                        const std::vector<std::filesystem::path>& checkpoints,
@@ -48,8 +49,8 @@ std::shared_ptr<const tokenizer::TextTokenizer> job_tokenizer(const spec::TrainS
 
 // Compares a checkpoint with the job. `tokenizer`: the job's tokenizer. Returns a warning, or an
 // empty string. Throws RankFailure(invalid) if the checkpoint's tokenizer has another vocabulary,
-// or if the tensors differ from those of the job's model. For tensors, the message lists the config
-// keys with the expected and the found values.
+// or if the checkpoint's tensors differ from the tensors of the job's model. If the tensors differ,
+// the message lists the config keys with the expected and the found values.
 std::string check_same_model(const std::filesystem::path& checkpoint, const ModelSetup& job,
                              const std::string& tokenizer);
 
@@ -64,7 +65,8 @@ std::int64_t padding_of(const ModelSetup& model);
 ModelSetup setup_model(const std::filesystem::path& directory);
 
 // Returns the number of elements of the parameters that model.freeze or LoRA freezes. Throws
-// RankFailure(invalid) if a pattern in `freeze` matches no parameter, or if none is left to train.
+// RankFailure(invalid) if a pattern in `freeze` matches no parameter, or if no parameter is left to
+// train.
 std::int64_t count_frozen(const std::vector<std::string>& freeze,
                           std::span<const ParameterSpec> specs);
 

@@ -1,8 +1,8 @@
 // A chunk's parameters: flat tensors of weights and gradients, and views of each parameter.
 //
-// The model computes with `weight`; the optimizer updates `main`. Both are the same tensors, except
-// for bfloat16: then main and grad are float32 and weight is main rounded. On a CPU, bfloat16's
-// main is not stored as a tensor: `weight` and `rest` are the halves of its values
+// The model computes with `weight`; the optimizer updates `main`. With bfloat16, main and grad are
+// float32, and weight is main rounded. With other types, weight and main are the same tensor. On a
+// CPU, bfloat16's main is not stored as a tensor: `weight` and `rest` are the halves of its values
 // (simd/halves.hpp), so that both together take the memory of main alone.
 //
 // If ranks share optimizer state, each rank updates some rows of every parameter, its own rows.
@@ -65,7 +65,8 @@ struct Parameters {
     GradStage* stage = nullptr;
 };
 
-// Returns true if ranks that share weights split this one by rows. Vectors and factors stay whole.
+// Returns true if ranks that share weights split the weight by rows. Vectors and factors stay
+// whole.
 bool is_splittable(const ParameterSpec& spec);
 
 // Returns the type of main weights and gradients.

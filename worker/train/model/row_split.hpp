@@ -27,7 +27,7 @@ struct RowSplit {
 at::Tensor take_rows(const RowSplit& split, const at::Tensor& whole_MX);
 
 // A tensor that the ranks are exchanging. finish() waits for the exchange and returns the result.
-// It may be called only once.
+// finish() may be called only once.
 struct PendingRows {
     Communicator& tp;
     Communicator::Ticket ticket;

@@ -13,7 +13,7 @@
 
 namespace roll::train {
 
-// How the last stage turns the rows of a micro-batch into a loss.
+// Describes how the last stage computes a loss from the rows of a micro-batch.
 struct LossRule {
     double scale = 0;  // factor of the sum of the rows' losses; used if `preference` is null
     // options of the loss of each token: additional terms of the loss, and the noise that the first

@@ -10,7 +10,7 @@
 
 namespace roll::ops {
 
-// Says whether an operator's result replaces a tensor's content or is added to it.
+// Determines whether an operator's result replaces a tensor's content or is added to it.
 enum class Sum { Replace, Add };
 
 // A function that allocates the tensor for an operator's result. If the function is empty, the

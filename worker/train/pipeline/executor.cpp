@@ -76,7 +76,7 @@ at::Tensor execute(const plan::PipelineSchedule& schedule, std::span<RankChunk> 
                         chunk.parameters().flat_weight.options(), handed};
         const Microbatch& data = batch.microbatches[op.microbatch];
         const std::int64_t sizes_MC[] = {chunk.hidden_rows(data), chunk.config().hidden};
-        // The tag of a message has the first layer of the later one of its two stages.
+        // The tag of a message has the first layer of the later of the two stages that exchange it.
         const auto tag = [&](Site site, std::int64_t layer) {
             return Tag{site, static_cast<int>(layer), op.microbatch};
         };

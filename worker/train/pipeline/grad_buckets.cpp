@@ -108,8 +108,8 @@ void GradBuckets::fill(const plan::Bucket& bucket) {
     }
 }
 
-// Frees the staged gradients of a bucket. Call it after the sum of the bucket over the ranks has
-// started.
+// Frees the staged gradients of a bucket. Must be called after the sum of the bucket over the ranks
+// has started.
 void GradBuckets::close(const plan::Bucket& bucket) {
     for (int i = bucket.parameter_begin; i < bucket.parameter_end; ++i) parameters_.grad[i].reset();
 }

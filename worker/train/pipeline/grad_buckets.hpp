@@ -35,7 +35,7 @@ class GradBuckets final : public GradStage {
                 Communicator* tp, std::function<void(int bucket)> issued);
 
     void begin(int microbatches);  // starts a step with this number of micro-batches
-    void ready(int parameter);     // call it after each contribution to the parameter's gradient
+    void ready(int parameter);     // to be called after each contribution to its gradient
     void finish();                 // waits for all reductions; aborts if a contribution is missing
 
     ops::Sum open(int parameter) override;

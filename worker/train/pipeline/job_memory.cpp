@@ -25,7 +25,7 @@ std::int64_t muon_numel(const spec::TrainSpec& spec, const std::vector<Parameter
     return most;
 }
 
-// Adds the optimizer state that data-parallel rank `owner` of `owners` has of one chunk.
+// Adds the part of one chunk's optimizer state that data-parallel rank `owner` of `owners` holds.
 void add_owned(plan::Owned& owned, const spec::OptimizerSpec& options,
                const std::vector<ParameterSpec>& specs, int owners, int owner) {
     std::vector<std::int64_t> numels;

@@ -39,8 +39,8 @@ class RowExchange {
         at::Tensor sent, received;
     };
 
-    // The tensors whose rows are exchanged. Gradients: of all trained parameters. Weights: of the
-    // trained parameters that every rank stores completely.
+    // The tensors whose rows are exchanged. Gradients: the gradients of all trained parameters.
+    // Weights: the weights of the trained parameters that every rank stores completely.
     enum class Of { Gradients, Weights };
 
     // Calls body(i, rows) for each parameter of the bucket whose tensor `of` is exchanged. `rows`

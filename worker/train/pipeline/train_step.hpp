@@ -80,9 +80,9 @@ class TrainStep {
     // replica get the result.
     at::Tensor log_probs(std::span<const Microbatch> batch);
 
-    // Runs forward and backward of one micro-batch. Leaves its gradients in the chunks, without
-    // reducing them. Returns its mean loss. All stages of a replica must call it; other replicas
-    // need not.
+    // Runs forward and backward of one micro-batch. Returns the micro-batch's mean loss. Leaves the
+    // gradients in the chunks, without reducing them. All stages of a replica must call replay();
+    // other replicas need not.
     double replay(const Microbatch& data);
 
     // The chunks of this rank and their optimizers, one entry per chunk. To restore a checkpoint,

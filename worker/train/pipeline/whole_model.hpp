@@ -43,13 +43,14 @@ using CopyTensors = std::function<void(std::span<const at::Tensor> to)>;
 // Copies whole tensors of `parameter` to the first rank of a replica: the first rank of the
 // tensor-parallel group `tp` (null: no group) on the first stage. On that rank, writes them to
 // `to`. On the other ranks, uses only the size of `to`. Calls `copy` on the ranks that hold the
-// parameter. All ranks of the replica must call it. A rank holds buffers of type `type` for one
-// parameter at a time.
+// parameter. All ranks of the replica must call this function. A rank holds buffers of type `type`
+// for one parameter at a time.
 void copy_to_first(const WholeParameter& parameter, Communicator& pp, Communicator* tp,
                    at::ScalarType type, std::span<const at::Tensor> to, const CopyTensors& copy);
 
 // Returns the main weight of parameter `i` with all rows, although each replica has only its own
-// rows. All replicas must call it. The replicas' rows are disjoint, so summing them is exact.
+// rows. All replicas must call this function. The replicas' rows are disjoint, so summing them is
+// exact.
 at::Tensor joined_main(const Parameters& parameters, std::size_t i, Communicator& dp);
 
 }  // namespace roll::train

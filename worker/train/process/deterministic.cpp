@@ -7,7 +7,8 @@
 namespace roll::train {
 
 // Changes only settings of GPUs. On CPUs, every sum already has a fixed order: the number of
-// threads alone determines how they divide a sum, and the ranks' sums are added in a fixed order.
+// threads alone determines how the threads divide a sum, and the ranks' sums are added in a fixed
+// order.
 std::string make_deterministic(bool on_gpus) {
     if (!on_gpus) return "deterministic: on CPUs nothing is turned off and nothing gets slower";
     ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 1);

@@ -6,8 +6,8 @@
 
 namespace roll::train {
 
-// Makes this process deterministic. Call it before the first use of a device. Returns a line for
-// the log that says which optimizations are turned off and how much this costs.
+// Makes this process deterministic. Must be called before the first use of a device. Returns a line
+// for the log that lists the optimizations that are turned off and their cost.
 std::string make_deterministic(bool on_gpus);
 
 }  // namespace roll::train

@@ -1,4 +1,4 @@
-// RankFailure, the exception that ends a rank. Its exit status says which kind of failure it is
+// RankFailure, the exception that ends a rank. Its exit status tells the kind of failure
 // (docs/internals.md). It may be thrown anywhere in the trainer; main() catches it.
 #pragma once
 

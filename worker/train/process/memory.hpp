@@ -24,9 +24,9 @@ class OutOfMemory : public std::bad_alloc {
     std::string during_;
 };
 
-// Keeps freed memory in the process for later tensors, from now on. Without this, page faults would
+// From now on, keeps freed memory in the process for later tensors. Without this, page faults would
 // take a tenth of each step, because every step allocates the memory that the previous step freed.
-// Call it at program start; it applies to the tensors of all threads.
+// Call this function at program start; it applies to the tensors of all threads.
 void keep_freed_memory();
 
 // Memory of the process in bytes, as the kernel counts it; 0 if unknown.

@@ -68,7 +68,7 @@ std::int64_t least_microbatches(const spec::ParallelSpec& p, std::int64_t layers
 }
 
 // Reduces the number of heads and of queries per key-value head. If every rank has several
-// key-value heads, it keeps several.
+// key-value heads, every rank of the small job also has several.
 void cut_heads(spec::ModelConfig& config, const spec::ParallelSpec& from,
                const spec::ParallelSpec& to) {
     const std::int64_t queries = config.heads / config.kv_heads;  // query heads per key-value head
@@ -128,7 +128,7 @@ void cut_model(SmallJob& job, const spec::ParallelSpec& from, std::int64_t seq_l
 }
 
 // Reduces the number of sequences and micro-batches. The tensor-parallel ranks divide the rows of a
-// micro-batch exactly if they do so in the job.
+// micro-batch exactly if and only if they do so in the original job.
 void cut_batch(spec::TrainSpec& spec, std::int64_t layers, const spec::TrainSpec& from) {
     const std::int64_t microbatches =
         least_microbatches(spec.parallel, layers, from.microbatches());

@@ -14,8 +14,8 @@ namespace {
 constexpr const char* kLayers = "decoder.layers.";
 
 // The properties in which layers differ: the sliding window, and the name patterns that match their
-// parameters. For each parameter of a layer, it lists the parameter's name without the layer, and
-// the effect of the patterns on it.
+// parameters. For each parameter of a layer, a Kind lists the parameter's name without the layer,
+// and the effect of the patterns on the parameter.
 using Kind = std::vector<std::string>;
 
 // The name of a parameter without its layer, and the number of the layer; -1: the parameter is in
@@ -72,9 +72,10 @@ std::vector<Kind> kinds_of(const spec::TrainSpec& spec, const spec::ModelConfig&
     return kinds;
 }
 
-// Returns the smallest number of layers of the small model; it is at least `needed` if the model
-// has so many layers. Also sets the layers of the first and the last stage, such that a stage that
-// has more layers than other stages still has more.
+// Returns the smallest number of layers of the small model. The number is at least `needed` if the
+// model has that many layers. Also sets the numbers of layers of the first and the last stage. If
+// one of these stages has more layers than other stages in the model, it also has more in the small
+// model.
 std::int64_t cut_stages(spec::ParallelSpec& p, const spec::ParallelSpec& from, std::int64_t layers,
                         std::int64_t needed) {
     const std::int64_t chunks = std::int64_t{p.pp} * p.vpp;

@@ -34,8 +34,8 @@ struct Record {
     std::vector<Difference> unequal = {};  // copies that should be bitwise equal
 };
 
-// Returns max|a - b| / max|b|, or max|a - b| if all of b is 0. Returns infinity if the tensors have
-// different sizes, and NaN if an element is NaN.
+// Returns max|a - b| / max|b|, or max|a - b| if all elements of b are 0. Returns infinity if the
+// tensors have different sizes, and NaN if an element is NaN.
 double error_of(const at::Tensor& a, const at::Tensor& b);
 
 // Adds a number. If another rank has already added it, compares the two numbers.

@@ -25,7 +25,7 @@ inline constexpr const char* kLabelledKeys[] = {
 std::span<const char* const> pair_keys(const spec::TrainSpec& spec);
 
 // Adds to a row of the metrics the means over the pairs or labelled answers, and the number of
-// these. Leaves out a mean over zero answers.
+// pairs or answers. Leaves out a mean over zero answers.
 void put_pairs(OrderedJson& row, const std::string& prefix, const std::string& suffix,
                const PairSums& sums);
 

@@ -212,8 +212,9 @@ std::string memory_text(const OrderedJson& memory) {
     return text;
 }
 
-// Returns the estimated duration of the job. On a GPU, it is null unless train.peak_tflops is set,
-// because this machine's processor says nothing about a GPU's speed.
+// Returns the estimated duration of the job. On a GPU, the duration is null unless
+// train.peak_tflops is set, because the speed of this machine's processor does not determine the
+// speed of a GPU.
 OrderedJson time_json(const spec::TrainSpec& spec, int ranks, double flop, bool on_gpu) {
     OrderedJson time{{"mfu_assumed", kMfuAssumed}};
     if (spec.steps == 0 || (on_gpu && spec.peak_tflops == 0)) {
@@ -321,8 +322,8 @@ std::string limit_text(const OrderedJson& recompute) {
            recompute["largest_micro_batch_size"].dump() + "\n";
 }
 
-// Returns the line about recomputation. It also says how much memory a micro-batch's activations
-// take on the stage that needs the most.
+// Returns the line about recomputation. The line also has the size of a micro-batch's activations
+// on the stage whose activations need the most memory.
 std::string recompute_text(const OrderedJson& plan) {
     const OrderedJson& recompute = plan["recompute"];
     std::int64_t forward = 0, backward = 0;

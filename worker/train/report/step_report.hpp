@@ -44,7 +44,7 @@ OrderedJson row_of(const StepReport& report);
 
 std::string duration_text(double seconds);  // returns a duration such as "59s", "1m 20s", "3h 05m"
 
-// Returns the step's line for the log. Its columns align with those of the lines of other steps:
+// Returns the step's line for the log. The columns of all steps' lines are aligned:
 // "step   7/300  loss   4.1234  lr    0.003  norm    1.234  clip x0.810 ( 40 % of steps)     6555
 // tokens/s, 3278 a rank  ...  mfu  43.1 % causal, ...  wait    0.2 ms     458 MiB, peak    470
 // left 1m 20s". The two values after `clip` are the factor that scaled this step's gradient, and

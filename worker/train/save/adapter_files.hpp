@@ -21,7 +21,7 @@ struct AdapterImage {
 AdapterImage adapter_image(TrainStep& step, const ModelSetup& model);
 
 // On the first rank of the first replica, returns the factors of the whole model. The other ranks
-// send their parts to it and get no tensors. All ranks must call it.
+// send their parts to this rank and get no tensors. All ranks must call this function.
 std::vector<at::Tensor> joined_factors(TrainStep& step);
 
 // Writes adapter_config.json, which names the model's directory.

@@ -165,7 +165,8 @@ void read_moments(const fs::path& checkpoint, TrainStep& step) {
     const auto is_stored = [&](const WholeParameter& parameter) {
         return !parameter.spec.frozen && moments.index.parameters.contains(parameter.spec.name);
     };
-    // SGD without momentum stores none; its momentum then begins at 0.
+    // SGD without momentum stores no state. If the job uses momentum, the momentum then begins at
+    // 0.
     if (has_states(step) && !moments.index.parameters.empty() &&
         std::ranges::none_of(step.whole(), is_stored))
         throw RankFailure(2, "the checkpoint's optimizer state belongs to another model");

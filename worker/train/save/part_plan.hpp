@@ -1,9 +1,9 @@
 // Decides which bytes of a checkpoint each rank writes. Each byte is written by one rank.
 //
 // The weights are stored in the files of an MCA checkpoint with the job's layout. All replicas have
-// the weights of each file; one replica writes it. The optimizer state is stored in one file per
-// rank. If ranks share optimizer state, each rank writes its own rows. Otherwise, the replicas
-// divide the state so that all ranks write about the same number of bytes.
+// the weights of each file, but only one replica writes the file. The optimizer state is stored in
+// one file per rank. If ranks share optimizer state, each rank writes its own rows. Otherwise, the
+// replicas divide the state so that all ranks write about the same number of bytes.
 #pragma once
 
 #include <cstdint>

@@ -32,7 +32,7 @@ class PartWriter {
     std::int64_t bytes() const { return bytes_; }
 
     // Starts to write the part to the staged directory. Returns when training may change the model.
-    // All ranks of the job must call it. Requires !is_running().
+    // All ranks of the job must call start(). Requires !is_running().
     void start(const std::filesystem::path& staged, const checkpoint::Name& name);
 
     bool is_running() const { return running_; }

@@ -47,8 +47,8 @@ class Saver {
     // the staged directory, to which the ranks write their parts. If the disk is full, delays the
     // checkpoint and returns nullopt. Requires that no save is running.
     std::optional<std::filesystem::path> begin(std::int64_t step);
-    // Completes the checkpoint in the background. Call it when all parts are written. `job`: the
-    // job record.
+    // Completes the checkpoint in the background. Must be called when all parts are written. `job`:
+    // the job record.
     void seal(checkpoint::State state, std::string job);
     // Ends the save because the part of `rank` could not be written. If the disk is full, delays
     // the checkpoint. Otherwise, throws RankFailure.
@@ -70,8 +70,8 @@ class Saver {
     // was called.
     void need_saved() const;
     void recorded(std::int64_t step);
-    // Marks the checkpoint of this step as the best one so far. It replaces the previous best
-    // checkpoint when rolld has recorded it.
+    // Marks the checkpoint of this step as the best one so far. When rolld has recorded this
+    // checkpoint, it replaces the previous best checkpoint.
     void best(std::int64_t step) { next_best_step_ = step; }
 
     // step of the last checkpoint that was begun, or -1

@@ -14,8 +14,8 @@
 
 namespace roll::train {
 
-// A file of tensors. All bytes between the tensors are known before the tensors are, except for
-// checksums.
+// A file of tensors. Except for checksums, all bytes between the tensors are known before the
+// contents of the tensors are known.
 struct StreamedFile {
     std::string path;                      // relative to the checkpoint's directory
     std::vector<std::int64_t> sizes = {};  // bytes of each tensor, in the order of the file

@@ -1,5 +1,5 @@
-// The backward pass of attention_impl.hpp, in blocks of the same size. Included only by
-// kernels_impl.hpp and under its rules.
+// The backward pass of attention_impl.hpp, in blocks of the same size. Only kernels_impl.hpp
+// includes this file. The rules of kernels_impl.hpp apply.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // Attention of one head. Computes the scores of one block of queries and one block of keys at a
-// time, so that they stay in the L1 cache. The order of blocks is as in FlashAttention (Dao et al.,
-// 2022). Included only by attention_backward_impl.hpp and under kernels_impl.hpp's rules.
+// time, so that the scores stay in the L1 cache. The order of blocks is as in FlashAttention (Dao
+// et al., 2022). Only attention_backward_impl.hpp includes this file. The rules of kernels_impl.hpp
+// apply.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // The factors of products. A factor is usually one number in the type of the computation. If the
-// processor multiplies bfloat16, a factor is a pair of numbers, and a product of two pairs adds
-// two products to one sum. Included only by product_impl.hpp and under kernels_impl.hpp's rules.
+// processor multiplies bfloat16, a factor is a pair of numbers, and a product of two pairs adds two
+// products to one sum. Only product_impl.hpp includes this file. The rules of kernels_impl.hpp
+// apply.
 #pragma once
 
 #include <cstdint>

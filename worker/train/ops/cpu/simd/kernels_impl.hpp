@@ -1,7 +1,8 @@
-// The kernels for the vector width of the including file. Included only by simd/kernels_*.cpp, each
-// with its own compiler flags. Included code must be in a namespace that is specific to the width
-// (as at::vec is), or always be inlined. Otherwise, the linker could keep one width's copy of a
-// function for all widths, and the processor may lack the instructions of that copy.
+// The kernels, compiled for the vector width of the file that includes this header. Only
+// simd/kernels_*.cpp include this header, each with its own compiler flags. Included code must be
+// in a namespace that is specific to the width (as at::vec is), or always be inlined. Otherwise,
+// the linker could keep one width's copy of a function for all widths, and the processor may lack
+// the instructions of that copy.
 #pragma once
 
 #include <cstdint>

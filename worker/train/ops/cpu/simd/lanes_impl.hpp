@@ -1,5 +1,6 @@
 // Vectors of numbers in the type of the computation (Wide). Loads and stores convert from and to
-// the storage type. Included only by the other *_impl.hpp and under kernels_impl.hpp's rules.
+// the storage type. Only the other *_impl.hpp include this file. The rules of kernels_impl.hpp
+// apply.
 #pragma once
 
 #include <bit>

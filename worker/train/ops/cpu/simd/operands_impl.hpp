@@ -1,7 +1,7 @@
 // Brings numbers into the layout of a product's factors (factors_impl.hpp). A left factor is a
 // single element; right factors are read as vectors along a row. Copies the numbers to `room`
-// unless they already have that layout. Included only by attention_impl.hpp and under
-// kernels_impl.hpp's rules.
+// unless they already have that layout. Only attention_impl.hpp includes this file. The rules of
+// kernels_impl.hpp apply.
 #pragma once
 
 #include <cstdint>
@@ -79,8 +79,9 @@ Rows<const E> across(Rows<const S> rows, E* room, std::int64_t count, std::int64
         return along(rows, room, count, columns);
 }
 
-// Both return a block of computed numbers in the layout of left factors: over_columns() for
-// products that sum over the block's columns, over_rows() for products that sum over its rows.
+// over_columns() and over_rows() return a block of computed numbers in the layout of left factors.
+// over_columns() is for products that sum over the block's columns, and over_rows() is for products
+// that sum over the block's rows.
 template <class E, class T>
 Elements<E> over_columns(Rows<const T> block, E* room, std::int64_t rows, std::int64_t columns) {
     if constexpr (kNumbers<E> == 1)

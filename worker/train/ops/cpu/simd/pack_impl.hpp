@@ -1,5 +1,5 @@
-// Copies matrices into the layout that block products read. Included only by kernels_impl.hpp and
-// under its rules.
+// Copies matrices into the layout that block products read. Only kernels_impl.hpp includes this
+// file. The rules of kernels_impl.hpp apply.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Products of small matrices that are in the cache, accumulated in registers. Included only by
-// operands_impl.hpp and under kernels_impl.hpp's rules.
+// Products of small matrices that are in the cache, accumulated in registers. Only
+// operands_impl.hpp includes this file. The rules of kernels_impl.hpp apply.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Row operations between products: norms, rotations and activations. Included only by
-// kernels_impl.hpp and under its rules.
+// Row operations between products: norms, rotations and activations. Only kernels_impl.hpp includes
+// this file. The rules of kernels_impl.hpp apply.
 #pragma once
 
 #include <cstdint>

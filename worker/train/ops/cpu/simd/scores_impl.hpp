@@ -1,6 +1,6 @@
 // Converts a query's scores of one block of keys to softmax weights. For backward, converts the
-// gradient of the weights to the gradient of the scores. Included only by attention_impl.hpp and
-// under kernels_impl.hpp's rules.
+// gradient of the weights to the gradient of the scores. Only attention_impl.hpp includes this
+// file. The rules of kernels_impl.hpp apply.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@ Vec<T> capped(Vec<T> score, T scale, T cap) {
     return cap > 0 ? Vec<T>(cap) * (score * Vec<T>(scale / cap)).tanh() : score * Vec<T>(scale);
 }
 
-// Replaces a query's scores by exp(score - max). `max` and `sum` cover all keys so far, and are
-// updated. `out` was accumulated with the previous max, and is rescaled to the new one.
+// Replaces a query's scores by exp(score - max). Updates `max` and `sum`, which cover all keys so
+// far. Rescales `out`, which was accumulated with the previous max, to the new max.
 template <class S, class T = Wide<S>>
 void soften(T* score, Seen range, std::int64_t columns, const AttentionHead<S>& head, T& max,
             T& sum, T* out) {
