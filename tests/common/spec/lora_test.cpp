@@ -87,9 +87,9 @@ TEST(LoraSpec, ATargetThatTheModelLacksIsRefusedWithTheNamesThatItHas) {
         "has embed_tokens, but this model ties its embedding and its output layer, and a PEFT "
         "adapter cannot hold a tied weight; remove it");
     const auto message_of = [](const char* saved, const char* head) {
-        const auto problems = lora_target_problems(
+        const auto found = lora_target_problems(
             lora_spec({{"targets", "o_proj"}, {"modules_to_save", saved}}), {"o_proj", head});
-        return problems.empty() ? "" : problems[0].message;
+        return found.empty() ? "" : found[0].message;
     };
     EXPECT_EQ(message_of("score", "score"), "");
     EXPECT_EQ(message_of("embed_tokens", "score"), "");
