@@ -127,7 +127,7 @@ class Sbatch(TwoWorkers):
                          '    3|PENDING|5:00|JobHeldUser|1|wrap    |\n')
         self.assertEqual(run('squeue', '-hj', '1_2', '-o', '%k %F %K')[0], 'hi 1 2\n')
         self.assertIn('squeue: the field %z has no meaning in Roll', run('squeue', '-o', '%z', check=2)[1])
-        self.assertIn('squeue: --json is not an option that', run('squeue', '--json', check=2)[1])
+        self.assertIn("squeue: Roll's squeue has no option --json", run('squeue', '--json', check=2)[1])
         self.assertEqual(run('scancel', '1_2')[0], '')
         self.assertEqual(run('scancel', '99', check=1)[1], 'scancel: error: there is no job 99\n')
         run('scancel', '-n', 'arr')

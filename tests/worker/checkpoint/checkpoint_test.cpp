@@ -138,7 +138,7 @@ TEST_F(Checkpoint, ChoosesTheNewestThatVerifiesAndSaysWhyNot) {
     EXPECT_EQ(choice.manifest.name.step, 10);
     ASSERT_EQ(choice.reasons.size(), 2u);
     EXPECT_NE(choice.reasons[0].find("No such file"), std::string::npos);
-    EXPECT_NE(choice.reasons[1].find("state.json has other bytes"), std::string::npos);
+    EXPECT_NE(choice.reasons[1].find("state.json does not match its checksum"), std::string::npos);
     EXPECT_FALSE(choose_newest(std::span(newest_first).first(2)).directory);
 }
 
@@ -368,7 +368,7 @@ TEST_F(Checkpoint, PartsAreJoinedWithoutReadingTheirFiles) {
     EXPECT_FALSE(fs::exists(staged / "roll/part-00000.json"));
     const auto verified = verify(staged);
     ASSERT_FALSE(verified);
-    EXPECT_NE(verified.error().message.find("rank-00000.safetensors has other bytes"),
+    EXPECT_NE(verified.error().message.find("rank-00000.safetensors does not match its checksum"),
               std::string::npos);
     put(staged / first.files[0].path, "abc");
     EXPECT_EQ(verify(staged).value().files.size(), 6u);

@@ -118,9 +118,7 @@ TEST_F(ChatRecords, BadRecordsAreNamedByLine) {
     EXPECT_EQ(learned(good + R"({"prompt": "p", "completion": "c"})"),
               where + "has no list \"messages\"" + next);
     EXPECT_EQ(learned(good + R"({"messages": [{"role": "user", "content": "x"}]})"),
-              where +
-                  "has 1 messages and none of the role assistant, so that nothing is learned from "
-                  "it" +
+              where + "has 1 messages, none with the role assistant, so there is nothing to learn" +
                   next);
     EXPECT_EQ(
         learned(good + R"({"messages": [{"role": "pope", "content": "x"}, )"

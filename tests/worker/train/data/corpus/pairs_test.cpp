@@ -173,8 +173,7 @@ TEST_F(Pairs, ThatAreNoneAreRefusedWithLineAndValue) {
     EXPECT_EQ(reason(R"({"prompt": [1], "chosen": "a", "rejected": "b"})"),
               "line 2: its field \"prompt\" is [1]; allowed with answers that are texts: a text");
     EXPECT_EQ(reason(answers(user("a"), user("b"))),
-              "line 2: has 1 messages and none of the role assistant, so that nothing is learned "
-              "from it");
+              "line 2: has 1 messages, none with the role assistant, so there is nothing to learn");
     EXPECT_EQ(reason("[]"), "line 2: is not a JSON object");
     has_template_ = false;
     EXPECT_TRUE(reason(answers(assistant("a"), assistant("b")))
