@@ -31,7 +31,7 @@ class TrainSteering(RollTest):
         self.assertEqual(self.wait(job)['state'], 'cancelled')
         refused = self.ctl('checkpoint', job, check=False)
         self.assertEqual(refused.returncode, 4)
-        self.assertIn('is over', refused.stderr)
+        self.assertIn('has ended', refused.stderr)
 
     def test_hooks_run_beside_the_training_and_can_stop_it(self):
         self.corpus()
