@@ -87,6 +87,11 @@ std::vector<Problem> blend_problems(const Json& document) {
                                          megatron            ? "data.order megatron"
                                          : weights.is_null() ? "data.curriculum"
                                                              : "data.weights")});
+    if (at(document, "/data/weigh") == "tokens" &&
+        (megatron || (weights.is_null() && curriculum.is_null())))
+        problems.push_back({"data.weigh",
+                            "is tokens; allowed only with data.order roll and either data.weights "
+                            "or data.curriculum"});
     if (!split.is_null() && !megatron)
         problems.push_back({"data.split", "needs data.order megatron"});
     if (split.is_array() && split.size() > 3)

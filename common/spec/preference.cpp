@@ -149,6 +149,12 @@ std::vector<Problem> preference_problems(const Json& document) {
             {"train.sample.every",
              "cannot be used with objective reward, because a reward model writes no "
              "text; allowed: 0"});
+    const Json tasks = document.value(Json::json_pointer("/train/evaluation/tasks"), Json());
+    if (*kind == PreferenceKind::Reward && tasks.is_array() && !tasks.empty())
+        problems.push_back(
+            {"train.evaluation.tasks",
+             "cannot be used with objective reward, because a reward model writes no text; remove "
+             "it"});
     const bool given = objective.is_object() && objective.contains("reference");
     if (usual(*kind).has_reference() && document.contains("train") && !given &&
         !has_key(document, "model", "from"))

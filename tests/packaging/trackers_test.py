@@ -21,7 +21,7 @@ class TrackersTest(unittest.TestCase):
         self.run_, self.store = os.path.join(top.name, 'kjv-1'), os.path.join(top.name, 'mlruns')
         os.mkdir(self.run_)
         self.write(HEAD, {'step': 1, 'loss': 5.5, 'skipped': True, 'phases': {'forward': {'max': 0.25}}},
-                   {'step': 2, 'loss': 4.5}, {'step': 2, 'valid_loss/new set': 4.25, 'text': 'so'})
+                   {'step': 2, 'loss': 4.5}, {'step': 2, 'valid_loss': 4.25, 'valid_loss/new set': 4.25, 'text': 'so'})
 
     def write(self, *rows, end=''):
         with open(os.path.join(self.run_, 'metrics.jsonl'), 'a', encoding='utf-8') as file:
@@ -46,7 +46,7 @@ class TrackersTest(unittest.TestCase):
             self.assertEqual((done.returncode, done.stderr), (0, ''))
             self.assertEqual(self.text('metrics/loss'), f'{BEGAN + 1} 5.5 1\n{BEGAN + 2} 4.5 2\n')
             self.assertEqual(self.text('metrics/phases/forward/max'), f'{BEGAN + 1} 0.25 1\n')
-            self.assertEqual(self.text('metrics/valid_loss/new set'), f'{BEGAN + 2} 4.25 2\n')
+            self.assertEqual(self.text('metrics/valid_loss.new set'), f'{BEGAN + 2} 4.25 2\n')
             self.assertEqual((self.text('params/steps'), self.text('tags/mlflow.runName')), ('3', 'kjv-1'))
             self.assertIn('status: 3\n', self.text('meta.yaml'))
             self.assertFalse(glob.glob(os.path.join(self.store, '*', '*', 'metrics', 'skipped')))

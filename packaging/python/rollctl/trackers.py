@@ -112,6 +112,8 @@ class MlflowStore:
     def add(self, step: int, values: dict[str, float]) -> None:
         for key, value in values.items():
             name = re.sub(r'[^\w. /-]', '_', key)  # the characters that MLflow allows
+            if name.startswith(('valid_', 'ngram2_')):
+                name = name.replace('/', '.')  # valid_loss is a file, so valid_loss/SET cannot be one
             path = os.path.join(self.path, 'metrics', name)
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(path, 'a', encoding='utf-8') as file:
@@ -165,7 +167,8 @@ def main(words: list[str] | None = None) -> int:
         values = {key: value for key, value in numbers_of(row).items() if math.isfinite(value)}
         for target in targets:
             target.add(row['step'], values)
-        if 'export_valid_loss' in row:  # the last row of a job
+        # A job that was continued has this row in the middle, too.
+        if options.follow and 'export_valid_loss' in row:
             break
     for target in targets:
         target.close()

@@ -202,6 +202,10 @@ Result<void> check_keys(const Json& task, const std::string& text, const fs::pat
     for (const auto& [key, value] : task.items())
         if (!is_in(kRead, key) && !is_in(kNoEffect, key))
             return refused(file, key + " is not supported");
+    for (const char* key : {"test_split", "validation_split", "description", "target_delimiter"})
+        if (task.contains(key) && !task[key].is_string())
+            return refused(file,
+                           std::string(key) + " is " + task[key].dump() + "; allowed: a text");
     if (text.find("!function") != std::string::npos)
         return refused(file, "!function needs Python and is not supported");
     if (task.value("output_type", Json("generate_until")) != "multiple_choice")

@@ -26,6 +26,10 @@ constexpr std::int64_t kBatchTokens = 4096;
 
 ModelSetup setup_of(const std::string& directory) {
     ModelSetup setup = setup_model(directory);
+    if (setup.config.scores)
+        throw RankFailure(2, directory +
+                                 " is a reward model, which has no output layer; name a "
+                                 "model that writes text");
     if (!setup.tokenizer)
         throw RankFailure(2,
                           directory + " has no tokenizer.json; copy the model's tokenizer into it");

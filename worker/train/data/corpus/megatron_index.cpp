@@ -121,6 +121,7 @@ MegatronIndex::Place MegatronIndex::begin_of(std::uint64_t unshuffled) const {
 }
 
 GatheredTokens MegatronIndex::gather(std::uint64_t sample) const {
+    ROLL_CHECK(sample < shuffle_.size());
     const std::size_t wanted = length_ + 1;
     auto [position, offset] = begin_of(shuffle_[sample]);
     GatheredTokens gathered;
