@@ -1,4 +1,6 @@
 // The measurements of the trainer: validation sets, tasks, and the weights as they are exported.
+#include <chrono>
+#include <cmath>
 #include <cstdio>
 
 #include "common/files.hpp"
@@ -44,7 +46,16 @@ void Trainer::evaluate_tasks() {
                     .batch_tokens = spec_.micro_batch_size * spec_.seq_length,
                     .replicas = dp_->size(),
                     .replica = dp_->rank()};
-    pass.log_probs = [this](std::span<const Microbatch> batch) { return step_->log_probs(batch); };
+    pass.log_probs = [this](std::span<const Microbatch> batch) {
+        // roll-worker ends a rank that reports no step for a long time, so a long evaluation
+        // reports the newest step again.
+        if (const auto now = Clock::now(); now - told_ > std::chrono::seconds(10)) {
+            told_ = now;
+            link_.report(
+                protocol::StepDone{state_.step, spec_.steps, std::llround(1e3 * own_seconds_)});
+        }
+        return step_->log_probs(batch);
+    };
     pass.sum = [this](const at::Tensor& values) { sum_over(*dp_, values, {Site::Evaluation}); };
     std::vector<TaskScore> scores;
     for (const Task& task : tasks_) scores.push_back(score_task(task, *model_.tokenizer, pass));
