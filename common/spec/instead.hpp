@@ -1,4 +1,4 @@
-// What to do about a file of a type that a key does not allow.
+// Tells the user what to do with a file whose type a key does not allow.
 #pragma once
 
 #include <optional>

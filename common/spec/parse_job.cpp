@@ -254,7 +254,8 @@ std::vector<std::string> needs_of(const JobSpec& spec, const Json& document) {
     return needs;
 }
 
-// Checks that no key needs programs of the node inside the container.
+// Checks that no key needs programs of the node inside the container, and that the runtimes can
+// bind the job's directories.
 std::vector<Problem> check_container(const Json& document) {
     std::vector<Problem> problems;
     for (const char* key : {"modules", "sbatch"})
@@ -262,6 +263,13 @@ std::vector<Problem> check_container(const Json& document) {
             problems.push_back({key,
                                 "cannot be used with `container`, because a container has no "
                                 "programs of the node; remove one of these keys"});
+    for (const char* key : {"output", "workdir"}) {
+        const std::string path = document.value(key, std::string());
+        if (document.contains("container") && path.find_first_of(":, \t\n") != std::string::npos)
+            problems.push_back({key, fmt::format("is {}; allowed with `container`: a path without "
+                                                 "colons, commas and blanks",
+                                                 path)});
+    }
     return problems;
 }
 

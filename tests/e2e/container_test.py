@@ -105,6 +105,18 @@ container: {{image: roll-test, runtime: podman, binds: ["{inputs}:/data:ro"], wo
         self.assertEqual((ended['state'], 'time limit' in ended['reason']), ('failed', True), ended)
         self.assertEqual(self.containers(), [])
 
+    def test_a_stop_reaches_the_command_beside_a_cleanup(self):
+        self.up()
+        trap = 'trap "echo got it; exit 3" TERM; echo on; while :; do sleep 0.1; done'
+        job = self.run_in(trap, options=['--set', 'cleanup=echo cleaned'])
+        wait_until(lambda: 'on' in self.ctl('logs', job, check=False).stdout, 'the container')
+        self.ctl('cancel', job)
+        self.assertEqual(self.wait(job)['state'], 'cancelled')
+        self.assertEqual(self.ctl('logs', job).stdout, 'on\ngot it\ncleaned\n')
+        self.assertEqual(self.containers(), [])
+        failed = self.wait(self.run_in('exit 5', options=['--set', 'cleanup=echo cleaned']))
+        self.assertEqual((failed['state'], failed['exit_code']), ('failed', 5))
+
     def guard(self):
         """Returns the pid of the guard that runs a container: the parent of podman."""
         def parent():
@@ -136,8 +148,10 @@ container: {{image: roll-test, runtime: podman, binds: ["{inputs}:/data:ro"], wo
         self.assertEqual(ended['state'], 'failed')
         self.assertIn('cannot run the container x.sqsh: the PATH of its roll-worker has no podman, apptainer or '
                       'enroot that fits', ended['reason'])
+        os.mkdir(f'{self.work}/a:b')
         for option, says in (('container.runtime=docker', 'podman, apptainer or enroot'),
                              ('container.binds=["a:/b"]', 'absolute paths'),
+                             (f'workdir={self.work}/a:b', 'a path without colons'),
                              ('modules=["gcc"]', 'cannot be used with `container`')):
             refused = self.ctl('submit', '--container', 'a', '--set', option, '--', 'true', check=False)
             self.assertNotEqual(refused.returncode, 0)

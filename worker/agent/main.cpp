@@ -197,6 +197,8 @@ protocol::Heartbeat describe(const Flags& flags) {
     if (given && (!flags.pilot.empty() || flags.gpus < 0))
         self.gpus = std::min(self.gpus, static_cast<int>(given->size()));
     self.features = spec::features();
+    if (find_runtimes(value_of(io::current_environment(), "PATH")).empty())
+        std::erase(self.features, std::string(spec::kContainer));
     self.segment = flags.segment;
     if (self.segment.empty())
         self.segment = segment_of(io::current_environment(),

@@ -111,9 +111,15 @@ Result<CommandDocument> read_command(const Json& document) {
     return result;
 }
 
-// With `cleanup`, the shell stays the parent of the program and survives SIGTERM, which the whole
-// process group gets. Without `cleanup`, the program replaces the shell (exec).
-std::vector<std::string> shell_words(const CommandDocument& document) {
+// With `cleanup`, the shell stays the parent of the program and survives SIGTERM. Without
+// `cleanup`, the program replaces the shell (exec). `wait` returns early when a signal arrives, so
+// it is repeated until the program has ended.
+std::vector<std::string> shell_words(const CommandDocument& document, bool forwards_sigterm) {
+    constexpr const char* kForward =
+        "exec 9<&0\n\"$@\" <&9 9<&- &\nchild=$!\n"
+        "trap 'kill -TERM \"$child\" 2>/dev/null' TERM\n"
+        "while :; do wait \"$child\"; status=$?; kill -0 \"$child\" 2>/dev/null || break; done\n"
+        "exit \"$status\"";
     const bool has_modules = !document.modules.empty();
     if (document.setup.empty() && document.cleanup.empty() && !has_modules) return document.command;
     std::string text;
@@ -124,7 +130,9 @@ std::vector<std::string> shell_words(const CommandDocument& document) {
     if (has_modules) text += "module load";
     for (const std::string& module : document.modules) text += " '" + module + "'";
     text += "\n" + document.setup + "\nset +e\n";
-    text += document.cleanup.empty() ? "exec \"$@\"" : "\"$@\"\nexit $?";
+    text += document.cleanup.empty() ? "exec \"$@\""
+            : forwards_sigterm       ? kForward
+                                     : "\"$@\"\nexit $?";
     // `module` is a function that the start files of a login shell define.
     std::vector<std::string> words = has_modules ? std::vector<std::string>{"/bin/bash", "-lc"}
                                                  : std::vector<std::string>{"/bin/sh", "-c"};

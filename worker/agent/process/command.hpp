@@ -71,8 +71,9 @@ std::optional<ArrayPlace> array_place(const protocol::StartOrder& order,
 Result<CommandDocument> read_command(const Json& document);
 
 // Returns the program and arguments to start: the command, in a shell if the job has `setup`,
-// `cleanup` or `modules`.
-std::vector<std::string> shell_words(const CommandDocument& document);
+// `cleanup` or `modules`. `forwards_sigterm`: only the shell gets SIGTERM, not the whole process
+// group, so the shell passes SIGTERM on to the program.
+std::vector<std::string> shell_words(const CommandDocument& document, bool forwards_sigterm);
 
 struct CommandPlace {
     std::string directory;  // working directory

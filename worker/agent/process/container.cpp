@@ -29,6 +29,11 @@ struct Bind {
     bool read_only = false;
 };
 
+std::string without_slash(std::string path) {
+    while (path.size() > 1 && path.back() == '/') path.pop_back();
+    return path;
+}
+
 Bind bind_of(const std::string& text) {
     std::istringstream parts(text);
     Bind bind;
@@ -36,7 +41,8 @@ Bind bind_of(const std::string& text) {
     std::getline(parts, bind.source, ':');
     std::getline(parts, bind.target, ':');
     std::getline(parts, mode);
-    if (bind.target.empty()) bind.target = bind.source;
+    bind.source = without_slash(bind.source);
+    bind.target = bind.target.empty() ? bind.source : without_slash(bind.target);
     bind.read_only = mode == "ro";
     return bind;
 }
@@ -44,8 +50,10 @@ Bind bind_of(const std::string& text) {
 // Returns all binds. A bind of the job file replaces the default bind at the same target.
 std::vector<Bind> binds_of(const Container& container, const ContainerPlace& place) {
     std::map<std::string, Bind> binds;  // by target: a directory comes before what is inside
-    for (const std::string& directory : {place.output, place.directory})
+    for (const std::string& given : {place.output, place.directory}) {
+        const std::string directory = without_slash(given);
         binds[directory] = {directory, directory};
+    }
     for (const std::string& text : container.binds) {
         Bind bind = bind_of(text);
         binds[bind.target] = bind;
@@ -139,17 +147,6 @@ Words enroot(const Container& container, const ContainerPlace& place,
     return words;
 }
 
-// Returns the name of the runtime; empty if this node has none that is possible.
-std::string runtime_of(const Container& container, const LaunchSite& site) {
-    std::string wanted = container.runtime;
-    if (wanted == "auto" && container.image.ends_with(".sif")) wanted = "apptainer";
-    if (wanted == "auto" && container.image.ends_with(".sqsh")) wanted = "enroot";
-    for (const char* name : kRuntimes)
-        if ((wanted == "auto" || wanted == name) && site.container_runtimes.contains(name))
-            return name;
-    return "";
-}
-
 }  // namespace
 
 Result<Container> read_container(const Json& json) {
@@ -161,6 +158,16 @@ Result<Container> read_container(const Json& json) {
     container.workdir = r.get_or("workdir", std::string{});
     ROLL_TRY_VOID(r.finish_lenient());
     return container;
+}
+
+std::string runtime_of(const Container& container, const LaunchSite& site) {
+    std::string wanted = container.runtime;
+    if (wanted == "auto" && container.image.ends_with(".sif")) wanted = "apptainer";
+    if (wanted == "auto" && container.image.ends_with(".sqsh")) wanted = "enroot";
+    for (const char* name : kRuntimes)
+        if ((wanted == "auto" || wanted == name) && site.container_runtimes.contains(name))
+            return name;
+    return "";
 }
 
 std::map<std::string, std::string> find_runtimes(const std::string& path) {
@@ -186,7 +193,8 @@ Result<void> enclose(const Container& container, const ContainerPlace& place,
                         ": the PATH of its roll-worker has no " +
                         (container.runtime == "auto" ? "podman, apptainer or enroot that fits"
                                                      : container.runtime) +
-                        "; install it there or submit to another node");
+                        "; install it there and restart roll-worker, or submit to another "
+                        "node");
     const std::string& path = site.container_runtimes.at(runtime);
     Program& program = plan.programs.back();
     Words words = runtime == "podman"      ? podman(container, place, environment, site)
@@ -195,9 +203,11 @@ Result<void> enclose(const Container& container, const ContainerPlace& place,
     words.insert(words.begin(), path);
     words.insert(words.end(), program.arguments.begin(), program.arguments.end());
     program.arguments = std::move(words);
-    if (runtime == "podman")
-        plan.after.push_back({removal({path, "rm", "--force", "--ignore", "--time=0", place.name}),
+    if (runtime != "podman") return {};
+    if (plan.after.empty())
+        plan.after.push_back({removal({path, "rm", "--force", "--ignore", "--time=0"}),
                               program.environment, "/", ""});
+    plan.after.back().arguments.push_back(place.name);  // one program removes all containers
     return {};
 }
 

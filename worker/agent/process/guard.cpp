@@ -381,7 +381,10 @@ void Guard::run_after(const Program& program) {
     const Instant until = boot_now() + std::chrono::seconds(20);
     while (pid && ::waitpid(*pid, nullptr, WNOHANG) == 0 && boot_now() < until)
         ::poll(nullptr, 0, kSoonMillis);
-    for (nothing_left_ = false, reap(); !nothing_left_; reap()) kill_round();
+    for (nothing_left_ = false, reap(); !nothing_left_; reap()) {
+        kill_round();
+        ::poll(nullptr, 0, kSoonMillis);
+    }
 }
 
 // Finishes copying the logs. If the copying failed and the program failed too, the error of the

@@ -199,7 +199,8 @@ Result<void> plan_command(const protocol::StartOrder& order, const LaunchSite& s
         words.insert(words.end(), document.command.begin() + 1, document.command.end());
         document.command = std::move(words);
     }
-    const std::vector<std::string> words = shell_words(document);
+    const bool in_podman = document.container && runtime_of(*document.container, site) == "podman";
+    const std::vector<std::string> words = shell_words(document, in_podman);
     const std::string directory = document.workdir.empty() ? order.output : document.workdir;
     if (order.tasks_per_node > 0) {
         plan.directories.push_back(logs_of(order));
