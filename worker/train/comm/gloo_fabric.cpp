@@ -3,9 +3,12 @@
 // instantiate anything that they declare.
 #include "worker/train/comm/gloo_fabric.hpp"
 
+#include <chrono>
+#include <condition_variable>
 #include <deque>
 #include <future>
 #include <map>
+#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -31,6 +34,64 @@ auto reaching_peers(const std::string& what, const Call& call) {
     }
 }
 
+using Work = c10::intrusive_ptr<c10d::Work>;
+
+// Holds the tensors of sends until they are sent. A thread waits for each send, because c10d
+// tells that a send is complete only to a caller that waits for it.
+class Sends {
+  public:
+    Sends() : thread_([this] { release_all(); }) {}
+    Sends(const Sends&) = delete;
+    Sends& operator=(const Sends&) = delete;
+    ~Sends() {
+        {
+            const std::lock_guard lock(mutex_);
+            ended_ = true;
+            if (!works_.empty()) works_.front()->abort();
+        }
+        changed_.notify_one();
+        thread_.join();
+    }
+
+    void add(Work work) {
+        {
+            const std::lock_guard lock(mutex_);
+            works_.push_back(std::move(work));
+        }
+        changed_.notify_one();
+    }
+
+  private:
+    void release_all() {
+        std::unique_lock lock(mutex_);
+        while (true) {
+            changed_.wait(lock, [&] { return ended_ || !works_.empty(); });
+            if (ended_) return;
+            const Work oldest = works_.front();
+            lock.unlock();
+            const bool sent = is_sent(*oldest);
+            lock.lock();
+            if (!sent) return;
+            works_.pop_front();
+        }
+    }
+
+    // Waits without a limit: if the peer does not receive, the training thread reports it.
+    static bool is_sent(c10d::Work& work) {
+        try {
+            return work.wait(std::chrono::hours(24 * 365));
+        } catch (const std::exception&) {
+            return false;
+        }
+    }
+
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::deque<Work> works_;  // oldest first
+    bool ended_ = false;
+    std::thread thread_;  // last, because it uses the other members
+};
+
 class GlooCommunicator final : public Communicator {
   public:
     GlooCommunicator(const GroupPlace& place, c10::intrusive_ptr<c10d::ProcessGroupGloo> group)
@@ -44,12 +105,11 @@ class GlooCommunicator final : public Communicator {
     int size() const override { return size_; }
 
     Ticket issue(const Transfer& transfer) override {
-        while (!sent_.empty() && sent_.front()->isCompleted()) sent_.pop_front();
         const Ticket ticket = issued_++;
         Running running{transfer, {}, {}};
         reaching_peers(name_ + ' ' + text(transfer), [&] { running.work = start(running); });
         if (transfer.kind == Transfer::Kind::Send)
-            sent_.push_back(std::move(running.work));
+            sends_.add(std::move(running.work));
         else
             running_.emplace(ticket, std::move(running));
         return ticket;
@@ -66,7 +126,6 @@ class GlooCommunicator final : public Communicator {
     }
 
   private:
-    using Work = c10::intrusive_ptr<c10d::Work>;
     struct Running {
         Transfer transfer;
         Work work;
@@ -113,7 +172,7 @@ class GlooCommunicator final : public Communicator {
     const std::chrono::milliseconds timeout_;
     Ticket issued_ = 0;
     std::map<Ticket, Running> running_;
-    std::deque<Work> sent_;  // keeps the tensors alive until they are sent
+    Sends sends_;
 };
 
 c10::intrusive_ptr<c10d::Store> serve_store(const FabricOptions& options) {

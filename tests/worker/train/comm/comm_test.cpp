@@ -1,5 +1,6 @@
 // Tests the in-process group, and Gloo between real processes (forked before any thread exists). A
 // child process reports a failed check by its exit status.
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <functional>
@@ -59,6 +60,19 @@ bool passes_messages_on(Communicator& group) {
            second.equal(ranks_part(last + 7, 3));
 }
 
+// Returns true if the group lets go of a tensor after it was sent.
+bool releases_what_it_sent(Communicator& group) {
+    const int next = (group.rank() + 1) % group.size(),
+              last = (group.rank() + group.size() - 1) % group.size();
+    const at::Tensor sent = ranks_part(group.rank(), 1000), received = at::empty_like(sent);
+    group.send(sent, next, {Site::Activation, 1});
+    group.wait(group.receive(received, last, {Site::Activation, 1}));
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (sent.use_count() > 1 && std::chrono::steady_clock::now() < limit)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return sent.use_count() == 1 && received.equal(ranks_part(last, 1000));
+}
+
 // Returns true if the collectives other than a sum are right, in each type that a job trains in.
 bool gathers_and_scatters(Communicator& group, at::ScalarType type) {
     const int ranks = group.size(), rank = group.rank();
@@ -84,7 +98,7 @@ bool gathers_and_scatters(Communicator& group, at::ScalarType type) {
 // Runs the checks for every kind of group, as one rank of it.
 bool speaks_rightly(Communicator& group) {
     const bool right = sums_rightly(group) && passes_messages_on(group) &&
-                       gathers_and_scatters(group, at::kDouble) &&
+                       releases_what_it_sent(group) && gathers_and_scatters(group, at::kDouble) &&
                        gathers_and_scatters(group, at::kFloat) &&
                        gathers_and_scatters(group, at::kBFloat16);
     barrier(group);
