@@ -72,8 +72,8 @@ class RemoteFiles(RollTest):
         self.assertIn(f'job {mine} belongs to ', refused.stderr)
         secret = os.path.join(self.state, 'keys', 'client.key')
         self.assertTrue(os.path.exists(secret))
-        link = f'cd $ROLL_OUTPUT/logs/attempt-1 && echo x && sleep 0.2 && ln -sf {secret} rank-0.log; ' \
-               f'ln -s {secret} $ROLL_OUTPUT/metrics.jsonl'
+        link = (f'log=$ROLL_OUTPUT/logs/attempt-1/rank-0.log; echo x; until test -e $log; do sleep 0.05; done; '
+                f'ln -sf {secret} $log && ln -s {secret} $ROLL_OUTPUT/metrics.jsonl')
         his = self.ctl('submit', '--parsable', '--', 'sh', '-c', link, env=as_bob).stdout.strip()
         self.wait_done(his)
         for word in ('logs', 'metrics'):
