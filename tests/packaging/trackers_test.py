@@ -69,15 +69,17 @@ class TrackersTest(unittest.TestCase):
     def test_follows_the_file_that_a_further_attempt_writes_anew(self):
         path = os.path.join(self.run_, 'metrics.jsonl')
         with subprocess.Popen(self.command(self.run_, '--mlflow', self.store, '--follow')) as process:
-            self.addCleanup(process.kill)
-            deadline = time.monotonic() + 60
-            while f'{BEGAN + 2} 4.5 2\n' not in (self.text('metrics/loss') if self.has('metrics/loss') else ''):
-                self.assertLess(time.monotonic(), deadline)
-                time.sleep(0.05)
-            os.rename(path, path + '.old')
-            self.write(HEAD, {'step': 1, 'loss': 5.5}, {'step': 2, 'loss': 4.75})
-            self.write({'step': 3, 'export_valid_loss': 4.125})
-            self.assertEqual(process.wait(60), 0)
+            try:
+                deadline = time.monotonic() + 60
+                while f'{BEGAN + 2} 4.5 2\n' not in (self.text('metrics/loss') if self.has('metrics/loss') else ''):
+                    self.assertLess(time.monotonic(), deadline)
+                    time.sleep(0.05)
+                os.rename(path, path + '.old')
+                self.write(HEAD, {'step': 1, 'loss': 5.5}, {'step': 2, 'loss': 4.75})
+                self.write({'step': 3, 'export_valid_loss': 4.125})
+                self.assertEqual(process.wait(60), 0)
+            finally:
+                process.kill()
         self.assertEqual(self.text('metrics/loss'), f'{BEGAN + 1} 5.5 1\n{BEGAN + 2} 4.75 2\n')
 
     def test_refuses_in_one_sentence(self):
