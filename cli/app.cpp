@@ -283,11 +283,7 @@ class Parser {
         events->add_flag("--jsonl", events_.lines, "Print one JSON value per line");
         CLI::App* metrics = command("metrics", "Print a training job's loss, learning rate, speed",
                                     [this] { return run_metrics(context_, metrics_); });
-        metrics->add_option("JOB", metrics_.selector, "Id (7), `last` or a name")->required();
-        metrics->add_flag("-f,--follow", metrics_.follow, "Keep printing until the job ends");
-        metrics->add_flag("--plot", metrics_.plot, "Plot a curve in the terminal");
-        metrics->add_option("--key", metrics_.key, "Metric to plot [loss]");
-        metrics->add_flag("--phases", metrics_.phases, "Print where the steps' time went");
+        add_metrics_options(*metrics, metrics_);
         command("top", "Watch jobs, nodes and allocations live; ? lists the keys, q quits",
                 [this] { return run_top(context_); });
         add_usage_options(*command("usage", "Show your share, your limits and your waiting jobs",

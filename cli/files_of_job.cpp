@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <fstream>
 #include <set>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "cli/render.hpp"
 #include "common/spec/job.hpp"
@@ -30,15 +30,6 @@ std::vector<int> attempts_with_logs(const fs::path& logs) {
         }
     }
     return attempts;
-}
-
-std::string read_at(std::ifstream& in, std::uint64_t at, std::size_t size) {
-    std::string bytes(size, '\0');
-    in.clear();
-    in.seekg(static_cast<std::streamoff>(at));
-    in.read(bytes.data(), static_cast<std::streamsize>(size));
-    bytes.resize(static_cast<std::size_t>(in.gcount()));
-    return bytes;
 }
 
 }  // namespace
@@ -84,30 +75,60 @@ Result<fs::path> log_file(const fs::path& output, std::optional<int> attempt, in
     return file;
 }
 
+// Before its first attempt, a job has no files.
+bool JobFiles::is_remote(const Json& job) const {
+    if (remote_) return true;
+    const bool started = !job.value("attempts", Json::array()).empty();
+    return started && ::access(field_text(job, "output").c_str(), R_OK | X_OK) != 0;
+}
+
+Result<StoredFile> JobFiles::log(const Json& job, std::optional<int> attempt, int rank) {
+    if (!is_remote(job))
+        return log_file(field_text(job, "output"), attempt, rank).map([](const fs::path& path) {
+            return StoredFile(path);
+        });
+    protocol::JobFileArgs args{.id = job.value("id", std::uint64_t{0}),
+                               .file = protocol::kLogFile,
+                               .rank = static_cast<std::uint64_t>(rank)};
+    if (attempt) args.attempt = static_cast<std::uint64_t>(*attempt);
+    protocol::JobFileArgs look = args;
+    look.bytes = 0;
+    ROLL_TRY(const protocol::JobFileReply found, rolld_.ask(look));
+    args.attempt = found.attempt;
+    return StoredFile(rolld_, args, found.file);
+}
+
+StoredFile JobFiles::metrics(const Json& job) {
+    fs::path path = fs::path(field_text(job, "output")) / "metrics.jsonl";
+    if (!is_remote(job)) return StoredFile(std::move(path));
+    const protocol::JobFileArgs args{.id = job.value("id", std::uint64_t{0}),
+                                     .file = protocol::kMetricsFile};
+    return {rolld_, args, std::move(path)};
+}
+
 // Returns the offset of the first byte that was not read yet.
 //
 // roll-worker may have removed whole blocks at the beginning of the log. In this case, the text
 // that was read last is some blocks nearer to the beginning. If the file no longer contains this
 // text, all text in the file is new.
-std::uint64_t Tail::find_again(std::ifstream& in, std::uint64_t size) {
+std::uint64_t Tail::find_again(std::uint64_t size) const {
     constexpr std::uint64_t kBlock = 4096;
     for (std::uint64_t at = offset_;; at -= kBlock) {
         const bool inside = at <= size && at >= seen_.size();
-        if (inside && read_at(in, at - seen_.size(), seen_.size()) == seen_) return at;
+        if (inside && file_.read(at - seen_.size(), seen_.size()) == seen_) return at;
         if (at < kBlock) break;
     }
-    partial_.clear();
     return 0;
 }
 
 std::vector<std::string> Tail::lines(std::uint64_t bytes_max) {
     constexpr std::size_t kSeen = 256;
-    std::error_code error;
-    const auto size = fs::file_size(file_, error);
-    if (error) return {};
-    std::ifstream in(file_, std::ios::binary);
-    offset_ = find_again(in, size);
-    std::string text = read_at(in, offset_, std::min(bytes_max, size - offset_));
+    const std::uint64_t size = file_.size();
+    if (size == 0) return {};
+    const std::uint64_t offset = find_again(size);
+    if (offset == 0) partial_.clear();
+    offset_ = offset;
+    std::string text = file_.read(offset_, std::min(bytes_max, size - offset_));
     offset_ += text.size();
     seen_ += text;
     seen_.erase(0, seen_.size() - std::min(kSeen, seen_.size()));

@@ -3,11 +3,11 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "cli/stored_file.hpp"
 #include "common/error.hpp"
 #include "common/json.hpp"
 
@@ -27,24 +27,46 @@ Result<std::vector<int>> log_ranks(const Json& job, const std::string& text);
 Result<std::filesystem::path> log_file(const std::filesystem::path& output,
                                        std::optional<int> attempt, int rank);
 
+// Finds the files of jobs. `job` is a reply to `show`.
+class JobFiles {
+  public:
+    // If `remote`, reads all files through rolld. Otherwise, reads through rolld only the files of
+    // jobs whose output directory this machine cannot read.
+    JobFiles(Daemon& daemon, bool remote) : rolld_(daemon), remote_(remote) {}
+
+    // Like log_file().
+    Result<StoredFile> log(const Json& job, std::optional<int> attempt, int rank);
+    StoredFile metrics(const Json& job);
+    // Returns the first error of a read through rolld.
+    Result<void> check() const { return rolld_.check(); }
+
+  private:
+    bool is_remote(const Json& job) const;
+
+    FilesOfRolld rolld_;
+    bool remote_;
+};
+
 // Follows a growing file. lines() returns the whole lines that were appended since the last call. A
 // missing file counts as empty. If roll-worker removes the head of the file, reading continues at
 // the same text.
 class Tail {
   public:
     // Starts at the offset `from`, which must be the beginning of a line.
-    explicit Tail(std::filesystem::path file, std::uint64_t from = 0)
+    explicit Tail(StoredFile file, std::uint64_t from = 0)
         : file_(std::move(file)),
           offset_(from) {}
+    explicit Tail(std::filesystem::path file, std::uint64_t from = 0)
+        : Tail(StoredFile(std::move(file)), from) {}
     // Reads at most `bytes_max` new bytes.
     std::vector<std::string> lines(std::uint64_t bytes_max = UINT64_MAX);
     std::string rest();  // returns the unfinished last line, and removes it from the Tail
-    const std::filesystem::path& file() const { return file_; }
+    const std::filesystem::path& file() const { return file_.path(); }
 
   private:
-    std::uint64_t find_again(std::ifstream& in, std::uint64_t size);
+    std::uint64_t find_again(std::uint64_t size) const;
 
-    std::filesystem::path file_;
+    StoredFile file_;
     std::uint64_t offset_;
     // The last bytes that were read; they end at offset_. If the head of the file was removed,
     // find_again() searches for these bytes, and reading continues after them.

@@ -59,7 +59,8 @@ std::string export_text(Daemon& daemon, const Json& job) {
 
 // Prints the results of a finished job: its losses and its export.
 void print_result(Daemon& daemon, const Json& job) {
-    Tail tail(std::filesystem::path(field_text(job, "output")) / "metrics.jsonl");
+    JobFiles files(daemon, false);
+    Tail tail(files.metrics(job));
     const std::string kind = field_text(job, "kind");
     const bool trains = kind == "train" || kind == "resume";
     const std::vector<Json> rows = trains ? metric_rows(tail) : std::vector<Json>();

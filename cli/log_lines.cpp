@@ -4,36 +4,17 @@
 #include <cctype>
 #include <cstdio>
 #include <ctime>
-#include <fstream>
 #include <string>
-#include <system_error>
 
 #include "common/number.hpp"
 
 namespace roll::cli {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr std::size_t kBlock = 256u << 10;
 // Maximum length of a line. A longer line is shown in parts, so that a log without newlines is not
 // kept in memory as a whole.
 constexpr std::size_t kLineMax = 16u << 20;
-
-std::string read_block(std::ifstream& in, std::uint64_t at, std::size_t size) {
-    std::string bytes(size, '\0');
-    in.clear();
-    in.seekg(static_cast<std::streamoff>(at));
-    in.read(bytes.data(), static_cast<std::streamsize>(size));
-    bytes.resize(static_cast<std::size_t>(in.gcount()));
-    return bytes;
-}
-
-std::uint64_t size_of(const fs::path& file) {
-    std::error_code error;
-    const auto size = fs::file_size(file, error);
-    return error ? 0 : size;
-}
 
 // Parses the numbers of "2026-11-21T10:00:00" at the beginning of `text`.
 bool read_clock(std::string_view text, std::tm& clock) {
@@ -88,8 +69,8 @@ std::optional<std::chrono::minutes> zone_of(std::string_view text) {
 
 // Returns the first time of a line in the block at `at`; nullopt if there is none. The first line
 // of the block may be incomplete, so it is skipped unless it is the log's first line.
-std::optional<Time> first_time(std::ifstream& in, std::uint64_t at) {
-    const std::string block = read_block(in, at, kBlock);
+std::optional<Time> first_time(const StoredFile& file, std::uint64_t at) {
+    const std::string block = file.read(at, kBlock);
     std::size_t from = 0;
     if (at > 0) from = std::min(block.find('\n'), block.size() - 1) + 1;
     while (from < block.size()) {
@@ -101,11 +82,9 @@ std::optional<Time> first_time(std::ifstream& in, std::uint64_t at) {
     return std::nullopt;
 }
 
-bool written_since(const fs::path& file, Time since) {
-    std::error_code error;
-    const auto written = fs::last_write_time(file, error);
-    if (error) return true;
-    return fs::file_time_type::clock::to_sys(written) >= since;
+bool written_since(const StoredFile& file, Time since) {
+    const auto written = file.written();
+    return !written || *written >= since;
 }
 
 }  // namespace
@@ -122,17 +101,16 @@ std::optional<Time> time_of_line(std::string_view line) {
     return time + fraction - zone.value_or(std::chrono::minutes(0));
 }
 
-std::uint64_t offset_of_last(const fs::path& file, std::uint64_t count,
+std::uint64_t offset_of_last(const StoredFile& file, std::uint64_t count,
                              const std::function<bool(std::string_view)>& takes) {
-    std::ifstream in(file, std::ios::binary);
-    std::uint64_t at = size_of(file);
+    std::uint64_t at = file.size();
     if (count == 0) return at;
     std::uint64_t found = 0;
     std::string text;  // the bytes from `at` to the end of the line that begins before `at`
     for (bool at_end = true; at > 0; at_end = false) {
         const std::size_t size = std::min<std::uint64_t>(kBlock, at);
         at -= size;
-        text.insert(0, read_block(in, at, size));
+        text.insert(0, file.read(at, size));
         std::size_t right = text.size();
         if (at_end && text.ends_with('\n')) --right;
         const auto counts = [&](std::size_t from) {
@@ -153,16 +131,15 @@ std::uint64_t offset_of_last(const fs::path& file, std::uint64_t count,
     return 0;
 }
 
-std::optional<std::uint64_t> offset_since(const fs::path& file, Time since) {
-    const std::uint64_t size = size_of(file);
+std::optional<std::uint64_t> offset_since(const StoredFile& file, Time since) {
+    const std::uint64_t size = file.size();
     if (!written_since(file, since)) return size;
-    std::ifstream in(file, std::ios::binary);
-    const auto first = first_time(in, 0);
+    const auto first = first_time(file, 0);
     if (!first) return std::nullopt;
     std::uint64_t low = 0;  // the first time after this offset is older than `since`
     for (std::uint64_t high = *first < since ? size : 0; high > low + kBlock;) {
         const std::uint64_t middle = low + (high - low) / 2;
-        const auto time = first_time(in, middle);
+        const auto time = first_time(file, middle);
         if (!time) break;
         (*time < since ? low : high) = middle;
     }
@@ -176,14 +153,14 @@ std::optional<std::uint64_t> offset_since(const fs::path& file, Time since) {
     return std::min(low, size);
 }
 
-void each_line(const fs::path& file, std::uint64_t from,
+void each_line(const StoredFile& file, std::uint64_t from,
                const std::function<bool(std::string_view, bool)>& visit) {
-    std::ifstream in(file, std::ios::binary);
-    in.seekg(static_cast<std::streamoff>(from));
     std::string text;
-    std::string block(kBlock, '\0');
-    while (in.read(block.data(), static_cast<std::streamsize>(kBlock)), in.gcount() > 0) {
-        text.append(block, 0, static_cast<std::size_t>(in.gcount()));
+    for (;;) {
+        const std::string block = file.read(from, kBlock);
+        if (block.empty()) break;
+        from += block.size();
+        text += block;
         std::size_t begin = 0;
         for (std::size_t end = text.find('\n'); end != std::string::npos;
              end = text.find('\n', begin)) {

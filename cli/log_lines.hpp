@@ -4,11 +4,11 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <optional>
 #include <string_view>
 
+#include "cli/stored_file.hpp"
 #include "common/time.hpp"
 
 namespace roll::cli {
@@ -20,17 +20,17 @@ std::optional<Time> time_of_line(std::string_view line);
 
 // Finds the last `count` lines for which `takes` returns true. Returns the offset of the first of
 // these lines; 0 if there are fewer such lines. A last line without a newline counts.
-std::uint64_t offset_of_last(const std::filesystem::path& file, std::uint64_t count,
+std::uint64_t offset_of_last(const StoredFile& file, std::uint64_t count,
                              const std::function<bool(std::string_view)>& takes);
 
 // Returns the offset of the first line with a time of `since` or later. Returns the log's size if
 // there is no such line, or if the log was last written before `since`. Returns nullopt if no line
 // at the beginning of the log has a time. Requires that the times in the log ascend.
-std::optional<std::uint64_t> offset_since(const std::filesystem::path& file, Time since);
+std::optional<std::uint64_t> offset_since(const StoredFile& file, Time since);
 
 // Calls `visit` with each line until `visit` returns false. Starts at the offset `from`, which must
 // be the beginning of a line. `whole` is false for a last line without a newline.
-void each_line(const std::filesystem::path& file, std::uint64_t from,
+void each_line(const StoredFile& file, std::uint64_t from,
                const std::function<bool(std::string_view line, bool whole)>& visit);
 
 }  // namespace roll::cli

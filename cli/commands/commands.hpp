@@ -12,6 +12,10 @@
 #include "cli/job_file.hpp"
 #include "cli/output_format.hpp"
 
+namespace CLI {
+class App;
+}
+
 namespace roll::cli {
 
 // Exit status for rollctl's own errors in commands that return a job's status.
@@ -87,8 +91,10 @@ struct MetricsOptions {
     std::string selector;
     bool follow = false;
     bool plot = false, phases = false;
+    bool remote = false;  // read through rolld even if this machine has the output directory
     std::string key = "loss";
 };
+void add_metrics_options(CLI::App& command, MetricsOptions& options);
 Result<int> run_metrics(const Context& context, const MetricsOptions& options);
 
 // Waits for the jobs and returns their highest exit status. With `follow`, prints their progress.

@@ -55,13 +55,13 @@ Result<Wanted> wanted_of(const LogsOptions& options) {
 }
 
 // Returns the offset in the log at which the wanted lines begin.
-std::uint64_t begin_of(const fs::path& file, const Wanted& wanted) {
+std::uint64_t begin_of(const StoredFile& file, const Wanted& wanted) {
     std::uint64_t from = 0;
     if (wanted.since) {
         const auto since = offset_since(file, *wanted.since);
         if (!since)
             say(fmt::format("the lines of {} begin with no time; --since shows all of them",
-                            file.string()));
+                            file.path().string()));
         from = since.value_or(0);
     }
     if (!wanted.tail) return from;
@@ -142,8 +142,10 @@ std::string mark_of(const Json& job, bool many, int rank, const std::vector<int>
 // Follows the logs of one job.
 class Follower {
   public:
-    Follower(const LogsOptions& options, const Wanted& wanted, LogOutput& out, bool many)
-        : options_(options),
+    Follower(JobFiles& files, const LogsOptions& options, const Wanted& wanted, LogOutput& out,
+             bool many)
+        : files_(files),
+          options_(options),
           wanted_(wanted),
           out_(out),
           many_(many) {}
@@ -155,10 +157,10 @@ class Follower {
         bool told = !talks;
         missing_.reset();
         for (const int rank : ranks) {
-            const auto file = log_file(field_text(job, "output"), options_.attempt, rank);
+            const auto file = files_.log(job, options_.attempt, rank);
             if (!file && !said_nothing(job, options_, rank)) missing_ = file.error();
             const auto known = logs_.find(rank);
-            if (file && known != logs_.end() && known->second.tail.file() != *file) {
+            if (file && known != logs_.end() && known->second.tail.file() != file->path()) {
                 print_new(out_, wanted_, known->second, true);
                 out_.flush();
                 if (!std::exchange(told, true)) say(superseded_text(job));
@@ -170,18 +172,19 @@ class Follower {
                 print_new(out_, wanted_, log->second, is_over(job));
         }
         out_.flush();
-        return {};
+        return files_.check();
     }
     // Returns the error of a missing log if the job has no log at all.
     std::optional<Error> missing() const { return logs_.empty() ? missing_ : std::nullopt; }
 
   private:
-    void add(const fs::path& file, const Json& job, int rank, const std::vector<int>& ranks) {
+    void add(const StoredFile& file, const Json& job, int rank, const std::vector<int>& ranks) {
         // The log of a later attempt is shown from its beginning.
         const std::uint64_t from = fresh_ ? begin_of(file, wanted_) : 0;
         logs_.emplace(rank, Log{Tail(file, from), mark_of(job, many_, rank, ranks)});
     }
 
+    JobFiles& files_;
     const LogsOptions& options_;
     const Wanted& wanted_;
     LogOutput& out_;
@@ -195,7 +198,8 @@ Result<int> follow_one(const Context& context, Daemon& daemon, std::uint64_t id,
                        const LogsOptions& options, const Wanted& wanted) {
     const InterruptNote note({id});
     LogOutput out(context.json);
-    Follower follower(options, wanted, out, false);
+    JobFiles files(daemon, options.remote);
+    Follower follower(files, options, wanted, out, false);
     JobWatch watch(daemon, id);
     for (;;) {
         ROLL_TRY(const Json job, watch.look(kLogPoll));
@@ -243,8 +247,10 @@ Result<int> follow_many(const Context& context, Daemon& daemon,
     }
     const InterruptNote note(ids);
     LogOutput out(context.json);
+    JobFiles files(daemon, options.remote);
     std::list<Followed> all;
-    for (const std::uint64_t id : ids) all.push_back({id, Follower(options, wanted, out, true)});
+    for (const std::uint64_t id : ids)
+        all.push_back({id, Follower(files, options, wanted, out, true)});
     for (;; pause(kLogPoll)) {
         ROLL_TRY_VOID(look_again(daemon, all));
         for (Followed& one : all)
@@ -255,7 +261,7 @@ Result<int> follow_many(const Context& context, Daemon& daemon,
 }
 
 // Returns the lines of a log as JSON.
-Json log_json(const fs::path& file, const Wanted& wanted) {
+Json log_json(const StoredFile& file, const Wanted& wanted) {
     Json lines = Json::array();
     std::string rest;
     each_line(file, begin_of(file, wanted), [&](std::string_view line, bool whole) {
@@ -263,25 +269,29 @@ Json log_json(const fs::path& file, const Wanted& wanted) {
         if (wanted.takes(line) && !whole) rest = line;
         return true;
     });
-    return {{"schema", "roll.logs/1"}, {"file", file.string()}, {"lines", lines}, {"rest", rest}};
+    return {{"schema", "roll.logs/1"},
+            {"file", file.path().string()},
+            {"lines", lines},
+            {"rest", rest}};
 }
 
-void print_log(LogOutput& out, const fs::path& file, const Wanted& wanted,
+void print_log(LogOutput& out, const StoredFile& file, const Wanted& wanted,
                const std::string& mark) {
     each_line(file, begin_of(file, wanted), [&](std::string_view line, bool whole) {
-        if (wanted.takes(line)) out.put(mark, file, line, whole || !mark.empty());
+        if (wanted.takes(line)) out.put(mark, file.path(), line, whole || !mark.empty());
         return true;
     });
 }
 
 // Prints the logs of a job, or appends them to `all` as JSON. Returns whether the job has a log.
-Result<bool> print_logs(const Context& context, const Json& job, const LogsOptions& options,
-                        const Wanted& wanted, bool many, Json& all) {
+Result<bool> print_logs(const Context& context, JobFiles& files, const Json& job,
+                        const LogsOptions& options, const Wanted& wanted, bool many, Json& all) {
     ROLL_TRY(const std::vector<int> ranks, log_ranks(job, options.ranks));
     LogOutput out(false);
     bool any = false;
     for (const int rank : ranks) {
-        const auto file = log_file(field_text(job, "output"), options.attempt, rank);
+        const auto file = files.log(job, options.attempt, rank);
+        ROLL_TRY_VOID(files.check());
         const bool silent = !file && said_nothing(job, options, rank);
         any |= file || silent;
         if (!file && !silent && !many) return tl::unexpected(file.error());
@@ -296,6 +306,7 @@ Result<bool> print_logs(const Context& context, const Json& job, const LogsOptio
         log["rank"] = rank;
         all.push_back(std::move(log));
     }
+    ROLL_TRY_VOID(files.check());
     return any;
 }
 
@@ -314,6 +325,8 @@ void add_logs_options(CLI::App& command, LogsOptions& options) {
     command.add_option("--since", options.since,
                        "Only lines since this time: 2h, or 2026-11-22T08:00:00Z");
     command.add_option("--grep", options.grep, "Only lines that match this regular expression");
+    command.add_flag("--remote", options.remote,
+                     "Read through rolld, not from this machine's disks");
 }
 
 Result<int> run_logs(const Context& context, const LogsOptions& options) {
@@ -323,11 +336,13 @@ Result<int> run_logs(const Context& context, const LogsOptions& options) {
     if (options.follow && ids.size() == 1)
         return follow_one(context, daemon, ids[0], options, wanted);
     if (options.follow) return follow_many(context, daemon, ids, options, wanted);
+    JobFiles files(daemon, options.remote);
     Json all = Json::array();
     std::size_t without = 0;
     for (const std::uint64_t id : ids) {
         ROLL_TRY(const Json job, daemon.show(id));
-        ROLL_TRY(const bool any, print_logs(context, job, options, wanted, ids.size() > 1, all));
+        ROLL_TRY(const bool any,
+                 print_logs(context, files, job, options, wanted, ids.size() > 1, all));
         without += any ? 0 : 1;
     }
     if (context.json)

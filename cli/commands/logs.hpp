@@ -19,8 +19,9 @@ struct LogsOptions {
     std::string ranks = "0";  // ranks whose logs are shown, such as "0,2-3" or "all"
     std::optional<int> attempt;
     std::optional<std::uint64_t> tail;  // show only this number of lines at the end of the log
-    std::string since;  // show only lines since this time; a duration counts back from now
-    std::string grep;   // show only lines that match this regular expression
+    std::string since;    // show only lines since this time; a duration counts back from now
+    bool remote = false;  // read through rolld even if this machine has the output directory
+    std::string grep;     // show only lines that match this regular expression
 };
 void add_logs_options(CLI::App& command, LogsOptions& options);
 Result<int> run_logs(const Context& context, const LogsOptions& options);

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "cli/commands/commands.hpp"
@@ -87,13 +88,25 @@ std::string phases_text(const std::vector<Json>& rows) {
 
 }  // namespace
 
+void add_metrics_options(CLI::App& command, MetricsOptions& options) {
+    command.add_option("JOB", options.selector, "Id (7), `last` or a name")->required();
+    command.add_flag("-f,--follow", options.follow, "Keep printing until the job ends");
+    command.add_flag("--plot", options.plot, "Plot a curve in the terminal");
+    command.add_option("--key", options.key, "Metric to plot [loss]");
+    command.add_flag("--phases", options.phases, "Print where the steps' time went");
+    command.add_flag("--remote", options.remote,
+                     "Read through rolld, not from this machine's disks");
+}
+
 Result<int> run_metrics(const Context& context, const MetricsOptions& options) {
     ROLL_TRY(Daemon daemon, Daemon::connect(context));
     ROLL_TRY(const std::uint64_t id, one_job(daemon, options.selector));
     JobWatch watch(daemon, id);
     ROLL_TRY(Json job, watch.look(kMetricsPoll));
-    Tail tail(std::filesystem::path(field_text(job, "output")) / "metrics.jsonl");
+    JobFiles files(daemon, options.remote);
+    Tail tail(files.metrics(job));
     std::vector<Json> rows = metric_rows(tail);
+    ROLL_TRY_VOID(files.check());
     if (rows.empty() && !options.follow) {
         return fail(
             ErrorCode::NotFound,
@@ -134,6 +147,7 @@ Result<int> run_metrics(const Context& context, const MetricsOptions& options) {
         if (!options.follow || is_over(job)) return 0;
         ROLL_TRY(job, watch.look(kMetricsPoll));
         rows = metric_rows(tail);
+        ROLL_TRY_VOID(files.check());
     }
 }
 

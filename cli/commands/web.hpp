@@ -16,6 +16,7 @@ struct WebOptions {
     std::string listen;
     std::vector<std::string> hosts;
     bool read_only = false, insecure = false;
+    std::string certificate, key;
 };
 void add_web_options(CLI::App& command, WebOptions& options);
 // Replaces this process by roll-web. Returns only if roll-web cannot be started.

@@ -170,8 +170,8 @@ void Reading::read_log(const Wanted& wanted) {
         return;
     }
     if (!log_ || log_->file() != *file) {
-        log_.emplace(*file,
-                     offset_of_last(*file, kLinesKept, [](std::string_view) { return true; }));
+        log_.emplace(*file, offset_of_last(StoredFile(*file), kLinesKept,
+                                           [](std::string_view) { return true; }));
         data_.log = {file->string()};
     }
     for (const std::string& line : log_->lines()) {

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "common/protocol/cluster_operations.hpp"
+#include "common/protocol/file_operations.hpp"
 #include "common/protocol/job_operations.hpp"
 #include "common/protocol/submit_operations.hpp"
 #include "common/protocol/token_operations.hpp"
@@ -66,6 +67,7 @@ constexpr std::array kOperations = {
     info<TokenRevokeArgs, TokenRevokeReply>(),
     info<WithTokenArgs>(),
     info<WhoamiArgs, WhoamiReply>(),
+    info<JobFileArgs, JobFileReply>(),
 };
 
 }  // namespace

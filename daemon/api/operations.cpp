@@ -14,7 +14,7 @@ std::vector<ServedOperation> all_operations() {
     std::vector<ServedOperation> all;
     for (const auto group :
          {submit_operations(), job_operations(), view_operations(), node_operations(),
-          allocation_operations(), secret_operations(), token_operations()})
+          allocation_operations(), secret_operations(), token_operations(), file_operations()})
         all.insert(all.end(), group.begin(), group.end());
     return all;
 }

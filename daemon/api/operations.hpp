@@ -34,6 +34,7 @@ std::span<const ServedOperation> node_operations();
 std::span<const ServedOperation> allocation_operations();
 std::span<const ServedOperation> secret_operations();
 std::span<const ServedOperation> token_operations();
+std::span<const ServedOperation> file_operations();
 
 std::span<const ServedOperation> operations();
 

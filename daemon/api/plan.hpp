@@ -10,6 +10,7 @@
 
 #include "common/json.hpp"
 #include "daemon/core/core.hpp"
+#include "daemon/files/request.hpp"
 #include "daemon/gateway/sessions.hpp"
 
 namespace roll::api {
@@ -50,7 +51,12 @@ struct AwaitEvents {
     std::optional<JobId> job{};
     int wait_ms = 0;
 };
+// Reads a file on another thread, and then answers.
+struct ReadJobFile {
+    files::JobFileRequest request;
+};
 
-using Plan = std::variant<ReplyNow, ReplyAndStop, RunTurn, ChangeJobs, AwaitChange, AwaitEvents>;
+using Plan = std::variant<ReplyNow, ReplyAndStop, RunTurn, ChangeJobs, AwaitChange, AwaitEvents,
+                          ReadJobFile>;
 
 }  // namespace roll::api

@@ -9,6 +9,7 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
+#include <boost/beast/ssl.hpp>
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
@@ -24,6 +25,7 @@ constexpr std::size_t kHeaderBytesMax = 8u << 10;
 constexpr std::size_t kBodyBytesMax = 64u << 10;
 // Longest time to receive a request, including the wait for its first byte, or to send a reply.
 constexpr auto kPatience = std::chrono::seconds(30);
+constexpr auto kHandshakePatience = std::chrono::seconds(10);
 constexpr auto kPauseAfterTrouble = std::chrono::milliseconds(100);
 constexpr std::size_t kThreads = 4;
 
@@ -102,11 +104,12 @@ Message response_of(const Reply& reply, bool keep_alive) {
 
 }  // namespace
 
-Listener::Listener(asio::io_context& io, Site& site)
+Listener::Listener(asio::io_context& io, Site& site, std::optional<Certificate> certificate)
     : io_(io),
       site_(site),
       threads_(kThreads),
-      acceptor_(io) {}
+      acceptor_(io),
+      certificate_(std::move(certificate)) {}
 
 Listener::~Listener() { threads_.join(); }
 
@@ -133,6 +136,10 @@ void Listener::stop() {
     io_.stop();
 }
 
+void Listener::reload_certificate() {
+    if (certificate_) certificate_->reload();
+}
+
 io::Task<void> Listener::accept() {
     const auto token = asio::as_tuple(asio::use_awaitable);
     while (acceptor_.is_open()) {
@@ -144,8 +151,11 @@ io::Task<void> Listener::accept() {
             continue;
         }
         // the destructor of `socket` closes the connection
-        if (connections_ >= kConnectionsMax) continue;
-        io::spawn(io_, serve(beast::tcp_stream(std::move(socket))));
+        if (connections_ >= kConnectionsMax || handshakes_ >= kHandshakesMax) continue;
+        if (certificate_)
+            io::spawn(io_, serve_tls(std::move(socket)));
+        else
+            io::spawn(io_, serve_plain(std::move(socket)));
     }
 }
 
@@ -158,15 +168,43 @@ io::Task<Reply> Listener::answer(const Request& request) {
     co_return reply;
 }
 
-io::Task<void> Listener::serve(beast::tcp_stream stream) {
-    const auto token = asio::as_tuple(asio::use_awaitable);
+io::Task<void> Listener::serve_plain(Socket socket) {
+    beast::tcp_stream stream(std::move(socket));
     ++connections_;
+    co_await serve(stream);
+    --connections_;
+    beast::error_code ignored;
+    stream.socket().shutdown(Tcp::socket::shutdown_both, ignored);
+}
+
+io::Task<void> Listener::serve_tls(Socket socket) {
+    const auto token = asio::as_tuple(asio::use_awaitable);
+    const auto context = certificate_->context();
+    beast::ssl_stream<beast::tcp_stream> stream(std::move(socket), *context);
+    ++connections_;
+    ++handshakes_;
+    beast::get_lowest_layer(stream).expires_after(kHandshakePatience);
+    const auto [failed] = co_await stream.async_handshake(asio::ssl::stream_base::server, token);
+    --handshakes_;
+    if (!failed) {
+        co_await serve(stream);
+        beast::get_lowest_layer(stream).expires_after(kHandshakePatience);
+        co_await stream.async_shutdown(token);
+    }
+    --connections_;
+}
+
+// Answers requests until the peer or an error closes the connection.
+template <class Stream>
+io::Task<void> Listener::serve(Stream& stream) {
+    const auto token = asio::as_tuple(asio::use_awaitable);
+    beast::tcp_stream& lowest = beast::get_lowest_layer(stream);
     beast::flat_buffer buffer(kHeaderBytesMax + kBodyBytesMax);
     for (bool open = true; open;) {
         Parser parser;
         parser.header_limit(kHeaderBytesMax);
         parser.body_limit(kBodyBytesMax);
-        stream.expires_after(kPatience);
+        lowest.expires_after(kPatience);
         const auto [error, size] = co_await beast::http::async_read(stream, buffer, parser, token);
         std::optional<Reply> reply;
         bool head = false;
@@ -183,7 +221,7 @@ io::Task<void> Listener::serve(beast::tcp_stream stream) {
         if (!reply) break;
         Message message = response_of(*reply, open);
         beast::http::response_serializer<beast::http::span_body<const char>> serializer(message);
-        stream.expires_after(kPatience);
+        lowest.expires_after(kPatience);
         if (head) {
             const auto [failed, sent] =
                 co_await beast::http::async_write_header(stream, serializer, token);
@@ -194,9 +232,6 @@ io::Task<void> Listener::serve(beast::tcp_stream stream) {
             if (failed) break;
         }
     }
-    --connections_;
-    beast::error_code ignored;
-    stream.socket().shutdown(Tcp::socket::shutdown_both, ignored);
 }
 
 }  // namespace roll::http

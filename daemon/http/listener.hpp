@@ -1,9 +1,10 @@
-// Serves a Site over HTTP/1.1. Sizes, times and numbers of connections are limited. A client that
-// sends or reads slowly delays no other client.
+// Serves a Site over HTTP/1.1, with or without TLS. Sizes, times and numbers of connections are
+// limited. A client that sends or reads slowly delays no other client.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include <boost/asio/io_context.hpp>
@@ -12,6 +13,7 @@
 #include <boost/beast/core/tcp_stream.hpp>
 
 #include "common/io/task.hpp"
+#include "daemon/http/certificate.hpp"
 #include "daemon/http/site.hpp"
 
 namespace roll::http {
@@ -19,8 +21,10 @@ namespace roll::http {
 class Listener {
   public:
     static constexpr std::size_t kConnectionsMax = 4096;
+    static constexpr std::size_t kHandshakesMax = 1024;  // unfinished TLS handshakes at once
 
-    Listener(boost::asio::io_context& io, Site& site);
+    // Serves TLS if there is a certificate.
+    Listener(boost::asio::io_context& io, Site& site, std::optional<Certificate> certificate = {});
     ~Listener();
 
     // Binds the address and starts to serve. Fails with Refused if the port is taken. Port 0 lets
@@ -28,10 +32,15 @@ class Listener {
     Result<void> listen(const std::string& address, std::uint16_t port);
     std::uint16_t port() const;
     void stop();
+    void reload_certificate();
 
   private:
+    using Socket = boost::asio::ip::tcp::socket;
     io::Task<void> accept();
-    io::Task<void> serve(boost::beast::tcp_stream stream);
+    io::Task<void> serve_plain(Socket socket);
+    io::Task<void> serve_tls(Socket socket);
+    template <class Stream>
+    io::Task<void> serve(Stream& stream);
     io::Task<Reply> answer(const Request& request);
 
     boost::asio::io_context& io_;
@@ -39,7 +48,9 @@ class Listener {
     // threads that answer requests, because rolld and files may be slow
     boost::asio::thread_pool threads_;
     boost::asio::ip::tcp::acceptor acceptor_;
+    std::optional<Certificate> certificate_;
     std::size_t connections_ = 0;
+    std::size_t handshakes_ = 0;
 };
 
 }  // namespace roll::http

@@ -2,12 +2,15 @@
 #include <algorithm>
 #include <charconv>
 #include <csignal>
+#include <functional>
 #include <optional>
 
 #include <CLI/CLI.hpp>
 #include <boost/asio/ip/address.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <fmt/format.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include "common/files.hpp"
@@ -16,11 +19,13 @@
 #include "common/last_resort.hpp"
 #include "daemon/http/job_files.hpp"
 #include "daemon/http/listener.hpp"
+#include "daemon/http/patient.hpp"
 
 namespace roll::http {
 namespace {
 
-constexpr auto kPatience = std::chrono::seconds(5);  // longest wait for a reply from rolld
+constexpr auto kPatience = std::chrono::seconds(5);      // longest wait for a reply from rolld
+constexpr auto kFilePatience = std::chrono::seconds(4);  // longest wait for a file of a job
 
 struct Options {
     std::string dir;
@@ -28,6 +33,7 @@ struct Options {
     std::vector<std::string> hosts;
     bool read_only = false;
     bool insecure = false;
+    std::string certificate, key;
 };
 
 struct Address {
@@ -47,14 +53,22 @@ Result<Address> address_of(const Options& options) {
         return fail(ErrorCode::InvalidArgument,
                     fmt::format("--listen is {}; allowed: ADDRESS:PORT, for example 127.0.0.1:8410",
                                 options.listen));
-    if (!ip.is_loopback() && !options.insecure)
+    if (!ip.is_loopback() && !options.insecure && options.certificate.empty())
         return fail(ErrorCode::InvalidArgument,
                     fmt::format("--listen is {}: other machines could read the token, because "
-                                "roll-web has no encryption",
+                                "there is no encryption",
                                 options.listen),
-                    "listen on 127.0.0.1 behind a proxy with TLS or an SSH tunnel, or add "
-                    "--insecure");
+                    "add --certificate FILE --key FILE, listen on 127.0.0.1 behind an SSH tunnel, "
+                    "or add --insecure");
     return address;
+}
+
+Result<std::optional<Certificate>> read_certificate(const Options& options) {
+    if (options.certificate.empty() != options.key.empty())
+        return fail(ErrorCode::InvalidArgument, "TLS needs both --certificate FILE and --key FILE");
+    if (options.certificate.empty()) return std::optional<Certificate>();
+    ROLL_TRY(Certificate certificate, Certificate::read(options.certificate, options.key));
+    return std::optional(std::move(certificate));
 }
 
 // Returns the token in the state directory. The first call creates a random token.
@@ -99,9 +113,9 @@ class Rolld {
     std::shared_ptr<io::Client> client_;
 };
 
-void say_where(const std::string& address, const io::StateDirectory& directory,
-               const std::string& token) {
-    fmt::print("http://{}/\n", address);
+void say_where(const std::string& scheme, const std::string& address,
+               const io::StateDirectory& directory, const std::string& token) {
+    fmt::print("{}://{}/\n", scheme, address);
     std::fflush(stdout);
     const std::string file = (directory.root() / "web.token").string();
     if (::isatty(STDERR_FILENO) != 0)
@@ -112,13 +126,18 @@ void say_where(const std::string& address, const io::StateDirectory& directory,
 
 Result<int> serve(const Options& options) {
     ROLL_TRY(const Address address, address_of(options));
+    ROLL_TRY(std::optional<Certificate> certificate, read_certificate(options));
+    const bool tls = certificate.has_value();
     ROLL_TRY(const io::StateDirectory directory, io::StateDirectory::find(options.dir));
     ROLL_TRY_VOID(directory.read_endpoint());
     ROLL_TRY(const std::string token, read_token(directory));
     boost::asio::io_context io;
-    SiteOptions site_options{token, {}, options.read_only};
-    Site site(site_options, Rolld(directory), read_job_file);
-    Listener listener(io, site);
+    SiteOptions site_options{token, {}, options.read_only, tls};
+    const auto files = [state = directory.root()](const std::string& op, const Json& args) {
+        return read_job_file(op, args, state);
+    };
+    Site site(site_options, Rolld(directory), Patient(files, kFilePatience));
+    Listener listener(io, site, std::move(certificate));
     ROLL_TRY_VOID(listener.listen(address.ip, address.port));
     const std::string port = std::to_string(listener.port());
     for (const std::string& host : options.hosts) {
@@ -127,11 +146,19 @@ Result<int> serve(const Options& options) {
     }
     for (const std::string& host : {address.ip, std::string("localhost")})
         site.accept_host(host + ":" + port);
-    say_where(address.ip + ":" + port, directory, token);
+    say_where(tls ? "https" : "http", address.ip + ":" + port, directory, token);
     boost::asio::signal_set signals(io, SIGINT, SIGTERM);
     signals.async_wait([&](const boost::system::error_code& error, int) {
         if (!error) listener.stop();
     });
+    boost::asio::signal_set hangups(io, SIGHUP);
+    const std::function<void(const boost::system::error_code&, int)> reload =
+        [&](const boost::system::error_code& error, int) {
+            if (error) return;
+            listener.reload_certificate();
+            hangups.async_wait(reload);
+        };
+    if (tls) hangups.async_wait(reload);
     io.run();
     return 0;
 }
@@ -147,7 +174,11 @@ int run(int argc, char** argv) {
     app.add_flag("--read-only", options.read_only, "Refuse to cancel, hold or release jobs");
     app.add_flag("--insecure", options.insecure,
                  "Listen on an address that other machines can reach, without encryption");
+    app.add_option("--certificate", options.certificate,
+                   "Serve TLS with this certificate and its chain, in PEM");
+    app.add_option("--key", options.key, "Private key of the certificate, in PEM");
     CLI11_PARSE(app, argc, argv);
+    spdlog::set_default_logger(spdlog::stderr_logger_mt("roll-web"));
     const auto status = serve(options);
     if (status) return *status;
     fmt::print(stderr, "roll-web: {}\n", status.error().message);

@@ -11,8 +11,8 @@
 namespace roll::http {
 namespace {
 
-constexpr std::array<std::string_view, 5> kOnlyWithKey = {"token_create", "token_list",
-                                                          "token_revoke", "with_token", "shutdown"};
+constexpr std::array<std::string_view, 6> kOnlyWithKey = {
+    "token_create", "token_list", "token_revoke", "with_token", "shutdown", "job_file"};
 
 Json schema_of_fields(const std::vector<protocol::FieldInfo>& fields) {
     Json properties = Json::object(), required = Json::array();

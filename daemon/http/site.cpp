@@ -106,8 +106,10 @@ Reply Site::answer(const Request& request) {
         return refusal(
             403, fmt::format("this server does not serve the host {}", request.host.substr(0, 100)),
             "start roll-web with --host NAME to add a name");
-    if (!request.origin.empty() && request.origin != "http://" + request.host &&
-        request.origin != "https://" + request.host)
+    // Without TLS, a proxy may serve the page over https.
+    const bool own = request.origin == "https://" + request.host ||
+                     (!options_.tls && request.origin == "http://" + request.host);
+    if (!request.origin.empty() && !own)
         return refusal(403, "pages of other sites may not send requests to this server");
     const bool reads = request.method == "GET" || request.method == "HEAD";
     if (!reads && request.method != "POST")
@@ -252,20 +254,21 @@ Result<Reply> Site::job_file(const Visitor& visitor, const Target& target,
     const Json& job = shown->json.at("job");
     if (!visitor.is_operator && job.value("user", "") != visitor.user)
         return refusal(403, fmt::format("job {} is another user's; its files are not shown", id));
-    const std::string output = job.value("output", "");
-    Json args = Json::object();
+    Json args = {{"output", job.value("output", "")}};
     if (kind == "metrics") {
         ROLL_TRY_VOID(only(target, {"points"}));
         ROLL_TRY(const auto points, number<int>(target, "points"));
-        args = {{"file", output + "/metrics.jsonl"}, {"points", points.value_or(kPointsMax)}};
+        args["points"] = points.value_or(kPointsMax);
     } else {
         ROLL_TRY_VOID(only(target, {"rank", "attempt", "from"}));
         ROLL_TRY(const auto rank, number<std::uint32_t>(target, "rank"));
         ROLL_TRY(const auto attempt, number<std::uint32_t>(target, "attempt"));
         ROLL_TRY(const auto from, number<std::uint64_t>(target, "from"));
-        const auto newest = job.value("attempt", std::uint32_t{1});
-        args["file"] = fmt::format("{}/logs/attempt-{}/rank-{}.log", output,
-                                   attempt.value_or(newest), rank.value_or(0));
+        const Json document = job.value("spec", Json());
+        for (const char* key : {"stdout", "workdir"})
+            if (document.is_object() && document.contains(key)) args[key] = document[key];
+        args["attempt"] = attempt.value_or(job.value("attempt", std::uint32_t{1}));
+        args["rank"] = rank.value_or(0);
         if (from) args["from"] = *from;
     }
     ROLL_TRY(const auto answer, files_.look(kind, args));

@@ -35,6 +35,7 @@ struct SiteOptions {
     std::string token;               // the bearer token that has all rights of roll-web's key
     std::vector<std::string> hosts;  // accepted values of the header Host, with the port
     bool read_only = false;          // true if requests that change something are refused
+    bool tls = false;                // true if the server itself serves TLS
 };
 
 // The class is thread-safe.

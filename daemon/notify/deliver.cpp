@@ -1,6 +1,7 @@
 #include "daemon/notify/deliver.hpp"
 
 #include <csignal>
+#include <optional>
 
 #include <boost/asio/connect.hpp>
 #include <boost/asio/io_context.hpp>
@@ -17,6 +18,7 @@
 
 #include "common/io/process.hpp"
 #include "daemon/notify/notice.hpp"
+#include "daemon/notify/trust.hpp"
 
 namespace roll::notify {
 namespace {
@@ -28,16 +30,25 @@ using Code = boost::system::error_code;
 
 constexpr std::size_t kAnswerMax = 64u << 10;
 
+std::string text_of(const Url& url) {
+    const bool v6 = url.host.find(':') != std::string::npos;
+    return fmt::format("{}://{}{}{}:{}", url.tls ? "https" : "http", v6 ? "[" : "", url.host,
+                       v6 ? "]" : "", url.port);
+}
+
 // Sends one POST request. Each step starts the next one. The stream's timer ends a step that takes
 // too long.
 class Post {
   public:
-    Post(asio::io_context& io, const Target& target, http::request<http::string_body> request)
+    // `tls` is null for a target without TLS.
+    Post(asio::io_context& io, const Target& target, asio::ssl::context* tls,
+         http::request<http::string_body> request)
         : target_(target),
           resolver_(io),
           stream_(io),
           request_(std::move(request)) {
         parser_.body_limit(kAnswerMax);
+        if (tls != nullptr) tls_.emplace(stream_, *tls);
     }
 
     void start() {
@@ -45,23 +56,32 @@ class Post {
             target_.url.host, target_.url.port, [this](Code error, const auto& found) {
                 if (error) return end(error);
                 stream_.async_connect(
-                    found, [this](Code failed, const auto&) { failed ? end(failed) : write(); });
+                    found, [this](Code failed, const auto&) { failed ? end(failed) : begin(); });
             });
         stream_.expires_after(target_.timeout);
     }
     Result<void> result() const {
         const auto status = parser_.get().result_int();
-        std::string why = error_ ? error_.message() : fmt::format("the answer is {}", status);
-        if (!error_ && status >= 200 && status < 300) return {};
-        return fail(ErrorCode::Failed,
-                    fmt::format("http://{}:{}: {}", target_.url.host, target_.url.port, why));
+        const char* refused = tls_ ? refusal_of(*tls_) : nullptr;
+        const std::string why = refused  ? refused
+                                : error_ ? error_.message()
+                                         : fmt::format("the answer is {}", status);
+        if (refused == nullptr && !error_ && status >= 200 && status < 300) return {};
+        return fail(ErrorCode::Failed, text_of(target_.url) + ": " + why);
     }
 
   private:
-    void write() {
-        http::async_write(stream_, request_, [this](Code error, std::size_t) {
+    void begin() {
+        if (!tls_) return write(stream_);
+        if (!expect_host(*tls_, target_.url.host)) return end(asio::error::invalid_argument);
+        tls_->async_handshake(asio::ssl::stream_base::client,
+                              [this](Code failed) { failed ? end(failed) : write(*tls_); });
+    }
+    template <class Stream>
+    void write(Stream& stream) {
+        http::async_write(stream, request_, [this, &stream](Code error, std::size_t) {
             if (error) return end(error);
-            http::async_read_header(stream_, buffer_, parser_,
+            http::async_read_header(stream, buffer_, parser_,
                                     [this](Code failed, std::size_t) { end(failed); });
         });
     }
@@ -74,6 +94,7 @@ class Post {
     const Target& target_;
     asio::ip::tcp::resolver resolver_;
     beast::tcp_stream stream_;
+    std::optional<TlsStream> tls_{};
     http::request<http::string_body> request_;
     http::response_parser<http::string_body> parser_{};
     beast::flat_buffer buffer_{kAnswerMax};
@@ -92,8 +113,10 @@ Result<void> post(const Target& target, const Delivery& delivery) {
         request.set("X-Roll-Signature-256", signature(target.secret, delivery.body));
     request.body() = delivery.body;
     request.prepare_payload();
+    std::optional<asio::ssl::context> tls;
+    if (target.url.tls) ROLL_TRY_VOID(trust(tls.emplace(asio::ssl::context::tls_client), target));
     asio::io_context io;
-    Post one(io, target, std::move(request));
+    Post one(io, target, tls ? &*tls : nullptr, std::move(request));
     one.start();
     // Limit the total time, because the name service has no time limit of its own.
     io.run_for(target.timeout + std::chrono::seconds(1));

@@ -42,6 +42,20 @@ Result<std::string> read_secret(const std::string& file) {
     return secret;
 }
 
+// Checks that the file has a certificate, so that a wrong path is noticed before the first
+// delivery.
+Result<void> check_ca_file(const std::string& file, const Url& url, const std::string& at) {
+    if (file.empty()) return {};
+    if (!url.tls)
+        return fail(ErrorCode::InvalidArgument,
+                    fmt::format("{}.ca_file is {}; allowed: only with an https url", at, file));
+    ROLL_TRY(const std::string text, read_regular_file(file));
+    if (text.find("-----BEGIN CERTIFICATE-----") == std::string::npos)
+        return fail(ErrorCode::InvalidArgument,
+                    fmt::format("{}.ca_file is {}, which has no certificate in PEM", at, file));
+    return {};
+}
+
 Result<Target> read_target(const Json& json, const std::string& at) {
     static const Words kKinds = {"train", "resume", "tokenize", "convert", "merge", "command"};
     static const Words kOutcomes = {"done", "failed", "cancelled"};
@@ -50,6 +64,7 @@ Result<Target> read_target(const Json& json, const std::string& at) {
     target.name = reader.get<std::string>("name");
     const auto url = reader.get_or<std::string>("url", "");
     target.command = reader.get_or("command", target.command);
+    const auto ca_file = reader.get_or<std::string>("ca_file", "");
     const auto secret = reader.get_or<std::string>("secret_file", "");
     const Words on = reader.get_or("on", Words{"ended"});
     const Words users = reader.get_or("users", Words());
@@ -66,6 +81,8 @@ Result<Target> read_target(const Json& json, const std::string& at) {
     if (!url.empty()) {
         ROLL_TRY(target.url, parse_url(url));
     }
+    ROLL_TRY_VOID(check_ca_file(ca_file, target.url, at));
+    target.ca_file = ca_file;
     ROLL_TRY(target.secret, read_secret(secret));
     ROLL_TRY(target.on, among(on, event_names(), at + ".on"));
     ROLL_TRY(target.kinds, among(kinds, kKinds, at + ".kinds"));
@@ -86,16 +103,18 @@ const std::vector<std::string>& event_names() {
 
 Result<Url> parse_url(const std::string& text) {
     const auto bad = [&](const char* why) {
-        return fail(ErrorCode::InvalidArgument,
-                    fmt::format("{} {}; allowed: http://HOST[:PORT][/PATH]", text, why),
-                    "for https, give a `command` that calls curl");
+        return fail(
+            ErrorCode::InvalidArgument,
+            fmt::format("{} {}; allowed: http://HOST[:PORT][/PATH] or https://...", text, why));
     };
-    constexpr std::string_view kScheme = "http://";
-    if (!text.starts_with(kScheme)) return bad("is not an http URL");
+    constexpr std::string_view kPlain = "http://", kTls = "https://";
+    Url url;
+    url.tls = text.starts_with(kTls);
+    if (url.tls) url.port = "443";
+    if (!url.tls && !text.starts_with(kPlain)) return bad("is not an http or https URL");
     if (std::ranges::any_of(text, [](unsigned char c) { return c <= ' ' || c >= 127; }))
         return bad("has a character that a URL cannot have");
-    std::string rest = text.substr(kScheme.size());
-    Url url;
+    std::string rest = text.substr(url.tls ? kTls.size() : kPlain.size());
     if (const auto slash = rest.find('/'); slash != std::string::npos) {
         url.path = rest.substr(slash);
         rest.resize(slash);

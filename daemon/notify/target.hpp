@@ -18,16 +18,20 @@ struct Url {
     std::string host;  // host name or address; an IPv6 address is without brackets
     std::string port = "80";
     std::string path = "/";
+    bool tls = false;  // true for https
 };
 
-// Parses "http://HOST[:PORT][/PATH]". Fails with InvalidArgument for any other text, also for
-// https.
+// Parses "http://HOST[:PORT][/PATH]" or the same with https. Fails with InvalidArgument for any
+// other text.
 Result<Url> parse_url(const std::string& text);
 
 // A target gets the events that pass all of its filters. An empty filter passes all events.
 struct Target {
     std::string name;
-    Url url{};                           // address for the POST; not used if `command` is set
+    Url url{};  // address for the POST; not used if `command` is set
+    // Certificates, in PEM, that an https server's certificate must be signed by; empty: those that
+    // the system trusts
+    std::filesystem::path ca_file{};
     std::vector<std::string> command{};  // command that gets the notification on its standard input
     std::string secret{};                // key of the signature; empty: none
     std::set<std::string> on{}, users{}, kinds{}, outcomes{};

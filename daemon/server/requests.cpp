@@ -139,8 +139,23 @@ Result<void> Server::carry_out(const Asking& asking, api::Plan plan) {
                      return bulk_.ask_again(await.ticket,
                                             waiter_of(asking, await.user, await.wait_ms));
                  },
-                 [&](api::AwaitEvents& await) { return await_events(asking, await); }},
+                 [&](api::AwaitEvents& await) { return await_events(asking, await); },
+                 [&](api::ReadJobFile& read) {
+                     read_job_file(asking, std::move(read.request));
+                     return Result<void>();
+                 }},
         plan);
+}
+
+void Server::read_job_file(const Asking& asking, files::JobFileRequest request) {
+    const std::string output = request.output;
+    const auto read = [request = std::move(request), state = options_.secrets] {
+        return files::read_job_file(request, state);
+    };
+    readers_.start(output, read, [this, asking](const Result<Json>& result) {
+        reply(asking.peer, asking.id, result);
+        reader_.look_again();
+    });
 }
 
 Result<void> Server::await_events(const Asking& asking, const api::AwaitEvents& await) {

@@ -104,6 +104,7 @@ Server::Server(asio::io_context& io, ServerOptions options, io::ZmqSocket socket
       desk_(options_.cluster, options_.pilots, steady_ms()),
       runner_(io, options_.site, [this](const pilots::Outcome& outcome) { take_outcome(outcome); }),
       sweeps_(io, engine_.state(), [this](const auto& losers) { stop_trials(losers); }),
+      readers_(io),
       timer_(io),
       clock_(wall_clock_now(), steady_ms()),
       bulk_(api::BulkQueue::kInputsMin, engine_.state().incarnation << 32),

@@ -24,6 +24,7 @@
 #include "daemon/api/operations.hpp"
 #include "daemon/engine/clock_watch.hpp"
 #include "daemon/engine/engine.hpp"
+#include "daemon/files/readers.hpp"
 #include "daemon/gateway/authenticator.hpp"
 #include "daemon/gateway/beacon_writer.hpp"
 #include "daemon/gateway/local_door.hpp"
@@ -80,6 +81,7 @@ class Server {
     Result<void> take_request(const Client& client, const protocol::Request& request);
     Result<void> carry_out(const Asking& asking, api::Plan plan);
     Result<void> await_events(const Asking& asking, const api::AwaitEvents& await);
+    void read_job_file(const Asking& asking, files::JobFileRequest request);
     api::Context context();
     protocol::VersionReply version() const;
     void fill_secrets(const Session& session, WorkerId worker, protocol::Answer& answer);
@@ -121,6 +123,7 @@ class Server {
     pilots::Desk desk_;
     pilots::Runner runner_;
     sweeps::Watch sweeps_;
+    files::Readers readers_;
     boost::asio::steady_timer timer_;
     engine::ClockWatch clock_;
     std::vector<core::Input> inputs_{core::Tick{}};  // inputs of the next turn; the first is a Tick

@@ -24,14 +24,14 @@ class LogLines : public ::testing::Test {
     void write(const std::string& text) const { std::ofstream(file, std::ios::binary) << text; }
     std::string from(std::uint64_t offset) const {
         std::string text;
-        each_line(file, offset, [&](std::string_view line, bool whole) {
+        each_line(StoredFile(file), offset, [&](std::string_view line, bool whole) {
             text.append(line).append(whole ? "\n" : "");
             return true;
         });
         return text;
     }
     std::string last(std::uint64_t count, const std::string& with = "") const {
-        return from(offset_of_last(file, count, [&](std::string_view line) {
+        return from(offset_of_last(StoredFile(file), count, [&](std::string_view line) {
             return line.find(with) != std::string_view::npos;
         }));
     }
@@ -54,7 +54,9 @@ TEST_F(LogLines, TheLastLinesAreCountedFromTheEnd) {
     EXPECT_EQ(last(5), "");
     write("\n");
     EXPECT_EQ(last(1), "\n");
-    EXPECT_EQ(offset_of_last(base + "/missing", 3, [](std::string_view) { return true; }), 0u);
+    EXPECT_EQ(
+        offset_of_last(StoredFile(base + "/missing"), 3, [](std::string_view) { return true; }),
+        0u);
 }
 
 TEST_F(LogLines, LinesMayCrossBlocksOfTheFile) {
@@ -98,7 +100,7 @@ TEST_F(LogLines, LinesSinceATimeAreFoundInALargeLog) {
     }
     write(all);
     const auto since = [&](const char* time) {
-        return from(offset_since(file, *parse_time(time)).value());
+        return from(offset_since(StoredFile(file), *parse_time(time)).value());
     };
     EXPECT_EQ(since("2026-11-20T00:00:00.000Z"), all);
     EXPECT_EQ(since("2026-11-21T00:00:00.000Z"), all);
@@ -109,8 +111,9 @@ TEST_F(LogLines, LinesSinceATimeAreFoundInALargeLog) {
     }
     EXPECT_EQ(since("2026-11-22T00:00:00.000Z"), "");
     write("step 1\nstep 2\n");
-    EXPECT_EQ(offset_since(file, *parse_time("2026-11-20T00:00:00.000Z")), std::nullopt);
-    EXPECT_EQ(offset_since(file, Time(std::chrono::hours(24 * 365 * 100))), 14u)
+    EXPECT_EQ(offset_since(StoredFile(file), *parse_time("2026-11-20T00:00:00.000Z")),
+              std::nullopt);
+    EXPECT_EQ(offset_since(StoredFile(file), Time(std::chrono::hours(24 * 365 * 100))), 14u)
         << "the log was not written to since then";
 }
 

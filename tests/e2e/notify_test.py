@@ -5,10 +5,12 @@ import hmac
 import http.server
 import json
 import os
+import ssl
 import subprocess
 import threading
 import unittest
 
+from certificates import Authority
 from harness import BIN, RollTest, wait_until
 
 SECRET = 'a secret of the test'
@@ -34,12 +36,21 @@ class Notify(RollTest):
 
     def setUp(self):
         super().setUp()
-        self.server = http.server.HTTPServer(('127.0.0.1', 0), Hook)
-        self.server.seen, self.server.failures = [], 0
+        self.server = self.serve()
         self.started = []
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        self.addCleanup(self.server.server_close)
-        self.addCleanup(self.server.shutdown)
+
+    def serve(self, certificate=None):
+        """Starts a server that keeps notifications, with TLS if there is a certificate and its key."""
+        server = http.server.HTTPServer(('127.0.0.1', 0), Hook)
+        server.seen, server.failures = [], 0
+        if certificate:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*certificate)
+            server.socket = context.wrap_socket(server.socket, server_side=True)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        return server
 
     def start_notify(self):
         with open(os.path.join(self.top, 'notify.log'), 'a', encoding='utf-8') as log:
@@ -110,16 +121,49 @@ class Notify(RollTest):
         self.assertEqual(text.count('roll.notification/1'), 1)
         self.assertIn('"name":"bad"', text)
 
+    def test_an_https_server_must_show_a_certificate_that_is_trusted(self):
+        self.up()
+        authority = Authority(os.path.join(self.top, 'ca'))
+        other = Authority(os.path.join(self.top, 'other'))
+        servers, targets = {}, []
+        for name, signer, host, days in (('good', authority, 'IP:127.0.0.1,DNS:localhost', 1),
+                                         ('another-host', authority, 'DNS:other.example,IP:127.0.0.2', 1),
+                                         ('expired', authority, 'IP:127.0.0.1', -1),
+                                         ('unknown', other, 'IP:127.0.0.1', 1)):
+            servers[name] = self.serve(signer.sign(name, host, days))
+            targets.append({'name': name, 'url': f'https://127.0.0.1:{servers[name].server_port}/hook',
+                            'ca_file': authority.path('ca.pem')})
+        by_name = f'https://localhost:{servers["good"].server_port}/by-name'
+        targets += [{**targets[0], 'name': 'by-name', 'url': by_name},
+                    {'name': 'system', 'url': targets[0]['url']},
+                    {**targets[0], 'name': 'plain', 'url': f'https://127.0.0.1:{self.server.server_port}/hook'}]
+        with open(os.path.join(self.state, 'notify.yaml'), 'w', encoding='utf-8') as file:
+            json.dump({'targets': targets}, file)
+        self.start_notify()
+        wait_until(lambda: os.path.exists(os.path.join(self.state, 'notify', 'plain.position')), 'a position')
+        self.wait_done(self.submit('--', 'true'))
+        log = os.path.join(self.top, 'notify.log')
+        for name, says in (('another-host', "the server's certificate is for another host"),
+                           ('expired', "the server's certificate has expired"),
+                           ('unknown', 'signed by no authority that is trusted; a private authority needs `ca_file`'),
+                           ('system', 'signed by no authority that is trusted'), ('plain', 'wrong version number')):
+            text = wait_until(lambda: self.text_with(log, f'{name}: event'), name)
+            line = next(line for line in text.splitlines() if f'{name}: event' in line)
+            self.assertIn('was not delivered', line)
+            self.assertIn(says, line)
+        wait_until(lambda: len(servers['good'].seen) == 2, 'the notifications by address and by name')
+        self.assertEqual([len(server.seen) for server in servers.values()], [2, 0, 0, 0])
+        self.assertEqual(self.server.seen, [])
+
     def test_a_bad_file_is_named(self):
         os.makedirs(self.state, mode=0o700)
         path = os.path.join(self.state, 'notify.yaml')
         with open(path, 'w', encoding='utf-8') as file:
-            file.write('targets: [{name: a, url: "https://h"}]\n')
+            file.write('targets: [{name: a, url: "ftp://h"}]\n')
         done = subprocess.run([os.path.join(BIN, 'roll-notify'), '--dir', self.state, '--check'], env=self.env,
                               capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 2)
-        self.assertIn('https://h is not an http URL; allowed: http://HOST[:PORT][/PATH]', done.stderr)
-        self.assertIn('curl', done.stderr)
+        self.assertIn('ftp://h is not an http or https URL; allowed: http://HOST[:PORT][/PATH]', done.stderr)
 
 
 if __name__ == '__main__':

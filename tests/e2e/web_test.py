@@ -7,11 +7,13 @@ import re
 import resource
 import signal
 import socket
+import ssl
 import stat
 import subprocess
 import time
 import unittest
 
+from certificates import Authority
 from harness import RollTest, BIN, wait_until
 
 SCHEMATHESIS = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..', '.deps', 'schemathesis', 'bin',
@@ -33,7 +35,8 @@ class Web(RollTest):
 
     def serve(self, *options):
         """Starts roll-web and returns its process; self.port and self.token are its own."""
-        command = [os.path.join(BIN, 'roll-web'), '--dir', self.state, '--listen', '127.0.0.1:0', *options]
+        listen = [] if '--listen' in options else ['--listen', '127.0.0.1:0']
+        command = [os.path.join(BIN, 'roll-web'), '--dir', self.state, *listen, *options]
         web = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                env=self.env)
         self.webs.append(web)
@@ -94,6 +97,9 @@ class Web(RollTest):
         self.assertEqual(self.ask('/')[0], 200)
         self.assertEqual(self.ask('/', Host='evil.example')[0], 403)
         self.assertEqual(self.ask('/api/v1/jobs', Origin='http://evil.example')[0], 403)
+        policy = re.search(r'Content-Security-Policy: (.*)\r\n', self.raw(b'GET / HTTP/1.1\r\nHost: x\r\n\r\n'))[1]
+        self.assertIn("default-src 'none'; script-src 'self';", policy)
+        self.assertNotIn('unsafe', policy)
         self.assertEqual(self.ask('/api/v1/jobs/1/cancel', method='POST')[0], 403, 'read-only')
         self.ctl('down')
         wait_until(lambda: self.ask('/api/v1/jobs')[0] == 503, 'rolld is gone')
@@ -192,6 +198,65 @@ class Web(RollTest):
         self.wait_done(job)
         self.assertEqual(self.api(f'jobs/{job}')['job']['state'], 'done')
         self.assertLess(time.monotonic() - began, 20, 'nobody waits for the 30 s of a slow client')
+
+    def tls(self, authority, version=ssl.TLSVersion.TLSv1_2):
+        """Opens a TLS connection to the server, whose certificate must be of the authority."""
+        context = ssl.create_default_context(cafile=authority.path('ca.pem'))
+        context.minimum_version = version
+        if version < ssl.TLSVersion.TLSv1_2:
+            context.maximum_version = version
+            context.set_ciphers('ALL:@SECLEVEL=0')
+        raw = socket.create_connection(('127.0.0.1', self.port), timeout=20)
+        self.addCleanup(raw.close)
+        return context.wrap_socket(raw, server_hostname='127.0.0.1')
+
+    def serial(self, authority):
+        with self.tls(authority) as stream:
+            return stream.getpeercert()['serialNumber']
+
+    def test_tls_serves_with_a_certificate_that_is_read_again(self):
+        self.up()
+        authority = Authority(os.path.join(self.top, 'ca'))
+        certificate, key = authority.sign('web', 'IP:127.0.0.1')
+        web = self.serve('--listen', '0.0.0.0:0', '--host', '127.0.0.1', '--certificate', certificate, '--key', key)
+        request = (f'GET /api/v1/version HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\nConnection: close\r\n'
+                   f'Authorization: Bearer {self.token}\r\n%s\r\n')
+        answers = []
+        for origin in ('', f'Origin: https://127.0.0.1:{self.port}\r\n', f'Origin: http://127.0.0.1:{self.port}\r\n'):
+            with self.tls(authority) as stream:
+                stream.sendall((request % origin).encode())
+                answers.append(stream.recv(65536).decode())
+        self.assertEqual([answer.split()[1] for answer in answers], ['200', '200', '403'])
+        with self.assertRaises(ssl.SSLError):
+            self.tls(authority, ssl.TLSVersion.TLSv1_1)
+        with self.assertRaises((ConnectionError, http.client.HTTPException)):
+            self.ask('/')  # without TLS
+        half_open = [socket.create_connection(('127.0.0.1', self.port)) for _ in range(200)]
+        self.addCleanup(lambda: [one.close() for one in half_open])
+        for one in half_open:
+            one.sendall(b'\x16\x03\x01')
+        first = self.serial(authority)
+        authority.sign('web', 'IP:127.0.0.1')
+        second = wait_until(lambda: {self.serial(authority)} - {first}, 'the new certificate').pop()
+        os.chmod(key, 0o644)
+        web.send_signal(signal.SIGHUP)
+        wait_until(lambda: 'accessible to other users' in web.stderr.readline(), 'the error in the log')
+        self.assertEqual(self.serial(authority), second)
+
+    def test_a_certificate_that_cannot_serve_is_refused_in_a_sentence(self):
+        self.up()
+        authority = Authority(os.path.join(self.top, 'ca'))
+        good, old, = authority.sign('good', 'IP:127.0.0.1'), authority.sign('old', 'IP:127.0.0.1', -1)
+        for words, status, says in (
+                (('--certificate', good[0]), 2, 'TLS needs both --certificate FILE and --key FILE'),
+                (('--certificate', good[0], '--key', old[1]), 2, 'or the key of another certificate'),
+                (('--certificate', old[0], '--key', old[1]), 2, 'is a certificate that has expired'),
+                (('--certificate', good[1], '--key', good[1]), 2, 'has no certificate that OpenSSL can read'),
+                (('--certificate', '/no', '--key', good[1]), 3, '/no'),
+                (('--certificate', good[0], '--key', good[0]), 4, 'is accessible to other users')):
+            done = self.ctl('web', '--listen', '127.0.0.1:0', *words, check=False)
+            self.assertEqual((done.returncode, done.stdout), (status, ''), done.stderr)
+            self.assertIn(says, done.stderr)
 
     def test_addresses_that_cannot_be_served_are_refused_in_a_sentence(self):
         self.up()

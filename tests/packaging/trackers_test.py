@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 PACKAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../packaging/python')
@@ -39,6 +40,9 @@ class TrackersTest(unittest.TestCase):
         with open(glob.glob(os.path.join(self.store, '*', '*', name))[0], encoding='utf-8') as file:
             return file.read()
 
+    def has(self, name):
+        return bool(glob.glob(os.path.join(self.store, '*', '*', name)))
+
     def test_rows_become_files_of_the_store(self):
         self.write(end='{"step": 3, "lo')  # a row that is not written yet
         for _ in range(2):  # the second copy replaces the first
@@ -61,6 +65,22 @@ class TrackersTest(unittest.TestCase):
             self.write({'step': 3, 'export_valid_loss': 4.125})
             self.assertEqual(process.wait(60), 0)
         self.assertTrue(self.text('metrics/loss').endswith(f'{BEGAN + 3} 4.0 3\n'))
+
+    def test_follows_the_file_that_a_further_attempt_writes_anew(self):
+        path = os.path.join(self.run_, 'metrics.jsonl')
+        with subprocess.Popen(self.command(self.run_, '--mlflow', self.store, '--follow')) as process:
+            try:
+                deadline = time.monotonic() + 60
+                while f'{BEGAN + 2} 4.5 2\n' not in (self.text('metrics/loss') if self.has('metrics/loss') else ''):
+                    self.assertLess(time.monotonic(), deadline)
+                    time.sleep(0.05)
+                os.rename(path, path + '.old')
+                self.write(HEAD, {'step': 1, 'loss': 5.5}, {'step': 2, 'loss': 4.75})
+                self.write({'step': 3, 'export_valid_loss': 4.125})
+                self.assertEqual(process.wait(60), 0)
+            finally:
+                process.kill()
+        self.assertEqual(self.text('metrics/loss'), f'{BEGAN + 1} 5.5 1\n{BEGAN + 2} 4.75 2\n')
 
     def test_refuses_in_one_sentence(self):
         self.assertIn('needs the package wandb', self.ran(self.run_, '--wandb', self.store).stderr)

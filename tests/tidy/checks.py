@@ -16,7 +16,7 @@ LAYERS = {
     'spec': 1, 'tensor': 1, 'yaml': 1,
     'protocol': 2, 'plan': 2, 'families': 2, 'formats': 2, 'tokenizer': 1.5, 'chat': 1.5, 'corpus': 2,
     'layout': 2.2, 'io': 2.3, 'slurm': 2.6,  # io's client speaks the protocol
-    'ledger': 3, 'engine': 3, 'gateway': 3, 'query': 3, 'checkpoint': 3, 'convert': 3,
+    'files': 2.9, 'ledger': 3, 'engine': 3, 'gateway': 3, 'query': 3, 'checkpoint': 3, 'convert': 3,
     'core_state': 1.1, 'core_facts': 1.2, 'core_apply': 1.3, 'core_placement': 1.3,
     'core_decide': 1.4, 'core_allocation': 1.4, 'core_rules': 1.5, 'core': 2,
     'agent_core': 2.5, 'agent_host': 2.5, 'agent_logs': 2.5, 'agent_process': 2.7, 'agent': 3,
@@ -53,10 +53,11 @@ THIRD_PARTIES = [
     (re.compile(r'#include <(torch|ATen|c10|caffe2|gloo)/'), ('worker/train/',)),
     (re.compile(r'#include [<"]sqlite3\.h'), ('daemon/ledger/',)),
     (re.compile(r'#include [<"]sodium'), ('daemon/secrets/', 'daemon/tokens/', 'daemon/notify/')),
+    (re.compile(r'#include <(openssl|boost/asio/ssl|boost/beast/ssl)'), ('daemon/http/', 'daemon/notify/')),
     (re.compile(r'#include [<"]zmq'), ('common/io/', 'daemon/gateway/', 'worker/agent/', 'cli/')),
 ]
-THREADS_IN = ('cli/top/', 'daemon/gateway/', 'daemon/http/', 'daemon/pilots/', 'daemon/sweeps/', 'worker/agent/',
-              'worker/checkpoint/', 'worker/convert/', 'worker/train/', 'tests/')
+THREADS_IN = ('cli/top/', 'daemon/files/', 'daemon/gateway/', 'daemon/http/', 'daemon/pilots/', 'daemon/sweeps/',
+              'worker/agent/', 'worker/checkpoint/', 'worker/convert/', 'worker/train/', 'tests/')
 # Short ones stand alone: a seed is no Seed-OSS, and Philox no Phi.
 FAMILIES = re.compile(r'(llama|qwen|mistral|mixtral|gemma|deepseek|gpt(?!q)|glm|internlm|smollm|seed_?oss'
                       r'|(?<![a-z])phi(?!lox)|(?<![a-z])yi(?![a-z]))', re.I)

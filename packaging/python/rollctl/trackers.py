@@ -9,6 +9,8 @@ it copies rows as they are written, until the job has ended: a minute after the 
 or after an hour without a row.
 
 A run that is copied again is replaced in MLflow's store, so the program may be started at any time.
+If a further attempt of the job goes back to a checkpoint, its steps replace the steps of the attempt
+before in MLflow's store. W&B keeps the steps that it has.
 """
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TextIO
 
 QUIET_S = 3600.0
 LAST_QUIET_S = 60.0  # after the last step, for the rows of the last validation
@@ -41,11 +43,31 @@ def numbers_of(row: dict[str, Any], prefix: str = '') -> dict[str, float]:
     return found
 
 
-def rows_of(path: str, follow: bool) -> Iterator[dict[str, Any]]:
-    """Yields the rows of metrics.jsonl. A line without its end is not a row yet."""
+def is_replaced(path: str, file: TextIO) -> bool:
+    """Returns whether the open file is no longer the file at the path, because an attempt has written it anew."""
+    try:
+        now = os.stat(path)
+    except OSError:
+        return False
+    known = os.fstat(file.fileno())
+    return (now.st_dev, now.st_ino) != (known.st_dev, known.st_ino) or now.st_size < file.tell()
+
+
+def rows_of(path: str, follow: bool) -> Iterator[dict[str, Any] | None]:
+    """Yields the rows of metrics.jsonl. A line without its end is not a row yet.
+
+    Yields None before it begins anew, after a further attempt of the job has replaced the file by one with the
+    rows up to its checkpoint.
+    """
     rest, quiet, patience, steps = '', time.monotonic(), QUIET_S, math.inf
-    with open(path, encoding='utf-8') as file:
+    file = open(path, encoding='utf-8')  # pylint: disable=consider-using-with
+    try:
         while True:
+            if is_replaced(path, file):
+                file.close()
+                file, rest = open(path, encoding='utf-8'), ''  # pylint: disable=consider-using-with
+                patience = QUIET_S
+                yield None
             text = file.read()
             *lines, rest = (rest + text).split('\n')
             for line in lines:
@@ -59,6 +81,8 @@ def rows_of(path: str, follow: bool) -> Iterator[dict[str, Any]]:
             if not follow or time.monotonic() - quiet > patience:
                 return
             time.sleep(POLL_S)
+    finally:
+        file.close()
 
 
 def milliseconds_of(text: str) -> int:
@@ -119,6 +143,11 @@ class MlflowStore:
             with open(path, 'a', encoding='utf-8') as file:
                 file.write(f'{self.began + step} {value!r} {step}\n')
 
+    def restart(self) -> None:
+        """Drops the metrics, because all rows follow again."""
+        shutil.rmtree(os.path.join(self.path, 'metrics'))
+        os.makedirs(os.path.join(self.path, 'metrics'))
+
     def close(self) -> None:
         self.describe(status=3, end=int(time.time() * 1000))
 
@@ -133,11 +162,18 @@ class WandbRun:
             sys.exit('error: --wandb needs the package wandb; install it with: pip install wandb')
         os.makedirs(directory, exist_ok=True)
         name = os.path.basename(os.path.abspath(run))
+        self.last = self.known = -1  # the last step; the steps up to `known` follow again
         self.run = wandb.init(mode='offline', dir=directory, project=experiment, name=name, config=head,
                               settings=wandb.Settings(console='off', x_disable_stats=True, silent=True))
 
     def add(self, step: int, values: dict[str, float]) -> None:
-        self.run.log(values, step=step)
+        self.last = max(self.last, step)
+        if step > self.known:
+            self.run.log(values, step=step)
+
+    def restart(self) -> None:
+        """Leaves out the steps that the run has, because W&B cannot change them."""
+        self.known = self.last
 
     def close(self) -> None:
         self.run.finish()
@@ -158,6 +194,10 @@ def main(words: list[str] | None = None) -> int:
         parser.error(f'{path} does not exist; give the output directory of a train job')
     targets: list[Any] = []
     for row in rows_of(path, options.follow):
+        if row is None:
+            for target in targets:
+                target.restart()
+            continue
         if not targets:
             head = row if 'schema' in row and 'steps' in row else {}
             targets = [kind(directory, options.experiment, options.run, head)

@@ -32,48 +32,28 @@ class JobFiles : public ::testing::Test {
 };
 
 TEST_F(JobFiles, ALogIsReadFromWhereTheLastPartEnded) {
-    const auto file = write("rank-0.log", "one\ntwo\n");
-    const Json first = read_log(file, Json()).value();
+    std::filesystem::create_directories(directory / "logs/attempt-2");
+    const auto file = write("logs/attempt-2/rank-3.log", "one\ntwo\n");
+    const auto log = [&](const Json& from) {
+        Json args = {{"output", directory.string()}, {"attempt", 2}, {"rank", 3}};
+        if (!from.is_null()) args["from"] = from;
+        return read_job_file("log", args, "/nowhere").value();
+    };
+    const Json first = log(Json());
     EXPECT_EQ(first["text"], "one\ntwo\n");
     EXPECT_EQ(first["next"], 8);
     std::ofstream(file, std::ios::app) << "three";
-    EXPECT_EQ(read_log(file, first["next"]).value()["text"], "three");
-    EXPECT_EQ(read_log(file, Json(1000u)).value()["text"], "one\ntwo\nthree") << "head cut off";
-}
-
-TEST_F(JobFiles, OfALongLogTheEndIsRead) {
-    const auto file = write("rank-0.log", std::string(3 * kLogBytesMax, 'x') + "end");
-    const Json part = read_log(file, Json()).value();
-    EXPECT_EQ(part["text"].get<std::string>().size(), kLogBytesMax);
-    EXPECT_EQ(part["next"], 3 * kLogBytesMax + 3);
-    const Json first = read_log(file, Json(0u)).value();
-    EXPECT_EQ(first["next"], kLogBytesMax);
-}
-
-TEST_F(JobFiles, OnlyRegularFilesAreRead) {
-    ASSERT_EQ(::mkfifo((directory / "fifo").c_str(), 0600), 0);
-    EXPECT_FALSE(read_log(directory / "fifo", Json()));
-    EXPECT_FALSE(read_log(directory, Json()));
-    std::filesystem::create_symlink("/dev/zero", directory / "device");
-    EXPECT_FALSE(read_log(directory / "device", Json()));
-    EXPECT_FALSE(read_metrics(directory / "device", 10));
-    EXPECT_EQ(read_log(directory / "none", Json()).error().code, ErrorCode::NotFound);
-}
-
-TEST_F(JobFiles, ALinkToALogIsFollowed) {
-    write("chosen.log", "hello\n");
-    std::filesystem::create_symlink("chosen.log", directory / "rank-0.log");
-    EXPECT_EQ(read_log(directory / "rank-0.log", Json()).value()["text"], "hello\n");
+    EXPECT_EQ(log(first["next"])["text"], "three");
+    EXPECT_EQ(log(1000u)["text"], "one\ntwo\nthree") << "head cut off";
 }
 
 TEST_F(JobFiles, RowsOfMetricsAreThinnedAndTheEndsStay) {
     std::string text = "{\"schema\":\"roll.metrics/1\",\"step\":0}\nno json\n[1]\n";
     for (int step = 1; step <= 100; ++step) text += fmt::format("{{\"step\":{}}}\n", step);
-    const auto file =
-        write("metrics.jsonl", text + "{\"step\":101");  // the last line is unfinished
-    EXPECT_EQ(read_metrics(file, 1000).value()["rows"].size(), 101u);
-    EXPECT_EQ(steps(read_metrics(file, 5).value()["rows"]), "0 25 50 75 100 ");
-    EXPECT_TRUE(read_metrics(directory / "none", 5).value()["rows"].empty());
+    write("metrics.jsonl", text + "{\"step\":101");  // the last line is unfinished
+    EXPECT_EQ(read_metrics({directory}, 1000).value()["rows"].size(), 101u);
+    EXPECT_EQ(steps(read_metrics({directory}, 5).value()["rows"]), "0 25 50 75 100 ");
+    EXPECT_TRUE(read_metrics({directory / "none"}, 5).value()["rows"].empty());
 }
 
 TEST_F(JobFiles, ALongFileOfMetricsIsReadAtPlacesThatDivideItEvenly) {
@@ -81,7 +61,8 @@ TEST_F(JobFiles, ALongFileOfMetricsIsReadAtPlacesThatDivideItEvenly) {
     const std::string filler(100, 'x');
     for (int step = 1; step <= 50'000; ++step)
         text += fmt::format("{{\"step\":{},\"filler\":\"{}\"}}\n", step, filler);
-    const Json rows = read_metrics(write("metrics.jsonl", text), 100).value()["rows"];
+    write("metrics.jsonl", text);
+    const Json rows = read_metrics({directory}, 100).value()["rows"];
     EXPECT_EQ(rows.front()["step"], 1);
     EXPECT_EQ(rows.back()["step"], 50'000);
     EXPECT_GE(rows.size(), 100u);

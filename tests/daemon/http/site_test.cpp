@@ -26,6 +26,7 @@ class SiteTest : public ::testing::Test {
             return Json{{"job",
                          {{"output", "/runs/a"},
                           {"attempt", 2},
+                          {"spec", {{"stdout", "%j.log"}}},
                           {"user", args["id"] == 8 ? "bob" : "ann"}}}};
         if (op == "jobs") return Json{{"jobs", Json::array()}};
         return Json::object();
@@ -112,10 +113,11 @@ TEST_F(SiteTest, LogsAndMetricsAreReadBelowTheJobsOutput) {
     EXPECT_EQ(get("/api/v1/jobs/3/log").status, 200);
     EXPECT_EQ(get("/api/v1/jobs/3/log?rank=4&attempt=1&from=100").status, 200);
     EXPECT_EQ(get("/api/v1/jobs/3/metrics?points=50").status, 200);
-    EXPECT_EQ(read, (std::vector<std::string>{
-                        R"(log {"file":"/runs/a/logs/attempt-2/rank-0.log"})",
-                        R"(log {"file":"/runs/a/logs/attempt-1/rank-4.log","from":100})",
-                        R"(metrics {"file":"/runs/a/metrics.jsonl","points":50})"}));
+    EXPECT_EQ(read,
+              (std::vector<std::string>{
+                  R"(log {"attempt":2,"output":"/runs/a","rank":0,"stdout":"%j.log"})",
+                  R"(log {"attempt":1,"from":100,"output":"/runs/a","rank":4,"stdout":"%j.log"})",
+                  R"(metrics {"output":"/runs/a","points":50})"}));
     for (const char* bad : {"/api/v1/jobs/3/log?rank=../../x", "/api/v1/jobs/3/log?rank=-1",
                             "/api/v1/jobs/3/log?attempt=1e9", "/api/v1/jobs/3%2f..%2f4/log"})
         EXPECT_EQ(get(bad).status, 400) << bad;

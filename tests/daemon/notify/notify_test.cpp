@@ -17,8 +17,11 @@ TEST(Url, ReadsHostPortAndPath) {
     EXPECT_EQ(parse_url("http://h")->port, "80");
     const Url url = *parse_url("http://[::1]:8080/a/b?c=d");
     EXPECT_EQ(url.host + " " + url.port + " " + url.path, "::1 8080 /a/b?c=d");
-    for (const char* bad : {"https://h", "h", "http://", "http://h:0", "http://h:70000",
-                            "http://u@h", "http://h/a b", "http://h/\r\nX: y"})
+    const Url secure = *parse_url("https://h.example/x");
+    EXPECT_TRUE(secure.tls && !url.tls);
+    EXPECT_EQ(secure.host + " " + secure.port + " " + secure.path, "h.example 443 /x");
+    for (const char* bad : {"ftp://h", "h", "http://", "http://h:0", "http://h:70000", "http://u@h",
+                            "http://h/a b", "http://h/\r\nX: y"})
         EXPECT_FALSE(parse_url(bad).has_value()) << bad;
 }
 
@@ -35,6 +38,10 @@ TEST(Targets, NameTheEntryOfAProblem) {
     EXPECT_EQ(problem("{name: a, url: 'http://h'}, {name: a, url: 'http://h'}"),
               "notify.yaml: two targets are named a");
     EXPECT_NE(problem("{name: a, url: 'http://h', user: b}").find("targets[0]"), std::string::npos);
+    EXPECT_EQ(problem("{name: a, url: 'http://h', ca_file: /etc/hosts}"),
+              "notify.yaml: targets[0].ca_file is /etc/hosts; allowed: only with an https url");
+    EXPECT_EQ(problem("{name: a, url: 'https://h', ca_file: /etc/hosts}"),
+              "notify.yaml: targets[0].ca_file is /etc/hosts, which has no certificate in PEM");
     EXPECT_FALSE(read_targets("other: 1", "notify.yaml").has_value());
 }
 

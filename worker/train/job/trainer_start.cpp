@@ -392,9 +392,11 @@ void Trainer::open_outputs(std::uint64_t checkpoint_bytes) {
     need(make_directories(options.checkpoints));
     need(write_file_atomically(output / "job.json", record_));
     saver_.emplace(std::move(options), model_, link_);
+    std::vector<std::string> tasks;
+    for (const Task& task : tasks_) tasks.push_back(task.name);
     metrics_.emplace(MetricsOptions{output, earlier, state_.step,
                                     metrics_head(spec_, model_.config, corpus_, learned_),
-                                    spec_.metrics, validation_.names(), pair_keys(spec_)});
+                                    spec_.metrics, validation_.names(), pair_keys(spec_), tasks});
     for (const auto& [step, loss] : metrics_->losses()) history_.add(step, loss);
     std::printf("%s\n", headline(spec_, model_.config, corpus_).c_str());
     if (!pipeline_.recompute.empty())

@@ -47,7 +47,7 @@ std::string quoted(const std::string& name) {
 }  // namespace
 
 CsvTable::CsvTable(const std::vector<std::string>& sets, const std::vector<OrderedJson>& kept,
-                   std::span<const char* const> pair_keys)
+                   std::span<const char* const> pair_keys, const std::vector<std::string>& tasks)
     : columns_(std::begin(kOfEveryRun), std::end(kOfEveryRun)) {
     for (const char* const phase : kPhaseNames)
         for (const char* const over_ranks : {"/max", "/mean"})
@@ -62,6 +62,9 @@ CsvTable::CsvTable(const std::vector<std::string>& sets, const std::vector<Order
         for (const std::string& set : sets)
             if (!set.empty()) columns_.push_back(std::string("valid_") + key + "/" + set);
     }
+    for (const std::string& task : tasks)
+        for (const char* const column : {"task_acc/", "task_acc_norm/"})
+            columns_.push_back(column + task);
     for (const OrderedJson& row : kept) {
         if (!row.contains("step")) continue;  // skip the head
         for (const auto& [name, cell] : row.items())

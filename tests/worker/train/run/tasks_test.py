@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Tasks in lm-evaluation-harness' format: scores as by transformers, at layouts, at the end of a job; refusals."""
+import csv
 import json
 import os
 import random
@@ -77,12 +78,17 @@ class TasksTest(RankCase):
             dp = layout.get('dp', 1)
             document = self.document(4, dp=dp, **SHORT, train__precision='fp64',
                                      train__evaluation={'tasks': [self.task, self.field], 'every': 2},
+                                     train__metrics={'csv': True},
                                      resources__slots_per_node=dp * layout.get('tp', 1) * layout.get('pp', 1))
             document['parallel'] = {'dp': dp, **layout}
             run = self.run_whole(job, 1, document)
             found.append([row for row in run.metrics() if 'task_acc/words' in row])
             self.assertEqual([row['step'] for row in found[-1]], [2, 4])
             self.assertEqual(found[-1], found[0])
+            with open(os.path.join(run.output, 'metrics.csv'), encoding='utf-8', newline='') as file:
+                cells = [cell for cell in csv.DictReader(file) if cell['task_acc/words']]
+            for key in ('task_acc/words', 'task_acc_norm/words', 'task_acc/fields'):
+                self.assertEqual([float(cell[key]) for cell in cells], [row[key] for row in found[-1]])
             with open(os.path.join(run.output, 'eval.json'), encoding='utf-8') as file:
                 written = json.load(file)
             self.assertEqual((written['schema'], written['step']), ('roll.eval/1', 4))

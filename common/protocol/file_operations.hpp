@@ -1,0 +1,64 @@
+// The operation that reads the files of jobs, for clients that do not see the volume of the jobs.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "common/protocol/arguments.hpp"
+
+namespace roll::protocol {
+
+struct JobFileArgs {
+    static constexpr Operation kOperation{"job_file", Access::Read, Answering::Later,
+                                          "roll.job_file/1",
+                                          "Reads a piece of a job's log or metrics."};
+    std::uint64_t id = 0;
+    std::string file{};  // one of kLogFile and kMetricsFile
+    std::uint64_t rank = 0;
+    std::optional<std::uint64_t> attempt{};
+    std::optional<std::uint64_t> from{};
+    std::optional<std::uint64_t> bytes{};
+};
+inline constexpr const char* kLogFile = "log";
+inline constexpr const char* kMetricsFile = "metrics";
+
+struct JobFileReply {
+    std::string file{};
+    std::uint64_t attempt = 0;
+    std::uint64_t from = 0;
+    std::uint64_t next = 0;
+    std::uint64_t size = 0;
+    std::int64_t written = 0;
+    std::string text{};
+    bool latin1 = false;
+};
+
+// Returns the bytes of a file as a text of JSON. Sets `latin1` if the bytes are not UTF-8; then
+// each byte becomes the character with this code.
+std::string text_of_bytes(const std::string& bytes, bool& latin1);
+// Returns the bytes from which text_of_bytes() made the text.
+std::string bytes_of_text(const std::string& text, bool latin1);
+
+// clang-format off
+template <class V> void fields(V& v, JobFileArgs& a) {
+    v.needs("id", a.id, "number of the job");
+    v("file", a.file, "log (the default) or metrics");
+    v("rank", a.rank, "rank whose log is read");
+    v("attempt", a.attempt, "attempt whose log is read; left out: the newest attempt that has logs");
+    v("from", a.from, "offset of the first byte; left out: the end of the file");
+    v("bytes", a.bytes, "largest number of bytes in the reply, at most 131072");
+}
+template <class V> void fields(V& v, JobFileReply& r) {
+    v("file", r.file, "path of the file");
+    v("attempt", r.attempt, "attempt that wrote the log; 0 for metrics");
+    v("from", r.from, "offset of the first byte of the text");
+    v("next", r.next, "offset behind the last byte of the text");
+    v("size", r.size, "size of the file in bytes");
+    v("written", r.written, "time of the last change of the file, in ms since 1970");
+    v("text", r.text, "the bytes of the file");
+    v("latin1", r.latin1, "true if the bytes are not UTF-8: each character of the text stands for one byte");
+}
+// clang-format on
+
+}  // namespace roll::protocol

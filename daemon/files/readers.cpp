@@ -1,0 +1,117 @@
+#include "daemon/files/readers.hpp"
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include <boost/asio/post.hpp>
+#include <fmt/format.h>
+
+namespace roll::files {
+
+// The threads share this object, so it may outlive the readers.
+struct Readers::Home {
+    struct Task {
+        std::uint64_t id = 0;
+        Read read;
+    };
+    std::mutex mutex;
+    std::condition_variable changed;
+    boost::asio::io_context* io = nullptr;
+    Readers* readers = nullptr;  // nullptr once the readers are destroyed
+    std::deque<Task> tasks{};
+    std::size_t threads = 0, idle = 0;
+
+    static void work(const std::shared_ptr<Home>& home) {
+        std::unique_lock lock(home->mutex);
+        while (home->readers != nullptr) {
+            if (home->tasks.empty()) {
+                ++home->idle;
+                home->changed.wait(lock);
+                --home->idle;
+                continue;
+            }
+            const Task task = std::move(home->tasks.front());
+            home->tasks.pop_front();
+            lock.unlock();
+            Result<Json> result = task.read();
+            lock.lock();
+            if (home->readers == nullptr) return;
+            boost::asio::post(*home->io, [home, id = task.id, result = std::move(result)] {
+                if (home->readers != nullptr) home->readers->take(id, result);
+            });
+        }
+    }
+};
+
+Readers::Readers(boost::asio::io_context& io, ReadersLimits limits)
+    : limits_(limits),
+      timer_(io),
+      home_(std::make_shared<Home>()) {
+    home_->io = &io;
+    home_->readers = this;
+}
+
+Readers::~Readers() {
+    const std::lock_guard lock(home_->mutex);
+    home_->readers = nullptr;
+    home_->changed.notify_all();
+}
+
+void Readers::start(std::string what, Read read, Answer answer) {
+    if (waiting_.size() >= limits_.waiting)
+        return answer(fail(ErrorCode::Failed,
+                           fmt::format("{} was not read, because rolld already reads {} files for "
+                                       "clients; a volume may not answer",
+                                       what, waiting_.size()),
+                           "try again in a few seconds"));
+    const std::uint64_t id = ++last_id_;
+    waiting_.emplace(id, Waiting{std::move(what), std::move(answer),
+                                 std::chrono::steady_clock::now() + limits_.patience});
+    if (waiting_.size() == 1) arm();
+    const std::lock_guard lock(home_->mutex);
+    home_->tasks.push_back({id, std::move(read)});
+    if (home_->idle < home_->tasks.size() && home_->threads < limits_.threads) {
+        ++home_->threads;
+        std::thread([home = home_] { Home::work(home); }).detach();
+    }
+    home_->changed.notify_one();
+}
+
+void Readers::take(std::uint64_t id, Result<Json> result) {
+    const auto found = waiting_.find(id);
+    if (found == waiting_.end()) return;  // it was answered, because it took too long
+    const Answer answer = std::move(found->second.answer);
+    waiting_.erase(found);
+    if (waiting_.empty()) timer_.cancel();
+    answer(std::move(result));
+}
+
+// Answers the reads that take too long.
+void Readers::expire() {
+    const auto now = std::chrono::steady_clock::now();
+    while (!waiting_.empty() && waiting_.begin()->second.until <= now) {
+        const std::uint64_t id = waiting_.begin()->first;
+        {
+            const std::lock_guard lock(home_->mutex);
+            std::erase_if(home_->tasks, [&](const Home::Task& task) { return task.id == id; });
+        }
+        take(id, fail(ErrorCode::Failed,
+                      fmt::format("{} was not read within {} ms; its volume may not answer",
+                                  waiting_.begin()->second.what, limits_.patience.count()),
+                      "look at the volume on rolld's host, and try again"));
+    }
+    if (!waiting_.empty()) arm();
+}
+
+// Waits for the end of the first read's time.
+void Readers::arm() {
+    timer_.expires_at(waiting_.begin()->second.until);
+    timer_.async_wait([this](boost::system::error_code error) {
+        if (!error && !waiting_.empty()) expire();
+    });
+}
+
+}  // namespace roll::files

@@ -1,0 +1,65 @@
+// Runs functions that read files on threads of its own, because a volume that hangs must not block
+// rolld's loop. The number of threads, the number of waiting functions and the time until an answer
+// are limited.
+//
+// All members are called on the thread of the context.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "common/error.hpp"
+#include "common/json.hpp"
+
+namespace roll::files {
+
+struct ReadersLimits {
+    std::size_t threads = 4;
+    std::size_t waiting = 64;
+    std::chrono::milliseconds patience{4'000};
+};
+
+class Readers {
+  public:
+    using Read = std::function<Result<Json>()>;
+    using Answer = std::function<void(Result<Json>)>;
+
+    explicit Readers(boost::asio::io_context& io, ReadersLimits limits = {});
+    // A thread that still reads continues, but its result is dropped.
+    ~Readers();
+    Readers(const Readers&) = delete;
+    Readers& operator=(const Readers&) = delete;
+
+    // Calls `read` on a thread, and then `answer` with the result on the context. Calls `answer`
+    // with an error if there is no result in time, or at once if too many reads wait. `what` is the
+    // path for the error's message.
+    void start(std::string what, Read read, Answer answer);
+
+  private:
+    struct Waiting {
+        std::string what;
+        Answer answer;
+        std::chrono::steady_clock::time_point until;
+    };
+    struct Home;
+
+    void take(std::uint64_t id, Result<Json> result);
+    void expire();
+    void arm();
+
+    ReadersLimits limits_;
+    boost::asio::steady_timer timer_;
+    std::shared_ptr<Home> home_;
+    std::map<std::uint64_t, Waiting> waiting_{};  // in the order of their arrival
+    std::uint64_t last_id_ = 0;
+};
+
+}  // namespace roll::files
