@@ -12,6 +12,7 @@
 #include <boost/beast/core/tcp_stream.hpp>
 
 #include "common/io/task.hpp"
+#include "daemon/http/feed.hpp"
 #include "daemon/http/site.hpp"
 
 namespace roll::http {
@@ -38,6 +39,7 @@ class Listener {
     Site& site_;
     // threads that answer requests, because rolld and files may be slow
     boost::asio::thread_pool threads_;
+    Feed feed_;
     boost::asio::ip::tcp::acceptor acceptor_;
     std::size_t connections_ = 0;
 };
