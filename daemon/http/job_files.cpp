@@ -119,6 +119,8 @@ Result<Json> read_metrics(const std::filesystem::path& file, int points) {
 }
 
 Result<Json> read_job_file(const std::string& op, const Json& args) {
+    if (op == "metrics_part")
+        return read_log(args.value("output", "") + "/metrics.jsonl", args.value("from", Json()));
     const std::filesystem::path file = args.value("file", "");
     if (op == "log") return read_log(file, args.value("from", Json()));
     return read_metrics(file, args.value("points", kPointsMax));

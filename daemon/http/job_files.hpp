@@ -27,6 +27,7 @@ Result<Json> read_log(const std::filesystem::path& file, const Json& from);
 Result<Json> read_metrics(const std::filesystem::path& file, int points);
 
 // Answers "log" {file, from?} with read_log() and "metrics" {file, points?} with read_metrics().
+// Answers "metrics_part" {output, from} with read_log() of the directory's metrics.jsonl.
 Result<Json> read_job_file(const std::string& op, const Json& args);
 
 }  // namespace roll::http

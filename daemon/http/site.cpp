@@ -333,10 +333,9 @@ Result<Reply> Site::sweep(const Visitor& visitor, std::uint64_t id) {
         .selector = fmt::format("{}-{}", first, first + trials - 1),
         .fields = {"id", "state", "reason", "output", "array", "progress"}};
     ROLL_TRY(const auto jobs, ask(visitor, args));
-    const ReadPart read_part = [this](const std::string& file, std::uint64_t from) {
-        return files_.look("log", {{"file", file}, {"from", from}}).map([](const auto& answer) {
-            return answer->json;
-        });
+    const ReadPart read_part = [this](const std::string& output, std::uint64_t from) {
+        return files_.look("metrics_part", {{"output", output}, {"from", from}})
+            .map([](const auto& answer) { return answer->json; });
     };
     ROLL_TRY(const Json sweep,
              sweep_json(job, jobs->json.value("jobs", Json::array()),

@@ -27,7 +27,7 @@ TrialMetric TrialFiles::read(const std::string& output, const std::string& metri
     if (files_.size() >= kFilesMax) files_.clear();
     Position& position = files_[{output, metric, maximize}];
     for (int part = 0; part < kPartsMax; ++part) {
-        const auto read = read_part(output + "/metrics.jsonl", position.next);
+        const auto read = read_part(output, position.next);
         if (!read) break;
         // A file that became shorter begins again.
         if (read->value("from", std::uint64_t{0}) != position.next) {

@@ -14,9 +14,9 @@
 
 namespace roll::http {
 
-// Returns roll.log/1 {next, size, text} of a file from byte `from` on; fails if the file cannot be
-// read (read_log()).
-using ReadPart = std::function<Result<Json>(const std::string& file, std::uint64_t from)>;
+// Returns roll.log/1 {from, size, text} of the metrics.jsonl in an output directory from byte
+// `from` on; fails if the file cannot be read (read_log()).
+using ReadPart = std::function<Result<Json>(const std::string& output, std::uint64_t from)>;
 
 // The class is thread-safe.
 class TrialFiles {

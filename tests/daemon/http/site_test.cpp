@@ -275,7 +275,7 @@ TEST_F(SiteTest, ASweepIsComparedByItsMetricFromTheFilesOfItsTrials) {
     EXPECT_EQ(sweep["trials"][0]["best"], 4);
     EXPECT_EQ(sweep["trials"][0]["best_step"], 1);
     EXPECT_EQ(sweep["trials"][0]["last"], 3);
-    EXPECT_EQ(read.front(), R"(log {"file":"/runs/0/metrics.jsonl","from":0})");
+    EXPECT_EQ(read.front(), R"(metrics_part {"from":0,"output":"/runs/0"})");
     EXPECT_EQ(get("/api/v1/jobs/8/sweep").status, 200) << "an operator sees all jobs";
     Request other = request("GET", "/api/v1/jobs/8/sweep");
     other.authorization = "Bearer roll_operate";
@@ -301,8 +301,8 @@ TEST(TrialFiles, ReadsEachPartOfAGrowingFileOnce) {
     std::string file = "{\"step\":1,\"loss\":3}\n{\"step\":2,\"lo";
     std::vector<std::uint64_t> asked;
     TrialFiles trials;
-    const ReadPart read = [&](const std::string& path, std::uint64_t from) -> Result<Json> {
-        EXPECT_EQ(path, "/out/metrics.jsonl");
+    const ReadPart read = [&](const std::string& output, std::uint64_t from) -> Result<Json> {
+        EXPECT_EQ(output, "/out");
         asked.push_back(from);
         if (from > file.size()) from = 0;  // as read_log(): the end of a file that became shorter
         return Json{{"from", from}, {"size", file.size()}, {"text", file.substr(from)}};
