@@ -54,7 +54,8 @@ class Browser:
         to_browser, from_us = os.pipe()
         to_us, from_browser = os.pipe()
         command = [program, '--remote-debugging-pipe', f'--user-data-dir={folder}/chromium', '--no-sandbox',
-                   '--headless', '--disable-gpu', '--disable-dev-shm-usage', '--no-first-run', '--disable-background-networking']
+                   '--headless', '--disable-gpu', '--disable-dev-shm-usage', '--no-first-run',
+                   '--disable-background-networking']
         with open(f'{folder}/chromium.txt', 'wb') as log:
             self.process = subprocess.Popen(
                 ['bash', '-c', f'exec "$@" 3<&{to_browser} 4>&{from_browser}', 'browser', *command],

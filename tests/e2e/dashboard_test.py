@@ -224,7 +224,7 @@ class Dashboard(RollTest):
         page.wait_text('connection lost, trying again')
         self.webs.append(subprocess.Popen([os.path.join(BIN, 'roll-web'), '--dir', self.state, '--listen',
                                            f'127.0.0.1:{self.port}'], env=self.env, stdout=subprocess.DEVNULL,
-                                          stderr=subprocess.DEVNULL))
+                                           stderr=subprocess.DEVNULL))
         page.wait('document.querySelector("#status").textContent == "live"')
         self.submit('--name', 'latecomer', '--', 'sleep', '600')
         page.wait_text('latecomer')
