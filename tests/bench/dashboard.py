@@ -69,12 +69,12 @@ class Site:
 def paint(site):
     paints, rows = [], []
     with Browser(site.folder) as browser:
-        for i in range(5):
+        page = browser.page()
+        page.open(f'http://127.0.0.1:{site.port}/')
+        page.wait_text('Enter your token')
+        page.run(f'localStorage.setItem("roll-token", {json.dumps(site.token)})')
+        for _ in range(5):
             page = browser.page()
-            page.open(f'http://127.0.0.1:{site.port}/')
-            page.wait_text('Enter your token')
-            page.run(f'localStorage.setItem("roll-token", {json.dumps(site.token)})')
-            page.open('about:blank')
             page.call('Page.addScriptToEvaluateOnNewDocument', source='''new MutationObserver(() => {
                 if (!window.rowsAt && document.querySelector("tbody tr")) window.rowsAt = performance.now();
             }).observe(document, {childList: true, subtree: true});''')
