@@ -5,7 +5,8 @@
 
 `paint` opens the page of jobs in Chromium in a fresh tab, five times: the first paint, and the time until the rows are
 there. `viewers` opens the streams that a browser opens on the page of jobs, and measures the processor time of roll-web
-and rolld: while nothing changes, and while a job is submitted and cancelled each second. Prints; judges nothing.
+and rolld: while nothing changes, and while a job is submitted each second, which changes the list of every viewer.
+Prints; judges nothing.
 """
 import argparse
 import json
@@ -106,7 +107,7 @@ def watch(site, selector, seconds, change):
     while time.monotonic() - began < seconds:
         if change and time.monotonic() - began > changed:
             changed += 1
-            site.ctl('cancel', site.ctl('submit', '--hold', '--parsable', '--', 'true').split()[0])
+            site.ctl('submit', '--hold', '--', 'true')
         for key, _ in selector.select(0.1):
             received += len(key.fileobj.recv(1 << 20))
     took = time.monotonic() - began
@@ -117,7 +118,7 @@ def watch(site, selector, seconds, change):
 def viewers(site, count, seconds):
     selector = open_viewers(site, count)
     watch(site, selector, 5, False)  # the first answers
-    for name, change in (('nothing changes', False), ('a job comes and goes each second', True)):
+    for name, change in (('nothing changes', False), ('a job is submitted each second', True)):
         (web, rolld), rate = watch(site, selector, seconds, change)
         print(f'{count} viewers, {name}: roll-web {web:.1f} % of a core, rolld {rolld:.1f} %, {rate:.1f} MB/s')
 
