@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <memory>
 
 #include <CLI/CLI.hpp>
@@ -14,44 +13,10 @@
 #include "cli/job_view.hpp"
 #include "cli/look.hpp"
 #include "cli/render.hpp"
+#include "common/trials.hpp"
 
 namespace roll::cli {
 namespace {
-
-struct Seen {
-    // last value, best value, step of the best value, last step; null: no value yet
-    Json last, best, best_step, step;
-};
-
-// Returns the last and the best value of the metric in these rows.
-Seen seen_in(const std::vector<Json>& rows, const std::string& metric, bool maximize) {
-    Seen seen;
-    for (const Json& row : rows) {
-        const Json step = row.value("step", Json());
-        if (step.is_number()) seen.step = step;
-        const Json value = row.value(metric, Json());
-        if (!value.is_number()) continue;
-        seen.last = value;
-        const double now = value.get<double>();
-        const bool better = seen.best.is_null() || (maximize ? now > seen.best.get<double>()
-                                                             : now < seen.best.get<double>());
-        if (!std::isfinite(now) || !better) continue;
-        seen.best = value;
-        seen.best_step = step;
-    }
-    return seen;
-}
-
-// Returns the share of a trial's steps that are done; 1 if the trial has ended.
-double done_part(const Json& job) {
-    if (is_over(job)) return 1;
-    Json progress = job.value("progress", Json());
-    if (progress.is_string()) progress = Json::parse(progress.get<std::string>(), nullptr, false);
-    if (!progress.is_object()) return 0;
-    const Json step = progress.value("step", Json()), steps = progress.value("steps", Json());
-    if (!step.is_number() || !steps.is_number() || steps <= 0) return 0;
-    return std::min(step.get<double>() / steps.get<double>(), 1.0);
-}
 
 // Returns the titles of the parameters: the last word of each path, or the whole path if two
 // parameters end with the same word.
@@ -72,6 +37,13 @@ std::string value_text(const Json& value) {
     return value.is_null() ? "" : dump(value);
 }
 
+TrialMetric read_trial(const std::string& output, const std::string& metric, bool maximize) {
+    TrialMetric seen;
+    Tail tail(std::filesystem::path(output) / "metrics.jsonl");
+    for (const Json& row : metric_rows(tail)) seen.add(row, metric, maximize);
+    return seen;
+}
+
 // Returns roll.sweep/1 of a sweep: the sweep of the newest job that `selector` selects.
 Result<Json> ask_sweep(Daemon& daemon, const std::string& selector) {
     ROLL_TRY(const std::vector<std::uint64_t> ids, jobs_of(daemon, selector));
@@ -79,64 +51,14 @@ Result<Json> ask_sweep(Daemon& daemon, const std::string& selector) {
     const Json array = any.value("array", Json());
     const std::uint64_t first = array.is_object() ? array.value("job", ids.back()) : ids.back();
     ROLL_TRY(const Json shown, daemon.show(first));
-    const Json sweep = shown.value("spec", Json::object()).value("sweep", Json::object());
-    const std::size_t trials = std::max<std::size_t>(sweep.value("trials", Json()).size(), 1);
+    const std::size_t trials = std::max<std::size_t>(trials_of(shown), 1);
     ROLL_TRY(const Json reply,
              daemon.jobs({.selector = fmt::format("{}-{}", first, first + trials - 1),
                           .fields = {"id", "state", "reason", "output", "array", "progress"}}));
-    return sweep_json(shown, reply.value("jobs", Json::array()), [](const std::string& output) {
-        Tail tail(std::filesystem::path(output) / "metrics.jsonl");
-        return metric_rows(tail);
-    });
+    return sweep_json(shown, reply.value("jobs", Json::array()), read_trial);
 }
 
 }  // namespace
-
-Result<Json> sweep_json(const Json& first, const Json& jobs,
-                        const std::function<std::vector<Json>(const std::string&)>& rows_of) {
-    const std::uint64_t id = first.value("id", std::uint64_t{0});
-    const Json sweep = first.value("spec", Json::object()).value("sweep", Json());
-    if (!sweep.is_object() || !sweep.value("trials", Json()).is_array())
-        return fail(ErrorCode::InvalidArgument, fmt::format("job {} is not part of a sweep", id),
-                    "rollctl sweep FILE submits a job file with the key `sweep`");
-    const auto metric = sweep.value("metric", std::string("loss"));
-    const auto mode = sweep.value("mode", std::string("min"));
-    Json trials = Json::array(), best;
-    double done = 0;
-    for (const Json& job : jobs) {
-        const Json array = job.value("array", Json());
-        if (!array.is_object() || array.value("job", std::uint64_t{0}) != id) continue;
-        const auto number = array.value("index", std::size_t{0});
-        if (number >= sweep["trials"].size()) continue;
-        const Seen seen = seen_in(rows_of(field_text(job, "output")), metric, mode == "max");
-        done += done_part(job);
-        trials.push_back({{"id", job["id"]},
-                          {"trial", number},
-                          {"parameters", sweep["trials"][number]},
-                          {"state", job.value("state", "")},
-                          {"reason", job.value("reason", "")},
-                          {"output", job.value("output", "")},
-                          {"step", seen.step},
-                          {"last", seen.last},
-                          {"best", seen.best},
-                          {"best_step", seen.best_step}});
-        if (seen.best.is_null()) continue;
-        const bool better =
-            best.is_null() || (mode == "max" ? seen.best > best["best"] : seen.best < best["best"]);
-        if (better) best = trials.back();
-    }
-    const double percent = 100 * done / static_cast<double>(sweep["trials"].size());
-    Json reply = {{"schema", "roll.sweep/1"},
-                  {"id", id},
-                  {"name", first.value("name", "")},
-                  {"metric", metric},
-                  {"mode", mode},
-                  {"percent", std::round(percent * 10) / 10},
-                  {"best", best.is_null() ? Json() : best["id"]},
-                  {"trials", std::move(trials)}};
-    if (sweep.contains("halving")) reply["halving"] = sweep["halving"];
-    return reply;
-}
 
 std::string sweep_text(const Json& sweep, const Look& look) {
     const Json& trials = sweep["trials"];

@@ -1,10 +1,7 @@
 // Options and code of `rollctl sweep`.
 #pragma once
 
-#include <filesystem>
-#include <functional>
 #include <string>
-#include <vector>
 
 #include "cli/commands/commands.hpp"
 #include "cli/commands/group.hpp"
@@ -17,11 +14,7 @@ Result<int> run_sweep(const Context& context, const SubmitOptions& options);
 // Adds the subcommands show and best. `context` is read when a command runs.
 void add_sweep_commands(CLI::App& sweep, const AddCommand& command, const Context& context);
 
-// Returns roll.sweep/1. `first` is the job of the first trial, as `show` returns it. `jobs` are the
-// summaries of the trials. `rows_of` returns the rows of the metrics.jsonl in an output directory.
-// Fails with InvalidArgument if the first job is not the first trial of a sweep.
-Result<Json> sweep_json(const Json& first, const Json& jobs,
-                        const std::function<std::vector<Json>(const std::string&)>& rows_of);
+// Format roll.sweep/1, the reply of sweep_json().
 std::string sweep_text(const Json& sweep, const Look& look);
 std::string sweep_csv(const Json& sweep);
 

@@ -19,6 +19,7 @@ struct JobsArgs {
     bool all = false;
     std::string state{};
     std::string user{};
+    std::string kind{};
     std::uint64_t from = 0;
     std::optional<int> limit{};
     std::vector<std::string> fields{};
@@ -91,6 +92,7 @@ template <class V> void fields(V& v, JobsArgs& a) {
     v("all", a.all, "also list jobs that have ended");
     v("state", a.state, "queued, running, done, failed or cancelled");
     v("user", a.user, "list only this user's jobs");
+    v("kind", a.kind, "list only jobs of this kind, for example train; a job group's kind is open");
     v("from", a.from, "list jobs from this number on");
     v("limit", a.limit, "largest number of jobs in the reply, at most 10000");
     v("fields", a.fields, "fields of each job; left out: all");

@@ -81,6 +81,10 @@ Result<Json> read_job_file(const std::string& op, const Json& args,
                            const std::filesystem::path& state) {
     const files::JobPlaces places = files::places_of(args.value("output", ""), args);
     if (op == "metrics") return read_metrics(places, args.value("points", kPointsMax));
+    if (op == "metrics_part") {
+        ROLL_TRY(const files::OpenFile metrics, files::open_metrics(places));
+        return read_log(metrics, args.value("from", Json()));
+    }
     ROLL_TRY(const files::OpenFile log,
              files::open_log(places, args.value("attempt", 1u), args.value("rank", 0u), state));
     return read_log(log, args.value("from", Json()));

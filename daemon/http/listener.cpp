@@ -98,7 +98,7 @@ Message response_of(const Reply& reply, bool keep_alive) {
     if (reply.status == 401) message.set(beast::http::field::www_authenticate, "Bearer");
     message.body() = boost::span<const char>(reply.body->data(), reply.body->size());
     message.keep_alive(keep_alive);
-    message.prepare_payload();
+    if (reply.watched.empty()) message.prepare_payload();
     return message;
 }
 
@@ -108,6 +108,7 @@ Listener::Listener(asio::io_context& io, Site& site, std::optional<Certificate> 
     : io_(io),
       site_(site),
       threads_(kThreads),
+      feed_(io, threads_, site),
       acceptor_(io),
       certificate_(std::move(certificate)) {}
 
@@ -125,6 +126,7 @@ Result<void> Listener::listen(const std::string& address, std::uint16_t port) {
                     fmt::format("cannot listen on {}:{}: {}", address, port, error.message()),
                     "choose another address with --listen ADDRESS:PORT");
     io::spawn(io_, accept());
+    io::spawn(io_, feed_.run());
     return {};
 }
 
@@ -207,25 +209,29 @@ io::Task<void> Listener::serve(Stream& stream) {
         lowest.expires_after(kPatience);
         const auto [error, size] = co_await beast::http::async_read(stream, buffer, parser, token);
         std::optional<Reply> reply;
+        Request request;
         bool head = false;
         if (error) {
             reply = reply_to_garbage(error);
             open = false;
         } else {
-            const Request request = request_of(parser.get());
+            request = request_of(parser.get());
             head = request.method == "HEAD";
             open = parser.get().keep_alive();
             Reply answered = co_await answer(request);
             reply = std::move(answered);
         }
         if (!reply) break;
+        const bool streams = !reply->watched.empty() && !head;
+        if (streams) open = false;  // the events end when the connection is closed
         Message message = response_of(*reply, open);
         beast::http::response_serializer<beast::http::span_body<const char>> serializer(message);
         lowest.expires_after(kPatience);
-        if (head) {
+        if (head || streams) {
             const auto [failed, sent] =
                 co_await beast::http::async_write_header(stream, serializer, token);
             if (failed) break;
+            if (streams) co_await feed_.serve(stream, request, reply->watched);
         } else {
             const auto [failed, sent] =
                 co_await beast::http::async_write(stream, serializer, token);

@@ -14,6 +14,7 @@
 
 #include "common/io/task.hpp"
 #include "daemon/http/certificate.hpp"
+#include "daemon/http/feed.hpp"
 #include "daemon/http/site.hpp"
 
 namespace roll::http {
@@ -47,6 +48,7 @@ class Listener {
     Site& site_;
     // threads that answer requests, because rolld and files may be slow
     boost::asio::thread_pool threads_;
+    Feed feed_;
     boost::asio::ip::tcp::acceptor acceptor_;
     std::optional<Certificate> certificate_;
     std::size_t connections_ = 0;

@@ -5,7 +5,7 @@
 
 namespace roll::http {
 
-// Returns the content of index.html, style.css or app.js; empty for any other name.
+// Returns the content of the file with this name in daemon/http/page; empty if there is none.
 std::string_view page_file(std::string_view name);
 
 }  // namespace roll::http

@@ -23,16 +23,28 @@
 namespace roll::http {
 namespace {
 
-constexpr int kRunningMax = 1000;  // maximum number of running jobs in /metrics
+constexpr int kRunningMax = 1000;       // maximum number of running jobs in /metrics
+constexpr std::size_t kWatchedMax = 8;  // maximum number of answers that a stream watches
 
 struct PageFile {
     std::string_view path;
     std::string_view name;
     const char* type;
 };
+constexpr const char* kScript = "text/javascript; charset=utf-8";
 constexpr std::array kPageFiles = {PageFile{"/", "index.html", "text/html; charset=utf-8"},
                                    PageFile{"/style.css", "style.css", "text/css; charset=utf-8"},
-                                   PageFile{"/app.js", "app.js", "text/javascript; charset=utf-8"}};
+                                   PageFile{"/app.js", "app.js", kScript},
+                                   PageFile{"/base.js", "base.js", kScript},
+                                   PageFile{"/live.js", "live.js", kScript},
+                                   PageFile{"/chart.js", "chart.js", kScript},
+                                   PageFile{"/actions.js", "actions.js", kScript},
+                                   PageFile{"/queue.js", "queue.js", kScript},
+                                   PageFile{"/job.js", "job.js", kScript},
+                                   PageFile{"/log.js", "log.js", kScript},
+                                   PageFile{"/sweeps.js", "sweeps.js", kScript},
+                                   PageFile{"/usage.js", "usage.js", kScript},
+                                   PageFile{"/cluster.js", "cluster.js", kScript}};
 
 Reply text_reply(int status, const char* type, std::string text) {
     return {status, type, std::make_shared<const std::string>(std::move(text))};
@@ -87,6 +99,54 @@ Result<std::string> reason_of(const std::string& body) {
     auto reason = r.get_or<std::string>("reason", "");
     ROLL_TRY_VOID(r.finish());
     return reason;
+}
+
+// Returns the reply that streams the answers to the targets in the parameter `watch`, which are
+// separated by spaces and relative to /api/v1/: "jobs?limit=5 totals".
+Result<Reply> stream_reply(const Target& target) {
+    ROLL_TRY_VOID(only(target, {"watch"}));
+    const auto watch = target.query.find("watch");
+    const std::string targets = watch == target.query.end() ? "" : watch->second;
+    Reply reply{200, "text/event-stream", std::make_shared<const std::string>()};
+    for (std::string_view rest = targets; !rest.empty();) {
+        const std::size_t end = rest.find(' ');
+        const std::string_view one = rest.substr(0, end);
+        if (one.starts_with("stream"))
+            return fail(ErrorCode::InvalidArgument, "a stream cannot watch a stream");
+        if (!one.empty()) reply.watched.push_back(fmt::format("/api/v1/{}", one));
+        rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
+    }
+    if (reply.watched.empty() || reply.watched.size() > kWatchedMax)
+        return fail(ErrorCode::InvalidArgument,
+                    fmt::format("watch names {} targets; allowed: 1 to {}", reply.watched.size(),
+                                kWatchedMax),
+                    "for example stream?watch=jobs%3Flimit=5+totals");
+    return reply;
+}
+
+// Returns rows of metrics with only the fields in `keys`, which are separated by commas. Leaves out
+// rows that have none of these fields besides `step`.
+Json rows_with(const Json& rows, const std::string& keys) {
+    Json kept = Json::array();
+    for (const Json& row : rows) {
+        Json one = Json::object();
+        bool tells = false;
+        for (std::string_view rest = keys; !rest.empty();) {
+            const std::size_t end = rest.find(',');
+            const std::string key(rest.substr(0, end));
+            rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
+            const auto field = row.find(key);
+            if (field == row.end()) continue;
+            one[key] = *field;
+            tells |= key != "step";
+        }
+        if (tells) kept.push_back(std::move(one));
+    }
+    return kept;
+}
+
+Reply another_users(std::uint64_t id) {
+    return refusal(403, fmt::format("job {} is another user's; its files are not shown", id));
 }
 
 tl::unexpected<Error> nothing_there() {
@@ -200,6 +260,8 @@ Result<Reply> Site::api(const Visitor& visitor, const Request& request, const Ta
     if (path[2] == "jobs" && path.size() > 3) return job(visitor, request, target);
     if (path.size() > 3) return nothing_there();
     const bool posts = request.method == "POST";
+    if (path[2] == "session" && !posts) return session(visitor);
+    if (path[2] == "stream" && !posts) return stream_reply(target);
     if (path[2] == "openapi.json" && !posts)
         return text_reply(200, "application/json", openapi().dump(2) + "\n");
     const std::string name = path[2] == "allocations" ? "alloc_list" : path[2];
@@ -223,10 +285,66 @@ Result<Reply> Site::job(const Visitor& visitor, const Request& request, const Ta
     }
     if (size == 5 && (target.path[4] == "log" || target.path[4] == "metrics"))
         return job_file(visitor, target, target.path[4]);
-    if (size != 4) return nothing_there();
+    const std::string part = size == 5 ? target.path[4] : "";
+    if (size != 4 && part != "sweep" && part != "pipeline") return nothing_there();
     ROLL_TRY_VOID(only(target, {}));
+    if (part == "sweep") return sweep(visitor, id);
+    if (part == "pipeline") return pipeline(visitor, id);
     return serve(visitor, protocol::ShowArgs::kOperation,
                  protocol::arguments_json(protocol::ShowArgs{.id = id}));
+}
+
+// Returns roll.session/1: the rights of the request's token.
+Result<Reply> Site::session(const Visitor& visitor) {
+    ROLL_TRY(const auto told, ask(visitor, protocol::WhoamiArgs{}));
+    const Json session = {
+        {"schema", "roll.session/1"},
+        {"user", told->json.value("user", "")},
+        {"operator", told->json.value("operator", false)},
+        {"scope", protocol::scope_of_access(visitor.access)},
+        {"read_only", options_.read_only},
+    };
+    return text_reply(200, "application/json", dump(session) + "\n");
+}
+
+// Returns the reply to `show`; null if the visitor may not see the files of the job's user.
+Site::Answered Site::own_job(const Visitor& visitor, std::uint64_t id) {
+    ROLL_TRY(auto shown, ask(visitor, protocol::ShowArgs{.id = id}));
+    const bool own = shown->json.at("job").value("user", "") == visitor.user;
+    return visitor.is_operator || own ? std::move(shown) : nullptr;
+}
+
+// Returns the schedule of the job's pipeline. roll-rank reads the files that the job names.
+Result<Reply> Site::pipeline(const Visitor& visitor, std::uint64_t id) {
+    ROLL_TRY(const auto shown, own_job(visitor, id));
+    if (!shown) return another_users(id);
+    ROLL_TRY(auto text, pipelines_.of(id, shown->json.at("job").value("spec", Json())));
+    return Reply{200, "application/json", std::move(text)};
+}
+
+// Returns roll.sweep/1 of the sweep that the job is a trial of.
+Result<Reply> Site::sweep(const Visitor& visitor, std::uint64_t id) {
+    ROLL_TRY(const auto trial, ask(visitor, protocol::ShowArgs{.id = id}));
+    const Json array = trial->json.at("job").value("array", Json());
+    const std::uint64_t first = array.is_object() ? array.value("job", id) : id;
+    ROLL_TRY(const auto shown, own_job(visitor, first));
+    if (!shown) return another_users(id);
+    const Json& job = shown->json.at("job");
+    const std::size_t trials = std::max<std::size_t>(trials_of(job), 1);
+    const protocol::JobsArgs args{
+        .selector = fmt::format("{}-{}", first, first + trials - 1),
+        .fields = {"id", "state", "reason", "output", "array", "progress"}};
+    ROLL_TRY(const auto jobs, ask(visitor, args));
+    const ReadPart read_part = [this](const std::string& output, std::uint64_t from) {
+        return files_.look("metrics_part", {{"output", output}, {"from", from}})
+            .map([](const auto& answer) { return answer->json; });
+    };
+    ROLL_TRY(const Json sweep,
+             sweep_json(job, jobs->json.value("jobs", Json::array()),
+                        [&](const std::string& output, const std::string& metric, bool maximize) {
+                            return trials_.read(output, metric, maximize, read_part);
+                        }));
+    return text_reply(200, "application/json", dump(sweep) + "\n");
 }
 
 // Changes one job. The body is empty, or an object with `reason`.
@@ -250,13 +368,12 @@ Result<Reply> Site::change_job(const Visitor& visitor, const Request& request, s
 Result<Reply> Site::job_file(const Visitor& visitor, const Target& target,
                              const std::string& kind) {
     ROLL_TRY(const std::uint64_t id, job_id(target.path[3]));
-    ROLL_TRY(const auto shown, ask(visitor, protocol::ShowArgs{.id = id}));
+    ROLL_TRY(const auto shown, own_job(visitor, id));
+    if (!shown) return another_users(id);
     const Json& job = shown->json.at("job");
-    if (!visitor.is_operator && job.value("user", "") != visitor.user)
-        return refusal(403, fmt::format("job {} is another user's; its files are not shown", id));
     Json args = {{"output", job.value("output", "")}};
     if (kind == "metrics") {
-        ROLL_TRY_VOID(only(target, {"points"}));
+        ROLL_TRY_VOID(only(target, {"points", "keys"}));
         ROLL_TRY(const auto points, number<int>(target, "points"));
         args["points"] = points.value_or(kPointsMax);
     } else {
@@ -272,7 +389,11 @@ Result<Reply> Site::job_file(const Visitor& visitor, const Target& target,
         if (from) args["from"] = *from;
     }
     ROLL_TRY(const auto answer, files_.look(kind, args));
-    return json_reply(answer);
+    const auto keys = target.query.find("keys");
+    if (keys == target.query.end()) return json_reply(answer);
+    Json reply = answer->json;
+    reply["rows"] = rows_with(answer->json.at("rows"), keys->second);
+    return text_reply(200, "application/json", dump(reply) + "\n");
 }
 
 Reply Site::metrics(const Visitor& visitor) {

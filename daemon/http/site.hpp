@@ -10,7 +10,9 @@
 
 #include "common/protocol/operation.hpp"
 #include "daemon/http/board.hpp"
+#include "daemon/http/pipeline.hpp"
 #include "daemon/http/target.hpp"
+#include "daemon/http/trial_files.hpp"
 
 namespace roll::http {
 
@@ -29,6 +31,9 @@ struct Reply {
     int status = 200;
     std::string type = "application/json";
     std::shared_ptr<const std::string> body;
+    // If not empty, the reply is a stream of server-sent events: the answers to GET requests for
+    // these targets, again whenever they change.
+    std::vector<std::string> watched{};
 };
 
 struct SiteOptions {
@@ -41,11 +46,13 @@ struct SiteOptions {
 // The class is thread-safe.
 class Site {
   public:
-    // `rolld` sends requests to rolld. `files` is read_job_file(), except in tests.
-    Site(SiteOptions options, Ask rolld, Ask files)
+    // `rolld` sends requests to rolld. `files` is read_job_file() and `plan` is run_plan(), except
+    // in tests.
+    Site(SiteOptions options, Ask rolld, Ask files, Pipelines::Run plan = run_plan)
         : options_(std::move(options)),
           rolld_(std::move(rolld)),
-          files_(std::move(files)) {}
+          files_(std::move(files)),
+          pipelines_(std::move(plan)) {}
 
     // Adds an accepted value of the header Host. Call it before the first request.
     void accept_host(std::string host) { options_.hosts.push_back(std::move(host)); }
@@ -74,12 +81,18 @@ class Site {
     Result<Reply> job(const Visitor& visitor, const Request& request, const Target& target);
     Result<Reply> change_job(const Visitor& visitor, const Request& request, std::uint64_t id,
                              const std::string& op);
+    Result<std::shared_ptr<const Answer>> own_job(const Visitor& visitor, std::uint64_t id);
     Result<Reply> job_file(const Visitor& visitor, const Target& target, const std::string& kind);
+    Result<Reply> session(const Visitor& visitor);
+    Result<Reply> pipeline(const Visitor& visitor, std::uint64_t id);
+    Result<Reply> sweep(const Visitor& visitor, std::uint64_t id);
     Reply metrics(const Visitor& visitor);
 
     SiteOptions options_;
     Board rolld_;
     Board files_;
+    TrialFiles trials_;
+    Pipelines pipelines_;
 };
 
 // Returns a reply that reports the error as JSON, with the HTTP status of its code.

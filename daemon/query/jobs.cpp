@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -18,10 +19,13 @@ namespace {
 
 // maximum number of jobs per reply, which together make about 9 MB
 constexpr int kPageMax = 10'000;
-// Maximum number of jobs that a page visits if rows are folded, reversed or limited by time. Such a
-// page may visit many jobs for each row. All tasks of the last array of a page are visited.
+// Maximum number of jobs that a page visits if rows are folded, reversed or limited by time or
+// kind. Such a page may visit many jobs for each row. All tasks of the last array of a page are
+// visited.
 constexpr std::size_t kVisitsMax = 20'000;
 constexpr std::size_t kIndicesMax = 200;  // maximum number of bytes of a folded row's indices
+constexpr std::array<std::string_view, 7> kKinds = {"train", "resume",  "tokenize", "convert",
+                                                    "merge", "command", "open"};
 
 // The arguments that select the jobs of a page.
 struct Asked {
@@ -40,13 +44,16 @@ struct Asked {
             return false;
         if (args.state.empty() && !all && core::is_over(job.phase)) return false;
         if (since && job.ended_at && *job.ended_at < *since) return false;
-        return args.user.empty() || job.user == args.user;
+        return is_of_kind(job) && (args.user.empty() || job.user == args.user);
+    }
+    bool is_of_kind(const core::Job& job) const {
+        return args.kind.empty() || args.kind == kind_name(job);
     }
     // Returns whether a folded row counts the job. The row of an array that has not ended also
     // counts the tasks that have ended.
     bool counts(const core::Job& job) const {
-        return wants(job) ||
-               (args.state.empty() && !all && (args.user.empty() || job.user == args.user));
+        return wants(job) || (args.state.empty() && !all && is_of_kind(job) &&
+                              (args.user.empty() || job.user == args.user));
     }
 };
 
@@ -60,6 +67,10 @@ Result<Asked> read(const protocol::JobsArgs& args) {
         std::ranges::find(core::kJobPhases, args.state) == core::kJobPhases.end()) {
         return fail(ErrorCode::InvalidArgument, "there is no state " + args.state,
                     "use queued, running, done, failed or cancelled");
+    }
+    if (!args.kind.empty() && std::ranges::find(kKinds, args.kind) == kKinds.end()) {
+        return fail(ErrorCode::InvalidArgument, "there is no kind " + args.kind,
+                    fmt::format("use {}", fmt::join(kKinds, ", ")));
     }
     return asked;
 }
@@ -174,7 +185,8 @@ class Lister {
 
     // Fills the page. Returns the job with which the next page begins; nullopt if there is none.
     std::optional<JobId> fill(Json& list) {
-        const bool limited = asked_.args.fold || asked_.args.reverse || asked_.since;
+        const bool limited =
+            asked_.args.fold || asked_.args.reverse || asked_.since || !asked_.args.kind.empty();
         auto at = asked_.args.reverse && asked_.args.from == 0 ? before(JobId{UINT64_MAX})
                                                                : next(JobId{asked_.args.from});
         while (at) {

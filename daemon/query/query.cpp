@@ -185,6 +185,10 @@ std::map<WorkerId, Taken> taken_of(const core::State& state) {
 
 }  // namespace
 
+const char* kind_name(const core::Job& job) {
+    return job.spec.open ? "open" : spec::name_of(job.spec.kind);
+}
+
 std::string condition_text(const spec::After& after) {
     return fmt::format("{}:{}", spec::name_of(after.condition), after.job.value);
 }
@@ -264,10 +268,7 @@ struct Field {
 constexpr std::array kFields = {
     Field{"id", [](const View& v) { return Json(v.id.value); }},
     Field{"name", [](const View& v) { return Json(v.job.spec.name); }},
-    Field{"kind",
-          [](const View& v) {
-              return Json(v.job.spec.open ? "open" : spec::name_of(v.job.spec.kind));
-          }},
+    Field{"kind", [](const View& v) { return Json(kind_name(v.job)); }},
     Field{"user", [](const View& v) { return Json(v.job.user); }},
     Field{"state", [](const View& v) { return Json(name(v.job.phase, core::kJobPhases)); }},
     Field{"held", [](const View& v) { return Json(v.job.held); }},

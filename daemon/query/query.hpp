@@ -49,6 +49,9 @@ Result<std::vector<JobId>> select(const core::State& state, const std::string& s
 // Returns the smallest priority that puts the jobs `ids` before all other queued jobs.
 int priority_before(const core::State& state, const std::vector<JobId>& ids);
 
+// Returns the kind of a job, such as "train"; "open" for a job group.
+const char* kind_name(const core::Job& job);
+
 // Makes the summaries of jobs that a reply lists.
 class Rows {
   public:

@@ -1,6 +1,7 @@
 # cmake -D "DIR=daemon/http/page" -D "OUT=page.cpp" -P EmbedPage.cmake: writes the dashboard's files as string literals.
 set(list "")
-foreach(file index.html style.css app.js)
+file(GLOB files RELATIVE "${DIR}" "${DIR}/*")
+foreach(file ${files})
   file(READ "${DIR}/${file}" text)
   # A string literal of more than 64 KiB is not portable, so the text is written in parts.
   string(LENGTH "${text}" length)

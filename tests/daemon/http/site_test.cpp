@@ -26,9 +26,11 @@ class SiteTest : public ::testing::Test {
             return Json{{"job",
                          {{"output", "/runs/a"},
                           {"attempt", 2},
-                          {"spec", {{"stdout", "%j.log"}}},
+                          {"spec", spec},
+                          {"id", args["id"]},
                           {"user", args["id"] == 8 ? "bob" : "ann"}}}};
-        if (op == "jobs") return Json{{"jobs", Json::array()}};
+        if (op == "jobs") return Json{{"jobs", trials}};
+        if (op == "whoami") return Json{{"user", "root"}, {"scope", "operate"}, {"operator", true}};
         return Json::object();
     }
     Reply get(const std::string& target) { return site.answer(request("GET", target)); }
@@ -46,11 +48,18 @@ class SiteTest : public ::testing::Test {
     }
     std::vector<std::string> asked, read;
     bool runs = true;
+    Json spec = {{"stdout", "%j.log"}}, trials = Json::array();
+    Json file = Json::object();  // what the reader of files answers
+    int plans = 0;
     Site site{{.token = "secret-of-the-test", .hosts = {"127.0.0.1:8410"}},
               [this](const std::string& op, const Json& args) { return rolld(op, args); },
               [this](const std::string& op, const Json& args) -> Result<Json> {
                   read.push_back(op + " " + args.dump());
-                  return Json::object();
+                  return file;
+              },
+              [this](const Json&) -> Result<Json> {
+                  ++plans;
+                  return Json{{"mesh", {{"pp", 2}}}, {"pipeline", {{"schedule", "1f1b"}}}};
               }};
 };
 
@@ -61,9 +70,12 @@ TEST_F(SiteTest, ThePageNeedsNoTokenAndEverythingElseDoes) {
     EXPECT_EQ(page.status, 200);
     EXPECT_EQ(page.type, "text/html; charset=utf-8");
     EXPECT_NE(page.body->find("<main"), std::string::npos);
-    for (const char* name : {"/app.js", "/style.css"}) {
+    for (const char* name :
+         {"/app.js", "/base.js", "/live.js", "/chart.js", "/actions.js", "/queue.js", "/job.js",
+          "/log.js", "/sweeps.js", "/usage.js", "/cluster.js", "/style.css"}) {
         bare.target = name;
         EXPECT_EQ(site.answer(bare).status, 200) << name;
+        EXPECT_FALSE(site.answer(bare).body->empty()) << name;
     }
     for (const char* target : {"/metrics", "/api/v1/jobs", "/api/v1/jobs/1", "/nothing"}) {
         bare.target = target;
@@ -101,10 +113,9 @@ TEST_F(SiteTest, ParametersBecomeArgumentsOfJobs) {
               R"(jobs {"all":true,"fields":["id","name"],"from":7,"limit":5,"state":"running",)"
               R"("user":"ann"})");
     EXPECT_EQ(message(get("/api/v1/jobs?limit=five")), "limit is five; allowed: a whole number");
-    EXPECT_EQ(
-        message(get("/api/v1/jobs?stat=x")),
-        "unknown parameter stat; allowed: selector, me, all, state, user, from, limit, fields, "
-        "since, fold, reverse");
+    EXPECT_EQ(message(get("/api/v1/jobs?stat=x")),
+              "unknown parameter stat; allowed: selector, me, all, state, user, kind, from, limit, "
+              "fields, since, fold, reverse");
     EXPECT_EQ(get("/api/v1/jobs?limit=-").status, 400);
     EXPECT_EQ(asked.size(), 1u);
 }
@@ -214,6 +225,98 @@ TEST_F(SiteTest, ATokenOpensWhatItsScopeAllows) {
     EXPECT_EQ(with("read", request("GET", "/api/v1/jobs/3/log")), 200);
     EXPECT_EQ(with("read", request("GET", "/metrics")), 200);
     EXPECT_EQ(read.size(), 1u);
+}
+
+TEST_F(SiteTest, ASessionTellsTheRightsOfTheToken) {
+    EXPECT_EQ(Json::parse(*get("/api/v1/session").body),
+              Json::parse(R"({"schema": "roll.session/1", "user": "root", "operator": true,
+                              "scope": "operate", "read_only": false})"));
+    Request reader = request("GET", "/api/v1/session");
+    reader.authorization = "Bearer roll_read";
+    const Json session = Json::parse(*site.answer(reader).body);
+    EXPECT_EQ(session["user"], "ann");
+    EXPECT_EQ(session["scope"], "read");
+    EXPECT_EQ(session["operator"], false);
+}
+
+TEST_F(SiteTest, AStreamNamesTheWatchedAnswersAndNeedsAToken) {
+    const Reply stream = get("/api/v1/stream?watch=jobs%3Flimit%3D5%26all%3D1+totals");
+    EXPECT_EQ(stream.type, "text/event-stream");
+    EXPECT_EQ(stream.watched,
+              (std::vector<std::string>{"/api/v1/jobs?limit=5&all=1", "/api/v1/totals"}));
+    for (const char* bad : {"stream", "stream?watch=", "stream?watch=stream%3Fwatch%3Dtotals",
+                            "stream?watch=a+a+a+a+a+a+a+a+a", "stream?watch=totals&all=1"})
+        EXPECT_EQ(get(std::string("/api/v1/") + bad).status, 400) << bad;
+    Request stranger = request("GET", "/api/v1/stream?watch=totals");
+    stranger.authorization = "Bearer roll_none";
+    EXPECT_EQ(site.answer(stranger).status, 401);
+    EXPECT_TRUE(site.answer(stranger).watched.empty());
+    EXPECT_EQ(site.answer(request("POST", "/api/v1/stream?watch=totals")).status, 404);
+}
+
+TEST_F(SiteTest, MetricsHaveOnlyTheAskedKeys) {
+    file = {{"rows", {{{"step", 1}, {"loss", 2.5}, {"lr", 0.1}}, {{"step", 2}, {"lr", 0.1}}}}};
+    EXPECT_EQ(Json::parse(*get("/api/v1/jobs/3/metrics?keys=step,loss").body)["rows"],
+              Json::parse(R"([{"step": 1, "loss": 2.5}])"));
+    EXPECT_EQ(Json::parse(*get("/api/v1/jobs/3/metrics").body)["rows"].size(), 2u);
+}
+
+TEST_F(SiteTest, ASweepIsComparedByItsMetricFromTheFilesOfItsTrials) {
+    spec["sweep"] = {{"trials", {{{"lr", 1}}, {{"lr", 2}}}}, {"metric", "score"}, {"mode", "max"}};
+    for (const int i : {0, 1})
+        trials.push_back({{"id", 3 + i},
+                          {"state", i == 0 ? "done" : "queued"},
+                          {"output", "/runs/" + std::to_string(i)},
+                          {"array", {{"job", 3}, {"index", i}}}});
+    const std::string rows = "{\"step\":1,\"score\":4}\n{\"step\":2,\"score\":3}\n{\"st";
+    file = {{"from", 0}, {"next", rows.size()}, {"size", rows.size()}, {"text", rows}};
+    const Json sweep = Json::parse(*get("/api/v1/jobs/3/sweep").body);
+    EXPECT_EQ(sweep["percent"], 50);
+    EXPECT_EQ(sweep["best"], 3);
+    EXPECT_EQ(sweep["trials"][0]["best"], 4);
+    EXPECT_EQ(sweep["trials"][0]["best_step"], 1);
+    EXPECT_EQ(sweep["trials"][0]["last"], 3);
+    EXPECT_EQ(read.front(), R"(metrics_part {"from":0,"output":"/runs/0"})");
+    EXPECT_EQ(get("/api/v1/jobs/8/sweep").status, 200) << "an operator sees all jobs";
+    Request other = request("GET", "/api/v1/jobs/8/sweep");
+    other.authorization = "Bearer roll_operate";
+    EXPECT_EQ(site.answer(other).status, 403) << "ann does not see bob's files";
+    spec.clear();
+    EXPECT_EQ(get("/api/v1/jobs/5/sweep").status, 400);
+}
+
+TEST_F(SiteTest, ThePipelineOfAJobIsPlannedOnce) {
+    EXPECT_EQ(get("/api/v1/jobs/3/pipeline").status, 400) << "no pipeline";
+    spec["parallel"] = {{"pp", 2}};
+    for (int i = 0; i < 2; ++i) {
+        const Json reply = Json::parse(*get("/api/v1/jobs/4/pipeline").body);
+        EXPECT_EQ(reply["pipeline"]["schedule"], "1f1b");
+        EXPECT_EQ(plans, 1);
+    }
+    Request other = request("GET", "/api/v1/jobs/8/pipeline");
+    other.authorization = "Bearer roll_read";
+    EXPECT_EQ(site.answer(other).status, 403);
+}
+
+TEST(TrialFiles, ReadsEachPartOfAGrowingFileOnce) {
+    std::string file = "{\"step\":1,\"loss\":3}\n{\"step\":2,\"lo";
+    std::vector<std::uint64_t> asked;
+    TrialFiles trials;
+    const ReadPart read = [&](const std::string& output, std::uint64_t from) -> Result<Json> {
+        EXPECT_EQ(output, "/out");
+        asked.push_back(from);
+        if (from > file.size()) from = 0;  // as read_log(): the end of a file that became shorter
+        return Json{{"from", from}, {"size", file.size()}, {"text", file.substr(from)}};
+    };
+    EXPECT_EQ(trials.read("/out", "loss", false, read).best, 3);
+    file += "ss\":1}\nnot json\n{\"step\":3,\"loss\":2}\n";
+    const TrialMetric grown = trials.read("/out", "loss", false, read);
+    EXPECT_EQ(grown.best, 1);
+    EXPECT_EQ(grown.best_step, 2);
+    EXPECT_EQ(grown.last, 2);
+    EXPECT_EQ(asked, (std::vector<std::uint64_t>{0, 20}));
+    file = "{\"step\":1,\"loss\":9}\n";
+    EXPECT_EQ(trials.read("/out", "loss", false, read).best, 9) << "the file began again";
 }
 
 TEST_F(SiteTest, AReadOnlySiteChangesNothing) {

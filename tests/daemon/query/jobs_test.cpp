@@ -53,6 +53,18 @@ TEST_F(Listing, TheTasksOfAnArrayHaveOneRow) {
     EXPECT_EQ(ids(ask({})), "1 4 5 6 7 8 9 10 11 12 ") << "without fold as before";
 }
 
+TEST_F(Listing, OnlyJobsOfTheKindAreListed) {
+    spec::JobSpec train = hold(core::wants(1, 1));
+    train.kind = spec::JobKind::Train;
+    desk.submit(train);
+    EXPECT_EQ(ids(ask({.kind = "train"})), "13 ");
+    EXPECT_EQ(ids(ask({.kind = "command", .fold = true})), "1 2 12 ");
+    EXPECT_EQ(ids(ask({.kind = "open"})), "");
+    const auto refused = jobs(desk.state, {.kind = "trains"}, {}, desk.now);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().message, "there is no kind trains");
+}
+
 TEST_F(Listing, AnArrayThatHasNotBegunToEndIsCountedAlike) {
     spec::JobSpec array = core::wants(1, 1);
     array.array = spec::Array{.indices = "0-8:2"};

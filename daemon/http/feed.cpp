@@ -1,0 +1,109 @@
+#include "daemon/http/feed.hpp"
+
+#include <boost/asio/co_spawn.hpp>
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+namespace roll::http {
+namespace {
+
+// Ticks without a change after which viewers get a comment. It shows browsers that roll-web is
+// still there, and shows roll-web which viewers have left.
+constexpr int kQuietTicks = 15;
+
+// Returns the server-sent event of the answer to target number `i`.
+std::string event_of(std::size_t i, const std::string& body) {
+    std::string text = fmt::format("event: {}\ndata: ", i);
+    std::string_view rest = body;
+    while (rest.ends_with('\n')) rest.remove_suffix(1);
+    for (const char c : rest) {
+        text += c;
+        if (c == '\n') text += "data: ";
+    }
+    return text + "\n\n";
+}
+
+Reply answer_to_watcher(Site& site, const Request& request) {
+    try {
+        return site.answer(request);
+    } catch (const std::exception& e) {
+        spdlog::error("internal error at watched {}: {}", request.target, e.what());
+        return error_reply({ErrorCode::Failed, "internal error; roll-web's log has the details"});
+    }
+}
+
+}  // namespace
+
+Feed::Channel::Channel(boost::asio::io_context& io, Request request_of,
+                       std::vector<std::string> targets_of)
+    : request(std::move(request_of)),
+      targets(std::move(targets_of)),
+      bodies(targets.size()),
+      events(targets.size()),
+      versions(targets.size(), 0),
+      woken(io, boost::asio::steady_timer::time_point::max()) {}
+
+io::Task<std::shared_ptr<Feed::Channel>> Feed::join(const Request& request,
+                                                    const std::vector<std::string>& targets) {
+    std::string key = request.authorization + '\n' + request.host + '\n' + request.origin;
+    for (const std::string& target : targets) key += '\n' + target;
+    const auto found = channels_.find(key);
+    std::shared_ptr<Channel> channel = found == channels_.end() ? nullptr : found->second.lock();
+    if (channel || channels_.size() >= kChannelsMax) co_return channel;
+    channel = std::make_shared<Channel>(io_, request, targets);
+    channels_[key] = channel;
+    co_await refresh(channel);
+    co_return channel;
+}
+
+io::Task<void> Feed::refresh(std::shared_ptr<Channel> channel) {
+    auto work = [this, channel]() -> io::Task<std::vector<Reply>> {
+        std::vector<Reply> replies;
+        Request request = channel->request;
+        for (const std::string& target : channel->targets) {
+            request.target = target;
+            replies.push_back(answer_to_watcher(site_, request));
+        }
+        co_return replies;
+    };
+    std::vector<Reply> replies =
+        co_await boost::asio::co_spawn(threads_, work, boost::asio::use_awaitable);
+    take(*channel, std::move(replies));
+}
+
+// Wakes the viewers of the channel if an answer changed, or after some ticks without a change.
+void Feed::take(Channel& channel, std::vector<Reply> replies) {
+    bool changed = ++channel.quiet_ticks >= kQuietTicks;
+    for (std::size_t i = 0; i < replies.size(); ++i) {
+        const Text& body = replies[i].body;
+        channel.is_refused |= replies[i].status == 401;
+        // The same text may be shared by several ticks, so compare the pointers first.
+        if (channel.bodies[i] == body || (channel.bodies[i] && *channel.bodies[i] == *body))
+            continue;
+        channel.bodies[i] = body;
+        channel.events[i] = std::make_shared<const std::string>(event_of(i, *body));
+        ++channel.versions[i];
+        changed = true;
+    }
+    if (!changed && !channel.is_refused) return;
+    channel.quiet_ticks = 0;
+    ++channel.round;
+    channel.woken.cancel();
+}
+
+io::Task<void> Feed::run() {
+    const auto token = boost::asio::as_tuple(boost::asio::use_awaitable);
+    boost::asio::steady_timer timer(io_);
+    for (;;) {
+        timer.expires_after(kTick);
+        const auto [error] = co_await timer.async_wait(token);
+        if (error) co_return;
+        std::erase_if(channels_, [](const auto& one) { return one.second.expired(); });
+        std::vector<std::shared_ptr<Channel>> watched;
+        for (const auto& [key, channel] : channels_)
+            if (auto live = channel.lock()) watched.push_back(std::move(live));
+        for (std::shared_ptr<Channel>& channel : watched) co_await refresh(std::move(channel));
+    }
+}
+
+}  // namespace roll::http

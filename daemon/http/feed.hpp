@@ -1,0 +1,108 @@
+// Sends the answers that browsers watch as server-sent events. Each watched answer is computed once
+// a second for all its viewers, and sent only if it changed. A slow viewer misses answers that are
+// outdated by the time it can receive the next one.
+//
+// All functions run on the context's thread. Answers are computed on the pool's threads.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/beast/core/stream_traits.hpp>
+
+#include "common/io/task.hpp"
+#include "daemon/http/site.hpp"
+
+namespace roll::http {
+
+class Feed {
+  public:
+    // Most different sets of answers that are watched at a time. Further viewers are sent away.
+    static constexpr std::size_t kChannelsMax = 1024;
+    static constexpr auto kTick = std::chrono::seconds(1);
+    static constexpr auto kPatience = std::chrono::seconds(30);  // longest time to send an event
+
+    Feed(boost::asio::io_context& io, boost::asio::thread_pool& threads, Site& site)
+        : io_(io),
+          threads_(threads),
+          site_(site) {}
+
+    // Computes the watched answers each second. Returns only if the context stops.
+    io::Task<void> run();
+
+    // Sends the answers to the GET requests for `targets` until the viewer leaves or its token
+    // becomes invalid. `request` is the viewer's request, whose token, host and origin are used.
+    template <class Stream>
+    io::Task<void> serve(Stream& stream, const Request& request,
+                         const std::vector<std::string>& targets);
+
+  private:
+    using Text = std::shared_ptr<const std::string>;
+
+    // The answers that viewers with the same token watch.
+    struct Channel {
+        Channel(boost::asio::io_context& io, Request request_of,
+                std::vector<std::string> targets_of);
+
+        Request request;
+        std::vector<std::string> targets;
+        std::vector<Text> bodies;             // newest answer to each target
+        std::vector<Text> events;             // each answer as a server-sent event
+        std::vector<std::uint64_t> versions;  // 0: no answer yet
+        bool is_refused = false;              // true if the token is no longer valid
+        std::uint64_t round = 0;              // grows when viewers have something to send
+        boost::asio::steady_timer woken;      // viewers wait for it; never expires
+        int quiet_ticks = 0;
+    };
+
+    // Returns the channel of these targets; null if there are too many channels.
+    io::Task<std::shared_ptr<Channel>> join(const Request& request,
+                                            const std::vector<std::string>& targets);
+    io::Task<void> refresh(std::shared_ptr<Channel> channel);
+    static void take(Channel& channel, std::vector<Reply> replies);
+
+    boost::asio::io_context& io_;
+    boost::asio::thread_pool& threads_;
+    Site& site_;
+    // by token, host, origin and targets; a channel ends with its last viewer
+    std::map<std::string, std::weak_ptr<Channel>> channels_;
+};
+
+template <class Stream>
+io::Task<void> Feed::serve(Stream& stream, const Request& request,
+                           const std::vector<std::string>& targets) {
+    const auto token = boost::asio::as_tuple(boost::asio::use_awaitable);
+    std::shared_ptr<Channel> channel = co_await join(request, targets);
+    std::uint64_t round = 0;
+    std::vector<std::uint64_t> sent(targets.size(), 0);
+    static const Text beat = std::make_shared<const std::string>(": still here\n\n");
+    while (channel && !channel->is_refused) {
+        if (round == channel->round) co_await channel->woken.async_wait(token);
+        round = channel->round;
+        std::vector<Text> texts;
+        for (std::size_t i = 0; i < sent.size(); ++i) {
+            if (sent[i] == channel->versions[i]) continue;
+            sent[i] = channel->versions[i];
+            texts.push_back(channel->events[i]);
+        }
+        if (texts.empty()) texts.push_back(beat);
+        std::vector<boost::asio::const_buffer> buffers;
+        for (const Text& text : texts) buffers.emplace_back(text->data(), text->size());
+        boost::beast::get_lowest_layer(stream).expires_after(kPatience);
+        const auto [failed, size] = co_await boost::asio::async_write(stream, buffers, token);
+        if (failed) co_return;
+    }
+}
+
+}  // namespace roll::http

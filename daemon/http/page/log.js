@@ -1,0 +1,98 @@
+// The log of one rank: its end first, earlier parts on request, and new lines as they are written.
+import {get, make, number} from './base.js';
+
+const PART = 256 * 1024;  // bytes of a part
+const KEPT = 4 * 1024 * 1024;  // bytes of the log that the page keeps
+
+export function logPart(id) {
+  const rank = make('input', {type: 'number', min: 0, value: 0, ariaLabel: 'Rank'});
+  const attempt = make('select', {ariaLabel: 'Attempt'});
+  const search = make('input', {type: 'search', placeholder: 'only lines with ...', ariaLabel: 'Search the log', size: 20});
+  const follow = make('input', {type: 'checkbox', checked: true, id: 'follow'});
+  const earlier = make('button', {type: 'button', textContent: 'Load earlier lines', hidden: true});
+  const note = make('span', {className: 'quiet'});
+  const log = make('pre', {tabIndex: 0, ariaLabel: 'Log', className: 'log'});
+  const root = make('div', {}, make('div', {className: 'filters'}, make('label', {}, 'Rank', rank), attempt, search,
+    make('label', {}, follow, 'Follow'), earlier, note), log);
+  let text = '', first = 0, next = null, size = 0, newest = null, known = 0;
+
+  function show() {
+    const words = search.value.toLowerCase();
+    const lines = words ? text.split('\n').filter(line => line.toLowerCase().includes(words)) : null;
+    log.textContent = lines ? lines.join('\n') : text;
+    earlier.hidden = first === 0;
+    note.textContent = lines ? `${number(lines.length)} lines` : next === null ? '' : `${number(size)} bytes`;
+    if (follow.checked) log.scrollTop = log.scrollHeight;
+  }
+
+  function address(from) {
+    const query = new URLSearchParams({rank: rank.value || '0'});
+    if (attempt.value) query.set('attempt', attempt.value);
+    if (from !== null) query.set('from', from);
+    return `jobs/${id}/log?${query}`;
+  }
+
+  async function read() {
+    const asked = address(next);
+    const part = await get(asked).catch(error => {
+      if (next === null) note.textContent = error.message;
+      return null;
+    });
+    if (!part || asked !== address(next)) return;
+    if (next === null || part.from !== next) {  // the first part, or the file began again
+      text = '';
+      first = part.from;
+    }
+    if (next === part.next && text) return;
+    text += part.text;
+    if (text.length > KEPT) {
+      first += text.length - KEPT;
+      text = text.slice(-KEPT);
+    }
+    next = part.next;
+    size = part.size;
+    show();
+  }
+
+  async function readEarlier() {
+    const from = Math.max(0, first - PART);
+    const part = await get(address(from));
+    text = part.text.slice(0, first - from) + text;
+    first = from;
+    follow.checked = false;
+    show();
+    log.scrollTop = 0;
+  }
+
+  function again() {
+    [text, first, next] = ['', 0, null];
+    log.textContent = '';
+    note.textContent = '';
+    read();
+  }
+  rank.addEventListener('change', again);
+  attempt.addEventListener('change', again);
+  search.addEventListener('input', show);
+  follow.addEventListener('change', show);
+  earlier.addEventListener('click', () => readEarlier().catch(error => { note.textContent = error.message; }));
+  log.addEventListener('scroll', () => {
+    if (log.scrollHeight - log.scrollTop - log.clientHeight > 60) follow.checked = false;
+  });
+
+  return {root, async update(job) {
+    if (job.attempt === 0) {
+      note.textContent = 'The job has not started yet.';
+      return;
+    }
+    if (job.attempt !== known) {
+      const old = attempt.value;
+      known = job.attempt;
+      attempt.replaceChildren(...Array.from({length: Math.max(1, known)}, (_, i) =>
+        make('option', {value: i + 1, textContent: `attempt ${i + 1}`})).reverse());
+      attempt.value = old && old !== newest ? old : String(Math.max(1, known));
+      newest = String(known);
+      if (attempt.value !== old) return again();
+    }
+    await read();
+  }};
+}

@@ -1,0 +1,48 @@
+#include "daemon/http/trial_files.hpp"
+
+#include <string_view>
+
+namespace roll::http {
+namespace {
+
+constexpr int kPartsMax = 64;  // parts of a file that one call reads; a part has up to 256 KiB
+
+// Takes the complete lines of `text`. Returns the number of bytes taken.
+std::size_t take_lines(std::string_view text, const std::string& metric, bool maximize,
+                       TrialMetric& seen) {
+    std::size_t begin = 0;
+    for (std::size_t end = text.find('\n'); end != std::string_view::npos;
+         end = text.find('\n', begin)) {
+        seen.add(Json::parse(text.substr(begin, end - begin), nullptr, false), metric, maximize);
+        begin = end + 1;
+    }
+    return begin;
+}
+
+}  // namespace
+
+TrialMetric TrialFiles::read(const std::string& output, const std::string& metric, bool maximize,
+                             const ReadPart& read_part) {
+    const std::lock_guard lock(mutex_);
+    if (files_.size() >= kFilesMax) files_.clear();
+    Position& position = files_[{output, metric, maximize}];
+    for (int part = 0; part < kPartsMax; ++part) {
+        const auto read = read_part(output, position.next);
+        if (!read) break;
+        // A file that became shorter begins again.
+        if (read->value("from", std::uint64_t{0}) != position.next) {
+            const bool again = position.next > 0;
+            position = {};
+            if (again) continue;
+            break;
+        }
+        const std::string text = read->value("text", "");
+        const bool is_end = position.next + text.size() >= read->value("size", std::uint64_t{0});
+        const std::size_t taken = take_lines(text, metric, maximize, position.seen);
+        position.next += taken;
+        if (taken == 0 || is_end) break;
+    }
+    return position.seen;
+}
+
+}  // namespace roll::http

@@ -1,0 +1,247 @@
+#!/usr/bin/env python3
+"""The dashboard in a real Chromium: each page in both sizes and colours, hostile names, actions, live updates.
+
+ROLL_PICTURES=DIR: also writes a screenshot of each page there.
+"""
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+import unittest
+from urllib.parse import unquote
+
+import web_test
+from browser import Browser
+from harness import BIN, RollTest, wait_until
+
+HOSTILE = '<img src=x onerror=alert(1)>'
+PICTURES = os.environ.get('ROLL_PICTURES')
+# Each trial writes metrics, like a training job: a loss, a set's loss, a task's score and phases.
+TRIAL = '''i=0; while [ $i -lt 40 ]; do i=$((i + 1));
+echo "{\\"step\\": $i, \\"loss\\": $LOSS.$((999 - i)), \\"valid_loss/HOSTILE\\": 2.$i, \\"task_acc/HOSTILE\\": 0.$i,
+\\"tokens_per_second\\": 9$i, \\"wall_s\\": 0.1, \\"phases\\": {\\"forward\\": {\\"mean\\": 0.04, \\"max\\": 0.05}}}" \\
+| tr -d '\\n' >> $ROLL_OUTPUT/metrics.jsonl; echo >> $ROLL_OUTPUT/metrics.jsonl; done
+echo "HOSTILE"; [ $LOSS != 3 ] || exit 3; [ $LOSS != 1 ] || sleep 600'''.replace('HOSTILE', HOSTILE)
+PAGES = {  # address -> a text that the page shows once it is complete
+    '#/': 'waiter', '#/?state=all': 'search', '#/job/1': 'Phases of a step', '#/job/1/log': HOSTILE,
+    '#/job/1/history': 'Attempts', '#/job/1/file': 'TRIAL_OF', '#/job/4': 'Why it waits', '#/job/5': 'Pipeline',
+    '#/sweeps': 'search', '#/sweep/1': 'Trials', '#/usage': 'Share and limits', '#/nodes': 'ready',
+    '#/allocations': 'no allocation queue', '#/events': 'attempt'}
+# Words that the dashboard compares or parses; all other texts of a reply are replaced by the hostile one.
+WORDS = re.compile(r'queued|running|done|failed|cancelled|ended|\d{4}-\d\d-\d\dT.*|train|command|min|max|roll\..*')
+
+
+def hostile(value):
+    """Returns the value of a reply with the hostile text instead of each free text."""
+    if isinstance(value, dict):
+        return {key: hostile(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [hostile(one) for one in value]
+    return HOSTILE if isinstance(value, str) and not WORDS.fullmatch(value) else value
+
+
+class Dashboard(RollTest):
+    serve, ask, api = web_test.Web.serve, web_test.Web.ask, web_test.Web.api
+
+    def setUp(self):
+        super().setUp()
+        self.browser, self.webs = None, []
+        self.up(slots=4)
+        self.serve()
+
+    def tearDown(self):
+        if self.browser:
+            self.browser.close()
+        for web in self.webs:
+            web.kill()
+            web.communicate()
+        super().tearDown()
+
+    def open(self, address='', token=None, **look):
+        """Opens a page in a new tab, with the token that a person would have entered."""
+        if not self.browser:
+            self.browser = Browser(self.top)
+        page = self.browser.page(**look)
+        self.root = f'http://127.0.0.1:{self.port}/'
+        page.open(self.root)
+        page.wait_text('Enter your token')
+        page.run(f'document.querySelector("#token").value = {json.dumps(token or self.token)}')
+        page.click('Open')
+        page.wait_text('longest wait')
+        self.go(page, address)
+        return page
+
+    def go(self, page, address):
+        page.run(f'location.hash = {json.dumps(address or "#/")}')
+
+    def make_jobs(self):
+        """A sweep of trials 1 to 3 (running, failed, done), a held job 4, a held training job 5 and an array 6-25."""
+        self.ctl('sweep', self.write('sweep.yaml', json.dumps({
+            'name': 'search', 'kind': 'command', 'command': ['sh', '-c', TRIAL], 'env': {'TRIAL_OF': 'a test'},
+            'sweep': {'grid': {'env.LOSS': [1, 3, 2]}}})))
+        self.submit('--name', 'waiter', '--hold', '--', 'true')
+        self.corpus()
+        self.submit('--hold', self.train_job(parallel={'pp': 2}))
+        self.submit('--name', 'array', '--array', '0-19%1', '--', 'sleep', '600')
+        wait_until(lambda: self.show(2)['state'] == 'failed' and self.show(3)['state'] == 'done', 'ended trials')
+
+    def test_each_page_is_clean_in_both_sizes_and_colours(self):
+        self.make_jobs()
+        page = self.open()
+        for address, words in PAGES.items():
+            self.go(page, address)
+            page.wait_text(words)
+            page.wait_text('live')
+            for width, dark in ((1280, False), (1280, True), (390, False), (390, True)):
+                with self.subTest(address=address, width=width, dark=dark):
+                    page.look(width, 900 if width == 1280 else 844, dark)
+                    self.assertLessEqual(page.width(), width, 'the page is wider than its window')
+                    self.assertEqual(page.low_contrasts(), [])
+                    if PICTURES:
+                        name = re.sub(r'\W+', '-', address).strip('-') or 'jobs'
+                        page.picture(f'{PICTURES}/{name}-{width}-{"dark" if dark else "light"}.png')
+        self.assertEqual(page.errors, [])
+        self.go(page, '#/job/5')
+        page.wait('document.querySelectorAll(".schedule rect").length > 8')
+        self.go(page, '#/job/1')
+        page.wait(f'document.body.innerText.includes({json.dumps("Validation loss of " + HOSTILE)})')
+
+    def test_hostile_names_are_shown_as_text_on_each_page(self):
+        self.make_jobs()
+        page = self.open()
+
+        def answers(url):
+            path = url.split('/api/v1/')[1]
+            if path.startswith('session'):
+                return None
+            if not path.startswith('stream'):
+                status, body = self.ask('/api/v1/' + path)
+                return ('application/json', json.dumps(hostile(json.loads(body)))) if status == 200 else None
+            watched = unquote(path.split('watch=')[1]).split(' ')
+            return 'text/event-stream', ''.join(
+                f'event: {i}\ndata: {json.dumps(hostile(self.api(target)))}\n\n' for i, target in enumerate(watched))
+
+        page.answer(answers)
+        for address in PAGES:
+            page.open('about:blank')
+            page.open(self.root + address)
+            if address != '#/allocations':  # there is no allocation that could have a name
+                page.wait_text(HOSTILE)
+            self.assertEqual(page.run('document.querySelectorAll("img, script:not([src])").length'), 0, address)
+        self.assertEqual([error for error in page.errors if 'Failed to load' not in error], [])
+
+    def test_a_job_is_cancelled_after_a_confirmation_and_not_without_one(self):
+        job = self.submit('--name', 'victim', '--', 'sleep', '600')
+        page = self.open(f'#/job/{job}')
+        wait_until(lambda: self.show(job)['state'] == 'running', 'the job')
+        page.wait_text('victim')
+        page.click('Cancel')
+        page.wait_text(f'Cancel job {job}?')
+        self.assertEqual(page.run('document.activeElement.textContent'), 'Keep it', 'the safe button has the focus')
+        page.press('Enter')
+        page.wait('!document.querySelector("dialog")')
+        page.click('Cancel')
+        page.wait_text(f'Cancel job {job}?')
+        page.press('Escape')
+        page.wait('!document.querySelector("dialog")')
+        time.sleep(1)  # a request that was sent after all would have arrived
+        shown = self.show(job)
+        self.assertEqual((shown['state'], shown['cancelling']), ('running', False), 'declined')
+        page.click('Cancel')
+        page.click('Cancel the job')
+        self.assertEqual(self.wait(job)['state'], 'cancelled')
+        page.wait_text('cancelled from the dashboard')
+        page.click('Submit again')
+        page.wait_text('as a new job?')
+        page.click('Submit')
+        page.wait_text(f'Job {job + 1}: victim')
+        wait_until(lambda: self.show(job + 1)['state'] == 'running', 'the job again')
+        held = self.submit('--name', 'waiter', '--hold', '--', 'sleep', '600')
+        self.go(page, f'#/job/{held}')
+        page.click('Priority')
+        page.run('document.querySelector("dialog input").value = "7"')
+        page.click('Change')
+        page.wait_text('Priority\n7')
+        page.click('Priority')
+        page.run('document.querySelector("dialog input").value = "99999999999"')
+        page.click('Change')
+        page.wait('document.querySelector("dialog .question")?.innerText.includes("priority")')
+        page.click('Close')
+        page.click('Release')
+        page.click('Release')
+        wait_until(lambda: self.show(held)['state'] == 'running', 'the released job')
+        self.assertEqual([error for error in page.errors if 'status of 400' not in error], [])
+
+    def test_buttons_are_left_out_where_the_token_may_not_use_them(self):
+        job = self.submit('--name', 'victim', '--', 'sleep', '600')
+        reader = self.json('token', 'create', '--scope', 'read', '--expires', '1h', '--note', 'ci')['token']
+        page = self.open(f'#/job/{job}', token=reader)
+        page.wait_text('Job 1: victim')
+        self.assertEqual(page.run('document.querySelectorAll("main button").length'), 0)
+        self.go(page, f'#/job/{job}/log')
+        page.wait_text('Follow')
+        self.assertEqual([error for error in page.errors if 'Failed to load' not in error], [])
+
+    def test_a_stream_sends_changes_until_its_token_is_revoked(self):
+        made = self.json('token', 'create', '--scope', 'read', '--expires', '1h', '--note', 'ci')
+        connection = http.client.HTTPConnection('127.0.0.1', self.port, timeout=30)
+        self.addCleanup(connection.close)
+        connection.request('GET', '/api/v1/stream?watch=jobs%3Ffields%3Did+whoami',
+                           headers={'Authorization': f'Bearer {made["token"]}'})
+        reply = connection.getresponse()
+        self.assertEqual((reply.status, reply.getheader('Content-Type')), (200, 'text/event-stream'))
+
+        def event():
+            """Returns (number, answer) of the next event."""
+            line = b''
+            while not line.startswith(b'event: '):
+                line = reply.readline()
+                self.assertTrue(line, 'the stream ended')
+            return int(line[7:]), json.loads(reply.readline().removeprefix(b'data: '))
+
+        self.assertEqual(event(), (0, {'jobs': [], 'next': None, 'queued': 0, 'running': 0, 'schema': 'roll.jobs/1'}))
+        self.assertEqual(event()[1]['scope'], 'read')
+        job = self.submit('--hold', '--', 'true')
+        number, jobs = event()
+        self.assertEqual((number, jobs['jobs']), (0, [{'id': job}]))
+        self.ctl('token', 'revoke', made['id'])
+        self.assertIn(b'token', reply.read(), 'the last event tells why')
+        self.assertEqual(self.ask('/api/v1/stream?watch=totals', token=made['token'])[0], 401)
+
+    def test_pages_follow_the_queue_and_outlive_a_lost_connection(self):
+        page = self.open()
+        page.run('window.mark = "not loaded again"')
+        job = self.submit('--name', 'newcomer', '--', 'sh', '-c', 'echo first; sleep 2; echo second; sleep 600')
+        page.wait_text('newcomer')
+        self.go(page, f'#/job/{job}/log')
+        page.wait_text('second')
+        page.run('document.querySelector("[aria-label=\'Search the log\']").value = "fir"')
+        page.run('document.querySelector("[aria-label=\'Search the log\']").dispatchEvent(new Event("input"))')
+        page.wait('document.querySelector("pre.log").innerText.trim() == "first"')
+        self.go(page, '#/')
+        page.wait_text('newcomer')
+        web = self.webs[-1]
+        web.send_signal(signal.SIGKILL)
+        page.wait_text('connection lost, trying again')
+        self.webs.append(subprocess.Popen([os.path.join(BIN, 'roll-web'), '--dir', self.state, '--listen',
+                                           f'127.0.0.1:{self.port}'], env=self.env, stdout=subprocess.DEVNULL,
+                                           stderr=subprocess.DEVNULL))
+        page.wait('document.querySelector("#status").textContent == "live"')
+        self.submit('--name', 'latecomer', '--', 'sleep', '600')
+        page.wait_text('latecomer')
+        page.press('/')
+        self.assertEqual(page.run('document.activeElement.ariaLabel'), 'Search')
+        for character in 'newc':
+            page.press(character)
+        page.press('Enter')
+        page.wait('location.hash == "#/?name=newc"')
+        page.wait_text('newcomer')
+        self.assertEqual(page.run('window.mark'), 'not loaded again')
+        self.assertEqual([error for error in page.errors if 'Failed to load' not in error], [])
+
+
+if __name__ == '__main__':
+    unittest.main(verbosity=2)
