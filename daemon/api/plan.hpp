@@ -10,7 +10,7 @@
 
 #include "common/json.hpp"
 #include "daemon/core/core.hpp"
-#include "daemon/gateway/sessions.hpp"
+#include "daemon/gateway/terminals.hpp"
 
 namespace roll::api {
 
@@ -51,6 +51,21 @@ struct AwaitEvents {
     int wait_ms = 0;
 };
 
-using Plan = std::variant<ReplyNow, ReplyAndStop, RunTurn, ChangeJobs, AwaitChange, AwaitEvents>;
+// Opens a terminal in a running job.
+struct OpenTerminal {
+    gateway::Terminals::Opening opening{};
+    std::string node{};  // name of the node
+};
+struct WriteTerminal {
+    std::string user{};
+    protocol::ShellWriteArgs args{};
+};
+struct ReadTerminal {
+    std::string user{};
+    protocol::ShellReadArgs args{};
+};
+
+using Plan = std::variant<ReplyNow, ReplyAndStop, RunTurn, ChangeJobs, AwaitChange, AwaitEvents,
+                          OpenTerminal, WriteTerminal, ReadTerminal>;
 
 }  // namespace roll::api

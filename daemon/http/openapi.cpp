@@ -11,8 +11,9 @@
 namespace roll::http {
 namespace {
 
-constexpr std::array<std::string_view, 5> kOnlyWithKey = {"token_create", "token_list",
-                                                          "token_revoke", "with_token", "shutdown"};
+constexpr std::array<std::string_view, 8> kOnlyWithKey = {
+    "token_create", "token_list", "token_revoke", "with_token",
+    "shutdown",     "shell_open", "shell_write",  "shell_read"};
 
 Json schema_of_fields(const std::vector<protocol::FieldInfo>& fields) {
     Json properties = Json::object(), required = Json::array();

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "common/io/passing.hpp"
+#include "worker/agent/process/guard_shells.hpp"
 
 namespace roll::agent {
 
@@ -25,6 +26,11 @@ std::optional<GuardPlan> next_plan(Talk& talk) {
     for (;;) {
         while (const auto line = talk.lines.next()) {
             if (*line == "term" || *line == "kill" || *line == "stacks") continue;
+            if (line->starts_with("unshell ")) continue;
+            if (line->starts_with("shell ")) {
+                take_descriptors(*line, talk);
+                continue;
+            }
             auto plan = decode_guard_plan(*line);
             return plan ? std::optional(*std::move(plan)) : std::nullopt;
         }
