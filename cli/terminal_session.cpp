@@ -25,7 +25,7 @@
 namespace roll::cli {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Steady = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kReadWait{5000};  // time after which rolld answers without output
@@ -106,7 +106,7 @@ class Session {
         args.at = sent_;
         ROLL_TRY(const std::uint64_t id, client_.post(protocol::ShellWriteArgs::kOperation.name,
                                                       protocol::arguments_json(std::move(args))));
-        writes_[id] = posted_at_ = Clock::now();
+        writes_[id] = posted_at_ = Steady::now();
         return {};
     }
 
@@ -115,14 +115,14 @@ class Session {
                                            static_cast<int>(kReadWait.count())};
         ROLL_TRY(read_id_, client_.post(protocol::ShellReadArgs::kOperation.name,
                                         protocol::arguments_json(args)));
-        posted_at_ = Clock::now();
+        posted_at_ = Steady::now();
         return {};
     }
 
     // Shows rolld that this client still exists while standard output accepts nothing. Fails if
     // rolld leaves a request without an answer.
     Result<void> keep_alive() {
-        const auto now = Clock::now();
+        const auto now = Steady::now();
         const bool read_late = read_id_ && now - posted_at_ >= kReadWait + kPatience;
         const bool write_late = !writes_.empty() && now - writes_.begin()->second >= kPatience;
         if (read_late || write_late) return client_.silent(kPatience);
@@ -230,8 +230,8 @@ class Session {
     bool raw_;
     EscapeKeys escape_{};
     std::optional<std::uint64_t> read_id_{};
-    std::map<std::uint64_t, Clock::time_point> writes_{};  // writes without a reply, by id
-    Clock::time_point posted_at_{};
+    std::map<std::uint64_t, Steady::time_point> writes_{};  // writes without a reply, by id
+    Steady::time_point posted_at_{};
     std::deque<Outgoing> output_{};
     std::uint64_t received_ = 0;  // bytes of output
     std::uint64_t sent_ = 0;      // bytes of input

@@ -159,7 +159,7 @@ class Shell(RollTest):
         self.assertEqual(len(clients[1].seen.strip().splitlines()), 2, 'a sentence and a hint')
         wait_until(lambda: not self.marked(), 'the end of the programs without a client or without rolld', 60)
         self.up()
-        wait_until(lambda: self.ctl('shell', job, '--', 'true', check=False).returncode == 0, 'the job after the restart')
+        wait_until(lambda: self.ctl('shell', job, '--', 'true', check=False).returncode == 0, 'the job again')
         self.assertEqual(self.wait(alone)['state'], 'failed', 'an interactive job ends with its terminal')
         of_worker = Terminal(self, job, '--', *MARK.split())
         wait_until(self.marked, 'the program')

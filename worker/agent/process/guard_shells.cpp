@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <csignal>
-#include <cstdlib>
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,13 +20,6 @@ std::string shell_of(const std::vector<std::string>& variables) {
     std::string shell = value_of(variables, "SHELL");
     if (shell.empty()) shell = value_of(io::current_environment(), "SHELL");
     return !shell.empty() && ::access(shell.c_str(), X_OK) == 0 ? shell : "/bin/sh";
-}
-
-// Splits "shell COUNT ORDER" into its number and its order.
-std::pair<std::size_t, std::string> parts_of(const std::string& line) {
-    const std::size_t number = line.find(' ') + 1;
-    const std::size_t order = line.find(' ', number) + 1;
-    return {std::strtoul(line.c_str() + number, nullptr, 10), line.substr(order)};
 }
 
 void signal_session(pid_t session, int number) {
@@ -53,23 +45,15 @@ Program shell_program(Program base, const protocol::TerminalStart& start) {
     return base;
 }
 
-std::vector<io::Descriptor> take_descriptors(const std::string& line, Talk& talk) {
-    const std::size_t count = std::min(parts_of(line).first, talk.passed.size());
-    const auto end = talk.passed.begin() + static_cast<std::ptrdiff_t>(count);
-    std::vector<io::Descriptor> taken(std::make_move_iterator(talk.passed.begin()),
-                                      std::make_move_iterator(end));
-    talk.passed.erase(talk.passed.begin(), end);
-    return taken;
-}
-
 void GuardShells::say_failed(std::uint64_t terminal, const std::string& reason) {
     talk_.say("shell " + std::to_string(terminal) + " failed " + reason);
 }
 
 void GuardShells::open(const std::string& line, const std::vector<Program>* programs,
                        const std::vector<io::Descriptor>& cgroups) {
-    const std::vector<io::Descriptor> passed = take_descriptors(line, talk_);
-    const auto order = protocol::decode_terminal_order(parts_of(line).second);
+    const ShellOrder given = take_shell_order(line, talk_);
+    const std::vector<io::Descriptor>& passed = given.passed;
+    const auto order = protocol::decode_terminal_order(given.order);
     if (!order || !order->start) return;
     const protocol::TerminalStart& start = *order->start;
     const auto index = static_cast<std::size_t>(start.program);

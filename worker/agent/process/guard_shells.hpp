@@ -23,9 +23,6 @@ namespace roll::agent {
 // command is the shell that SHELL names if it can be run, else /bin/sh.
 Program shell_program(Program base, const protocol::TerminalStart& start);
 
-// Removes the descriptors of an order "shell COUNT ORDER" from `talk`.
-std::vector<io::Descriptor> take_descriptors(const std::string& line, Talk& talk);
-
 class GuardShells {
   public:
     explicit GuardShells(Talk& talk) : talk_(talk) {}
