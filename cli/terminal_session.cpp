@@ -92,11 +92,10 @@ class Session {
     Result<int> run() {
         const RawMode raw(raw_);
         while (!status_ || !output_.empty()) {
-            if (!read_id_ && output_.empty()) ROLL_TRY_VOID(ask_for_output());
-            ROLL_TRY_VOID(keep_alive());
-            if (!status_) ROLL_TRY_VOID(take_replies());
+            if (!status_) ROLL_TRY_VOID(talk());
             if (!status_ || !output_.empty()) ROLL_TRY_VOID(wait_and_serve());
         }
+        if (!trouble_.empty()) return fail(ErrorCode::Failed, trouble_);
         return *status_;
     }
 
@@ -117,6 +116,12 @@ class Session {
                                         protocol::arguments_json(args)));
         posted_at_ = Steady::now();
         return {};
+    }
+
+    Result<void> talk() {
+        if (!read_id_ && output_.empty()) ROLL_TRY_VOID(ask_for_output());
+        ROLL_TRY_VOID(keep_alive());
+        return take_replies();
     }
 
     // Shows rolld that this client still exists while standard output accepts nothing. Fails if
@@ -156,17 +161,18 @@ class Session {
         taken_ = reply.value("taken", taken_);
         if (const Json exit = reply.value("exit", Json()); exit.is_number_integer())
             status_ = exit.get<int>();
-        if (const std::string trouble = reply.value("trouble", std::string{}); !trouble.empty())
-            return fail(ErrorCode::Failed, trouble);
+        trouble_ = reply.value("trouble", std::string{});
+        if (!trouble_.empty()) status_ = 1;
         return {};
     }
 
     // Waits until something can be done, and does it.
     Result<void> wait_and_serve() {
         const bool has_room = sent_ < taken_ + protocol::kTerminalWindow - kInputBytes;
-        std::array<pollfd, 4> polled{{{client_.descriptor(), POLLIN, 0},
+        const bool reads_input = !status_ && !input_ended_ && has_room;
+        std::array<pollfd, 4> polled{{{status_ ? -1 : client_.descriptor(), POLLIN, 0},
                                       {signals_.get(), POLLIN, 0},
-                                      {input_ended_ || !has_room ? -1 : STDIN_FILENO, POLLIN, 0},
+                                      {reads_input ? STDIN_FILENO : -1, POLLIN, 0},
                                       {output_.empty() ? -1 : output_.front().to, POLLOUT, 0}}};
         ::poll(polled.data(), polled.size(), 1000);
         if (polled[3].revents != 0) ROLL_TRY_VOID(write_output());
@@ -237,7 +243,8 @@ class Session {
     std::uint64_t sent_ = 0;      // bytes of input
     std::uint64_t taken_ = 0;     // bytes of input that the program has taken
     bool input_ended_ = false;
-    std::optional<int> status_{};
+    std::optional<int> status_{};  // set once the program has ended
+    std::string trouble_{};        // why it ended without an exit status
 };
 
 }  // namespace
