@@ -9,6 +9,7 @@
 #include "cli/commands/keys.hpp"
 #include "cli/commands/logs.hpp"
 #include "cli/commands/secret.hpp"
+#include "cli/commands/shell.hpp"
 #include "cli/commands/slurm.hpp"
 #include "cli/commands/sweep.hpp"
 #include "cli/commands/token.hpp"
@@ -63,16 +64,11 @@ class Parser {
   private:
     using Action = std::function<Result<int>()>;
 
-    // Prints the error and returns the exit status. For `wait` and `submit --wait`, returns
-    // kOwnTrouble, because their other exit statuses are statuses of jobs.
+    // Prints the error and returns the exit status: kOwnTrouble for commands whose other exit
+    // statuses are statuses of jobs.
     int failed(const Error& error, int argc, char** argv) const {
-        static constexpr std::array kQueue = {"submit", "resume", "resubmit", "convert", "merge"};
-        const std::string_view asked = first_word(argc, argv);
-        const bool watches = has_flag(argc, argv, "--wait") || has_flag(argc, argv, "--follow");
         print_error(context_, error);
-        if (asked == "wait" || (watches && std::ranges::find(kQueue, asked) != kQueue.end()))
-            return kOwnTrouble;
-        return exit_code(error.code);
+        return returns_job_status(argc, argv) ? kOwnTrouble : exit_code(error.code);
     }
 
     // Applies the value of ROLL_OUTPUT_MODE. --json and --parsable override it.
@@ -210,6 +206,10 @@ class Parser {
             "FILE", submit_.files,
             "Job files (YAML, JSON or .toml; - reads stdin), or a script that starts with #!");
         add_submit_options(submit);
+        add_shell_options(
+            *command("shell", "Open a terminal in a running job: JOB [-- PROGRAM ARGUMENT...]",
+                     [this] { return run_shell(context_, shell_, submit_.program); }),
+            shell_);
     }
 
     void add_sweep() {
@@ -454,6 +454,7 @@ class Parser {
     std::string color_ = "auto";
     UpOptions up_;
     SubmitOptions submit_;
+    ShellOptions shell_;
     PlanFiles plan_;
     PreviewOptions preview_;
     JobsOptions jobs_;
@@ -481,14 +482,7 @@ class Parser {
 }  // namespace
 
 int run(int argc, char** argv) {
-    // In `submit [options] -- PROGRAM ARGUMENT...`, rollctl does not parse the words after "--".
-    int own = argc;
-    for (int i = argc - 1; i > 0; --i) {
-        if (std::string_view(argv[i]) == "--") own = i;
-    }
-    const bool submits = std::any_of(
-        argv, argv + own, [](const char* word) { return std::string_view(word) == "submit"; });
-    if (!submits) own = argc;
+    const int own = words_before_program(argc, argv);
     std::vector<std::string> program(argv + std::min(own + 1, argc), argv + argc);
     return Parser(std::move(program)).run(own, argv);
 }

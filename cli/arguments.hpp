@@ -9,4 +9,11 @@ bool has_flag(int argc, char** argv, std::string_view flag);
 // Returns the name of the command: the first argument that is not an option.
 std::string_view first_word(int argc, char** argv);
 
+// Returns the number of words before the first "--" if the command's words after "--" are a program
+// and its arguments, which rollctl does not parse. Otherwise returns `argc`.
+int words_before_program(int argc, char** argv);
+
+// Returns whether the command exits with the exit status of a job or of a program in a job.
+bool returns_job_status(int argc, char** argv);
+
 }  // namespace roll::cli

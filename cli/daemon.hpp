@@ -73,6 +73,10 @@ class Daemon {
     // state directory.
     std::optional<uid_t> runs_as();
 
+    // Returns the connection, for requests that are not answered one after the other. Requires that
+    // the connection is open.
+    io::Client& client() { return *client_; }
+
     // Returns the reply to `show` for the job. Retries while rolld restarts.
     Result<Json> show(std::uint64_t id);
 

@@ -49,6 +49,7 @@ struct SubmitOptions {
     bool no_git = false;     // do not record the git work tree
 };
 Result<int> run_submit(const Context& context, const SubmitOptions& options);
+std::string draw_key();  // returns a random idempotency key
 Result<int> run_resume(const Context& context, const std::string& selector,
                        const SubmitOptions& options);
 // Submits ended jobs again. With `failed_only`, submits only jobs that failed or were cancelled.

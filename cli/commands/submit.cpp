@@ -20,16 +20,17 @@
 #include "common/spec/job_json.hpp"
 
 namespace roll::cli {
-namespace {
-
-// Notes that say how the jobs were read
-using Notes = std::vector<std::string>;
 
 std::string draw_key() {
     std::random_device random;
     const auto draw = [&] { return (std::uint64_t{random()} << 32) | random(); };
     return to_hex(draw()) + to_hex(draw());
 }
+
+namespace {
+
+// Notes that say how the jobs were read
+using Notes = std::vector<std::string>;
 
 // Submits the jobs. A retry sends the same key again, so that rolld queues each job only once.
 std::vector<Result<Json>> send(Daemon& daemon, const std::vector<spec::JobSpec>& specs,

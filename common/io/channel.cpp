@@ -40,6 +40,8 @@ class ZmqChannel final : public Channel {
         return std::move(message->frames.back());
     }
 
+    int descriptor() const override { return socket_.descriptor(); }
+
     std::optional<Error> trouble() const override {
         return nobody_listens(endpoint_) ? std::optional(no_daemon(endpoint_)) : std::nullopt;
     }
@@ -69,6 +71,8 @@ class LocalChannel final : public Channel {
     std::optional<std::string> receive(std::chrono::milliseconds timeout) override {
         return stream_.receive(timeout);
     }
+
+    int descriptor() const override { return stream_.descriptor(); }
 
     std::optional<Error> trouble() const override {
         if (!stream_.closed()) return std::nullopt;

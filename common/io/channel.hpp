@@ -19,6 +19,9 @@ class Channel {
     virtual bool send(const std::string& frame) = 0;
     // Returns the next frame; nullopt if no frame arrives in time or the connection is closed.
     virtual std::optional<std::string> receive(std::chrono::milliseconds timeout) = 0;
+    // Returns a descriptor that becomes readable when a frame arrives; -1 if the connection is
+    // closed. It may be edge-triggered: wait for it only after receive() has returned nullopt.
+    virtual int descriptor() const = 0;
     // Returns the reason why no reply arrives, if the channel knows the reason; else nullopt.
     virtual std::optional<Error> trouble() const = 0;
 };

@@ -58,6 +58,21 @@ Result<Json> Client::ask(const std::string& op, const Json& args,
     return silent(timeout);
 }
 
+Result<std::uint64_t> Client::post(const std::string& op, const Json& args) {
+    const std::uint64_t id = ++last_id_;
+    const std::string frame = protocol::encode_request(id, op, args);
+    ROLL_TRY_VOID(check_size(op, frame));
+    if (!channel_->send(frame)) return silent({});
+    return id;
+}
+
+std::optional<Client::Posted> Client::next_reply(std::chrono::milliseconds timeout) {
+    const auto frame = channel_->receive(timeout);
+    if (!frame) return std::nullopt;
+    const std::uint64_t id = protocol::request_id(*frame);
+    return Posted{id, protocol::decode_reply(*frame, id)};
+}
+
 tl::unexpected<Error> Client::silent(std::chrono::milliseconds timeout) const {
     if (auto trouble = channel_->trouble()) return tl::unexpected(*std::move(trouble));
     return fail(ErrorCode::Unavailable,

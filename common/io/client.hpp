@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,8 +39,24 @@ class Client {
     std::vector<Result<Json>> ask_all(const std::string& op, const std::vector<Json>& args,
                                       std::chrono::milliseconds timeout = std::chrono::seconds(10));
 
-  private:
+    // Sends a request without waiting for its reply. Returns the request's id. Fails with
+    // Unavailable if rolld cannot be reached.
+    Result<std::uint64_t> post(const std::string& op, const Json& args);
+
+    struct Posted {
+        std::uint64_t id = 0;
+        Result<Json> reply;
+    };
+    // Returns the next reply to a posted request; nullopt if none arrives in time.
+    std::optional<Posted> next_reply(std::chrono::milliseconds timeout);
+
+    // Returns a descriptor to wait for, as Channel::descriptor().
+    int descriptor() const { return channel_->descriptor(); }
+
+    // Returns the error of a request that got no answer for this time.
     tl::unexpected<Error> silent(std::chrono::milliseconds timeout) const;
+
+  private:
     Client(std::unique_ptr<Channel> channel, std::string endpoint)
         : channel_(std::move(channel)),
           endpoint_(std::move(endpoint)) {}

@@ -51,6 +51,7 @@ class LocalStream {
     // Returns the next frame; nullopt on a timeout, or if the connection is closed (see closed()).
     std::optional<std::string> receive(std::chrono::milliseconds timeout);
     bool closed() const { return !socket_; }
+    int descriptor() const { return socket_.get(); }  // -1 if the connection is closed
 
   private:
     explicit LocalStream(Descriptor socket) : socket_(std::move(socket)) {}

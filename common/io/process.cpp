@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -148,6 +149,8 @@ void pin(const std::vector<int>& cpus) {
         if (::getppid() != prepared.parent) ::_exit(127);
     }
     arrange_descriptors(prepared);
+    if (spawn.controlling_terminal && ::ioctl(STDIN_FILENO, TIOCSCTTY, 0) != 0)
+        give_up(prepared, Step::Descriptors);
     if (!spawn.directory.empty() && ::chdir(spawn.directory.c_str()) != 0)
         give_up(prepared, Step::Directory);
     int number = ENOENT;

@@ -26,8 +26,9 @@ struct Spawn {
     std::vector<std::pair<int, int>> descriptors{};
     std::optional<pid_t> group{};  // process group to join; 0 creates a new one
     bool new_session = false;
-    std::vector<int> cpus{};        // CPUs that the child may use; empty: the caller's CPUs
-    std::optional<mode_t> umask{};  // umask of the child; nullopt: the caller's umask
+    bool controlling_terminal = false;  // the child's stdin becomes its controlling terminal
+    std::vector<int> cpus{};            // CPUs that the child may use; empty: the caller's CPUs
+    std::optional<mode_t> umask{};      // umask of the child; nullopt: the caller's umask
     int death_signal = 0;  // signal that the child gets when the spawning thread ends; 0: no signal
     // open descriptors of the files cgroup.procs of the cgroups to join
     std::vector<int> cgroups{};

@@ -6,6 +6,7 @@
 #include "common/protocol/cluster_operations.hpp"
 #include "common/protocol/file_operations.hpp"
 #include "common/protocol/job_operations.hpp"
+#include "common/protocol/shell_operations.hpp"
 #include "common/protocol/submit_operations.hpp"
 #include "common/protocol/token_operations.hpp"
 #include "common/protocol/view_operations.hpp"
@@ -42,6 +43,9 @@ constexpr std::array kOperations = {
     info<UpdateArgs, ChangedReply>(),
     info<ProgressArgs, ProgressReply>(),
     info<CheckpointArgs, CheckpointReply>(),
+    info<ShellOpenArgs, ShellOpenReply>(),
+    info<ShellWriteArgs, ShellWriteReply>(),
+    info<ShellReadArgs>(),
     info<JobsArgs>(),
     info<ShowArgs>(),
     info<EventsArgs>(),

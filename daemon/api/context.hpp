@@ -52,4 +52,8 @@ inline std::string acting_user(const Caller& who, const std::string& said) {
 // Fails with Refused if a job belongs to another user and the caller is not an operator.
 Result<void> owns(const Context& context, const Caller& who, const std::vector<JobId>& ids);
 
+// Fails with Refused if the request came with a token. `what` is what a token may not do, and
+// `command` the command that does it with a key.
+Result<void> needs_key(const Caller& who, const char* what, const char* command);
+
 }  // namespace roll::api

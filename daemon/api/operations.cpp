@@ -12,9 +12,9 @@ namespace {
 
 std::vector<ServedOperation> all_operations() {
     std::vector<ServedOperation> all;
-    for (const auto group :
-         {submit_operations(), job_operations(), view_operations(), node_operations(),
-          allocation_operations(), secret_operations(), token_operations(), file_operations()})
+    for (const auto group : {submit_operations(), job_operations(), shell_operations(),
+                             view_operations(), node_operations(), allocation_operations(),
+                             secret_operations(), token_operations(), file_operations()})
         all.insert(all.end(), group.begin(), group.end());
     return all;
 }
@@ -56,6 +56,12 @@ Result<void> owns(const Context& context, const Caller& who, const std::vector<J
                     "rollctl jobs -a @me");
     }
     return {};
+}
+
+Result<void> needs_key(const Caller& who, const char* what, const char* command) {
+    if (!who.by_token) return {};
+    return fail(ErrorCode::Refused, fmt::format("a token cannot {}", what),
+                fmt::format("run {} as the user", command));
 }
 
 }  // namespace roll::api

@@ -29,6 +29,7 @@ constexpr ServedOperation served() {
 // Return groups of operations. Each group is in its own file of this folder.
 std::span<const ServedOperation> submit_operations();
 std::span<const ServedOperation> job_operations();
+std::span<const ServedOperation> shell_operations();
 std::span<const ServedOperation> view_operations();
 std::span<const ServedOperation> node_operations();
 std::span<const ServedOperation> allocation_operations();

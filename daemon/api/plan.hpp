@@ -12,6 +12,7 @@
 #include "daemon/core/core.hpp"
 #include "daemon/files/request.hpp"
 #include "daemon/gateway/sessions.hpp"
+#include "daemon/gateway/terminals.hpp"
 
 namespace roll::api {
 
@@ -56,7 +57,21 @@ struct ReadJobFile {
     files::JobFileRequest request;
 };
 
+// Opens a terminal in a running job.
+struct OpenTerminal {
+    gateway::Terminals::Opening opening{};
+    std::string node{};  // name of the node
+};
+struct WriteTerminal {
+    std::string user{};
+    protocol::ShellWriteArgs args{};
+};
+struct ReadTerminal {
+    std::string user{};
+    protocol::ShellReadArgs args{};
+};
+
 using Plan = std::variant<ReplyNow, ReplyAndStop, RunTurn, ChangeJobs, AwaitChange, AwaitEvents,
-                          ReadJobFile>;
+                          OpenTerminal, WriteTerminal, ReadTerminal, ReadJobFile>;
 
 }  // namespace roll::api

@@ -11,17 +11,15 @@
 namespace roll::api {
 namespace {
 
-// Fails if the request came with a token. Otherwise the holder of a token could make further
-// tokens, and thus keep access after the first token has expired.
-Result<void> needs_key(const Caller& who) {
-    if (!who.by_token) return {};
-    return fail(ErrorCode::Refused, "a token cannot make, list or revoke tokens",
-                "run rollctl token as the user");
+// A holder of a token may not make further tokens, and thus keep access after the token has
+// expired.
+Result<void> may_use_tokens(const Caller& who) {
+    return needs_key(who, "make, list or revoke tokens", "rollctl token");
 }
 
 Result<Plan> create(const Context& context, const Caller& who,
                     const protocol::TokenCreateArgs& args) {
-    ROLL_TRY_VOID(needs_key(who));
+    ROLL_TRY_VOID(may_use_tokens(who));
     const auto access = protocol::access_of_scope(args.scope);
     if (!access)
         return fail(ErrorCode::InvalidArgument,
@@ -52,7 +50,7 @@ Result<Plan> create(const Context& context, const Caller& who,
 // Lists all tokens for an operator, and only the user's own tokens for another user.
 Result<Plan> list_tokens(const Context& context, const Caller& who,
                          const protocol::TokenListArgs&) {
-    ROLL_TRY_VOID(needs_key(who));
+    ROLL_TRY_VOID(may_use_tokens(who));
     Json list = Json::array();
     for (const auto& [id, token] : context.tokens.all()) {
         if (who.role != Role::Operator && token.user != who.user) continue;
@@ -69,7 +67,7 @@ Result<Plan> list_tokens(const Context& context, const Caller& who,
 
 Result<Plan> revoke(const Context& context, const Caller& who,
                     const protocol::TokenRevokeArgs& args) {
-    ROLL_TRY_VOID(needs_key(who));
+    ROLL_TRY_VOID(may_use_tokens(who));
     const auto found = context.tokens.all().find(args.id);
     if (found != context.tokens.all().end() && who.role != Role::Operator &&
         found->second.user != who.user)
@@ -86,7 +84,7 @@ Result<Plan> revoke(const Context& context, const Caller& who,
 // a user who is not an operator.
 Result<Plan> with_token(const Context& context, const Caller& who,
                         const protocol::WithTokenArgs& args) {
-    ROLL_TRY_VOID(needs_key(who));
+    ROLL_TRY_VOID(may_use_tokens(who));
     const tokens::ApiToken* token = context.tokens.find(args.token, context.now);
     if (token == nullptr)
         return fail(ErrorCode::Refused, "the token is unknown, was revoked or has expired",

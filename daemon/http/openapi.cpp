@@ -11,8 +11,9 @@
 namespace roll::http {
 namespace {
 
-constexpr std::array<std::string_view, 6> kOnlyWithKey = {
-    "token_create", "token_list", "token_revoke", "with_token", "shutdown", "job_file"};
+constexpr std::array<std::string_view, 9> kOnlyWithKey = {
+    "token_create", "token_list",  "token_revoke", "with_token", "shutdown",
+    "shell_open",   "shell_write", "shell_read",   "job_file"};
 
 Json schema_of_fields(const std::vector<protocol::FieldInfo>& fields) {
     Json properties = Json::object(), required = Json::array();

@@ -116,34 +116,42 @@ Result<void> Server::carry_out(const Asking& asking, api::Plan plan) {
         return Result<void>();
     };
     return std::visit(
-        Overload{[&](api::ReplyNow& now) { return answer(std::move(now.json)); },
-                 [&](api::ReplyAndStop& last) {
-                     boost::asio::post(io_, [this] { stop(); });
-                     return answer(std::move(last.json));
-                 },
-                 [&](api::RunTurn& turn) {
-                     TurnReply pending{inputs_.size(), turn.inputs.size(), asking.peer, asking.id,
-                                       std::move(turn.reply)};
-                     for (core::Input& input : turn.inputs) add(std::move(input));
-                     turn_replies_.push_back(std::move(pending));
-                     return Result<void>();
-                 },
-                 [&](api::ChangeJobs& change) {
-                     bulk_.ask({.waiter = waiter_of(asking, change.user, change.wait_ms),
-                                .jobs = std::move(change.jobs),
-                                .add_inputs = std::move(change.add_inputs),
-                                .answer = std::move(change.answer)});
-                     return Result<void>();
-                 },
-                 [&](api::AwaitChange& await) {
-                     return bulk_.ask_again(await.ticket,
-                                            waiter_of(asking, await.user, await.wait_ms));
-                 },
-                 [&](api::AwaitEvents& await) { return await_events(asking, await); },
-                 [&](api::ReadJobFile& read) {
-                     read_job_file(asking, std::move(read.request));
-                     return Result<void>();
-                 }},
+        Overload{
+            [&](api::ReplyNow& now) { return answer(std::move(now.json)); },
+            [&](api::ReplyAndStop& last) {
+                boost::asio::post(io_, [this] { stop(); });
+                return answer(std::move(last.json));
+            },
+            [&](api::RunTurn& turn) {
+                TurnReply pending{inputs_.size(), turn.inputs.size(), asking.peer, asking.id,
+                                  std::move(turn.reply)};
+                for (core::Input& input : turn.inputs) add(std::move(input));
+                turn_replies_.push_back(std::move(pending));
+                return Result<void>();
+            },
+            [&](api::ChangeJobs& change) {
+                bulk_.ask({.waiter = waiter_of(asking, change.user, change.wait_ms),
+                           .jobs = std::move(change.jobs),
+                           .add_inputs = std::move(change.add_inputs),
+                           .answer = std::move(change.answer)});
+                return Result<void>();
+            },
+            [&](api::AwaitChange& await) {
+                return bulk_.ask_again(await.ticket, waiter_of(asking, await.user, await.wait_ms));
+            },
+            [&](api::AwaitEvents& await) { return await_events(asking, await); },
+            [&](api::OpenTerminal& open) { return open_terminal(asking, open); },
+            [&](api::WriteTerminal& write) -> Result<void> {
+                ROLL_TRY(
+                    const std::uint64_t taken,
+                    terminals_.write(write.user, write.args, std::chrono::steady_clock::now()));
+                return answer(protocol::reply_json(protocol::ShellWriteReply{taken},
+                                                   protocol::ShellWriteArgs::kOperation.reply));
+            },
+            [&](api::ReadTerminal& read) {
+                return terminals_.read(read.user, read.args, asking.peer, asking.id,
+                                       std::chrono::steady_clock::now());
+            }},
         plan);
 }
 

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include "common/spec/features.hpp"
 #include "daemon/server/server.hpp"
 
 namespace roll::server {
@@ -20,11 +21,17 @@ std::string lacks(const protocol::Heartbeat& worker, const spec::JobSpec& spec) 
     if (!spec.secrets.empty() && worker.version < protocol::kSecretsVersion)
         return older("cannot be given secrets");
     for (const std::string& feature : spec.needs) {
-        if (std::ranges::find(worker.features, feature) == worker.features.end())
-            return older(
-                fmt::format("lacks the feature {} that the job needs; install this "
-                            "release on the node",
-                            feature));
+        if (std::ranges::find(worker.features, feature) != worker.features.end()) continue;
+        if (feature == spec::kContainer)
+            return fmt::format(
+                "node {} has no container runtime: the PATH of its roll-worker has no podman, "
+                "apptainer or enroot, or its release is older; install one there and restart "
+                "roll-worker",
+                worker.node);
+        return older(
+            fmt::format("lacks the feature {} that the job needs; install this "
+                        "release on the node",
+                        feature));
     }
     return "";
 }

@@ -105,6 +105,7 @@ Server::Server(asio::io_context& io, ServerOptions options, io::ZmqSocket socket
       runner_(io, options_.site, [this](const pilots::Outcome& outcome) { take_outcome(outcome); }),
       sweeps_(io, engine_.state(), [this](const auto& losers) { stop_trials(losers); }),
       readers_(io),
+      terminals_(engine_.state().incarnation << 32),
       timer_(io),
       clock_(wall_clock_now(), steady_ms()),
       bulk_(api::BulkQueue::kInputsMin, engine_.state().incarnation << 32),
@@ -176,6 +177,8 @@ std::chrono::milliseconds Server::until_next() const {
             std::chrono::ceil<std::chrono::milliseconds>(waiting.until - steady_now());
         next = std::min(next, left);
     }
+    if (const auto due = terminals_.due())
+        next = std::min(next, std::chrono::ceil<std::chrono::milliseconds>(*due - steady_now()));
     return std::max<std::chrono::milliseconds>(next, full_ ? kFullPause : 1ms);
 }
 
@@ -218,6 +221,10 @@ void Server::take(const gateway::LocalFrame& message) {
 }
 
 void Server::take_heartbeat(const Peer& peer, const std::string& frame) {
+    if (protocol::is_about_terminal(frame)) {
+        if (auto news = protocol::decode_terminal_news(frame)) terminals_.hear(*std::move(news));
+        return;
+    }
     const core::State& state = engine_.state();
     auto claims = sessions_.hear_again(state, peer, frame, beacon_.published(), steady_now());
     if (!claims) {
@@ -291,6 +298,7 @@ void Server::turn() {
         reply(one.waiter.peer, one.waiter.id, one.answer);
     answer_workers(*turned);
     answer_events(turned->committed > 0);
+    tend_terminals();
     if (turned->committed > 0) ledger_->keep_snapshot(engine_.state());
     sweeps_.note_new();
     inputs_.assign(1, core::Tick{});

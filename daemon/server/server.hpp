@@ -30,6 +30,7 @@
 #include "daemon/gateway/local_door.hpp"
 #include "daemon/gateway/rate_limit.hpp"
 #include "daemon/gateway/sessions.hpp"
+#include "daemon/gateway/terminals.hpp"
 #include "daemon/ledger/ledger.hpp"
 #include "daemon/pilots/runner.hpp"
 #include "daemon/query/query.hpp"
@@ -80,6 +81,8 @@ class Server {
     void take_request(const Client& client, const std::string& frame);
     Result<void> take_request(const Client& client, const protocol::Request& request);
     Result<void> carry_out(const Asking& asking, api::Plan plan);
+    Result<void> open_terminal(const Asking& asking, const api::OpenTerminal& open);
+    void tend_terminals();
     Result<void> await_events(const Asking& asking, const api::AwaitEvents& await);
     void read_job_file(const Asking& asking, files::JobFileRequest request);
     api::Context context();
@@ -124,6 +127,7 @@ class Server {
     pilots::Runner runner_;
     sweeps::Watch sweeps_;
     files::Readers readers_;
+    gateway::Terminals terminals_;
     boost::asio::steady_timer timer_;
     engine::ClockWatch clock_;
     std::vector<core::Input> inputs_{core::Tick{}};  // inputs of the next turn; the first is a Tick

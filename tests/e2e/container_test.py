@@ -96,6 +96,8 @@ container: {{image: roll-test, runtime: podman, binds: ["{inputs}:/data:ro"], wo
         job = self.run_in(trap)
         wait_until(lambda: 'on' in self.ctl('logs', job, check=False).stdout, 'the container')
         self.assertEqual(len(self.containers()), 1)
+        self.assertEqual(self.ctl('shell', job, '--', 'sh', '-c', 'cat /etc/image; echo $ROLL_JOB; pwd').stdout,
+                         f'made here\n{job}\n{self.work}\n')
         self.ctl('cancel', job)
         self.assertEqual(self.wait(job)['state'], 'cancelled')
         self.assertEqual(self.ctl('logs', job).stdout, 'on\ngot it\n')

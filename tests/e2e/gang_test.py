@@ -28,6 +28,16 @@ class Gang(TwoWorkers):
         self.assertEqual(self.run_example('torchrun.yaml'), expected)
         self.assertEqual(self.run_example('gang.yaml'), expected)
 
+    def test_mpirun_starts_its_daemon_on_the_other_node_through_roll(self):
+        shutil.copytree(EXAMPLES, os.path.join(self.work, 'examples'), dirs_exist_ok=True)
+        allow = {'OMPI_ALLOW_RUN_AS_ROOT': '1', 'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1'}
+        words = [word for name, value in allow.items() for word in ('--env', f'{name}={value}')]
+        job = self.submit(os.path.join('examples', 'mpi.yaml'), *words)
+        self.wait_done(job)
+        lines = self.ctl('logs', job, '--rank', '0').stdout.splitlines()
+        self.assertEqual(sorted(line for line in lines if line.startswith('rank ')),
+                         [f'rank {rank} of 4 on node {rank // 2}' for rank in range(4)], lines)
+
     def test_a_program_of_the_trainer_continues_on_two_nodes_after_a_kill(self):
         shutil.copytree(EXAMPLES, os.path.join(self.work, 'examples'), dirs_exist_ok=True)
         os.makedirs(os.path.join(self.work, 'examples', 'data'), exist_ok=True)

@@ -47,6 +47,7 @@ void Agent::turn() {
     mind_allocation();
     for (const VolumeEvent& event : volume_.collect()) take(event);
     for (const ProcessEvent& event : parts_.supervisor.collect()) take(event);
+    for (const auto& news : terminals_.collect(parts_.supervisor, now_)) parts_.link.send(news);
     parts_.core.on_clock(now_);
     carry_out();
     if (const std::string beacon = parts_.core.look_due(now_); !beacon.empty())
@@ -63,7 +64,10 @@ void Agent::wait() {
                                   {volume_.descriptor(), POLLIN, 0}};
     if (parts_.link.descriptor() >= 0) polled.push_back({parts_.link.descriptor(), POLLIN, 0});
     parts_.supervisor.add_polled(polled);
-    const Millis time = std::clamp(heartbeat_due() - boot_now(), Millis{0}, kPoll);
+    const Instant now = boot_now();
+    terminals_.add_polled(polled, now);
+    const Millis time =
+        std::clamp(std::min(heartbeat_due() - now, terminals_.pause(now)), Millis{0}, kPoll);
     ::poll(polled.data(), polled.size(), static_cast<int>(time.count()));
 }
 
@@ -82,6 +86,8 @@ void Agent::hear() {
         parts_.core.on_answer(*answer, now_);
         answered_at_ = now_;
     }
+    for (protocol::TerminalOrder& order : parts_.link.take_terminal_orders())
+        terminals_.take(std::move(order), parts_.supervisor, now_);
 }
 
 // Drains a pilot (a roll-worker in a Slurm allocation) before the allocation ends. Also drains an
@@ -166,7 +172,11 @@ void Agent::take(const ProcessEvent& event) {
                  [&](const StartFailed& e) { core.on_start_failed(e.attempt, e.verdict); },
                  [&](const Matched& e) { core.on_matched(e.attempt, e.patterns); },
                  [&](const Used& e) { core.on_usage(e.attempt, e.usage); },
-                 [&](const Gone& e) { core.on_gone(e.attempt, now_); },
+                 [&](const ShellEnded& e) { terminals_.on_ended(e); },
+                 [&](const Gone& e) {
+                     terminals_.on_gone(e.attempt);
+                     core.on_gone(e.attempt, now_);
+                 },
                  [&](const Junk& e) {
                      parts_.log.warn("{}: program {} wrote an invalid report: {}", label(e.attempt),
                                      e.rank, e.line);

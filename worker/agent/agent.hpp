@@ -14,6 +14,7 @@
 #include "worker/agent/host/gpu_watch.hpp"
 #include "worker/agent/link.hpp"
 #include "worker/agent/process/supervisor.hpp"
+#include "worker/agent/process/terminals.hpp"
 #include "worker/agent/volume.hpp"
 
 namespace roll::agent {
@@ -68,6 +69,7 @@ class Agent {
 
     AgentParts parts_;
     Volume volume_{};
+    Terminals terminals_{};
     Instant now_{};
     std::optional<Instant> heartbeat_at_{};  // send time of the last heartbeat
     std::optional<Instant> change_due_{};    // deadline for telling rolld of a change

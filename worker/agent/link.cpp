@@ -30,11 +30,20 @@ void Link::send(const protocol::Heartbeat& heartbeat) {
     if (socket_) socket_->send({protocol::encode(heartbeat)});
 }
 
+void Link::send(const protocol::TerminalNews& news) {
+    if (socket_) socket_->send({protocol::encode(news)});
+}
+
 std::optional<protocol::Answer> Link::receive(Instant now) {
     while (socket_) {
         const auto message = socket_->receive();
         if (!message) return std::nullopt;
         if (message->frames.empty()) continue;
+        if (protocol::is_about_terminal(message->frames.back())) {
+            auto order = protocol::decode_terminal_order(message->frames.back());
+            if (order) terminal_orders_.push_back(*std::move(order));
+            continue;
+        }
         auto answer = protocol::decode_answer(message->frames.back());
         if (!answer) continue;
         answered_ = now;

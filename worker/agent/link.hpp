@@ -5,10 +5,13 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "common/error.hpp"
 #include "common/io/state_directory.hpp"
 #include "common/io/zmq_socket.hpp"
+#include "common/protocol/terminal.hpp"
 #include "common/protocol/worker.hpp"
 #include "worker/agent/core/lease.hpp"
 
@@ -27,8 +30,15 @@ class Link {
     // state.
     void send(const protocol::Heartbeat& heartbeat);
 
+    void send(const protocol::TerminalNews& news);
+
     // Returns the next answer, or nullopt if there is none. Skips messages that are not answers.
     std::optional<protocol::Answer> receive(Instant now);
+
+    // Returns the orders about terminals that receive() has read.
+    std::vector<protocol::TerminalOrder> take_terminal_orders() {
+        return std::exchange(terminal_orders_, {});
+    }
 
     // Returns the descriptor to wait for; -1 without a connection. The descriptor is
     // edge-triggered: before waiting, call receive() until it returns nullopt.
@@ -40,6 +50,7 @@ class Link {
     std::unique_ptr<io::ZmqSocket> socket_{};
     std::string endpoint_{};
     std::string server_key_{};
+    std::vector<protocol::TerminalOrder> terminal_orders_{};
     Instant checked_{-Millis{1 << 20}};
     Instant answered_{-Millis{1 << 20}};
 };

@@ -2,6 +2,7 @@
 
 #include <utf8proc.h>
 
+#include "common/base64.hpp"
 #include "worker/tokenizer/unicode.hpp"
 
 namespace roll::tokenizer {
@@ -9,26 +10,6 @@ namespace {
 
 // Grapheme clusters of at least this many bytes are replaced character by character.
 constexpr std::size_t kWholeCluster = 6;
-
-Result<std::string> from_base64(std::string_view text) {
-    constexpr std::string_view kDigits =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    while (text.ends_with('=')) text.remove_suffix(1);
-    std::string bytes;
-    std::uint32_t bits = 0;
-    int count = 0;
-    for (const char letter : text) {
-        const std::size_t digit = kDigits.find(letter);
-        if (digit == std::string_view::npos)
-            return fail(ErrorCode::Corrupt, "precompiled_charsmap is not base64");
-        bits = bits << 6 | static_cast<std::uint32_t>(digit);
-        count += 6;
-        if (count < 8) continue;
-        count -= 8;
-        bytes += static_cast<char>(bits >> count & 0xFF);
-    }
-    return bytes;
-}
 
 std::uint32_t little_endian(std::string_view bytes, std::size_t at) {
     std::uint32_t value = 0;
@@ -64,7 +45,9 @@ bool is_plain(char byte) { return byte >= ' ' && byte < 0x7F; }
 }  // namespace
 
 Result<Precompiled> Precompiled::parse(std::string_view base64) {
-    ROLL_TRY(const std::string bytes, from_base64(base64));
+    const auto decoded = from_base64(base64);
+    if (!decoded) return fail(ErrorCode::Corrupt, "precompiled_charsmap is not base64");
+    const std::string& bytes = *decoded;
     const std::size_t trie_size = bytes.size() < 4 ? 0 : little_endian(bytes, 0);
     if (trie_size == 0 || trie_size % 4 != 0 || trie_size > bytes.size() - 4)
         return fail(ErrorCode::Corrupt, "precompiled_charsmap is truncated");

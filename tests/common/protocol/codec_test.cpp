@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "common/json.hpp"
+#include "common/protocol/terminal.hpp"
 #include "tests/common/protocol/samples.hpp"
 
 namespace roll::protocol {
@@ -26,6 +27,37 @@ TEST(Codecs, EveryFieldComesBack) {
         round_trip(report, decode_report);
     for (const Command& command : std::vector<Command>{RecordedStep{3}, StopAtStep{false}})
         round_trip(command, decode_command);
+}
+
+TEST(Codecs, TerminalMessagesComeBackAndAreNoHeartbeatsOrAnswers) {
+    std::string bytes;
+    for (int byte = 0; byte < 256; ++byte) bytes += static_cast<char>(byte);
+    for (std::size_t size = 0; size < 5; ++size) {
+        const TerminalOrder order{
+            .terminal = 9,
+            .attempt = {JobId{7}, Token{3, 1}},
+            .start = TerminalStart{1, {"sh", "-c", "x y"}, true, "xterm", true},
+            .limit = 5,
+            .at = 6,
+            .input = bytes.substr(0, 252 + size),
+            .end_of_input = true,
+            .close = true,
+            .rows = 24,
+            .columns = 80};
+        const TerminalNews news{.terminal = 9,
+                                .at = 4,
+                                .output = order.input,
+                                .errors = true,
+                                .taken = 8,
+                                .exit = 0,
+                                .trouble = "none"};
+        EXPECT_EQ(decode_terminal_order(encode(order)), order);
+        EXPECT_EQ(decode_terminal_news(encode(news)), news);
+        EXPECT_FALSE(decode_heartbeat(encode(news)));
+        EXPECT_FALSE(decode_answer(encode(order)));
+        EXPECT_FALSE(decode_terminal_news(encode(news).substr(1)));
+    }
+    EXPECT_FALSE(decode_terminal_news(R"(terminal {"id":1,"at":0,"taken":0,"output":"$"})"));
 }
 
 TEST(Codecs, TheSamplesHoldWhatTheyShould) {

@@ -1,10 +1,13 @@
 #include "worker/agent/process/container.hpp"
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <filesystem>
+#include <iterator>
 #include <set>
 #include <sstream>
+#include <string_view>
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -75,6 +78,41 @@ std::set<std::string> names_of(const std::map<std::string, std::string>& environ
     return names;
 }
 
+// Returns whether a variable of this name changes what a runtime itself does, such as where it
+// keeps its images. A runtime must run with the value of roll-worker.
+bool configures_runtime(const std::string& name) {
+    constexpr std::array<std::string_view, 7> kNames = {"HOME",
+                                                        "PATH",
+                                                        "TMPDIR",
+                                                        "REGISTRY_AUTH_FILE",
+                                                        "LD_PRELOAD",
+                                                        "LD_LIBRARY_PATH",
+                                                        "DBUS_SESSION_BUS_ADDRESS"};
+    constexpr std::array<std::string_view, 3> kPrefixes = {"XDG_", "CONTAINERS_", "PODMAN_"};
+    return std::ranges::find(kNames, name) != kNames.end() ||
+           std::ranges::any_of(kPrefixes,
+                               [&](std::string_view start) { return name.starts_with(start); });
+}
+
+// Returns an option for each variable that a container gets. Only the names of variables are on the
+// command line, because values may be secrets; the runtime takes the values from its environment.
+// The exceptions are the variables that configure the runtime.
+Words environment_options(const std::map<std::string, std::string>& environment) {
+    Words words;
+    for (const std::string& name : names_of(environment)) {
+        const bool has_value = configures_runtime(name) && environment.contains(name);
+        words.push_back("--env=" + name + (has_value ? "=" + environment.at(name) : ""));
+    }
+    return words;
+}
+
+// Removes the variables that configure the runtime from a program's environment.
+void keep_runtime_apart(std::vector<std::string>& variables) {
+    std::erase_if(variables, [](const std::string& variable) {
+        return configures_runtime(variable.substr(0, variable.find('=')));
+    });
+}
+
 // Returns the label that marks the containers of a roll-worker.
 std::string label_of(const std::string& session) { return "roll.worker=" + session; }
 
@@ -88,10 +126,9 @@ Words removal(const Words& words) {
     return result;
 }
 
-// Only the names of variables are on the command line, because values may be secrets. Without
-// --cgroups=disabled the container would leave the cgroups that limit the attempt. Podman requires
-// a PID namespace then, and process 1 of such a namespace ignores SIGTERM by default; --init makes
-// the command another process.
+// Without --cgroups=disabled the container would leave the cgroups that limit the attempt. Podman
+// requires a PID namespace then, and process 1 of such a namespace ignores SIGTERM by default;
+// --init makes the command another process.
 Words podman(const Container& container, const ContainerPlace& place,
              const std::map<std::string, std::string>& environment, const LaunchSite& site) {
     Words words = {"run",
@@ -113,8 +150,18 @@ Words podman(const Container& container, const ContainerPlace& place,
         words.push_back("--volume=" + bind.source + ":" + bind.target +
                         (bind.read_only ? ":ro" : ""));
     words.push_back("--workdir=" + workdir_of(container, place));
-    for (const std::string& name : names_of(environment)) words.push_back("--env=" + name);
+    std::ranges::move(environment_options(environment), std::back_inserter(words));
     words.push_back(container.image);
+    return words;
+}
+
+// Returns the words that run a command in a container that podman() has started.
+Words podman_exec(const std::string& path, const Container& container, const ContainerPlace& place,
+                  const std::map<std::string, std::string>& environment) {
+    Words words = {path, "exec", "--interactive", kTerminalOption, "--env=TERM"};
+    words.push_back("--workdir=" + workdir_of(container, place));
+    std::ranges::move(environment_options(environment), std::back_inserter(words));
+    words.push_back(place.name);
     return words;
 }
 
@@ -140,7 +187,7 @@ Words enroot(const Container& container, const ContainerPlace& place,
     for (const Bind& bind : binds_of(container, place))
         words.push_back("--mount=" + bind.source + ":" + bind.target + ":none:x-create=auto,rbind" +
                         (bind.read_only ? ",ro" : ""));
-    for (const std::string& name : names_of(environment)) words.push_back("--env=" + name);
+    std::ranges::move(environment_options(environment), std::back_inserter(words));
     if (place.gpus) words.emplace_back("--env=NVIDIA_VISIBLE_DEVICES=all");
     words.insert(words.end(), {container.image, "/bin/sh", "-c", "cd \"$0\" && exec \"$@\"",
                                workdir_of(container, place)});
@@ -201,12 +248,14 @@ Result<void> enclose(const Container& container, const ContainerPlace& place,
                   : runtime == "apptainer" ? apptainer(container, place)
                                            : enroot(container, place, environment);
     words.insert(words.begin(), path);
+    program.enter = runtime == "podman" ? podman_exec(path, container, place, environment) : words;
     words.insert(words.end(), program.arguments.begin(), program.arguments.end());
     program.arguments = std::move(words);
+    if (runtime != "apptainer") keep_runtime_apart(program.environment);
     if (runtime != "podman") return {};
     if (plan.after.empty())
-        plan.after.push_back({removal({path, "rm", "--force", "--ignore", "--time=0"}),
-                              program.environment, "/", ""});
+        plan.after.push_back(
+            {removal({path, "rm", "--force", "--ignore", "--time=0"}), {}, "/", ""});
     plan.after.back().arguments.push_back(place.name);  // one program removes all containers
     return {};
 }

@@ -18,16 +18,17 @@
 #include "common/files.hpp"
 #include "common/io/process.hpp"
 #include "common/io/signals.hpp"
+#include "common/number.hpp"
 #include "common/protocol/rank.hpp"
 #include "worker/agent/host/gpu_room.hpp"
 #include "worker/agent/logs/log_cap.hpp"
 #include "worker/agent/logs/log_scan.hpp"
 #include "worker/agent/logs/program_log.hpp"
 #include "worker/agent/process/clock.hpp"
-#include "worker/agent/process/guard_plan.hpp"
-#include "worker/agent/process/guard_talk.hpp"
+#include "worker/agent/process/guard_attempt.hpp"
 #include "worker/agent/process/leash.hpp"
 #include "worker/agent/process/meeting.hpp"
+#include "worker/agent/process/program_spawn.hpp"
 #include "worker/agent/process/reaper.hpp"
 #include "worker/agent/process/wall.hpp"
 
@@ -39,74 +40,7 @@ constexpr int kPollMillis = 500;
 // time between two rounds of SIGKILL, and between two looks for the meeting point of a gang
 constexpr int kSoonMillis = 20;
 
-// Runs one attempt in a guard process.
-class Guard {
-  public:
-    Guard(const Leash& leash, const io::Descriptor& signals, Talk& talk, MemoryLimit memory)
-        : leash_(leash),
-          signals_(signals),
-          talk_(talk),
-          passed_(std::exchange(talk.passed, {})),
-          memory_(::getpid(), std::move(memory)) {}
-
-    // Runs the plan. Returns once no process is left below the guard.
-    void run(const GuardPlan& plan);
-
-  private:
-    Result<void> prepare(const GuardPlan& plan);
-    void await_gpus(const GuardPlan& plan);
-    Result<void> start(const GuardPlan& plan);
-    Result<pid_t> start_program(const Program& program, std::size_t index, bool own);
-    Result<io::Descriptor> output_of(const std::string& log, bool own);
-    Result<void> start_check(const NodeCheck& check);
-    void advance(const GuardPlan& plan);
-    void end_check(const NodeCheck& check, std::string trouble);
-    void fail_preparing(const Error& error);
-    void fail_with(const Error& error, bool own_programs);
-    void read_orders();
-    void obey_all();
-    void obey(const std::string& order);
-    void terminate();
-    void kill_round();
-    void reap();
-    void take_end(pid_t pid, int status);
-    void watch_memory();
-    void tell_usage();
-    bool programs_ended() const;
-    void run_after(const Program& program);
-    void finish_logs();
-    void look_into_logs(const GuardPlan& plan);
-    void wait();
-    void cap_logs(const GuardPlan& plan);
-    void check_output(const GuardPlan& plan);
-
-    const Leash& leash_;
-    const io::Descriptor& signals_;
-    Talk& talk_;
-    std::vector<io::Descriptor> passed_;  // for each program, its stdin and its report pipe
-    std::string cgroup_{};
-    // The files cgroup.procs through which programs enter their cgroups
-    std::vector<io::Descriptor> procs_{};
-    MemoryWatch memory_;
-    std::chrono::microseconds cpu_{};  // processor time of the processes that have ended
-    std::vector<pid_t> programs_{};    // process id of each program; 0 for a program that has ended
-    std::vector<std::unique_ptr<LogPipe>> pipes_{};
-    pid_t group_ = 0;
-    std::optional<Instant> started_at_{};
-    bool started_ = false;     // true once the programs are started, which is after all checks
-    std::size_t checked_ = 0;  // number of checks that have passed
-    pid_t check_ = 0;          // process id of the running check
-    Instant check_until_{};
-    // Failure of the check that has just finished; "" if that check passed
-    std::optional<std::string> check_end_{};
-    GangMeeting meeting_{};
-    Instant capped_{};
-    std::int64_t log_bytes_max_ = 0;
-    bool killing_ = false;
-    bool out_of_memory_ = false;
-    bool failed_ = false;  // true if a program has failed
-    bool nothing_left_ = false;
-};
+}  // namespace
 
 Result<void> Guard::prepare(const GuardPlan& plan) {
     if (passed_.size() != 2 * plan.programs.size())
@@ -123,31 +57,6 @@ Result<void> Guard::prepare(const GuardPlan& plan) {
     if (!plan.launch_file.empty())
         ROLL_TRY_VOID(write_file_atomically(plan.launch_file, plan.launch));
     return plan.gang ? meeting_.open(*plan.gang) : Result<void>();
-}
-
-// Returns this process's environment variables with the variables `more` added. If a variable is in
-// both, the value in `more` is used.
-std::vector<std::string> environment_with(const std::vector<std::string>& more) {
-    std::vector<std::string> all = more;
-    for (std::string& variable : io::current_environment()) {
-        const std::string name = variable.substr(0, variable.find('=') + 1);
-        const auto has_name = [&](const std::string& other) { return other.starts_with(name); };
-        if (std::ranges::none_of(more, has_name)) all.push_back(std::move(variable));
-    }
-    return all;
-}
-
-io::Spawn spawn_of(const Program& program, pid_t group,
-                   const std::vector<io::Descriptor>& cgroups) {
-    io::Spawn spawn;
-    spawn.arguments = program.arguments;
-    spawn.environment = environment_with(program.environment);
-    spawn.directory = program.directory;
-    spawn.group = group;
-    spawn.cpus = program.cpus;
-    spawn.death_signal = SIGKILL;
-    for (const io::Descriptor& procs : cgroups) spawn.cgroups.push_back(procs.get());
-    return spawn;
 }
 
 // Returns the descriptor for a program's output. Roll's own programs get the log itself, so that
@@ -209,6 +118,7 @@ Result<void> Guard::start(const GuardPlan& plan) {
         meeting_.add_to(program.environment);
         ROLL_TRY(const pid_t pid, start_program(program, i, plan.own_programs));
         programs_.push_back(pid);
+        running_.push_back(std::move(program));
         if (i == 0) group_ = pid;
     }
     return {};
@@ -298,15 +208,37 @@ void Guard::obey_all() {
 void Guard::obey(const std::string& order) {
     if (order == "term") terminate();
     if (order == "kill") killing_ = true;
+    if (order.starts_with("shell ")) shell_orders_.push_back(order);
+    if (order.starts_with("unshell "))
+        shells_.hang_up(parse_number<std::uint64_t>(order.substr(8)).value_or(0), boot_now());
     if (order != "stacks") return;
     for (const pid_t pid : programs_)
         if (pid > 0 && ::kill(pid, SIGUSR1) == 0) ::kill(pid, SIGCONT);
+}
+
+// Carries out the orders for shells once the programs have started, or refuses them.
+void Guard::open_shells() {
+    if (!started_ && !killing_) return;
+    const bool runs = started_ && !killing_ && !running_.empty();
+    for (const std::string& order : std::exchange(shell_orders_, {}))
+        shells_.open(order, runs ? &running_ : nullptr, procs_);
+}
+
+// Ends the attempt because the program of the terminal that owns the attempt has ended.
+void Guard::end_by_owner() {
+    const int status = *shells_.owner_status();
+    failed_ |= status != 0;
+    killing_ = true;
+    for (const std::size_t program : withheld_)
+        talk_.say("exit " + std::to_string(program) + " code " + std::to_string(status));
+    withheld_.clear();
 }
 
 // Sends SIGTERM to the programs' process group. The group's id cannot be reused before all programs
 // are reaped.
 void Guard::terminate() {
     if (!started_) killing_ = true;
+    shells_.hang_up_all(boot_now());
     if (programs_ended()) return;
     ::kill(-group_, SIGTERM);
     ::kill(-group_, SIGCONT);
@@ -342,8 +274,12 @@ void Guard::reap() {
 }
 
 void Guard::take_end(pid_t pid, int status) {
-    const bool signaled = WIFSIGNALED(status);
-    const int number = signaled ? WTERMSIG(status) : WEXITSTATUS(status);
+    bool signaled = WIFSIGNALED(status);
+    int number = signaled ? WTERMSIG(status) : WEXITSTATUS(status);
+    if (shells_.take_end(pid, status, killing_)) {
+        if (shells_.owner_status()) end_by_owner();
+        return;
+    }
     if (pid == check_) {
         check_ = 0;
         const std::string how = signaled ? "was killed by signal " : "ended with exit status ";
@@ -353,9 +289,15 @@ void Guard::take_end(pid_t pid, int status) {
     // not a program, but an orphan that this guard inherited as a subreaper
     if (program == programs_.end()) return;
     *program = 0;
-    failed_ |= status != 0;
-    talk_.say("exit " + std::to_string(program - programs_.begin()) +
-              (signaled ? " signal " : " code ") + std::to_string(number));
+    const auto index = program - programs_.begin();
+    if (shells_.owner_runs()) return withheld_.push_back(static_cast<std::size_t>(index));
+    if (const auto owner = shells_.owner_status()) {
+        signaled = false;
+        number = *owner;
+    }
+    failed_ |= signaled || number != 0;
+    talk_.say("exit " + std::to_string(index) + (signaled ? " signal " : " code ") +
+              std::to_string(number));
 }
 
 // Ends the attempt if it has used more memory than its limit. This is the job's own failure.
@@ -441,18 +383,21 @@ void Guard::run(const GuardPlan& plan) {
         watch_memory();
         obey_all();  // read orders again, because some may have arrived together with the plan
         advance(plan);
+        open_shells();
         cap_logs(plan);
         if (!killing_ && boot_now() >= leash_.killed_at()) {
             talk_.say("leash");
             killing_ = true;
         }
         // kill all processes that ended programs left behind
-        killing_ |= started_ && programs_ended();
+        killing_ |= started_ && programs_ended() && !shells_.owner_runs();
+        shells_.kill_overdue(boot_now());
         if (killing_ && nothing_left_) break;
         if (killing_) kill_round();
         talk_.flush();
         wait();
     }
+    open_shells();
     for (const Program& program : plan.after) run_after(program);
     finish_logs();
     check_output(plan);
@@ -473,8 +418,6 @@ void Guard::wait() {
         if (polled[i + 1].revents != 0) pipes_[i]->begin(polled[i + 1].revents);
     if (!killing_ && polled.back().revents != 0) read_orders();
 }
-
-}  // namespace
 
 int run_guard() {
     ::setsid();

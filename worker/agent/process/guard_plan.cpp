@@ -19,18 +19,16 @@ Result<Program> read_program(const Json& json) {
     program.error_log = r.get<std::string>("error_log");
     program.link = r.get<std::string>("link");
     program.cpus = r.get<std::vector<int>>("cpus");
+    program.enter = r.get<std::vector<std::string>>("enter");
     ROLL_TRY_VOID(r.finish());
     return program;
 }
 
 Json put_program(const Program& program) {
-    return {{"arguments", program.arguments},
-            {"environment", program.environment},
-            {"directory", program.directory},
-            {"log", program.log},
-            {"error_log", program.error_log},
-            {"link", program.link},
-            {"cpus", program.cpus}};
+    return {{"arguments", program.arguments}, {"environment", program.environment},
+            {"directory", program.directory}, {"log", program.log},
+            {"error_log", program.error_log}, {"link", program.link},
+            {"cpus", program.cpus},           {"enter", program.enter}};
 }
 
 Result<NodeCheck> read_check(const Json& json) {

@@ -16,6 +16,8 @@
 
 namespace roll::agent {
 
+constexpr const char* kTerminalOption = "--tty";  // an option of `podman exec`
+
 struct Program {
     std::vector<std::string> arguments;
     // Variables added to the guard's environment; they replace variables of the same name
@@ -25,6 +27,9 @@ struct Program {
     std::vector<int> cpus{};  // CPUs to bind the program to; empty: no binding
     std::string error_log{};  // path of the log for stderr; empty: `log`
     std::string link{};       // path of a link to `log` that is created; empty: none
+    // Words before a command that make it run in the program's container; empty: no container. The
+    // word kTerminalOption is left out if the command gets no terminal
+    std::vector<std::string> enter{};
     friend bool operator==(const Program&, const Program&) = default;
 };
 

@@ -29,6 +29,14 @@ struct Talk {
     void flush();
 };
 
+// An order "shell COUNT ORDER", with the COUNT descriptors that came with it (guard_shells.hpp).
+struct ShellOrder {
+    std::string order{};
+    std::vector<io::Descriptor> passed{};
+};
+// Splits the order and removes its descriptors from `talk`.
+ShellOrder take_shell_order(const std::string& line, Talk& talk);
+
 // Returns the next plan, or nullopt if roll-worker has ended. Skips orders for the previous
 // attempt.
 std::optional<GuardPlan> next_plan(Talk& talk);

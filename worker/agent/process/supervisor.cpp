@@ -205,6 +205,22 @@ void Supervisor::order(const AttemptKey& key, const std::string& line) {
     write_on(guard.socket, guard.unsent);
 }
 
+Result<void> Supervisor::open_shell(const protocol::TerminalOrder& order,
+                                    const std::vector<io::Descriptor>& passed) {
+    const auto found = guarded_.find(order.attempt);
+    if (found == guarded_.end())
+        return fail(ErrorCode::NotFound, "the job's programs do not run on this node");
+    GuardProcess& guard = found->second.guard;
+    write_on(guard.socket, guard.unsent);
+    if (!guard.socket || !guard.unsent.empty())
+        return fail(ErrorCode::Unavailable, "the job is still starting on this node");
+    std::vector<int> numbers;
+    for (const io::Descriptor& one : passed) numbers.push_back(one.get());
+    const std::string line =
+        "shell " + std::to_string(passed.size()) + " " + protocol::encode(order) + "\n";
+    return send_plan(guard.socket, line, numbers, guard.unsent);
+}
+
 void Supervisor::add_polled(std::vector<pollfd>& polled) const {
     for (const auto& [key, guarded] : guarded_) {
         const GuardProcess& guard = guarded.guard;
@@ -299,6 +315,15 @@ void Supervisor::take_line(const AttemptKey& key, const std::string& line) {
         Usage usage;
         words >> usage.cpu_ms >> usage.memory_peak >> usage.wall_ms;
         events_.push_back(Used{key, usage});
+    } else if (what == "shell") {
+        ShellEnded ended{key, 0, std::nullopt, {}};
+        int status = 0;
+        words >> ended.terminal >> what >> std::ws;
+        if (what == "exit" && words >> status)
+            ended.exit = status;
+        else
+            std::getline(words, ended.trouble);
+        events_.push_back(std::move(ended));
     } else if (what == "leash") {
         events_.push_back(LeashRanOut{key});
     } else if (what == "failed") {

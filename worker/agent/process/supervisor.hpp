@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -13,6 +14,7 @@
 #include <sys/types.h>
 
 #include "common/io/process.hpp"
+#include "common/protocol/terminal.hpp"
 #include "worker/agent/core/agent_core.hpp"
 #include "worker/agent/process/launch.hpp"
 #include "worker/agent/process/leash.hpp"
@@ -30,12 +32,13 @@ struct LeashRanOut { AttemptKey attempt; };
 struct StartFailed { AttemptKey attempt; Verdict verdict; };
 struct Matched { AttemptKey attempt; std::vector<int> patterns; };   // patterns found in the logs of a failed attempt
 struct Used { AttemptKey attempt; Usage usage; };                    // resource usage of the attempt's processes
+struct ShellEnded { AttemptKey attempt; std::uint64_t terminal = 0; std::optional<int> exit; std::string trouble; };
 struct Gone { AttemptKey attempt; };                                 // no process of the attempt is left
 // the first line on a program's report pipe that is not a report
 struct Junk { AttemptKey attempt; int rank = 0; std::string line; };
 // clang-format on
 using ProcessEvent =
-    std::variant<Reported, Exited, LeashRanOut, StartFailed, Matched, Used, Gone, Junk>;
+    std::variant<Reported, Exited, LeashRanOut, StartFailed, Matched, Used, ShellEnded, Gone, Junk>;
 
 class Supervisor {
   public:
@@ -56,6 +59,15 @@ class Supervisor {
     void terminate(const AttemptKey& key) { order(key, "term\n"); }
     void dump_stacks(const AttemptKey& key) { order(key, "stacks\n"); }
     void kill(const AttemptKey& key) { order(key, "kill\n"); }
+
+    // Runs the program of a terminal in its attempt. `passed` are the program's ends of the
+    // terminal or of its pipes (guard_shells.hpp). Fails with NotFound if the attempt does not run
+    // here.
+    Result<void> open_shell(const protocol::TerminalOrder& order,
+                            const std::vector<io::Descriptor>& passed);
+    void close_shell(const AttemptKey& key, std::uint64_t terminal) {
+        order(key, "unshell " + std::to_string(terminal) + "\n");
+    }
 
     void add_polled(std::vector<pollfd>& polled) const;
     // Returns the events since the last call. Call it after each wait and when a child has ended.

@@ -459,6 +459,26 @@ TEST(PlanLaunch, EachRuntimeOfContainersHasItsCommandLine) {
                "enroot; install it there and restart roll-worker, or submit to another node"}));
 }
 
+TEST(PlanLaunch, AContainersRuntimeKeepsItsOwnConfiguration) {
+    protocol::StartOrder command = order("command");
+    command.document = R"({"command": ["a"], "container": {"image": "i"},
+                           "env": {"HOME": "/h", "CONTAINERS_CONF": "/c", "X": "1"}})";
+    LaunchSite here = site();
+    here.container_runtimes = {{"podman", "/bin/podman"}};
+    const auto plan = plan_launch(command, here);
+    ASSERT_TRUE(plan);
+    const Program& program = plan->programs[0];
+    EXPECT_TRUE(has(program, "X=1"));
+    EXPECT_FALSE(has(program, "HOME=/h"));
+    EXPECT_FALSE(has(program, "CONTAINERS_CONF=/c"));
+    for (const auto& words : {program.arguments, program.enter}) {
+        for (const char* word : {"--env=HOME=/h", "--env=CONTAINERS_CONF=/c", "--env=X"})
+            EXPECT_EQ(std::ranges::count(words, word), 1) << word;
+    }
+    EXPECT_EQ(program.enter.back(), "roll-7-3-2-1-s1") << "the name of the container";
+    EXPECT_TRUE(plan->after.at(0).environment.empty());
+}
+
 TEST(PlanLaunch, ACommandWithoutACommandIsRefused) {
     protocol::StartOrder command = order("command");
     EXPECT_FALSE(plan_launch(command, site()));

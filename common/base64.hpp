@@ -1,0 +1,16 @@
+// Base64 (RFC 4648) with padding, for bytes inside JSON.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace roll {
+
+std::string to_base64(std::string_view bytes);
+
+// Returns the bytes, or nullopt if the text has other characters than base64's. Accepts missing
+// padding.
+std::optional<std::string> from_base64(std::string_view text);
+
+}  // namespace roll

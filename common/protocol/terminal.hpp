@@ -1,0 +1,73 @@
+// The messages about terminals in jobs (`rollctl shell`) between rolld and a roll-worker with the
+// feature `shell`. They use the connection of the heartbeats, but begin with kTerminalMark, so that
+// neither side takes them for a heartbeat or an answer. A release without terminals ignores them.
+//
+// Data flows only as far as the receiver has room: a worker sends output up to
+// TerminalOrder::limit, and a client sends input up to kTerminalWindow bytes ahead of
+// TerminalNews::taken. Each message with data has the position of the data in its stream. A gap
+// shows that a message was lost, and ends the terminal.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/error.hpp"
+#include "common/ids.hpp"
+
+namespace roll::protocol {
+
+constexpr std::string_view kTerminalMark = "terminal ";
+// Maximum number of bytes of each stream that a terminal holds on its way
+constexpr std::size_t kTerminalWindow = 64 << 10;
+// Maximum time between two signs of life of a client. rolld passes each sign on to the worker. If
+// none arrives for this time, the worker ends the terminal's processes.
+constexpr std::chrono::seconds kTerminalPatience{30};
+
+inline bool is_about_terminal(std::string_view frame) { return frame.starts_with(kTerminalMark); }
+
+// Starts a program in a running attempt.
+struct TerminalStart {
+    int program = 0;  // index of the attempt's program on the worker, whose environment is used
+    std::vector<std::string> command{};  // empty: the user's shell
+    bool terminal = false;  // true: the program gets a terminal; false: it gets three pipes
+    std::string term{};     // value of TERM; empty: not set
+    bool owns = false;      // the attempt ends when the program ends, with the program's status
+    friend bool operator==(const TerminalStart&, const TerminalStart&) = default;
+};
+
+// From rolld to a worker. Each order is also a sign of life of the client.
+struct TerminalOrder {
+    std::uint64_t terminal = 0;
+    AttemptKey attempt{};
+    std::optional<TerminalStart> start{};
+    std::uint64_t limit = 0;  // number of output bytes that the worker may have sent in total
+    std::uint64_t at = 0;     // position of `input` in the stream
+    std::string input{};
+    bool end_of_input = false;
+    bool close = false;         // ends the program
+    int rows = 0, columns = 0;  // new size of the terminal; 0: unchanged
+    friend bool operator==(const TerminalOrder&, const TerminalOrder&) = default;
+};
+
+// From a worker to rolld.
+struct TerminalNews {
+    std::uint64_t terminal = 0;
+    std::uint64_t at = 0;  // position of `output` among the output of both streams
+    std::string output{};
+    bool errors = false;        // `output` is from standard error
+    std::uint64_t taken = 0;    // number of input bytes that the program's terminal has taken
+    std::optional<int> exit{};  // exit status as in a shell; set in the last message
+    std::string trouble{};      // why the terminal ended without an exit status
+    friend bool operator==(const TerminalNews&, const TerminalNews&) = default;
+};
+
+std::string encode(const TerminalOrder& order);
+std::string encode(const TerminalNews& news);
+Result<TerminalOrder> decode_terminal_order(std::string_view frame);
+Result<TerminalNews> decode_terminal_news(std::string_view frame);
+
+}  // namespace roll::protocol

@@ -1,0 +1,111 @@
+// The terminals that clients have opened in running jobs (`rollctl shell`). Passes input from a
+// client to a worker and output back. The functions are pure: the time is an argument, and the
+// caller sends the orders and replies.
+//
+// A terminal holds at most protocol::kTerminalWindow bytes of output: a worker sends only as much
+// as the client has made room for by its reads. Nothing of a terminal is in State or in the ledger:
+// a restart of rolld ends all terminals.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/protocol/shell_operations.hpp"
+#include "common/protocol/terminal.hpp"
+#include "daemon/core/state/state.hpp"
+#include "daemon/gateway/sessions.hpp"
+
+namespace roll::gateway {
+
+class Terminals {
+  public:
+    struct Opening {
+        std::string user{};
+        AttemptKey attempt{};
+        WorkerId worker{};
+        protocol::TerminalStart start{};
+        int rows = 0, columns = 0;
+    };
+    struct Outgoing {
+        WorkerId worker{};
+        protocol::TerminalOrder order{};
+    };
+    struct Reply {
+        Peer peer{};
+        std::uint64_t id = 0;
+        Json value{};
+    };
+
+    // Numbers terminals from `first` on. No earlier rolld has used these numbers.
+    explicit Terminals(std::uint64_t first) : last_id_(first) {}
+
+    // Returns the number of the new terminal. Fails with Refused at the maximum number of
+    // terminals.
+    Result<std::uint64_t> open(const Opening& opening, Instant now);
+
+    // Passes input on. Returns the number of bytes of input that the program has taken. Fails with
+    // NotFound if the user has no such terminal, InvalidArgument if the input is malformed, and
+    // Refused if the client sends more input than the window.
+    Result<std::uint64_t> write(const std::string& user, const protocol::ShellWriteArgs& args,
+                                Instant now);
+
+    // Waits for output. take_replies() returns the reply.
+    Result<void> read(const std::string& user, const protocol::ShellReadArgs& args,
+                      const Peer& peer, std::uint64_t id, Instant now);
+
+    void hear(protocol::TerminalNews news);
+
+    // Ends the terminals whose attempt is over, and forgets terminals without a client.
+    void tidy(const core::State& state, Instant now);
+
+    std::vector<Outgoing> take_orders() { return std::exchange(orders_, {}); }
+    std::vector<Reply> take_replies(Instant now);
+
+    // Returns the time at which tidy() and take_replies() have something to do; nullopt if no
+    // terminal is open.
+    std::optional<Instant> due() const;
+
+  private:
+    struct Chunk {
+        std::string bytes{};
+        bool errors = false;
+    };
+    struct Waiting {
+        Peer peer{};
+        std::uint64_t id = 0;
+        Instant until{};
+    };
+    struct Terminal {
+        std::string user{};
+        AttemptKey attempt{};
+        WorkerId worker{};
+        std::deque<Chunk> chunks{};
+        std::uint64_t begin = 0;     // position of the first chunk
+        std::uint64_t received = 0;  // bytes of output from the worker
+        std::uint64_t written = 0;   // bytes of input from the client
+        std::uint64_t taken = 0;     // bytes of input that the program has taken
+        std::optional<int> exit{};
+        std::string trouble{};
+        std::vector<Waiting> waiting{};
+        Instant polled_at{};
+        std::optional<Instant> lost_at{};  // the terminal is given up then; its attempt has ended
+
+        bool ended() const { return exit || !trouble.empty(); }
+        bool is_ready() const { return !chunks.empty() || ended(); }
+    };
+    Result<Terminal*> find(const std::string& user, std::uint64_t id);
+    static Json reply_of(const Terminal& terminal);
+    void grant(std::uint64_t id, const Terminal& terminal, protocol::TerminalOrder order);
+
+    std::uint64_t last_id_;
+    std::map<std::uint64_t, Terminal> terminals_{};
+    std::vector<Outgoing> orders_{};
+};
+
+}  // namespace roll::gateway

@@ -1,0 +1,49 @@
+// Carries terminals in jobs (`rollctl shell`) between clients and workers.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "common/spec/features.hpp"
+#include "daemon/server/server.hpp"
+
+namespace roll::server {
+
+Result<void> Server::open_terminal(const Asking& asking, const api::OpenTerminal& open) {
+    const core::State& state = engine_.state();
+    const auto worker = state.workers.find(open.opening.worker);
+    const auto session = worker == state.workers.end()
+                             ? sessions_.all().end()
+                             : sessions_.all().find(worker->second.session);
+    if (session == sessions_.all().end())
+        return fail(ErrorCode::Unavailable,
+                    fmt::format("node {} is not connected to rolld", open.node), "rollctl nodes");
+    const auto& features = session->second.last.features;
+    if (std::ranges::find(features, spec::kShell) == features.end())
+        return fail(ErrorCode::Refused,
+                    fmt::format("the roll-worker of {} is of an older release, which cannot run a "
+                                "shell in a job",
+                                open.node),
+                    "install this release on the node");
+    ROLL_TRY(const std::uint64_t terminal,
+             terminals_.open(open.opening, std::chrono::steady_clock::now()));
+    reply(asking.peer, asking.id,
+          protocol::reply_json(protocol::ShellOpenReply{terminal, open.node},
+                               protocol::ShellOpenArgs::kOperation.reply));
+    return {};
+}
+
+// Sends what this turn has collected for workers and clients.
+void Server::tend_terminals() {
+    const auto now = std::chrono::steady_clock::now();
+    const core::State& state = engine_.state();
+    terminals_.tidy(state, now);
+    for (const auto& [id, order] : terminals_.take_orders()) {
+        const auto worker = state.workers.find(id);
+        if (worker == state.workers.end()) continue;
+        const auto session = sessions_.all().find(worker->second.session);
+        if (session != sessions_.all().end()) send(session->second.peer, protocol::encode(order));
+    }
+    for (const auto& [peer, id, value] : terminals_.take_replies(now)) reply(peer, id, value);
+}
+
+}  // namespace roll::server

@@ -1,0 +1,62 @@
+// The programs that `rollctl shell` runs in an attempt. Its guard starts them next to the attempt's
+// own programs: in the same cgroup, PID namespace, container and environment. They end with the
+// attempt at the latest.
+//
+// roll-worker sends "shell COUNT ORDER", where ORDER is a protocol::TerminalOrder with `start`, and
+// COUNT open descriptors: a terminal, or stdin, stdout and stderr. It sends "unshell ID" to end a
+// program. The guard answers "shell ID exit STATUS" or "shell ID failed REASON".
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/protocol/terminal.hpp"
+#include "worker/agent/core/lease.hpp"
+#include "worker/agent/process/guard_talk.hpp"
+
+namespace roll::agent {
+
+// Returns the program of an order: `base` with the order's command, and with TERM. The default
+// command is the shell that SHELL names if it can be run, else /bin/sh.
+Program shell_program(Program base, const protocol::TerminalStart& start);
+
+class GuardShells {
+  public:
+    explicit GuardShells(Talk& talk) : talk_(talk) {}
+
+    // Starts the program of the order `line`. `programs` are the attempt's programs; if it is null,
+    // they do not run, and the order fails.
+    void open(const std::string& line, const std::vector<Program>* programs,
+              const std::vector<io::Descriptor>& cgroups);
+
+    // Sends SIGHUP to the program with this id and its children, and SIGKILL after a grace time.
+    void hang_up(std::uint64_t terminal, Instant now);
+    void hang_up_all(Instant now);
+    void kill_overdue(Instant now);
+
+    // Returns true if `pid` is one of the programs. `status` is from wait(). `attempt_ends`: the
+    // program ends because its attempt ends.
+    bool take_end(pid_t pid, int status, bool attempt_ends);
+
+    // An attempt whose terminal owns it ends with the program of this terminal.
+    bool owner_runs() const { return owner_ != 0; }
+    std::optional<int> owner_status() const { return owner_status_; }
+
+  private:
+    struct Shell {
+        std::uint64_t terminal = 0;
+        std::optional<Instant> killed_at{};
+        bool stopping = false;
+    };
+    void say_failed(std::uint64_t terminal, const std::string& reason);
+
+    Talk& talk_;
+    std::map<pid_t, Shell> shells_{};
+    pid_t owner_ = 0;
+    std::optional<int> owner_status_{};
+};
+
+}  // namespace roll::agent
